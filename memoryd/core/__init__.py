@@ -1,0 +1,1 @@
+"""Floor 1: pure values and decisions. No files, clock, threads, environment or logging."""

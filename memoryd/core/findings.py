@@ -1,0 +1,88 @@
+"""Findings: one thing wrong or worth knowing, as a value.
+
+`CODES` is the table of every code memoryd can report: its severity, what it means and whether
+`repair` can heal it. The README's table is checked against it by a test.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class Severity(StrEnum):
+    ERROR = "error"
+    WARNING = "warning"
+    INFO = "info"
+
+
+@dataclass(frozen=True, slots=True)
+class Code:
+    severity: Severity
+    meaning: str
+    fixable: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """`path` is relative to the root; `line` is 1-based. `message` never holds content of a memory."""
+
+    code: str
+    path: str
+    message: str
+    line: int | None = None
+    id: str | None = None
+
+    @property
+    def severity(self) -> Severity:
+        return CODES[self.code].severity
+
+    @property
+    def fixable(self) -> bool:
+        return CODES[self.code].fixable
+
+
+_E, _W, _I = Severity.ERROR, Severity.WARNING, Severity.INFO
+
+CODES: dict[str, Code] = {
+    "invalid-json": Code(_E, "a line that is no JSON; it is skipped and kept"),
+    "invalid-encoding": Code(_E, "a line that is not UTF-8; it is skipped and kept"),
+    "nul-bytes": Code(_E, "a block of NUL bytes, as a power cut leaves it"),
+    "torn-tail": Code(_E, "the last line is cut off and nobody is writing it any more"),
+    "joined-lines": Code(_W, "two memories stand on one line; both are read", fixable=True),
+    "invalid-schema": Code(_E, "a memory that breaks the schema beyond correction; it is skipped and kept"),
+    "corrected-schema": Code(_W, "a field is missing or wrong and was corrected in memory only", fixable=True),
+    "schema-bound": Code(_W, "a field is longer or holds more than the schema allows; kept and indexed"),
+    "wrong-type-for-file": Code(_W, "a memory lies in the file of another type; indexed by its own type"),
+    "id-not-uuid": Code(_W, "the id is no UUID version 4; accepted"),
+    "line-too-long": Code(_W, "a line of more than 10,240 bytes; kept and indexed"),
+    "duplicate-id": Code(_W, "an id stands twice; the first one counts"),
+    "duplicate-key": Code(_W, "an object names one key twice; the last value counts"),
+    "byte-order-mark": Code(_I, "the file begins with a byte order mark"),
+    "crlf-newlines": Code(_I, "lines end in CRLF; kept as they are"),
+    "future-stamp": Code(_W, "a time stamp lies in the future; such a memory is never archived"),
+    "completed-without-date": Code(_W, "a completed task has no completed_at; updated_at is used"),
+    "corrupt-file": Code(_E, "most of the file cannot be read"),
+    "emptied-file": Code(_E, "the file is empty while its newest backup is not; confirm or restore"),
+    "shipped-form": Code(_I, "an <agent-id>.json file of the shipped server; read only"),
+    "foreign-file": Code(_I, "a file that is no part of the layout"),
+    "not-a-regular-file": Code(_W, "a link, pipe, socket or device where a file is expected; not opened"),
+    "unreadable": Code(_E, "the file cannot be read"),
+    "too-large": Code(_W, "the file is larger than 64 MB and is not read"),
+    "wide-permissions": Code(_W, "a file or folder is open to other users", fixable=True),
+    "index-newer": Code(_W, "the index is of a newer version than memoryd knows; the folder is left as it is"),
+    "hard-limit": Code(_E, "a file is at its hard limit; archive or forget memories"),
+    "soft-limit": Code(_W, "a file is above its soft limit and nothing more can be archived"),
+    "near-limit": Code(_I, "a file is at 85 % or more of a limit"),
+    "stale-lock": Code(_W, "a lock is left over from a dead process", fixable=True),
+    "unprovable-lock": Code(_W, "a lock whose holder cannot be proved dead; it is left alone"),
+    "legacy-file": Code(_I, "a left-over of an older version of the program that owns the folder"),
+}
+
+
+def summary(findings: list[Finding]) -> dict[str, int]:
+    """Counts by severity, always with all three keys."""
+    counts = {str(s): 0 for s in Severity}
+    for finding in findings:
+        counts[finding.severity] += 1
+    return counts

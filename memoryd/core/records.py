@@ -1,0 +1,75 @@
+"""What memoryd reads: documents of records. A record is a reading, never a source of writing.
+
+There is no common memory model: five formats share not one field. A `Record` keeps the span of
+the verbatim text, the native fields, and the few plain facts that every floor above needs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+from memoryd.core.findings import Finding
+from memoryd.core.text import Span
+
+
+class Role(StrEnum):
+    """What a path is in a layout."""
+
+    SOURCE = "source"  # agents' memories, read and tended
+    INDEX = "index"  # derived, kept current by memoryd
+    ARCHIVE = "archive"  # memories moved out of the live files
+    BACKUP = "backup"
+    LOCK = "lock"
+    TEMP = "temp"  # somebody's half-written file; never read
+    FOREIGN = "foreign"  # anything else; left alone
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """One memory as found. Times are seconds since the epoch, UTC."""
+
+    span: Span
+    line: int
+    id: str
+    type: str
+    title: str
+    created: float | None
+    used: float | None
+    tags: tuple[str, ...]
+    archived: bool
+    native: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """One source or archive file read. `units` counts the non-empty lines (entries, elements) met,
+    valid or not; `pending` says that the tail looks half-written and should be looked at again."""
+
+    path: str
+    records: tuple[Record, ...]
+    findings: tuple[Finding, ...] = ()
+    units: int = 0
+    pending: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Base:
+    """Where a text given to `parse` begins in its file (non-zero for an appended tail)."""
+
+    offset: int = 0
+    line: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A record as the catalogue knows it: enough to render an index without reading the file again.
+    `facts` are the layout's own index facts (see `Layout.facts`)."""
+
+    path: str
+    id: str
+    type: str
+    archived: bool
+    facts: Mapping[str, Any] = field(default_factory=dict)
