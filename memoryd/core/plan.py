@@ -1,0 +1,91 @@
+"""Plans: the exact list of changes an operation would make, decided before anything is touched."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+from memoryd.core.text import Edit
+
+
+class Kind(StrEnum):
+    APPEND = "append"  # add `data` at the end of `path`, creating it when missing
+    REWRITE = "rewrite"  # apply `edits` to `path`
+    CREATE = "create"  # new file with `data`; refused when the name is taken
+    REMOVE = "remove"
+    CHMOD = "chmod"  # set `mode`; only ever tightens
+    NOTE = "note"  # nothing to write: something a person should know or decide
+
+
+@dataclass(frozen=True, slots=True)
+class Action:
+    """One step. `base` is the SHA-256 (hex) of the content that `edits` were decided on."""
+
+    kind: Kind
+    path: str
+    why: str
+    ids: tuple[str, ...] = ()
+    edits: tuple[Edit, ...] = ()
+    data: bytes = b""
+    mode: int | None = None
+    base: str | None = None
+
+    def public(self) -> dict[str, Any]:
+        """What the control protocol and `--dry-run` show."""
+        return {"kind": str(self.kind), "path": self.path, "ids": list(self.ids), "why": self.why}
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Actions in safe order: copies come before the removal they make possible, and every
+    REWRITE or REMOVE ends a group that can be carried out or rolled back on its own."""
+
+    actions: tuple[Action, ...] = ()
+    notes: tuple[Action, ...] = ()
+
+    def __bool__(self) -> bool:
+        return bool(self.actions)
+
+    def public(self) -> dict[str, Any]:
+        return {"actions": [action.public() for action in (*self.actions, *self.notes)]}
+
+    def groups(self) -> list[tuple[Action, ...]]:
+        found: list[tuple[Action, ...]] = []
+        current: list[Action] = []
+        for action in self.actions:
+            current.append(action)
+            if action.kind in (Kind.REWRITE, Kind.REMOVE):
+                found.append(tuple(current))
+                current = []
+        if current:
+            found.append(tuple(current))
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class Fingerprint:
+    """Identity and state of a file as `stat` tells it: equal means "not changed since we read it",
+    but for two writes within one clock tick, which is why young files are hashed again."""
+
+    dev: int
+    inode: int
+    size: int
+    mtime_ns: int
+    ctime_ns: int
+    mode: int = 0
+    uid: int = 0
+    nlink: int = 1
+
+    def same_content(self, other: Fingerprint | None) -> bool:
+        """Equal but for mode, owner and change time (a chmod is no change of content)."""
+        return other is not None and (self.dev, self.inode, self.size, self.mtime_ns) == (
+            other.dev,
+            other.inode,
+            other.size,
+            other.mtime_ns,
+        )
+
+
+Facts = Mapping[str, Any]

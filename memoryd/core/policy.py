@@ -1,0 +1,65 @@
+"""Policy: the ages, counts and sizes one root is tended by. Values only."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+KB = 1024
+MB = 1024 * 1024
+DAY = 86_400
+
+
+class Mode(StrEnum):
+    MAINTAIN = "maintain"  # keep indices, upkeep by schedule
+    OBSERVE = "observe"  # report the same things, write nothing unattended
+
+
+class LimitKind(StrEnum):
+    HARD = "hard"
+    SOFT = "soft"
+
+
+@dataclass(frozen=True, slots=True)
+class Limit:
+    """Per file; None lifts the bound. Seed 004, "Storage Limits"."""
+
+    kind: LimitKind
+    max_bytes: int | None
+    max_count: int | None
+
+
+JOBS = ("archive", "limits", "prune", "dedupe", "backup", "locks", "permissions", "verify", "rescan")
+
+DEFAULT_SCHEDULE: Mapping[str, str] = {
+    "archive": "every 6h",
+    "limits": "every 1h",
+    "prune": "every 6h",
+    "dedupe": "every 6h",
+    "backup": "every 1d",
+    "locks": "every 10s",
+    "permissions": "every 1d",
+    "verify": "every 7d",
+    "rescan": "adaptive",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """`limits` overrides the layout's own limits per file; a value of None lifts a limit."""
+
+    mode: Mode = Mode.MAINTAIN
+    backups: int = 5
+    archive_learnings_after_days: float = 90
+    archive_tasks_after_days: float = 30
+    keep_importance: tuple[str, ...] = ()
+    lock_stale_after_s: float = 30
+    lock_unreadable_after_s: float = 300
+    lock_wait_s: float = 10
+    final_newline: str = "always"  # "always" | "keep" | "never"
+    fix_permissions: bool = True
+    newer_index: str = "read-only"  # "read-only" | "rebuild" (the seed's literal behaviour)
+    limits: Mapping[str, Limit | None] = field(default_factory=dict)
+    schedule: Mapping[str, str] = field(default_factory=lambda: dict(DEFAULT_SCHEDULE))
+    timezone: str = "UTC"
