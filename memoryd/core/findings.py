@@ -51,9 +51,12 @@ CODES: dict[str, Code] = {
     "torn-tail": Code(_E, "the last line is cut off and nobody is writing it any more"),
     "joined-lines": Code(_W, "two memories stand on one line; both are read", fixable=True),
     "invalid-schema": Code(_E, "a memory that breaks the schema beyond correction; it is skipped and kept"),
-    "corrected-schema": Code(_W, "a field is missing or wrong and was corrected in memory only", fixable=True),
+    "corrected-schema": Code(
+        _W, "a field is missing or wrong and was corrected in memory only", fixable=True
+    ),
     "schema-bound": Code(_W, "a field is longer or holds more than the schema allows; kept and indexed"),
     "wrong-type-for-file": Code(_W, "a memory lies in the file of another type; indexed by its own type"),
+    "missing-id": Code(_E, "a memory has no id, so no index can name it; repair gives it one", fixable=True),
     "id-not-uuid": Code(_W, "the id is no UUID version 4; accepted"),
     "line-too-long": Code(_W, "a line of more than 10,240 bytes; kept and indexed"),
     "duplicate-id": Code(_W, "an id stands twice; the first one counts"),
@@ -70,7 +73,9 @@ CODES: dict[str, Code] = {
     "unreadable": Code(_E, "the file cannot be read"),
     "too-large": Code(_W, "the file is larger than 64 MB and is not read"),
     "wide-permissions": Code(_W, "a file or folder is open to other users", fixable=True),
-    "index-newer": Code(_W, "the index is of a newer version than memoryd knows; the folder is left as it is"),
+    "index-newer": Code(
+        _W, "the index is of a newer version than memoryd knows; the folder is left as it is"
+    ),
     "hard-limit": Code(_E, "a file is at its hard limit; archive or forget memories"),
     "soft-limit": Code(_W, "a file is above its soft limit and nothing more can be archived"),
     "near-limit": Code(_I, "a file is at 85 % or more of a limit"),

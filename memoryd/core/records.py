@@ -29,7 +29,8 @@ class Role(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """One memory as found. Times are seconds since the epoch, UTC."""
+    """One memory as found. Times are seconds since the epoch, UTC. `native` is the object as the agent
+    wrote it; `facts` are the layout's own corrected values, which indices and upkeep are decided on."""
 
     span: Span
     line: int
@@ -41,17 +42,20 @@ class Record:
     tags: tuple[str, ...]
     archived: bool
     native: Mapping[str, Any]
+    facts: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """One source or archive file read. `units` counts the non-empty lines (entries, elements) met,
-    valid or not; `pending` says that the tail looks half-written and should be looked at again."""
+    """One source or archive file read. `units` counts the non-empty lines (entries, elements) met, valid
+    or not, `broken` those that cannot be parsed; `pending` says that the tail looks half-written and
+    should be looked at again."""
 
     path: str
     records: tuple[Record, ...]
     findings: tuple[Finding, ...] = ()
     units: int = 0
+    broken: int = 0
     pending: bool = False
 
 
@@ -66,9 +70,10 @@ class Base:
 @dataclass(frozen=True, slots=True)
 class Entry:
     """A record as the catalogue knows it: enough to render an index without reading the file again.
-    `facts` are the layout's own index facts (see `Layout.facts`)."""
+    `facts` are those of the record."""
 
     path: str
+    line: int
     id: str
     type: str
     archived: bool

@@ -1,0 +1,41 @@
+"""Time stamps as agents write them, and the calendar of archives. All in UTC."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import NamedTuple
+
+
+class Stamp(NamedTuple):
+    """Seconds since the epoch; `zoned` is False where the text named no zone and UTC was assumed."""
+
+    seconds: float
+    zoned: bool
+
+
+def parse_stamp(value: object) -> Stamp | None:
+    """An ISO 8601 stamp, or None for anything else. Never raises."""
+    if not isinstance(value, str) or not 10 <= len(value) <= 64:
+        return None
+    try:
+        moment = datetime.fromisoformat(value)
+        zoned = moment.tzinfo is not None
+        return Stamp((moment if zoned else moment.replace(tzinfo=UTC)).timestamp(), zoned)
+    except (ValueError, OverflowError):
+        return None
+
+
+def iso(seconds: float) -> str:
+    """`2026-01-31T10:00:00Z`, whole seconds."""
+    return datetime.fromtimestamp(int(seconds), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def compact(seconds: float) -> str:
+    """`20260131_100000`: the stamp of a backup's name."""
+    return datetime.fromtimestamp(int(seconds), UTC).strftime("%Y%m%d_%H%M%S")
+
+
+def quarter(seconds: float) -> tuple[int, int]:
+    """(year, 1..4) of the moment in UTC, so that a late or repeated run names the same archive."""
+    moment = datetime.fromtimestamp(seconds, UTC)
+    return moment.year, (moment.month - 1) // 3 + 1

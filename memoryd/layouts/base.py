@@ -1,0 +1,124 @@
+"""What a layout must tell the rest of the house.
+
+Five laws hold for each layout, and one contract suite checks them for all:
+
+- tiling: record spans lie in the text in order, without overlap; spans and gaps joined are the text;
+- surgery: applying a plan changes nothing outside its edits;
+- fixpoint: doing a thing twice is doing it once;
+- conservation: no record vanishes from live, archive and quarantine together;
+- patience: `parse` never raises, whatever the bytes.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from memoryd.core.findings import Finding
+from memoryd.core.plan import Plan
+from memoryd.core.policy import Limit, Policy
+from memoryd.core.records import Base, Document, Entry, Role
+
+# Names that other programs give to files they are still writing (seen in real writers).
+_FOREIGN_TEMP = re.compile(
+    r"(\.tmp$|\.tmp\.|^\.tmp-|^\.fs-[0-9a-f]+\.tmp$|\.[0-9a-f]{32}\.tmp$|\.bak$|~$|^\.#|\.sw[px]$"
+    r"|\.sync-conflict-|\(conflicted copy|^\.nfs[0-9a-f]+$)"
+)
+
+
+def is_temp(path: str) -> bool:
+    """True for half-written or set-aside files of any program: never read, never indexed."""
+    return _FOREIGN_TEMP.search(path.rpartition("/")[2]) is not None
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """One file read from disk with what the layout makes of it."""
+
+    data: bytes
+    document: Document
+
+
+@dataclass(frozen=True, slots=True)
+class IndexView:
+    """All a layout may look at to render its indices. `sizes` are bytes of source and archive files;
+    `archived_units` counts the readable lines of archive files."""
+
+    entries: Iterable[Entry]
+    sizes: Mapping[str, int]
+    archived_units: int
+    previous: Mapping[str, bytes | None]
+    now: float
+
+
+@dataclass(frozen=True, slots=True)
+class IndexResult:
+    """`files` holds the wanted content of each index file; a file whose meaning is unchanged is left out.
+    `newer` names the version of an index that a newer program wrote: then nothing may be written."""
+
+    files: Mapping[str, bytes] = field(default_factory=dict)
+    memories: int = 0
+    archived: int = 0
+    by_type: Mapping[str, int] = field(default_factory=dict)
+    findings: tuple[Finding, ...] = ()
+    newer: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class UpkeepView:
+    """What upkeep is decided on: the live files just read, the archives they would go to, and the digests
+    of memories that an undo brought back, which no schedule moves again."""
+
+    live: Mapping[str, Loaded]
+    archive: Callable[[str], bytes | None]
+    policy: Policy
+    now: float
+    held: frozenset[str] = frozenset()
+
+
+class Layout(Protocol):
+    """One on-disk layout. Every method is pure."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def lock(self) -> str | None:
+        """Relative path of the store's own lock file, or None."""
+
+    @property
+    def backup_place(self) -> str | None:
+        """Folder of the store's own backups, or None for snapshots in the state directory."""
+
+    @property
+    def index_paths(self) -> tuple[str, ...]: ...
+
+    @property
+    def limits(self) -> Mapping[str, Limit]: ...
+
+    @property
+    def appendable(self) -> bool:
+        """True where files grow at their end, so that a grown file is parsed from its old end on."""
+
+    def recognises(self, files: Collection[str], head: Callable[[str], bytes]) -> bool: ...
+
+    def role(self, path: str) -> Role: ...
+
+    def live_paths(self, present: Collection[str]) -> tuple[str, ...]:
+        """The source files that upkeep works on, in the layout's own order, whether present or not."""
+
+    def parse(self, path: str, data: bytes, *, now: float, mtime: float, base: Base) -> Document:
+        """Read one file (or its appended tail, `base` telling where it begins). Never raises."""
+
+    def index(self, view: IndexView) -> IndexResult: ...
+
+    def archive(self, view: UpkeepView, ids: Collection[str] | None) -> Plan:
+        """What is due for the archive (or exactly the named memories)."""
+
+    def enforce(self, view: UpkeepView, limits: Mapping[str, Limit]) -> Plan:
+        """What has to move for soft limits to hold."""
+
+    def suggest(self, view: UpkeepView, path: str, count: int) -> tuple[str, ...]:
+        """Ids of the memories a person might archive first when a hard limit is near."""

@@ -1,0 +1,82 @@
+"""The JSONL store: core memories, learnings and tasks, one JSON object a line, with `index.json`,
+`.lock`, `.backup/` and a quarterly archive (seed 004, "Storage Format Specification - Agent Memory Server").
+
+Where the seed contradicts itself: files end in a newline when memoryd writes them (the seed's own append
+needs it), both are accepted; archives take the name of the tree (`learnings_2025_Q4.jsonl`), both are read;
+KB and MB are 1,024-based. The `<agent-id>.json` form that the server really shipped is read, never written.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection, Mapping
+
+from memoryd.core.plan import Plan
+from memoryd.core.policy import MB, Limit, LimitKind
+from memoryd.core.records import Base, Document, Role
+from memoryd.layouts.base import IndexResult, IndexView, UpkeepView, is_temp
+from memoryd.layouts.jsonl_store import index, lines, shipped, upkeep
+from memoryd.layouts.jsonl_store.schema import FILE_TYPES
+
+_ARCHIVE = re.compile(r"archive/\d{4}/[^/]+\.jsonl")
+_FILE_OF_ARCHIVE = (("learning", "learning"), ("task", "task"), ("core", "core"))
+
+
+class JsonlStore:
+    """See `memoryd.layouts.base.Layout`."""
+
+    name = "jsonl-store"
+    lock: str | None = ".lock"
+    backup_place: str | None = ".backup"
+    index_paths: tuple[str, ...] = (index.INDEX,)
+    appendable = True
+    limits: Mapping[str, Limit] = {
+        "core_memories.jsonl": Limit(LimitKind.HARD, 10 * MB, 1000),
+        "learnings.jsonl": Limit(LimitKind.SOFT, 5 * MB, 500),
+        "tasks.jsonl": Limit(LimitKind.SOFT, 2 * MB, 200),
+    }
+
+    def recognises(self, files: Collection[str], head: Callable[[str], bytes]) -> bool:
+        del head
+        return any(path in files for path in FILE_TYPES)
+
+    def role(self, path: str) -> Role:
+        if path == self.lock:
+            return Role.LOCK
+        if path.startswith(".backup/"):
+            return Role.BACKUP
+        if is_temp(path):
+            return Role.TEMP
+        if path in FILE_TYPES or shipped.is_candidate(path):
+            return Role.SOURCE
+        if path == index.INDEX:
+            return Role.INDEX
+        return Role.ARCHIVE if _ARCHIVE.fullmatch(path) else Role.FOREIGN
+
+    def live_paths(self, present: Collection[str]) -> tuple[str, ...]:
+        del present
+        return tuple(FILE_TYPES)
+
+    def parse(self, path: str, data: bytes, *, now: float, mtime: float, base: Base) -> Document:
+        if shipped.is_candidate(path):
+            return shipped.parse(path, data, now=now, mtime=mtime)
+        counted = path in FILE_TYPES
+        kind = FILE_TYPES[path] if counted else _archived_type(path)
+        return lines.parse_lines(path, data, kind, now=now, mtime=mtime, base=base, counted=counted)
+
+    def index(self, view: IndexView) -> IndexResult:
+        return index.render(view)
+
+    def archive(self, view: UpkeepView, ids: Collection[str] | None) -> Plan:
+        return upkeep.archive(view, ids)
+
+    def enforce(self, view: UpkeepView, limits: Mapping[str, Limit]) -> Plan:
+        return upkeep.enforce(view, limits)
+
+    def suggest(self, view: UpkeepView, path: str, count: int) -> tuple[str, ...]:
+        return upkeep.suggest(view, path, count)
+
+
+def _archived_type(path: str) -> str:
+    name = path.rpartition("/")[2]
+    return next((kind for prefix, kind in _FILE_OF_ARCHIVE if name.startswith(prefix)), "core")

@@ -1,0 +1,150 @@
+"""`index.json` in exactly the seed's shape, true to the files.
+
+total_memories is the sum of by_type: valid, not archived, the first of equal ids, in the three live files.
+archived_count adds the readable archive lines and live lines that are marked but not yet moved.
+total_storage_bytes counts live and archive `.jsonl` and nothing else. Buckets hold only values that occur,
+ids in file order. last_updated moves only when something else does, or every look would make an event.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import msgspec
+
+from memoryd.core.dates import iso
+from memoryd.core.findings import Finding
+from memoryd.core.records import Entry
+from memoryd.layouts.base import IndexResult, IndexView
+from memoryd.layouts.jsonl_store.schema import IMPORTANCE, TYPES
+
+INDEX = "index.json"
+VERSION = "1.0.0"
+_KEYS = ("version", "last_updated", "statistics", "tags_index", "category_index", "importance_index")
+
+
+def render(view: IndexView) -> IndexResult:
+    previous = _decoded(view.previous.get(INDEX))
+    newer = newer_version(previous)
+    body, counts, findings = _body(view)
+    by_type = body["statistics"]["by_type"]
+    memories, archived = counts
+    if newer is not None:
+        return IndexResult({}, memories, archived, by_type, findings, newer)
+    if previous is not None and previous.get("version") == VERSION and _same(previous, body):
+        return IndexResult({}, memories, archived, by_type, findings)
+    wanted = {"version": VERSION, "last_updated": iso(view.now), **body, **_unknown(previous)}
+    return IndexResult({INDEX: encode(wanted)}, memories, archived, by_type, findings)
+
+
+def _body(view: IndexView) -> tuple[dict[str, Any], tuple[int, int], tuple[Finding, ...]]:
+    by_type = dict.fromkeys(TYPES, 0)
+    tags: dict[str, list[str]] = {}
+    categories: dict[str, list[str]] = {}
+    importance: dict[str, list[str]] = {level: [] for level in IMPORTANCE}
+    archived = view.archived_units
+    seen: dict[str, Entry] = {}
+    findings: list[Finding] = []
+    for entry in view.entries:
+        if "shipped" in entry.facts:
+            continue
+        if entry.id in seen:
+            findings.append(_duplicate(entry, seen[entry.id]))
+            continue
+        seen[entry.id] = entry
+        if entry.archived:
+            archived += 1
+            continue
+        by_type[entry.type] += 1
+        facts = entry.facts
+        for tag in dict.fromkeys(facts["tags"]):
+            tags.setdefault(tag, []).append(entry.id)
+        if facts["category"]:
+            categories.setdefault(facts["category"], []).append(entry.id)
+        importance[facts["importance"]].append(entry.id)
+    total = sum(by_type.values())
+    body = {
+        "statistics": {
+            "total_memories": total,
+            "by_type": by_type,
+            "archived_count": archived,
+            "total_storage_bytes": sum(view.sizes.values()),
+        },
+        "tags_index": tags,
+        "category_index": categories,
+        "importance_index": importance,
+    }
+    return body, (total, archived), tuple(findings)
+
+
+def _duplicate(entry: Entry, first: Entry) -> Finding:
+    message = f"the id stands already in {first.path}; the first one counts, remove or merge this one by hand"
+    return Finding("duplicate-id", entry.path, message, entry.line, entry.id)
+
+
+def _decoded(content: bytes | None) -> dict[str, Any] | None:
+    if not content:
+        return None
+    try:
+        value = msgspec.json.decode(content)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return None
+    return value if isinstance(value, dict) else None
+
+
+def version_of(content: bytes | None) -> str | None:
+    """The version an index names, None where it is missing or unreadable (then it is rebuilt)."""
+    previous = _decoded(content)
+    version = previous.get("version") if previous else None
+    return version if isinstance(version, str) else None
+
+
+def newer_version(previous: Mapping[str, Any] | None) -> str | None:
+    """The version of an index whose major number is above ours: another program's, not to be downgraded."""
+    version = previous.get("version") if previous else None
+    if not isinstance(version, str):
+        return None
+    major = version.partition(".")[0]
+    return version if major.isdecimal() and int(major) > int(VERSION.partition(".")[0]) else None
+
+
+def _same(previous: Mapping[str, Any], body: Mapping[str, Any]) -> bool:
+    return isinstance(previous.get("last_updated"), str) and all(
+        previous.get(key) == body[key] for key in body
+    )
+
+
+def _unknown(previous: Mapping[str, Any] | None) -> dict[str, Any]:
+    return {key: value for key, value in (previous or {}).items() if key not in _KEYS}
+
+
+def encode(value: Mapping[str, Any]) -> bytes:
+    """Two-space indentation with each list of ids on one line, as the seed shows it; no final newline."""
+    return "".join(_pieces(value, 0)).encode("utf-8", "replace")
+
+
+def _pieces(value: Any, depth: int) -> Iterable[str]:
+    if not isinstance(value, dict) or not value:
+        yield _plain(value)
+        return
+    pad = "  " * (depth + 1)
+    lead = "{\n"
+    for key, member in value.items():
+        yield f"{lead}{pad}{_plain(key)}: "
+        yield from _pieces(member, depth + 1)
+        lead = ",\n"
+    yield "\n" + "  " * depth + "}"
+
+
+def _plain(value: Any) -> str:
+    if isinstance(value, list) and all(isinstance(element, str) for element in value):
+        return "[" + ", ".join(map(_quoted, value)) + "]"
+    return _quoted(value)
+
+
+def _quoted(value: Any) -> str:
+    try:
+        return msgspec.json.encode(value).decode()
+    except UnicodeEncodeError:  # a lone surrogate, which only Python's parser lets in
+        return msgspec.json.encode(str(value).encode("utf-8", "replace").decode()).decode()

@@ -1,0 +1,235 @@
+"""What leaves the live files, when, and where to. Pure: the plan is all there is.
+
+Learnings leave 90 days after the last access (the latest of accessed_at, updated_at, created_at counts,
+because reading a file leaves no trace), tasks 30 days after completion, core memories only by hand, and
+whatever somebody marked `archived: true` at the next run. The quarter is that of created_at in UTC: it never
+changes, so a late or repeated run names the same file. The copy is the line verbatim but for its
+`archived: true`.
+A soft limit moves the least used learnings, or the longest completed tasks, down to the limit and no further.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from typing import NamedTuple
+
+from memoryd.core.dates import quarter
+from memoryd.core.digest import sha256
+from memoryd.core.json_text import with_member
+from memoryd.core.plan import Action, Kind, Plan
+from memoryd.core.policy import DAY, Limit, LimitKind
+from memoryd.core.records import Record
+from memoryd.core.text import Edit, Span, splice
+from memoryd.layouts.base import Loaded, UpkeepView
+
+
+class Move(NamedTuple):
+    record: Record
+    why: str
+
+
+def archive(view: UpkeepView, ids: Collection[str] | None) -> Plan:
+    """The plan for what is due, or for exactly the memories named by `ids`."""
+    actions: list[Action] = []
+    for path, loaded in view.live.items():
+        moves = [
+            Move(record, why)
+            for record in loaded.document.records
+            if (why := _why(record, loaded, view) if ids is None else _named(record, ids))
+        ]
+        actions += _group(path, loaded, moves, view)
+    return Plan(tuple(actions))
+
+
+def _named(record: Record, ids: Collection[str]) -> str | None:
+    return "named in the command" if record.id in ids else None
+
+
+def _held(record: Record, loaded: Loaded, view: UpkeepView) -> bool:
+    """Somebody took this very text back by an undo; only a command or a change moves it again."""
+    return bool(view.held) and sha256(record.span.of(loaded.data)) in view.held
+
+
+def _why(record: Record, loaded: Loaded, view: UpkeepView) -> str | None:
+    facts, policy = record.facts, view.policy
+    if _held(record, loaded, view):
+        return None
+    if facts["archived"]:
+        return "marked archived, not yet moved"
+    if facts["future"]:
+        return None
+    if record.type == "learning":
+        if facts["importance"] in policy.keep_importance:
+            return None
+        age = view.now - max(facts["accessed"], facts["updated"], facts["created"])
+        if age >= policy.archive_learnings_after_days * DAY:
+            return f"learning not used for {int(age // DAY)} days"
+    if record.type == "task" and facts.get("status") == "completed":
+        age = view.now - facts["completed"]
+        if age >= policy.archive_tasks_after_days * DAY:
+            return f"task completed {int(age // DAY)} days ago"
+    return None
+
+
+def enforce(view: UpkeepView, limits: Mapping[str, Limit]) -> Plan:
+    """Bring each file above a soft limit back to it; what cannot be helped becomes a note."""
+    actions: list[Action] = []
+    notes: list[Action] = []
+    for path, limit in limits.items():
+        loaded = view.live.get(path)
+        if loaded is None or limit.kind is not LimitKind.SOFT:
+            continue
+        moves, short = _overflow(loaded, limit, view)
+        actions += _group(path, loaded, moves, view)
+        if short:
+            notes.append(Action(Kind.NOTE, path, short))
+    return Plan(tuple(actions), tuple(notes))
+
+
+def _overflow(loaded: Loaded, limit: Limit, view: UpkeepView) -> tuple[list[Move], str | None]:
+    """The moves, least used first, until count and size hold; and what is still too much, if anything."""
+    records = _first_of_each(loaded.document.records)
+    count, size = len(records), len(loaded.data)
+    moves: list[Move] = []
+    for record in sorted(filter(_movable(view, loaded), records), key=_least_used_first):
+        bound = _exceeded(limit, count, size)
+        if bound is None:
+            break
+        moves.append(Move(record, f"the file is above its soft limit of {bound}"))
+        span = _line_span(loaded.data, record.span)
+        count, size = count - 1, size - (span.end - span.start)
+    if _exceeded(limit, count, size):
+        return moves, f"still {count} memories and {size} bytes; nothing more may be moved by itself"
+    return moves, None
+
+
+def _exceeded(limit: Limit, count: int, size: int) -> str | None:
+    if limit.max_count is not None and count > limit.max_count:
+        return f"{limit.max_count} memories"
+    if limit.max_bytes is not None and size > limit.max_bytes:
+        return f"{limit.max_bytes} bytes"
+    return None
+
+
+def _first_of_each(records: Collection[Record]) -> list[Record]:
+    seen: dict[str, Record] = {}
+    for record in records:
+        if not record.archived:
+            seen.setdefault(record.id, record)
+    return list(seen.values())
+
+
+def _movable(view: UpkeepView, loaded: Loaded) -> Callable[[Record], bool]:
+    def movable(record: Record) -> bool:
+        if record.facts["future"] or _held(record, loaded, view):
+            return False
+        if record.type == "task":
+            return record.facts.get("status") == "completed"
+        return record.type == "learning" and record.facts["importance"] not in view.policy.keep_importance
+
+    return movable
+
+
+def _least_used_first(record: Record) -> tuple[float, float, float]:
+    facts = record.facts
+    if record.type == "task":
+        return facts["completed"], facts["created"], 0.0
+    return facts["accessed"], float(facts["access_count"]), facts["created"]
+
+
+def suggest(view: UpkeepView, path: str, count: int) -> tuple[str, ...]:
+    """Ids of the oldest and least used memories of a file, for a person to archive."""
+    loaded = view.live.get(path)
+    if loaded is None:
+        return ()
+    records = sorted(_first_of_each(loaded.document.records), key=_core_order)
+    return tuple(record.id for record in records[:count])
+
+
+def _core_order(record: Record) -> tuple[float, float, float]:
+    facts = record.facts
+    return facts["accessed"], float(facts["access_count"]), facts["created"]
+
+
+def _group(path: str, loaded: Loaded, moves: list[Move], view: UpkeepView) -> list[Action]:
+    """Copies into the archives first, then one rewrite of the live file."""
+    if not moves:
+        return []
+    by_archive: dict[str, list[Move]] = {}
+    for move in moves:
+        by_archive.setdefault(archive_path(path, move.record), []).append(move)
+    actions = [
+        action
+        for target, group in sorted(by_archive.items())
+        if (action := _copy(target, group, loaded, view.archive(target)))
+    ]
+    edits = tuple(_removals(loaded.data, moves, view.policy.final_newline))
+    whys = sorted({move.why for move in moves})
+    ids = tuple(move.record.id for move in moves)
+    base = sha256(loaded.data)
+    why = "; ".join(whys[:3]) + (f"; and {len(whys) - 3} more reasons" if len(whys) > 3 else "")
+    actions.append(Action(Kind.REWRITE, path, why, ids, edits, base=base))
+    return actions
+
+
+def archive_path(path: str, record: Record) -> str:
+    """`archive/2025/learnings_2025_Q4.jsonl`: the tree's form of the name."""
+    year, number = quarter(record.facts["created"])
+    stem = path.removesuffix(".jsonl")
+    return f"archive/{year:04}/{stem}_{year:04}_Q{number}.jsonl"
+
+
+def _copy(target: str, moves: list[Move], loaded: Loaded, existing: bytes | None) -> Action | None:
+    """The lines to append; one that stands there already (a crash between the writes) is not repeated."""
+    present = set((existing or b"").split(b"\n"))
+    lines: list[bytes] = []
+    ids: list[str] = []
+    for move in moves:
+        line = archived_copy(move.record.span.of(loaded.data))
+        if line not in present:
+            present.add(line)
+            lines.append(line)
+            ids.append(move.record.id)
+    if not lines:
+        return None
+    lead = b"\n" if existing and not existing.endswith(b"\n") else b""
+    added = lead + b"".join(line + b"\n" for line in lines)
+    base = sha256(existing) if existing is not None else None
+    return Action(
+        Kind.APPEND, target, f"copy {len(lines)} of {moves[0].record.type}", tuple(ids), (), added, base=base
+    )
+
+
+def archived_copy(line: bytes) -> bytes:
+    """The memory's own bytes with `archived` set to true and nothing else changed."""
+    text = line.strip().decode("utf-8")
+    return with_member(text, "archived", "true").encode("utf-8")
+
+
+def _removals(data: bytes, moves: list[Move], final_newline: str) -> list[Edit]:
+    taken = {move.record.span for move in moves}
+    edits = [Edit(span, b"") for span in _merged([_line_span(data, span) for span in sorted(taken)])]
+    left = splice(data, edits)
+    if final_newline == "always" and left and not left.endswith(b"\n"):
+        edits.append(Edit(Span(len(data), len(data)), b"\n"))
+    return edits
+
+
+def _line_span(data: bytes, span: Span) -> Span:
+    """The whole line with its newline where the memory stands alone on it, else the memory alone."""
+    start = data.rfind(b"\n", 0, span.start) + 1
+    newline = data.find(b"\n", span.end)
+    end = len(data) if newline < 0 else newline + 1
+    alone = not data[start : span.start].strip() and not data[span.end : end].strip()
+    return Span(start, end) if alone else span
+
+
+def _merged(spans: list[Span]) -> list[Span]:
+    """Neighbouring spans joined, so that a mass move is a few edits and not thousands."""
+    merged: list[Span] = []
+    for span in spans:
+        if merged and merged[-1].end == span.start:
+            merged[-1] = Span(merged[-1].start, span.end)
+        else:
+            merged.append(span)
+    return merged
