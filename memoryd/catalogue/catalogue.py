@@ -1,0 +1,288 @@
+"""The catalogue of one store: a cache of what the files say, never a source of writing.
+
+It makes start-up a stat pass instead of a parse, keeps memory use flat as stores grow, and answers readers
+while the worker works. It can be deleted at any time; a damaged one is thrown away and built anew.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from collections.abc import Iterator, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+
+from memoryd.core.findings import Finding
+from memoryd.core.plan import Fingerprint
+from memoryd.core.records import Document, Entry
+
+SCHEMA = 1
+
+_TABLES = """
+CREATE TABLE files (
+  path BLOB PRIMARY KEY, role TEXT NOT NULL,
+  dev INTEGER, inode INTEGER, size INTEGER, mtime_ns INTEGER, ctime_ns INTEGER,
+  digest TEXT NOT NULL, lines INTEGER NOT NULL, whole INTEGER NOT NULL,
+  units INTEGER NOT NULL, broken INTEGER NOT NULL, records INTEGER NOT NULL,
+  young INTEGER NOT NULL, pending INTEGER NOT NULL
+) WITHOUT ROWID;
+CREATE TABLE records (
+  key INTEGER PRIMARY KEY, path BLOB NOT NULL, start INTEGER NOT NULL, end INTEGER NOT NULL,
+  line INTEGER NOT NULL, id TEXT NOT NULL, type TEXT NOT NULL, title TEXT NOT NULL,
+  created REAL, used REAL, archived INTEGER NOT NULL, tags TEXT NOT NULL, facts BLOB NOT NULL
+);
+CREATE INDEX records_by_path ON records (path, start);
+CREATE INDEX records_by_id ON records (id);
+CREATE TABLE findings (path BLOB NOT NULL, code TEXT NOT NULL, line INTEGER, id TEXT, message TEXT NOT NULL);
+CREATE INDEX findings_by_path ON findings (path);
+CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class FileRow:
+    """One file as last read. `whole`: it ended in a newline, so an append begins a line of its own.
+    `young`: it was read so soon after its change that an equal fingerprint proves nothing yet."""
+
+    path: str
+    role: str
+    fingerprint: Fingerprint
+    digest: str
+    lines: int = 0
+    whole: bool = True
+    units: int = 0
+    broken: int = 0
+    records: int = 0
+    young: bool = False
+    pending: bool = False
+
+
+class Catalogue:
+    """One writer (the root's worker); readers in other threads open their own with `reader()`."""
+
+    def __init__(self, path: str, *, read_only: bool = False) -> None:
+        self.path = path
+        self._db = _open_reader(path) if read_only else _open_or_rebuild(path)
+
+    def reader(self) -> closing[Catalogue]:
+        return closing(Catalogue(self.path, read_only=True))
+
+    def close(self) -> None:
+        self._db.close()
+
+    # --- what the worker writes
+
+    def replace(self, row: FileRow, document: Document) -> None:
+        """Forget what was known of the file and take the document instead."""
+        with self._db:
+            self._forget(row.path)
+            self._insert(row, document)
+
+    def extend(self, row: FileRow, tail: Document) -> None:
+        """The file grew: keep its records, add those of the tail; `row` describes the whole file."""
+        with self._db:
+            self._db.execute("DELETE FROM files WHERE path = ?", (_key(row.path),))
+            self._insert(row, tail)
+
+    def restamp(self, row: FileRow) -> None:
+        """The same content under a new fingerprint."""
+        with self._db:
+            self._put_file(row)
+
+    def forget(self, path: str) -> None:
+        with self._db:
+            self._forget(path)
+
+    def clear(self) -> None:
+        with self._db:
+            for table in ("files", "records", "findings"):
+                self._db.execute(f"DELETE FROM {table}")  # noqa: S608 - the names stand in the line above
+
+    # --- what everybody reads
+
+    def files(self) -> dict[str, FileRow]:
+        columns = (
+            "path, role, dev, inode, size, mtime_ns, ctime_ns, digest, lines, whole, units, broken, records"
+        )
+        rows = self._db.execute(f"SELECT {columns}, young, pending FROM files")  # noqa: S608 - constant text
+        return {row.path: row for row in map(_file_row, rows)}
+
+    def file(self, path: str) -> FileRow | None:
+        columns = (
+            "path, role, dev, inode, size, mtime_ns, ctime_ns, digest, lines, whole, units, broken, records"
+        )
+        query = f"SELECT {columns}, young, pending FROM files WHERE path = ?"  # noqa: S608 - constant text
+        row = self._db.execute(query, (_key(path),)).fetchone()
+        return _file_row(row) if row else None
+
+    def entries(self, paths: Sequence[str]) -> Iterator[Entry]:
+        """Records of these files, file by file in the order given, each in file order."""
+        query = "SELECT line, id, type, archived, facts FROM records WHERE path = ? ORDER BY start"
+        decode = msgspec.json.Decoder(dict).decode
+        for path in paths:
+            for line, identity, kind, archived, facts in self._db.execute(query, (_key(path),)):
+                yield Entry(path, line, identity, kind, bool(archived), decode(facts))
+
+    def findings(self) -> list[Finding]:
+        rows = self._db.execute("SELECT code, path, message, line, id FROM findings ORDER BY path, line")
+        return [Finding(code, _path(path), message, line, i) for code, path, message, line, i in rows]
+
+    # --- inner workings
+
+    def _forget(self, path: str) -> None:
+        key = (_key(path),)
+        self._db.execute("DELETE FROM files WHERE path = ?", key)
+        self._db.execute("DELETE FROM records WHERE path = ?", key)
+        self._db.execute("DELETE FROM findings WHERE path = ?", key)
+
+    def _put_file(self, row: FileRow) -> None:
+        print_ = row.fingerprint
+        self._db.execute(
+            "INSERT OR REPLACE INTO files VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)",
+            (
+                _key(row.path),
+                row.role,
+                print_.dev,
+                print_.inode,
+                print_.size,
+                print_.mtime_ns,
+                print_.ctime_ns,
+                row.digest,
+                row.lines,
+                row.whole,
+                row.units,
+                row.broken,
+                row.records,
+                row.young,
+                row.pending,
+            ),
+        )
+
+    def _insert(self, row: FileRow, document: Document) -> None:
+        self._put_file(row)
+        key = _key(row.path)
+        encode = msgspec.json.Encoder().encode
+        self._db.executemany(
+            "INSERT INTO records (path, start, end, line, id, type, title, created, used, archived, tags, facts)"
+            " VALUES (?,?,?,?,?,?,?,?,?,?,?,?)",
+            (
+                (
+                    key,
+                    r.span.start,
+                    r.span.end,
+                    r.line,
+                    _text(r.id),
+                    r.type,
+                    _text(r.title),
+                    r.created,
+                    r.used,
+                    r.archived,
+                    _text("\n".join(r.tags)),
+                    encode(_clean(r.facts)),
+                )
+                for r in document.records
+            ),
+        )
+        self._db.executemany(
+            "INSERT INTO findings VALUES (?,?,?,?,?)",
+            (
+                (key, f.code, f.line, _text(f.id) if f.id else None, _text(f.message))
+                for f in document.findings
+            ),
+        )
+
+
+def _open_or_rebuild(path: str) -> sqlite3.Connection:
+    """Open the catalogue, or begin an empty one where it is missing, damaged or of another schema."""
+    for attempt in (1, 2):
+        db = sqlite3.connect(path, timeout=10, check_same_thread=False)
+        try:
+            db.execute("PRAGMA journal_mode=WAL")
+            # A cache need not survive a power cut: what a cut tears is detected and built anew.
+            db.execute("PRAGMA synchronous=OFF")
+            version = db.execute("PRAGMA user_version").fetchone()[0]
+            if version == SCHEMA and db.execute("PRAGMA quick_check(1)").fetchone()[0] == "ok":
+                return db
+            if version == 0 and not db.execute("SELECT 1 FROM sqlite_master").fetchone():
+                db.executescript(f"BEGIN; {_TABLES} PRAGMA user_version={SCHEMA}; COMMIT;")
+                return db
+        except sqlite3.DatabaseError:
+            if attempt == 2:
+                db.close()
+                raise
+        db.close()
+        for suffix in ("", "-wal", "-shm"):
+            Path(path + suffix).unlink(missing_ok=True)
+    raise AssertionError("a catalogue just deleted is empty")
+
+
+def _open_reader(path: str) -> sqlite3.Connection:
+    return sqlite3.connect(
+        f"{Path(path).absolute().as_uri()}?mode=ro", uri=True, timeout=2, check_same_thread=False
+    )
+
+
+def _key(path: str) -> bytes:
+    return os.fsencode(path)
+
+
+def _path(key: bytes) -> str:
+    return os.fsdecode(key)
+
+
+def _text(text: str) -> str:
+    """SQLite keeps no lone surrogates, which Python's JSON lets in."""
+    return text.encode("utf-8", "replace").decode("utf-8") if not text.isascii() else text
+
+
+def _clean(facts: object) -> object:
+    try:
+        msgspec.json.encode(facts)
+    except UnicodeEncodeError:
+        assert isinstance(facts, dict)
+        return {key: _clean_value(value) for key, value in facts.items()}
+    return facts
+
+
+def _clean_value(value: object) -> object:
+    if isinstance(value, str):
+        return _text(value)
+    return [_clean_value(element) for element in value] if isinstance(value, list) else value
+
+
+def _file_row(row: Sequence[object]) -> FileRow:
+    (
+        key,
+        role,
+        dev,
+        inode,
+        size,
+        mtime_ns,
+        ctime_ns,
+        digest,
+        lines,
+        whole,
+        units,
+        broken,
+        records,
+        young,
+        pending,
+    ) = row
+    fingerprint = Fingerprint(*(int(str(n)) for n in (dev, inode, size, mtime_ns, ctime_ns)))
+    assert isinstance(key, bytes)
+    return FileRow(
+        _path(key),
+        str(role),
+        fingerprint,
+        str(digest),
+        int(str(lines)),
+        bool(whole),
+        int(str(units)),
+        int(str(broken)),
+        int(str(records)),
+        bool(young),
+        bool(pending),
+    )

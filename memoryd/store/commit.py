@@ -1,0 +1,251 @@
+"""Committing a plan: intent, backup, change, receipt. The one way an agent's file is ever changed.
+
+The order makes every crash harmless: the journal knows what is meant before anything is touched, copies are
+written, fsynced and read back before the live file shrinks, and each rewrite is one atomic exchange, checked
+against what the plan was decided on. What a crash leaves is finished or rolled back by `recovery`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from memoryd.core.digest import sha256
+from memoryd.core.plan import Action, Fingerprint, Kind, Plan
+from memoryd.core.records import Role
+from memoryd.core.text import inverse, splice
+from memoryd.disk import atomic, backups
+from memoryd.disk.atomic import StoreChangedError
+from memoryd.disk.backups import CreateResult
+from memoryd.disk.journal import Step
+from memoryd.disk.locking import Held, LockLostError
+from memoryd.disk.tree import ChangingError
+from memoryd.errors import BusyError
+from memoryd.store.edits import encode_edits
+from memoryd.store.recovery import resolve
+from memoryd.store.store import Late, Store
+
+# What means "somebody else was faster": decide again on the new state.
+CHANGED = (StoreChangedError, LockLostError, ChangingError)
+ATTEMPTS = 25
+
+
+@dataclass(frozen=True, slots=True)
+class Cause:
+    """`by` is command, schedule, start or watch."""
+
+    operation: str
+    by: str
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    plan: Plan
+    receipt: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class _Prepared:
+    action: Action
+    step: Step
+    before: bytes | None
+    after: bytes | None
+    fingerprint: Fingerprint | None
+
+
+def change(
+    store: Store,
+    cause: Cause,
+    decide: Callable[[], Plan],
+    *,
+    now: float,
+    wait_s: float,
+    dry_run: bool = False,
+) -> Done:
+    """Decide and commit under the store's lock; decide again while others change the files meanwhile.
+
+    A dry run decides without the lock and commits nothing. Raises BusyError when others never pause."""
+    if dry_run:
+        return Done(decide(), None)
+    reason = ""
+    for _ in range(ATTEMPTS):
+        with store.locked(wait_s) as held:
+            try:
+                plan = decide()
+                if not plan:
+                    return Done(plan, None)
+                return Done(plan, commit(store, plan, cause, held, now))
+            except CHANGED as error:
+                reason = str(error)
+    raise BusyError(
+        f"root {store.name}: {cause.operation} gave way {ATTEMPTS} times to other writers: {reason}",
+        hint="try again when the agents pause; nothing was changed",
+    )
+
+
+def commit(store: Store, plan: Plan, cause: Cause, held: Held | None, now: float) -> str:
+    """Carry the plan out under the lock and return its receipt. A failing group is rolled back whole
+    (see `recovery.resolve`); groups before it stay done."""
+    groups = [
+        [_prepare(store, action, number) for action in group] for number, group in enumerate(plan.groups())
+    ]
+    steps = [prepared.step for group in groups for prepared in group]
+    receipt = store.journal.begin(cause.operation, cause.by, _summary(plan), steps, now)
+    work = _Commit(store, receipt, held, now)
+    position = 0
+    try:
+        for group in groups:
+            work.carry_out(group, position)
+            position += len(group)
+    except BaseException as error:
+        store.journal.finish(receipt, resolve(store, store.journal.entry(receipt)), error=str(error))
+        raise
+    store.journal.finish(receipt, "done")
+    return receipt
+
+
+def _summary(plan: Plan) -> str:
+    moved = [action for action in plan.actions if action.kind is not Kind.APPEND] or list(plan.actions)
+    return "; ".join(f"{action.kind} {action.path}: {action.why} ({len(action.ids)})" for action in moved)
+
+
+def _prepare(store: Store, action: Action, group: int) -> _Prepared:
+    """Read what the action is about, check it is what the plan was decided on, keep what an undo needs."""
+    before, fingerprint = _current(store, action.path)
+    if action.kind is Kind.CHMOD:
+        was = store.tree.mode_of(action.path)
+        return _Prepared(action, Step("chmod", action.path, group, mode=was), None, None, fingerprint)
+    found = sha256(before) if before is not None else None
+    if action.kind is not Kind.CREATE and found != action.base:
+        raise StoreChangedError(action.path)
+    after, blob = _outcome(store, action, before)
+    step = Step(
+        str(action.kind),
+        action.path,
+        group,
+        before_sha=found,
+        before_size=len(before) if before is not None else None,
+        after_sha=sha256(after) if after is not None else None,
+        after_size=len(after) if after is not None else None,
+        base_size=len(before) if before is not None else 0,
+        blob=blob,
+    )
+    return _Prepared(action, step, before, after, fingerprint)
+
+
+def _current(store: Store, path: str) -> tuple[bytes | None, Fingerprint | None]:
+    try:
+        return store.tree.read(path)
+    except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
+        return None, None
+
+
+def _outcome(store: Store, action: Action, before: bytes | None) -> tuple[bytes | None, str | None]:
+    """The content after the action, and the blob that takes it back (or proves it was ours)."""
+    if action.kind is Kind.APPEND:
+        return (before or b"") + action.data, store.blobs.put(action.data)
+    if action.kind is Kind.REWRITE:
+        assert before is not None
+        return splice(before, action.edits), store.blobs.put(encode_edits(inverse(before, action.edits)))
+    if action.kind is Kind.CREATE:
+        return action.data, store.blobs.put(action.data)
+    return None, store.blobs.put(before or b"")
+
+
+class _Commit:
+    """One commit under way: what its steps share."""
+
+    def __init__(self, store: Store, receipt: str, held: Held | None, now: float) -> None:
+        self.store = store
+        self.tree = store.tree
+        self.receipt = receipt
+        self.guard = held.check if held is not None else _unguarded
+        self.now = now
+
+    def carry_out(self, group: Sequence[_Prepared], first: int) -> None:
+        """`first` is the position of the group's first step in the journal's entry."""
+        for prepared in group:
+            if prepared.action.kind in (Kind.REWRITE, Kind.REMOVE):
+                self._back_up(prepared)
+        for position, prepared in enumerate(group, first):
+            _APPLY[prepared.action.kind](self, prepared, position)
+            self.store.journal.applied(self.receipt, position)
+
+    def _back_up(self, prepared: _Prepared) -> None:
+        """Live files only: archives are covered by the journal."""
+        path, store = prepared.action.path, self.store
+        layout = store.layout
+        if layout is None or layout.backup_place is None or layout.role(path) is not Role.SOURCE:
+            return
+        assert prepared.before is not None
+        assert prepared.fingerprint is not None
+        back_up(store, path, prepared.before, prepared.fingerprint, self.now)
+
+    def append(self, prepared: _Prepared, position: int) -> None:
+        action = prepared.action
+        made = self._folder_for(action.path)
+        if made:
+            self.store.journal.amend(self.receipt, position, note="made " + " ".join(made))
+        atomic.append(self.tree, action.path, action.data, expected=prepared.fingerprint, guard=self.guard)
+
+    def rewrite(self, prepared: _Prepared, position: int) -> None:
+        path, before, after = prepared.action.path, prepared.before, prepared.after
+        assert before is not None
+        assert after is not None
+        expected = prepared.fingerprint
+        replaced = atomic.replace(self.tree, path, after, expected=expected, guard=self.guard, exchange=True)
+        if replaced.displaced is not None:
+            self.store.late.append(Late(replaced.displaced, self.receipt, position, len(before), self.now))
+            self.store.carry_over(self.now)
+
+    def create(self, prepared: _Prepared, position: int) -> None:
+        del position
+        self._folder_for(prepared.action.path)
+        self.guard()
+        atomic.create(self.tree, prepared.action.path, prepared.action.data)
+
+    def remove(self, prepared: _Prepared, position: int) -> None:
+        del position
+        assert prepared.fingerprint is not None
+        atomic.remove(self.tree, prepared.action.path, expected=prepared.fingerprint, guard=self.guard)
+
+    def chmod(self, prepared: _Prepared, position: int) -> None:
+        del position
+        assert prepared.action.mode is not None
+        self.tree.chmod(prepared.action.path, prepared.action.mode)
+
+    def _folder_for(self, path: str) -> list[str]:
+        folder = path.rpartition("/")[0]
+        return self.tree.mkdir(folder) if folder else []
+
+
+_APPLY: dict[Kind, Callable[[_Commit, _Prepared, int], None]] = {
+    Kind.APPEND: _Commit.append,
+    Kind.REWRITE: _Commit.rewrite,
+    Kind.CREATE: _Commit.create,
+    Kind.REMOVE: _Commit.remove,
+    Kind.CHMOD: _Commit.chmod,
+}
+
+
+def _unguarded() -> None:
+    """A layout without a lock of its own has nothing to check but the files."""
+
+
+def back_up(store: Store, path: str, content: bytes, fingerprint: Fingerprint, now: float) -> CreateResult:
+    """Into the layout's own place, verified, rotated; an equal or a worse one does not count."""
+    assert store.layout is not None
+    return backups.create(
+        store.tree,
+        store.journal,
+        store.blobs,
+        path,
+        content,
+        fingerprint,
+        quality=store.quality(path, content, now),
+        limit=store.policy.backups,
+        now=now,
+        files=store.layout.live_paths(()),
+        place=store.layout.backup_place or backups.PLACE,
+        readable=lambda found: store.quality(path, found, now),
+    )

@@ -1,0 +1,148 @@
+"""After a crash or a failed step: finish what was committed, take back what was not.
+
+A group (copies into archives, then one rewrite of the live file) is decided by its live file alone: if that
+still begins with the content from before, the rewrite never happened and the group's own appends are taken
+back; if it begins with the content from after, the group is done. Anything else is left for the next run,
+which finds the copies in the archive and does not repeat them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import groupby
+
+from memoryd.core.digest import sha256
+from memoryd.core.records import Role
+from memoryd.disk import atomic, temps
+from memoryd.disk.journal import Entry, Step
+from memoryd.disk.snapshots import quarantine
+from memoryd.store.store import Store
+
+RECENT = 50  # entries whose replaced inodes may still lie about after a crash
+
+
+def recover(store: Store, now: float) -> list[str]:
+    """Put a root in order at start: temporary files of ours swept, begun entries resolved.
+
+    Returns a sentence for each thing done. Must run before anything else writes, under root ownership."""
+    said = [*_sweep(store, now)]
+    for entry in store.journal.unfinished():
+        state = resolve(store, entry)
+        store.journal.finish(entry.receipt, state, error="memoryd ended while it was at work")
+        said.append(f"{entry.operation} {entry.receipt} was cut off and is now {state.replace('_', ' ')}")
+    return said
+
+
+def resolve(store: Store, entry: Entry) -> str:
+    """The state an entry ends in: done (at least one group), rolled_back, or interrupted."""
+    outcomes = [
+        _resolve_group(store, list(group)) for _, group in groupby(entry.steps, lambda step: step.group)
+    ]
+    if "interrupted" in outcomes:
+        return "interrupted"
+    return "done" if "done" in outcomes else "rolled_back"
+
+
+def _resolve_group(store: Store, steps: Sequence[Step]) -> str:
+    decisive = steps[-1]
+    if decisive.kind == "chmod":
+        return "done" if decisive.applied else "rolled_back"
+    state = _state_of(store, decisive)
+    if state == "after":
+        return "done"
+    if state != "before":
+        return "interrupted"
+    taken_back = [_take_back(store, step) for step in steps if step.kind == "append"]
+    return "rolled_back" if all(taken_back) else "interrupted"
+
+
+def _state_of(store: Store, step: Step) -> str:
+    """before, after or neither, by the beginning of the file: others may have appended since."""
+    content = _content(store, step.path)
+    if content is None:
+        if step.after_sha is None:
+            return "after"
+        return "before" if step.before_sha is None else "neither"
+    # The longer beginning first: one of the two may be the beginning of the other.
+    sides = [("before", step.before_sha, step.before_size), ("after", step.after_sha, step.after_size)]
+    for side, digest, size in sorted(sides, key=lambda item: -(item[2] or 0)):
+        if digest is not None and size is not None and _begins(content, digest, size):
+            return side
+    return "neither"
+
+
+def _begins(content: bytes, digest: str, size: int) -> bool:
+    return len(content) >= size and sha256(content[:size]) == digest
+
+
+def _content(store: Store, path: str) -> bytes | None:
+    try:
+        return store.tree.read(path)[0]
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+
+
+def _take_back(store: Store, step: Step) -> bool:
+    """Undo our own append, whole or torn, where nothing else stands behind it."""
+    content = _content(store, step.path)
+    base = step.base_size or 0
+    if content is None or len(content) == base:
+        return content is not None or step.before_sha is None
+    if step.blob is None or not store.blobs.get(step.blob).startswith(content[base:]):
+        return False
+    if step.before_sha is not None and sha256(content[:base]) != step.before_sha:
+        return False
+    fingerprint = store.tree.stat(step.path)
+    if fingerprint is None:
+        return False
+    if step.before_sha is None:
+        atomic.remove(store.tree, step.path, expected=fingerprint)
+    else:
+        atomic.truncate(store.tree, step.path, base, expected=fingerprint)
+    return True
+
+
+def _sweep(store: Store, now: float) -> list[str]:
+    """Our temporary files of an earlier life. One may be an inode we had just replaced, with bytes that
+    somebody appended to it since: those are carried over first."""
+    said: list[str] = []
+    folders = sorted(store.tree.scan(lambda _: False).directories)
+    for path, _ in (found for folder in folders for found in temps.our_temps(store.tree, folder)):
+        kept = _rescue(store, path, now)
+        store.tree.unlink(path)
+        said.append(f"{path} was left by a crash and is removed{kept}")
+    return said
+
+
+def _rescue(store: Store, path: str, now: float) -> str:
+    """Keep what only this temporary file holds: late appends, or a change made in place."""
+    live = temps.target_of(path)
+    if store.role(live) is not Role.SOURCE:
+        return ""  # derived files are made anew
+    content, _ = store.tree.read(path)
+    current = _content(store, live) or b""
+    step = _last_rewrite(store, live)
+    if current.startswith(content) or step is None or step.before_sha is None or step.before_size is None:
+        return ""
+    if _state_of(store, step) == "before":
+        return ""  # the exchange never happened: this is our own new content
+    if not _begins(content, step.before_sha, step.before_size):
+        if len(content) < step.before_size:
+            return ""
+        reason = "changed in place while it was replaced"
+        quarantine(store.journal, store.blobs, live, content, reason, now=now)
+        return ", its content is in quarantine"
+    extra = content[step.before_size :]
+    if not extra or extra in current:
+        return ""
+    lead = b"\n" if current and not current.endswith(b"\n") else b""
+    atomic.append(store.tree, live, lead + extra, expected=store.tree.stat(live))
+    return f", {len(extra)} late bytes were carried into {live}"
+
+
+def _last_rewrite(store: Store, path: str) -> Step | None:
+    for entry in store.journal.entries(RECENT):
+        for step in reversed(entry.steps):
+            if step.path == path and step.kind == "rewrite":
+                return step
+    return None

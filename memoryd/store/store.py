@@ -1,0 +1,226 @@
+"""One watched root: layout, policy, catalogue, journal, blobs and the open tree.
+
+A store has one writer, the worker of its root. Nothing here knows the clock: times are arguments.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+
+from memoryd.catalogue import Catalogue
+from memoryd.core.digest import sha256
+from memoryd.core.plan import Fingerprint
+from memoryd.core.policy import Limit, Policy
+from memoryd.core.records import Base, Role
+from memoryd.core.retention import Quality
+from memoryd.core.text import splice
+from memoryd.disk import atomic
+from memoryd.disk.atomic import Displaced
+from memoryd.disk.journal import Journal
+from memoryd.disk.locking import DirectoryLock, Held
+from memoryd.disk.ownership import own_directory
+from memoryd.disk.processes import network_file_system
+from memoryd.disk.snapshots import Blobs, quarantine
+from memoryd.disk.tree import Tree
+from memoryd.errors import RootMissingError
+from memoryd.layouts import LAYOUTS
+from memoryd.layouts.base import Layout, Loaded, UpkeepView
+from memoryd.store.edits import decode_edits
+
+UNREAD_ROLES = (Role.BACKUP, Role.LOCK, Role.TEMP, Role.FOREIGN)
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A file as just read."""
+
+    loaded: Loaded
+    fingerprint: Fingerprint
+
+
+@dataclass(slots=True)
+class Late:
+    """An inode that a commit replaced: whoever had it open may still append to it."""
+
+    displaced: Displaced
+    receipt: str
+    position: int
+    known: int
+    since: float
+
+
+class Store:
+    """Opened with its state; attached to its directory by `attach`, which may fail and be tried again."""
+
+    def __init__(self, name: str, path: str, layout: str | None, policy: Policy, state_dir: str) -> None:
+        self.name = name
+        self.path = path
+        self.policy = policy
+        self.state_dir = state_dir
+        os.makedirs(state_dir, mode=0o700, exist_ok=True)
+        self.catalogue = Catalogue(os.path.join(state_dir, "catalogue.sqlite"))
+        self.journal = Journal(os.path.join(state_dir, "journal.sqlite"))
+        self.blobs = Blobs(os.path.join(state_dir, "blobs"))
+        self.layout: Layout | None = LAYOUTS.get(layout or self.journal.get_meta("layout", ""))
+        self.explicit_layout = layout is not None
+        self.late: list[Late] = []
+        self.network_fs: str | None = None
+        self._tree: Tree | None = None
+        self._owned: ExitStack = ExitStack()
+
+    # --- attaching
+
+    @property
+    def tree(self) -> Tree:
+        """The open directory; RootMissingError when there is none."""
+        if self._tree is None:
+            raise RootMissingError(
+                f"root {self.name}: {self.path} is not there",
+                hint="mount or create the directory; memoryd resumes by itself",
+            )
+        return self._tree
+
+    @property
+    def attached(self) -> bool:
+        return self._tree is not None
+
+    def attach(self) -> Tree:
+        """Open the directory and own it; OSError when it cannot be opened, AlreadyRunningError when another
+        daemon tends it."""
+        self.detach()
+        tree = Tree(os.path.realpath(self.path))
+        try:
+            self._owned.enter_context(own_directory(tree.fd, tree.path))
+        except BaseException:
+            tree.close()
+            raise
+        self.network_fs = network_file_system(tree.path)
+        self._tree = tree
+        return tree
+
+    def detach(self) -> None:
+        self._owned.close()
+        if self._tree is not None:
+            self._tree.close()
+            self._tree = None
+
+    def close(self) -> None:
+        for late in self.late:
+            late.displaced.close()
+        self.late.clear()
+        self.detach()
+        self.catalogue.close()
+        self.journal.close()
+
+    # --- reading
+
+    @property
+    def limits(self) -> Mapping[str, Limit]:
+        """The layout's limits with the configuration's over them; lifted ones are left out."""
+        own = self.layout.limits if self.layout else {}
+        merged = {**own, **self.policy.limits}
+        return {path: limit for path, limit in merged.items() if limit is not None}
+
+    def role(self, path: str) -> Role:
+        return self.layout.role(path) if self.layout else Role.FOREIGN
+
+    def load(self, path: str, now: float) -> Source | None:
+        """Read and parse one file afresh; None when it is not there."""
+        assert self.layout is not None
+        try:
+            data, fingerprint = self.tree.read(path)
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        mtime = fingerprint.mtime_ns / 1e9
+        document = self.layout.parse(path, data, now=now, mtime=mtime, base=Base())
+        return Source(Loaded(data, document), fingerprint)
+
+    def quality(self, path: str, content: bytes, now: float) -> Quality:
+        """How much of a content of that file is readable."""
+        assert self.layout is not None
+        document = self.layout.parse(path, content, now=now, mtime=0.0, base=Base())
+        return Quality(document.units, len(document.records))
+
+    def upkeep_view(self, now: float) -> UpkeepView:
+        """Everything upkeep is decided on, read afresh."""
+        assert self.layout is not None
+        live = {
+            path: source.loaded
+            for path in self.layout.live_paths(())
+            if (source := self.load(path, now)) is not None
+        }
+        held = frozenset(each.line_sha for each in self.journal.held())
+        return UpkeepView(live, self._content, self.policy, now, held)
+
+    def _content(self, path: str) -> bytes | None:
+        try:
+            return self.tree.read(path)[0]
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+
+    # --- locking
+
+    @contextmanager
+    def locked(self, wait_s: float, *, honour_soft: bool = True) -> Iterator[Held | None]:
+        """The store's own lock where its layout has one (BusyError when it cannot be had in time)."""
+        if self.layout is None or self.layout.lock is None:
+            yield None
+            return
+        lock = DirectoryLock(self.tree.fd, self.layout.lock, honour_soft=honour_soft)
+        with lock.hold(wait_s) as held:
+            yield held
+
+    # --- late appends
+
+    def carry_over(self, now: float) -> int:
+        """Bytes that somebody appended to a replaced inode go into the live file; the count of bytes carried.
+
+        Must run under the store's lock where bytes are found. An inode is let go when nobody else has it
+        open and two seconds have passed."""
+        carried = 0
+        for late in list(self.late):
+            extra = late.displaced.late(late.known)
+            if extra:
+                carried += self._carry(late, extra)
+            elif now - late.since >= 2 and late.displaced.only_ours():
+                self._let_go(late, now)
+        return carried
+
+    def _let_go(self, late: Late, now: float) -> None:
+        if not late.displaced.intact():  # somebody wrote into it in place: only this inode holds that
+            reason = "changed in place while it was replaced"
+            content = late.displaced.late(0)
+            quarantine(self.journal, self.blobs, late.displaced.path, content, reason, now=now)
+        late.displaced.close()
+        self.late.remove(late)
+
+    def has_late_bytes(self) -> bool:
+        return any(late.displaced.late(late.known) for late in self.late)
+
+    def _carry(self, late: Late, extra: bytes) -> int:
+        path = late.displaced.path
+        content, fingerprint = self.tree.read(path)
+        lead = b"\n" if content and not content.endswith(b"\n") else b""
+        atomic.append(self.tree, path, lead + extra, expected=fingerprint)
+        late.known += len(extra)
+        self._amend(late, content, lead + extra)
+        return len(extra)
+
+    def _amend(self, late: Late, content: bytes, extra: bytes) -> None:
+        """What the undo of that change compares with has grown by the carried bytes, before and after."""
+        step = self.journal.entry(late.receipt).steps[late.position]
+        if step.after_sha != sha256(content) or step.blob is None:
+            return
+        before = splice(content, decode_edits(self.blobs.get(step.blob))) + extra
+        after = content + extra
+        self.journal.amend(
+            late.receipt,
+            late.position,
+            before_sha=sha256(before),
+            before_size=len(before),
+            after_sha=sha256(after),
+            after_size=len(after),
+        )
