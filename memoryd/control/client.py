@@ -1,0 +1,168 @@
+"""The client of the control socket: blocking, one connection, standard library only.
+
+Used by every command, so it imports as little as it can; json loads four times faster than msgspec.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import socket
+import time
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
+from types import TracebackType
+from typing import Any
+
+from memoryd.control.wire import MAX_LINE, readable, rebuild
+from memoryd.errors import DeniedError, MemorydError, NoDaemonError, UsageError
+
+_START = "start it with `memoryd run`, or say where it is with --socket or --state-dir"
+
+
+class Client:
+    """`timeout`: seconds to wait for a reply unless `call` names another; None waits for ever.
+
+    Every error is a MemorydError: NoDaemonError when nothing (or nothing in time) answers, else the
+    kind that the daemon reported.
+    """
+
+    def __init__(self, path: str | os.PathLike[str], timeout: float | None = 30.0) -> None:
+        self.path = os.fspath(path)
+        self.hello: dict[str, Any] = {}
+        self._timeout = timeout
+        self._sock: socket.socket | None = None
+        self._buffer = bytearray()
+        self._last_id = 0
+        self._events: deque[dict[str, Any]] = deque()
+
+    def __enter__(self) -> Client:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        if self._sock is not None:
+            self._sock.close()
+            self._sock = None
+
+    def call(self, method: str, params: Mapping[str, Any] | None = None, timeout: float | None = None) -> Any:
+        """The result of one method. Raises the error the daemon reports, or NoDaemonError."""
+        deadline = _deadline(timeout if timeout is not None else self._timeout)
+        self._last_id += 1
+        request = {"jsonrpc": "2.0", "id": self._last_id, "method": method, "params": _clean(dict(params or {}))}
+        line = json.dumps(request, ensure_ascii=False).encode("utf-8")
+        if len(line) > MAX_LINE:
+            raise UsageError(f"the request is longer than {MAX_LINE} bytes", hint="send less at once")
+        self._send(line + b"\n", deadline)
+        while True:
+            message = self._receive(deadline)
+            if "method" in message:
+                self._notified(message)
+            elif message.get("id") == self._last_id and "result" in message:
+                return message["result"]
+            elif message.get("id") in (self._last_id, None):
+                raise rebuild(message.get("error"))
+
+    def events(self, topics: Sequence[str] = ()) -> Iterator[dict[str, Any]]:
+        """Subscribe, then yield every event {topic, at, ...} as it comes; ends when the daemon does."""
+        self.call("subscribe", {"topics": list(topics)} if topics else {})
+        while True:
+            while self._events:
+                yield self._events.popleft()
+            try:
+                self._notified(self._receive(None))
+            except NoDaemonError:
+                return
+
+    def _notified(self, message: dict[str, Any]) -> None:
+        params = message.get("params")
+        if message.get("method") == "event" and isinstance(params, dict):
+            self._events.append(params)
+        elif message.get("method") == "hello" and isinstance(params, dict):
+            self.hello = params
+
+    # -- the wire ---------------------------------------------------------------------------------
+
+    def _connect(self) -> socket.socket:
+        sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        try:
+            sock.settimeout(5)
+            sock.connect(self.path)
+        except OSError as error:
+            sock.close()
+            raise _unreachable(self.path, error) from error
+        return sock
+
+    def _send(self, data: bytes, deadline: float | None) -> None:
+        self._sock = self._sock or self._connect()
+        try:
+            self._sock.settimeout(_left(deadline))
+            self._sock.sendall(data)
+        except BrokenPipeError:
+            return  # the daemon closed first; what it had to say is still to be read
+        except OSError as error:
+            raise self._gone(error) from error
+
+    def _receive(self, deadline: float | None) -> dict[str, Any]:
+        assert self._sock is not None
+        while b"\n" not in self._buffer:
+            try:
+                self._sock.settimeout(_left(deadline))
+                chunk = self._sock.recv(262_144)
+            except OSError as error:
+                raise self._gone(error) from error
+            if not chunk:
+                raise self._gone(None)
+            self._buffer += chunk
+        line, _, rest = self._buffer.partition(b"\n")
+        self._buffer = bytearray(rest)
+        try:
+            message = json.loads(line)
+        except (ValueError, RecursionError):
+            message = None
+        if not isinstance(message, dict):
+            raise MemorydError(f"what answers at {self.path} is not memoryd", hint="see --socket")
+        return message
+
+    def _gone(self, error: OSError | None) -> NoDaemonError:
+        if isinstance(error, TimeoutError):
+            return NoDaemonError(
+                f"the daemon at {self.path} did not answer in time",
+                hint="what was asked may still be carried out; `memoryd history` shows it",
+            )
+        return NoDaemonError(
+            f"the daemon at {self.path} went away before it answered",
+            hint="`memoryd history` shows, once it runs again, what was done",
+        )
+
+
+def _unreachable(path: str, error: OSError) -> MemorydError:
+    if error.errno in (errno.EACCES, errno.EPERM):
+        return DeniedError(f"no permission to use {path}", hint="run the command as the daemon's user")
+    if error.errno in (errno.EAGAIN, errno.ETIMEDOUT) or isinstance(error, TimeoutError):
+        return NoDaemonError(
+            f"the daemon at {path} does not accept connections", hint="it may be overloaded; try again"
+        )
+    return NoDaemonError(f"no daemon answers at {path}", hint=_START)
+
+
+def _clean(value: Any) -> Any:
+    """The same with every string fit for UTF-8: the command line may hold bytes that are not."""
+    if isinstance(value, str):
+        return readable(value)
+    if isinstance(value, dict):
+        return {readable(str(key)): _clean(item) for key, item in value.items()}
+    return [_clean(item) for item in value] if isinstance(value, (list, tuple)) else value
+
+
+def _deadline(timeout: float | None) -> float | None:
+    return None if timeout is None else time.monotonic() + timeout
+
+
+def _left(deadline: float | None) -> float | None:
+    return None if deadline is None else max(0.001, deadline - time.monotonic())

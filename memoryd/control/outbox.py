@@ -1,0 +1,113 @@
+"""What waits to be sent to one client: bounded, so that a client that does not read costs nothing.
+
+Replies go before events. Replies beyond the bound end the connection; events beyond theirs push out
+the oldest, and the next one sent says how many were `dropped`.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from memoryd.control.protocol import encode_notification
+
+Make = Callable[[], bytes]
+"""Makes the line when its turn comes, in the writer's thread: encoding never burdens who enqueues."""
+
+
+class Outbox:
+    """Filled by any thread, emptied by the connection's writer."""
+
+    def __init__(
+        self, max_replies: int = 1024, max_bytes: int = 8 * 1024 * 1024, max_events: int = 256
+    ) -> None:
+        self._max_replies = max_replies
+        self._max_bytes = max_bytes
+        self._replies: deque[tuple[int, Make]] = deque()
+        self._events: deque[Mapping[str, Any]] = deque()
+        self._max_events = max_events
+        self._bytes = 0
+        self._dropped = 0
+        self._sending = False
+        self._finished = False
+        self._changed = threading.Condition()
+
+    def put(self, size: int, make: Make) -> bool:
+        """Enqueue a reply of about `size` bytes without waiting. False: full to the brim. After `finish`
+        nothing is taken, and there is nobody to complain to."""
+        with self._changed:
+            if self._finished:
+                return True
+            if len(self._replies) >= self._max_replies or self._bytes > self._max_bytes:
+                return False
+            self._replies.append((size, make))
+            self._bytes += size
+            self._changed.notify_all()
+            return True
+
+    def put_event(self, params: Mapping[str, Any]) -> None:
+        with self._changed:
+            if self._finished:
+                return
+            if len(self._events) >= self._max_events:
+                self._events.popleft()
+                self._dropped += 1
+            self._events.append(params)
+            self._changed.notify_all()
+
+    def take(self) -> Make | None:
+        """The next line's maker; waits for one. None once finished and empty."""
+        with self._changed:
+            self._sending = False
+            self._changed.notify_all()
+            while not (self._replies or self._events or self._finished):
+                self._changed.wait(60)
+            if not (self._replies or self._events):
+                return None
+            self._sending = True
+            return self._pop()
+
+    def _pop(self) -> Make:
+        if self._replies:
+            size, make = self._replies.popleft()
+            self._bytes -= size
+            return make
+        params = self._events.popleft()
+        if self._dropped:
+            params = {**params, "dropped": self._dropped}
+            self._dropped = 0
+        return lambda: encode_notification("event", params)
+
+    def wait_room(self, timeout: float) -> bool:
+        """True once so little is queued that reading the next request is fair; the reader's brake."""
+        with self._changed:
+            return self._changed.wait_for(self._has_room, timeout)
+
+    def _has_room(self) -> bool:
+        roomy = len(self._replies) < self._max_replies // 4 and self._bytes < self._max_bytes // 4
+        return self._finished or roomy
+
+    def wait_empty(self, timeout: float) -> bool:
+        """True once everything put so far has been sent, or nothing will be any more."""
+        with self._changed:
+            return self._changed.wait_for(
+                lambda: not (self._replies or self._events or self._sending), timeout
+            )
+
+    def finish(self) -> None:
+        """Nothing more is taken in; what is queued is still sent."""
+        with self._changed:
+            self._finished = True
+            self._changed.notify_all()
+
+    def abandon(self) -> None:
+        """Nothing more is taken in or sent."""
+        with self._changed:
+            self._finished = True
+            self._sending = False
+            self._replies.clear()
+            self._events.clear()
+            self._bytes = 0
+            self._changed.notify_all()

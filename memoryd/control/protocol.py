@@ -1,0 +1,193 @@
+"""JSON-RPC 2.0, one UTF-8 JSON object a line, without sockets: bytes in, requests out, and back.
+
+Nothing here raises on any input. Sending side: NaN and infinities become null (JSON has none),
+undecodable file names become readable text, and a result that would not fit a line is shortened
+and says so in `truncated`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from memoryd.control import wire
+from memoryd.control.wire import MAX_LINE, readable
+from memoryd.errors import MemorydError
+
+Id = str | int | None
+
+_CODES = {
+    wire.PARSE_ERROR: "parse-error",
+    wire.INVALID_REQUEST: "invalid-request",
+    wire.METHOD_NOT_FOUND: "method-not-found",
+    wire.INVALID_PARAMS: "usage",
+    wire.INTERNAL_ERROR: "internal",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """One call. A notification carries no id and gets no reply, whatever happens."""
+
+    id: Id
+    method: str
+    params: Any
+    notification: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """A line that is no request; it is answered with this error."""
+
+    id: Id
+    code: int
+    message: str
+    hint: str | None = None
+
+
+TOO_LONG = Problem(
+    None,
+    wire.INVALID_REQUEST,
+    f"the line is longer than {MAX_LINE} bytes; the connection is closed",
+    "send smaller requests, one a line",
+)
+
+
+class LineReader:
+    """Cuts a byte stream into lines. Holds at most one line limit and one chunk in memory."""
+
+    def __init__(self, limit: int = MAX_LINE) -> None:
+        self._limit = limit
+        self._buffer = bytearray()
+        self.too_long = False
+
+    @property
+    def partial(self) -> bool:
+        """True while the beginning of a line is waiting for its end."""
+        return bool(self._buffer)
+
+    def feed(self, chunk: bytes) -> list[bytes]:
+        """The lines that `chunk` completes, without newline; blank ones are left out. Once a line is
+        longer than the limit `too_long` is set, and nothing more is returned ever after."""
+        lines: list[bytes] = []
+        start = 0
+        while not self.too_long:
+            end = chunk.find(b"\n", start)
+            piece = chunk[start:] if end < 0 else chunk[start:end]
+            if len(self._buffer) + len(piece) > self._limit:
+                self.too_long = True
+                self._buffer.clear()
+                break
+            self._buffer += piece
+            if end < 0:
+                break
+            if self._buffer.strip():
+                lines.append(bytes(self._buffer))
+            self._buffer.clear()
+            start = end + 1
+        return lines
+
+
+def decode_request(line: bytes) -> Request | Problem:
+    """One line as a request, or the error it is answered with. Never raises."""
+    try:
+        message = msgspec.json.decode(line)
+    except (ValueError, RecursionError) as error:
+        return Problem(None, wire.PARSE_ERROR, f"this is no JSON: {_reason(error)}", "one JSON object a line")
+    if isinstance(message, list):
+        return Problem(None, wire.INVALID_REQUEST, "batches are not supported", "send one object a line")
+    if not isinstance(message, dict):
+        return Problem(None, wire.INVALID_REQUEST, "a request is a JSON object")
+    notification = "id" not in message
+    request_id = message.get("id")
+    if isinstance(request_id, bool) or not isinstance(request_id, (str, int, type(None))):
+        return Problem(None, wire.INVALID_REQUEST, "an id is a string or a whole number")
+    if message.get("jsonrpc") != "2.0":
+        return Problem(request_id, wire.INVALID_REQUEST, 'a request carries "jsonrpc": "2.0"')
+    method = message.get("method")
+    if not isinstance(method, str):
+        return Problem(request_id, wire.INVALID_REQUEST, "a request names its method as a string")
+    return Request(request_id, method, message.get("params"), notification)
+
+
+def _reason(error: Exception) -> str:
+    """Why a line did not decode, without quoting the line."""
+    if isinstance(error, UnicodeDecodeError):
+        return f"byte {error.start} of a string is not UTF-8"
+    return "nested too deeply" if isinstance(error, RecursionError) else str(error)
+
+
+def encode_reply(request_id: Id, result: Mapping[str, Any], limit: int = MAX_LINE) -> bytes:
+    """One line with its newline. A result above `limit` bytes loses the ends of its longest lists and
+    gains `truncated {name: full length}`; one that cannot be shortened becomes an error."""
+    line = encode({"jsonrpc": "2.0", "id": request_id, "result": result})
+    if len(line) <= limit + 1:
+        return line
+    return _shortened(request_id, result, limit)
+
+
+def _shortened(request_id: Id, result: Mapping[str, Any], limit: int) -> bytes:
+    kept = dict(result)
+    full: dict[str, int] = {}
+    while True:
+        lists = {name: len(value) for name, value in kept.items() if isinstance(value, list) and value}
+        if not lists:
+            hint = "name one root, file or id, or use a limit, to get less at once"
+            error = MemorydError(f"the answer is longer than the {limit} bytes of one line", hint=hint)
+            return encode_error(request_id, error)
+        name = max(lists, key=lambda key: len(encode(kept[key])))
+        full.setdefault(name, lists[name])
+        kept[name] = kept[name][: lists[name] // 2]
+        line = encode({"jsonrpc": "2.0", "id": request_id, "result": {**kept, "truncated": full}})
+        if len(line) <= limit + 1:
+            return line
+
+
+def encode_error(request_id: Id, error: MemorydError) -> bytes:
+    """An error reply from a raised error: code, message, data{code, hint?, ...}."""
+    return encode({"jsonrpc": "2.0", "id": request_id, "error": wire.error_object(error)})
+
+
+def encode_problem(problem: Problem) -> bytes:
+    """An error reply for a line that was no request."""
+    data = {"code": _CODES[problem.code]} | ({"hint": problem.hint} if problem.hint else {})
+    body = {"code": problem.code, "message": problem.message, "data": data}
+    return encode({"jsonrpc": "2.0", "id": problem.id, "error": body})
+
+
+def encode_notification(method: str, params: Mapping[str, Any]) -> bytes:
+    return encode({"jsonrpc": "2.0", "method": method, "params": params})
+
+
+def encode(message: Any) -> bytes:
+    """Any value as one line. What JSON cannot carry is turned into text instead of raising."""
+    try:
+        return msgspec.json.encode(message) + b"\n"
+    except (TypeError, ValueError, RecursionError):
+        return msgspec.json.encode(_plain(message, 0)) + b"\n"
+
+
+def _plain(value: Any, depth: int) -> Any:
+    """The slow path: the same value from JSON's own types only."""
+    if depth > 64:
+        return "…"
+    if isinstance(value, str):
+        return readable(value)
+    if isinstance(value, Mapping):
+        return {_key(key): _plain(item, depth + 1) for key, item in value.items()}
+    if isinstance(value, (list, tuple, set, frozenset)):
+        return [_plain(item, depth + 1) for item in value]
+    if value is None or isinstance(value, (bool, float)):
+        return value
+    if isinstance(value, int):
+        return value if value.bit_length() <= 4096 else f"{value:#x}"
+    if isinstance(value, (bytes, bytearray)):
+        return bytes(value).decode("utf-8", "backslashreplace")
+    return readable(str(value))
+
+
+def _key(key: Any) -> str:
+    return readable(key if isinstance(key, str) else str(key))

@@ -1,0 +1,259 @@
+"""The control socket's server: accepts, checks who it is, and hands requests to handlers.
+
+One accepting thread; two threads a client (see connection.py), at most 64 clients. A handler
+returns its result, or a Future of it for work that goes through a root's inbox; the thread that
+completes the Future only enqueues. So no client can delay a worker, or another client.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import select
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from memoryd.control import discover, endpoint, peer, protocol
+from memoryd.control.connection import Answer, Connection, Limits
+from memoryd.control.methods import TABLE, TOPICS, Method
+from memoryd.control.parameters import checked, nearest
+from memoryd.control.peer import Peer
+from memoryd.control.protocol import Request
+from memoryd.control.wire import PROTOCOL, MethodUnknownError
+from memoryd.errors import BusyError, MemorydError, ShuttingDownError, UnauthorisedError
+from memoryd.log import get_logger
+
+Handler = Callable[[dict[str, Any], Peer], Answer]
+"""(checked parameters, who asks) -> result, or a Future of it. Raises MemorydError kinds."""
+
+Builtin = Callable[[dict[str, Any], Connection], dict[str, Any]]
+
+
+class Server:
+    """`address`: a path to bind (the caller holds the instance lock), or a listening socket that was
+    passed in. `handlers`: by method name; `subscribe`, `unsubscribe` and `rpc.discover` are built in.
+    `hello`: what the greeting tells beside server and protocol (version, pid, instance).
+
+    Raises AlreadyRunningError, DeniedError or ConfigError from `start`.
+    """
+
+    def __init__(
+        self,
+        address: str | Path | socket.socket,
+        handlers: Mapping[str, Handler],
+        hello: Mapping[str, Any],
+        *,
+        authorise: Callable[[Peer], bool] = peer.own_user,
+        limits: Limits | None = None,
+        table: Mapping[str, Method] = TABLE,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._address = address
+        self._handlers = handlers
+        self._hello = {"server": "memoryd", "protocol": PROTOCOL, **hello}
+        self._authorise = authorise
+        self._limits = limits or Limits()
+        self._table = table
+        self._clock = clock
+        self._builtins: dict[str, Builtin] = {
+            "subscribe": self._subscribe,
+            "unsubscribe": self._unsubscribe,
+            "rpc.discover": self._discover,
+        }
+        self._lock = threading.Lock()
+        self._connections: tuple[Connection, ...] = ()  # replaced, never changed: read without the lock
+        self._numbers = itertools.count(1)
+        self._draining = False
+        self._closing = False
+        self._endpoint: endpoint.Endpoint | None = None
+        self._wake: socket.socket | None = None
+        self._acceptor: threading.Thread | None = None
+
+    # -- life -------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Bind, listen, accept. Returns when clients can connect."""
+        address = self._address
+        listening = isinstance(address, socket.socket)
+        self._endpoint = endpoint.adopt(address) if listening else endpoint.bind(os.fspath(address))  # type: ignore[arg-type]  # narrowed by `listening`
+        self._endpoint.sock.setblocking(False)
+        self._wake, woken = socket.socketpair()
+        self._acceptor = threading.Thread(
+            target=self._accept_all, args=(self._endpoint.sock, woken), name="control-accept", daemon=True
+        )
+        self._acceptor.start()
+
+    @property
+    def path(self) -> str:
+        """Where it listens; valid after `start`."""
+        assert self._endpoint is not None
+        return self._endpoint.path
+
+    @property
+    def clients(self) -> int:
+        return len(self._connections)
+
+    def drain(self) -> None:
+        """From now on refuse work (jobs, and what changes anything) with "shutting down"; `ping`,
+        `status` and what is under way are still answered."""
+        self._draining = True
+
+    def close(self, grace: float = 1.0) -> None:
+        """Stop accepting, give replies under way `grace` seconds, answer the rest with "shutting down",
+        end every connection, and unlink the socket if we bound it. Safe to call twice."""
+        with self._lock:
+            if self._closing:
+                return
+            self._closing = self._draining = True
+        if self._endpoint is None or self._wake is None or self._acceptor is None:
+            return  # never started
+        self._wake.close()
+        self._acceptor.join(grace + 1)
+        self._endpoint.remove()
+        self._endpoint.sock.close()
+        self._end_connections(time.monotonic() + grace)
+
+    def _end_connections(self, deadline: float) -> None:
+        connections = self._connections
+        for connection in connections:
+            connection.settle(deadline)
+        flushed = max(deadline, time.monotonic() + 0.2)
+        for connection in connections:
+            connection.flush(flushed)
+        for connection in connections:
+            connection.join(max(0.05, flushed + 0.5 - time.monotonic()))
+
+    def __enter__(self) -> Server:
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
+    ) -> None:
+        self.close()
+
+    # -- events -----------------------------------------------------------------------------------
+
+    def publish(self, topic: str, event: Mapping[str, Any]) -> None:
+        """Send `event` to whoever subscribed to `topic`; never waits. `at` (seconds, UTC) is added."""
+        params = {"topic": topic, "at": self._clock(), **event}
+        for connection in self._connections:
+            if topic in connection.topics:
+                connection.event(params)
+
+    def _subscribe(self, params: dict[str, Any], connection: Connection) -> dict[str, Any]:
+        connection.topics |= frozenset(params.get("topics", TOPICS))
+        return {"topics": _ordered(connection.topics)}
+
+    def _unsubscribe(self, params: dict[str, Any], connection: Connection) -> dict[str, Any]:
+        connection.topics -= frozenset(params.get("topics", TOPICS))
+        return {"topics": _ordered(connection.topics)}
+
+    def _discover(self, _: dict[str, Any], __: Connection) -> dict[str, Any]:
+        return discover.document(self._served().values(), str(self._hello.get("version", "")))
+
+    # -- requests ---------------------------------------------------------------------------------
+
+    def _served(self) -> dict[str, Method]:
+        return {n: m for n, m in self._table.items() if n in self._handlers or n in self._builtins}
+
+    def _invoke(self, connection: Connection, request: Request) -> Answer:
+        method = self._table.get(request.method)
+        served = method and (method.name in self._handlers or method.name in self._builtins)
+        if method is None or not served:
+            hint = nearest(request.method, self._served())
+            raise MethodUnknownError(f"there is no method {request.method!r}", hint=hint)
+        if self._closing or (self._draining and (method.kind == "job" or method.mutates)):
+            raise ShuttingDownError("the daemon is shutting down", hint="start it again with `memoryd run`")
+        params = checked(method, request.params)
+        builtin = self._builtins.get(method.name)
+        if builtin is not None:
+            return builtin(params, connection)
+        return self._handlers[method.name](params, connection.peer)
+
+    def _mutates(self, name: str) -> bool:
+        method = self._table.get(name)
+        return method is not None and method.mutates
+
+    # -- accepting --------------------------------------------------------------------------------
+
+    def _accept_all(self, listener: socket.socket, woken: socket.socket) -> None:
+        """Until the other end of `woken` is closed."""
+        poll = select.poll()
+        poll.register(listener, select.POLLIN)
+        poll.register(woken, select.POLLIN)
+        with woken:
+            while not any(fd == woken.fileno() for fd, _ in poll.poll()):
+                try:
+                    sock, _ = listener.accept()
+                except (BlockingIOError, InterruptedError, ConnectionAbortedError):
+                    continue
+                except OSError as error:  # out of descriptors or memory: others may give some back
+                    get_logger(__name__).warning("accept_failed", reason=str(error))
+                    _wait(woken, 0.5)
+                    continue
+                self._admit(sock)
+
+    def _admit(self, sock: socket.socket) -> None:
+        """Greet an allowed client; tell any other one line why not, and close."""
+        try:
+            who = peer.of_socket(sock, next(self._numbers))
+            if not self._authorise(who):
+                raise UnauthorisedError(
+                    f"user {who.uid} may not give commands to this daemon",
+                    hint="run the command as its owner",
+                )
+            # Our own health probe must get through while foreign clients hold every place.
+            if self.clients >= self._limits.clients and who.pid != os.getpid():
+                raise BusyError(
+                    f"{self.clients} clients are connected already", hint="close some, then try again"
+                )
+        except MemorydError as error:
+            get_logger(__name__).warning("client_refused", reason=error.message)
+            _turn_away(sock, protocol.encode_error(None, error))
+            return
+        self._welcome(sock, who)
+
+    def _welcome(self, sock: socket.socket, who: Peer) -> None:
+        connection = Connection(
+            sock, who, self._invoke, mutates=self._mutates, ended=self._forget, limits=self._limits
+        )
+        with self._lock:
+            self._connections = (*self._connections, connection)
+        try:
+            connection.start(protocol.encode_notification("hello", self._hello))
+        except RuntimeError as error:  # the system gives us no more threads
+            get_logger(__name__).warning("client_refused", reason=str(error))
+            connection.cut()
+            sock.close()
+            self._forget(connection)
+
+    def _forget(self, connection: Connection) -> None:
+        with self._lock:
+            self._connections = tuple(c for c in self._connections if c is not connection)
+
+
+def _turn_away(sock: socket.socket, line: bytes) -> None:
+    """One line into an empty send buffer never waits."""
+    with sock:
+        try:
+            sock.setblocking(False)
+            sock.send(line)
+            sock.shutdown(socket.SHUT_WR)
+        except OSError as error:
+            get_logger(__name__).debug("client_gone", reason=str(error))
+
+
+def _wait(sock: socket.socket, timeout: float) -> None:
+    poll = select.poll()
+    poll.register(sock, select.POLLIN)
+    poll.poll(timeout * 1000)
+
+
+def _ordered(topics: Iterable[str]) -> list[str]:
+    return [topic for topic in TOPICS if topic in topics]

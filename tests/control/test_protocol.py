@@ -1,0 +1,261 @@
+"""The protocol without sockets: any bytes give requests or error replies, never an exception."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from memoryd.control import protocol, wire
+from memoryd.control.discover import document
+from memoryd.control.methods import METHODS, TABLE, Method, Param, by_command, groups
+from memoryd.control.parameters import checked
+from memoryd.control.protocol import LineReader, Problem, Request, decode_request
+from memoryd.errors import ConfigError, ConflictError, MemorydError, UnauthorisedError, UsageError
+
+REQUESTS = [
+    (b'{"jsonrpc":"2.0","id":1,"method":"ping"}', Request(1, "ping", None)),
+    (b'{"jsonrpc":"2.0","id":"a","method":"ping","params":{}}', Request("a", "ping", {})),
+    (b'{"jsonrpc":"2.0","id":null,"method":"ping"}', Request(None, "ping", None)),
+    (b'{"jsonrpc":"2.0","method":"ping"}', Request(None, "ping", None, notification=True)),
+    (b' {"jsonrpc":"2.0","id":7,"method":"x","extra":1} \r', Request(7, "x", None)),
+]
+
+PROBLEMS = [
+    (b"", wire.PARSE_ERROR, None),
+    (b"nonsense", wire.PARSE_ERROR, None),
+    (b'{"jsonrpc":"2.0","id":1,"method":"pi', wire.PARSE_ERROR, None),
+    (b'{"id": NaN}', wire.PARSE_ERROR, None),
+    (b'{"jsonrpc":"2.0","id":1,"method":"\xff"}', wire.PARSE_ERROR, None),
+    (b'"\\ud800"', wire.PARSE_ERROR, None),
+    (b"[" * 200_000, wire.PARSE_ERROR, None),
+    (b'{"a":' * 200_000, wire.PARSE_ERROR, None),
+    (b"[]", wire.INVALID_REQUEST, None),
+    (b'[{"jsonrpc":"2.0","id":1,"method":"ping"}]', wire.INVALID_REQUEST, None),
+    (b"3", wire.INVALID_REQUEST, None),
+    (b'"ping"', wire.INVALID_REQUEST, None),
+    (b"{}", wire.INVALID_REQUEST, None),
+    (b'{"jsonrpc":"1.0","id":4,"method":"ping"}', wire.INVALID_REQUEST, 4),
+    (b'{"jsonrpc":"2.0","id":4}', wire.INVALID_REQUEST, 4),
+    (b'{"jsonrpc":"2.0","id":4,"method":5}', wire.INVALID_REQUEST, 4),
+    (b'{"jsonrpc":"2.0","id":true,"method":"ping"}', wire.INVALID_REQUEST, None),
+    (b'{"jsonrpc":"2.0","id":1.5,"method":"ping"}', wire.INVALID_REQUEST, None),
+    (b'{"jsonrpc":"2.0","id":{},"method":"ping"}', wire.INVALID_REQUEST, None),
+]
+
+
+@pytest.mark.parametrize(("line", "request_"), REQUESTS)
+def test_a_request_is_read(line: bytes, request_: Request) -> None:
+    assert decode_request(line) == request_
+
+
+@pytest.mark.parametrize(("line", "code", "request_id"), PROBLEMS)
+def test_anything_else_is_a_problem_with_the_standard_code(line: bytes, code: int, request_id: object) -> None:
+    problem = decode_request(line)
+    assert isinstance(problem, Problem)
+    assert (problem.code, problem.id) == (code, request_id)
+    reply = json.loads(protocol.encode_problem(problem))
+    assert reply["id"] == request_id
+    assert reply["error"]["code"] == code
+    assert reply["error"]["data"]["code"]
+
+
+@given(st.binary(max_size=300))
+def test_no_bytes_raise(line: bytes) -> None:
+    assert isinstance(decode_request(line), Request | Problem)
+
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
+    max_leaves=10,
+)
+
+
+@given(st.dictionaries(st.sampled_from(["jsonrpc", "id", "method", "params"]), json_values))
+def test_no_object_raises(message: dict[str, Any]) -> None:
+    line = json.dumps(message).encode()
+    assert isinstance(decode_request(line), Request | Problem)
+
+
+@given(st.lists(st.binary(max_size=20).filter(lambda b: b"\n" not in b), max_size=10), st.integers(1, 7))
+def test_lines_are_the_same_however_the_stream_is_cut(lines: list[bytes], step: int) -> None:
+    """The pieces in which bytes arrive make no difference."""
+    stream = b"".join(line + b"\n" for line in lines)
+    reader = LineReader(limit=20)
+    got = [line for at in range(0, len(stream), step) for line in reader.feed(stream[at : at + step])]
+    assert got == [line for line in lines if line.strip()]
+    assert not reader.partial
+
+
+def test_the_line_limit_is_exact() -> None:
+    reader = LineReader(limit=10)
+    assert reader.feed(b"0123456789\n") == [b"0123456789"]
+    assert reader.feed(b"ok\n01234567890") == [b"ok"]
+    assert reader.too_long
+    assert reader.feed(b"\nok\n") == []
+
+
+def test_a_long_line_is_noticed_before_its_end_comes() -> None:
+    reader = LineReader(limit=10)
+    assert [reader.feed(b"x" * 6), reader.feed(b"x" * 6)] == [[], []]
+    assert reader.too_long
+
+
+ODD_VALUES = [
+    (float("nan"), None),
+    (float("inf"), None),
+    ("caf\udce9", "caf\\xe9"),
+    ("\ud800", "\\ud800"),
+    (os.fsdecode(b"\xff.md"), "\\xff.md"),
+    ((1, 2), [1, 2]),
+    (object, str(object)),
+    ({1: "a", None: "b\udcff"}, {"1": "a", "None": "b\\xff"}),
+]
+
+
+@pytest.mark.parametrize(("value", "told"), ODD_VALUES)
+def test_whatever_a_result_holds_one_line_of_json_comes_out(value: Any, told: Any) -> None:
+    line = protocol.encode_reply(1, {"v": value})
+    assert line.endswith(b"\n")
+    assert line.count(b"\n") == 1
+    assert json.loads(line) == {"jsonrpc": "2.0", "id": 1, "result": {"v": told}}
+
+
+@given(st.dictionaries(st.text(st.characters(codec=None)), json_values | st.text(st.characters(codec=None))))
+def test_every_result_is_encodable(result: dict[str, Any]) -> None:
+    assert json.loads(protocol.encode_reply(1, result))["id"] == 1
+
+
+def test_a_result_beyond_the_line_is_shortened_and_says_so() -> None:
+    result = {"findings": [{"message": "x" * 50}] * 1000, "summary": {"error": 1000}}
+    line = protocol.encode_reply(1, result, limit=4096)
+    told = json.loads(line)["result"]
+    assert len(line) <= 4097
+    assert told["truncated"] == {"findings": 1000}
+    assert 0 < len(told["findings"]) < 1000
+    assert told["summary"] == {"error": 1000}
+    assert len(result["findings"]) == 1000
+
+
+def test_a_result_that_cannot_be_shortened_is_an_error_with_a_hint() -> None:
+    reply = json.loads(protocol.encode_reply(1, {"text": "x" * 5000}, limit=4096))
+    assert reply["error"]["data"]["hint"]
+
+
+@pytest.mark.parametrize("kind", wire.error_kinds())
+def test_an_error_survives_the_wire(kind: type[MemorydError]) -> None:
+    """Code, message, hint and data come back as the same kind of error."""
+    reply = json.loads(protocol.encode_error(9, kind("what", hint="do", data={"changed": ["a"]})))
+    assert reply["error"]["code"] == kind.rpc_code
+    assert reply["error"]["data"]["code"] == kind.name
+    again = wire.rebuild(reply["error"])
+    assert type(again) is kind
+    assert (again.message, again.hint, again.data) == ("what", "do", {"changed": ["a"]})
+
+
+def test_an_unknown_error_is_still_an_error() -> None:
+    assert type(wire.rebuild({"code": -32006, "message": "m"})) is ConflictError
+    assert type(wire.rebuild({"code": -1, "message": "m", "data": "?"})) is MemorydError
+    assert type(wire.rebuild(None)) is MemorydError
+
+
+METHOD = Method(
+    "m",
+    None,
+    "",
+    "",
+    "",
+    (
+        Param("root", "str", ""),
+        Param("n", "int", "", minimum=0, maximum=9),
+        Param("x", "float", ""),
+        Param("dry_run", "bool", ""),
+        Param("topics", "list", "", choices=("a", "b")),
+        Param("level", "str", "", choices=("low", "high")),
+        Param("fields", "object", ""),
+    ),
+    (),
+    "read",
+    False,
+)
+
+GOOD = [
+    (None, {}),
+    ({}, {}),
+    ({"root": None}, {}),
+    ({"root": "a", "n": 3, "x": 1, "dry_run": True}, {"root": "a", "n": 3, "x": 1, "dry_run": True}),
+    ({"topics": ["b"], "level": "low", "fields": {}}, {"topics": ["b"], "level": "low", "fields": {}}),
+]
+BAD = [
+    ([], "named"),
+    ({"rooot": "a"}, "did you mean 'root'"),
+    ({"zzz": None}, "known: root"),
+    ({"root": 1}, "a string"),
+    ({"root": "a\0b"}, "a string"),
+    ({"n": True}, "a whole number"),
+    ({"n": 1.0}, "a whole number"),
+    ({"n": -1}, "between"),
+    ({"n": 10}, "between"),
+    ({"x": math.nan}, "a number"),
+    ({"dry_run": 1}, "true or false"),
+    ({"topics": "a"}, "a list of strings"),
+    ({"topics": ["c"]}, "allowed: a, b"),
+    ({"level": "lo"}, "did you mean 'low'"),
+    ({"fields": []}, "an object"),
+]
+
+
+@pytest.mark.parametrize(("given_", "kept"), GOOD)
+def test_right_parameters_pass(given_: Any, kept: dict[str, Any]) -> None:
+    assert checked(METHOD, given_) == kept
+
+
+@pytest.mark.parametrize(("given_", "told"), BAD)
+def test_wrong_parameters_are_refused_and_explained(given_: Any, told: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        checked(METHOD, given_)
+    assert told in f"{caught.value.message} {caught.value.hint}"
+
+
+def test_a_required_parameter_and_one_of_several() -> None:
+    with pytest.raises(UsageError, match="missing"):
+        checked(TABLE["undo"], {})
+    with pytest.raises(UsageError, match="one of name, path"):
+        checked(TABLE["root.pause"], {})
+    assert checked(TABLE["root.pause"], {"path": "/x"}) == {"path": "/x"}
+
+
+def test_the_table_is_sound() -> None:
+    """Names and commands are unique, parameters too, and everything is explained."""
+    assert len(TABLE) == len(METHODS)
+    commands = [method.command for method in METHODS if method.command]
+    assert len(set(commands)) == len(commands)
+    assert not {command for command in commands if len(command) == 1} & {(word,) for word in groups()}
+    for method in METHODS:
+        assert method.summary.endswith(".")
+        assert method.description
+        assert method.example
+        assert method.result
+        names = [param.name for param in method.params]
+        assert len(set(names)) == len(names)
+        assert set(method.one_of) <= set(names)
+        assert all(param.help for param in method.params)
+        assert sum(param.repeatable for param in method.params if param.cli == "argument") <= 1
+    assert by_command(("backup", "list")) is TABLE["backup.list"]
+
+
+def test_discover_describes_every_row() -> None:
+    found = document(METHODS, "1")
+    assert found["openrpc"].startswith("1.")
+    assert [method["name"] for method in found["methods"]] == [method.name for method in METHODS]
+    names = {kind.name for kind in wire.error_kinds()}
+    assert names == set(found["components"]["errors"])
+    assert {UnauthorisedError.name, ConfigError.name} <= names
+    sync = next(method for method in found["methods"] if method["name"] == "sync")
+    assert {p["name"]: p["schema"]["type"] for p in sync["params"]} == {"root": "string", "timeout_ms": "integer"}
