@@ -1,0 +1,121 @@
+"""What the system can do with files and Python does not offer: exclusive and exchanging renames, syncs that
+reach the disk, and the question who else has a file open."""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import fcntl
+import os
+import signal
+import sys
+from collections.abc import Iterator
+from contextlib import suppress
+
+UNSUPPORTED = frozenset({errno.ENOSYS, errno.EINVAL, errno.ENOTSUP})  # "this kernel or file system cannot"
+
+_DARWIN = sys.platform == "darwin"
+_NOREPLACE, _EXCHANGE = (4, 2) if _DARWIN else (1, 2)  # <sys/stdio.h> and <linux/fs.h>
+_libc = ctypes.CDLL(None, use_errno=True)
+_rename = getattr(_libc, "renameatx_np" if _DARWIN else "renameat2", None)
+if _rename is not None:
+    _rename.argtypes = (ctypes.c_int, ctypes.c_char_p, ctypes.c_int, ctypes.c_char_p, ctypes.c_uint)
+
+
+def _rename_with(flags: int, directory: int, source: str, target: str) -> None:
+    if _rename is None:
+        raise OSError(errno.ENOSYS, "the C library has no rename with flags", target)
+    if _rename(directory, os.fsencode(source), directory, os.fsencode(target), flags) != 0:
+        code = ctypes.get_errno()
+        raise OSError(code, os.strerror(code), target)
+
+
+def exchange(directory: int, one: str, other: str) -> None:
+    """Swap two names of one directory in one step; an errno of `UNSUPPORTED` where that cannot be done."""
+    _rename_with(_EXCHANGE, directory, one, other)
+
+
+def rename_new(directory: int, source: str, target: str) -> None:
+    """Rename only if `target` is free, else FileExistsError.
+
+    Where the system cannot, `source` is linked to `target`, which is as exclusive; then the file keeps
+    its first name too, which the caller removes.
+    """
+    try:
+        _rename_with(_NOREPLACE, directory, source, target)
+    except OSError as error:
+        if error.errno not in UNSUPPORTED:
+            raise
+        os.link(source, target, src_dir_fd=directory, dst_dir_fd=directory, follow_symlinks=False)
+
+
+def sync_file(fd: int) -> None:
+    """fsync to the platter. After a failure the kernel may drop the pages and report success to the next
+    call on this descriptor, so a caller throws the file away instead of trying again."""
+    if sys.platform == "darwin":
+        try:
+            fcntl.fcntl(fd, fcntl.F_FULLFSYNC)
+        except OSError as error:
+            if error.errno not in (*UNSUPPORTED, errno.ENOTTY):
+                raise
+        else:
+            return
+    os.fsync(fd)
+
+
+def sync_directory(fd: int) -> None:
+    """Make renames and new names in a directory durable; file systems that refuse the call need none."""
+    try:
+        os.fsync(fd)
+    except OSError as error:
+        if error.errno not in UNSUPPORTED:
+            raise
+
+
+def only_opener(fd: int, name: str) -> bool:
+    """Has nobody but us this inode open? False in doubt, True where the system cannot tell at all.
+
+    On Linux a write lease is granted only then; where leases are refused, /proc is searched for
+    descriptors whose path has `name` in it. Descriptors of this process other than `fd` count as others.
+    """
+    alone = _lease(fd)
+    if alone is not None:
+        return alone
+    return not os.path.isdir("/proc/self/fd") or _not_in_proc(fd, name)
+
+
+def _lease(fd: int) -> bool | None:
+    """True: a write lease was granted (and is given back); False: others are there; None: cannot tell."""
+    if sys.platform != "linux":
+        return None
+    try:
+        # An opener within these microseconds sends a signal; the default one, SIGIO, would end the process.
+        fcntl.fcntl(fd, fcntl.F_SETSIG, signal.SIGURG)
+        fcntl.fcntl(fd, fcntl.F_SETLEASE, fcntl.F_WRLCK)
+    except OSError as error:
+        return False if error.errno in (errno.EAGAIN, errno.EBUSY) else None
+    finally:
+        with suppress(OSError):  # there may be no lease to give back
+            fcntl.fcntl(fd, fcntl.F_SETLEASE, fcntl.F_UNLCK)
+    return True
+
+
+def _not_in_proc(fd: int, name: str) -> bool:
+    found = os.fstat(fd)
+    ours = f"/proc/{os.getpid()}/fd/{fd}"
+    for link in _descriptors():
+        # Processes and descriptors come and go, and other users' are closed to us; both are skipped.
+        with suppress(OSError):
+            # Only likely ones are statted: a stat may hang on a dead network mount.
+            if link != ours and name in os.readlink(link):
+                other = os.stat(link)
+                if (other.st_dev, other.st_ino) == (found.st_dev, found.st_ino):
+                    return False
+    return True
+
+
+def _descriptors() -> Iterator[str]:
+    for pid in filter(str.isdecimal, os.listdir("/proc")):
+        with suppress(OSError):  # see above
+            for number in os.listdir(f"/proc/{pid}/fd"):
+                yield f"/proc/{pid}/fd/{number}"

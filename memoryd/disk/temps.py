@@ -1,0 +1,162 @@
+"""Our temporary files: their names, their making, and what one means that a crash left behind.
+
+Temporary files lie beside their target, as `<file name>.memoryd-<pid>-<n>.tmp`: a name of our own, since two
+writers that share one rename each other's files.
+
+After a crash such a file is one of three: new content that was never visible, perhaps torn; the inode that
+an exchange displaced and that was being watched for late appends; a file in the middle of being removed.
+Whoever recovers needs not know which. Let *known* be the old or the new content by the journal. A file
+that is a prefix of either holds nothing of its own and may be deleted. One that begins with the whole old
+content was displaced, and the bytes after it came late: carry them into the live file. Anything else goes
+to quarantine, if it belongs to a memory file; what memoryd can derive again is simply deleted.
+"""
+
+from __future__ import annotations
+
+import errno
+import itertools
+import os
+import re
+from contextlib import suppress
+from types import TracebackType
+from typing import Self
+
+from memoryd.disk.syscalls import UNSUPPORTED, sync_file
+from memoryd.disk.tree import Tree
+
+_PATTERN = re.compile(r"(?P<target>.+)\.memoryd-(?P<pid>[1-9][0-9]{0,9})-[0-9]{1,19}\.tmp", re.DOTALL)
+_ACL = "system.posix_acl_access"
+_numbers = itertools.count(1)
+
+
+def temp_name(name: str) -> str:
+    """A fresh temporary name for a file name; a left-over of a process with our PID may still hold it."""
+    return f"{name}.memoryd-{os.getpid()}-{next(_numbers)}.tmp"
+
+
+def is_our_temp(name: str) -> bool:
+    """Does a file name (or path) have exactly our pattern?"""
+    return _PATTERN.fullmatch(name) is not None
+
+
+def target_of(name: str) -> str:
+    """The file name (or path) that a temporary name was made for; ValueError when it is not ours."""
+    found = _PATTERN.fullmatch(name)
+    if found is None:
+        raise ValueError(f"not one of our temporary names: {name!r}")
+    return found["target"]
+
+
+def our_temps(tree: Tree, directory: str) -> list[tuple[str, int]]:
+    """(path, PID) of each of our temporary files in one directory ("" is the root), sorted."""
+    prefix = f"{directory}/" if directory else ""
+    found = ((name, _PATTERN.fullmatch(name)) for name in tree.listdir(directory))
+    return sorted((prefix + name, int(match["pid"])) for name, match in found if match)
+
+
+class Temp:
+    """A new file beside its target: full content, on disk, with the target's mode, owner and attributes.
+
+    Leaving the `with` block removes the name if it still holds *this* file: after a rename it is gone,
+    after an exchange it holds the displaced file, which is not ours to delete.
+    """
+
+    def __init__(self, directory: int, name: str, content: bytes, *, like: int | None, mode: int) -> None:
+        self.directory = directory
+        self.kept = False  # the name now serves somebody else, who removes it
+        self.name, self.fd = _create(directory, name)
+        try:
+            _write(self.fd, content)
+            if like is None:
+                os.fchmod(self.fd, mode)  # past the umask
+            else:
+                _dress(self.fd, like)
+            sync_file(self.fd)
+            self.state = os.fstat(self.fd)
+        except BaseException:
+            self.discard()
+            raise
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.discard()
+
+    def discard(self) -> None:
+        """Close the file; remove its temporary name unless that now holds another file."""
+        fd, self.fd = self.fd, -1
+        try:
+            if not self.kept:
+                unlink_if(self.directory, self.name, fd)
+        finally:
+            os.close(fd)
+
+
+def _create(directory: int, name: str) -> tuple[str, int]:
+    flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+    for _ in range(1000):
+        temp = temp_name(name)
+        # A name that is taken is never reused: it may hold a displaced file with late bytes.
+        with suppress(FileExistsError):
+            return temp, os.open(temp, flags, 0o600, dir_fd=directory)
+    raise FileExistsError(errno.EEXIST, "no free temporary name", name)
+
+
+def _write(fd: int, content: bytes) -> None:
+    left = memoryview(content)
+    while left:
+        written = os.write(fd, left)
+        if written == 0:
+            raise OSError(errno.EIO, "the disk takes no more bytes and does not say why")
+        left = left[written:]
+
+
+def _dress(fd: int, like: int) -> None:
+    """Give a new file the owner, attributes and mode of the file it replaces.
+
+    An owner or access list that cannot be kept is an error: a rewrite must not change who may read.
+    """
+    old, new = os.fstat(like), os.fstat(fd)
+    if (old.st_uid, old.st_gid) != (new.st_uid, new.st_gid):
+        os.fchown(fd, old.st_uid, old.st_gid)
+    _copy_attributes(like, fd)
+    os.fchmod(fd, old.st_mode & 0o7777)  # last: changing the owner clears bits
+
+
+def _copy_attributes(source: int, target: int) -> None:
+    if not hasattr(os, "listxattr"):
+        return  # macOS: Python has no calls for them
+    try:
+        names = os.listxattr(source)
+        inherited = os.listxattr(target)
+    except OSError as error:
+        if error.errno in UNSUPPORTED:
+            return
+        raise
+    for name in names:
+        try:
+            os.setxattr(target, name, os.getxattr(source, name))
+        except OSError as error:
+            # Labels of the security modules are theirs to set; what grants access must not be lost.
+            if name == _ACL or error.errno not in (*UNSUPPORTED, errno.EPERM, errno.EACCES, errno.ENODATA):
+                raise
+    if _ACL in inherited and _ACL not in names:
+        os.removexattr(target, _ACL)  # from the directory's default list: would let more people in
+
+
+def still_holds(directory: int, name: str, fd: int) -> bool:
+    """Does the name hold the open file?"""
+    try:
+        found = os.stat(name, dir_fd=directory, follow_symlinks=False)
+    except FileNotFoundError:
+        return False
+    return os.path.samestat(found, os.fstat(fd))
+
+
+def unlink_if(directory: int, name: str, fd: int) -> None:
+    """Remove the name if it holds the open file."""
+    if still_holds(directory, name, fd):
+        os.unlink(name, dir_fd=directory)

@@ -1,0 +1,418 @@
+"""Reading beneath a root: nothing leads out of it, nothing blocks, and "could not look" is not "gone"."""
+
+from __future__ import annotations
+
+import errno
+import os
+import socket
+import stat
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from memoryd.disk import nodes
+from memoryd.disk import tree as tree_module
+from memoryd.disk.tree import (
+    ChangingError,
+    NotBeneathError,
+    NotRegularError,
+    Presence,
+    TooLargeError,
+    Tree,
+)
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    path = tmp_path / "root"
+    path.mkdir()
+    return path
+
+
+@pytest.fixture
+def tree(root: Path) -> Iterator[Tree]:
+    with Tree(os.path.realpath(root)) as opened:
+        yield opened
+
+
+def nothing(_: str) -> bool:
+    return False
+
+
+def odd_entries(root: Path) -> set[str]:
+    """One of every kind that is not a regular file."""
+    os.mkfifo(root / "fifo.jsonl")
+    (root / "link.jsonl").symlink_to("/etc/passwd")
+    (root / "dangling.jsonl").symlink_to("nowhere")
+    (root / "dirlink").symlink_to("/etc")
+    (root / "loop").symlink_to("loop")
+    with socket.socket(socket.AF_UNIX) as listener:
+        here = os.open(root, os.O_RDONLY)
+        try:
+            listener.bind(f"/proc/self/fd/{here}/socket.jsonl")  # sun_path is short, tmp_path is not
+        finally:
+            os.close(here)
+    return {"fifo.jsonl", "link.jsonl", "dangling.jsonl", "dirlink", "loop", "socket.jsonl"}
+
+
+class TestPresence:
+    def test_same_missing_replaced(self, root: Path, tree: Tree) -> None:
+        assert tree.presence() is Presence.SAME
+        root.rename(root.with_name("elsewhere"))
+        assert tree.presence() is Presence.MISSING
+        root.mkdir()
+        assert tree.presence() is Presence.REPLACED
+        root.rmdir()
+        root.with_name("elsewhere").rename(root)
+        assert tree.presence() is Presence.SAME
+
+    def test_a_removed_and_remade_directory_is_never_taken_for_the_old_one(
+        self, root: Path, tree: Tree
+    ) -> None:
+        for _ in range(50):  # inode numbers are reused at once, unless somebody holds them
+            root.rmdir()
+            root.mkdir()
+            assert tree.presence() is Presence.REPLACED
+
+    @pytest.mark.parametrize("name", ["EACCES", "EIO", "ESTALE", "ENOTCONN"])
+    def test_what_cannot_be_looked_at_is_not_missing(
+        self, tree: Tree, monkeypatch: pytest.MonkeyPatch, name: str
+    ) -> None:
+        def refuse(*_args: object, **_more: object) -> os.stat_result:
+            raise OSError(getattr(errno, name), name)
+
+        monkeypatch.setattr(os, "stat", refuse)
+        assert tree.presence() is Presence.UNREADABLE
+
+    def test_a_root_is_absolute_and_a_directory(self, root: Path) -> None:
+        with pytest.raises(ValueError, match="absolute"):
+            Tree("relative")
+        (root / "file").touch()
+        with pytest.raises(NotADirectoryError):
+            Tree(str(root / "file"))
+
+    def test_close_twice(self, root: Path) -> None:
+        tree = Tree(str(root))
+        tree.close()
+        tree.close()
+        with pytest.raises(OSError, match="[Bb]ad file"):
+            tree.listdir("")
+
+
+class TestPaths:
+    @pytest.mark.parametrize("path", ["", "..", "/etc/passwd", "a/../b", "a//b", "a/", ".", "./a", "a\0b"])
+    def test_what_is_no_path_beneath_is_refused(self, tree: Tree, path: str) -> None:
+        with pytest.raises(ValueError, match="not a path"), tree.parent(path):
+            pass
+
+    @given(st.text(alphabet="./a\0é", max_size=12))
+    def test_an_accepted_path_stays_beneath(self, path: str) -> None:
+        try:
+            parts = nodes.parts_of(path)
+        except ValueError:
+            return
+        assert os.path.normpath(path) == path
+        assert ".." not in parts
+
+    def test_symlinked_directory_is_not_followed(self, tmp_path: Path, root: Path, tree: Tree) -> None:
+        outside = tmp_path / "outside"
+        outside.mkdir()
+        (outside / "a.jsonl").write_bytes(b"secret")
+        (root / "in").symlink_to(outside)
+        (root / "real").mkdir()
+        (root / "real/in").symlink_to(outside)
+        for path in ("in/a.jsonl", "real/in/a.jsonl"):
+            for act in (tree.read, tree.stat, tree.unlink, tree.mkdir):
+                with pytest.raises(NotBeneathError):
+                    act(path)
+        with pytest.raises(NotBeneathError):
+            tree.listdir("in")
+        assert (outside / "a.jsonl").read_bytes() == b"secret"
+        assert os.listdir(outside) == ["a.jsonl"]
+
+    def test_a_directory_swapped_for_a_link_all_the_time_never_leads_out(
+        self, tmp_path: Path, root: Path, tree: Tree
+    ) -> None:
+        outside = tmp_path / "outside"
+        outside.mkdir()
+        (outside / "a").write_bytes(b"outside")
+        (root / "d").mkdir()
+        (root / "d/a").write_bytes(b"inside")
+        (root / "link").symlink_to(outside)
+        stop = threading.Event()
+
+        def swap() -> None:
+            while not stop.is_set():
+                os.rename(root / "d", root / "x")
+                os.rename(root / "link", root / "d")
+                os.rename(root / "d", root / "link")
+                os.rename(root / "x", root / "d")
+
+        thread = threading.Thread(target=swap)
+        thread.start()
+        seen: set[str] = set()
+        try:
+            for _ in range(3000):
+                try:
+                    assert tree.read("d/a")[0] == b"inside"
+                    seen.add("read")
+                except (NotBeneathError, NotADirectoryError, FileNotFoundError, ChangingError) as error:
+                    seen.add(type(error).__name__)
+                assert all(not p.startswith("link/") for p in tree.scan(nothing).files)
+        finally:
+            stop.set()
+            thread.join()
+        assert "read" in seen
+
+    @pytest.mark.parametrize("name", [b"caf\xe9.jsonl", b"line\nbreak", b" -rf ", "東京".encode(), b"\x1b[2J"])
+    def test_names_are_bytes(self, root: Path, tree: Tree, name: bytes) -> None:
+        with open(os.path.join(os.fsencode(root), name), "wb") as file:
+            file.write(b"x")
+        path = os.fsdecode(name)
+        assert tree.read(path)[0] == b"x"
+        assert list(tree.scan(nothing).files) == [path]
+        assert tree.listdir("") == [path]
+        tree.unlink(path)
+        assert tree.stat(path) is None
+
+
+class TestRead:
+    def test_bytes_and_fingerprint_belong_together(self, root: Path, tree: Tree) -> None:
+        (root / "a").write_bytes(b"one\r\n\xff")
+        content, fingerprint = tree.read("a")
+        assert content == b"one\r\n\xff"
+        assert fingerprint == tree.stat("a")
+        assert (fingerprint.size, fingerprint.nlink) == (6, 1)
+        assert fingerprint.uid == os.geteuid()
+
+    def test_missing(self, root: Path, tree: Tree) -> None:
+        (root / "file").touch()
+        assert tree.stat("none") is None
+        assert tree.stat("none/deeper") is None
+        assert tree.stat("file/deeper") is None
+        with pytest.raises(FileNotFoundError):
+            tree.read("none")
+
+    def test_only_regular_files_are_opened(self, root: Path, tree: Tree) -> None:
+        (root / "directory").mkdir()
+        for name in odd_entries(root) | {"directory"}:
+            for act in (tree.read, tree.stat):
+                with pytest.raises(NotRegularError):
+                    act(name)
+            with pytest.raises(NotRegularError):
+                tree.read_range(name, 0, 1)
+
+    def test_a_fifo_swapped_in_after_the_look_does_not_block(
+        self, root: Path, tree: Tree, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        (root / "a").write_bytes(b"x")
+        real = nodes.look
+
+        def look_then_swap(directory: int, name: str, path: str) -> object:
+            found = real(directory, name, path)
+            os.unlink(root / "a")
+            os.mkfifo(root / "a")
+            return found
+
+        monkeypatch.setattr(nodes, "look", look_then_swap)
+        with pytest.raises(NotRegularError):
+            tree.read("a")
+
+    def test_limit(self, root: Path, tree: Tree) -> None:
+        (root / "sparse").touch()
+        os.truncate(root / "sparse", 1 << 40)
+        with pytest.raises(TooLargeError, match="1099511627776"):
+            tree.read("sparse")
+        (root / "exact").write_bytes(b"1234")
+        assert tree.read("exact", limit=4)[0] == b"1234"
+        with pytest.raises(TooLargeError):
+            tree.read("exact", limit=3)
+
+    @pytest.mark.parametrize("rounds", [1, 2, 99])
+    def test_a_change_during_the_read_is_read_again(
+        self, root: Path, tree: Tree, monkeypatch: pytest.MonkeyPatch, rounds: int
+    ) -> None:
+        (root / "a").write_bytes(b"0")
+        real, done = tree_module.pread_all, [0]
+
+        def read_while_written(fd: int, start: int, length: int) -> bytes:
+            content = real(fd, start, length)
+            if done[0] < rounds:
+                done[0] += 1
+                with open(root / "a", "ab") as file:
+                    file.write(b"+")
+            return content
+
+        monkeypatch.setattr(tree_module, "pread_all", read_while_written)
+        if rounds == 99:
+            with pytest.raises(ChangingError):
+                tree.read("a")
+        else:
+            assert tree.read("a")[0] == b"0" + b"+" * rounds
+
+    def test_a_file_replaced_during_the_read_gives_the_new_one(
+        self, root: Path, tree: Tree, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        (root / "a").write_bytes(b"old")
+        (root / "b").write_bytes(b"new")
+        real = tree_module.pread_all
+
+        def read_while_replaced(fd: int, start: int, length: int) -> bytes:
+            if (root / "b").exists():
+                os.rename(root / "b", root / "a")
+            return real(fd, start, length)
+
+        monkeypatch.setattr(tree_module, "pread_all", read_while_replaced)
+        assert tree.read("a")[0] == b"new"
+
+    def test_ranges(self, root: Path, tree: Tree) -> None:
+        (root / "a").write_bytes(b"0123456789")
+        assert tree.read_range("a", 2, 3) == b"234"
+        assert tree.read_range("a", 8, 99) == b"89"
+        assert tree.read_range("a", 50, 5) == b""
+
+    def test_no_descriptor_is_left_open(self, root: Path, tree: Tree) -> None:
+        (root / "d/e").mkdir(parents=True)
+        (root / "d/e/a").write_bytes(b"x")
+        odd_entries(root)
+        before = len(os.listdir("/proc/self/fd"))
+        tree.read("d/e/a")
+        tree.scan(nothing)
+        tree.chmod("d/e/a", 0o600)
+        for path in ("fifo.jsonl", "dirlink/passwd", "d/e", "d/none/x"):
+            with pytest.raises(OSError):  # noqa: PT011 - any kind will do, the descriptors are the point
+                tree.read(path)
+        assert len(os.listdir("/proc/self/fd")) == before
+
+
+class TestScan:
+    def test_kinds(self, root: Path, tree: Tree) -> None:
+        odd = odd_entries(root)
+        (root / "a/b").mkdir(parents=True)
+        (root / "a/b/c.jsonl").write_bytes(b"xy")
+        (root / "skipped/deep").mkdir(parents=True)
+        (root / "skipped/f").touch()
+        scan = tree.scan(lambda path: path == "skipped")
+        assert set(scan.files) == {"a/b/c.jsonl"}
+        assert scan.files["a/b/c.jsonl"] == tree.stat("a/b/c.jsonl")
+        assert set(scan.directories) == {"", "a", "a/b"}
+        assert scan.directories[""] == tree.identity
+        assert set(scan.irregular) == odd
+        assert scan.unreadable == ()
+
+    @pytest.mark.parametrize("kind", ["EACCES", "EIO", "EMFILE"])
+    def test_a_directory_that_cannot_be_read_is_named_not_forgotten(
+        self, root: Path, tree: Tree, monkeypatch: pytest.MonkeyPatch, kind: str
+    ) -> None:
+        for name in ("good", "bad"):
+            (root / name).mkdir()
+            (root / name / "f").touch()
+        real = os.open
+
+        def refuse(path: str, flags: int, *args: int, **more: int) -> int:
+            if path == "bad":
+                raise OSError(getattr(errno, kind), kind)
+            return real(path, flags, *args, **more)
+
+        monkeypatch.setattr(os, "open", refuse)
+        scan = tree.scan(nothing)
+        assert set(scan.files) == {"good/f"}
+        assert scan.unreadable == ("bad",)
+
+    def test_a_root_that_cannot_be_read_is_an_error_not_an_empty_root(
+        self, tree: Tree, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        def refuse(*_args: object, **_more: object) -> object:
+            raise OSError(5, "I/O error")
+
+        monkeypatch.setattr(os, "scandir", refuse)
+        with pytest.raises(OSError, match="I/O"):
+            tree.scan(nothing)
+
+    def test_a_removed_root_is_an_error_not_an_empty_root(self, root: Path, tree: Tree) -> None:
+        root.rmdir()
+        with pytest.raises(FileNotFoundError):
+            tree.scan(nothing)
+        with pytest.raises(FileNotFoundError):
+            tree.listdir("")
+
+    def test_another_device_is_not_entered(
+        self, root: Path, tree: Tree, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        (root / "a").mkdir()
+        (root / "a/f").touch()
+        monkeypatch.setattr(tree, "identity", (tree.identity[0] + 1, tree.identity[1]))
+        scan = tree.scan(nothing)
+        assert (scan.files, scan.irregular) == ({}, ("",))
+
+    def test_deep(self, root: Path, tree: Tree) -> None:
+        deep = "/".join(["d"] * 300)
+        made = tree.mkdir(deep)
+        assert (len(made), made[0], made[-1]) == (300, "d", deep)
+        assert len(tree.scan(nothing).directories) == 301
+
+    def test_is_fast_enough_for_large_roots(self, root: Path, tree: Tree) -> None:
+        count = 5000
+        for number in range(count):
+            os.close(os.open(root / f"{number}.json", os.O_CREAT | os.O_WRONLY))
+        best = min(_seconds(tree) for _ in range(5))
+        assert best / count < 100e-6  # ten times the aim: the machine is shared
+        assert len(tree.scan(nothing).files) == count
+
+
+def _seconds(tree: Tree) -> float:
+    start = time.perf_counter()
+    tree.scan(nothing)
+    return time.perf_counter() - start
+
+
+class TestChanges:
+    def test_mkdir_is_private_and_repeatable(self, root: Path, tree: Tree) -> None:
+        assert tree.mkdir("a/b") == ["a", "a/b"]
+        assert tree.mkdir("a/b/c", 0o750) == ["a/b/c"]
+        assert tree.mkdir("a/b") == []
+        assert stat.S_IMODE((root / "a/b").stat().st_mode) == 0o700
+        (root / "file").touch()
+        with pytest.raises(NotADirectoryError):
+            tree.mkdir("file/x")
+        assert sorted(tree.listdir("a")) == ["b"]
+        assert tree.listdir("none/here") == []
+        tree.rmdir("a/b/c")
+        assert tree.listdir("a/b") == []
+
+    def test_chmod_of_our_own_only(self, tmp_path: Path, root: Path, tree: Tree) -> None:
+        (root / "f").touch(mode=0o644)
+        (root / "d").mkdir(mode=0o755)
+        tree.chmod("f", 0o600)
+        tree.chmod("d", 0o700)
+        tree.chmod("", 0o711)
+        assert stat.S_IMODE((root / "f").stat().st_mode) == 0o600
+        assert stat.S_IMODE((root / "d").stat().st_mode) == 0o700
+        assert stat.S_IMODE(root.stat().st_mode) == 0o711
+
+    def test_chmod_never_reaches_another_file(self, tmp_path: Path, root: Path, tree: Tree) -> None:
+        outside = tmp_path / "outside"
+        outside.touch(mode=0o644)
+        (root / "link").symlink_to(outside)
+        os.link(outside, root / "hard")
+        os.mkfifo(root / "fifo", 0o644)
+        for name in ("link", "fifo"):
+            with pytest.raises(NotRegularError):
+                tree.chmod(name, 0o600)
+        with pytest.raises(PermissionError):
+            tree.chmod("hard", 0o600)
+        assert stat.S_IMODE(outside.stat().st_mode) == 0o644
+
+    @pytest.mark.root_only
+    def test_chmod_leaves_other_owners_alone(self, root: Path, tree: Tree) -> None:
+        if os.geteuid() != 0:
+            pytest.skip("only root can make a file of another owner")
+        (root / "f").touch(mode=0o644)
+        os.chown(root / "f", 12345, 12345)
+        with pytest.raises(PermissionError):
+            tree.chmod("f", 0o600)
