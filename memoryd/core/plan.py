@@ -21,7 +21,8 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Action:
-    """One step. `base` is the SHA-256 (hex) of the content that `edits` were decided on."""
+    """One step. `base` is the SHA-256 (hex) of the content that `edits` were decided on; `whys`, where
+    given, holds the reason for each of `ids`."""
 
     kind: Kind
     path: str
@@ -31,10 +32,14 @@ class Action:
     data: bytes = b""
     mode: int | None = None
     base: str | None = None
+    whys: tuple[str, ...] = ()
 
     def public(self) -> dict[str, Any]:
-        """What the control protocol and `--dry-run` show."""
-        return {"kind": str(self.kind), "path": self.path, "ids": list(self.ids), "why": self.why}
+        """What the control protocol and `--dry-run` show; `memories` tells the reason for each id."""
+        shown = {"kind": str(self.kind), "path": self.path, "ids": list(self.ids), "why": self.why}
+        if not self.whys:
+            return shown
+        return shown | {"memories": [{"id": i, "why": w} for i, w in zip(self.ids, self.whys, strict=True)]}
 
 
 @dataclass(frozen=True, slots=True)

@@ -51,6 +51,7 @@ class IndexView:
     archived_units: int
     previous: Mapping[str, bytes | None]
     now: float
+    newer_index: str = "read-only"
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +102,10 @@ class Layout(Protocol):
     @property
     def appendable(self) -> bool:
         """True where files grow at their end, so that a grown file is parsed from its old end on."""
+
+    @property
+    def private(self) -> bool:
+        """True where the seed demands folders of mode 700 and files of mode 600."""
 
     def recognises(self, files: Collection[str], head: Callable[[str], bytes]) -> bool: ...
 

@@ -65,8 +65,10 @@ def change(
     """Decide and commit under the store's lock; decide again while others change the files meanwhile.
 
     A dry run decides without the lock and commits nothing. Raises BusyError when others never pause."""
-    if dry_run:
-        return Done(decide(), None)
+    plan = decide()
+    if dry_run or not plan:
+        # Looking needs no lock, and a lock taken for nothing would move the folder's time stamp.
+        return Done(plan, None)
     reason = ""
     for _ in range(ATTEMPTS):
         with store.locked(wait_s) as held:

@@ -8,10 +8,11 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from memoryd.catalogue import Catalogue
 from memoryd.core.digest import sha256
+from memoryd.core.findings import Finding
 from memoryd.core.plan import Fingerprint
 from memoryd.core.policy import Limit, Policy
 from memoryd.core.records import Base, Role
@@ -27,7 +28,7 @@ from memoryd.disk.snapshots import Blobs, quarantine
 from memoryd.disk.tree import Tree
 from memoryd.errors import RootMissingError
 from memoryd.layouts import LAYOUTS
-from memoryd.layouts.base import Layout, Loaded, UpkeepView
+from memoryd.layouts.base import IndexResult, Layout, Loaded, UpkeepView
 from memoryd.store.edits import decode_edits
 
 UNREAD_ROLES = (Role.BACKUP, Role.LOCK, Role.TEMP, Role.FOREIGN)
@@ -39,6 +40,18 @@ class Source:
 
     loaded: Loaded
     fingerprint: Fingerprint
+
+
+@dataclass(slots=True)
+class IndexState:
+    """What was last seen and written of each index file. `dirty`: something was read in since."""
+
+    dirty: bool = True
+    seen: dict[str, Fingerprint | None] = field(default_factory=dict)
+    written: dict[str, str] = field(default_factory=dict)
+    written_at: dict[str, float] = field(default_factory=dict)
+    overturned: dict[str, int] = field(default_factory=dict)
+    result: IndexResult = field(default_factory=IndexResult)
 
 
 @dataclass(slots=True)
@@ -67,7 +80,11 @@ class Store:
         self.layout: Layout | None = LAYOUTS.get(layout or self.journal.get_meta("layout", ""))
         self.explicit_layout = layout is not None
         self.late: list[Late] = []
+        self.index = IndexState()
+        # Findings that lie in no single file: duplicates, limits, locks, modes, odd files.
+        self.noted: dict[str, tuple[Finding, ...]] = {}
         self.network_fs: str | None = None
+        self.owner = os.geteuid()
         self._tree: Tree | None = None
         self._owned: ExitStack = ExitStack()
 

@@ -30,6 +30,7 @@ class JsonlStore:
     backup_place: str | None = ".backup"
     index_paths: tuple[str, ...] = (index.INDEX,)
     appendable = True
+    private = True
     limits: Mapping[str, Limit] = {
         "core_memories.jsonl": Limit(LimitKind.HARD, 10 * MB, 1000),
         "learnings.jsonl": Limit(LimitKind.SOFT, 5 * MB, 500),

@@ -30,7 +30,7 @@ def render(view: IndexView) -> IndexResult:
     body, counts, findings = _body(view)
     by_type = body["statistics"]["by_type"]
     memories, archived = counts
-    if newer is not None:
+    if newer is not None and view.newer_index == "read-only":
         return IndexResult({}, memories, archived, by_type, findings, newer)
     if previous is not None and previous.get("version") == VERSION and _same(previous, body):
         return IndexResult({}, memories, archived, by_type, findings)
@@ -69,7 +69,7 @@ def _body(view: IndexView) -> tuple[dict[str, Any], tuple[int, int], tuple[Findi
             "total_memories": total,
             "by_type": by_type,
             "archived_count": archived,
-            "total_storage_bytes": sum(view.sizes.values()),
+            "total_storage_bytes": sum(size for path, size in view.sizes.items() if path.endswith(".jsonl")),
         },
         "tags_index": tags,
         "category_index": categories,

@@ -168,7 +168,8 @@ def _group(path: str, loaded: Loaded, moves: list[Move], view: UpkeepView) -> li
     ids = tuple(move.record.id for move in moves)
     base = sha256(loaded.data)
     why = "; ".join(whys[:3]) + (f"; and {len(whys) - 3} more reasons" if len(whys) > 3 else "")
-    actions.append(Action(Kind.REWRITE, path, why, ids, edits, base=base))
+    each = tuple(move.why for move in moves)
+    actions.append(Action(Kind.REWRITE, path, why, ids, edits, base=base, whys=each))
     return actions
 
 

@@ -1,0 +1,135 @@
+"""Bring the layout's own index files up to date with the catalogue.
+
+An index is written only when its meaning differs, under the store's lock, and never against another program
+that also writes it: after a foreign write two seconds of quiet are waited for, and while it keeps being
+changed back it is written at most once a minute.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from memoryd.core.digest import sha256
+from memoryd.core.plan import Fingerprint
+from memoryd.core.policy import Mode
+from memoryd.core.records import Role
+from memoryd.disk import atomic
+from memoryd.disk.atomic import StoreChangedError
+from memoryd.disk.tree import ChangingError
+from memoryd.errors import BusyError
+from memoryd.layouts.base import IndexResult, IndexView
+from memoryd.store import Store
+
+QUIET_S = 2.0
+FIGHT_S = 60.0
+RETRY_S = 0.2
+
+
+@dataclass(frozen=True, slots=True)
+class Indexed:
+    """`waits` says why an index that ought to be written is not; `retry_at` (seconds) when to try again;
+    `unwritten` why memoryd never will as things are (observe mode, newer version)."""
+
+    result: IndexResult
+    written: tuple[str, ...] = ()
+    waits: str | None = None
+    retry_at: float | None = None
+    unwritten: str | None = None
+
+
+def update_index(store: Store, now: float, *, force: bool = False, wait_s: float = 1.0) -> Indexed:
+    """Render what changed and write what differs. `force` (an explicit sync) does not wait for quiet."""
+    assert store.layout is not None
+    state = store.index
+    seen = {path: _stat(store, path) for path in store.layout.index_paths}
+    if not state.dirty and seen == state.seen:
+        return Indexed(state.result, unwritten=_forbidden(store, state.result))
+    previous = {path: _content(store, path) for path in store.layout.index_paths}
+    state.result = result = store.layout.index(_view(store, previous, now))
+    store.noted["index"] = result.findings
+    forbidden = _forbidden(store, result)
+    if forbidden or not result.files:
+        state.dirty, state.seen = False, seen
+        return Indexed(result, unwritten=forbidden)
+    retry_at = None if force else _contended(store, result, previous, seen, now)
+    if retry_at is not None and retry_at > now:
+        return Indexed(result, waits="another program also writes the index", retry_at=retry_at)
+    return _write(store, result, seen, now, wait_s)
+
+
+def _forbidden(store: Store, result: IndexResult) -> str | None:
+    if result.newer is not None and store.policy.newer_index == "read-only":
+        return f"the index is of version {result.newer}, newer than this memoryd knows"
+    return "the root is in observe mode" if store.policy.mode is Mode.OBSERVE else None
+
+
+def _view(store: Store, previous: dict[str, bytes | None], now: float) -> IndexView:
+    assert store.layout is not None
+    rows = store.catalogue.files()
+    sizes = {path: row.fingerprint.size for path, row in rows.items()}
+    archived = sum(row.units - row.broken for row in rows.values() if row.role == Role.ARCHIVE)
+    live = store.layout.live_paths(rows)
+    return IndexView(store.catalogue.entries(live), sizes, archived, previous, now, store.policy.newer_index)
+
+
+def _stat(store: Store, path: str) -> Fingerprint | None:
+    return store.tree.stat(path)
+
+
+def _content(store: Store, path: str) -> bytes | None:
+    try:
+        return store.tree.read(path)[0]
+    except (FileNotFoundError, ChangingError):
+        return None
+
+
+def _contended(
+    store: Store,
+    result: IndexResult,
+    previous: dict[str, bytes | None],
+    seen: dict[str, Fingerprint | None],
+    now: float,
+) -> float | None:
+    """When the index may be written although another program has written it since our last write."""
+    state = store.index
+    earliest: float | None = None
+    for path in result.files:
+        ours, there = state.written.get(path), previous[path]
+        if ours is None or there is None or sha256(there) == ours:
+            continue
+        found = seen[path]
+        quiet = (found.mtime_ns / 1e9 if found else now) + QUIET_S
+        again = state.overturned.get(path, 0) > 0
+        allowed = max(quiet, state.written_at[path] + FIGHT_S) if again else quiet
+        earliest = max(earliest or 0.0, min(allowed, now + FIGHT_S))
+    return earliest
+
+
+def _write(
+    store: Store, result: IndexResult, seen: dict[str, Fingerprint | None], now: float, wait_s: float
+) -> Indexed:
+    state = store.index
+    try:
+        with store.locked(wait_s, honour_soft=False) as held:
+            for path, content in result.files.items():
+                guard = held.check if held is not None else None
+                done = atomic.replace(store.tree, path, content, expected=seen[path], guard=guard)
+                _remember(store, path, content, seen[path], now)
+                state.seen = {**seen, path: done.fingerprint}
+    except BusyError as error:  # also a lock lost half-way
+        return Indexed(result, waits=error.message, retry_at=now + RETRY_S)
+    except (StoreChangedError, ChangingError):
+        return Indexed(result, waits="the index changed while it was written", retry_at=now + RETRY_S)
+    state.dirty = False
+    return Indexed(result, written=tuple(result.files))
+
+
+def _remember(store: Store, path: str, content: bytes, before: Fingerprint | None, now: float) -> None:
+    """Count how often in a row another program changed what we had written."""
+    state = store.index
+    last = state.seen.get(path)
+    foreign = path in state.written and before is not None and not before.same_content(last)
+    recent = now - state.written_at.get(path, 0.0) < 2 * FIGHT_S
+    state.overturned[path] = state.overturned.get(path, 0) + 1 if foreign and recent else 0
+    state.written[path] = sha256(content)
+    state.written_at[path] = now

@@ -1,0 +1,211 @@
+"""Bring the catalogue up to date with the files: what changed is read, what is gone is forgotten.
+
+Cost follows the change: an unchanged file costs one stat, a grown one its hash and its new tail. Missing is
+not empty: what could not be looked at is still believed, and a sudden loss nobody was seen to cause stops.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+from memoryd.catalogue import FileRow
+from memoryd.core.digest import sha256
+from memoryd.core.findings import Finding
+from memoryd.core.plan import Fingerprint
+from memoryd.core.records import Base, Document, Role
+from memoryd.disk.tree import ChangingError, NotBeneathError, NotRegularError, TooLargeError
+from memoryd.store import Store
+
+YOUNG_S = 2.0  # two writes within one clock tick look the same: a file this young is hashed again
+READ_ROLES = (Role.SOURCE, Role.ARCHIVE)
+MASS_LOSS = 20  # memories; more than this, and more than half, must have been seen to be deleted
+
+
+@dataclass(frozen=True, slots=True)
+class Refreshed:
+    """`waiting`: half-written files to look at again. `directories`: path -> (dev, inode), of a full scan.
+    `loss` says why the root is suspect; then nothing was forgotten."""
+
+    changed: tuple[str, ...] = ()
+    gone: tuple[str, ...] = ()
+    waiting: tuple[str, ...] = ()
+    directories: dict[str, tuple[int, int]] | None = None
+    loss: str | None = None
+
+
+def refresh(
+    store: Store,
+    touched: Iterable[str] | None,
+    now: float,
+    *,
+    verify: bool = False,
+    deletes_seen: bool = True,
+) -> Refreshed:
+    """Look at the touched paths, or at everything (None). `verify` hashes also what looks unchanged."""
+    if touched is None:
+        return _refresh_all(store, now, verify=verify, deletes_seen=deletes_seen)
+    changed: list[str] = []
+    gone: list[str] = []
+    waiting: list[str] = []
+    for path in touched:
+        if store.role(path) not in READ_ROLES:
+            continue
+        row = store.catalogue.file(path)
+        try:
+            found = store.tree.stat(path)
+        except (NotRegularError, NotBeneathError):
+            found = None  # the next scan reports what stands there
+        if found is None:
+            gone += [path] if row else []
+        else:
+            _sort(_read_in(store, path, found, row, now, verify=verify), path, changed, waiting)
+    for path in gone:
+        store.catalogue.forget(path)
+    return Refreshed(tuple(changed), tuple(gone), tuple(waiting))
+
+
+def _refresh_all(store: Store, now: float, *, verify: bool, deletes_seen: bool) -> Refreshed:
+    scan = store.tree.scan(lambda _: False)
+    known = store.catalogue.files()
+    wanted = {path: found for path, found in scan.files.items() if store.role(path) in READ_ROLES}
+    gone = [path for path in known if path not in wanted and not _beneath(path, scan.unreadable)]
+    loss = None if deletes_seen else _mass_loss(known, gone)
+    if loss:
+        return Refreshed(directories=scan.directories, loss=loss)
+    changed: list[str] = []
+    waiting: list[str] = []
+    for path, found in wanted.items():
+        _sort(_read_in(store, path, found, known.get(path), now, verify=verify), path, changed, waiting)
+    for path in gone:
+        store.catalogue.forget(path)
+    store.noted["files"] = tuple(_odd_files(store, scan.irregular, scan.unreadable))
+    return Refreshed(tuple(changed), tuple(gone), tuple(waiting), scan.directories)
+
+
+def _sort(outcome: str, path: str, changed: list[str], waiting: list[str]) -> None:
+    if outcome in ("changed", "half-written"):
+        changed.append(path)
+    if outcome in ("half-written", "waiting"):
+        waiting.append(path)
+
+
+def _beneath(path: str, folders: Iterable[str]) -> bool:
+    return any(path == folder or path.startswith(f"{folder}/") or not folder for folder in folders)
+
+
+def _mass_loss(known: dict[str, FileRow], gone: list[str]) -> str | None:
+    lost = sum(known[path].records for path in gone)
+    total = sum(row.records for row in known.values())
+    if lost > MASS_LOSS and lost * 2 > total:
+        return f"{lost} of {total} memories are gone and nobody was seen to delete them"
+    return None
+
+
+def _odd_files(store: Store, irregular: Iterable[str], unreadable: Iterable[str]) -> Iterable[Finding]:
+    for path in irregular:
+        if store.role(path) not in (Role.FOREIGN, Role.TEMP):
+            message = "a link, pipe, socket or device stands here; it is not opened: replace it by a file"
+            yield Finding("not-a-regular-file", path, message)
+    for path in unreadable:
+        yield Finding("unreadable", path, "cannot be looked at; check owner and mode")
+
+
+def _read_in(
+    store: Store, path: str, found: Fingerprint, row: FileRow | None, now: float, *, verify: bool
+) -> str:
+    """same, changed, half-written (read in, look again) or waiting (not readable just now)."""
+    if row and _unchanged(row, found) and not (row.young or row.pending or verify):
+        return "same"
+    try:
+        content, fingerprint = store.tree.read(path)
+    except (FileNotFoundError, ChangingError):
+        return "waiting"  # it is being replaced at this moment; an event or the next scan tells
+    except TooLargeError:
+        message = f"{found.size} bytes, more than 64 MB are not read"
+        return _note_unread(store, path, found, Finding("too-large", path, message))
+    except OSError as error:
+        return _note_unread(
+            store, path, found, Finding("unreadable", path, f"cannot be read: {error.strerror}")
+        )
+    return _take(store, path, content, fingerprint, row, now)
+
+
+def _unchanged(row: FileRow, found: Fingerprint) -> bool:
+    return row.fingerprint.same_content(found) and row.fingerprint.ctime_ns == found.ctime_ns
+
+
+def _note_unread(store: Store, path: str, found: Fingerprint, finding: Finding) -> str:
+    """What was known of the file is still believed; only a file never read gets an empty row."""
+    if store.catalogue.file(path) is None:
+        row = FileRow(path, str(store.role(path)), found, "", pending=True)
+        store.catalogue.replace(row, Document(path, (), (finding,)))
+        return "changed"
+    return "same"
+
+
+def _take(
+    store: Store, path: str, content: bytes, fingerprint: Fingerprint, row: FileRow | None, now: float
+) -> str:
+    assert store.layout is not None
+    digest = sha256(content)
+    mtime = fingerprint.mtime_ns / 1e9
+    young = abs(now - mtime) < YOUNG_S
+    if row and row.digest == digest and not row.pending:
+        if not _unchanged(row, fingerprint) or row.young != young:
+            store.catalogue.restamp(replace(row, fingerprint=fingerprint, young=young))
+        return "same"
+    new = FileRow(
+        path,
+        str(store.role(path)),
+        fingerprint,
+        digest,
+        lines=content.count(b"\n"),
+        whole=content.endswith(b"\n"),
+        young=young,
+    )
+    if row and _has_grown(store, row, content):
+        base = Base(row.fingerprint.size, row.lines + 1)
+        tail = store.layout.parse(path, content[base.offset :], now=now, mtime=mtime, base=base)
+        store.catalogue.extend(_counted(new, tail, row), tail)
+        return "half-written" if tail.pending else "changed"
+    document = store.layout.parse(path, content, now=now, mtime=mtime, base=Base())
+    whole = replace(document, findings=(*document.findings, *_file_findings(store, path, content, document)))
+    store.catalogue.replace(_counted(new, document, None), whole)
+    return "half-written" if document.pending else "changed"
+
+
+def _has_grown(store: Store, row: FileRow, content: bytes) -> bool:
+    """The old content is the beginning of the new one, and ended a line: only the tail is news."""
+    size = row.fingerprint.size
+    if not (store.layout and store.layout.appendable and row.whole and 0 < size < len(content)):
+        return False
+    return not row.pending and sha256(content[:size]) == row.digest
+
+
+def _counted(row: FileRow, part: Document, before: FileRow | None) -> FileRow:
+    units, broken, records = (before.units, before.broken, before.records) if before else (0, 0, 0)
+    return replace(
+        row,
+        units=units + part.units,
+        broken=broken + part.broken,
+        records=records + len(part.records),
+        pending=part.pending,
+    )
+
+
+def _file_findings(store: Store, path: str, content: bytes, document: Document) -> Iterable[Finding]:
+    """What only the whole file shows: mostly unreadable, or emptied while its backup is not."""
+    if store.role(path) is not Role.SOURCE or document.pending:
+        return
+    damaged = document.units - len(document.records)
+    if document.units > 1 and damaged * 2 > document.units:
+        message = (
+            f"{damaged} of {document.units} lines cannot be used; compare `memoryd backup list` and restore"
+        )
+        yield Finding("corrupt-file", path, message)
+    if not content and any(row.bytes for row in store.journal.backup_rows(path)[-1:]):
+        message = (
+            "the file is empty while its newest backup is not; restore it, or ignore this if it was meant"
+        )
+        yield Finding("emptied-file", path, message)

@@ -1,0 +1,111 @@
+"""Take a change back: the journal replayed backwards, byte for byte, or a refusal that names what changed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from memoryd.core.digest import sha256
+from memoryd.core.plan import Action, Kind, Plan
+from memoryd.core.records import Base
+from memoryd.core.text import Edit, Span
+from memoryd.disk.journal import Entry, Step
+from memoryd.disk.shelf import Held
+from memoryd.errors import ConflictError, UsageError
+from memoryd.store import Store
+from memoryd.store.commit import Cause, Done, change
+from memoryd.store.edits import decode_edits
+
+MOVES = ("archive", "limits")  # what they moved would be due again at once: an undo holds it back
+
+
+def undo(store: Store, receipt: str, now: float, *, dry_run: bool = False) -> Done:
+    """Every file must still be what the change left; ConflictError names each that is not."""
+    entry = store.journal.entry(receipt)
+    if entry.state != "done":
+        raise UsageError(
+            f"the change {receipt} is {entry.state.replace('_', ' ')}, there is nothing to take back",
+            hint="`memoryd history` shows what can be undone",
+        )
+
+    def decide() -> Plan:
+        changed = [step.path for step in entry.steps if not _as_left(store, step)]
+        if changed:
+            names = ", ".join(dict.fromkeys(changed))
+            raise ConflictError(
+                f"{names} changed since {receipt}; nothing was undone",
+                hint="a backup can still be restored: `memoryd backup list`",
+                data={"changed": list(dict.fromkeys(changed))},
+            )
+        return Plan(tuple(_backwards(store, entry)))
+
+    done = change(
+        store, Cause("undo", "command"), decide, now=now, wait_s=store.policy.lock_wait_s, dry_run=dry_run
+    )
+    if done.receipt is not None:
+        store.journal.finish(receipt, "undone", undone_by=done.receipt)
+        _tidy(store, entry)
+        if entry.operation in MOVES:
+            store.journal.hold(_brought_back(store, entry, now))
+    return done
+
+
+def _as_left(store: Store, step: Step) -> bool:
+    if step.kind == "chmod":
+        return True
+    try:
+        content = store.tree.read(step.path)[0]
+    except (FileNotFoundError, NotADirectoryError):
+        return step.after_sha is None
+    return step.after_sha == sha256(content)
+
+
+def _backwards(store: Store, entry: Entry) -> Iterator[Action]:
+    """Last step first, so that a memory is back in the live file before its archive copy goes."""
+    why = f"undo of {entry.operation} {entry.receipt}"
+    for step in reversed(entry.steps):
+        if step.kind == "chmod":
+            yield Action(Kind.CHMOD, step.path, why, mode=step.mode)
+            continue
+        blob = store.blobs.get(step.blob or "")
+        if step.kind == "rewrite":
+            edits = decode_edits(blob)
+            yield Action(Kind.REWRITE, step.path, why, edits=edits, base=step.after_sha)
+        elif step.kind == "remove":
+            yield Action(Kind.CREATE, step.path, why, data=blob)
+        elif step.before_sha is None:
+            yield Action(Kind.REMOVE, step.path, why, base=step.after_sha)
+        else:
+            span = Span(step.base_size or 0, step.after_size or 0)
+            yield Action(Kind.REWRITE, step.path, why, edits=(Edit(span, b""),), base=step.after_sha)
+
+
+def _tidy(store: Store, entry: Entry) -> None:
+    """Folders that the change had made go again, where nothing else has come into them."""
+    for step in entry.steps:
+        if step.note and step.note.startswith("made "):
+            for folder in reversed(step.note.removeprefix("made ").split(" ")):
+                if not store.tree.listdir(folder):
+                    store.tree.rmdir(folder)
+
+
+def _brought_back(store: Store, entry: Entry, now: float) -> Iterator[Held]:
+    assert store.layout is not None
+    for step in entry.steps:
+        if step.kind != "rewrite":
+            continue
+        content = store.tree.read(step.path)[0]
+        back = _restored_spans(store, step)
+        document = store.layout.parse(step.path, content, now=now, mtime=0.0, base=Base())
+        for record in document.records:
+            if any(span.start <= record.span.start < span.end for span in back):
+                yield Held(step.path, record.id, sha256(record.span.of(content)))
+
+
+def _restored_spans(store: Store, step: Step) -> list[Span]:
+    """Where the restored bytes stand in the restored content."""
+    shift, spans = 0, []
+    for edit in decode_edits(store.blobs.get(step.blob or "")):
+        start = edit.span.start + shift
+        spans.append(Span(start, start + len(edit.new)))
+        shift += len(edit.new) - (edit.span.end - edit.span.start)
+    return spans
