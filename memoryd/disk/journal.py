@@ -1,0 +1,220 @@
+"""The memory of memoryd's own changes to one root: what was intended, what was done, how to take it back.
+
+A change is written down before it is made (`begin`), step by step as it is made (`applied`), and closed
+(`finish`). What a crash leaves is an entry in state "begun", which the next start finds with `unfinished`.
+Content needed for an undo lies in the blob store; the journal only names it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import sqlite3
+from collections.abc import Iterable, Sequence
+from itertools import count
+from typing import Any
+
+from memoryd.core.dates import compact
+from memoryd.disk.database import packed, said
+from memoryd.disk.entries import CAUSES, STATES, Entry, Step, columns_of, entry_of, step_of
+from memoryd.disk.jobtimes import JOB_TABLES, Jobs
+from memoryd.disk.shelf import SHELF_TABLES, Shelf, unreferenced
+from memoryd.errors import NotFoundError
+
+__all__ = ["CAUSES", "STATES", "Entry", "Journal", "Step"]
+
+_DIGITS = "0123456789abcdefghjkmnpqrstvwxyz"  # base 32 in sorting order, without letters that look alike
+
+_TABLES = (
+    """CREATE TABLE entries (
+        seq INTEGER PRIMARY KEY AUTOINCREMENT, receipt TEXT NOT NULL UNIQUE, at REAL NOT NULL,
+        operation TEXT NOT NULL, "by" TEXT NOT NULL, summary TEXT NOT NULL, state TEXT NOT NULL,
+        undone_by TEXT, error TEXT)""",
+    """CREATE TABLE steps (
+        entry INTEGER NOT NULL REFERENCES entries (seq) ON DELETE CASCADE, position INTEGER NOT NULL,
+        group_no INTEGER NOT NULL, kind TEXT NOT NULL, path BLOB NOT NULL,
+        before_sha TEXT, before_size INTEGER, after_sha TEXT, after_size INTEGER, base_size INTEGER,
+        blob TEXT, mode INTEGER, note TEXT, applied INTEGER NOT NULL DEFAULT 0,
+        PRIMARY KEY (entry, position)) WITHOUT ROWID""",
+    "CREATE INDEX steps_blob ON steps (blob) WHERE blob IS NOT NULL",
+)
+_SCHEMA = ((*_TABLES, *JOB_TABLES, *SHELF_TABLES),)
+
+
+class Journal(Jobs, Shelf):
+    """One file a root in the state directory; every method may be called from any thread."""
+
+    def __init__(self, path: str) -> None:
+        """Raises JournalError for a file of a newer memoryd, of another program, or a damaged one."""
+        super().__init__(path, _SCHEMA)
+
+    def begin(self, operation: str, by: str, summary: str, steps: Sequence[Step], now: float) -> str:
+        """Durable on return. The receipt (`20260131-k2f7xqa`) sorts by time and differs between roots."""
+        if by not in CAUSES:
+            raise ValueError(f"unknown cause {by!r}")
+        with self._writing() as db:
+            receipt = self._free_receipt(db, now)
+            seq = db.execute(
+                'INSERT INTO entries (receipt, at, operation, "by", summary, state) '
+                "VALUES (?, ?, ?, ?, ?, 'begun')",
+                (receipt, now, operation, by, said(summary)),
+            ).lastrowid
+            _insert_steps(db, seq or 0, 0, steps)
+        return receipt
+
+    def extend(self, receipt: str, steps: Sequence[Step]) -> int:
+        """More steps for an entry that has begun (late appends carried over); the first one's position."""
+        with self._writing() as db:
+            seq = _seq_of(db, receipt)
+            row = db.execute(
+                "SELECT coalesce(max(position) + 1, 0) FROM steps WHERE entry = ?", (seq,)
+            ).fetchone()
+            _insert_steps(db, seq, int(row[0]), steps)
+            return int(row[0])
+
+    def applied(
+        self, receipt: str, position: int, after_sha: str | None = None, after_size: int | None = None
+    ) -> None:
+        """The step at `position` (0-based) has been made."""
+        self._change_step(receipt, position, applied=True, after_sha=after_sha, after_size=after_size)
+
+    def amend(
+        self,
+        receipt: str,
+        position: int,
+        *,
+        before_sha: str | None = None,
+        before_size: int | None = None,
+        after_sha: str | None = None,
+        after_size: int | None = None,
+        base_size: int | None = None,
+        blob: str | None = None,
+        mode: int | None = None,
+        note: str | None = None,
+    ) -> None:
+        """Corrects what was written down of a step; None leaves a field as it is."""
+        self._change_step(
+            receipt,
+            position,
+            before_sha=before_sha,
+            before_size=before_size,
+            after_sha=after_sha,
+            after_size=after_size,
+            base_size=base_size,
+            blob=blob,
+            mode=mode,
+            note=None if note is None else said(note),
+        )
+
+    def _change_step(
+        self, receipt: str, position: int, *, applied: bool = False, **fields: str | int | None
+    ) -> None:
+        values = {"applied": int(applied), "position": position, **dict.fromkeys(_AMENDABLE), **fields}
+        with self._writing() as db:
+            changed = db.execute(_CHANGE_STEP, {**values, "entry": _seq_of(db, receipt)})
+            if changed.rowcount != 1:
+                raise NotFoundError(f"the change {receipt} has no step {position}")
+
+    def finish(
+        self, receipt: str, state: str, *, error: str | None = None, undone_by: str | None = None
+    ) -> None:
+        """Closes an entry, or marks a closed one as undone by the receipt `undone_by`."""
+        if state not in STATES:
+            raise ValueError(f"unknown state {state!r}")
+        with self._writing() as db:
+            db.execute(
+                "UPDATE entries SET state = ?, error = coalesce(?, error), "
+                "undone_by = coalesce(?, undone_by) WHERE seq = ?",
+                (state, None if error is None else said(error), undone_by, _seq_of(db, receipt)),
+            )
+
+    def entry(self, receipt: str) -> Entry:
+        """Raises NotFoundError."""
+        found = self._entries("SELECT * FROM entries WHERE receipt = ?", said(receipt))
+        if not found:
+            raise _unknown(receipt)
+        return found[0]
+
+    def entries(self, limit: int = 50, before: str | None = None) -> list[Entry]:
+        """Newest first; with `before`, only those older than that receipt."""
+        if before is None:
+            return self._entries("SELECT * FROM entries ORDER BY seq DESC LIMIT ?", limit)
+        query = "SELECT * FROM entries WHERE seq < ? ORDER BY seq DESC LIMIT ?"
+        return self._entries(query, self.entry(before).seq, limit)
+
+    def unfinished(self) -> list[Entry]:
+        """What a crash left begun, oldest first."""
+        return self._entries("SELECT * FROM entries WHERE state = 'begun' ORDER BY seq")
+
+    def prune(self, keep: int) -> list[str]:
+        """Forgets all but the newest `keep` entries, never an unfinished one; the blobs that nothing names
+        any more come back, to be dropped. A crash before that leaves orphans, which `blobs_in_use` tells."""
+        with self._writing() as db:
+            old = (
+                "SELECT seq FROM entries WHERE state <> 'begun' AND seq NOT IN "
+                "(SELECT seq FROM entries ORDER BY seq DESC LIMIT ?)"
+            )
+            numbers = [(row["seq"],) for row in db.execute(old, (keep,))]
+            query = "SELECT blob FROM steps WHERE entry = ? AND blob IS NOT NULL"
+            freed = [str(row["blob"]) for number in numbers for row in db.execute(query, number)]
+            db.executemany("DELETE FROM entries WHERE seq = ?", numbers)
+            return unreferenced(db, freed)
+
+    def blobs_in_use(self) -> frozenset[str]:
+        """Every blob that an entry or the quarantine names."""
+        query = "SELECT blob FROM steps WHERE blob IS NOT NULL UNION SELECT blob FROM quarantine"
+        return frozenset(str(row["blob"]) for row in self._rows(query))
+
+    def _entries(self, query: str, *values: Any) -> list[Entry]:
+        with self._lock:
+            return [entry_of(row, self._steps(row["seq"])) for row in self._rows(query, *values)]
+
+    def _steps(self, seq: int) -> tuple[Step, ...]:
+        rows = self._rows("SELECT * FROM steps WHERE entry = ? ORDER BY position", seq)
+        return tuple(step_of(row) for row in rows)
+
+    def _free_receipt(self, db: sqlite3.Connection, now: float) -> str:
+        for attempt in count():
+            receipt = _receipt(self.path, now, attempt)
+            if db.execute("SELECT 1 FROM entries WHERE receipt = ?", (receipt,)).fetchone() is None:
+                return receipt
+        raise AssertionError("count() never ends")
+
+
+_AMENDABLE = ("before_sha", "before_size", "after_sha", "after_size", "base_size", "blob", "mode", "note")
+_CHANGE_STEP = (
+    "UPDATE steps SET applied = max(applied, :applied), before_sha = coalesce(:before_sha, before_sha), "
+    "before_size = coalesce(:before_size, before_size), after_sha = coalesce(:after_sha, after_sha), "
+    "after_size = coalesce(:after_size, after_size), base_size = coalesce(:base_size, base_size), "
+    "blob = coalesce(:blob, blob), mode = coalesce(:mode, mode), note = coalesce(:note, note) "
+    "WHERE entry = :entry AND position = :position"
+)
+
+
+def _receipt(salt: str, now: float, attempt: int) -> str:
+    """The date, then in 35 bits the second of the day (17) and a hash that tells apart roots whose jobs fall
+    due in the same second (18)."""
+    day = compact(now).partition("_")[0]
+    chance = int.from_bytes(hashlib.sha256(packed(f"{salt}\n{now!r}\n{attempt}")).digest()[:4], "big") % 2**18
+    number = int(now % 86_400) * 2**18 + chance
+    return f"{day}-" + "".join(_DIGITS[number >> shift & 31] for shift in range(30, -1, -5))
+
+
+def _unknown(receipt: str) -> NotFoundError:
+    return NotFoundError(
+        f"no change has the receipt {said(receipt)}", hint="`memoryd history` lists the receipts"
+    )
+
+
+def _seq_of(db: sqlite3.Connection, receipt: str) -> int:
+    row = db.execute("SELECT seq FROM entries WHERE receipt = ?", (said(receipt),)).fetchone()
+    if row is None:
+        raise _unknown(receipt)
+    return int(row["seq"])
+
+
+def _insert_steps(db: sqlite3.Connection, entry: int, first: int, steps: Iterable[Step]) -> None:
+    db.executemany(
+        "INSERT INTO steps (entry, position, group_no, kind, path, before_sha, before_size, after_sha, "
+        "after_size, base_size, blob, mode, note) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        [(entry, position, *columns_of(step)) for position, step in enumerate(steps, first)],
+    )

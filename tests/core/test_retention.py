@@ -1,0 +1,209 @@
+"""Which backups stay: names, order and rotation as pure decisions."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from memoryd.core.retention import Backup, Quality, backup_name, drop, keep, order, parse_backup_name
+
+FILES = ("core_memories.jsonl", "learnings.jsonl", "tasks.jsonl")
+NOON = datetime(2026, 1, 1, 10, tzinfo=UTC).timestamp()
+
+
+def backup(name: str, taken: float | None = None, seq: int | None = None, **changes: bool) -> Backup:
+    made = Backup(name, "learnings.jsonl", taken, seq, bytes=10, sha256=None, valid=True)
+    return replace(made, **changes)  # type: ignore[arg-type]  # only the two flags are ever given
+
+
+def names(backups: list[Backup]) -> list[str]:
+    return [each.name for each in backups]
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("core_memories.jsonl.backup", ("core_memories.jsonl", None, 0)),
+        ("core_memories.jsonl.backup.20260101_100000", ("core_memories.jsonl", NOON, 0)),
+        ("core_memories.jsonl.backup.20260101_100000_001", ("core_memories.jsonl", NOON, 1)),
+        ("learnings.jsonl.backup.20260101_100000", ("learnings.jsonl", NOON, 0)),
+        ("learning_memories.jsonl.backup.20260101_100000", ("learnings.jsonl", NOON, 0)),
+        ("learnings_memories.jsonl.backup", ("learnings.jsonl", None, 0)),
+        ("task_memories.jsonl.backup.20260101_100000", ("tasks.jsonl", NOON, 0)),
+        ("tasks_memories.jsonl.backup.20260101_100000_012", ("tasks.jsonl", NOON, 12)),
+    ],
+)
+def test_every_form_of_a_backups_name_is_known(name: str, expected: tuple[str, float | None, int]) -> None:
+    assert parse_backup_name(name, FILES) == expected
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "learnings.jsonl",
+        ".backup",
+        "learnings.jsonl.backup~",
+        "learnings.jsonl.backup.20260230_100000",
+        "learnings.jsonl.backup.00000101_000000",
+        "learnings.jsonl.backup.20260101_100000_1",
+        "learnings.jsonl.backup.20260101_100000.tmp",
+        "learnings.jsonl.backup.20260101_100000\n",
+        "learnings.jsonl.backup.２０２６0101_100000",
+        "notes.jsonl.backup.20260101_100000",
+        "learnings.jsonl.backup.20260101_100000.memoryd-1-1.tmp",
+    ],
+)
+def test_other_names_are_nobodys_backup(name: str) -> None:
+    assert parse_backup_name(name, FILES) is None
+
+
+@given(st.text(max_size=60))
+def test_no_name_makes_the_parser_raise(name: str) -> None:
+    assert parse_backup_name(name, FILES) is None or ".backup" in name
+
+
+def test_a_name_used_in_one_second_gets_a_counter_that_only_grows() -> None:
+    first = backup_name("learnings.jsonl", NOON + 0.9, set())
+    second = backup_name("learnings.jsonl", NOON + 0.95, {first})
+    assert (first, second) == (
+        "learnings.jsonl.backup.20260101_100000",
+        "learnings.jsonl.backup.20260101_100000_001",
+    )
+    # the lower names are free again after rotation, and still the next one must sort last
+    assert backup_name("learnings.jsonl", NOON, {f"{first}_007"}) == f"{first}_008"
+
+
+@given(st.text(alphabet="ab/%. é", min_size=1, max_size=20), st.integers(0, 4_000_000_000))
+def test_a_made_name_is_read_back_as_the_file_and_second_it_was_made_for(file: str, now: int) -> None:
+    name = backup_name(file, float(now), set())
+    assert "/" not in name
+    assert parse_backup_name(name, (file,)) == (file, float(now), 0)
+
+
+def test_seven_backups_with_three_old_style_names_leave_the_five_newest() -> None:
+    held = [
+        backup("learnings.jsonl.backup", NOON - 50),
+        backup("learning_memories.jsonl.backup.20260101_095920", NOON - 40),
+        backup("learnings_memories.jsonl.backup.20260101_095930", NOON - 30),
+        *(backup(f"learnings.jsonl.backup.{n}", NOON + n, seq=n) for n in range(1, 5)),
+    ]
+    assert drop(held, 5) == names(held[:2])
+    assert set(keep(held, 5)) == set(names(held[2:]))
+
+
+def test_old_style_ones_that_are_newer_than_ours_count_as_newer() -> None:
+    ours = [backup(f"ours{n}", NOON + n, seq=n) for n in range(1, 5)]
+    theirs = [backup(f"theirs{n}", NOON + 100 + n) for n in range(3)]
+    assert drop([*ours, *theirs], 5) == ["ours1", "ours2"]
+
+
+def test_backups_of_one_second_keep_their_order() -> None:
+    base = "learnings.jsonl.backup.20260101_100000"
+    held = [backup(f"{base}{end}", NOON) for end in ("", "_001", "_002", "_010", "_999", "_1000")]
+    assert order(reversed(held)) == held
+
+
+def test_the_clock_jumping_back_keeps_the_order() -> None:
+    held = [
+        backup("a", NOON, 1),
+        backup("b", NOON + 400 * 86_400, 2),
+        backup("c", 0.0, 3),
+        backup("d", NOON, 4),
+    ]
+    assert order(reversed(held)) == held
+    assert drop(held, 2) == ["a", "b"]
+
+
+def test_foreign_stamps_of_the_future_never_push_out_our_own() -> None:
+    ours = [backup(f"ours{n}", NOON + n, seq=n) for n in range(1, 4)]
+    theirs = [backup(f"theirs{n}", NOON + 10**9 + n) for n in range(5)]
+    kept = keep([*ours, *theirs], 5, now=NOON + 60)
+    assert {"ours1", "ours2", "ours3"} <= set(kept)
+    assert len(kept) == 5
+
+
+def test_a_foreign_one_in_doubt_counts_as_older() -> None:
+    # our clock was wrong for number 1: nothing tells when the foreign one was really made
+    held = [backup("ours1", NOON + 10**8, 1), backup("ours2", NOON, 2), backup("theirs", NOON + 5)]
+    assert names(order(held)) == ["theirs", "ours1", "ours2"]
+    assert names(order([*held[:2], backup("timeless")])) == ["timeless", "ours1", "ours2"]
+
+
+def test_the_newest_valid_one_outlives_any_number_of_invalid_ones() -> None:
+    good = backup("good", NOON, 1)
+    bad = [backup(f"bad{n}", NOON + n, n, valid=False) for n in range(2, 9)]
+    assert drop([good, *bad], 5) == ["bad2", "bad3", "bad4"]
+    assert keep([good, *bad], 0) == {"good": "the newest valid one"}
+
+
+def test_an_invalid_one_goes_before_a_valid_one() -> None:
+    held = [backup(f"b{n}", NOON + n, n, valid=n not in (4, 6)) for n in range(1, 7)]
+    assert drop(held, 4) == ["b4", "b6"]
+    assert drop(held, 5) == ["b4"]
+
+
+def test_a_pinned_one_stays_and_takes_a_place() -> None:
+    held = [backup(f"b{n}", NOON + n, n, pinned=n == 1) for n in range(1, 8)]
+    kept = keep(held, 5)
+    assert set(kept) == {"b1", "b4", "b5", "b6", "b7"}
+    assert kept["b1"] == "pinned"
+    pinned = [replace(each, pinned=True) for each in held[:6]]
+    assert drop([*pinned, held[6]], 5) == []
+
+
+def test_each_file_has_its_own_five() -> None:
+    tasks = [replace(backup(f"t{n}", NOON + n, n), file="tasks.jsonl") for n in range(6)]
+    assert drop([*tasks, *(backup(f"l{n}", NOON + n, n) for n in range(5))], 5) == ["t0"]
+
+
+_BACKUPS = st.lists(
+    st.builds(
+        Backup,
+        name=st.integers(0, 10**6).map(str),
+        file=st.just("learnings.jsonl"),
+        taken=st.none() | st.floats(0, 4e9),
+        seq=st.none() | st.integers(1, 50),
+        bytes=st.just(1),
+        sha256=st.none(),
+        valid=st.booleans(),
+        pinned=st.booleans(),
+    ),
+    max_size=12,
+    unique_by=(lambda b: b.name, lambda b: b.seq if b.seq is not None else -int(b.name) - 1),
+)
+
+
+@given(_BACKUPS, st.integers(1, 6), st.none() | st.floats(0, 4e9))
+def test_rotation_is_safe_whatever_is_there(held: list[Backup], limit: int, now: float | None) -> None:
+    gone = set(drop(held, limit, now))
+    stay = [each for each in order(held, now) if each.name not in gone]
+    valid = [each for each in order(held, now) if each.valid]
+    assert not valid or valid[-1] in stay
+    assert all(each in stay for each in held if each.pinned)
+    assert len(stay) <= max(limit, sum(each.pinned for each in held) + 1)
+    assert len(stay) >= min(limit, len(held))
+    assert drop(stay, limit, now) == []
+    numbers = [each.seq for each in order(held, now) if each.seq is not None]
+    assert all(a < b for a, b in pairwise(numbers))
+
+
+@pytest.mark.parametrize(
+    ("quality", "newest", "worse"),
+    [
+        (Quality(10, 10), Quality(10, 10), False),
+        (Quality(10, 9), Quality(10, 10), True),
+        (Quality(0, 0), Quality(10, 10), True),
+        (Quality(0, 0), Quality(0, 0), False),
+        (Quality(3, 0), Quality(3, 0), False),
+        (Quality(5, 2), Quality(10, 7), False),  # three bad lines as before; good ones were archived
+        (Quality(1000, 996), Quality(10, 7), False),  # one more bad line, but in a far larger store
+        (Quality(1, 2), Quality(2, 2), False),  # two memories glued on one line are no damage
+    ],
+)
+def test_worse_means_more_damage_in_number_and_share(quality: Quality, newest: Quality, worse: bool) -> None:
+    assert quality.worse_than(newest) is worse

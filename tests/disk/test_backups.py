@@ -1,0 +1,399 @@
+"""Backups on a real disk: made, verified, rotated, chosen; nothing hostile in the directory is followed."""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from memoryd.core.retention import Quality
+from memoryd.disk import atomic
+from memoryd.disk.backups import BackupInfo, CreateResult, choose, create, list_backups, read_backup, verify
+from memoryd.disk.journal import Journal
+from memoryd.disk.nodes import NotBeneathError
+from memoryd.disk.snapshots import Blobs
+from memoryd.disk.tree import Tree
+from memoryd.errors import ConflictError, NotFoundError
+
+NOW = 1_767_261_600.0  # 2026-01-01T10:00:00Z
+FILE = "learnings.jsonl"
+FILES = ("core_memories.jsonl", FILE, "tasks.jsonl")
+
+
+def readable(content: bytes) -> Quality:
+    """A line is a memory when it begins with a brace."""
+    lines = [line for line in content.splitlines() if line.strip()]
+    return Quality(len(lines), sum(line.startswith(b"{") for line in lines))
+
+
+@dataclass
+class Store:
+    path: Path
+    tree: Tree
+    journal: Journal
+    blobs: Blobs
+
+    def save(self, content: bytes, now: float = NOW, limit: int = 5) -> CreateResult:
+        (self.path / FILE).write_bytes(content)
+        content, fingerprint = self.tree.read(FILE)
+        return create(
+            self.tree,
+            self.journal,
+            self.blobs,
+            file=FILE,
+            content=content,
+            fingerprint=fingerprint,
+            quality=readable(content),
+            limit=limit,
+            now=now,
+            files=FILES,
+            readable=readable,
+        )
+
+    @property
+    def place(self) -> Path:
+        return self.path / ".backup"
+
+    def contents(self) -> list[bytes]:
+        """Of the backups, newest first."""
+        return [(self.path / each.path).read_bytes() for each in self.listed()]
+
+    def listed(self, now: float = NOW + 10**6) -> list[BackupInfo]:
+        return list_backups(self.tree, self.journal, (FILE,), now=now, readable=readable)
+
+    def verified(self) -> list[BackupInfo]:
+        return verify(self.tree, self.journal, FILES, now=NOW + 10**6, readable=readable)
+
+    def foreign(self, name: str, content: bytes, mtime: float = NOW) -> Path:
+        self.place.mkdir(mode=0o700, exist_ok=True)
+        path = self.place / name
+        path.write_bytes(content)
+        os.utime(path, (mtime, mtime))
+        return path
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    (tmp_path / "root").mkdir()
+    tree = Tree(str(tmp_path / "root"))
+    journal, blobs = Journal(str(tmp_path / "state" / "journal")), Blobs(str(tmp_path / "state" / "blobs"))
+    yield Store(tmp_path / "root", tree, journal, blobs)
+    journal.close()
+    blobs.close()
+    tree.close()
+
+
+def good(number: int) -> bytes:
+    return b'{"id":%d}\n' % number * 3
+
+
+def test_a_backup_is_a_private_plain_copy_restorable_with_cp(store: Store) -> None:
+    result = store.save(good(1))
+    assert result.outcome == "made"
+    assert result.name == "learnings.jsonl.backup.20260101_100000"
+    path = store.place / result.name
+    assert path.read_bytes() == good(1)
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert stat.S_IMODE(store.place.stat().st_mode) == 0o700
+    (listed,) = store.listed()
+    assert listed.public() == {
+        "id": result.name,
+        "file": FILE,
+        "path": f".backup/{result.name}",
+        "taken": "2026-01-01T10:00:00Z",
+        "bytes": 27,
+        "sha256": result.sha256,
+        "valid": True,
+        "problem": None,
+        "pinned": False,
+        "foreign": False,
+    }
+
+
+def test_of_seven_with_three_old_style_names_the_five_newest_remain(store: Store) -> None:
+    store.foreign("learnings.jsonl.backup", good(1), mtime=NOW - 100)
+    store.foreign("learning_memories.jsonl.backup.20260101_095830", good(2))
+    store.foreign("learnings_memories.jsonl.backup.20260101_095840", good(3))
+    for number in (4, 5, 6):
+        store.save(good(number), now=NOW + number)
+    result = store.save(good(7), now=NOW + 7)
+    assert store.contents() == [good(number) for number in (7, 6, 5, 4, 3)]
+    assert result.dropped == ("learning_memories.jsonl.backup.20260101_095830",)
+
+
+def test_seven_foreign_ones_are_rotated_also_when_nothing_new_is_made(store: Store) -> None:
+    for number in range(7):
+        store.foreign(f"learnings.jsonl.backup.20260101_09000{number}", good(number))
+    result = store.save(good(6))
+    assert (result.outcome, len(result.dropped)) == ("equal", 2)
+    assert store.contents() == [good(number) for number in (6, 5, 4, 3, 2)]
+
+
+def test_backups_of_one_second_keep_their_order(store: Store) -> None:
+    made = [store.save(good(number)).name for number in range(8)]
+    base = "learnings.jsonl.backup.20260101_100000"
+    assert made == [base, *(f"{base}_00{n}" for n in range(1, 8))]
+    assert store.contents() == [good(number) for number in (7, 6, 5, 4, 3)]
+
+
+def test_identical_content_makes_no_new_one(store: Store) -> None:
+    first = store.save(good(1))
+    seen = {path.name: path.stat().st_mtime_ns for path in store.place.iterdir()}
+    second = store.save(good(1), now=NOW + 50)
+    assert (second.outcome, second.name) == ("equal", first.name)
+    assert {path.name: path.stat().st_mtime_ns for path in store.place.iterdir()} == seen
+    store.save(good(2), now=NOW + 60)
+    assert store.save(good(1), now=NOW + 70).outcome == "made"  # equal to an older one only
+
+
+def test_five_saves_of_a_damaged_file_never_push_out_the_last_good_one(store: Store) -> None:
+    for number in range(5):
+        store.save(good(number), now=NOW + number)
+    before = store.contents()
+    damaged = [good(9)[: -3 - n] + b"\ntorn" * (n + 1) for n in range(5)]
+    for number, content in enumerate([*damaged, damaged[0], b"", b"\0" * 27]):
+        assert store.save(content, now=NOW + 10 + number).outcome == "quarantined"
+    assert store.contents() == before
+    held = store.journal.quarantined()
+    assert len(held) == 7  # one for each content
+    assert [store.blobs.get(each.blob) for each in held][:5] == damaged
+    assert store.save(good(9), now=NOW + 99).outcome == "made"
+
+
+def test_the_first_backup_may_be_of_a_damaged_file(store: Store) -> None:
+    assert store.save(b"torn").outcome == "made"
+    assert store.save(good(1) + b"torn", now=NOW + 1).outcome == "made"
+
+
+def test_the_clock_jumping_back_keeps_the_order(store: Store) -> None:
+    for number, now in enumerate((NOW, NOW + 4e7, 0.0, NOW - 5, NOW + 1, NOW - 86_400, NOW - 86_400)):
+        assert store.save(good(number), now=now).outcome == "made"
+    assert store.contents() == [good(number) for number in (6, 5, 4, 3, 2)]
+
+
+def test_a_rotten_backup_is_noticed_and_never_counts_as_good(store: Store) -> None:
+    made = [store.save(good(number), now=NOW + number).name for number in range(5)]
+    newest = store.place / str(made[-1])
+    newest.write_bytes(good(4).replace(b"id", b"xd"))
+    assert store.listed()[0].valid  # size and name are right; only a look at the bytes tells
+    assert [each.valid for each in store.verified()] == [False, True, True, True, True]
+    assert [each.valid for each in store.listed()] == [False, True, True, True, True]
+    assert choose(store.listed()).name == made[3]
+    again = store.save(good(4), now=NOW + 10)  # equal to the rotten one's hash, but that is no backup
+    assert again.outcome == "made"
+    assert again.dropped == (made[4],)
+    newest.write_bytes(good(4))
+
+
+def test_a_backup_that_was_healed_is_valid_again(store: Store) -> None:
+    name = str(store.save(good(1)).name)
+    (store.place / name).write_bytes(b"")
+    assert not store.verified()[0].valid
+    (store.place / name).write_bytes(good(1))
+    assert store.verified()[0].valid
+    assert store.listed()[0].valid
+
+
+def test_every_backup_of_the_rotation_can_be_restored(store: Store) -> None:
+    for number in range(9):
+        store.save(good(number), now=NOW + number)
+    found = store.verified()
+    assert len(found) == 5
+    for each, number in zip(found, (8, 7, 6, 5, 4), strict=True):
+        assert read_backup(store.tree, choose(found, each.id)) == good(number)
+
+
+def test_a_pinned_backup_outlives_rotation(store: Store) -> None:
+    name = str(store.save(good(0)).name)
+    store.journal.mark_backup(name, pinned=True)
+    for number in range(1, 9):
+        store.save(good(number), now=NOW + number)
+    assert store.contents() == [good(number) for number in (8, 7, 6, 5, 0)]
+
+
+def test_hostile_things_in_the_place_are_ignored_and_never_followed(store: Store, tmp_path: Path) -> None:
+    secret = tmp_path / "secret"
+    secret.write_bytes(good(1))
+    store.place.mkdir()
+    base = "learnings.jsonl.backup.20250101_00000"
+    (store.place / f"{base}0").symlink_to(secret)
+    os.mkfifo(store.place / f"{base}1")
+    (store.place / f"{base}2").mkdir()
+    (store.place / "notes.txt").write_bytes(b"mine")
+    (store.place / os.fsdecode(b"learnings.jsonl.backup.\xff\n")).write_bytes(b"odd")
+    (store.place / "learnings.jsonl.backup.20251399_000000").write_bytes(good(2))
+    with (store.place / f"{base}3").open("wb") as sparse:
+        sparse.truncate(2**40)
+    for number in range(7):
+        store.save(good(number), now=NOW + number)
+    found = store.listed()
+    assert [each.seq for each in found[:5]] == [7, 6, 5, 4, 3]
+    assert [each.name for each in found[5:]] == [f"{base}3"]  # unread is no proof of damage: it stays
+    assert not found[5].valid
+    assert len(list(store.place.iterdir())) == 5 + 7
+    assert secret.read_bytes() == good(1)
+
+
+def test_a_link_in_the_place_of_the_directory_is_refused(store: Store, tmp_path: Path) -> None:
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    (elsewhere / "learnings.jsonl.backup").write_bytes(good(1))
+    store.place.symlink_to(elsewhere)
+    assert store.listed() == []
+    with pytest.raises(NotBeneathError):
+        store.save(good(2))
+    assert [path.name for path in elsewhere.iterdir()] == ["learnings.jsonl.backup"]
+
+
+def test_a_name_taken_by_something_else_is_not_used(store: Store) -> None:
+    store.place.mkdir()
+    (store.place / "learnings.jsonl.backup.20260101_100000").mkdir()
+    assert store.save(good(1)).name == "learnings.jsonl.backup.20260101_100000_001"
+
+
+def test_backups_beside_the_data_are_for_restoring_only(store: Store) -> None:
+    (store.path / "learnings.jsonl.backup").write_bytes(good(8))
+    (beside,) = store.listed()
+    assert (beside.id, beside.beside, beside.valid) == ("./learnings.jsonl.backup", True, True)
+    assert choose([beside]) == beside
+    for number in range(7):
+        store.save(good(number), now=NOW + number)
+    found = store.verified()
+    assert len(found) == 6
+    assert choose(found).seq == 7  # although the one beside the data has the later modification time
+    assert read_backup(store.tree, choose(found, "./learnings.jsonl.backup")) == good(8)
+
+
+def test_foreign_ones_are_judged_by_what_can_be_read(store: Store) -> None:
+    store.foreign("learnings.jsonl.backup.20250101_000000", good(1))
+    store.foreign("learnings.jsonl.backup.20250102_000000", b"junk\njunk\n{}\n")
+    store.foreign("learnings.jsonl.backup.20250103_000000", b"")
+    found = store.listed()
+    assert [each.valid for each in found] == [False, False, True]
+    assert [each.problem for each in found[:2]] == ["it is empty", "2 of its 3 units cannot be read"]
+    assert found[2].sha256 is not None
+    cheap = list_backups(store.tree, store.journal, FILES, now=NOW)
+    assert [(each.valid, each.sha256) for each in cheap] == [(False, None), (True, None), (True, None)]
+
+
+def test_choose_names_what_is_wrong(store: Store) -> None:
+    with pytest.raises(NotFoundError, match="no valid backup"):
+        choose([])
+    name = str(store.save(good(1)).name)
+    store.save(good(2), now=NOW + 1)
+    found = store.listed()
+    assert choose(found, "20260101_100000").name == name
+    with pytest.raises(NotFoundError, match="no backup has the id"):
+        choose(found, "20260101")
+    (store.place / name).write_bytes(b"x")
+    with pytest.raises(ConflictError, match="damaged"):
+        choose(store.listed(), name)
+    with pytest.raises(ConflictError, match="not what it was"):
+        read_backup(store.tree, found[1])
+
+
+def test_a_torn_read_is_not_backed_up(store: Store) -> None:
+    (store.path / FILE).write_bytes(good(1))
+    _, fingerprint = store.tree.read(FILE)
+    with pytest.raises(ConflictError, match="changed while"):
+        create(
+            store.tree,
+            store.journal,
+            store.blobs,
+            file=FILE,
+            content=good(1)[:5],
+            fingerprint=fingerprint,
+            quality=Quality(1, 1),
+            limit=5,
+            now=NOW,
+        )
+    assert not store.place.exists()
+
+
+def test_a_full_disk_costs_no_older_backup(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    for number in range(5):
+        store.save(good(number), now=NOW + number)
+    before = store.contents()
+
+    def failing(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(atomic, "create", failing)
+    with pytest.raises(OSError, match="No space"):
+        store.save(good(9), now=NOW + 9)
+    assert store.contents() == before
+
+
+def test_a_disk_that_lies_is_caught_before_anything_goes(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(5):
+        store.save(good(number), now=NOW + number)
+    before = store.contents()
+    real = atomic.create
+
+    def lying(tree: Tree, path: str, content: bytes, mode: int) -> None:
+        real(tree, path, content[:-1] + b"?", mode)
+
+    monkeypatch.setattr(atomic, "create", lying)
+    with pytest.raises(OSError, match="did not keep"):
+        store.save(good(9), now=NOW + 9)
+    assert store.contents() == before
+
+
+def test_one_that_cannot_be_removed_is_reported_and_goes_next_time(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names = [str(store.save(good(number), now=NOW + number).name) for number in range(5)]
+
+    def refusing(path: str) -> None:
+        raise PermissionError(errno.EPERM, "Operation not permitted", path)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(store.tree, "unlink", refusing)
+        result = store.save(good(5), now=NOW + 5)
+    assert (result.outcome, result.dropped, result.undropped) == ("made", (), (names[0],))
+    assert store.save(good(6), now=NOW + 6).dropped == (names[0], names[1])
+
+
+@pytest.mark.parametrize("lost", ["row", "file"])
+def test_a_crash_between_file_and_journal_is_healed(store: Store, lost: str) -> None:
+    names = [str(store.save(good(number), now=NOW + number).name) for number in range(3)]
+    if lost == "row":
+        store.journal.forget_backups([names[2]])  # killed after the copy, before its number
+    else:
+        (store.place / names[2]).unlink()  # killed after the removal, before it was forgotten
+    assert store.save(good(3), now=NOW + 3).outcome == "made"
+    numbers = (3, 2, 1, 0) if lost == "row" else (3, 1, 0)
+    assert store.contents() == [good(number) for number in numbers]
+    assert len(store.journal.backup_rows()) == 3
+
+
+def test_backups_can_live_in_a_state_directory(tmp_path: Path) -> None:
+    tree = Tree(str(tmp_path))
+    journal, blobs = Journal(str(tmp_path / "journal")), Blobs(str(tmp_path / "blobs"))
+    (tmp_path / "x").write_bytes(good(1))
+    _, fingerprint = tree.read("x")
+    result = create(
+        tree,
+        journal,
+        blobs,
+        file="topic/sub.md",
+        content=good(1),
+        fingerprint=fingerprint,
+        quality=Quality(1, 1),
+        limit=5,
+        now=NOW,
+        place="backups/root",
+    )
+    assert result.name == "topic%2Fsub.md.backup.20260101_100000"
+    (found,) = list_backups(tree, journal, ("topic/sub.md",), now=NOW, place="backups/root")
+    assert (found.file, read_backup(tree, found)) == ("topic/sub.md", good(1))
+    journal.close()
+    blobs.close()
+    tree.close()

@@ -1,0 +1,338 @@
+"""The journal: what was begun, done and undone survives a kill and tells the truth."""
+
+from __future__ import annotations
+
+import errno
+import os
+import sqlite3
+import stat
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from threading import Thread
+
+import pytest
+
+from memoryd.core.retention import Quality
+from memoryd.disk.journal import Entry, Journal, Step
+from memoryd.disk.shelf import Held
+from memoryd.disk.snapshots import Blobs
+from memoryd.errors import BusyError, MemorydError, NotFoundError
+
+NOW = 1_767_261_600.0  # 2026-01-01T10:00:00Z
+ODD = "caf\udce9/new\nline \ud83d.jsonl"  # a name that is no UTF-8, and half an emoji
+
+STEPS = (
+    Step("append", "archive/2025/learnings_2025_Q4.jsonl", after_sha="a" * 64, base_size=7, blob="1" * 64),
+    Step("rewrite", ODD, group=0, before_sha="b" * 64, before_size=9, blob="2" * 64, note="3 lines"),
+    Step("chmod", "tasks.jsonl", group=1, mode=0o644),
+)
+
+
+@pytest.fixture
+def journal(tmp_path: Path) -> Iterator[Journal]:
+    opened = Journal(str(tmp_path / "state" / "journal.sqlite"))
+    yield opened
+    opened.close()
+
+
+def begin(journal: Journal, *steps: Step, now: float = NOW) -> str:
+    return journal.begin("archive", "schedule", "3 learnings to 2025 Q4", steps, now)
+
+
+def test_an_entry_comes_back_as_it_was_written(journal: Journal) -> None:
+    receipt = begin(journal, *STEPS)
+    entry = journal.entry(receipt)
+    assert [(s.kind, s.path, s.group, s.position, s.applied) for s in entry.steps] == [
+        ("append", STEPS[0].path, 0, 0, False),
+        ("rewrite", ODD, 0, 1, False),
+        ("chmod", "tasks.jsonl", 1, 2, False),
+    ]
+    assert (entry.steps[0].base_size, entry.steps[1].note, entry.steps[2].mode) == (7, "3 lines", 0o644)
+    assert (entry.state, entry.by, entry.at) == ("begun", "schedule", NOW)
+    assert journal.unfinished() == [entry]
+
+
+def test_public_says_what_history_shows(journal: Journal) -> None:
+    receipt = begin(journal, STEPS[0], STEPS[2], STEPS[0])
+    journal.finish(receipt, "done")
+    assert journal.entry(receipt).public() == {
+        "receipt": receipt,
+        "at": "2026-01-01T10:00:00Z",
+        "operation": "archive",
+        "by": "schedule",
+        "summary": "3 learnings to 2025 Q4",
+        "undone": False,
+        "state": "done",
+        "paths": [STEPS[0].path, "tasks.jsonl"],
+    }
+    journal.finish(receipt, "undone", undone_by="20260102-000000")
+    assert journal.entry(receipt).public()["undone"] is True
+    assert journal.entry(receipt).undone_by == "20260102-000000"
+
+
+def test_steps_are_marked_amended_and_added(journal: Journal) -> None:
+    receipt = begin(journal, *STEPS)
+    journal.applied(receipt, 1, after_sha="c" * 64, after_size=4)
+    journal.amend(receipt, 1, after_sha="d" * 64, note="with 12 late bytes")
+    assert journal.extend(receipt, [Step("append", "tasks.jsonl", group=2)]) == 3
+    steps = journal.entry(receipt).steps
+    assert (steps[1].applied, steps[1].after_sha, steps[1].after_size) == (True, "d" * 64, 4)
+    assert (steps[1].note, steps[1].before_sha) == ("with 12 late bytes", "b" * 64)
+    assert (steps[3].kind, steps[3].position, steps[3].group) == ("append", 3, 2)
+    with pytest.raises(NotFoundError):
+        journal.applied(receipt, 4)
+    with pytest.raises(NotFoundError, match="no change has the receipt"):
+        journal.applied("20260101-zzzzzz\ud83d", 0)
+
+
+def test_receipts_are_short_sorted_unique_and_differ_between_roots(tmp_path: Path) -> None:
+    one, other = Journal(str(tmp_path / "one")), Journal(str(tmp_path / "other"))
+    receipts = [begin(one, now=NOW + n) for n in range(50)]
+    assert receipts == sorted(receipts)
+    assert all(len(receipt) == 16 and receipt.startswith("20260101-") for receipt in receipts)
+    assert begin(one, now=NOW - 1) != begin(other, now=NOW - 1)
+    assert len({begin(one, now=NOW - 2) for _ in range(50)}) == 50
+    one.close()
+    other.close()
+
+
+def test_entries_are_listed_newest_first_in_pages(journal: Journal) -> None:
+    receipts = [begin(journal, now=NOW - 1000 * n) for n in range(5)]  # the clock runs backwards
+    assert [e.receipt for e in journal.entries(2)] == receipts[:2:-1]
+    assert [e.receipt for e in journal.entries(9, before=receipts[3])] == receipts[2::-1]
+    with pytest.raises(NotFoundError):
+        journal.entries(9, before="unknown")
+
+
+def test_prune_keeps_the_newest_and_the_unfinished_and_frees_blobs(journal: Journal) -> None:
+    open_one = begin(journal, Step("rewrite", "a", blob="1" * 64))
+    for blob in ("1", "2", "3", "4"):
+        journal.finish(begin(journal, Step("rewrite", "a", blob=blob * 64)), "done")
+    journal.add_quarantined("a", "3" * 64, 1, "damaged", now=NOW)
+    assert journal.prune(keep=1) == ["2" * 64]  # 1 is held by the unfinished one, 3 by the quarantine
+    assert [e.receipt for e in journal.unfinished()] == [open_one]
+    assert len(journal.entries()) == 2
+    assert journal.blobs_in_use() == {"1" * 64, "3" * 64, "4" * 64}
+    assert journal.prune(keep=1) == []
+
+
+def test_words_out_of_the_table_are_refused(journal: Journal) -> None:
+    with pytest.raises(ValueError, match="cause"):
+        journal.begin("archive", "whim", "", (), NOW)
+    with pytest.raises(ValueError, match="state"):
+        journal.finish(begin(journal), "maybe")
+    with pytest.raises(ValueError, match="result"):
+        journal.job_ended("archive", "fine", NOW)
+
+
+def test_job_times_count_runs_failures_and_what_was_cut_off(journal: Journal) -> None:
+    journal.job_started("archive", NOW)
+    assert journal.job_times()["archive"].running
+    journal.job_ended("archive", "ok", NOW + 1)
+    journal.job_started("archive", NOW + 10)
+    journal.job_ended("archive", "failed", NOW + 11, "disk full")
+    journal.job_missed("archive", 2)
+    journal.job_due("archive", NOW + 60)
+    times = journal.job_times()["archive"]
+    assert (times.runs, times.failures, times.missed, times.running) == (2, 1, 2, False)
+    assert (times.last_success, times.last_result, times.last_error) == (NOW + 1, "failed", "disk full")
+    assert (times.last_start, times.last_end, times.next_due) == (NOW + 10, NOW + 11, NOW + 60)
+    journal.job_started("locks", NOW + 20)
+    assert journal.jobs_cut_off() == ["locks"]
+    assert journal.job_times()["locks"].last_result == "failed"
+    assert journal.jobs_cut_off() == []
+    journal.job_ended("archive", "ok", NOW + 30)
+    assert journal.job_times()["archive"].last_error is None
+
+
+def test_meta_holds_json(journal: Journal) -> None:
+    assert journal.get_meta("identity") is None
+    assert journal.get_meta("files", {}) == {}
+    journal.set_meta("identity", {"dev": 1, "inode": 2**63, "name": "東京 \udce9", "list": [1.5, None]})
+    journal.set_meta("identity", {**journal.get_meta("identity"), "dev": 3})
+    assert journal.get_meta("identity") == {
+        "dev": 3,
+        "inode": 2**63,
+        "name": "東京 \udce9",
+        "list": [1.5, None],
+    }
+
+
+def test_held_memories_stay_held_until_released(journal: Journal) -> None:
+    journal.hold([Held(ODD, "id-\ud83d", "a" * 64), Held("tasks.jsonl", "id-2", "b" * 64)])
+    journal.hold([Held("tasks.jsonl", "id-2", "b" * 64)])
+    assert journal.held_ids() == {"id-\ud83d", "id-2"}
+    assert journal.held_ids("tasks.jsonl") == {"id-2"}
+    journal.release(["id-\ud83d", "never held"])
+    assert journal.held() == [Held("tasks.jsonl", "id-2", "b" * 64)]
+
+
+def test_a_backups_number_is_never_used_again(journal: Journal) -> None:
+    quality = Quality(2, 2)
+    for name in ("a.backup", "b.backup", "c.backup"):
+        journal.add_backup(name, ODD, taken=NOW, size=1, sha256="a" * 64, quality=quality)
+    journal.forget_backups(["c.backup"])
+    again = journal.add_backup("a.backup", ODD, taken=NOW - 9, size=2, sha256="b" * 64, quality=quality)
+    journal.mark_backup("b.backup", valid=False, pinned=True)
+    rows = journal.backup_rows(ODD)
+    assert rows == journal.backup_rows()
+    assert [(row.seq, row.name, row.valid, row.pinned) for row in rows] == [
+        (2, "b.backup", False, True),
+        (4, "a.backup", True, False),
+    ]
+    assert rows[1] == again
+
+
+def test_several_threads_write_at_once(journal: Journal) -> None:
+    def work(name: str) -> None:
+        for n in range(20):
+            receipt = begin(journal, STEPS[0], now=NOW + n)
+            journal.applied(receipt, 0)
+            journal.finish(receipt, "done")
+            journal.job_ended(name, "ok", NOW)
+            journal.entries(3)
+
+    threads = [Thread(target=work, args=(f"job{n}",)) for n in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    entries = journal.entries(1000)
+    assert len({entry.receipt for entry in entries}) == 80
+    assert all(entry.state == "done" and entry.steps[0].applied for entry in entries)
+
+
+def test_a_failed_transaction_leaves_nothing_behind(journal: Journal) -> None:
+    broken = Step("rewrite", None)  # type: ignore[arg-type]  # makes the second statement fail
+    with pytest.raises(AttributeError):
+        begin(journal, broken)
+    assert journal.entries() == []
+    begin(journal)
+
+
+def test_files_are_private(tmp_path: Path, journal: Journal) -> None:
+    begin(journal)
+    state = tmp_path / "state"
+    assert stat.S_IMODE(state.stat().st_mode) == 0o700
+    modes = {path.name: stat.S_IMODE(path.stat().st_mode) for path in state.iterdir()}
+    assert len(modes) == 3
+    assert set(modes.values()) == {0o600}
+
+
+def test_a_newer_file_is_refused_and_left_alone(tmp_path: Path) -> None:
+    path = tmp_path / "journal.sqlite"
+    Journal(str(path)).close()
+    with sqlite3.connect(path) as db:
+        db.execute("PRAGMA user_version = 99")
+    db.close()
+    before = path.read_bytes()
+    with pytest.raises(MemorydError, match=r"newer memoryd \(version 99") as caught:
+        Journal(str(path))
+    assert caught.value.hint is not None
+    assert path.read_bytes() == before
+
+
+def test_damaged_and_foreign_files_are_refused_with_a_hint(tmp_path: Path) -> None:
+    (tmp_path / "garbage").write_bytes(b"this is no database" * 100)
+    with pytest.raises(MemorydError, match="damaged") as caught:
+        Journal(str(tmp_path / "garbage"))
+    assert "move the file" in (caught.value.hint or "")
+    with sqlite3.connect(tmp_path / "foreign") as db:
+        db.execute("CREATE TABLE entries (x)")
+    db.close()
+    with pytest.raises(MemorydError, match="another program"):
+        Journal(str(tmp_path / "foreign"))
+    (tmp_path / "link").symlink_to(tmp_path / "target")
+    with pytest.raises(OSError, match="link"):
+        Journal(str(tmp_path / "link"))
+    assert not (tmp_path / "target").exists()
+
+
+def test_an_empty_file_left_by_a_crash_is_filled(tmp_path: Path) -> None:
+    (tmp_path / "journal").touch()
+    journal = Journal(str(tmp_path / "journal"))
+    assert journal.entries() == []
+    journal.close()
+
+
+def test_a_full_disk_is_an_oserror_and_the_journal_recovers(journal: Journal) -> None:
+    pages = journal._rows("PRAGMA page_count")[0][0]
+    journal._rows(f"PRAGMA max_page_count = {pages}")
+    with pytest.raises(OSError, match="full") as caught:
+        begin(journal, *[Step("note", "p" * 5000)] * 20)
+    assert caught.value.errno == errno.ENOSPC
+    journal._rows("PRAGMA max_page_count = 1000000")
+    begin(journal, *STEPS)
+    assert len(journal.entries()) == 1
+
+
+def test_another_writer_and_use_after_close_are_said_plainly(tmp_path: Path, journal: Journal) -> None:
+    journal._rows("PRAGMA busy_timeout = 0")
+    other = sqlite3.connect(tmp_path / "state" / "journal.sqlite", isolation_level=None)
+    other.execute("BEGIN IMMEDIATE")
+    with pytest.raises(BusyError):
+        begin(journal)
+    other.execute("ROLLBACK")
+    other.close()
+    journal.close()
+    journal.close()
+    with pytest.raises(MemorydError, match="closed"):
+        journal.entries()
+
+
+_WRITER = """
+import sys
+from memoryd.disk.journal import Journal, Step
+from memoryd.disk.snapshots import Blobs
+
+journal, blobs = Journal(sys.argv[1]), Blobs(sys.argv[2])
+for n in range(100_000):
+    blob = blobs.put(f"content {sys.argv[3]} {n} ".encode() * 50)
+    receipt = journal.begin("archive", "schedule", "round", [Step("rewrite", "a", blob=blob)] * 3, 1.7e9 + n)
+    print("begun", receipt, flush=True)
+    journal.applied(receipt, 0, after_sha="a" * 64)
+    journal.job_ended("archive", "ok", 1.7e9 + n)
+    journal.finish(receipt, "done")
+    print("done", receipt, flush=True)
+"""
+
+
+@pytest.mark.parametrize("lines", [1, 2, 3, 10, 25, 64])
+def test_after_a_kill_everything_said_is_there_and_whole(tmp_path: Path, lines: int) -> None:
+    path, store = tmp_path / "journal", tmp_path / "blobs"
+    for generation in range(3):
+        said = _killed_after(lines + generation, str(path), str(store), str(generation))
+        journal, blobs = Journal(str(path)), Blobs(str(store))
+        blobs.sweep(journal.blobs_in_use())
+        assert [tuple(row) for row in journal._rows("PRAGMA integrity_check")] == [("ok",)]
+        for state, receipt in said:
+            assert journal.entry(receipt).state in {state, "done"}
+        entries = journal.entries(100_000)
+        _assert_whole(entries, blobs)
+        assert {path.name.removesuffix(".z") for path in store.iterdir()} == journal.blobs_in_use()
+        for entry in journal.unfinished():
+            journal.finish(entry.receipt, "interrupted")
+        journal.close()
+        blobs.close()
+
+
+def _killed_after(lines: int, *arguments: str) -> list[tuple[str, str]]:
+    """What the writer said before it was killed at a random moment after so many lines."""
+    command = [sys.executable, "-c", _WRITER, *arguments]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=os.getcwd()) as writer:
+        assert writer.stdout is not None
+        said = [writer.stdout.readline() for _ in range(lines)]
+        writer.kill()
+        said += writer.stdout.readlines()
+    words = [line.split() for line in said if line.endswith("\n")]
+    return [(state, receipt) for state, receipt in words]
+
+
+def _assert_whole(entries: list[Entry], blobs: Blobs) -> None:
+    for entry in entries:
+        assert len(entry.steps) == 3
+        assert entry.state in {"begun", "done", "interrupted"}
+        assert entry.steps[0].applied or entry.state != "done"
+        assert all(step.blob and blobs.get(step.blob).startswith(b"content") for step in entry.steps)
