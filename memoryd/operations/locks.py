@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from memoryd.core.findings import Finding
 from memoryd.core.staleness import State
 from memoryd.disk.lockcheck import LockReport, clear, inspect
@@ -23,12 +21,8 @@ def list_locks(store: Store, now: float) -> list[LockReport]:
 
 def sweep_locks(store: Store, now: float) -> list[LockReport]:
     """Clear what is provably dead; each report tells what was done and why it was safe."""
-    reports = list_locks(store, now)
-    return [
-        cleared
-        for report in reports
-        if report.state is State.STALE and (cleared := _clear(store, now, False))
-    ]
+    stale = [report for report in list_locks(store, now) if report.state is State.STALE]
+    return [cleared for _ in stale if (cleared := _clear(store, now, "schedule", force=False)) is not None]
 
 
 def clear_lock(store: Store, now: float, *, force: str | None = None) -> list[LockReport]:
@@ -37,25 +31,21 @@ def clear_lock(store: Store, now: float, *, force: str | None = None) -> list[Lo
         return sweep_locks(store, now)
     name = store.layout.lock if store.layout else None
     if name is None or force not in (name, f"{store.path}/{name}", f"{store.tree.path}/{name}"):
-        raise NotFoundError(
-            f"root {store.name} has no lock file {force}", hint="`memoryd lock list` shows them"
-        )
-    report = _clear(store, now, True)
+        raise NotFoundError(f"root {store.name} has no lock {force}", hint="`memoryd lock list` shows them")
+    report = _clear(store, now, "command", force=True)
     if report is None:
         raise NotFoundError(f"{force} is not there (any more)")
     if report.action == "none":
-        raise GuardError(
-            f"{force} is not cleared: {report.evidence}", hint="its holder lives; end that process"
-        )
+        raise GuardError(f"{force} is not cleared: {report.evidence}", hint="end the process that holds it")
     return [report]
 
 
-def _clear(store: Store, now: float, force: bool) -> LockReport | None:
+def _clear(store: Store, now: float, by: str, *, force: bool) -> LockReport | None:
     assert store.layout is not None
     assert store.layout.lock is not None
     report = clear(store.tree.fd, store.layout.lock, now, force=force, **_rules(store))
     if report is not None and report.action in ("removed", "emptied"):
-        receipt = store.journal.begin("lock-clear", "schedule", f"{report.path}: {report.evidence}", (), now)
+        receipt = store.journal.begin("lock-clear", by, f"{report.path}: {report.evidence}", (), now)
         store.journal.finish(receipt, "done")
         store.noted["locks"] = ()
     return report
@@ -71,7 +61,6 @@ def _rules(store: Store) -> dict[str, Any]:
 
 def _note(store: Store, report: LockReport | None) -> None:
     codes = {State.STALE: "stale-lock", State.UNPROVABLE: "unprovable-lock"}
-    found = report is not None and report.state in codes
-    store.noted["locks"] = (
-        (Finding(codes[report.state], report.path, report.evidence),) if report and found else ()
-    )
+    store.noted["locks"] = ()
+    if report is not None and report.state in codes:
+        store.noted["locks"] = (Finding(codes[report.state], report.path, report.evidence),)

@@ -54,7 +54,7 @@ def _wide(store: Store) -> list[Action]:
 def _is_ours(store: Store, folder: str) -> bool:
     """The root, the backups and the archive; a folder of somebody else's is left alone."""
     top = folder.partition("/")[0]
-    return folder == "" or top == "archive" or top == (store.layout.backup_place if store.layout else None)
+    return top in ("", "archive", store.layout.backup_place if store.layout else None)
 
 
 def _folder_action(store: Store, path: str) -> Action | None:
