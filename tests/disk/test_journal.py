@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import os
 import sqlite3
 import stat
 import subprocess
@@ -14,6 +13,7 @@ from threading import Thread
 
 import pytest
 
+import memoryd
 from memoryd.core.retention import Quality
 from memoryd.disk.journal import Entry, Journal, Step
 from memoryd.disk.shelf import Held
@@ -321,7 +321,9 @@ def test_after_a_kill_everything_said_is_there_and_whole(tmp_path: Path, lines: 
 def _killed_after(lines: int, *arguments: str) -> list[tuple[str, str]]:
     """What the writer said before it was killed at a random moment after so many lines."""
     command = [sys.executable, "-c", _WRITER, *arguments]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=os.getcwd()) as writer:
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, text=True, cwd=Path(memoryd.__file__).parents[1]
+    ) as writer:
         assert writer.stdout is not None
         said = [writer.stdout.readline() for _ in range(lines)]
         writer.kill()
