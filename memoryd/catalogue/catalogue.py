@@ -130,6 +130,15 @@ class Catalogue:
         rows = self._db.execute("SELECT code, path, message, line, id FROM findings ORDER BY path, line")
         return [Finding(code, _path(path), message, line, i) for code, path, message, line, i in rows]
 
+    def totals(self) -> tuple[int, int]:
+        """Files and bytes of everything read."""
+        row = self._db.execute("SELECT COUNT(*), COALESCE(SUM(size), 0) FROM files").fetchone()
+        return int(row[0]), int(row[1])
+
+    def finding_counts(self) -> dict[str, int]:
+        """How often each code is found."""
+        return dict(self._db.execute("SELECT code, COUNT(*) FROM findings GROUP BY code").fetchall())
+
     # --- inner workings
 
     def _forget(self, path: str) -> None:

@@ -104,6 +104,10 @@ class Layout(Protocol):
         """True where files grow at their end, so that a grown file is parsed from its old end on."""
 
     @property
+    def jobs(self) -> tuple[str, ...]:
+        """The scheduled jobs that mean something here."""
+
+    @property
     def private(self) -> bool:
         """True where the seed demands folders of mode 700 and files of mode 600."""
 
@@ -124,6 +128,3 @@ class Layout(Protocol):
 
     def enforce(self, view: UpkeepView, limits: Mapping[str, Limit]) -> Plan:
         """What has to move for soft limits to hold."""
-
-    def suggest(self, view: UpkeepView, path: str, count: int) -> tuple[str, ...]:
-        """Ids of the memories a person might archive first when a hard limit is near."""

@@ -6,7 +6,6 @@ from collections.abc import Collection
 
 from memoryd.core.findings import Finding
 from memoryd.core.plan import Kind, Plan
-from memoryd.core.policy import LimitKind
 from memoryd.errors import GuardError, NotFoundError
 from memoryd.store import Store
 from memoryd.store.commit import Cause, Done, change
@@ -75,57 +74,3 @@ def _guarded(store: Store, plan: Plan, job: str, by: str) -> Plan:
             data={"moved": moved, "memories": total},
         )
     return plan
-
-
-def limit_levels(store: Store) -> list[dict[str, object]]:
-    """How full each limited file is: what `status` shows. `level` is ok, near (from 85 %) or over."""
-    rows = store.catalogue.files()
-    shown: list[dict[str, object]] = []
-    for path, limit in sorted(store.limits.items()):
-        row = rows.get(path)
-        count, size = (row.records, row.fingerprint.size) if row else (0, 0)
-        shares = [
-            used / bound
-            for used, bound in ((count, limit.max_count), (size, limit.max_bytes))
-            if bound is not None and bound > 0
-        ]
-        full = max(shares, default=0.0)
-        # A hard limit blocks writes when it is reached, a soft one acts when it is exceeded.
-        over = full >= 1 if limit.kind is LimitKind.HARD else full > 1
-        shown.append(
-            {
-                "file": path,
-                "count": count,
-                "max_count": limit.max_count,
-                "bytes": size,
-                "max_bytes": limit.max_bytes,
-                "kind": str(limit.kind),
-                "level": "over" if over else "near" if full >= 0.85 else "ok",
-            }
-        )
-    return shown
-
-
-def note_limits(store: Store, now: float) -> list[str]:
-    """Findings for files near or over a limit; returns the files that newly crossed a hard limit (a crossing
-    is told once, also over restarts)."""
-    levels = {str(each["file"]): each for each in limit_levels(store)}
-    over = {path for path, each in levels.items() if each["level"] == "over" and each["kind"] == "hard"}
-    findings = [_hard(store, path, now) for path in sorted(over)]
-    findings += [
-        Finding("near-limit", path, "is at 85 % or more of its limit")
-        for path, each in levels.items()
-        if each["level"] == "near"
-    ]
-    store.noted["limits"] = tuple(findings)
-    warned = set(store.journal.get_meta("warned_limits", []))
-    if warned != over:
-        store.journal.set_meta("warned_limits", sorted(over))
-    return sorted(over - warned)
-
-
-def _hard(store: Store, path: str, now: float) -> Finding:
-    assert store.layout is not None
-    ids = store.layout.suggest(store.upkeep_view(now), path, 5)
-    message = "is at its hard limit; free space, for example: memoryd archive " + " ".join(ids)
-    return Finding("hard-limit", path, message)

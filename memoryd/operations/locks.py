@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from memoryd.core.findings import Finding
 from memoryd.core.staleness import State
 from memoryd.disk.lockcheck import LockReport, clear, inspect

@@ -31,6 +31,7 @@ class JsonlStore:
     index_paths: tuple[str, ...] = (index.INDEX,)
     appendable = True
     private = True
+    jobs: tuple[str, ...] = ("archive", "limits", "backup", "locks", "permissions", "verify", "rescan")
     limits: Mapping[str, Limit] = {
         "core_memories.jsonl": Limit(LimitKind.HARD, 10 * MB, 1000),
         "learnings.jsonl": Limit(LimitKind.SOFT, 5 * MB, 500),
@@ -73,9 +74,6 @@ class JsonlStore:
 
     def enforce(self, view: UpkeepView, limits: Mapping[str, Limit]) -> Plan:
         return upkeep.enforce(view, limits)
-
-    def suggest(self, view: UpkeepView, path: str, count: int) -> tuple[str, ...]:
-        return upkeep.suggest(view, path, count)
 
 
 def _archived_type(path: str) -> str:

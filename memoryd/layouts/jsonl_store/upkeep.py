@@ -137,20 +137,6 @@ def _least_used_first(record: Record) -> tuple[float, float, float]:
     return facts["accessed"], float(facts["access_count"]), facts["created"]
 
 
-def suggest(view: UpkeepView, path: str, count: int) -> tuple[str, ...]:
-    """Ids of the oldest and least used memories of a file, for a person to archive."""
-    loaded = view.live.get(path)
-    if loaded is None:
-        return ()
-    records = sorted(_first_of_each(loaded.document.records), key=_core_order)
-    return tuple(record.id for record in records[:count])
-
-
-def _core_order(record: Record) -> tuple[float, float, float]:
-    facts = record.facts
-    return facts["accessed"], float(facts["access_count"]), facts["created"]
-
-
 def _group(path: str, loaded: Loaded, moves: list[Move], view: UpkeepView) -> list[Action]:
     """Copies into the archives first, then one rewrite of the live file."""
     if not moves:
