@@ -1,0 +1,178 @@
+"""Tables of the configuration as layers of values: built-in, then `[defaults]`, then the root's own.
+
+A layer is flat: a job's schedule is kept under `schedule.JOB`, a file's limit under `limits.FILE`,
+so that laying one over another and telling where each value came from are one step.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field, fields
+from typing import Any
+
+from memoryd.config import values
+from memoryd.config.keys import DAEMON, POLICY, ROOT, SCHEDULE, SECRETS_KEY, Key
+from memoryd.config.lines import KeyPath
+from memoryd.config.problems import Problems
+from memoryd.config.schema import DEFAULT
+from memoryd.core.policy import DEFAULT_SCHEDULE, Limit, Mode, Policy
+
+LIMIT_EXAMPLE = '{ max_bytes = "5MB", max_count = 500, kind = "soft" } or "off"'
+
+# Where a key belongs that was found in the wrong table.
+_HOMES: Mapping[str, Mapping[str, Key]] = {
+    "[daemon]": DAEMON,
+    "[defaults] or [[root]]": {**POLICY, "secrets": SECRETS_KEY},
+    "[defaults.schedule] or [root.schedule]": SCHEDULE,
+    "[[root]]": ROOT,
+}
+
+
+@dataclass(slots=True)
+class Layer:
+    """Values that could be read, and where each was written: `defaults:12`."""
+
+    values: dict[str, Any] = field(default_factory=dict)
+    origins: dict[str, str] = field(default_factory=dict)
+
+    def over(self, below: Layer) -> Layer:
+        return Layer({**below.values, **self.values}, {**below.origins, **self.origins})
+
+
+def is_table(value: object, path: KeyPath, problems: Problems) -> bool:
+    if isinstance(value, dict):
+        return True
+    problems.add(path, f"is {values.shown(value)}; allowed: a table")
+    return False
+
+
+def unknown_keys(
+    table: Mapping[str, object], path: KeyPath, known: Collection[str], problems: Problems
+) -> None:
+    for name in table:
+        if name not in known:
+            problems.add((*path, name), _unknown(name, known))
+
+
+def _unknown(name: str, known: Collection[str]) -> str:
+    allowed = f"allowed here: {', '.join(known)}"
+    home = next((home for home, keys in _HOMES.items() if name in keys), None)
+    if home is not None:
+        return f"unknown key here; it belongs in {home}; {allowed}"
+    near = values.nearest(name, known)
+    if near is not None:
+        return f'unknown key; did you mean "{near}"? {allowed}'
+    return f"unknown key; {allowed}"
+
+
+def read_table(
+    table: object, path: KeyPath, keys: Mapping[str, Key], problems: Problems, tables: Collection[str] = ()
+) -> Layer:
+    """The plain keys of one table. `tables` names the tables within it that somebody else reads."""
+    layer = Layer()
+    if not isinstance(table, dict):
+        is_table(table, path, problems)
+        return layer
+    unknown_keys(table, path, (*keys, *tables), problems)
+    for name, key in keys.items():
+        if name in table:
+            _take(layer, name, key.read, table[name], path=(*path, name), problems=problems)
+    return layer
+
+
+def _take(
+    layer: Layer, name: str, read: values.Reader, value: object, *, path: KeyPath, problems: Problems
+) -> None:
+    try:
+        layer.values[name] = read(value)
+    except ValueError as error:
+        problems.add(path, str(error))
+        return
+    layer.origins[name] = f"{path[0]}:{problems.lines.of(path)}"
+
+
+POLICY_TABLES = ("schedule", "limits")
+_POLICY_KEYS: Mapping[str, Key] = {**POLICY, "secrets": SECRETS_KEY}
+
+
+def read_defaults(table: object, problems: Problems) -> Layer:
+    return read_policy(table, ("defaults",), problems)
+
+
+def read_policy(
+    table: object,
+    path: KeyPath,
+    problems: Problems,
+    more: Mapping[str, Key] | None = None,
+    tables: Collection[str] = (),
+) -> Layer:
+    """The keys that `[defaults]` and each `[[root]]` share; `more` and `tables` are the root's own."""
+    layer = read_table(table, path, {**(more or {}), **_POLICY_KEYS}, problems, (*POLICY_TABLES, *tables))
+    if not isinstance(table, dict):
+        return layer
+    schedule = read_table(table.get("schedule", {}), (*path, "schedule"), SCHEDULE, problems)
+    for name, value in schedule.values.items():
+        layer.values[f"schedule.{name}"] = value
+        layer.origins[f"schedule.{name}"] = schedule.origins[name]
+    _read_limits(layer, table.get("limits", {}), (*path, "limits"), problems)
+    return layer
+
+
+def _read_limits(layer: Layer, table: object, path: KeyPath, problems: Problems) -> None:
+    if not isinstance(table, dict):
+        is_table(table, path, problems)
+        return
+    for file, value in table.items():
+        place = (*path, file)
+        if not file or file.startswith("/") or ".." in file.split("/"):
+            problems.add(place, 'is no file of a root; allowed: names such as "learnings.jsonl"')
+        elif value == "off":
+            _take(layer, f"limits.{file}", values.or_off(values.size), value, path=place, problems=problems)
+        elif isinstance(value, dict):
+            _read_limit(layer, f"limits.{file}", value, place, problems)
+        else:
+            hint = f'; is the name quoted, as "{file}.jsonl"?' if "." not in file else ""
+            problems.add(place, f"is {values.shown(value)}; allowed: {LIMIT_EXAMPLE}{hint}")
+
+
+def _read_limit(layer: Layer, name: str, table: dict[str, object], path: KeyPath, problems: Problems) -> None:
+    if table and all(isinstance(value, dict) or value == "off" for value in table.values()):
+        file = f"{path[-1]}.{next(iter(table))}"
+        problems.add(
+            path, f'is a table of tables; a file name with a dot stands in quotes: "{file}" = {LIMIT_EXAMPLE}'
+        )
+        return
+    unknown_keys(table, path, tuple(values.LIMIT_PARTS), problems)
+    parts = Layer()
+    for part, read in values.LIMIT_PARTS.items():
+        if part in table:
+            _take(parts, part, read, table[part], path=(*path, part), problems=problems)
+    if not table:
+        problems.add(path, f"names no bound; allowed: {LIMIT_EXAMPLE}")
+    layer.values[name] = parts.values
+    layer.origins[name] = f"{path[0]}:{problems.lines.of(path)}"
+
+
+def policy(layer: Layer, known_limits: Mapping[str, Limit]) -> Policy:
+    """The policy of one root from its layers; what no layer names keeps its built-in value."""
+    plain = {name: layer.values[name] for name in POLICY if name in layer.values}
+    if "mode" in plain:
+        plain["mode"] = Mode(plain["mode"])
+    schedule = {job: layer.values.get(f"schedule.{job}", text) for job, text in DEFAULT_SCHEDULE.items()}
+    return Policy(**plain, schedule=schedule, limits=_limits(layer, known_limits))
+
+
+def _limits(layer: Layer, known: Mapping[str, Limit]) -> dict[str, Limit | None]:
+    files = [name.removeprefix("limits.") for name in layer.values if name.startswith("limits.")]
+    found: dict[str, Limit | None] = {}
+    for file in files:
+        parts = layer.values[f"limits.{file}"]
+        found[file] = None if parts is None else values.limit(parts, known.get(file))
+    return found
+
+
+def origins(layer: Layer) -> dict[str, str]:
+    """The origin of every policy value, written down or built in."""
+    names = [field.name for field in fields(Policy) if field.name not in POLICY_TABLES]
+    names += [f"schedule.{job}" for job in DEFAULT_SCHEDULE]
+    return {**dict.fromkeys([*names, "secrets", "layout"], DEFAULT), **layer.origins}

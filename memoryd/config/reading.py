@@ -1,0 +1,133 @@
+"""From a TOML file to a `Config`, or to one ConfigError that lists everything that is wrong with it.
+
+Reading changes nothing on disk and accepts nothing by halves: unknown keys, values out of range and
+roots that overlap are all errors, because a daemon that starts half-configured tends the wrong files.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+import tomllib
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from memoryd.config.keys import DAEMON
+from memoryd.config.layers import Layer, read_defaults, read_table, unknown_keys
+from memoryd.config.lines import Lines, read_lines
+from memoryd.config.places import Places
+from memoryd.config.problems import Problems
+from memoryd.config.root_tables import read_roots
+from memoryd.config.schema import Config, DaemonConfig
+from memoryd.core.policy import Limit
+from memoryd.errors import ConfigError
+
+LARGEST_FILE = 1024 * 1024  # a configuration beyond a megabyte is some other file
+TOP_LEVEL = ("daemon", "defaults", "root")
+
+_PLACE = re.compile(r"(.*) \(at (?:line (\d+), column (\d+)|end of document)\)", re.DOTALL)
+
+
+def load(
+    places: Places,
+    extra_roots: Sequence[tuple[str, str | None]] = (),
+    *,
+    known_limits: Mapping[str, Limit] | None = None,
+) -> Config:
+    """The configuration at `places`, with the roots of the command line (path, layout or None) added.
+
+    `known_limits` gives each file's own limit by its layout, which a limit that names only one
+    bound leaves as it is. Raises nothing but ConfigError.
+    """
+    text = read_text(places.config) if places.config else ""
+    return parse(text, places.config, places.state_dir, extra_roots, known_limits=known_limits)
+
+
+def parse(
+    text: str,
+    path: str | None,
+    state_dir: str,
+    extra_roots: Sequence[tuple[str, str | None]] = (),
+    *,
+    known_limits: Mapping[str, Limit] | None = None,
+) -> Config:
+    """The same from a text; `path` only serves the messages."""
+    tree, lines = _toml(text, path)
+    problems = Problems(path, lines)
+    unknown_keys(tree, (), TOP_LEVEL, problems)
+    daemon = read_table(tree.get("daemon", {}), ("daemon",), DAEMON, problems)
+    defaults = read_defaults(tree.get("defaults", {}), problems)
+    settings = _daemon(daemon, problems)
+    roots = read_roots(
+        tree.get("root", []),
+        extra_roots,
+        defaults,
+        problems,
+        state_dir=state_dir,
+        known_limits=known_limits or {},
+    )
+    problems.raise_if_any()
+    return Config(settings, roots, path, daemon.origins)
+
+
+def _daemon(layer: Layer, problems: Problems) -> DaemonConfig:
+    settings = DaemonConfig(**layer.values)
+    for quiet, cap in (("settle_ms", "settle_cap_ms"), ("quiet_s", "quiet_cap_s")):
+        least, most = getattr(settings, quiet), getattr(settings, cap)
+        if most < least:
+            named = cap if cap in layer.values else quiet
+            problems.add(
+                ("daemon", named),
+                f"{cap} = {most:g} is less than {quiet} = {least:g}; allowed: at least as much",
+            )
+    return settings
+
+
+def read_text(path: str) -> str:
+    """The text of a configuration file; ConfigError when there is none to be had."""
+    try:
+        with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
+            mode = os.fstat(file.fileno()).st_mode
+            if not (stat.S_ISREG(mode) or stat.S_ISCHR(mode)):  # /dev/null is a fair way to say "none"
+                raise ConfigError(f"{path}: is no regular file", hint="name a TOML file")
+            content = file.read(LARGEST_FILE + 1)
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        raise ConfigError(f"{path}: cannot be read: {reason}", hint="check its owner and its mode") from error
+    if len(content) > LARGEST_FILE:
+        raise ConfigError(f"{path}: is larger than 1 MB", hint="is this the configuration of memoryd?")
+    return _decoded(content, path)
+
+
+def _decoded(content: bytes, path: str) -> str:
+    if content.startswith(b"\xef\xbb\xbf"):
+        raise ConfigError(
+            f"{path}:1: begins with a byte order mark, which TOML does not allow; save it without"
+        )
+    try:
+        return content.decode()
+    except UnicodeDecodeError as error:
+        line = content.count(b"\n", 0, error.start) + 1
+        raise ConfigError(f"{path}:{line}: is not UTF-8; allowed: UTF-8 text") from error
+
+
+def _toml(text: str, path: str | None) -> tuple[dict[str, Any], Lines]:
+    try:
+        return tomllib.loads(text), read_lines(text)
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigError(_syntax(str(error), text, path)) from error
+    except (ValueError, RecursionError) as error:
+        # integers of thousands of digits, dates that do not exist, tables nested without end
+        raise ConfigError(f"{path}: is not valid TOML: {error}") from error
+
+
+def _syntax(message: str, text: str, path: str | None) -> str:
+    match = _PLACE.fullmatch(message)
+    if match is None:
+        return f"{path}: not valid TOML: {message}"
+    if match[2]:
+        return f"{path}:{match[2]}:{match[3]}: not valid TOML: {match[1]}"
+    last = text.rstrip("\n")
+    column = len(last) - last.rfind("\n")
+    return f"{path}:{last.count(chr(10)) + 1}:{column}: not valid TOML: {match[1]}, and the file ends here"

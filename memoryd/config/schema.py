@@ -1,0 +1,67 @@
+"""The configuration as values: frozen, complete, every default filled in.
+
+Where a value came from (`origin`) takes no part in comparing two configurations: a root whose
+lines moved down in the file has not changed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from memoryd.core.policy import Policy
+
+LAYOUTS = ("json-files", "markdown-topics", "user-document", "session-files", "jsonl-store")
+LAYOUT_CHOICES = ("auto", *LAYOUTS)
+SECRETS = ("seed", "literal", "shapes", "off")
+
+COMMAND_LINE = "command line"
+DEFAULT = "default"
+
+
+@dataclass(frozen=True, slots=True)
+class DaemonConfig:
+    """Times: `settle_*` in milliseconds, `quiet_*` in seconds."""
+
+    log_level: str = "info"
+    log_format: str = "auto"
+    settle_ms: int = 100  # quiet time before a change is indexed
+    settle_cap_ms: int = 1000  # but never later than this after the first change
+    quiet_s: float = 10  # quiet time that scheduled upkeep waits for
+    quiet_cap_s: float = 60  # but never later than this after it is due
+    max_clients: int = 64
+
+
+@dataclass(frozen=True, slots=True)
+class RootConfig:
+    """One root. `path` is absolute with links resolved, of a directory that need not be there (yet).
+
+    `external` means the directory was named by `memory_configuration.external_path`: it is to be
+    made when it is missing. `secrets` None leaves the choice to the layout. `position` counts the
+    `[[root]]` tables of the file from 0; None for a root of the command line.
+    """
+
+    name: str
+    path: str
+    display_path: str
+    layout: str = "auto"
+    policy: Policy = field(default_factory=Policy)
+    secrets: str | None = None
+    project: str | None = None
+    external: bool = False
+    origin: str = field(default=COMMAND_LINE, compare=False)
+    position: int | None = field(default=None, compare=False)
+    origins: Mapping[str, str] = field(default_factory=dict, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Config:
+    """`path` is the file read, None without one. `origins` are those of the `[daemon]` values."""
+
+    daemon: DaemonConfig = field(default_factory=DaemonConfig)
+    roots: tuple[RootConfig, ...] = ()
+    path: str | None = None
+    origins: Mapping[str, str] = field(default_factory=dict, compare=False)
+
+    def root(self, name: str) -> RootConfig | None:
+        return next((root for root in self.roots if root.name == name), None)

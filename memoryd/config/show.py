@@ -1,0 +1,72 @@
+"""Two readings of a configuration: every value with its origin, and what a reload would change."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, fields
+from typing import Any, NamedTuple
+
+from memoryd.config.schema import DEFAULT, Config, DaemonConfig, RootConfig
+from memoryd.core.policy import Limit, Policy
+
+
+class Difference(NamedTuple):
+    """Names of roots. A renamed root is one removed and one added."""
+
+    added: tuple[str, ...]
+    changed: tuple[str, ...]
+    removed: tuple[str, ...]
+
+
+def diff(old: Config, new: Config) -> Difference:
+    """What changes for the roots; `old.daemon != new.daemon` tells the same of the daemon itself."""
+    before = {root.name: root for root in old.roots}
+    after = {root.name: root for root in new.roots}
+    return Difference(
+        tuple(name for name in after if name not in before),
+        tuple(name for name in after if name in before and before[name] != after[name]),
+        tuple(name for name in before if name not in after),
+    )
+
+
+def effective(config: Config) -> dict[str, Any]:
+    """Every value in force as `{"value": ..., "origin": ...}`, ready for JSON.
+
+    The origin is `default`, `command line`, or the table and line it was written in: `daemon:3`,
+    `defaults:12`, `root:20`.
+    """
+    daemon = {field.name: getattr(config.daemon, field.name) for field in fields(DaemonConfig)}
+    return {
+        "path": config.path,
+        "daemon": {name: _entry(value, config.origins, name) for name, value in daemon.items()},
+        "roots": {root.name: _root(root) for root in config.roots},
+    }
+
+
+def _root(root: RootConfig) -> dict[str, Any]:
+    plain = {"layout": root.layout, "secrets": root.secrets, "project": root.project}
+    plain |= {field.name: getattr(root.policy, field.name) for field in fields(Policy)}
+    del plain["schedule"], plain["limits"]
+    shown: dict[str, Any] = {
+        "name": _entry(root.name, root.origins, "name"),
+        "path": {"value": root.path, "origin": root.origin},
+        "external": {"value": root.external, "origin": root.origin},
+    }
+    shown |= {name: _entry(value, root.origins, name) for name, value in plain.items()}
+    shown["schedule"] = {
+        job: _entry(text, root.origins, f"schedule.{job}") for job, text in root.policy.schedule.items()
+    }
+    shown["limits"] = {
+        file: _entry(_limit(limit), root.origins, f"limits.{file}")
+        for file, limit in root.policy.limits.items()
+    }
+    return shown
+
+
+def _limit(limit: Limit | None) -> object:
+    return "off" if limit is None else asdict(limit)
+
+
+def _entry(value: object, origins: Mapping[str, str], name: str) -> dict[str, object]:
+    plain = list(value) if isinstance(value, tuple) else value
+    return {"value": plain, "origin": origins.get(name, DEFAULT)}

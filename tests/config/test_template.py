@@ -1,0 +1,73 @@
+"""The file that `init` writes, and where it looks."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from memoryd.config.detect import Detected, detect, looked_for
+from memoryd.config.reading import parse
+from memoryd.config.schema import DaemonConfig
+from memoryd.config.template import template
+from memoryd.core.policy import Policy
+
+SETTING = re.compile(r"^# ([a-z_]+ = .*)$", re.MULTILINE)
+
+
+def test_the_template_without_roots_is_the_default() -> None:
+    config = parse(template(), "c.toml", "/nowhere/state")
+    assert (config.daemon, config.roots) == (DaemonConfig(), ())
+
+
+def test_the_template_with_roots() -> None:
+    odd = '/n/od"d\\ \n東京/memory'
+    found = [
+        Detected("/n/a/memories", "jsonl-store", "so"),
+        Detected("/n/b/memories", "json-files", "so\nit is"),
+    ]
+    config = parse(template([*found, Detected(odd, "markdown-topics", "")]), "c.toml", "/nowhere/state")
+    assert [(root.name, root.path, root.layout) for root in config.roots] == [
+        ("memories", "/n/a/memories", "jsonl-store"),
+        ("b/memories", "/n/b/memories", "json-files"),
+        ("memory", odd, "markdown-topics"),
+    ]
+
+
+def test_every_commented_setting_is_valid_and_says_the_default() -> None:
+    """With all settings uncommented nothing changes but `secrets`, which has no default of its own."""
+    settings, examples = template().split("# One [[root]]")
+    text = SETTING.sub(r"\1", settings) + "[[root]]\npath = '/n/a'\n"
+    config = parse(text, "c.toml", "/nowhere/state")
+    assert config.daemon == DaemonConfig()
+    assert config.roots[0].policy == Policy()
+    assert set(config.origins) == {*DaemonConfig.__dataclass_fields__}, "every setting of the daemon is shown"
+    written = {name for name, origin in config.roots[0].origins.items() if origin != "default"}
+    assert {name for name in Policy.__dataclass_fields__ if name not in ("schedule", "limits")} <= written
+    lines = [line.removeprefix("# ") for line in examples.split("\n") if re.match(r'# ("|\[|\w+ = )', line)]
+    examples_read = parse("\n".join(lines), "c.toml", "/nowhere/state")
+    assert [root.name for root in examples_read.roots] == ["agents", "team-memory"]
+
+
+def test_detection_goes_by_content(tmp_path: Path) -> None:
+    home, cwd = tmp_path / "home", tmp_path / "work"
+    for place in (home / ".claude/agents/memories", home / ".claude/memory", cwd / "memory"):
+        place.mkdir(parents=True)
+    (cwd / "memories").symlink_to(home / ".claude/agents/memories")
+    (home / ".cursor").mkdir()
+    (home / ".cursor/memory").write_text("a file")
+    asked: list[str] = []
+
+    def recognise(path: str) -> str | None:
+        asked.append(path)
+        return "jsonl-store" if "agents" in path else None
+
+    found = detect(str(home), recognise, str(cwd))
+    assert [(place.path, place.layout) for place in found] == [
+        (str(home / ".claude/agents/memories"), "jsonl-store")
+    ]
+    assert "jsonl-store" in found[0].why
+    assert len(asked) == 3, "each directory once, by whatever name"
+    assert str(cwd / "memory") in looked_for(str(home), str(cwd))
+    assert looked_for(str(home)) == [
+        path for path in looked_for(str(home), str(cwd)) if path.startswith(str(home))
+    ]
