@@ -54,7 +54,12 @@ class Client:
         """The result of one method. Raises the error the daemon reports, or NoDaemonError."""
         deadline = _deadline(timeout if timeout is not None else self._timeout)
         self._last_id += 1
-        request = {"jsonrpc": "2.0", "id": self._last_id, "method": method, "params": _clean(dict(params or {}))}
+        request = {
+            "jsonrpc": "2.0",
+            "id": self._last_id,
+            "method": method,
+            "params": _clean(dict(params or {})),
+        }
         line = json.dumps(request, ensure_ascii=False).encode("utf-8")
         if len(line) > MAX_LINE:
             raise UsageError(f"the request is longer than {MAX_LINE} bytes", hint="send less at once")

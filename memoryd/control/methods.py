@@ -37,6 +37,7 @@ class Param:
     implies: tuple[str, ...] = ()
     minimum: float | None = None
     maximum: float | None = None
+    local_path: bool = False  # the client makes it absolute: the daemon has another working directory
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +78,14 @@ DRY_RUN = Param("dry_run", "bool", "decide and show, change nothing", cli="--dry
 FILE = Param("file", "str", "only this memory file, relative to its root", cli="--file", placeholder="FILE")
 AT = Param("at", "str", "this backup, by the id that `backup list` shows", cli="--at", placeholder="ID")
 NAME = Param("name", "str", "the root's name", cli="argument")
-PATH = Param("path", "str", "the root's directory, instead of its name", cli="--path", placeholder="DIR")
+PATH = Param(
+    "path",
+    "str",
+    "the root's directory, instead of its name",
+    cli="--path",
+    placeholder="DIR",
+    local_path=True,
+)
 PLAN = F("plan", "object", "actions[{kind, path, ids[], why}]")
 RECEIPT = F("receipt", "str", "id of the change that was made; absent for a dry run or when nothing changed")
 ROOTS = F("roots", "list", "the roots, each as in `status`")
@@ -388,7 +396,7 @@ METHODS: tuple[Method, ...] = (
         "Also written into the configuration file, whose comments stay as they are.",
         "memoryd root add ~/.claude/agents/memories --name agents --layout jsonl-store",
         (
-            Param("path", "str", "the directory", cli="argument", required=True),
+            Param("path", "str", "the directory", cli="argument", required=True, local_path=True),
             Param("name", "str", "a short name (default: from the path)", cli="--name", placeholder="NAME"),
             Param("layout", "str", "its layout (default: detected)", cli="--layout", choices=LAYOUTS),
         ),
@@ -468,8 +476,9 @@ METHODS: tuple[Method, ...] = (
         "memoryd config show",
         (),
         (
-            F("values", "list", "[{key, value, origin}]"),
             F("path", "str", "the configuration file in use, if any"),
+            F("daemon", "object", "{KEY: {value, origin}}"),
+            F("roots", "object", "{NAME: {KEY: {value, origin}}}"),
         ),
         "read",
         False,

@@ -55,7 +55,9 @@ def test_a_request_is_read(line: bytes, request_: Request) -> None:
 
 
 @pytest.mark.parametrize(("line", "code", "request_id"), PROBLEMS)
-def test_anything_else_is_a_problem_with_the_standard_code(line: bytes, code: int, request_id: object) -> None:
+def test_anything_else_is_a_problem_with_the_standard_code(
+    line: bytes, code: int, request_id: object
+) -> None:
     problem = decode_request(line)
     assert isinstance(problem, Problem)
     assert (problem.code, problem.id) == (code, request_id)
@@ -258,4 +260,7 @@ def test_discover_describes_every_row() -> None:
     assert names == set(found["components"]["errors"])
     assert {UnauthorisedError.name, ConfigError.name} <= names
     sync = next(method for method in found["methods"] if method["name"] == "sync")
-    assert {p["name"]: p["schema"]["type"] for p in sync["params"]} == {"root": "string", "timeout_ms": "integer"}
+    assert {p["name"]: p["schema"]["type"] for p in sync["params"]} == {
+        "root": "string",
+        "timeout_ms": "integer",
+    }

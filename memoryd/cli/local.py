@@ -1,0 +1,180 @@
+"""Commands that are no method of the control socket: run, demo, init, events, completion, version."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from typing import Any
+
+import click
+
+from memoryd import __version__
+from memoryd.cli.commands import example, json_option, socket_of
+from memoryd.control.methods import LAYOUTS, LEVELS, TOPICS
+from memoryd.errors import ConflictError, MemorydError, NoDaemonError
+
+STOP_WAIT_S = 10.0
+
+
+@click.command(epilog=example("memoryd run ~/.claude/agents/memories --layout jsonl-store"))
+@click.argument("paths", nargs=-1, metavar="[PATH]...")
+@click.option("--layout", type=click.Choice(LAYOUTS), help="The layout of the PATHs (default: detected).")
+@click.option(
+    "--log-format", type=click.Choice(("auto", "console", "json")), default="auto", show_default=True
+)
+@click.option("--log-level", type=click.Choice(LEVELS), help="Overrides the configuration.")
+@click.pass_context
+def run(
+    ctx: click.Context, paths: tuple[str, ...], layout: str | None, log_format: str, log_level: str | None
+) -> None:
+    """Run the daemon in the foreground.
+
+    PATHs are tended beside the roots of the configuration.
+    """
+    from memoryd.config.places import find_places  # noqa: PLC0415 - the daemon's imports are its own
+    from memoryd.service import daemon  # noqa: PLC0415
+
+    places = find_places(**ctx.find_root().obj)
+    absolute = tuple(os.path.abspath(os.path.expanduser(path)) for path in paths)
+    ctx.exit(daemon.run(places, paths=absolute, layout=layout, log_format=log_format, log_level=log_level))
+
+
+@click.command(epilog=example("memoryd demo --keep"))
+@click.option("--keep", is_flag=True, help="Leave the directory there, to look at.")
+@click.pass_context
+def demo(ctx: click.Context, keep: bool) -> None:
+    """See what memoryd does, on a throw-away directory.
+
+    Damaged memories, writing agents and a dead lock; nothing outside the directory is touched.
+    """
+    from memoryd.cli import demo as show  # noqa: PLC0415 - brings the whole daemon with it
+
+    ctx.exit(show.run(keep=keep))
+
+
+@click.command(epilog=example("memoryd init", "memoryd --config ./memoryd.toml init"))
+@click.option("--dry-run", is_flag=True, help="Print what would be written.")
+@click.pass_context
+def init(ctx: click.Context, dry_run: bool) -> None:
+    """Write a commented configuration with the memory directories found here.
+
+    An existing file is never overwritten.
+    """
+    from memoryd.config.detect import detect  # noqa: PLC0415 - `init` alone needs them
+    from memoryd.config.edit import write_config  # noqa: PLC0415
+    from memoryd.config.places import find_places  # noqa: PLC0415
+    from memoryd.config.template import template  # noqa: PLC0415
+
+    target = find_places(**ctx.find_root().obj, must_exist=False).config_target
+    if os.path.lexists(target) and not dry_run:
+        raise ConflictError(
+            f"{target} exists already; it is left as it is", hint="edit it, or name another with --config"
+        )
+    found = detect(os.path.expanduser("~"), _layout_of, os.getcwd())
+    text = template(found)
+    if dry_run:
+        click.echo(text, nl=False)
+        return
+    write_config(target, text)
+    click.echo(f"wrote {target}")
+    for place in found:
+        click.echo(f"  found {place.path} ({place.layout})")
+    if not found:
+        click.echo("  no memory directory was found in the usual places; add yours to the file")
+    click.echo("next: memoryd run")
+
+
+def _layout_of(path: str) -> str | None:
+    """The one layout whose shape the directory has."""
+    from memoryd.disk.tree import Tree  # noqa: PLC0415 - `init` alone looks at files
+    from memoryd.layouts import recognise  # noqa: PLC0415
+
+    try:
+        with Tree(path) as tree:
+            names = recognise(tree.scan(lambda _: False).files, lambda file: tree.read_range(file, 0, 65_536))
+    except OSError as error:
+        click.echo(f"skipped {path}: {error.strerror}", err=True)
+        return None
+    return names[0] if len(names) == 1 else None
+
+
+@click.command(params=[json_option()], epilog=example("memoryd events --topic change --json"))
+@click.option(
+    "--topic", "topics", multiple=True, type=click.Choice(TOPICS), help="Only this topic; repeatable."
+)
+@click.pass_context
+def events(ctx: click.Context, topics: tuple[str, ...], as_json: bool) -> None:
+    """Follow what happens, one line each, until interrupted."""
+    import json  # noqa: PLC0415 - see commands.py: nothing before it is needed
+
+    from memoryd.cli.render import event_line  # noqa: PLC0415
+    from memoryd.control.client import Client  # noqa: PLC0415
+
+    with Client(socket_of(ctx)) as client:
+        try:
+            for event in client.events(topics):
+                sys.stdout.write((json.dumps(event) if as_json else event_line(event)) + "\n")
+                sys.stdout.flush()
+        except KeyboardInterrupt:
+            return
+    raise NoDaemonError("the daemon has ended", hint="start it again with `memoryd run`")
+
+
+@click.command(epilog=example('eval "$(memoryd completion bash)"', "memoryd completion fish | source"))
+@click.argument("shell", type=click.Choice(("bash", "zsh", "fish")))
+@click.pass_context
+def completion(ctx: click.Context, shell: str) -> None:
+    """Print the completion script for a shell."""
+    from click.shell_completion import get_completion_class  # noqa: PLC0415 - rarely asked for
+
+    made = get_completion_class(shell)
+    assert made is not None
+    click.echo(made(ctx.find_root().command, {}, "memoryd", "_MEMORYD_COMPLETE").source())
+
+
+@click.command(params=[json_option()], epilog=example("memoryd version"))
+def version(as_json: bool) -> None:
+    """Print the version of this program."""
+    if as_json:
+        from memoryd.cli.render import as_json as print_json  # noqa: PLC0415 - only for --json
+
+        print_json({"version": __version__, "python": ".".join(map(str, sys.version_info[:3]))})
+    else:
+        click.echo(f"memoryd {__version__}")
+
+
+def wait_gone(path: str, pid: Any) -> None:
+    """After `stop`: return when nothing answers at the socket and the process has ended."""
+    from memoryd.control.client import Client  # noqa: PLC0415 - loaded already by the caller
+
+    end = time.monotonic() + STOP_WAIT_S
+    while time.monotonic() < end:
+        try:
+            with Client(path, timeout=1) as client:
+                client.call("ping")
+        except MemorydError:
+            if not _runs(pid):
+                return
+        time.sleep(0.05)
+    raise MemorydError(
+        f"the daemon (pid {pid}) is still stopping after {STOP_WAIT_S:.0f} s",
+        hint="see its log; a second signal ends it",
+    )
+
+
+def _runs(pid: Any) -> bool:
+    if not isinstance(pid, int) or pid <= 0 or pid == os.getpid():
+        return False
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True
+
+
+COMMANDS: dict[str, click.Command] = {
+    command.name or "": command for command in (run, demo, init, events, completion, version)
+}

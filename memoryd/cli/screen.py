@@ -1,0 +1,127 @@
+"""What is printed and how: tables and colour on a terminal, aligned plain text everywhere else."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, TextIO
+
+from memoryd.control.wire import readable
+
+_STYLES = {
+    "ok": "green",
+    "done": "green",
+    "yes": "green",
+    "warning": "yellow",
+    "near": "yellow",
+    "degraded": "yellow",
+    "suspect": "yellow",
+    "paused": "yellow",
+    "stale": "yellow",
+    "error": "red",
+    "over": "red",
+    "failed": "red",
+    "missing": "red",
+    "no": "red",
+}
+
+
+class Screen:
+    """`fancy` draws with rich; otherwise nothing but plain lines goes out."""
+
+    def __init__(self, out: TextIO, *, fancy: bool) -> None:
+        self._out = out
+        self._fancy = fancy
+        self._console: Any = None
+
+    def say(self, text: str = "") -> None:
+        self._out.write(shown(text, keep="\n\t") + "\n")
+
+    def table(self, headers: Sequence[str], rows: Iterable[Sequence[object]], empty: str = "none") -> None:
+        cells = [[shown(str(cell)) for cell in row] for row in rows]
+        if not cells:
+            self.say(empty)
+        elif self._fancy:
+            self._draw(headers, cells)
+        else:
+            self._align([[header.upper() for header in headers], *cells])
+
+    def fields(self, pairs: Iterable[tuple[str, object]], indent: int = 2) -> None:
+        """Aligned `name  value` lines; pairs without a value are left out."""
+        kept = [(name, shown(str(value))) for name, value in pairs if value not in (None, "")]
+        width = max((len(name) for name, _ in kept), default=0)
+        for name, value in kept:
+            self._out.write(f"{' ' * indent}{name:<{width}}  {value}\n")
+
+    def _align(self, rows: list[list[str]]) -> None:
+        widths = [max(len(row[at]) for row in rows) for at in range(len(rows[0]))]
+        for row in rows:
+            line = "  ".join(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True))
+            self._out.write(line.rstrip() + "\n")
+
+    def _draw(self, headers: Sequence[str], rows: list[list[str]]) -> None:
+        from rich import box  # noqa: PLC0415 - 50 ms, for a terminal only
+        from rich.console import Console  # noqa: PLC0415
+        from rich.table import Table  # noqa: PLC0415
+        from rich.text import Text  # noqa: PLC0415
+
+        self._console = self._console or Console(file=self._out, highlight=False)
+        table = Table(box=box.SIMPLE_HEAD, pad_edge=False, header_style="bold")
+        for header in headers:
+            table.add_column(header, overflow="fold")
+        for row in rows:
+            table.add_row(*[Text(cell, style=_STYLES.get(cell, "")) for cell in row])
+        self._console.print(table)
+
+
+def wants_fancy(out: TextIO, env: Mapping[str, str]) -> bool:
+    """Colour and tables only on a terminal, and not when NO_COLOR is set to anything."""
+    return out.isatty() and not env.get("NO_COLOR") and env.get("TERM") != "dumb"
+
+
+def make_screen(out: TextIO) -> Screen:
+    return Screen(out, fancy=wants_fancy(out, os.environ))
+
+
+def shown(text: str, keep: str = "") -> str:
+    """Safe for a terminal: control characters (a file name may hold escape sequences) become visible."""
+    text = readable(text)
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() or c in keep else c.encode("unicode_escape").decode() for c in text)
+
+
+def size(value: object) -> str:
+    """Bytes for people: 0 B, 999 B, 1.5 KB, 2.0 MB (1024-based, as the limits are)."""
+    if not isinstance(value, (int, float)):
+        return "-"
+    amount = float(value)
+    for unit in ("B", "KB", "MB"):
+        if amount < 1024:
+            return f"{amount:.0f} {unit}" if unit == "B" else f"{amount:.1f} {unit}"
+        amount /= 1024
+    return f"{amount:.1f} GB"
+
+
+def duration(seconds: object) -> str:
+    if not isinstance(seconds, (int, float)):
+        return "-"
+    for unit, length in (("d", 86_400), ("h", 3600), ("min", 60)):
+        if abs(seconds) >= 2 * length:
+            return f"{seconds / length:.0f} {unit}"
+    return f"{seconds:.0f} s" if abs(seconds) >= 10 else f"{seconds:.1f} s"
+
+
+def when(at: object) -> str:
+    """A time in seconds UTC as local date and time; text as it is; nothing as a dash."""
+    if isinstance(at, (int, float)) and not isinstance(at, bool):
+        try:
+            return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(at))
+        except (OverflowError, ValueError, OSError):
+            return str(at)
+    return str(at) if at else "-"
+
+
+def yes(value: object) -> str:
+    return "yes" if value else "no"
