@@ -27,7 +27,7 @@ from memoryd.disk import syscalls
 from memoryd.disk.displaced import Displaced
 from memoryd.disk.nodes import NotRegularError, fingerprint_of, look, open_regular, pread_all
 from memoryd.disk.swap import StoreChangedError, open_old, rename, swap
-from memoryd.disk.temps import Temp, is_our_temp, our_temps, still_holds, target_of, temp_name, unlink_if
+from memoryd.disk.temps import Temp, is_our_temp, our_temps, still_holds, target_of, temp_name
 from memoryd.disk.tree import Tree
 
 __all__ = [
@@ -220,12 +220,7 @@ def _put(directory: int, temp: Temp, name: str, path: str, *, new: bool) -> None
 def _put_back(directory: int, aside: str, name: str) -> None:
     # A name taken again holds something newer; then ours stays aside for the recovery.
     with suppress(FileExistsError, FileNotFoundError):
-        fd = os.open(aside, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=directory)
-        try:
-            syscalls.rename_new(directory, aside, name)
-            unlink_if(directory, aside, fd)
-        finally:
-            os.close(fd)
+        syscalls.rename_new(directory, aside, name)
 
 
 @contextmanager

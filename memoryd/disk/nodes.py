@@ -92,8 +92,13 @@ def open_regular(directory: int, name: str, path: str, flags: int = os.O_RDONLY)
         if error.errno in (errno.ELOOP, errno.ENXIO, errno.EISDIR):
             raise NotRegularError(path) from error
         raise
-    if not stat.S_ISREG(os.fstat(fd).st_mode):
-        os.close(fd)
+    regular = False
+    try:
+        regular = stat.S_ISREG(os.fstat(fd).st_mode)
+    finally:
+        if not regular:
+            os.close(fd)
+    if not regular:
         raise NotRegularError(path)
     return fd
 

@@ -109,12 +109,14 @@ def _rename_keeping(directory: int, temp: Temp, name: str, old: Old, path: str) 
     there are no hard links either, the descriptor alone keeps the old file until we end.
     """
     kept = _link(directory, name, path)
-    displaced = Displaced(directory, kept, old.fd, path, base_size=old.state.size, digest=old.digest)
+    displaced = None
     try:
+        displaced = Displaced(directory, kept, old.fd, path, base_size=old.state.size, digest=old.digest)
         _demand_base(look(directory, kept or name, path), old, path)
         rename(directory, temp.name, name)
     except BaseException:
-        displaced.leave()
+        if displaced:
+            displaced.leave()
         if kept and not still_holds(directory, name, temp.fd):
             os.unlink(kept, dir_fd=directory)
         raise

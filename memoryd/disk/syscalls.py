@@ -38,8 +38,8 @@ def exchange(directory: int, one: str, other: str) -> None:
 def rename_new(directory: int, source: str, target: str) -> None:
     """Rename only if `target` is free, else FileExistsError.
 
-    Where the system cannot, `source` is linked to `target`, which is as exclusive; then the file keeps
-    its first name too, which the caller removes.
+    Where the system cannot, `source` is linked to `target`, which is as exclusive, and then unlinked; a crash
+    in between leaves both names.
     """
     try:
         _rename_with(_NOREPLACE, directory, source, target)
@@ -47,6 +47,7 @@ def rename_new(directory: int, source: str, target: str) -> None:
         if error.errno not in UNSUPPORTED:
             raise
         os.link(source, target, src_dir_fd=directory, dst_dir_fd=directory, follow_symlinks=False)
+        os.unlink(source, dir_fd=directory)
 
 
 def sync_file(fd: int) -> None:

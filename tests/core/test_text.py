@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -36,7 +38,7 @@ def test_splice_leaves_what_no_edit_names(case: tuple[bytes, list[Edit]]) -> Non
 
 
 def _apart(edits: list[Edit]) -> bool:
-    return all(a.span.end < b.span.start for a, b in zip(edits, edits[1:], strict=False))
+    return all(a.span.end < b.span.start for a, b in itertools.pairwise(edits))
 
 
 @pytest.mark.parametrize("span", [Span(0, 9), Span(3, 2), Span(-1, 1)])

@@ -100,7 +100,7 @@ class TestPresence:
         tree = Tree(str(root))
         tree.close()
         tree.close()
-        with pytest.raises(OSError, match="[Bb]ad file"):
+        with pytest.raises(OSError, match="descriptor"):
             tree.listdir("")
 
 
@@ -169,7 +169,9 @@ class TestPaths:
             thread.join()
         assert "read" in seen
 
-    @pytest.mark.parametrize("name", [b"caf\xe9.jsonl", b"line\nbreak", b" -rf ", "東京".encode(), b"\x1b[2J"])
+    @pytest.mark.parametrize(
+        "name", [b"caf\xe9.jsonl", b"line\nbreak", b" -rf ", "東京".encode(), b"\x1b[2J"]
+    )
     def test_names_are_bytes(self, root: Path, tree: Tree, name: bytes) -> None:
         with open(os.path.join(os.fsencode(root), name), "wb") as file:
             file.write(b"x")
@@ -238,7 +240,7 @@ class TestRead:
         self, root: Path, tree: Tree, monkeypatch: pytest.MonkeyPatch, rounds: int
     ) -> None:
         (root / "a").write_bytes(b"0")
-        real, done = tree_module.pread_all, [0]
+        real, done = nodes.pread_all, [0]
 
         def read_while_written(fd: int, start: int, length: int) -> bytes:
             content = real(fd, start, length)
@@ -260,7 +262,7 @@ class TestRead:
     ) -> None:
         (root / "a").write_bytes(b"old")
         (root / "b").write_bytes(b"new")
-        real = tree_module.pread_all
+        real = nodes.pread_all
 
         def read_while_replaced(fd: int, start: int, length: int) -> bytes:
             if (root / "b").exists():
