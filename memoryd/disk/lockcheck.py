@@ -1,0 +1,224 @@
+"""Looking at a lock file without touching it, and clearing one that is provably left over."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
+
+from memoryd.core.staleness import (
+    Evidence,
+    Kind,
+    LockOwner,
+    State,
+    Verdict,
+    judge,
+    lock_time,
+)
+from memoryd.disk import lockfile, processes
+from memoryd.disk.lockfile import IrregularLockError
+
+Action = Literal["none", "removed", "emptied", "left"]
+
+_LOOKS, _BETWEEN_S = 25, 0.002  # another sweeper has the file open for less than that
+
+
+@dataclass(frozen=True, slots=True)
+class LockReport:
+    """One lock file as found. `action` tells what `clear` did: "emptied" and "left" mean that somebody has it
+    open and gets it. `identity` (dev, inode, size, mtime_ns) is equal as long as nobody touched the file."""
+
+    path: str
+    pid: int | None
+    age_s: float
+    state: State
+    evidence: str
+    action: Action = "none"
+    identity: tuple[int, int, int, int] | None = None
+
+    def public(self) -> dict[str, Any]:
+        """What the control protocol shows; `pid` only where one is named."""
+        named = {} if self.pid is None else {"pid": self.pid}
+        return {
+            "path": self.path,
+            **named,
+            "age_s": round(self.age_s, 3),
+            "state": str(self.state),
+            "evidence": self.evidence,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class _Rules:
+    """By what a lock file is judged; ages in seconds."""
+
+    now: float
+    kind: Kind
+    stale_after: float
+    unreadable_after: float
+    network_fs: bool
+    watched_s: float | None
+    host: str = field(default_factory=lambda: os.uname().nodename)
+
+
+def owner_of(dir_fd: int, name: str = ".lock") -> LockOwner | None:
+    """What the lock file says; None when there is none. Raises IrregularLockError, OSError."""
+    fd = lockfile.open_existing(dir_fd, name, os.O_RDONLY)
+    if fd is None:
+        return None
+    try:
+        return lockfile.read_owner(fd)
+    finally:
+        os.close(fd)
+
+
+def inspect(
+    dir_fd: int,
+    name: str,
+    now: float,
+    *,
+    kind: Kind = ".lock",
+    stale_after: float = 30.0,
+    unreadable_after: float = 300.0,
+    network_fs: bool = False,
+    watched_s: float | None = None,
+) -> LockReport | None:
+    """Judges a lock file without changing it; None when there is none.
+
+    Its flock is tried and given back at once. What cannot be opened is "unprovable" and says why.
+    `watched_s`: for how long the caller has seen `identity` unchanged, on a monotonic clock (None: no watch).
+    """
+    rules = _Rules(now, kind, stale_after, unreadable_after, network_fs, watched_s)
+    fd = _open(dir_fd, name, now, os.O_RDONLY)
+    if fd is None or isinstance(fd, LockReport):
+        return fd
+    try:
+        free = lockfile.try_flock(fd)
+        if free:
+            lockfile.unlock(fd)
+        return _report(name, fd, free, rules)
+    finally:
+        os.close(fd)
+
+
+def clear(
+    dir_fd: int,
+    name: str,
+    now: float,
+    *,
+    kind: Kind = ".lock",
+    stale_after: float = 30.0,
+    unreadable_after: float = 300.0,
+    network_fs: bool = False,
+    watched_s: float | None = None,
+    force: bool = False,
+    sleep: Callable[[float], None] = time.sleep,
+) -> LockReport | None:
+    """Judges a lock file again, holding its flock, and puts it away when it is stale; None when there is
+    none or another process cleared it meanwhile.
+
+    A `.lock` that another process has open is emptied and left to that one. `force` removes a soft lock
+    whatever the verdict, but for a held flock; it does nothing for a `.lock`.
+    """
+    rules = _Rules(now, kind, stale_after, unreadable_after, network_fs, watched_s)
+    fd = _open(dir_fd, name, now, os.O_RDWR)
+    if fd is None or isinstance(fd, LockReport):
+        return fd
+    try:
+        free = lockfile.try_flock(fd)
+        report = _report(name, fd, free, rules)
+        forced = force and kind == "soft"
+        if not free or (report.state is not State.STALE and not forced):
+            return report
+        if not lockfile.names(dir_fd, name, fd):
+            return None  # somebody else cleared it since we opened it
+        if forced:
+            os.unlink(name, dir_fd=dir_fd)
+            return replace(report, action="removed", evidence=f"{report.evidence}; removed by force")
+        return replace(report, action=_retire(dir_fd, name, fd, kind, sleep))
+    finally:
+        os.close(fd)  # frees the flock
+
+
+def _retire(dir_fd: int, name: str, fd: int, kind: Kind, sleep: Callable[[float], None]) -> Action:
+    """An opener that is gone in a moment, like another sweeper, is no waiter: look a few times."""
+    for _ in range(_LOOKS):
+        if lockfile.retire(dir_fd, name, fd, may_empty=False) == "removed":
+            return "removed"
+        sleep(_BETWEEN_S)
+    return lockfile.retire(
+        dir_fd, name, fd, may_empty=kind == ".lock"
+    )  # an emptied soft lock would still bar
+
+
+def _open(dir_fd: int, name: str, now: float, flags: int) -> int | LockReport | None:
+    """A descriptor, None for no file, or the report of one that cannot be opened."""
+    try:
+        return lockfile.open_existing(dir_fd, name, flags)
+    except IrregularLockError as error:
+        return _unopened(dir_fd, name, now, error.message, State.UNPROVABLE)
+    except BlockingIOError:
+        return _unopened(dir_fd, name, now, "another process is just putting it away", State.HELD)
+    except PermissionError as error:
+        return _unopened(dir_fd, name, now, f"it cannot be opened: {error.strerror}", State.UNPROVABLE)
+
+
+def _unopened(dir_fd: int, name: str, now: float, why: str, state: State) -> LockReport | None:
+    try:
+        found = os.stat(name, dir_fd=dir_fd, follow_symlinks=False)
+    except FileNotFoundError:
+        return None
+    return LockReport(name, None, max(0.0, now - found.st_mtime), state, why)
+
+
+def _report(name: str, fd: int, flock_free: bool, rules: _Rules) -> LockReport:
+    owner = lockfile.read_owner(fd)
+    found = os.fstat(fd)
+    locked_at = lock_time(owner, found.st_mtime)
+    evidence = _evidence(owner, rules.now - locked_at, flock_free, rules)
+    verdict = _judge(owner, evidence, locked_at, rules)
+    if rules.kind == "soft" and verdict.state is State.STALE:  # the dear question comes last
+        answer, skipped = processes.open_elsewhere(
+            found.st_dev, found.st_ino, own_fds=(fd,), name=os.path.basename(name)
+        )
+        evidence = replace(
+            evidence, open_elsewhere=answer, skipped=skipped, namesake=processes.namesake(owner.pid or 0)
+        )
+        verdict = _judge(owner, evidence, locked_at, rules)
+    pid = owner.pid if flock_free else processes.flock_holder(found.st_ino) or owner.pid
+    return LockReport(
+        path=name,
+        pid=pid,
+        age_s=max(0.0, evidence.age_s),
+        state=verdict.state,
+        evidence=verdict.evidence,
+        identity=(found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns),
+    )
+
+
+def _evidence(owner: LockOwner, age_s: float, flock_free: bool, rules: _Rules) -> Evidence:
+    """All but who has the file open, which is taken for "no" at first."""
+    alive, started = ("unknown", None) if owner.pid is None else processes.liveness(owner.pid)
+    return Evidence(
+        age_s=age_s,
+        pid_alive=alive,
+        process_started=started,
+        same_host=None if owner.host is None else owner.host.casefold() == rules.host.casefold(),
+        flock_free=flock_free,
+        open_elsewhere="no",
+        network_fs=rules.network_fs,
+        watched_s=rules.watched_s,
+    )
+
+
+def _judge(owner: LockOwner, evidence: Evidence, locked_at: float, rules: _Rules) -> Verdict:
+    return judge(
+        owner,
+        evidence,
+        kind=rules.kind,
+        stale_after=rules.stale_after,
+        unreadable_after=rules.unreadable_after,
+        lock_time=locked_at,
+    )

@@ -1,0 +1,187 @@
+"""What the system tells of other processes."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import NamedTuple
+
+import psutil
+import pytest
+
+from memoryd.disk import processes
+
+linux_only = pytest.mark.skipif(sys.platform != "linux", reason="/proc")
+
+
+def test_we_live_since_a_while() -> None:
+    alive, started = processes.liveness(os.getpid())
+    assert alive == "alive"
+    assert started is not None
+    assert 0 <= time.time() - started < 1e7
+
+
+def test_a_reaped_process_is_dead_and_so_is_a_zombie() -> None:
+    child = subprocess.Popen([sys.executable, "-I", "-S", "-c", "pass"])
+    os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
+    os.kill(child.pid, 0)  # it would pass for alive
+    assert processes.liveness(child.pid) == ("dead", None)
+    child.wait()
+    assert processes.liveness(child.pid) == ("dead", None)
+
+
+def test_a_number_the_system_cannot_take_is_unknown() -> None:
+    assert processes.liveness(2**80) == ("unknown", None)
+
+
+@linux_only
+@pytest.mark.root_only
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs to become another user")
+def test_a_process_of_another_user_is_alive_for_real() -> None:
+    code = (
+        "import os, sys; from memoryd.disk import processes; os.setuid(65534);"
+        "pid = os.getppid()\n"
+        "try: os.kill(pid, 0)\n"
+        "except PermissionError: print(*processes.liveness(pid))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    alive, started = done.stdout.split()
+    assert alive == "alive"
+    assert started == "None" or float(started) <= time.time()
+
+
+def test_what_may_not_be_asked_is_alive(monkeypatch: pytest.MonkeyPatch) -> None:
+    def denied(_: int) -> None:
+        raise psutil.AccessDenied
+
+    monkeypatch.setattr(psutil, "Process", denied)
+    assert processes.liveness(os.getpid()) == ("alive", None)
+
+
+@linux_only
+def test_who_has_a_file_open(tmp_path: Path) -> None:
+    path = tmp_path / "a name\nwith a break"
+    path.touch()
+    found = path.stat()
+    assert processes.open_elsewhere(found.st_dev, found.st_ino, own_fds=())[0] == "no"
+    with open(path) as file:
+        assert processes.open_elsewhere(found.st_dev, found.st_ino, own_fds=())[0] == "yes"
+        own = (file.fileno(),)
+        assert processes.open_elsewhere(found.st_dev, found.st_ino, own_fds=own, name=path.name)[0] == "no"
+        assert processes.open_elsewhere(found.st_dev, found.st_ino, own_fds=(), name="other")[0] == "no"
+        path.unlink()
+        assert processes.open_elsewhere(found.st_dev, found.st_ino, own_fds=(), name=path.name)[0] == "yes"
+
+
+@linux_only
+def test_processes_that_cannot_be_looked_at_are_counted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    really = os.listdir
+
+    def listing(path: str) -> list[str]:
+        if path.endswith("/1/fd"):
+            raise PermissionError
+        return really(path)
+
+    monkeypatch.setattr("memoryd.disk.processes.os.listdir", listing)
+    found = tmp_path.stat()
+    answer, skipped = processes.open_elsewhere(found.st_dev, 1, own_fds=())
+    assert answer == "no"
+    assert skipped >= 1
+
+
+def test_without_proc_nothing_is_claimed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(processes, "_ON_LINUX", False)
+    assert processes.open_elsewhere(1, 1, own_fds=()) == ("unknown", 0)
+    assert processes.namesake(os.getpid()) is None
+
+
+@linux_only
+@pytest.mark.root_only
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs a PID namespace of its own")
+def test_a_container_process_with_that_number_is_found() -> None:
+    command = ["unshare", "--pid", "--fork", "--kill-child", "sh", "-c", "sh -c 'echo $$; read x; :'; :"]
+    inside = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    assert inside.stdout is not None
+    number = int(inside.stdout.readline())
+    found = processes.namesake(number)
+    inside.communicate("\n")
+    assert found is not None
+    assert found != number
+    assert processes.namesake(2**22) is None
+
+
+class Part(NamedTuple):
+    """A mount as psutil gives it."""
+
+    mountpoint: str
+    fstype: str
+
+
+@pytest.mark.parametrize(
+    ("path", "expected"),
+    [
+        ("/home/ada", None),
+        ("/home/ada/net", "nfs4"),
+        ("/home/ada/net/x", "nfs4"),
+        ("/home/ada/network", None),
+        ("/home/ada/net/local", None),
+        ("/home/ada/ssh/x", "fuse.sshfs"),
+        ("/", None),
+    ],
+)
+def test_the_deepest_mount_decides(monkeypatch: pytest.MonkeyPatch, path: str, expected: str | None) -> None:
+    parts = [
+        Part("/", "ext4"),
+        Part("/home/ada/net", "ext4"),
+        Part("/home/ada/net", "nfs4"),  # mounted over the one before
+        Part("/home/ada/net/local", "xfs"),
+        Part("/home/ada/ssh", "fuse.sshfs"),
+    ]
+    monkeypatch.setattr(psutil, "disk_partitions", lambda **_: parts)
+    monkeypatch.setattr("memoryd.disk.processes.os.path.realpath", lambda path: path)
+    assert processes.network_file_system(path) == expected
+
+
+def test_a_real_folder_has_some_file_system(tmp_path: Path) -> None:
+    assert processes.network_file_system(str(tmp_path)) is None or tmp_path.exists()
+
+
+@linux_only
+def test_the_lock_table_is_read(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    table = tmp_path / "locks"
+    table.write_text(
+        "1: FLOCK  ADVISORY  WRITE 4711 08:02:5678 0 EOF\n"
+        "1: -> FLOCK  ADVISORY  WRITE 4712 08:02:5678 0 EOF\n"
+        "2: POSIX  ADVISORY  READ  4713 08:02:5678 128 128\n"
+        "3: FLOCK  ADVISORY  WRITE -1 08:02:99 0 EOF\n"
+        "rubbish\n"
+    )
+    really = open
+    monkeypatch.setattr(processes, "open", lambda path, **how: really(table, **how), raising=False)
+    rows = processes.flocks()
+    assert [(row.pid, row.inode, row.waiting) for row in rows] == [(4711, 5678, False), (4712, 5678, True)]
+    assert processes.flock_holder(5678) == 4711
+    assert processes.flock_holder(99) is None
+
+
+def test_our_own_use_of_resources() -> None:
+    found = processes.resources()
+    assert set(found) == {"rss_bytes", "open_fds", "threads", "cpu_s"}
+    assert all(value >= 0 for value in found.values())
+    assert found["rss_bytes"] > 1_000_000
+
+
+def test_the_heap_is_trimmed_where_that_can_be_done(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert processes.trim_heap() == hasattr(psutil, "heap_trim")
+    monkeypatch.delattr(psutil, "heap_trim", raising=False)
+    assert processes.trim_heap() is False
+
+
+@linux_only
+def test_our_pid_namespace_has_a_name() -> None:
+    assert (processes.pid_namespace() or "").startswith("pid:[")
