@@ -173,10 +173,10 @@ def _show_evidence(locks: Values) -> None:
 
 
 def _offline(path: str) -> Values:
-    from memoryd.operations.offline import check_path  # noqa: PLC0415 - loads the whole reading side
-
     if not os.path.isdir(path):
         raise UsageError(f"{path} is no directory", hint="name the directory with the memory files")
+    from memoryd.operations.offline import check_path  # noqa: PLC0415 - loads the whole reading side
+
     result: Values = check_path(os.path.abspath(path))
     return result
 

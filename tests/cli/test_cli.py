@@ -1,0 +1,584 @@
+"""The command line against a real server with stub handlers, and as the real program."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import select
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import click
+import pytest
+from structlog.testing import capture_logs
+
+import memoryd
+from memoryd import __version__
+from memoryd.cli.commands import to_params
+from memoryd.cli.main import cli, run
+from memoryd.control.methods import METHODS, TABLE, Method
+from memoryd.control.peer import Peer
+from memoryd.control.server import Server
+from memoryd.errors import BusyError, ConfigError, MemorydError
+
+FINDING = {
+    "root": "a",
+    "code": "torn-tail",
+    "severity": "error",
+    "path": "l.jsonl",
+    "line": 3,
+    "message": "cut \x1b[31moff",
+    "fixable": False,
+}
+ACTION = {"kind": "append", "path": "l.jsonl", "ids": ["1", "2", "3", "4"], "why": "older than 90 days"}
+ROOT = {
+    "name": "agents",
+    "path": "/m",
+    "layout": "jsonl-store",
+    "mode": "maintain",
+    "state": "degraded",
+    "reasons": ["the watch limit (fs.inotify.max_user_watches) is reached"],
+    "memories": 3,
+    "archived": 1,
+    "files": 2,
+    "bytes": 2048,
+    "findings": {"error": 1, "warning": 0, "info": 0},
+    "watch": {"mode": "inotify", "wanted": 2, "held": 1},
+    "last_scan": 1e9,
+    "generation": 4,
+    "lag_ms": 3.2,
+    "locks": [{"path": ".lock", "state": "held"}],
+    "limits": [
+        {
+            "file": "l.jsonl",
+            "count": 490,
+            "max_count": 500,
+            "bytes": 10,
+            "max_bytes": None,
+            "kind": "soft",
+            "level": "near",
+        }
+    ],
+    "backups": {"count": 5, "newest": 1e9},
+}
+JOB = {
+    "name": "archive",
+    "root": "agents",
+    "schedule": "every 6h",
+    "last_run": None,
+    "last_result": None,
+    "next_run": 2e9,
+}
+BACKUP = {
+    "id": "b7",
+    "root": "agents",
+    "file": "l.jsonl",
+    "taken": 1e9,
+    "bytes": 99,
+    "sha256": "00",
+    "valid": True,
+}
+LOCK = {
+    "root": "a",
+    "path": ".lock",
+    "pid": 77,
+    "age_s": 300.0,
+    "state": "stale",
+    "evidence": "pid 77 is dead",
+}
+
+RESULTS: dict[str, dict[str, Any]] = {
+    "ping": {"pid": 2_000_000_000, "version": "1", "instance": "i", "uptime_s": 99.5},
+    "status": {
+        "state": "degraded",
+        "pid": 5,
+        "version": "1",
+        "uptime_s": 7,
+        "roots": [ROOT],
+        "jobs": [JOB],
+        "resources": {"rss_bytes": 41_000_000, "open_fds": 9, "threads": 7, "cpu_s": 0.4},
+    },
+    "sync": {
+        "roots": {
+            "agents": {"generation": 5, "waited_ms": 12.0},
+            "b": {"generation": 1, "waited_ms": 0, "written": False, "reason": "observe mode"},
+        }
+    },
+    "check": {
+        "findings": [FINDING],
+        "summary": {"error": 1, "warning": 0, "info": 0},
+        "truncated": {"findings": 9},
+    },
+    "plan": {"roots": [{"name": "agents", "actions": [ACTION], "due": {"archive": 2e9}}]},
+    "archive": {"plan": {"actions": [ACTION]}, "receipt": "r-1"},
+    "reindex": {"plan": {"actions": []}},
+    "undo": {"plan": {"actions": [ACTION]}, "diff": "-a\n+b\n"},
+    "backup.list": {"backups": [BACKUP]},
+    "backup.create": {"backups": [BACKUP]},
+    "backup.verify": {"backups": [{**BACKUP, "valid": False}]},
+    "backup.restore": {"plan": {"actions": [ACTION]}, "receipt": "r-2"},
+    "lock.list": {"locks": [LOCK]},
+    "lock.clear": {"locks": [LOCK], "cleared": [".lock"], "receipt": "r-3"},
+    "jobs.list": {"jobs": [JOB]},
+    "jobs.run": {"jobs": [{**JOB, "last_result": "done"}]},
+    "history.list": {
+        "entries": [
+            {
+                "receipt": "r-1",
+                "at": "2026-01-02T03:04:05Z",
+                "root": "a",
+                "operation": "archive",
+                "by": "schedule",
+                "summary": "2 memories",
+                "undone": True,
+            }
+        ]
+    },
+    "root.list": {"roots": [ROOT]},
+    "config.show": {
+        "path": "/c.toml",
+        "daemon": {"settle_ms": {"value": 100, "origin": "default"}},
+        "roots": {"a": {"schedule": {"archive": {"value": "off", "origin": "root:3"}}}},
+    },
+    "config.validate": {"added": [], "changed": [], "removed": []},
+    "config.reload": {"added": ["b"], "changed": [], "removed": ["c"]},
+    "log.level": {"level": "debug"},
+    "metrics": {"text": "# HELP memoryd_up 1\nmemoryd_up 1.0\n"},
+    "shutdown": {"stopping": True, "pid": 2_000_000_000},
+}
+for _name in ("root.add", "root.remove", "root.pause", "root.resume"):
+    RESULTS[_name] = RESULTS["root.list"]
+
+EXAMPLES: dict[str, list[str]] = {
+    "undo": ["r-1"],
+    "jobs.run": ["archive"],
+    "root.add": ["/m"],
+    "root.remove": ["agents"],
+    "root.pause": ["agents"],
+    "root.resume": ["agents"],
+}
+CLIENT_METHODS = [method for method in METHODS if method.command]
+CODES = {"check": 1, "backup.verify": 1}
+
+
+class Stub:
+    """A server whose handlers give the results above, and remembers what it was asked."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = str(path)
+        self.asked: list[tuple[str, dict[str, Any]]] = []
+        self.failing: dict[str, MemorydError] = {}
+        self.server = Server(self.path, {name: self._handler(name) for name in RESULTS}, {"version": "1"})
+        self.server.start()
+
+    def _handler(self, name: str) -> Callable[[dict[str, Any], Peer], dict[str, Any]]:
+        def handle(params: dict[str, Any], _: Peer) -> dict[str, Any]:
+            self.asked.append((name, params))
+            if name in self.failing:
+                raise self.failing[name]
+            if name == "shutdown":
+                self.server._endpoint.remove()  # type: ignore[union-attr]  # started above
+            return RESULTS[name]
+
+        return handle
+
+
+@pytest.fixture
+def stub(tmp_path: Path) -> Iterator[Stub]:
+    with capture_logs():  # the server runs in this process, and its log would mix with what is looked at
+        made = Stub(tmp_path / "c.sock")
+        yield made
+        made.server.close(0.2)
+
+
+@pytest.fixture(autouse=True)
+def _plain(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Nothing of this machine's own set-up is seen."""
+    for name in ("MEMORYD_CONFIG", "MEMORYD_SOCKET", "MEMORYD_STATE_DIR", "XDG_RUNTIME_DIR", "NO_COLOR"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("PYTHONPATH", str(Path(memoryd.__file__).parents[1]))
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+
+
+def program(*argv: str, **options: Any) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "memoryd", *argv]
+    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False, **options)
+
+
+def words(method: Method) -> list[str]:
+    assert method.command is not None
+    return [*method.command, *EXAMPLES.get(method.name, [])]
+
+
+# -- results -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("method", CLIENT_METHODS, ids=lambda method: method.name)
+def test_json_is_the_result_exactly(method: Method, stub: Stub, capsys: pytest.CaptureFixture[str]) -> None:
+    code = run(["--socket", stub.path, *words(method), "--json"])
+    out, err = capsys.readouterr()
+    assert json.loads(out) == RESULTS[method.name]
+    assert out.count("\n") == 1
+    assert err == ""
+    assert code == CODES.get(method.name, 0)
+    assert stub.asked[0][0] == method.name
+
+
+@pytest.mark.parametrize("method", CLIENT_METHODS, ids=lambda method: method.name)
+def test_the_view_for_people(method: Method, stub: Stub, capsys: pytest.CaptureFixture[str]) -> None:
+    """Says something, in plain text, and lets no control character of a file name through."""
+    assert run(["--socket", stub.path, *words(method)]) == CODES.get(method.name, 0)
+    out, err = capsys.readouterr()
+    assert out.strip()
+    assert err == ""
+    assert "\x1b" not in out
+
+
+@pytest.mark.parametrize("method", CLIENT_METHODS, ids=lambda method: method.name)
+def test_a_view_survives_a_result_it_does_not_know(
+    method: Method, stub: Stub, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(RESULTS, method.name, {"news": [1]})
+    assert run(["--socket", stub.path, *words(method)]) in (0, 1)
+
+
+def test_what_people_read(stub: Stub, capsys: pytest.CaptureFixture[str]) -> None:
+    told = []
+    for command in (["status"], ["check"], ["archive"], ["sync"], ["plan"], ["config", "show"]):
+        run(["--socket", stub.path, *command])
+        told.append(capsys.readouterr().out)
+    status, check, archive, sync, plan, config = told
+    assert "fs.inotify.max_user_watches" in status
+    assert "l.jsonl: near its soft limit (490 of 500 memories" in status
+    assert "a/l.jsonl:3" in check
+    assert "cut \\x1b[31moff" in check
+    assert "only the first 1 of 9 findings" in check
+    assert "memoryd undo r-1" in archive
+    assert "1, 2 and 2 more" in archive
+    assert "observe mode" in sync
+    assert "older than 90 days" in plan
+    assert "roots.a.schedule.archive" in config
+
+
+# -- parameters ----------------------------------------------------------------------------------
+
+PARAMS = [
+    (["status", "agents"], "status", {"root": "agents"}),
+    (["status"], "status", {}),
+    (["sync", "agents", "--timeout", "1.5"], "sync", {"root": "agents", "timeout_ms": 1500}),
+    (
+        ["archive", "x", "y", "--root", "r", "--dry-run"],
+        "archive",
+        {"ids": ["x", "y"], "root": "r", "dry_run": True},
+    ),
+    (
+        ["backup", "restore", "r", "--file", "f", "--at", "b1"],
+        "backup.restore",
+        {"root": "r", "file": "f", "at": "b1"},
+    ),
+    (["backup"], "backup.list", {}),
+    (["jobs"], "jobs.list", {}),
+    (["jobs", "--json"], "jobs.list", {}),
+    (["jobs", "list", "r"], "jobs.list", {"root": "r"}),
+    (["jobs", "run", "archive", "r"], "jobs.run", {"name": "archive", "root": "r"}),
+    (["lock", "clear"], "lock.clear", {}),
+    (
+        ["root", "add", "/m", "--name", "n", "--layout", "auto"],
+        "root.add",
+        {"path": "/m", "name": "n", "layout": "auto"},
+    ),
+    (["reload", "--dry-run"], "config.reload", {"dry_run": True}),
+    (["log-level", "debug"], "log.level", {"level": "debug"}),
+    (["undo", "r-1", "--dry-run"], "undo", {"receipt": "r-1", "dry_run": True}),
+    (["history", "--limit", "3"], "history.list", {"limit": 3}),
+]
+
+
+@pytest.mark.parametrize(("argv", "method", "params"), PARAMS)
+def test_the_words_become_parameters(
+    argv: list[str], method: str, params: dict[str, Any], stub: Stub
+) -> None:
+    run(["--socket", stub.path, *argv])
+    assert stub.asked[-1] == (method, params)
+
+
+def test_a_path_is_made_absolute_here(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """The daemon has another working directory and perhaps another home."""
+    monkeypatch.chdir(tmp_path)
+    assert to_params(TABLE["root.add"], {"path": "m"}) == {"path": str(tmp_path / "m")}
+    assert to_params(TABLE["root.add"], {"path": "~/m"}) == {"path": str(tmp_path / "m")}
+
+
+def test_the_evidence_is_shown_before_a_lock_is_forced(
+    stub: Stub, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run(["--socket", stub.path, "lock", "clear", "--force", ".lock"])
+    assert stub.asked == [
+        ("lock.list", {"path": ".lock"}),
+        ("lock.clear", {"path": ".lock", "force": True}),
+    ]
+    out = capsys.readouterr().out
+    assert out.index("pid 77 is dead") < out.index("removed .lock")
+
+
+# -- errors --------------------------------------------------------------------------------------
+
+FAILURES: list[tuple[MemorydError, int]] = [
+    (BusyError("somebody writes", hint="try again"), 75),
+    (ConfigError("line 3: unknown key", hint="did you mean mode?"), 78),
+    (MemorydError("internal error"), 70),
+]
+
+
+@pytest.mark.parametrize(("error", "code"), FAILURES)
+def test_an_error_of_the_daemon(
+    error: MemorydError, code: int, stub: Stub, capsys: pytest.CaptureFixture[str]
+) -> None:
+    stub.failing["archive"] = error
+    assert run(["--socket", stub.path, "archive"]) == code
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.splitlines()[0] == f"memoryd: {error.message}"
+    assert not error.hint or err.splitlines()[1] == f"hint: {error.hint}"
+    assert run(["--socket", stub.path, "archive", "--json"]) == code
+    told = json.loads(capsys.readouterr().out)["error"]
+    assert (told["code"], told["message"], told["data"]["code"]) == (
+        error.rpc_code,
+        error.message,
+        error.name,
+    )
+
+
+USAGE = [
+    ["statsu"],
+    ["status", "--nonsense"],
+    ["undo"],
+    ["log-level", "loud"],
+    ["jobs", "run", "nonsense"],
+    ["backup", "nonsense"],
+    ["root", "pause"],
+    ["sync", "--timeout", "soon"],
+]
+
+
+@pytest.mark.parametrize("argv", USAGE)
+def test_wrong_words_are_usage_errors(
+    argv: list[str], stub: Stub, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["--socket", stub.path, *argv]) == 2
+    assert capsys.readouterr().err.startswith("memoryd: ")
+    assert run(["--socket", stub.path, *argv, "--json"]) == 2
+    assert json.loads(capsys.readouterr().out)["error"]["code"] == -32602
+
+
+def test_a_mistyped_command_gets_the_nearest(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["statsu"]) == 2
+    assert "did you mean 'status'" in capsys.readouterr().err
+
+
+def test_a_fault_of_ours_is_70_without_a_trace(
+    stub: Stub, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(RESULTS, "plan", {"roots": 3})
+    assert run(["--socket", stub.path, "plan"]) == 70
+    assert "Traceback" not in capsys.readouterr().err
+
+
+def test_no_daemon_is_69(tmp_path: Path) -> None:
+    done = program("--socket", str(tmp_path / "none.sock"), "status")
+    assert done.returncode == 69
+    assert done.stderr.startswith("memoryd: no daemon answers at")
+    assert "hint: start it with `memoryd run`" in done.stderr
+    assert done.stdout == ""
+
+
+def test_a_missing_configuration_file_is_78(tmp_path: Path) -> None:
+    assert program("--config", str(tmp_path / "none.toml"), "status").returncode == 78
+
+
+# -- help ----------------------------------------------------------------------------------------
+
+
+def all_commands() -> list[tuple[str, ...]]:
+    found: list[tuple[str, ...]] = []
+    ctx = click.Context(cli)
+    for name in cli.list_commands(ctx):
+        command = cli.get_command(ctx, name)
+        found.append((name,))
+        if isinstance(command, click.Group):
+            found += [(name, inner) for inner in command.commands]
+    return found
+
+
+@pytest.mark.parametrize("command", all_commands(), ids=" ".join)
+def test_every_help_has_an_example(command: tuple[str, ...], capsys: pytest.CaptureFixture[str]) -> None:
+    assert run([*command, "--help"]) == 0
+    out = capsys.readouterr().out
+    assert "Example:" in out
+    assert f"memoryd {command[0]}" in out.split("Example:")[1] or command[0] == "init"
+
+
+def test_the_table_is_reachable() -> None:
+    """Each row with a command is one, and there is nothing else but the client's own."""
+    own = {("run",), ("demo",), ("init",), ("events",), ("completion",), ("version",)}
+    groups = {(method.command[0],) for method in CLIENT_METHODS if method.command and len(method.command) > 1}
+    assert set(all_commands()) == {method.command for method in CLIENT_METHODS} | groups | own
+
+
+def test_examples_in_the_table_are_commands_that_parse(stub: Stub) -> None:
+    for method in CLIENT_METHODS:
+        argv = method.example.split()
+        assert argv[0] == "memoryd"
+        assert run(["--socket", stub.path, *argv[1:]]) == CODES.get(method.name, 0), method.example
+        if method.name == "shutdown":
+            return
+
+
+# -- the program ---------------------------------------------------------------------------------
+
+FORBIDDEN = (
+    "msgspec",
+    "structlog",
+    "rich",
+    "watchdog",
+    "apscheduler",
+    "psutil",
+    "filelock",
+    "tomlkit",
+    "sqlite3",
+    "prometheus_client",
+    "asyncio",
+    "memoryd.engine",
+    "memoryd.store",
+    "memoryd.layouts",
+    "memoryd.disk",
+    "memoryd.service",
+    "memoryd.operations",
+    "memoryd.catalogue",
+)
+
+
+@pytest.mark.parametrize(
+    "argv", [["--help"], ["status"], ["status", "--json"], ["backup", "list"], ["version"]]
+)
+def test_a_client_command_imports_only_what_it_needs(argv: list[str], stub: Stub) -> None:
+    code = "import sys; from memoryd.cli.main import run; run(sys.argv[1:])"
+    code += "; sys.stderr.write('\\n'.join(sys.modules))"
+    command = [sys.executable, "-c", code, "--socket", stub.path, *argv]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
+    loaded = set(done.stderr.splitlines())
+    assert "memoryd.control.methods" in loaded
+    assert not {name for name in loaded if name.startswith(FORBIDDEN)}
+
+
+def on_a_terminal(argv: list[str], env: dict[str, str]) -> str:
+    """What the program prints when its output is a terminal."""
+    ours, theirs = pty.openpty()
+    child = subprocess.Popen(
+        [sys.executable, "-m", "memoryd", *argv],
+        stdout=theirs,
+        env={**os.environ, "TERM": "xterm-256color", **env},
+    )
+    os.close(theirs)
+    out = b""
+    end = time.monotonic() + 60
+    while select.select([ours], [], [], max(0, end - time.monotonic()))[0]:
+        try:
+            chunk = os.read(ours, 65_536)
+        except OSError:  # the other end was closed: that is how a terminal says "end of file"
+            break
+        out += chunk
+    os.close(ours)
+    assert child.wait(60) == 0
+    return out.decode()
+
+
+def test_colour_and_tables_on_a_terminal_only(stub: Stub) -> None:
+    argv = ["--socket", stub.path, "root", "list"]
+    fancy = on_a_terminal(argv, {})
+    assert "\x1b[" in fancy
+    assert "degraded" in fancy
+    for env in ({"NO_COLOR": "1"}, {"TERM": "dumb"}):
+        assert "\x1b" not in on_a_terminal(argv, env)
+    plain = program(*argv).stdout
+    assert plain.splitlines()[0].split() == ["NAME", "STATE", "LAYOUT", "MODE", "PATH"]
+    assert "\x1b" not in plain
+
+
+def test_json_is_never_drawn(stub: Stub) -> None:
+    out = on_a_terminal(["--socket", stub.path, "root", "list", "--json"], {})
+    assert "\x1b" not in out
+    assert json.loads(out) == RESULTS["root.list"]
+
+
+def test_stop_waits_until_nothing_answers(stub: Stub) -> None:
+    done = program("--socket", stub.path, "stop")
+    assert done.returncode == 0
+    assert "has stopped" in done.stdout
+    assert not os.path.exists(stub.path)
+
+
+def test_events_are_one_line_each(stub: Stub) -> None:
+    command = [sys.executable, "-m", "memoryd", "--socket", stub.path, "events", "--topic", "job", "--json"]
+    child = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert child.stdout is not None
+    end = time.monotonic() + 60
+    while not any(connection.topics for connection in stub.server._connections):
+        assert time.monotonic() < end
+        select.select([], [], [], 0.01)
+    stub.server.publish("change", {"root": "a"})
+    stub.server.publish("job", {"root": "a", "at": 1.5, "name": "archive"})
+    assert json.loads(child.stdout.readline()) == {"topic": "job", "at": 1.5, "root": "a", "name": "archive"}
+    stub.server.close(0.2)
+    _, err = child.communicate(timeout=60)
+    assert child.returncode == 69
+    assert "the daemon has ended" in err
+
+
+def test_a_reader_that_goes_away_is_no_drama(stub: Stub) -> None:
+    code = f"{sys.executable} -m memoryd --socket {stub.path} metrics | true"
+    done = subprocess.run(["/bin/sh", "-c", code], capture_output=True, text=True, timeout=60, check=True)
+    assert done.stderr == ""
+
+
+def test_version() -> None:
+    assert program("version").stdout == f"memoryd {__version__}\n"
+    assert json.loads(program("version", "--json").stdout)["version"] == __version__
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_completion_prints_a_script(shell: str) -> None:
+    done = program("completion", shell)
+    assert done.returncode == 0
+    assert "_MEMORYD_COMPLETE" in done.stdout
+
+
+def test_the_shell_completes_names_of_roots(stub: Stub) -> None:
+    env = {**os.environ, "_MEMORYD_COMPLETE": "bash_complete", "MEMORYD_SOCKET": stub.path}
+    done = program(env={**env, "COMP_WORDS": "memoryd status a", "COMP_CWORD": "2"})
+    assert done.stdout == "plain,agents\n"
+
+
+def test_init_writes_what_it_found_and_never_overwrites(tmp_path: Path) -> None:
+    target = tmp_path / "new.toml"
+    done = program("--config", str(target), "init", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert f"wrote {target}" in done.stdout
+    text = target.read_bytes()
+    again = program("--config", str(target), "init", cwd=tmp_path)
+    assert again.returncode == 1
+    assert "exists already" in again.stderr
+    assert target.read_bytes() == text
+
+
+def test_check_offline_refuses_what_is_no_directory(tmp_path: Path) -> None:
+    file = tmp_path / "f"
+    file.write_bytes(b"x")
+    assert program("check", "--offline", str(tmp_path / "none")).returncode == 2
