@@ -20,6 +20,7 @@ from memoryd.core.findings import Finding
 from memoryd.core.plan import Plan
 from memoryd.core.policy import Limit, Policy
 from memoryd.core.records import Base, Document, Entry, Role
+from memoryd.core.text import Edit
 
 # Names that other programs give to files they are still writing (seen in real writers).
 _FOREIGN_TEMP = re.compile(
@@ -79,6 +80,15 @@ class UpkeepView:
     held: frozenset[str] = frozenset()
 
 
+@dataclass(frozen=True, slots=True)
+class Migration:
+    """One step of a schema change: `edits(text)` gives the edits of one record's text, in its own offsets."""
+
+    old: str
+    new: str
+    edits: Callable[[bytes], Iterable[Edit]]
+
+
 class Layout(Protocol):
     """One on-disk layout. Every method is pure."""
 
@@ -102,6 +112,13 @@ class Layout(Protocol):
     @property
     def appendable(self) -> bool:
         """True where files grow at their end, so that a grown file is parsed from its old end on."""
+
+    @property
+    def migrations(self) -> tuple[Migration, ...]:
+        """In order of version; carried out at start where the index names the old version."""
+
+    def index_version(self, content: bytes) -> str | None:
+        """The schema version that an index file names."""
 
     @property
     def jobs(self) -> tuple[str, ...]:

@@ -14,7 +14,7 @@ from collections.abc import Callable, Collection, Mapping
 from memoryd.core.plan import Plan
 from memoryd.core.policy import MB, Limit, LimitKind
 from memoryd.core.records import Base, Document, Role
-from memoryd.layouts.base import IndexResult, IndexView, UpkeepView, is_temp
+from memoryd.layouts.base import IndexResult, IndexView, Migration, UpkeepView, is_temp
 from memoryd.layouts.jsonl_store import index, lines, shipped, upkeep
 from memoryd.layouts.jsonl_store.schema import FILE_TYPES
 
@@ -37,6 +37,11 @@ class JsonlStore:
         "learnings.jsonl": Limit(LimitKind.SOFT, 5 * MB, 500),
         "tasks.jsonl": Limit(LimitKind.SOFT, 2 * MB, 200),
     }
+
+    migrations: tuple[Migration, ...] = ()  # version 1.0.0 is the first there is
+
+    def index_version(self, content: bytes) -> str | None:
+        return index.version_of(content)
 
     def recognises(self, files: Collection[str], head: Callable[[str], bytes]) -> bool:
         del head

@@ -1,0 +1,43 @@
+"""What a worker publishes of its root: an immutable value that anybody may read at any time."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class Watch:
+    """`mode` is events or scan; wanted and held count directories."""
+
+    mode: str = "scan"
+    wanted: int = 0
+    held: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class RootStatus:
+    """One look at a root. `stale_since` is monotonic: the oldest change not yet in the index."""
+
+    name: str
+    path: str
+    layout: str | None
+    mode: str
+    state: str = "starting"
+    reasons: tuple[str, ...] = ()
+    memories: int = 0
+    archived: int = 0
+    files: int = 0
+    bytes: int = 0
+    findings: Mapping[str, int] = field(default_factory=dict)
+    watch: Watch = Watch()
+    last_scan: float | None = None
+    generation: int = 0
+    stale_since: float | None = None
+    locks: tuple[Mapping[str, Any], ...] = ()
+    limits: tuple[Mapping[str, Any], ...] = ()
+    backups: Mapping[str, Any] = field(default_factory=lambda: {"count": 0, "newest": None})
+
+    def lag_ms(self, monotonic: float) -> int:
+        return 0 if self.stale_since is None else max(0, round((monotonic - self.stale_since) * 1000))

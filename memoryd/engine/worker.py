@@ -1,0 +1,309 @@
+"""One root, one thread, one inbox: the only writer of its root.
+
+Watcher, timetable and control socket only put things into the inbox; here they become work, one thing at a
+time, so that backup, archive, lock clearing and indexing can never interleave.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+import threading
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import Future
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from memoryd.engine.clock import Clock
+from memoryd.engine.jobs import OWN, QUIET_JOBS, WRITING_JOBS, Job, require_job
+from memoryd.engine.settle import Settler
+from memoryd.engine.status import RootStatus
+from memoryd.engine.tending import Tending
+from memoryd.errors import BusyError, GuardError, MemorydError, ShuttingDownError
+from memoryd.log import get_logger
+from memoryd.store import Store
+
+log = get_logger(__name__)
+
+LONGEST_WAIT_S = 2.0  # how long the loop sleeps at most; a look at the root's path costs one stat
+BUSY_RETRY_S = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """Quiet times in seconds (CONTRACT: settle decides when a change is indexed; upkeep waits longer)."""
+
+    settle_s: float = 0.1
+    settle_cap_s: float = 1.0
+    quiet_s: float = 10.0
+    quiet_cap_s: float = 60.0
+
+
+class Hints(Protocol):
+    """What the worker asks of the watcher and the timetable."""
+
+    def watch(self, root: str, path: str) -> bool: ...
+    def unwatch(self, root: str) -> None: ...
+    def coverage(self, root: str, directories: list[tuple[int, int]]) -> tuple[int, int]: ...
+    def limit_hint(self) -> str: ...
+    def retry(self, root: str, job: str, after_s: float) -> None: ...
+
+
+Tell = Callable[[str, dict[str, Any]], None]
+
+
+class Worker:
+    """`tell(topic, event)` publishes; it must not block."""
+
+    def __init__(self, store: Store, pace: Pace, clock: Clock, hints: Hints, tell: Tell) -> None:
+        self.store = store
+        self.name = store.name
+        self._pace = pace
+        self._clock = clock
+        self._hints = hints
+        self._tell = tell
+        self._condition = threading.Condition()
+        self._settler = Settler(pace.settle_s, pace.settle_cap_s)
+        self._commands: deque[Job] = deque()
+        self._scheduled: dict[str, Job] = {}
+        self._deletes_seen = False
+        self._stopping = False
+        self._paused = False
+        self._tending = Tending(store, clock, hints, tell)
+        self.ready = threading.Event()  # the first look is over, whatever it showed
+        self.step = "starting"
+        self.progress = 0
+        self._thread = threading.Thread(target=self._run, name=f"memoryd-{store.name}", daemon=True)
+
+    # --- doors: any thread, never blocking
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def touch(self, path: str | None, deleted: bool) -> None:
+        """Something may have changed; None means anywhere."""
+        if path is not None and not self._tending.cares_for(path):
+            return
+        with self._condition:
+            self._deletes_seen |= deleted
+            if path is None:
+                self._settler.touch_all(self._clock.monotonic())
+            else:
+                self._settler.touch(path, self._clock.monotonic())
+            self._condition.notify()
+
+    def doubt(self, reason: str) -> None:
+        """Events may have been lost: the next thing is a full scan."""
+        log.info("rescan", root=self.name, reason=reason)
+        with self._condition:
+            self._settler.touch_all(self._clock.monotonic())
+            self._tending.doubts.append(reason)
+            self._condition.notify()
+
+    def submit(self, job: Job) -> Future[dict[str, Any]]:
+        with self._condition:
+            if self._stopping:
+                job.future.set_exception(_shutting_down())
+            else:
+                self._commands.append(job)
+                self._condition.notify()
+        return job.future
+
+    def fall_due(self, name: str) -> None:
+        """A scheduled job: one of each name waits at a time."""
+        with self._condition:
+            if name not in self._scheduled and not self._stopping:
+                self._scheduled[name] = Job(name, by="schedule", due=self._clock.monotonic())
+                self._condition.notify()
+
+    def pause(self, paused: bool) -> None:
+        with self._condition:
+            self._paused = paused
+            self._settler.touch_all(self._clock.monotonic())
+            self._condition.notify()
+        self._tending.set_paused(paused)
+
+    def stop(self, timeout_s: float) -> bool:
+        """Refuse what waits, let what runs come to its end; False when it did not in time."""
+        with self._condition:
+            self._stopping = True
+            self._condition.notify()
+        if self._thread.ident is None:
+            return True
+        self._thread.join(timeout_s)
+        return not self._thread.is_alive()
+
+    @property
+    def status(self) -> RootStatus:
+        return self._tending.status
+
+    def stale_since(self) -> float | None:
+        """Monotonic time of the oldest change that is not in the index yet."""
+        since = self._settler.pending_since()
+        unindexed = self._tending.unindexed_since
+        return min((at for at in (since, unindexed) if at is not None), default=None)
+
+    @property
+    def alive(self) -> bool:
+        return self._thread.is_alive()
+
+    # --- the thread
+
+    def _run(self) -> None:
+        try:
+            self._guarded(self._tending.begin)
+            self.ready.set()
+            while not self._stopping:
+                self._guarded(self._turn)
+                self.progress += 1
+        finally:
+            self.ready.set()
+            self._refuse_all()
+            self._tending.end()
+
+    def _guarded(self, work: Callable[[], object]) -> None:
+        """One bad file or a failing disk must not end the worker of a root."""
+        try:
+            work()
+        except (OSError, sqlite3.Error, MemorydError) as error:
+            self._tending.trouble(error)
+        except Exception:
+            log.exception("unexpected", root=self.name, step=self.step)
+            self._tending.trouble(None)
+
+    def _turn(self) -> None:
+        """Wait for the next thing and do it."""
+        with self._condition:
+            self._condition.wait_for(self._something_due, timeout=self._wait_s())
+            if self._stopping:
+                return
+            command = self._commands.popleft() if self._commands else None
+            batch = None if command else self._settler.ready(self._clock.monotonic())
+            deletes, self._deletes_seen = self._deletes_seen, False if batch else self._deletes_seen
+            job = None if command or batch else self._scheduled_due()
+        if command is not None:
+            self._perform(command)
+        elif batch is not None:
+            self.step = "indexing"
+            waiting = self._tending.take_in(None if batch.everything else batch.paths, deletes, batch.oldest)
+            self._look_again(waiting)
+        elif job is not None:
+            self._perform_scheduled(job)
+        self.step = "idle"
+        self._tending.tick(busy=command is not None or batch is not None)
+        if self._tending.wants_limits:
+            self._tending.wants_limits = False
+            self.fall_due("limits")
+
+    def _something_due(self) -> bool:
+        now = self._clock.monotonic()
+        due = self._settler.next_due()
+        return bool(
+            self._stopping
+            or self._commands
+            or (due is not None and due <= now)
+            or self._peek_scheduled(now)
+            or self._tending.next_due() <= now
+        )
+
+    def _wait_s(self) -> float:
+        now = self._clock.monotonic()
+        times = [self._tending.next_due(), now + LONGEST_WAIT_S]
+        due = self._settler.next_due()
+        times += [due] if due is not None else []
+        return max(0.0, min(times) - now)
+
+    def _peek_scheduled(self, now: float) -> str | None:
+        """The first scheduled job that may run now. Destructive ones wait for a pause of the writers, but not
+        for ever."""
+        for name, job in self._scheduled.items():
+            quiet = now - self._tending.last_change >= self._pace.quiet_s
+            if name not in QUIET_JOBS or quiet or now - job.due >= self._pace.quiet_cap_s:
+                return name
+        return None
+
+    def _scheduled_due(self) -> Job | None:
+        name = self._peek_scheduled(self._clock.monotonic())
+        return self._scheduled.pop(name) if name is not None else None
+
+    def _look_again(self, waiting: tuple[str, ...]) -> None:
+        """Half-written files are looked at again when their writer has had two seconds."""
+        until = self._clock.monotonic() + 2.05
+        with self._condition:
+            for path in waiting:
+                self._settler.defer(path, until)
+
+    # --- performing
+
+    def _perform(self, job: Job) -> None:
+        """A command: its outcome is the reply, its failure as well."""
+        self.step = job.name
+        if not job.future.set_running_or_notify_cancel():
+            return
+        try:
+            job.future.set_result(self._own(job) if job.name in OWN else self._tending.operate(job))
+        except MemorydError as error:
+            job.future.set_exception(error)
+        except (OSError, sqlite3.Error) as error:
+            job.future.set_exception(self._tending.trouble(error))
+        except Exception as error:
+            log.exception("unexpected", root=self.name, step=self.step)
+            job.future.set_exception(error)
+
+    def _own(self, job: Job) -> dict[str, Any]:
+        if job.name == "sync":
+            result, waiting = self._tending.sync(float(job.params.get("timeout_s", 30.0)))
+            with self._condition:
+                self._settler.ready(float("inf"))  # the scan has seen what these hints were about
+            self._look_again(waiting)
+            return result
+        if job.name == "reindex":
+            return self._tending.reindex(dry_run=bool(job.params.get("dry_run")))
+        self._look_again(self._tending.take_in(None, True, self._clock.monotonic()))
+        return {}
+
+    def run_now(self, name: str) -> Future[dict[str, Any]]:
+        """`jobs run`: as the schedule would, but at once and by command."""
+        require_job(self.store, name)
+        return self.submit(Job(name))
+
+    def _perform_scheduled(self, job: Job) -> None:
+        """A scheduled job: its outcome goes into the journal of job times."""
+        if job.name == "rescan":
+            self._look_again(self._tending.take_in(None, True, self._clock.monotonic()))
+            return
+        self.step = job.name
+        if not self._tending.may_run(job.name, writes=job.name in WRITING_JOBS):
+            return
+        wall = self._clock.wall
+        journal = self.store.journal
+        journal.job_started(job.name, wall())
+        result, reason = "ok", None
+        try:
+            self._tending.operate(job)
+        except GuardError as error:
+            result, reason = "refused_by_guard", error.message
+        except BusyError as error:
+            result, reason = "busy", error.message
+            self._hints.retry(self.name, job.name, BUSY_RETRY_S)
+        except (OSError, sqlite3.Error) as error:
+            result, reason = "failed", str(error)
+            self._tending.trouble(error)
+        except MemorydError as error:
+            result, reason = "failed", error.message
+        journal.job_ended(job.name, result, wall(), reason)
+        if reason is not None:
+            log.warning("job", root=self.name, job=job.name, result=result, reason=reason)
+        self._tell("job", {"root": self.name, "job": job.name, "result": result, "reason": reason})
+
+    def _refuse_all(self) -> None:
+        with self._condition:
+            self._stopping = True
+            left, self._commands = list(self._commands), deque()
+        for job in left:
+            if job.future.set_running_or_notify_cancel():
+                job.future.set_exception(_shutting_down())
+
+
+def _shutting_down() -> ShuttingDownError:
+    return ShuttingDownError("memoryd is shutting down", hint="try again when it has started anew")

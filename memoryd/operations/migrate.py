@@ -1,0 +1,71 @@
+"""Schema changes of a layout: each file is backed up, rewritten by exact edits and journalled, at start.
+
+A migration applies where the index names an older version (or the store an index names). It is a function
+from a record's text to edits of that text; whatever it does not name stays byte for byte.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from memoryd.core.digest import sha256
+from memoryd.core.plan import Action, Kind, Plan
+from memoryd.core.text import Edit, Span
+from memoryd.layouts.base import Loaded, Migration
+from memoryd.log import get_logger
+from memoryd.store import Store
+from memoryd.store.commit import Cause, change
+
+log = get_logger(__name__)
+
+
+def migrate(store: Store, now: float) -> list[str]:
+    """Carry out every migration from the version on disk upwards; a sentence for each."""
+    layout = store.layout
+    assert layout is not None
+    version = _version(store)
+    said: list[str] = []
+    for migration in layout.migrations:
+        if version is None or migration.old != version:
+            continue
+        step = migration
+
+        def decide(step: Migration = step) -> Plan:
+            return Plan(tuple(_actions(store, step, now)))
+
+        try:
+            done = change(store, Cause("migrate", "start"), decide, now=now, wait_s=store.policy.lock_wait_s)
+        except Exception:
+            log.exception("migration failed", root=store.name, old=migration.old, new=migration.new)
+            raise
+        version = migration.new
+        receipt = f", receipt {done.receipt}" if done.receipt else ", nothing to change"
+        said.append(f"from version {migration.old} to {migration.new}{receipt}")
+    return said
+
+
+def _version(store: Store) -> str | None:
+    assert store.layout is not None
+    for path in store.layout.index_paths:
+        try:
+            return store.layout.index_version(store.tree.read(path)[0])
+        except FileNotFoundError:
+            continue
+    return None
+
+
+def _actions(store: Store, migration: Migration, now: float) -> Iterator[Action]:
+    for path, loaded in store.upkeep_view(now).live.items():
+        edits = tuple(_edits(loaded, migration))
+        if edits:
+            why = f"from version {migration.old} to {migration.new}"
+            ids = tuple(record.id for record in loaded.document.records)
+            yield Action(Kind.REWRITE, path, why, ids, edits, base=sha256(loaded.data))
+
+
+def _edits(loaded: Loaded, migration: Migration) -> Iterator[Edit]:
+    for record in loaded.document.records:
+        text = record.span.of(loaded.data)
+        for edit in migration.edits(text):
+            start = record.span.start
+            yield Edit(Span(start + edit.span.start, start + edit.span.end), edit.new)
