@@ -1,0 +1,1 @@
+"""What lives long: watcher, timetable, talk with the service manager, and the daemon that ties them up."""

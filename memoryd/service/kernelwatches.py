@@ -1,0 +1,81 @@
+"""How many directories the kernel really watches for us, by its own account and not by a library's.
+
+watchdog swallows a refused watch below the root, so its table looks complete while half of a tree is blind.
+Linux lists every watch of a descriptor in /proc/self/fdinfo as
+`inotify wd:1 ino:2ff sdev:800001 mask:...`, all numbers in hexadecimal.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+SYSCTLS = {
+    "fs.inotify.max_user_watches": "/proc/sys/fs/inotify/max_user_watches",
+    "user.max_inotify_watches": "/proc/sys/user/max_inotify_watches",  # of this user namespace (containers)
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Coverage:
+    """Directories that should be watched, and those the kernel holds a watch for."""
+
+    wanted: int
+    held: int
+
+
+def kernel_table(fd: int) -> frozenset[tuple[int, int]]:
+    """(device in the kernel's encoding, inode) of every watch of the inotify descriptor `fd`.
+
+    Empty when the descriptor is closed; OSError is not raised.
+    """
+    try:
+        with open(f"/proc/self/fdinfo/{fd}", encoding="ascii") as lines:
+            return frozenset(_place(line) for line in lines if line.startswith("inotify "))
+    except OSError:
+        return frozenset()
+
+
+def held_of(directories: Iterable[tuple[int, int]], table: frozenset[tuple[int, int]]) -> Coverage:
+    """Count the distinct `directories`, given as (st_dev, st_ino), that are in `table`.
+
+    Where no directory of a device is found by device, inode numbers alone decide: btrfs subvolumes and
+    overlays show another device to `stat` than the kernel prints.
+    """
+    by_device: dict[int, set[int]] = {}
+    for dev, ino in directories:
+        by_device.setdefault(dev, set()).add(ino)
+    any_device = {ino for _, ino in table}
+    held = 0
+    for dev, inodes in by_device.items():
+        exact = sum((kernel_device(dev), ino) in table for ino in inodes)
+        held += exact or len(inodes & any_device)
+    return Coverage(sum(map(len, by_device.values())), held)
+
+
+def kernel_device(st_dev: int) -> int:
+    """`stat` spreads major and minor over st_dev; inside the kernel it is major << 20 | minor."""
+    return os.major(st_dev) << 20 | os.minor(st_dev)
+
+
+def limit_hint() -> str:
+    """Which setting bounds the number of watches, its value, and how to raise it; "" where there is none."""
+    limits = [(value, name) for name, path in SYSCTLS.items() if (value := _number(path)) is not None]
+    if not limits:
+        return ""
+    value, name = min(limits)
+    return f"{name} is {value}; raise it with: sysctl -w {name}={max(value * 2, 524_288)}"
+
+
+def _place(line: str) -> tuple[int, int]:
+    fields = dict(part.split(":", 1) for part in line.split()[1:] if ":" in part)
+    return int(fields["sdev"], 16), int(fields["ino"], 16)
+
+
+def _number(path: str) -> int | None:
+    try:
+        with open(path, encoding="ascii") as text:
+            return int(text.read())
+    except (OSError, ValueError):  # not Linux, or hidden by the sandbox
+        return None

@@ -1,0 +1,106 @@
+"""Talking to the service manager: sd_notify messages and sockets passed to us.
+
+The protocol is a stable interface of systemd and small enough that a package would cost more than it saves:
+one datagram a message, `KEY=value` lines. Without `NOTIFY_SOCKET` everything here is a silent no-op, by that
+protocol.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+import time
+from collections.abc import Mapping, MutableMapping
+
+from memoryd.log import get_logger
+
+log = get_logger(__name__)
+
+FIRST_PASSED_FD = 3  # fixed by the socket activation protocol
+
+
+class Notifier:
+    """Sends state to the service manager that `env` names; methods return whether a message went out."""
+
+    def __init__(self, env: Mapping[str, str]) -> None:
+        self._address = _address(env.get("NOTIFY_SOCKET", ""))
+        self._watchdog_s = _watchdog_s(env, os.getpid())
+
+    def ready(self, status: str = "") -> bool:
+        return self._send("READY=1", _status(status))
+
+    def status(self, text: str) -> bool:
+        return self._send(_status(text))
+
+    def reloading(self) -> bool:
+        """Must be followed by `ready`. Without the time stamp a `Type=notify-reload` unit times out."""
+        return self._send("RELOADING=1", f"MONOTONIC_USEC={time.monotonic_ns() // 1000}")
+
+    def stopping(self, status: str = "") -> bool:
+        return self._send("STOPPING=1", _status(status))
+
+    def watchdog(self) -> bool:
+        return self._send("WATCHDOG=1")
+
+    def extend_timeout(self, seconds: float) -> bool:
+        """Ask for more time to start, reload or stop."""
+        return self._send(f"EXTEND_TIMEOUT_USEC={int(seconds * 1_000_000)}")
+
+    def watchdog_interval_s(self) -> float | None:
+        """How often to call `watchdog`: a third of the manager's limit, so that one late ping is no death."""
+        return self._watchdog_s
+
+    def _send(self, *lines: str) -> bool:
+        if self._address is None:
+            return False
+        message = "\n".join(line for line in lines if line).encode("utf-8", "replace")
+        try:
+            with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as out:
+                out.settimeout(1.0)  # a manager that does not read must not stop the daemon
+                out.connect(self._address)
+                out.sendall(message)
+        except OSError as error:
+            log.warning("the service manager cannot be notified", error=str(error))
+            return False
+        return True
+
+
+def listen_fds(env: MutableMapping[str, str], pid: int) -> list[tuple[int, str]]:
+    """Sockets passed by the service manager as (descriptor, name); none when they are for another process.
+
+    The variables are removed and the descriptors are made private, so that no child takes them for its own.
+    """
+    taken = {
+        name: env.pop(name, "") for name in ("LISTEN_PID", "LISTEN_FDS", "LISTEN_FDNAMES", "LISTEN_PIDFDID")
+    }
+    if taken["LISTEN_PID"] != str(pid) or not taken["LISTEN_FDS"].isdecimal():
+        return []
+    names = taken["LISTEN_FDNAMES"].split(":") if taken["LISTEN_FDNAMES"] else []
+    passed = []
+    for at in range(int(taken["LISTEN_FDS"])):
+        fd = FIRST_PASSED_FD + at
+        with contextlib.suppress(OSError):  # a descriptor that is not open was not passed after all
+            os.set_inheritable(fd, False)
+            passed.append((fd, names[at] if at < len(names) else "unknown"))
+    return passed
+
+
+def _address(value: str) -> str | None:
+    """A path, or `@name` for the abstract namespace; other kinds (vsock) lead off this machine."""
+    if value.startswith("@"):
+        return "\0" + value[1:]
+    return value if value.startswith("/") else None
+
+
+def _status(text: str) -> str:
+    """One line: a root's name with a newline in it must not be able to forge a `WATCHDOG=1`."""
+    return f"STATUS={' '.join(text.split())}" if text else ""
+
+
+def _watchdog_s(env: Mapping[str, str], pid: int) -> float | None:
+    """A third of WATCHDOG_USEC, in seconds; None when it is unset, broken, or meant for another process."""
+    limit = env.get("WATCHDOG_USEC", "")
+    if env.get("WATCHDOG_PID", str(pid)) != str(pid) or not limit.isdecimal() or int(limit) == 0:
+        return None
+    return int(limit) / 3_000_000

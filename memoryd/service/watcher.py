@@ -1,0 +1,250 @@
+"""Hints from the file system through watchdog: the only module that imports it.
+
+What is reported, and in which order to use it, is told in `generations`; here are the ways in which watchdog
+7.1 goes blind without a word, and what is done about each.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+from collections.abc import Callable
+
+from watchdog.events import (
+    DirCreatedEvent,
+    DirDeletedEvent,
+    DirMovedEvent,
+    FileClosedEvent,
+    FileCreatedEvent,
+    FileDeletedEvent,
+    FileModifiedEvent,
+    FileMovedEvent,
+    FileSystemEvent,
+    FileSystemEventHandler,
+)
+from watchdog.observers.api import BaseObserver, EventDispatcher, ObservedWatch
+from watchdog.utils import BaseThread
+
+from memoryd.log import get_logger
+from memoryd.service.generations import Generations, TouchCall, TroubleCall
+from memoryd.service.kernelwatches import kernel_table
+
+log = get_logger(__name__)
+
+# An allow-list, so that reading makes no events. The same list for every watch: two watches of one descriptor
+# on the same directory share one kernel mask, and the later would narrow the earlier.
+EVENTS: list[type[FileSystemEvent]] = [
+    FileCreatedEvent,
+    FileModifiedEvent,
+    FileClosedEvent,
+    FileMovedEvent,
+    FileDeletedEvent,
+    DirCreatedEvent,
+    DirMovedEvent,
+    DirDeletedEvent,
+]
+GOING = (FileDeletedEvent, FileMovedEvent, DirDeletedEvent, DirMovedEvent)
+JOIN_S = 2.0
+PROBE_S = 10.0 if sys.platform == "linux" else 20.0  # FSEvents has been seen to deliver in steps of 15 s
+
+if sys.platform == "linux":
+    from watchdog.observers.inotify import InotifyEmitter, InotifyObserver, InotifyWatchGroup
+    from watchdog.observers.inotify_c import (
+        CallbackId,
+        InotifyEvent,
+        InotifyFD,
+        Mask,
+        Watch,
+        WatchCallback,
+        WatchDescriptor,
+    )
+
+    class _Reader(InotifyFD):
+        """The thread that reads the inotify descriptor."""
+
+        def __init__(self, report: Callable[[str], None]) -> None:
+            self.report = report
+            super().__init__()
+            os.set_inheritable(self._inotify_fd, False)
+
+        def handle_event(self, event: InotifyEvent) -> None:
+            """watchdog answers by removing and adding every watch, which alone fills the queue again."""
+            if event.is_queue_overflow:
+                self.report("overflow")
+            else:
+                super().handle_event(event)
+
+        def _get_or_create_watch(self, path: bytes, mask: Mask) -> Watch:
+            """watchdog keeps a directory it may not read as watch -1 and trips over the second one."""
+            watch = super()._get_or_create_watch(path, mask)
+            if watch.wd == -1:
+                del self._watch_for_wd[watch.wd]
+                raise PermissionError(f"no permission to watch {os.fsdecode(path)}")
+            return watch
+
+        def _add_callback(
+            self, path: bytes, mask: Mask, callback: WatchCallback, id_: CallbackId
+        ) -> WatchDescriptor:
+            """A directory met again under a new name, as under heavy renaming, is no reason for a warning."""
+            watch = self._get_or_create_watch(path, mask)
+            watch.callbacks[id_] = callback
+            return watch.wd
+
+    class _Group(InotifyWatchGroup):
+        def _add_callback(self, path: bytes) -> None:
+            """watchdog keeps the former name of a directory met again, and mixes up names by it later."""
+            names, watches = self._active_callbacks_by_watch, self._active_callbacks_by_path
+            try:
+                wd = self._inotify_fd.add_callback(path, self.event_mask, self, self._id)
+            except OSError:  # below the root a directory may be gone or refused; `coverage` counts it
+                if path == self.path:
+                    raise
+                return
+            former = names.get(wd, path)
+            if watches.get(former) == wd:
+                del watches[former]
+            names[wd], watches[path] = path, wd
+
+        def _remove_watch_internally(self, wd: WatchDescriptor) -> None:
+            """A path is popped twice when a renamed directory goes; the KeyError would end the reader."""
+            try:
+                super()._remove_watch_internally(wd)
+            except KeyError:
+                if isinstance(self._inotify_fd, _Reader):
+                    self._inotify_fd.report("desync")
+
+    class _Emitter(InotifyEmitter):
+        def on_thread_start(self) -> None:
+            self._inotify = _Group(
+                self._inotify_fd,
+                os.fsencode(self.watch.path),
+                is_recursive=self.watch.is_recursive,
+                event_mask=self.get_event_mask_from_filter(),
+                follow_symlink=self.watch.follow_symlink,
+            )
+
+    class _Observer(InotifyObserver):
+        def __init__(self, report: Callable[[str], None]) -> None:
+            self._inotify_fd = _Reader(report)
+            self._inotify_fd.start()
+            # Not InotifyObserver's own: it would make a second descriptor and its own kind of emitter.
+            BaseObserver.__init__(self, _Emitter, inotify_fd=self._inotify_fd)
+
+    def _new_observer(report: Callable[[str], None]) -> BaseObserver:
+        return _Observer(report)
+
+else:
+    from watchdog.observers import Observer
+
+    def _new_observer(report: Callable[[str], None]) -> BaseObserver:
+        del report  # elsewhere nothing is told about dropped events
+        return Observer()
+
+
+class Watcher(Generations):
+    """Watches roots with watchdog; see `Generations` for all methods.
+
+    `probe_dir` must lie outside every root and is made when missing.
+    """
+
+    def __init__(
+        self, on_touch: TouchCall, on_trouble: TroubleCall, probe_dir: str, probe_timeout_s: float = PROBE_S
+    ) -> None:
+        super().__init__(on_touch, on_trouble, WatchdogStream, probe_dir, probe_timeout_s)
+
+
+class WatchdogStream:
+    """One running observer. On Linux all its watches share one inotify descriptor and one reader thread.
+
+    Not thread-safe but for `owns`; raises OSError when the system has no inotify instance left.
+    """
+
+    def __init__(self, touch: TouchCall, trouble: TroubleCall) -> None:
+        self._touch = touch
+        self._trouble = trouble
+        self._watches: dict[str, ObservedWatch] = {}
+        self._observer = _new_observer(lambda reason: trouble(reason, None))
+        self._observer.start()
+
+    def watch(self, key: str, path: str, *, recursive: bool) -> None:
+        """Returns when the kernel watches; OSError when it refuses the directory itself."""
+        router = _Router(key, path, self._touch, self._trouble)
+        self._watches[key] = self._observer.schedule(router, path, recursive=recursive, event_filter=EVENTS)
+
+    def unwatch(self, key: str) -> None:
+        watch = self._watches.pop(key, None)
+        if watch is not None:
+            self._observer.unschedule(watch)
+
+    def watching(self, key: str) -> bool:
+        """Whether the emitter of a watch lives; it ends when its root is deleted."""
+        watch = self._watches.get(key)
+        return any(emitter.watch == watch and emitter.is_alive() for emitter in self._observer.emitters)
+
+    def problems(self) -> list[str]:
+        """The shared threads that are dead."""
+        reader = self._reader()
+        found = [] if self._observer.is_alive() else ["dispatcher"]
+        return found if reader is None or reader.is_alive() else [*found, "reader"]
+
+    def owns(self, thread: threading.Thread) -> bool:
+        return thread in {self._observer, self._reader(), *self._observer.emitters}
+
+    def kernel_watches(self) -> frozenset[tuple[int, int]] | None:
+        """(device, inode) of each directory the kernel watches; None where it cannot be asked."""
+        fd = getattr(self._reader(), "_inotify_fd", None)
+        return None if fd is None else kernel_table(fd)
+
+    def stop(self) -> None:
+        """May wait for ever where a thread is stuck, so call it on a helper thread.
+
+        Half dead observers raise in the middle of stopping; their descriptor and threads must go all the
+        same.
+        """
+        try:
+            self._observer.stop()
+        except Exception:
+            log.exception("an observer did not stop cleanly")
+            self._observer.event_queue.put(EventDispatcher.stop_event)
+            reader = self._reader()
+            if reader is not None:
+                reader.stop()
+        self._observer.join(JOIN_S)
+
+    def _reader(self) -> BaseThread | None:
+        """watchdog keeps this thread out of its list of emitters, and the attribute is not public."""
+        reader = getattr(self._observer, "_inotify_fd", None)
+        return reader if isinstance(reader, BaseThread) else None
+
+
+class _Router(FileSystemEventHandler):
+    """Turns events of one root into touches. An exception would end watchdog's only dispatching thread."""
+
+    def __init__(self, key: str, path: str, touch: TouchCall, trouble: TroubleCall) -> None:
+        self._key = key
+        self._path = path
+        self._touch = touch
+        self._trouble = trouble
+
+    def dispatch(self, event: FileSystemEvent) -> None:
+        try:
+            self._route(event)
+        except Exception:  # noqa: BLE001 (whatever it was, the touch is lost, and a scan makes up for it)
+            self._trouble("handler", self._key)
+
+    def _route(self, event: FileSystemEvent) -> None:
+        source = os.fsdecode(event.src_path)
+        going = isinstance(event, GOING)
+        if event.is_directory:
+            self._touch(self._key, None, going)
+            if going and source == self._path:
+                self._trouble("root-gone", self._key)
+            return
+        self._touch(self._key, self._relative(source), going)
+        if event.dest_path:
+            self._touch(self._key, self._relative(os.fsdecode(event.dest_path)), False)
+
+    def _relative(self, path: str) -> str | None:
+        inside = path.startswith(self._path + "/")
+        return path[len(self._path) + 1 :] if inside else None

@@ -1,0 +1,594 @@
+"""The watcher on real inotify. Tests wait for what is reported; nothing sleeps to be right."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from memoryd.service.kernelwatches import Coverage, held_of, kernel_device, limit_hint
+from memoryd.service.watcher import WatchdogStream, Watcher
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="inotify is Linux only")
+
+WAIT = 20.0
+Touch = tuple[str, str | None, bool]
+Trouble = tuple[str, str | None]
+
+
+class Reports:
+    """What the watcher said, in order."""
+
+    def __init__(self) -> None:
+        self.touches: list[Touch] = []
+        self.troubles: list[Trouble] = []
+        self.broken = False
+        self.changed = threading.Condition()
+
+    def touch(self, key: str, path: str | None, deleted: bool) -> None:
+        if self.broken:
+            raise RuntimeError("inbox closed")
+        with self.changed:
+            self.touches.append((key, path, deleted))
+            self.changed.notify_all()
+
+    def trouble(self, reason: str, key: str | None) -> None:
+        with self.changed:
+            self.troubles.append((reason, key))
+            self.changed.notify_all()
+
+    def wait(self, condition: Callable[[], bool]) -> None:
+        with self.changed:
+            assert self.changed.wait_for(condition, WAIT), (self.touches[-20:], self.troubles)
+
+    def wait_touch(self, *touch: object) -> None:
+        self.wait(lambda: touch in self.touches)
+
+    def wait_trouble(self, reason: str, key: str | None = None) -> None:
+        self.wait(lambda: (reason, key) in self.troubles)
+
+
+@pytest.fixture
+def reports() -> Reports:
+    return Reports()
+
+
+@pytest.fixture
+def watcher(reports: Reports, tmp_path: Path) -> Iterator[Watcher]:
+    made = Watcher(reports.touch, reports.trouble, str(tmp_path / "state" / "probe"))
+    assert made.start()
+    yield made
+    made.stop()
+
+
+@pytest.fixture
+def root(watcher: Watcher, tmp_path: Path) -> Path:
+    path = tmp_path / "root"
+    path.mkdir()
+    assert watcher.watch("agents", str(path))
+    return path
+
+
+def directories(root: Path) -> list[tuple[int, int]]:
+    stats = [os.stat(path) for path, _, _ in os.walk(root)]
+    return [(found.st_dev, found.st_ino) for found in stats]
+
+
+def reader_of(watcher: Watcher) -> threading.Thread:
+    stream = watcher._stream
+    assert isinstance(stream, WatchdogStream)
+    reader = stream._reader()
+    assert reader is not None
+    return reader
+
+
+def kill_reader(watcher: Watcher, root: Path) -> threading.Thread:
+    """The next event raises in the reading thread, as watchdog's own KeyError does."""
+    reader = reader_of(watcher)
+
+    def boom(_event: object) -> None:
+        raise KeyError("lost its way")
+
+    reader.handle_event = boom  # type: ignore[attr-defined] # an attribute of the library's own thread class
+    (root / "last-seen").write_text("x")
+    return reader
+
+
+def test_write_append_rename_delete(root: Path, reports: Reports) -> None:
+    (root / "a.jsonl").write_text("1\n")
+    reports.wait_touch("agents", "a.jsonl", False)
+    reports.touches.clear()
+    with (root / "a.jsonl").open("a") as file:
+        file.write("2\n")
+        file.flush()
+        reports.wait_touch("agents", "a.jsonl", False)  # while the file is still open
+    os.rename(root / "a.jsonl", root / "b.jsonl")
+    reports.wait_touch("agents", "a.jsonl", True)
+    reports.wait_touch("agents", "b.jsonl", False)
+    (root / "b.jsonl").unlink()
+    reports.wait_touch("agents", "b.jsonl", True)
+
+
+def test_an_atomic_save_touches_the_final_name(root: Path, reports: Reports) -> None:
+    (root / "tmp").write_text("new")
+    os.replace(root / "tmp", root / "final")
+    reports.wait_touch("agents", "final", False)
+
+
+def test_moves_across_the_edge_of_a_root(root: Path, reports: Reports, tmp_path: Path) -> None:
+    (tmp_path / "outside").write_text("x")
+    os.rename(tmp_path / "outside", root / "inside")
+    reports.wait_touch("agents", "inside", False)
+    os.rename(root / "inside", tmp_path / "outside")
+    reports.wait_touch("agents", "inside", True)
+
+
+def test_new_directories_ask_for_a_scan_and_are_watched(root: Path, reports: Reports) -> None:
+    (root / "a" / "b" / "c").mkdir(parents=True)
+    (root / "a" / "b" / "c" / "f").write_text("x")
+    reports.wait_touch("agents", None, False)
+    reports.wait_touch("agents", "a/b/c/f", False)
+    reports.touches.clear()
+    (root / "a" / "b" / "c" / "g").write_text("x")
+    reports.wait_touch("agents", "a/b/c/g", False)
+
+
+def test_a_directory_moved_in_and_out(root: Path, reports: Reports, tmp_path: Path) -> None:
+    (tmp_path / "d" / "e").mkdir(parents=True)
+    os.rename(tmp_path / "d", root / "d")
+    reports.wait_touch("agents", None, False)
+    (root / "d" / "e" / "f").write_text("x")
+    reports.wait_touch("agents", "d/e/f", False)
+    os.rename(root / "d", tmp_path / "d")
+    reports.wait_touch("agents", None, True)
+
+
+def test_a_directory_deleted_is_a_deletion_seen(root: Path, reports: Reports) -> None:
+    (root / "d").mkdir()
+    reports.wait_touch("agents", None, False)
+    (root / "d").rmdir()
+    reports.wait_touch("agents", None, True)
+
+
+def test_names_that_are_not_utf8(root: Path, reports: Reports) -> None:
+    name = os.fsdecode(b"caf\xe9.json")
+    (root / name).write_text("x")
+    reports.wait_touch("agents", name, False)
+
+
+def test_reading_makes_no_event(root: Path, reports: Reports) -> None:
+    (root / "sub").mkdir()
+    for number in range(20):
+        (root / "sub" / f"f{number}").write_text("x")
+    (root / "before").write_text("x")
+    reports.wait_touch("agents", "before", False)
+    reports.wait_touch("agents", "sub/f19", False)
+    (root / "mark").write_text("x")
+    reports.wait(lambda: [touch[1] for touch in reports.touches].count("mark") >= 2)
+    settled = len(reports.touches)
+    for path in (root / "sub").iterdir():
+        path.read_text()
+    os.listdir(root)
+    (root / "after").write_text("x")
+    reports.wait_touch("agents", "after", False)
+    assert {touch[1] for touch in reports.touches[settled:]} <= {"after", "mark"}
+
+
+def test_roots_are_told_apart(watcher: Watcher, root: Path, reports: Reports, tmp_path: Path) -> None:
+    other = tmp_path / "root-2"  # a name that begins like the other root's
+    other.mkdir()
+    assert watcher.watch("team", str(other))
+    (other / "f").write_text("x")
+    (root / "g").write_text("x")
+    reports.wait_touch("team", "f", False)
+    reports.wait_touch("agents", "g", False)
+    assert not {("agents", "f", False), ("team", "g", False)} & set(reports.touches)
+
+
+def test_a_symlinked_root(watcher: Watcher, reports: Reports, tmp_path: Path) -> None:
+    (tmp_path / "real").mkdir()
+    (tmp_path / "link").symlink_to("real")
+    assert watcher.watch("linked", str(tmp_path / "link"))
+    (tmp_path / "link" / "f").write_text("x")
+    reports.wait_touch("linked", "f", False)
+
+
+def test_a_missing_root_leaks_nothing(watcher: Watcher, reports: Reports, tmp_path: Path) -> None:
+    threads = threading.active_count()
+    (tmp_path / "file").write_text("x")
+    assert not watcher.watch("agents", str(tmp_path / "nowhere"))
+    assert not watcher.watch("file", str(tmp_path / "file"))
+    assert threading.active_count() == threads
+    assert watcher.coverage("agents", [(1, 2)]) == Coverage(1, 0)
+    assert watcher.alive() == ["emitter:agents", "emitter:file"]
+    (tmp_path / "nowhere").mkdir()
+    assert watcher.watch("agents", str(tmp_path / "nowhere"))
+    (tmp_path / "nowhere" / "f").write_text("x")
+    reports.wait_touch("agents", "f", False)
+
+
+def test_a_root_that_goes_and_comes_back(watcher: Watcher, root: Path, reports: Reports) -> None:
+    shutil.rmtree(root)
+    reports.wait_trouble("root-gone", "agents")
+    reports.wait_touch("agents", None, True)
+    root.mkdir()
+    assert watcher.watch("agents", str(root))
+    assert watcher.alive() == []
+    (root / "again").write_text("x")
+    reports.wait_touch("agents", "again", False)
+
+
+def test_an_unwatched_root_is_silent(watcher: Watcher, root: Path, reports: Reports, tmp_path: Path) -> None:
+    (tmp_path / "other").mkdir()
+    assert watcher.watch("other", str(tmp_path / "other"))
+    watcher.unwatch("agents")
+    watcher.unwatch("never-known")
+    (root / "f").write_text("x")
+    (tmp_path / "other" / "g").write_text("x")
+    reports.wait_touch("other", "g", False)
+    assert not [touch for touch in reports.touches if touch[0] == "agents"]
+    assert watcher.alive() == []
+
+
+def test_coverage_counts_what_the_kernel_watches(watcher: Watcher, root: Path, tmp_path: Path) -> None:
+    for number in range(20):
+        (tmp_path / "big" / f"d{number}" / "e").mkdir(parents=True)
+    assert watcher.watch("big", str(tmp_path / "big"))
+    wanted = directories(tmp_path / "big")
+    assert watcher.coverage("big", wanted) == Coverage(41, 41)
+    assert watcher.coverage("big", [*wanted, *directories(tmp_path / "state")]) == Coverage(43, 42)
+    assert watcher.coverage("unknown", wanted) == Coverage(41, 0)
+
+
+def test_the_devices_of_stat_and_kernel_are_compared_rightly() -> None:
+    dev = os.makedev(259, 70_000)
+    assert kernel_device(dev) == 259 << 20 | 70_000
+    table = frozenset({(kernel_device(dev), 7), (kernel_device(dev), 8)})
+    assert held_of([(dev, 7), (dev, 7), (dev, 9)], table) == Coverage(2, 1)
+    assert held_of([(dev + 1, 8)], table) == Coverage(1, 1)  # btrfs: another device to stat, same inode
+
+
+def test_the_limit_is_named() -> None:
+    assert "max_" in limit_hint()
+    assert limit_hint().count("sysctl -w") == 1
+
+
+def test_a_probe_comes_back(watcher: Watcher, root: Path, reports: Reports, tmp_path: Path) -> None:
+    assert watcher.probe(100.0)
+    deadline = time.monotonic() + WAIT
+    while watcher.probe_outstanding(101.0) is not None:
+        assert time.monotonic() < deadline
+        threading.Event().wait(0.01)
+    assert os.listdir(tmp_path / "state" / "probe") == []
+    assert reports.touches == []
+    assert reports.troubles == []
+
+
+def test_two_missed_probes_are_trouble(watcher: Watcher, root: Path, reports: Reports) -> None:
+    kill_reader(watcher, root).join(WAIT)
+    watcher._mender.stop()
+    watcher.rebuild("test")
+    watcher._stream.unwatch("")  # type: ignore[union-attr] # blind for probes while every thread lives
+    reports.troubles.clear()
+    assert watcher.probe(100.0)
+    assert watcher.probe_outstanding(103.0) == 3.0
+    watcher.probe(109.0)  # not overdue yet
+    watcher.probe(110.0)
+    assert reports.troubles == []
+    watcher.probe(120.0)
+    assert reports.troubles == [("probe", None)]
+    assert watcher.alive() == ["probe-watch"]
+    assert watcher.rebuild("probe")
+    assert watcher.probe_outstanding(121.0) is None
+    assert watcher.alive() == []
+
+
+def test_a_probe_directory_that_went_is_noticed_and_made_again(
+    watcher: Watcher, reports: Reports, tmp_path: Path
+) -> None:
+    shutil.rmtree(tmp_path / "state")
+    for now in (100.0, 110.0, 120.0):
+        assert watcher.probe(now)
+    reports.wait_trouble("probe")
+    assert watcher.rebuild("probe")
+    assert watcher.alive() == []
+    assert (tmp_path / "state" / "probe").is_dir()
+
+
+def test_a_dead_reader_is_noticed(watcher: Watcher, root: Path, reports: Reports) -> None:
+    watcher._mender.stop()  # look at the state before it is mended
+    kill_reader(watcher, root).join(WAIT)
+    reports.wait_trouble("thread-died")
+    assert watcher.alive() == ["reader"]
+    assert watcher.rebuild("thread-died")
+    assert watcher.alive() == []
+    (root / "seen").write_text("x")
+    reports.wait_touch("agents", "seen", False)
+
+
+def test_a_dead_reader_is_mended_by_itself(watcher: Watcher, root: Path, reports: Reports) -> None:
+    generation = watcher.generation
+    kill_reader(watcher, root)
+    reports.wait_trouble("rebuilt")
+    assert reports.troubles == [("thread-died", None), ("rebuilt", None)]
+    assert watcher.generation == generation + 1
+    (root / "seen").write_text("x")
+    reports.wait_touch("agents", "seen", False)
+
+
+def test_a_reader_that_keeps_dying_is_mended_each_time(
+    watcher: Watcher, root: Path, reports: Reports
+) -> None:
+    def mended(times: int) -> bool:
+        return reports.troubles.count(("rebuilt", None)) == times
+
+    kill_reader(watcher, root)
+    reports.wait(lambda: mended(1))
+    kill_reader(watcher, root)
+    reports.wait(lambda: mended(2))
+    (root / "seen").write_text("x")
+    reports.wait_touch("agents", "seen", False)
+
+
+def test_watchdogs_lost_table_entry_is_trouble_but_no_death(
+    watcher: Watcher, root: Path, reports: Reports
+) -> None:
+    stream = watcher._stream
+    assert isinstance(stream, WatchdogStream)
+    groups = [getattr(emitter, "_inotify", None) for emitter in stream._observer.emitters]
+    group = next(group for group in groups if group is not None and group.is_recursive)
+    group._remove_watch_internally(99_999)
+    reports.wait_trouble("rebuilt")
+    assert reports.troubles == [("desync", None), ("rebuilt", None)]
+    (root / "seen").write_text("x")
+    reports.wait_touch("agents", "seen", False)
+
+
+def test_churned_directories_do_not_kill_the_reader(root: Path, reports: Reports) -> None:
+    """Made, renamed and removed faster than they can be watched: watchdog's own tables trip over this."""
+
+    def churn(number: int) -> None:
+        for turn in range(150):
+            path = root / f"{number}-{turn % 5}"
+            (path / "x" / "y").mkdir(parents=True)
+            (path / "x" / "y" / "f").write_text("x")
+            os.rename(path, root / f"{number}-moved")
+            shutil.rmtree(root / f"{number}-moved")
+
+    threads = [threading.Thread(target=churn, args=(number,)) for number in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(WAIT)
+    (root / "seen").write_text("x")
+    reports.wait_touch("agents", "seen", False)
+    assert ("thread-died", None) not in reports.troubles
+
+
+def test_an_exception_in_the_inbox_does_not_end_dispatching(root: Path, reports: Reports) -> None:
+    reports.broken = True
+    (root / "lost").write_text("x")
+    reports.wait_trouble("handler", "agents")
+    reports.broken = False
+    (root / "seen").write_text("x")
+    reports.wait_touch("agents", "seen", False)
+
+
+def test_what_an_older_generation_says_is_dropped(watcher: Watcher, root: Path, reports: Reports) -> None:
+    stream = watcher._stream
+    assert isinstance(stream, WatchdogStream)
+    old_touch, old_trouble = stream._touch, stream._trouble
+    assert watcher.rebuild("test")
+    old_touch("agents", "ghost", True)
+    old_trouble("overflow", None)
+    (root / "real").write_text("x")
+    reports.wait_touch("agents", "real", False)
+    assert ("agents", "ghost", True) not in reports.touches
+    assert reports.troubles == []
+
+
+def test_a_rebuild_watches_what_is_there_and_names_what_is_not(
+    watcher: Watcher, root: Path, reports: Reports
+) -> None:
+    root.rmdir()
+    assert watcher.rebuild("test")
+    reports.wait_trouble("unwatched", "agents")
+    assert watcher.alive() == ["emitter:agents"]
+
+
+def test_rebuilds_leave_no_descriptor_and_no_thread(watcher: Watcher, root: Path) -> None:
+    descriptors, threads = len(os.listdir("/proc/self/fd")), threading.active_count()
+    for _ in range(20):
+        assert watcher.rebuild("test")
+    assert len(os.listdir("/proc/self/fd")) == descriptors
+    assert threading.active_count() == threads
+
+
+def test_stopping_restores_the_thread_hook(reports: Reports, tmp_path: Path) -> None:
+    before = threading.excepthook
+    watcher = Watcher(reports.touch, reports.trouble, str(tmp_path / "probe"))
+    assert watcher.start()
+    assert threading.excepthook is not before
+    watcher.stop()
+    assert threading.excepthook is before
+    assert not watcher.rebuild("too late")
+    assert not watcher.probe(1.0)
+    assert watcher.alive() == ["dispatcher"]
+
+
+def test_a_foreign_thread_that_dies_goes_to_the_previous_hook(
+    monkeypatch: pytest.MonkeyPatch, reports: Reports, tmp_path: Path
+) -> None:
+    seen: list[str] = []
+    monkeypatch.setattr(threading, "excepthook", lambda args: seen.append(str(args.exc_value)))
+    watcher = Watcher(reports.touch, reports.trouble, str(tmp_path / "probe"))
+    watcher.start()
+
+    def die() -> None:
+        raise ValueError("not ours")
+
+    thread = threading.Thread(target=die)
+    thread.start()
+    thread.join(WAIT)
+    watcher.stop()
+    assert seen == ["not ours"]
+    assert reports.troubles == []
+
+
+# A process that watches and tells on stdout, so that it can be stopped or put into a namespace.
+CHILD = textwrap.dedent(
+    """
+    import json, os, sys
+    from memoryd.service.watcher import Watcher
+    root, probe = sys.argv[1:]
+    touched, troubles = set(), []
+    watcher = Watcher(lambda key, path, gone: touched.add(path), lambda *said: troubles.append(said), probe)
+    def directories():
+        found = [os.stat(path) for path, _, _ in os.walk(root)]
+        return [(stat.st_dev, stat.st_ino) for stat in found]
+    def answer(line):
+        if line == "start":
+            return [watcher.start(), watcher.watch("agents", root)]
+        if line == "rebuild":
+            return watcher.rebuild("test")
+        coverage = watcher.coverage("agents", directories())
+        return {
+            "touched": len(touched), "last": "last" in touched, "deep": "late/deep/f" in touched,
+            "troubles": troubles, "wanted": coverage.wanted, "held": coverage.held, "alive": watcher.alive(),
+            "hint": watcher.limit_hint(),
+        }
+    for line in sys.stdin:
+        print(json.dumps(answer(line.strip())), flush=True)
+    watcher.stop()
+    """
+)
+
+
+class Child:
+    def __init__(self, command: list[str], root: Path, probe: Path) -> None:
+        self.process = subprocess.Popen(
+            [*command, sys.executable, "-c", CHILD, str(root), str(probe)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+        )
+
+    def ask(self, line: str) -> Any:
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
+        self.process.stdin.write(line + "\n")
+        self.process.stdin.flush()
+        while True:
+            said = self.process.stdout.readline()
+            assert said, "the watching process ended"
+            if said[0] in "[{tf":  # log lines may come before the answer
+                return json.loads(said)
+
+    def ask_until(self, condition: Callable[[dict[str, Any]], object]) -> dict[str, Any]:
+        deadline = time.monotonic() + WAIT * 2
+        while True:
+            told: dict[str, Any] = self.ask("tell")
+            if condition(told):
+                return told
+            assert time.monotonic() < deadline, told
+            threading.Event().wait(0.02)
+
+    def close(self) -> None:
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
+        self.process.stdin.close()
+        self.process.wait(WAIT)
+        self.process.stdout.close()
+
+
+@pytest.fixture
+def child(tmp_path: Path) -> Iterator[Callable[[list[str]], Child]]:
+    made: list[Child] = []
+
+    def start(command: list[str]) -> Child:
+        made.append(Child(command, tmp_path / "root", tmp_path / "probe"))
+        return made[-1]
+
+    (tmp_path / "root").mkdir()
+    yield start
+    for one in made:
+        one.close()
+
+
+def test_an_overflow_is_told_once_and_does_not_feed_itself(
+    child: Callable[[list[str]], Child], tmp_path: Path
+) -> None:
+    """A stopped reader, more events than the kernel keeps: 3 a file, so 6,000 files against 16,384."""
+    files = int(Path("/proc/sys/fs/inotify/max_queued_events").read_text()) // 3 + 600
+    if files > 50_000:
+        pytest.skip(f"this system keeps events of {files} files; too many to make for a test")
+    root = tmp_path / "root"
+    for number in range(50):
+        (root / f"d{number}").mkdir()
+    watching = child([])
+    assert watching.ask("start") == [True, True]
+    pid = watching.process.pid
+    os.kill(pid, signal.SIGSTOP)
+    os.waitid(os.P_PID, pid, os.WSTOPPED | os.WNOWAIT)
+    for number in range(files):
+        (root / f"f{number}").write_text("x")
+    (root / "late" / "deep").mkdir(parents=True)
+    os.kill(pid, signal.SIGCONT)
+    watching.ask_until(lambda told: told["troubles"])
+    (root / "last").write_text("x")
+    told = watching.ask_until(lambda told: told["last"])
+    assert told["troubles"] == [["overflow", None]]
+    assert told["alive"] == []
+    assert told["touched"] < files  # events really were lost, so only a scan can know
+    assert (told["wanted"], told["held"]) == (53, 51)  # made during the overflow: unwatched, and known to be
+    assert watching.ask("rebuild") is True
+    (root / "late" / "deep" / "f").write_text("x")
+    told = watching.ask_until(lambda told: told["deep"])
+    assert (told["wanted"], told["held"]) == (53, 53)
+    assert told["troubles"] == [["overflow", None]]
+
+
+def test_a_refused_watch_is_counted_and_the_limit_named(
+    child: Callable[[list[str]], Child], tmp_path: Path
+) -> None:
+    """The limit is lowered in a user namespace of the child only; the machine's own settings stay."""
+    lower = "echo 6 > /proc/sys/user/max_inotify_watches"
+    inside = ["unshare", "--user", "--map-root-user", "sh", "-c"]
+    if shutil.which("unshare") is None:
+        pytest.skip("no unshare here")
+    tried = subprocess.run([*inside, lower], capture_output=True, text=True, timeout=60)
+    if tried.returncode:
+        pytest.skip(f"no user namespace with a watch limit of its own here: {tried.stderr.strip()}")
+    for number in range(10):
+        (tmp_path / "root" / f"d{number}").mkdir()
+    watching = child([*inside, f'{lower} && exec "$@"', "sh"])
+    assert watching.ask("start") == [True, True]
+    told = watching.ask("tell")
+    assert (told["wanted"], told["held"]) == (11, 5)  # the sixth watches the probes
+    assert told["alive"] == []
+    assert str(told["hint"]).startswith("user.max_inotify_watches is 6;")
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may watch everything")
+def test_unreadable_directories_are_uncovered_but_harmless(watcher: Watcher, root: Path) -> None:
+    for name in ("a", "b"):
+        (root / name).mkdir(mode=0o000)
+    try:
+        assert watcher.watch("agents", str(root))
+        wanted = [(found.st_dev, found.st_ino) for found in map(os.stat, (root, root / "a", root / "b"))]
+        assert watcher.coverage("agents", wanted) == Coverage(3, 1)
+    finally:
+        for name in ("a", "b"):
+            (root / name).chmod(0o700)
