@@ -67,11 +67,12 @@ class Displaced:
             os.close(fd)
             os.close(self._directory)
 
-    def close_if_silent(self) -> bool:
-        """`close()` if nobody has the inode open and nothing came late; False when there is more to watch."""
+    def close_if_silent(self, known: int | None = None) -> bool:
+        """`close()` if nobody has the inode open and nothing came after `known` (default `base_size`); False
+        when there is more to watch. In that order: a writer may write and close between two other looks."""
         if self._fd < 0:
             return True
-        if not self.only_ours() or self.late(self.base_size):
+        if not self.only_ours() or self.late(self.base_size if known is None else known):
             return False
         self.close()
         return True

@@ -480,7 +480,9 @@ class TestLateAppends:
         displaced = displaced_by(tree)
         assert displaced.late(displaced.base_size) == LATE
         assert not displaced.close_if_silent()
-        displaced.close()
+        assert displaced.close_if_silent(displaced.base_size + len(LATE))
+        assert displaced.close_if_silent()
+        assert_clean(root, NEW)
 
     def test_a_rewrite_in_place_of_the_old_inode_shows(self, root: Path, tree: Tree) -> None:
         with open(root / "f", "r+b") as writer:
