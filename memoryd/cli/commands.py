@@ -148,7 +148,7 @@ def _ask(ctx: click.Context, method: Method, params: Values, *, quiet: bool) -> 
     path = socket_of(ctx)
     with Client(path) as client:
         if params.get("force") and not quiet:
-            _show_evidence(client.call("lock.list", {"path": params["path"]}))
+            _show_evidence(client.call("lock.list", {key: params[key] for key in params if key != "force"}))
         result = client.call(method.name, params, timeout=_patience(method, params))
     if not isinstance(result, dict):
         result = {"result": result}

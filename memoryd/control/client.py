@@ -9,6 +9,7 @@ import errno
 import json
 import os
 import socket
+import struct
 import time
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
@@ -18,6 +19,7 @@ from typing import Any
 from memoryd.control.wire import MAX_LINE, readable, rebuild
 from memoryd.errors import DeniedError, MemorydError, NoDaemonError, UsageError
 
+_CONNECT_S = 5
 _START = "start it with `memoryd run`, or say where it is with --socket or --state-dir"
 
 
@@ -96,8 +98,11 @@ class Client:
     def _connect(self) -> socket.socket:
         sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
-            sock.settimeout(5)
+            # A blocking connect with a time limit of the kernel's own: with Python's, a full accept
+            # queue is an error at once, and whoever asks again and again is served last.
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, struct.pack("ll", _CONNECT_S, 0))
             sock.connect(self.path)
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, struct.pack("ll", 0, 0))
         except OSError as error:
             sock.close()
             raise _unreachable(self.path, error) from error

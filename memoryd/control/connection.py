@@ -6,32 +6,25 @@ line, a gigabyte without newline, or vanishing with a request under way.
 
 from __future__ import annotations
 
-import itertools
 import select
 import socket
 import sys
 import threading
 import time
-import uuid
 from collections.abc import Callable
-from concurrent.futures import CancelledError, Future
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 from memoryd.control import protocol
+from memoryd.control.answering import Answer, Answering
 from memoryd.control.outbox import Outbox
 from memoryd.control.peer import Peer
 from memoryd.control.protocol import LineReader, Problem, Request
-from memoryd.control.wire import INVALID_REQUEST, MAX_LINE
-from memoryd.errors import BusyError, MemorydError, ShuttingDownError
+from memoryd.control.wire import INVALID_REQUEST
 from memoryd.log import get_logger
 
 # On macOS a client that only closed its sending side looks the same as one that is gone.
 _HANGUP_IS_FINAL = sys.platform.startswith("linux")
-
-Answer = dict[str, Any] | Future[dict[str, Any]]
-Invoke = Callable[["Connection", Request], Answer]
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +47,7 @@ class Connection:
         self,
         sock: socket.socket,
         peer: Peer,
-        invoke: Invoke,
+        invoke: Callable[[Connection, Request], Answer],
         *,
         mutates: Callable[[str], bool],
         ended: Callable[[Connection], None],
@@ -64,15 +57,13 @@ class Connection:
         self.peer = peer
         self.topics: frozenset[str] = frozenset()
         self._sock = sock
-        self._invoke = invoke
-        self._mutates = mutates
         self._ended = ended
         self._limits = limits
         self._outbox = Outbox()
         self._lines = LineReader()
-        self._pending: dict[int, Request] = {}
-        self._tokens = itertools.count()
-        self._lock = threading.Condition()  # guards, and tells changes of, `_pending`
+        self._answering = Answering(
+            peer, lambda request: invoke(self, request), mutates, self._enqueue, limits.pending
+        )
         self._reader = threading.Thread(
             target=self._read_all, name=f"control-in-{peer.connection}", daemon=True
         )
@@ -81,13 +72,9 @@ class Connection:
         )
 
     def start(self, hello: bytes) -> None:
-        self.send(hello)
+        self._enqueue(len(hello), lambda: hello)
         self._writer.start()
         self._reader.start()
-
-    def send(self, line: bytes) -> None:
-        """Enqueue; a client with that much unread is cut off."""
-        self._enqueue(len(line), lambda: line)
 
     def event(self, params: dict[str, Any]) -> None:
         self._outbox.put_event(params)
@@ -97,13 +84,8 @@ class Connection:
     def settle(self, deadline: float) -> None:
         """Wait, until `deadline` (monotonic), for the replies under way; then answer what is still
         pending with "shutting down" and take nothing more."""
-        self._wait_answered(max(0, deadline - time.monotonic()))
-        with self._lock:
-            left, self._pending = self._pending, {}
-        error = ShuttingDownError("the daemon is shutting down", hint="`memoryd history` tells what was done")
-        for request in left.values():
-            if not request.notification:
-                self.send(protocol.encode_error(request.id, error))
+        self._answering.wait_answered(deadline - time.monotonic())
+        self._answering.give_up()
         self._outbox.finish()
 
     def flush(self, deadline: float) -> None:
@@ -123,10 +105,6 @@ class Connection:
             self._sock.shutdown(socket.SHUT_RDWR)
         except OSError:
             return  # already gone
-
-    def _has_pending(self) -> bool:
-        with self._lock:
-            return bool(self._pending)
 
     # -- reading ----------------------------------------------------------------------------------
 
@@ -162,7 +140,7 @@ class Connection:
             for line in lines:
                 if not self._outbox.wait_room(self._limits.stall_s):
                     return False
-                self._answer(line)
+                self._answering.answer(line)
             if self._lines.too_long:
                 return self._refuse(protocol.TOO_LONG)
             started = bool(lines) or since is None
@@ -175,22 +153,18 @@ class Connection:
             return None
 
     def _refuse(self, problem: Problem) -> bool:
-        self.send(protocol.encode_problem(problem))
+        self._answering.refuse(problem)
         return False
 
     def _linger_half_closed(self) -> None:
         """The client has no more requests but may still read (`printf ... | nc -U`): stay for the
         replies under way, and for its events until it is really gone."""
-        while self._has_pending() or self.topics:
+        while self._answering.pending or self.topics:
             if _ready(self._sock, 0, 0.2):
                 self.topics = frozenset()
                 if not _HANGUP_IS_FINAL:
-                    self._wait_answered(self._limits.stall_s)
+                    self._answering.wait_answered(self._limits.stall_s)
                 return
-
-    def _wait_answered(self, timeout: float) -> None:
-        with self._lock:
-            self._lock.wait_for(lambda: not self._pending, timeout)
 
     def _discard(self) -> None:
         """Read on for a moment after we have ended it, so that a client in the middle of sending gets
@@ -203,91 +177,10 @@ class Connection:
             except OSError:
                 return
 
-    # -- answering --------------------------------------------------------------------------------
-
-    def _answer(self, line: bytes) -> None:
-        request = protocol.decode_request(line)
-        if isinstance(request, Problem):
-            self.send(protocol.encode_problem(request))
-            return
-        started = time.monotonic()
-        try:
-            self._admit()
-            answer = self._invoke(self, request)
-        except Exception as error:  # noqa: BLE001 - whatever a handler raises becomes an error reply
-            self._reply(request, self._error_line(request, error), started, error)
-            return
-        if isinstance(answer, Future):
-            with self._lock:
-                token = next(self._tokens)
-                self._pending[token] = request
-            answer.add_done_callback(partial(self._done, token, started))
-        else:
-            self._reply(request, self._result_line(request, answer), started)
-
-    def _admit(self) -> None:
-        with self._lock:
-            waiting = len(self._pending)
-        if waiting >= self._limits.pending:
-            raise BusyError(f"{waiting} requests of this connection are still unanswered")
-
-    def _done(self, token: int, started: float, future: Future[dict[str, Any]]) -> None:
-        """Called by the thread that finished the work: only enqueues."""
-        with self._lock:
-            request = self._pending.get(token)
-        if request is not None:
-            self._enqueue(0, partial(self._settled_line, token, request, started, future))
-
-    def _settled_line(
-        self, token: int, request: Request, started: float, future: Future[dict[str, Any]]
-    ) -> bytes:
-        """In the writer's thread: the reply to a finished job, or nothing if it was answered already."""
-        with self._lock:
-            if self._pending.pop(token, None) is None:
-                return b""
-            self._lock.notify_all()
-        failed: Exception | None = None
-        try:
-            line = self._result_line(request, future.result(timeout=0))
-        except CancelledError:
-            failed = ShuttingDownError("the work was cancelled because the daemon is stopping")
-            line = protocol.encode_error(request.id, failed)
-        except Exception as error:  # noqa: BLE001 - whatever the work raised becomes an error reply
-            failed = error
-            line = self._error_line(request, error)
-        self._note(request, started, failed)
-        return b"" if request.notification else line
-
-    def _reply(self, request: Request, line: bytes, started: float, error: Exception | None = None) -> None:
-        self._note(request, started, error)
-        if not request.notification:
-            self.send(line)
-
-    def _result_line(self, request: Request, result: dict[str, Any]) -> bytes:
-        return protocol.encode_reply(request.id, result, MAX_LINE)
-
-    def _error_line(self, request: Request, error: Exception) -> bytes:
-        """MemorydErrors say themselves what to tell; anything else is a fault of ours, told by the
-        number under which the log has the traceback."""
-        if isinstance(error, MemorydError):
-            return protocol.encode_error(request.id, error)
-        number = uuid.uuid4().hex[:8]
-        get_logger(__name__).error("request_failed", method=request.method, log_id=number, exc_info=error)
-        told = MemorydError("internal error", hint=f"the log has it as {number}", data={"log_id": number})
-        return protocol.encode_error(request.id, told)
-
-    def _note(self, request: Request, started: float, error: Exception | None) -> None:
-        if self._mutates(request.method):
-            took = round((time.monotonic() - started) * 1000, 1)
-            failed = type(error).__name__ if error else None
-            peer = self.peer
-            get_logger(__name__).info(
-                "request", method=request.method, uid=peer.uid, peer_pid=peer.pid, ms=took, error=failed
-            )
-
     # -- writing ----------------------------------------------------------------------------------
 
     def _enqueue(self, size: int, make: Callable[[], bytes]) -> None:
+        """Never waits; a client with that much unread is cut off."""
         if not self._outbox.put(size, make):
             self.cut()
 

@@ -19,7 +19,8 @@ from types import TracebackType
 from typing import Any
 
 from memoryd.control import discover, endpoint, peer, protocol
-from memoryd.control.connection import Answer, Connection, Limits
+from memoryd.control.answering import Answer
+from memoryd.control.connection import Connection, Limits
 from memoryd.control.methods import TABLE, TOPICS, Method
 from memoryd.control.parameters import checked, nearest
 from memoryd.control.peer import Peer
@@ -79,8 +80,10 @@ class Server:
     def start(self) -> None:
         """Bind, listen, accept. Returns when clients can connect."""
         address = self._address
-        listening = isinstance(address, socket.socket)
-        self._endpoint = endpoint.adopt(address) if listening else endpoint.bind(os.fspath(address))  # type: ignore[arg-type]  # narrowed by `listening`
+        if isinstance(address, socket.socket):
+            self._endpoint = endpoint.adopt(address)
+        else:
+            self._endpoint = endpoint.bind(os.fspath(address))
         self._endpoint.sock.setblocking(False)
         self._wake, woken = socket.socketpair()
         self._acceptor = threading.Thread(
@@ -168,7 +171,9 @@ class Server:
         if method is None or not served:
             hint = nearest(request.method, self._served())
             raise MethodUnknownError(f"there is no method {request.method!r}", hint=hint)
-        if self._closing or (self._draining and (method.kind == "job" or method.mutates)):
+        # Asking twice to stop is no mistake; it is the one change that is still taken.
+        work = method.kind == "job" or (method.mutates and method.name != "shutdown")
+        if self._closing or (self._draining and work):
             raise ShuttingDownError("the daemon is shutting down", hint="start it again with `memoryd run`")
         params = checked(method, request.params)
         builtin = self._builtins.get(method.name)

@@ -19,8 +19,9 @@ from typing import Any
 import pytest
 
 from memoryd.control import peer
+from memoryd.control.answering import Answer
 from memoryd.control.client import Client
-from memoryd.control.connection import Answer, Limits
+from memoryd.control.connection import Limits
 from memoryd.control.outbox import Outbox
 from memoryd.control.peer import Peer
 from memoryd.control.server import Server
@@ -532,6 +533,8 @@ def test_draining_refuses_work_and_still_answers(serve: Callable[..., Server], p
         with pytest.raises(ShuttingDownError):
             client.call("archive")
         assert client.call("ping")
+        with pytest.raises(UsageError, match="no method"):  # not served by the stub, but not refused
+            client.call("shutdown")
 
 
 def test_closing_a_server_that_never_started(place: str) -> None:

@@ -1,0 +1,143 @@
+"""From one request line to one reply line, and what of a client is still unanswered."""
+
+from __future__ import annotations
+
+import itertools
+import threading
+import time
+import uuid
+from collections.abc import Callable
+from concurrent.futures import CancelledError, Future
+from functools import partial
+from typing import Any
+
+from memoryd.control import protocol
+from memoryd.control.peer import Peer
+from memoryd.control.protocol import Problem, Request
+from memoryd.errors import BusyError, MemorydError, ShuttingDownError
+from memoryd.log import get_logger
+
+Answer = dict[str, Any] | Future[dict[str, Any]]
+Invoke = Callable[[Request], Answer]
+Enqueue = Callable[[int, Callable[[], bytes]], None]
+"""(about how many bytes, what makes the line when its turn comes); never waits."""
+
+
+class Answering:
+    """Answers the lines of one client. `invoke` does the work, `mutates` tells which methods are logged
+    with who asked, `limit` is how many requests may wait for their Future at once."""
+
+    def __init__(
+        self, peer: Peer, invoke: Invoke, mutates: Callable[[str], bool], enqueue: Enqueue, limit: int
+    ) -> None:
+        self._peer = peer
+        self._invoke = invoke
+        self._mutates = mutates
+        self._enqueue = enqueue
+        self._limit = limit
+        self._pending: dict[int, Request] = {}
+        self._tokens = itertools.count()
+        self._changed = threading.Condition()  # guards, and tells changes of, `_pending`
+
+    @property
+    def pending(self) -> bool:
+        with self._changed:
+            return bool(self._pending)
+
+    def wait_answered(self, timeout: float) -> bool:
+        """True once nothing is pending."""
+        with self._changed:
+            return self._changed.wait_for(lambda: not self._pending, max(0, timeout))
+
+    def give_up(self) -> None:
+        """Answer everything pending with "shutting down"; its real end is not reported any more."""
+        with self._changed:
+            left, self._pending = self._pending, {}
+        error = ShuttingDownError("the daemon is shutting down", hint="`memoryd history` tells what was done")
+        for request in left.values():
+            self._send(request, protocol.encode_error(request.id, error))
+
+    def answer(self, line: bytes) -> None:
+        """One line of the client: at most one reply is enqueued, now or when its Future completes."""
+        request = protocol.decode_request(line)
+        if isinstance(request, Problem):
+            self.refuse(request)
+            return
+        started = time.monotonic()
+        try:
+            self._admit()
+            answer = self._invoke(request)
+        except Exception as error:  # noqa: BLE001 - whatever a handler raises becomes an error reply
+            self._note(request, started, error)
+            self._send(request, _error_line(request, error))
+            return
+        if isinstance(answer, Future):
+            self._await(request, started, answer)
+            return
+        self._note(request, started, None)
+        self._send(request, protocol.encode_reply(request.id, answer))
+
+    def refuse(self, problem: Problem) -> None:
+        line = protocol.encode_problem(problem)
+        self._enqueue(len(line), lambda: line)
+
+    def _admit(self) -> None:
+        with self._changed:
+            waiting = len(self._pending)
+        if waiting >= self._limit:
+            raise BusyError(f"{waiting} requests of this connection are still unanswered")
+
+    def _await(self, request: Request, started: float, future: Future[dict[str, Any]]) -> None:
+        with self._changed:
+            token = next(self._tokens)
+            self._pending[token] = request
+        future.add_done_callback(partial(self._done, token, request, started))
+
+    def _done(self, token: int, request: Request, started: float, future: Future[dict[str, Any]]) -> None:
+        """Called by the thread that finished the work: only enqueues."""
+        self._enqueue(0, partial(self._finished_line, token, request, started, future))
+
+    def _finished_line(
+        self, token: int, request: Request, started: float, future: Future[dict[str, Any]]
+    ) -> bytes:
+        """In the writer's thread: the reply to finished work; nothing if it was answered already."""
+        with self._changed:
+            if self._pending.pop(token, None) is None:
+                return b""
+            self._changed.notify_all()
+        failed: Exception | None = None
+        try:
+            line = protocol.encode_reply(request.id, future.result(timeout=0))
+        except CancelledError:
+            failed = ShuttingDownError("the work was cancelled because the daemon is stopping")
+            line = protocol.encode_error(request.id, failed)
+        except Exception as error:  # noqa: BLE001 - whatever the work raised becomes an error reply
+            failed = error
+            line = _error_line(request, error)
+        self._note(request, started, failed)
+        return b"" if request.notification else line
+
+    def _send(self, request: Request, line: bytes) -> None:
+        if not request.notification:
+            self._enqueue(len(line), lambda: line)
+
+    def _note(self, request: Request, started: float, error: Exception | None) -> None:
+        """Who asked for a change is kept in the log; its parameters are not."""
+        if self._mutates(request.method):
+            took = round((time.monotonic() - started) * 1000, 1)
+            failed = type(error).__name__ if error else None
+            peer = self._peer
+            get_logger(__name__).info(
+                "request", method=request.method, uid=peer.uid, peer_pid=peer.pid, ms=took, error=failed
+            )
+
+
+def _error_line(request: Request, error: Exception) -> bytes:
+    """MemorydErrors say themselves what to tell; anything else is a fault of ours, told by the number
+    under which the log has the traceback."""
+    if isinstance(error, MemorydError):
+        return protocol.encode_error(request.id, error)
+    number = uuid.uuid4().hex[:8]
+    get_logger(__name__).error("request_failed", method=request.method, log_id=number, exc_info=error)
+    told = MemorydError("internal error", hint=f"the log has it as {number}", data={"log_id": number})
+    return protocol.encode_error(request.id, told)
