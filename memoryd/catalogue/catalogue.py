@@ -104,16 +104,12 @@ class Catalogue:
     # --- what everybody reads
 
     def files(self) -> dict[str, FileRow]:
-        columns = (
-            "path, role, dev, inode, size, mtime_ns, ctime_ns, digest, lines, whole, units, broken, records"
-        )
+        columns = "path, role, dev, inode, size, mtime_ns, ctime_ns, digest, lines, whole, units, broken, records"
         rows = self._db.execute(f"SELECT {columns}, young, pending FROM files")  # noqa: S608 - constant text
         return {row.path: row for row in map(_file_row, rows)}
 
     def file(self, path: str) -> FileRow | None:
-        columns = (
-            "path, role, dev, inode, size, mtime_ns, ctime_ns, digest, lines, whole, units, broken, records"
-        )
+        columns = "path, role, dev, inode, size, mtime_ns, ctime_ns, digest, lines, whole, units, broken, records"
         query = f"SELECT {columns}, young, pending FROM files WHERE path = ?"  # noqa: S608 - constant text
         row = self._db.execute(query, (_key(path),)).fetchone()
         return _file_row(row) if row else None
@@ -197,10 +193,7 @@ class Catalogue:
         )
         self._db.executemany(
             "INSERT INTO findings VALUES (?,?,?,?,?)",
-            (
-                (key, f.code, f.line, _text(f.id) if f.id else None, _text(f.message))
-                for f in document.findings
-            ),
+            ((key, f.code, f.line, _text(f.id) if f.id else None, _text(f.message)) for f in document.findings),
         )
 
 
@@ -229,9 +222,7 @@ def _open_or_rebuild(path: str) -> sqlite3.Connection:
 
 
 def _open_reader(path: str) -> sqlite3.Connection:
-    return sqlite3.connect(
-        f"{Path(path).absolute().as_uri()}?mode=ro", uri=True, timeout=2, check_same_thread=False
-    )
+    return sqlite3.connect(f"{Path(path).absolute().as_uri()}?mode=ro", uri=True, timeout=2, check_same_thread=False)
 
 
 def _key(path: str) -> bytes:

@@ -98,8 +98,9 @@ def _check(store: Store, params: Mapping[str, Any], by: str, now: float) -> dict
 
 
 def _locks(store: Store, params: Mapping[str, Any], by: str, now: float) -> dict[str, Any]:
-    del params, by
-    return {"locks": [report.public() for report in locking.sweep_locks(store, now)]}
+    del by
+    swept = locking.sweep_locks(store, now, params.get("monotonic"))
+    return {"locks": [report.public() for report in swept]}
 
 
 def _lock_list(store: Store, params: Mapping[str, Any], by: str, now: float) -> dict[str, Any]:
@@ -147,7 +148,7 @@ OPERATIONS: Mapping[str, Operation] = {
 }
 
 # Performed by the worker itself: they are about its own reading in.
-OWN = ("sync", "reindex", "rescan")
+OWN = ("sync", "reindex", "rescan", "resume")
 # Commands that only look: they may run on a root that must not be written to.
 LOOKS = ("check", "plan", "backup.list", "backup.verify", "lock.list", "sync", "rescan", "verify")
 

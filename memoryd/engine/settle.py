@@ -32,9 +32,7 @@ class Settler:
     looks.
     """
 
-    def __init__(
-        self, quiet_s: float = 0.1, cap_s: float = 1.0, max_paths: int = 512, max_per_dir: int = 128
-    ) -> None:
+    def __init__(self, quiet_s: float = 0.1, cap_s: float = 1.0, max_paths: int = 512, max_per_dir: int = 128) -> None:
         self.quiet_s = quiet_s
         self.cap_s = cap_s
         self.max_paths = max_paths

@@ -18,7 +18,7 @@ class Watch:
 
 @dataclass(frozen=True, slots=True)
 class RootStatus:
-    """One look at a root. `stale_since` is monotonic: the oldest change not yet in the index."""
+    """One look at a root. `rescans` are the last scans made because events may have been lost: when, why."""
 
     name: str
     path: str
@@ -33,11 +33,8 @@ class RootStatus:
     findings: Mapping[str, int] = field(default_factory=dict)
     watch: Watch = Watch()
     last_scan: float | None = None
+    rescans: tuple[tuple[float, str], ...] = ()
     generation: int = 0
-    stale_since: float | None = None
     locks: tuple[Mapping[str, Any], ...] = ()
     limits: tuple[Mapping[str, Any], ...] = ()
     backups: Mapping[str, Any] = field(default_factory=lambda: {"count": 0, "newest": None})
-
-    def lag_ms(self, monotonic: float) -> int:
-        return 0 if self.stale_since is None else max(0, round((monotonic - self.stale_since) * 1000))

@@ -57,7 +57,7 @@ class Tending:
         self._clock = clock
         self._hints = hints
         self._tell = tell
-        self.doubts: deque[str] = deque(maxlen=20)
+        self.doubts: deque[tuple[float, str]] = deque(maxlen=20)
         self.wants_limits = False
         self.unindexed_since: float | None = None
         self.last_change = clock.monotonic() - 1e6
@@ -162,11 +162,10 @@ class Tending:
         self._detect()
         self._migrate()
         self.take_in(None, True, self._clock.monotonic())
+        self._hints.scheduled(self.store.name)
 
     def _rewatch(self) -> None:
-        self._watching = self.store.network_fs is None and self._hints.watch(
-            self.store.name, self.store.tree.path
-        )
+        self._watching = self.store.network_fs is None and self._hints.watch(self.store.name, self.store.tree.path)
 
     def _detect(self) -> None:
         """`auto` looks again until exactly one layout matches, then keeps it."""
@@ -177,6 +176,7 @@ class Tending:
         if len(names) == 1:
             self.store.layout = LAYOUTS[names[0]]
             self.store.journal.set_meta("layout", names[0])
+            self._hints.scheduled(self.store.name)
             log.info("layout recognised", root=self.store.name, layout=names[0])
             return
         found = " and ".join(names) if names else "none"
@@ -253,9 +253,7 @@ class Tending:
         for path in crossed:
             log.warning("hard limit reached", root=self.store.name, file=path, hint="see `memoryd status`")
             self._tell("finding", {"root": self.store.name, "code": "hard-limit", "path": path})
-        self._tell(
-            "change", {"root": self.store.name, "paths": sorted(done.changed), "gone": sorted(done.gone)}
-        )
+        self._tell("change", {"root": self.store.name, "paths": sorted(done.changed), "gone": sorted(done.gone)})
 
     def _index(self, *, force: bool, wait_s: float) -> Indexed:
         done = update_index(self.store, self._clock.wall(), force=force, wait_s=wait_s)
@@ -316,13 +314,14 @@ class Tending:
             self.take_in(None, True, self._clock.monotonic())
         if job.name == "verify":
             refresh(self.store, None, self._clock.wall(), verify=True)
-        result = OPERATIONS[job.name](self.store, job.params, job.by, self._clock.wall())
+        params = dict(job.params)
+        if job.name == "locks" and job.by == "schedule":
+            params["monotonic"] = self._clock.monotonic()
+        result = OPERATIONS[job.name](self.store, params, job.by, self._clock.wall())
         if job.name.startswith("backup") or "receipt" in result:
             self._backups_known = False
         if "receipt" in result:
-            log.info(
-                "changed", root=self.store.name, operation=job.name, receipt=result["receipt"], by=job.by
-            )
+            log.info("changed", root=self.store.name, operation=job.name, receipt=result["receipt"], by=job.by)
             event = {"root": self.store.name, "operation": job.name, "receipt": result["receipt"]}
             self._tell("change", {**event, "plan": result["plan"]})
             self.take_in(None, True, self._clock.monotonic())
@@ -344,13 +343,9 @@ class Tending:
 
     def _require(self, name: str) -> None:
         if self._paused:
-            raise PausedError(
-                f"root {self.store.name} is paused", hint=f"`memoryd root resume {self.store.name}`"
-            )
+            raise PausedError(f"root {self.store.name} is paused", hint=f"`memoryd root resume {self.store.name}`")
         if self._sighting.state in ("missing", "failed"):
-            raise RootMissingError(
-                f"root {self.store.name}: {self._sighting.reason}", hint="see `memoryd status`"
-            )
+            raise RootMissingError(f"root {self.store.name}: {self._sighting.reason}", hint="see `memoryd status`")
         if self._sighting.state == "suspect" and name not in ("lock.list", "backup.list", "plan"):
             raise GuardError(f"root {self.store.name}: {self._sighting.reason}")
         if self.store.layout is None and name not in ("sync", "rescan"):
@@ -420,15 +415,11 @@ class Tending:
         if self.store.layout is None:
             reasons.append(self._unwritten or "no layout is known")
         if self.store.network_fs is not None:
-            reasons.append(
-                f"on {self.store.network_fs} changes of other machines make no events: timed scans"
-            )
+            reasons.append(f"on {self.store.network_fs} changes of other machines make no events: timed scans")
         elif not self._watching:
             reasons.append(f"the directory cannot be watched, timed scans: {self._hints.limit_hint()}")
         elif self._watch.held < self._watch.wanted:
-            short = (
-                f"{self._watch.held} of {self._watch.wanted} directories are watched, the rest by timed scans"
-            )
+            short = f"{self._watch.held} of {self._watch.wanted} directories are watched, the rest by timed scans"
             reasons.append(f"{short}: {self._hints.limit_hint()}")
         stale = self.unindexed_since
         if self._waits and stale is not None and self._clock.monotonic() - stale > 3:
@@ -464,6 +455,7 @@ class Tending:
             findings=finding_counts(store),
             watch=self._watch,
             last_scan=self._last_scan,
+            rescans=tuple(self.doubts),
             generation=self._generation,
             locks=locks,
             limits=tuple(level.public() for level in limit_levels(store)),

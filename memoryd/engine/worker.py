@@ -47,6 +47,7 @@ class Hints(Protocol):
     def coverage(self, root: str, directories: list[tuple[int, int]]) -> tuple[int, int]: ...
     def limit_hint(self) -> str: ...
     def retry(self, root: str, job: str, after_s: float) -> None: ...
+    def scheduled(self, root: str) -> None: ...
 
 
 Tell = Callable[[str, dict[str, Any]], None]
@@ -97,7 +98,7 @@ class Worker:
         log.info("rescan", root=self.name, reason=reason)
         with self._condition:
             self._settler.touch_all(self._clock.monotonic())
-            self._tending.doubts.append(reason)
+            self._tending.doubts.append((self._clock.wall(), reason))
             self._condition.notify()
 
     def submit(self, job: Job) -> Future[dict[str, Any]]:
@@ -123,6 +124,12 @@ class Worker:
             self._condition.notify()
         self._tending.set_paused(paused)
 
+    def resume(self) -> None:
+        """End a pause; a suspect root is accepted as it is."""
+        with self._condition:
+            self._commands.append(Job("resume"))
+        self.pause(False)
+
     def stop(self, timeout_s: float) -> bool:
         """Refuse what waits, let what runs come to its end; False when it did not in time."""
         with self._condition:
@@ -137,11 +144,11 @@ class Worker:
     def status(self) -> RootStatus:
         return self._tending.status
 
-    def stale_since(self) -> float | None:
-        """Monotonic time of the oldest change that is not in the index yet."""
-        since = self._settler.pending_since()
-        unindexed = self._tending.unindexed_since
-        return min((at for at in (since, unindexed) if at is not None), default=None)
+    def lag_ms(self, monotonic: float) -> int:
+        """Age of the oldest change that is not in the index yet."""
+        times = (self._settler.pending_since(), self._tending.unindexed_since)
+        oldest = min((at for at in times if at is not None), default=monotonic)
+        return max(0, round((monotonic - oldest) * 1000))
 
     @property
     def alive(self) -> bool:
@@ -251,16 +258,27 @@ class Worker:
             job.future.set_exception(error)
 
     def _own(self, job: Job) -> dict[str, Any]:
+        if job.name == "resume":
+            self._tending.accept()
+            return {}
         if job.name == "sync":
-            result, waiting = self._tending.sync(float(job.params.get("timeout_s", 30.0)))
-            with self._condition:
-                self._settler.ready(float("inf"))  # the scan has seen what these hints were about
-            self._look_again(waiting)
-            return result
+            return self._sync(float(job.params.get("timeout_s", 60.0)))
         if job.name == "reindex":
             return self._tending.reindex(dry_run=bool(job.params.get("dry_run")))
         self._look_again(self._tending.take_in(None, True, self._clock.monotonic()))
         return {}
+
+    def _sync(self, timeout_s: float) -> dict[str, Any]:
+        with self._condition:
+            self._settler.ready(float("inf"))  # the scan that begins now sees what these hints are about
+        try:
+            result, waiting = self._tending.sync(timeout_s)
+        except BaseException:
+            with self._condition:
+                self._settler.touch_all(self._clock.monotonic())
+            raise
+        self._look_again(waiting)
+        return result
 
     def run_now(self, name: str) -> Future[dict[str, Any]]:
         """`jobs run`: as the schedule would, but at once and by command."""

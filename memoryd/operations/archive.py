@@ -35,9 +35,7 @@ def archive(
             )
         return _guarded(store, plan, "archive", by)
 
-    return change(
-        store, Cause("archive", by), decide, now=now, wait_s=store.policy.lock_wait_s, dry_run=dry_run
-    )
+    return change(store, Cause("archive", by), decide, now=now, wait_s=store.policy.lock_wait_s, dry_run=dry_run)
 
 
 def enforce_limits(store: Store, now: float, *, by: str, dry_run: bool = False) -> Done:
@@ -52,9 +50,7 @@ def enforce_limits(store: Store, now: float, *, by: str, dry_run: bool = False) 
         )
         return _guarded(store, plan, "limits", by)
 
-    return change(
-        store, Cause("limits", by), decide, now=now, wait_s=store.policy.lock_wait_s, dry_run=dry_run
-    )
+    return change(store, Cause("limits", by), decide, now=now, wait_s=store.policy.lock_wait_s, dry_run=dry_run)
 
 
 def _moved(plan: Plan) -> list[str]:

@@ -53,9 +53,7 @@ def _place(store: Store) -> str:
     return store.layout.backup_place or backups.PLACE
 
 
-def list_backups(
-    store: Store, now: float, *, file: str | None = None, verify: bool = False
-) -> list[BackupInfo]:
+def list_backups(store: Store, now: float, *, file: str | None = None, verify: bool = False) -> list[BackupInfo]:
     """Newest first for each file. `verify` reads every one and holds it against the hash of its making."""
     assert store.layout is not None
     files: Sequence[str] = store.layout.live_paths(()) if file is None else (file,)
@@ -106,9 +104,7 @@ def restore(
 
     live = store.load(target, now)
     difference = _difference(live.loaded.data if live else b"", content)
-    done = change(
-        store, Cause("restore", "command"), decide, now=now, wait_s=store.policy.lock_wait_s, dry_run=dry_run
-    )
+    done = change(store, Cause("restore", "command"), decide, now=now, wait_s=store.policy.lock_wait_s, dry_run=dry_run)
     return done, {"file": target, "backup": backup.name, **difference}
 
 

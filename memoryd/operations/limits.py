@@ -56,9 +56,7 @@ def note_limits(store: Store) -> tuple[list[str], bool]:
     levels = limit_levels(store)
     over = {each.file for each in levels if each.level == "over" and each.limit.kind is LimitKind.HARD}
     soft = any(each.level == "over" and each.limit.kind is LimitKind.SOFT for each in levels)
-    known = {
-        finding.path: finding for finding in store.noted.get("limits", ()) if finding.code == "hard-limit"
-    }
+    known = {finding.path: finding for finding in store.noted.get("limits", ()) if finding.code == "hard-limit"}
     findings = [known.get(path) or _hard(store, path) for path in sorted(over)]
     near = "is at 85 % or more of its limit"
     findings += [Finding("near-limit", each.file, near) for each in levels if each.level == "near"]
@@ -74,6 +72,4 @@ def _hard(store: Store, path: str) -> Finding:
     entries = [entry for entry in store.catalogue.entries([path]) if not entry.archived]
     entries.sort(key=lambda e: (e.facts.get("accessed", 0.0), e.facts.get("access_count", 0)))
     ids = " ".join(entry.id for entry in entries[:SUGGESTED])
-    return Finding(
-        "hard-limit", path, f"is at its hard limit; free space, for example: memoryd archive {ids}"
-    )
+    return Finding("hard-limit", path, f"is at its hard limit; free space, for example: memoryd archive {ids}")

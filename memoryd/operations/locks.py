@@ -5,25 +5,41 @@ from __future__ import annotations
 from typing import Any
 
 from memoryd.core.findings import Finding
-from memoryd.core.staleness import State
+from memoryd.core.staleness import Kind, State
 from memoryd.disk.lockcheck import LockReport, clear, inspect
 from memoryd.errors import GuardError, NotFoundError
 from memoryd.store import Store
 
 
-def list_locks(store: Store, now: float) -> list[LockReport]:
+def _watched(store: Store, now: float, monotonic: float) -> float:
+    """For how long the very same lock file has been seen."""
+    reports = list_locks(store, now)
+    identity = reports[0].identity if reports else None
+    if identity is None:
+        store.lock_watch = None
+        return 0.0
+    if store.lock_watch is None or store.lock_watch[0] != identity:
+        store.lock_watch = (identity, monotonic)
+    return monotonic - store.lock_watch[1]
+
+
+def list_locks(store: Store, now: float, watched_s: float | None = None) -> list[LockReport]:
     """Judged without touching anything."""
     name = store.layout.lock if store.layout else None
     if name is None:
         return []
-    report = inspect(store.tree.fd, name, now, **_rules(store))
+    report = inspect(store.tree.fd, name, now, watched_s=watched_s, **_rules(store))
     _note(store, report)
     return [report] if report else []
 
 
-def sweep_locks(store: Store, now: float) -> list[LockReport]:
-    """Clear what is provably dead; each report tells what was done and why it was safe."""
-    stale = [report for report in list_locks(store, now) if report.state is State.STALE]
+def sweep_locks(store: Store, now: float, monotonic: float | None = None) -> list[LockReport]:
+    """Clear what is provably dead; each report tells what was done and why it was safe.
+
+    With `monotonic`, a lock whose holder nobody can name must also have been seen unchanged for the grace
+    time on that clock: a wall clock alone proves no age."""
+    watched = None if monotonic is None else _watched(store, now, monotonic)
+    stale = [report for report in list_locks(store, now, watched) if report.state is State.STALE]
     return [cleared for _ in stale if (cleared := _clear(store, now, "schedule", force=False)) is not None]
 
 
@@ -45,7 +61,8 @@ def clear_lock(store: Store, now: float, *, force: str | None = None) -> list[Lo
 def _clear(store: Store, now: float, by: str, *, force: bool) -> LockReport | None:
     assert store.layout is not None
     assert store.layout.lock is not None
-    report = clear(store.tree.fd, store.layout.lock, now, force=force, **_rules(store))
+    kind: Kind = "soft" if force else ".lock"  # what cannot be proved may only go as a soft lock
+    report = clear(store.tree.fd, store.layout.lock, now, force=force, kind=kind, **_rules(store))
     if report is not None and report.action in ("removed", "emptied"):
         receipt = store.journal.begin("lock-clear", by, f"{report.path}: {report.evidence}", (), now)
         store.journal.finish(receipt, "done")

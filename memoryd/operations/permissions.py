@@ -21,9 +21,7 @@ def tighten(store: Store, now: float, *, by: str, dry_run: bool = False) -> Done
         )
         return Plan(tuple(wide) if _will_fix(store) else ())
 
-    return change(
-        store, Cause("permissions", by), decide, now=now, wait_s=store.policy.lock_wait_s, dry_run=dry_run
-    )
+    return change(store, Cause("permissions", by), decide, now=now, wait_s=store.policy.lock_wait_s, dry_run=dry_run)
 
 
 def _will_fix(store: Store) -> bool:
@@ -32,9 +30,7 @@ def _will_fix(store: Store) -> bool:
 
 def note_permissions(store: Store) -> None:
     """The findings alone: what `check` reports without changing a mode."""
-    store.noted["permissions"] = tuple(
-        Finding("wide-permissions", action.path, action.why) for action in _wide(store)
-    )
+    store.noted["permissions"] = tuple(Finding("wide-permissions", action.path, action.why) for action in _wide(store))
 
 
 def _wide(store: Store) -> list[Action]:

@@ -32,9 +32,7 @@ def sight(store: Store, now: float) -> Sighting:
         if presence is Presence.SAME:
             return _identify(store, now)
         if presence is Presence.UNREADABLE:
-            return Sighting(
-                "failed", f"{store.path} cannot be looked at; check the mount and its permissions"
-            )
+            return Sighting("failed", f"{store.path} cannot be looked at; check the mount and its permissions")
         _pin(store)
         store.detach()
         if presence is Presence.MISSING:
@@ -52,9 +50,7 @@ def sight(store: Store, now: float) -> Sighting:
 
 def _missing(store: Store) -> Sighting:
     store.journal.set_meta("suspect", None)
-    return Sighting(
-        "missing", f"{store.path} is not there; nothing is forgotten, memoryd resumes when it is back"
-    )
+    return Sighting("missing", f"{store.path} is not there; nothing is forgotten, memoryd resumes when it is back")
 
 
 def _identify(store: Store, now: float) -> Sighting:

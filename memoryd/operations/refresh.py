@@ -111,9 +111,7 @@ def _odd_files(store: Store, irregular: Iterable[str], unreadable: Iterable[str]
         yield Finding("unreadable", path, "cannot be looked at; check owner and mode")
 
 
-def _read_in(
-    store: Store, path: str, found: Fingerprint, row: FileRow | None, now: float, *, verify: bool
-) -> str:
+def _read_in(store: Store, path: str, found: Fingerprint, row: FileRow | None, now: float, *, verify: bool) -> str:
     """same, changed, half-written (read in, look again) or waiting (not readable just now)."""
     if row and _unchanged(row, found) and not (row.young or row.pending or verify):
         return "same"
@@ -125,9 +123,7 @@ def _read_in(
         message = f"{found.size} bytes, more than 64 MB are not read"
         return _note_unread(store, path, found, Finding("too-large", path, message))
     except OSError as error:
-        return _note_unread(
-            store, path, found, Finding("unreadable", path, f"cannot be read: {error.strerror}")
-        )
+        return _note_unread(store, path, found, Finding("unreadable", path, f"cannot be read: {error.strerror}"))
     return _take(store, path, content, fingerprint, row, now)
 
 
@@ -144,9 +140,7 @@ def _note_unread(store: Store, path: str, found: Fingerprint, finding: Finding) 
     return "same"
 
 
-def _take(
-    store: Store, path: str, content: bytes, fingerprint: Fingerprint, row: FileRow | None, now: float
-) -> str:
+def _take(store: Store, path: str, content: bytes, fingerprint: Fingerprint, row: FileRow | None, now: float) -> str:
     assert store.layout is not None
     digest = sha256(content)
     mtime = fingerprint.mtime_ns / 1e9
@@ -200,12 +194,8 @@ def _file_findings(store: Store, path: str, content: bytes, document: Document) 
         return
     damaged = document.units - len(document.records)
     if document.units > 1 and damaged * 2 > document.units:
-        message = (
-            f"{damaged} of {document.units} lines cannot be used; compare `memoryd backup list` and restore"
-        )
+        message = f"{damaged} of {document.units} lines cannot be used; compare `memoryd backup list` and restore"
         yield Finding("corrupt-file", path, message)
     if not content and any(row.bytes for row in store.journal.backup_rows(path)[-1:]):
-        message = (
-            "the file is empty while its newest backup is not; restore it, or ignore this if it was meant"
-        )
+        message = "the file is empty while its newest backup is not; restore it, or ignore this if it was meant"
         yield Finding("emptied-file", path, message)

@@ -38,9 +38,7 @@ def undo(store: Store, receipt: str, now: float, *, dry_run: bool = False) -> Do
             )
         return Plan(tuple(_backwards(store, entry)))
 
-    done = change(
-        store, Cause("undo", "command"), decide, now=now, wait_s=store.policy.lock_wait_s, dry_run=dry_run
-    )
+    done = change(store, Cause("undo", "command"), decide, now=now, wait_s=store.policy.lock_wait_s, dry_run=dry_run)
     if done.receipt is not None:
         store.journal.finish(receipt, "undone", undone_by=done.receipt)
         _tidy(store, entry)

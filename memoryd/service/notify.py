@@ -71,9 +71,7 @@ def listen_fds(env: MutableMapping[str, str], pid: int) -> list[tuple[int, str]]
 
     The variables are removed and the descriptors are made private, so that no child takes them for its own.
     """
-    taken = {
-        name: env.pop(name, "") for name in ("LISTEN_PID", "LISTEN_FDS", "LISTEN_FDNAMES", "LISTEN_PIDFDID")
-    }
+    taken = {name: env.pop(name, "") for name in ("LISTEN_PID", "LISTEN_FDS", "LISTEN_FDNAMES", "LISTEN_PIDFDID")}
     if taken["LISTEN_PID"] != str(pid) or not taken["LISTEN_FDS"].isdecimal():
         return []
     names = taken["LISTEN_FDNAMES"].split(":") if taken["LISTEN_FDNAMES"] else []

@@ -72,8 +72,6 @@ class Probe:
     def _touch(self, name: str) -> None:
         path = os.path.join(self.directory, name)
         flags = os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC
-        with contextlib.suppress(
-            FileExistsError
-        ):  # left by a process with our number: removing it is an event too
+        with contextlib.suppress(FileExistsError):  # left by a process with our number: removing it is an event too
             os.close(os.open(path, flags, 0o600))
         os.unlink(path)

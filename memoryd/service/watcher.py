@@ -83,9 +83,7 @@ if sys.platform == "linux":
                 raise PermissionError(f"no permission to watch {os.fsdecode(path)}")
             return watch
 
-        def _add_callback(
-            self, path: bytes, mask: Mask, callback: WatchCallback, id_: CallbackId
-        ) -> WatchDescriptor:
+        def _add_callback(self, path: bytes, mask: Mask, callback: WatchCallback, id_: CallbackId) -> WatchDescriptor:
             """A directory met again under a new name, as under heavy renaming, is no reason for a warning."""
             watch = self._get_or_create_watch(path, mask)
             watch.callbacks[id_] = callback

@@ -17,6 +17,7 @@ from memoryd.core.text import inverse, splice
 from memoryd.disk import atomic, backups
 from memoryd.disk.atomic import StoreChangedError
 from memoryd.disk.backups import CreateResult
+from memoryd.disk.displaced import Displaced
 from memoryd.disk.journal import Step
 from memoryd.disk.locking import Held, LockLostError
 from memoryd.disk.tree import ChangingError
@@ -88,9 +89,7 @@ def change(
 def commit(store: Store, plan: Plan, cause: Cause, held: Held | None, now: float) -> str:
     """Carry the plan out under the lock and return its receipt. A failing group is rolled back whole
     (see `recovery.resolve`); groups before it stay done."""
-    groups = [
-        [_prepare(store, action, number) for action in group] for number, group in enumerate(plan.groups())
-    ]
+    groups = [[_prepare(store, action, number) for action in group] for number, group in enumerate(plan.groups())]
     steps = [prepared.step for group in groups for prepared in group]
     receipt = store.journal.begin(cause.operation, cause.by, _summary(plan), steps, now)
     work = _Commit(store, receipt, held, now)
@@ -195,9 +194,17 @@ class _Commit:
         assert before is not None
         assert after is not None
         expected = prepared.fingerprint
-        replaced = atomic.replace(self.tree, path, after, expected=expected, guard=self.guard, exchange=True)
-        if replaced.displaced is not None:
-            self.store.late.append(Late(replaced.displaced, self.receipt, position, len(before), self.now))
+        try:
+            replaced = atomic.replace(self.tree, path, after, expected=expected, guard=self.guard, exchange=True)
+        except StoreChangedError as error:
+            self._watch(error.displaced, position, 0)
+            raise
+        self._watch(replaced.displaced, position, len(before))
+
+    def _watch(self, displaced: Displaced | None, position: int, known: int) -> None:
+        """Whoever had the replaced inode open may still append to it."""
+        if displaced is not None:
+            self.store.late.append(Late(displaced, self.receipt, position, known, self.now))
             self.store.carry_over(self.now)
 
     def create(self, prepared: _Prepared, position: int) -> None:

@@ -35,9 +35,7 @@ def recover(store: Store, now: float) -> list[str]:
 
 def resolve(store: Store, entry: Entry) -> str:
     """The state an entry ends in: done (at least one group), rolled_back, or interrupted."""
-    outcomes = [
-        _resolve_group(store, list(group)) for _, group in groupby(entry.steps, lambda step: step.group)
-    ]
+    outcomes = [_resolve_group(store, list(group)) for _, group in groupby(entry.steps, lambda step: step.group)]
     if "interrupted" in outcomes:
         return "interrupted"
     return "done" if "done" in outcomes else "rolled_back"
@@ -127,8 +125,6 @@ def _rescue(store: Store, path: str, now: float) -> str:
     if _state_of(store, step) == "before":
         return ""  # the exchange never happened: this is our own new content
     if not _begins(content, step.before_sha, step.before_size):
-        if len(content) < step.before_size:
-            return ""
         reason = "changed in place while it was replaced"
         quarantine(store.journal, store.blobs, live, content, reason, now=now)
         return ", its content is in quarantine"

@@ -83,6 +83,8 @@ class Store:
         self.index = IndexState()
         # Findings that lie in no single file: duplicates, limits, locks, modes, odd files.
         self.noted: dict[str, tuple[Finding, ...]] = {}
+        # A lock file as first seen (monotonic seconds) and not changed since.
+        self.lock_watch: tuple[tuple[int, int, int, int], float] | None = None
         self.network_fs: str | None = None
         self.owner = os.geteuid()
         self._tree: Tree | None = None
@@ -118,6 +120,11 @@ class Store:
         self._tree = tree
         return tree
 
+    def look_only(self) -> Tree:
+        """Open the directory without owning it: for checks beside a running daemon, which write nothing."""
+        self._tree = Tree(os.path.realpath(self.path))
+        return self._tree
+
     def detach(self) -> None:
         self._owned.close()
         if self._tree is not None:
@@ -126,7 +133,7 @@ class Store:
 
     def close(self) -> None:
         for late in self.late:
-            late.displaced.close()
+            late.displaced.leave()  # the recovery at the next start looks whether anything came late
         self.late.clear()
         self.detach()
         self.catalogue.close()
@@ -165,9 +172,7 @@ class Store:
         """Everything upkeep is decided on, read afresh."""
         assert self.layout is not None
         live = {
-            path: source.loaded
-            for path in self.layout.live_paths(())
-            if (source := self.load(path, now)) is not None
+            path: source.loaded for path in self.layout.live_paths(()) if (source := self.load(path, now)) is not None
         }
         held = frozenset(each.line_sha for each in self.journal.held())
         return UpkeepView(live, self._content, self.policy, now, held)
@@ -211,7 +216,9 @@ class Store:
             reason = "changed in place while it was replaced"
             content = late.displaced.late(0)
             quarantine(self.journal, self.blobs, late.displaced.path, content, reason, now=now)
-        late.displaced.close()
+            late.displaced.close()
+        elif not late.displaced.close_if_silent(late.known):
+            return  # something came between the look and now: carried over the next time
         self.late.remove(late)
 
     def has_late_bytes(self) -> bool:

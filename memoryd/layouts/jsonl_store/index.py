@@ -110,9 +110,7 @@ def newer_version(previous: Mapping[str, Any] | None) -> str | None:
 
 
 def _same(previous: Mapping[str, Any], body: Mapping[str, Any]) -> bool:
-    return isinstance(previous.get("last_updated"), str) and all(
-        previous.get(key) == body[key] for key in body
-    )
+    return isinstance(previous.get("last_updated"), str) and all(previous.get(key) == body[key] for key in body)
 
 
 def _unknown(previous: Mapping[str, Any] | None) -> dict[str, Any]:

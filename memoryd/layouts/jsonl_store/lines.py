@@ -201,9 +201,7 @@ def _broken(path: str, line: Line, parsed: Parsed) -> Finding:
     assert parsed.problem is not None
     code, reason = parsed.problem
     if not line.ended and code == "invalid-json":
-        return Finding(
-            "torn-tail", path, f"Invalid JSON at line {line.number}: the line is cut off", line.number
-        )
+        return Finding("torn-tail", path, f"Invalid JSON at line {line.number}: the line is cut off", line.number)
     return Finding(code, path, f"Invalid JSON at line {line.number}: {reason}", line.number)
 
 

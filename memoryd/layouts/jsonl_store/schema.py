@@ -89,9 +89,7 @@ def _type_of(native: Mapping[str, Any], file_type: str, problems: list[Problem])
         problems.append(Problem("corrected-schema", "type: missing or unknown; taken from the file name"))
         return file_type
     if kind != file_type:
-        problems.append(
-            Problem("wrong-type-for-file", f"type: is {kind}, the file holds {file_type} memories")
-        )
+        problems.append(Problem("wrong-type-for-file", f"type: is {kind}, the file holds {file_type} memories"))
     return str(kind)
 
 
@@ -101,18 +99,14 @@ def _plain_fields(native: Mapping[str, Any], problems: list[Problem]) -> dict[st
         problems.append(Problem("corrected-schema", "category: no text; left out"))
         category = None
     if category is not None and len(category) > MAX_CATEGORY:
-        problems.append(
-            Problem("schema-bound", f"category: {len(category)} characters, at most 50 are allowed")
-        )
+        problems.append(Problem("schema-bound", f"category: {len(category)} characters, at most 50 are allowed"))
     importance = native.get("importance")
     if importance not in IMPORTANCE:
         problems.append(Problem("corrected-schema", "importance: missing or unknown; taken as medium"))
         importance = "medium"
     count = native.get("access_count")
     if not isinstance(count, int) or isinstance(count, bool) or count < 0:
-        problems.append(
-            Problem("corrected-schema", "access_count: missing or no whole number >= 0; taken as 0")
-        )
+        problems.append(Problem("corrected-schema", "access_count: missing or no whole number >= 0; taken as 0"))
         count = 0
     archived = native.get("archived")
     if not isinstance(archived, bool):
@@ -142,9 +136,7 @@ def _tags(value: object, problems: list[Problem]) -> list[str]:
     return tags
 
 
-def _stamps(
-    native: Mapping[str, Any], problems: list[Problem], *, now: float, mtime: float
-) -> dict[str, Any]:
+def _stamps(native: Mapping[str, Any], problems: list[Problem], *, now: float, mtime: float) -> dict[str, Any]:
     found: dict[str, Stamp | None] = {}
     for name in ("created_at", "updated_at", "accessed_at"):
         found[name] = stamp = parse_stamp(native.get(name))
@@ -166,9 +158,7 @@ def _seconds(stamp: Stamp | None, default: float) -> float:
     return stamp.seconds if stamp else default
 
 
-def _task_fields(
-    native: Mapping[str, Any], facts: Mapping[str, Any], problems: list[Problem]
-) -> dict[str, Any]:
+def _task_fields(native: Mapping[str, Any], facts: Mapping[str, Any], problems: list[Problem]) -> dict[str, Any]:
     """`status` and `completed` (seconds) of a task; absent metadata means a task that never ends by age."""
     metadata = native.get("task_metadata")
     if metadata is None:
@@ -178,22 +168,16 @@ def _task_fields(
         return {}
     status = metadata.get("status")
     if status not in STATUS:
-        problems.append(
-            Problem("corrected-schema", "task_metadata.status: missing or unknown; the task stays")
-        )
+        problems.append(Problem("corrected-schema", "task_metadata.status: missing or unknown; the task stays"))
         return {}
     blockers = metadata.get("blockers")
     if status == "blocked" and not (
         isinstance(blockers, list) and all(isinstance(blocker, str) for blocker in blockers)
     ):
-        problems.append(
-            Problem("corrected-schema", "task_metadata.blockers: a blocked task names its blockers")
-        )
+        problems.append(Problem("corrected-schema", "task_metadata.blockers: a blocked task names its blockers"))
     if status != "completed":
         return {"status": status}
     stamp = parse_stamp(metadata.get("completed_at"))
     if stamp is None:
-        problems.append(
-            Problem("completed-without-date", "task_metadata.completed_at: missing; updated_at is used")
-        )
+        problems.append(Problem("completed-without-date", "task_metadata.completed_at: missing; updated_at is used"))
     return {"status": status, "completed": _seconds(stamp, facts["updated"])}

@@ -182,9 +182,7 @@ def _copy(target: str, moves: list[Move], loaded: Loaded, existing: bytes | None
     lead = b"\n" if existing and not existing.endswith(b"\n") else b""
     added = lead + b"".join(line + b"\n" for line in lines)
     base = sha256(existing) if existing is not None else None
-    return Action(
-        Kind.APPEND, target, f"copy {len(lines)} of {moves[0].record.type}", tuple(ids), (), added, base=base
-    )
+    return Action(Kind.APPEND, target, f"copy {len(lines)} of {moves[0].record.type}", tuple(ids), (), added, base=base)
 
 
 def archived_copy(line: bytes) -> bytes:

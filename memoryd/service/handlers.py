@@ -1,0 +1,322 @@
+"""What each control method does: a request becomes jobs in inboxes, or is answered from what is published."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future
+from typing import TYPE_CHECKING, Any
+
+from memoryd import __version__
+from memoryd.config import edit
+from memoryd.config.reading import load
+from memoryd.config.show import diff, effective
+from memoryd.control.metrics import render
+from memoryd.control.peer import Peer
+from memoryd.core.dates import iso
+from memoryd.disk.journal import Entry
+from memoryd.engine.jobs import Job
+from memoryd.engine.worker import Worker
+from memoryd.errors import ConflictError, NotFoundError, UsageError
+from memoryd.log import set_level
+from memoryd.service.gather import gather
+from memoryd.service.report import families, root_row, status
+
+if TYPE_CHECKING:
+    from memoryd.service.daemon import Daemon
+
+Params = dict[str, Any]
+Answer = dict[str, Any] | Future[dict[str, Any]]
+
+
+def handlers(daemon: Daemon) -> Mapping[str, Callable[[Params, Peer], Answer]]:
+    """By method name; each takes checked parameters."""
+    host = Handlers(daemon)
+    table: dict[str, Callable[[Params], Answer]] = {
+        "ping": host.ping,
+        "status": host.status,
+        "sync": host.sync,
+        "check": host.check,
+        "plan": host.plan,
+        "archive": host.changing("archive"),
+        "reindex": host.changing("reindex"),
+        "backup.list": host.listing("backup.list", "backups"),
+        "backup.create": host.listing("backup.create", "backups", "created"),
+        "backup.verify": host.listing("backup.verify", "backups"),
+        "backup.restore": host.restore,
+        "lock.list": host.listing("lock.list", "locks"),
+        "lock.clear": host.lock_clear,
+        "jobs.list": host.jobs_list,
+        "jobs.run": host.jobs_run,
+        "history.list": host.history,
+        "undo": host.undo,
+        "root.list": host.root_list,
+        "root.add": host.root_add,
+        "root.remove": host.root_remove,
+        "root.pause": host.root_pause,
+        "root.resume": host.root_resume,
+        "config.show": host.config_show,
+        "config.validate": host.config_validate,
+        "config.reload": host.config_reload,
+        "log.level": host.log_level,
+        "metrics": host.metrics,
+        "shutdown": host.shutdown,
+    }
+    return {name: _without_peer(call) for name, call in table.items()}
+
+
+def _without_peer(call: Callable[[Params], Answer]) -> Callable[[Params, Peer], Answer]:
+    return lambda params, peer: call(params)  # noqa: ARG005 - the server has checked the peer already
+
+
+class Handlers:
+    def __init__(self, daemon: Daemon) -> None:
+        self._daemon = daemon
+        self._roots = daemon.roots
+
+    # --- answered at once
+
+    def ping(self, params: Params) -> Answer:
+        del params
+        daemon = self._daemon
+        return {
+            "pid": os.getpid(),
+            "version": __version__,
+            "instance": daemon.instance,
+            "uptime_s": daemon.uptime_s,
+        }
+
+    def status(self, params: Params) -> Answer:
+        return status(self._daemon, self._roots.named(params.get("root")))
+
+    def jobs_list(self, params: Params) -> Answer:
+        wanted = params.get("name")
+        rows = [row for worker in self._roots.named(params.get("root")) for row in self._roots.job_rows(worker)]
+        return {"jobs": [_shown_job(row) for row in rows if wanted in (None, row["name"])]}
+
+    def history(self, params: Params) -> Answer:
+        limit, wanted = params.get("limit", 50), params.get("receipt")
+        entries: list[tuple[Worker, Entry]] = []
+        for worker in self._roots.named(params.get("root")):
+            journal = worker.store.journal
+            found = journal.entries(limit) if wanted is None else _entry(worker, wanted)
+            entries += [(worker, entry) for entry in found]
+        if wanted is not None and not entries:
+            raise NotFoundError(f"no root has a change {wanted}", hint="`memoryd history` lists the receipts")
+        entries.sort(key=lambda pair: pair[1].at, reverse=True)
+        return {"entries": [{"root": w.name, **entry.public()} for w, entry in entries[:limit]]}
+
+    def metrics(self, params: Params) -> Answer:
+        del params
+        return {"text": render(families(self._daemon, self._roots.all()))}
+
+    # --- jobs of one root or of all
+
+    def _each(self, params: Params, job: str, **more: Any) -> dict[str, Future[dict[str, Any]]]:
+        passed = {key: value for key, value in params.items() if key != "root"} | more
+        return {worker.name: worker.submit(Job(job, passed)) for worker in self._roots.named(params.get("root"))}
+
+    def sync(self, params: Params) -> Answer:
+        timeout_s = params.get("timeout_ms", 60_000) / 1000
+        futures = self._each({"root": params.get("root")}, "sync", timeout_s=timeout_s)
+        return gather(futures, lambda results: {"roots": results}, strict=True)
+
+    def check(self, params: Params) -> Answer:
+        def merge(results: dict[str, dict[str, Any]]) -> dict[str, Any]:
+            findings = [finding for result in results.values() for finding in result["findings"]]
+            counts = [result["summary"] for result in results.values()]
+            summary = {key: sum(c[key] for c in counts) for key in ("error", "warning", "info")}
+            return {"findings": findings, "summary": summary}
+
+        return gather(self._each(params, "check"), merge)
+
+    def plan(self, params: Params) -> Answer:
+        def merge(results: dict[str, dict[str, Any]]) -> dict[str, Any]:
+            return {
+                "roots": [
+                    {"name": name, "actions": result["actions"], "due": self._due(name)}
+                    for name, result in results.items()
+                ]
+            }
+
+        return gather(self._each(params, "plan"), merge)
+
+    def _due(self, name: str) -> dict[str, str | None]:
+        rows = self._roots.job_rows(self._roots.named(name)[0])
+        return {row["name"]: iso(row["next_run"]) if row["next_run"] else None for row in rows}
+
+    def changing(self, job: str) -> Callable[[Params], Answer]:
+        """A job that answers with a plan and, when it was carried out, a receipt."""
+        return lambda params: gather(self._each(self._placed(params), job), _merge_plans)
+
+    def _placed(self, params: Params) -> Params:
+        """Memories named by id without a root: the root is the one that is there, or has to be named."""
+        if params.get("ids") and params.get("root") is None and len(self._roots.all()) > 1:
+            raise UsageError("in which root are these ids?", hint="name it with --root")
+        return params
+
+    def listing(self, job: str, *keys: str) -> Callable[[Params], Answer]:
+        """A job that answers with lists, each element naming its root."""
+
+        def merge(results: dict[str, dict[str, Any]]) -> dict[str, Any]:
+            return {
+                key: [{"root": name, **each} for name, result in results.items() for each in result.get(key, ())]
+                for key in keys
+            }
+
+        return lambda params: gather(self._each(params, job), merge)
+
+    def restore(self, params: Params) -> Answer:
+        roots = self._roots.named(params.get("root"))
+        if len(roots) > 1:
+            raise UsageError("which root is to be restored?", hint="name it: memoryd backup restore ROOT --file F")
+        return gather(self._each(params, "backup.restore"), _merge_plans)
+
+    def lock_clear(self, params: Params) -> Answer:
+        def merge(results: dict[str, dict[str, Any]]) -> dict[str, Any]:
+            locks = [{"root": name, **each} for name, result in results.items() for each in result["locks"]]
+            gone = [each["path"] for each in locks if each.get("action") in ("removed", "emptied")]
+            return {"locks": locks, "cleared": gone}
+
+        wanted = params
+        path = params.get("path")
+        if path is not None and params.get("root") is None:
+            owner = [w.name for w in self._roots.all() if os.path.abspath(path).startswith(f"{w.status.path}/")]
+            wanted = params | ({"root": owner[0]} if owner else {})
+        return gather(self._each(wanted, "lock.clear"), merge)
+
+    def jobs_run(self, params: Params) -> Answer:
+        name = params["name"]
+        workers = self._roots.named(params.get("root"))
+        futures = {worker.name: worker.run_now(name) for worker in workers}
+
+        def merge(results: dict[str, dict[str, Any]]) -> dict[str, Any]:
+            rows = [row for w in workers for row in self._roots.job_rows(w) if row["name"] == name]
+            return {"jobs": [_shown_job(row) for row in rows], **_merge_plans(results), "results": results}
+
+        return gather(futures, merge)
+
+    def undo(self, params: Params) -> Answer:
+        receipt = params["receipt"]
+        owners = [w for w in self._roots.named(params.get("root")) if _entry(w, receipt)]
+        if not owners:
+            raise NotFoundError(f"no root has a change {receipt}", hint="`memoryd history` lists the receipts")
+        if len(owners) > 1:
+            names = ", ".join(worker.name for worker in owners)
+            raise ConflictError(f"{receipt} is in more than one root: {names}", hint="name it with --root")
+        return gather(self._each({**params, "root": owners[0].name}, "undo"), _merge_plans)
+
+    # --- roots
+
+    def _rows(self, workers: list[Worker]) -> Answer:
+        return {"roots": [root_row(self._daemon, worker) for worker in workers]}
+
+    def _one(self, params: Params) -> Worker:
+        if params.get("name") is not None:
+            return self._roots.named(params["name"])[0]
+        path = os.path.realpath(os.path.expanduser(params["path"]))
+        for worker in self._roots.all():
+            if os.path.realpath(worker.status.path) == path:
+                return worker
+        raise NotFoundError(f"no root is at {params['path']}", hint="`memoryd root list` shows them")
+
+    def root_list(self, params: Params) -> Answer:
+        if params.get("name") is None and params.get("path") is None:
+            return self._rows(self._roots.all())
+        return self._rows([self._one(params)])
+
+    def root_add(self, params: Params) -> Answer:
+        daemon = self._daemon
+        path = os.path.abspath(os.path.expanduser(params["path"]))
+        if os.path.exists(path) and not os.path.isdir(path):
+            raise UsageError(f"{path} is no directory", hint="a root is a directory")
+        if os.path.isdir(path) and os.stat(path).st_uid not in (os.geteuid(), 0):
+            raise UsageError(f"{path} belongs to another user", hint="a root must belong to the daemon's user")
+        table = {"path": path, **{k: params[k] for k in ("name", "layout") if params.get(k) is not None}}
+        added = edit.add_root(daemon.places.config_target, table, state_dir=daemon.places.state_dir)
+        daemon.reload()
+        return self._rows(self._roots.named(added.name))
+
+    def root_remove(self, params: Params) -> Answer:
+        daemon = self._daemon
+        worker = self._one(params)
+        rows = self._rows([worker])
+        configured = daemon.config.root(worker.name)
+        if configured is not None and configured.position is not None:
+            edit.remove_root(daemon.places.config_target, worker.name, state_dir=daemon.places.state_dir)
+        else:
+            daemon.forget_path(worker.status.path)
+        daemon.reload()
+        return rows
+
+    def root_pause(self, params: Params) -> Answer:
+        worker = self._one(params)
+        worker.pause(True)
+        return self._rows([worker])
+
+    def root_resume(self, params: Params) -> Answer:
+        worker = self._one(params)
+        worker.resume()
+        return self._rows([worker])
+
+    # --- the daemon itself
+
+    def config_show(self, params: Params) -> Answer:
+        del params
+        return effective(self._daemon.config)
+
+    def config_validate(self, params: Params) -> Answer:
+        del params
+        daemon = self._daemon
+        return _difference(diff(daemon.config, load(daemon.places, daemon.extra, known_limits=daemon.known_limits)))
+
+    def config_reload(self, params: Params) -> Answer:
+        return _difference(self._daemon.reload(dry_run=bool(params.get("dry_run"))))
+
+    def log_level(self, params: Params) -> Answer:
+        if params.get("level") is not None:
+            set_level(params["level"])
+            self._daemon.log_level = params["level"]
+        return {"level": self._daemon.log_level}
+
+    def shutdown(self, params: Params) -> Answer:
+        del params
+        self._daemon.ask_to_stop()
+        return {"stopping": True, "pid": os.getpid()}
+
+
+def _difference(found: Any) -> dict[str, Any]:
+    return {"added": list(found.added), "changed": list(found.changed), "removed": list(found.removed)}
+
+
+def _entry(worker: Worker, receipt: str) -> list[Entry]:
+    try:
+        return [worker.store.journal.entry(receipt)]
+    except NotFoundError:
+        return []
+
+
+def _merge_plans(results: dict[str, dict[str, Any]]) -> dict[str, Any]:
+    """Plans of several roots as one; `receipt` is there when just one change was made."""
+    actions = [
+        {"root": name, **action}
+        for name, result in results.items()
+        for action in result.get("plan", {}).get("actions", ())
+    ]
+    receipts = {name: result["receipt"] for name, result in results.items() if "receipt" in result}
+    more = {
+        key: value for result in results.values() for key, value in result.items() if key not in ("plan", "receipt")
+    }
+    answer: dict[str, Any] = {"plan": {"actions": actions}}
+    if len(results) == 1:
+        answer |= more
+    if len(receipts) == 1:
+        answer["receipt"] = next(iter(receipts.values()))
+    if len(receipts) > 1:
+        answer["receipts"] = receipts
+    return answer
+
+
+def _shown_job(row: dict[str, Any]) -> dict[str, Any]:
+    times = ("last_run", "next_run")
+    return row | {key: iso(row[key]) if row[key] is not None else None for key in times}

@@ -1,0 +1,245 @@
+"""All roots of the daemon: their workers, and the watcher and timetable that give them hints."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import threading
+from collections import deque
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from memoryd.config.schema import Config, RootConfig
+from memoryd.core.schedule import Adaptive, parse_schedule
+from memoryd.disk.ownership import own_directory
+from memoryd.disk.tree import Tree
+from memoryd.engine.clock import Clock
+from memoryd.engine.jobs import runnable
+from memoryd.engine.worker import Pace, Worker
+from memoryd.errors import UnknownRootError
+from memoryd.log import get_logger
+from memoryd.service.timetable import Timetable
+from memoryd.service.watcher import Watcher
+from memoryd.store import Store
+
+log = get_logger(__name__)
+
+STOP_S = 4.0  # how long a worker may take to come to a safe end
+
+
+class Roots:
+    """Thread-safe; `wake` is called when the main loop has trouble to look at."""
+
+    def __init__(
+        self,
+        state_dir: str,
+        clock: Clock,
+        tell: Callable[[str, dict[str, Any]], None],
+        wake: Callable[[], None],
+    ) -> None:
+        self._state_dir = state_dir
+        self._clock = clock
+        self._tell = tell
+        self._wake = wake
+        self._lock = threading.RLock()
+        self._workers: dict[str, Worker] = {}
+        self._troubles: deque[tuple[str, str | None]] = deque(maxlen=1000)
+        self.watcher = Watcher(self._touched, self._troubled, os.path.join(state_dir, "probe"))
+        self.timetable = Timetable(self._due, clock.wall)
+
+    # --- life
+
+    def start(self) -> None:
+        self.watcher.start()
+        self.timetable.start()
+
+    def stop(self) -> bool:
+        """Doors first, then the workers, all at once; False when one had to be abandoned."""
+        self.timetable.shutdown()
+        self.watcher.stop()
+        workers = self.all()
+        enders = [threading.Thread(target=worker.stop, args=(STOP_S,)) for worker in workers]
+        for ender in enders:
+            ender.start()
+        for ender in enders:
+            ender.join()
+        return not any(worker.alive for worker in workers)
+
+    def apply(self, config: Config, pace: Pace, names: Iterable[str], removed: Iterable[str]) -> None:
+        """Stop the removed roots, start those of `names` (anew where they run)."""
+        wanted = list(names)
+        for name in (*removed, *wanted):
+            self._end(name)
+        for name in wanted:
+            root = config.root(name)
+            assert root is not None
+            self._begin(root, pace)
+
+    def check_owners(self, config: Config, names: Iterable[str]) -> None:
+        """AlreadyRunningError when another daemon tends one of these roots, before anything is begun."""
+        for name in names:
+            root = config.root(name)
+            if root is None or name in self._workers:
+                continue
+            try:
+                with Tree(root.path) as tree, own_directory(tree.fd, tree.path):
+                    pass
+            except (FileNotFoundError, NotADirectoryError, PermissionError):
+                continue  # its worker reports it and goes on looking
+
+    def _begin(self, root: RootConfig, pace: Pace) -> None:
+        path = _alias(root)
+        if root.external:
+            os.makedirs(path, exist_ok=True)
+        layout = None if root.layout == "auto" else root.layout
+        store = Store(root.name, path, layout, root.policy, self._place(path))
+        worker = Worker(store, pace, self._clock, self, self._tell)
+        with self._lock:
+            self._workers[root.name] = worker
+        worker.start()
+
+    def _end(self, name: str) -> None:
+        self.timetable.remove(name)
+        with self._lock:
+            worker = self._workers.pop(name, None)
+        if worker is not None:
+            worker.stop(STOP_S)
+
+    def _place(self, path: str) -> str:
+        """Where memoryd keeps what it knows of a root: by its path, so that a new name keeps the history."""
+        digest = hashlib.sha256(os.fsencode(path)).hexdigest()[:12]
+        return os.path.join(self._state_dir, "roots", f"{os.path.basename(path) or 'root'}-{digest}")
+
+    # --- reading
+
+    def all(self) -> list[Worker]:
+        with self._lock:
+            return list(self._workers.values())
+
+    def named(self, name: str | None) -> list[Worker]:
+        """One root, or all of them for None; UnknownRootError with the names there are."""
+        with self._lock:
+            if name is None:
+                return list(self._workers.values())
+            if name in self._workers:
+                return [self._workers[name]]
+            known = ", ".join(self._workers) or "none"
+        raise UnknownRootError(f"there is no root {name!r}", hint=f"the roots are: {known}")
+
+    def job_rows(self, worker: Worker) -> list[dict[str, Any]]:
+        """The schedule of one root, with what happened last."""
+        times = worker.store.journal.job_times()
+        rows: list[dict[str, Any]] = []
+        for job in runnable(worker.store):
+            time = times.get(job)
+            rows.append(
+                {
+                    "name": job,
+                    "root": worker.name,
+                    "schedule": worker.store.policy.schedule.get(job, "off"),
+                    "last_run": time.last_end if time else None,
+                    "last_result": time.last_result if time else None,
+                    "last_error": time.last_error if time else None,
+                    "next_run": self.timetable.next_run(worker.name, job),
+                    "runs": time.runs if time else 0,
+                    "failures": time.failures if time else 0,
+                    "missed": time.missed if time else 0,
+                }
+            )
+        return rows
+
+    def schedule(self, worker: Worker) -> None:
+        """Put a root's jobs on the timetable; the layout must be known. What is overdue runs at once."""
+        times = worker.store.journal.job_times()
+        now = self._clock.wall()
+        policy = worker.store.policy
+        for job in runnable(worker.store):
+            schedule = parse_schedule(policy.schedule.get(job, "off"))
+            if job == "rescan" and isinstance(schedule, Adaptive):
+                continue  # the worker keeps the pace of that one itself
+            last = times[job].last_success if job in times else None
+            self.timetable.set(worker.name, job, schedule, last, now, timezone=policy.timezone)
+
+    # --- hints for the workers
+
+    def watch(self, root: str, path: str) -> bool:
+        return self.watcher.watch(root, path)
+
+    def unwatch(self, root: str) -> None:
+        self.watcher.unwatch(root)
+
+    def coverage(self, root: str, directories: list[tuple[int, int]]) -> tuple[int, int]:
+        found = self.watcher.coverage(root, directories)
+        return found.wanted, found.held
+
+    def limit_hint(self) -> str:
+        return self.watcher.limit_hint()
+
+    def retry(self, root: str, job: str, after_s: float) -> None:
+        self.timetable.arm(root, job, self._clock.wall() + after_s)
+
+    def scheduled(self, root: str) -> None:
+        """The worker knows its layout now."""
+        with self._lock:
+            worker = self._workers.get(root)
+        if worker is not None:
+            self.schedule(worker)
+
+    # --- from the threads of watcher and timetable: only enqueue
+
+    def _touched(self, root: str, path: str | None, deleted: bool) -> None:
+        worker = self._workers.get(root)
+        if worker is not None:
+            worker.touch(path, deleted)
+
+    def _due(self, root: str, job: str) -> None:
+        worker = self._workers.get(root)
+        if worker is not None:
+            worker.fall_due(job)
+
+    def _troubled(self, reason: str, root: str | None) -> None:
+        self._troubles.append((reason, root))
+        self._wake()
+
+    # --- the main loop's part
+
+    def settle_troubles(self) -> None:
+        """After lost events or a broken watcher: watch anew where that helps, and scan."""
+        reasons: dict[str, set[str | None]] = {}
+        while self._troubles:
+            reason, root = self._troubles.popleft()
+            reasons.setdefault(reason, set()).add(root)
+        for reason, roots in reasons.items():
+            log.warning("watching is in doubt", reason=reason)
+            self._tell("health", {"reason": f"watching: {reason}"})
+            if reason in ("probe", "overflow"):
+                self.watcher.rebuild(reason)
+            for worker in self.all():
+                if None in roots or worker.name in roots or reason in ("probe", "overflow"):
+                    worker.doubt(reason)
+
+    def after_jump(self, seconds: float) -> None:
+        """The wall clock jumped, or the machine slept: watch, scan and reckon the schedule anew."""
+        log.warning("clock jump or sleep", seconds=round(seconds, 1))
+        self.timetable.rearm_all(self._clock.wall())
+        self.watcher.rebuild("clock")
+        for worker in self.all():
+            worker.doubt("clock jump")
+
+    def check_watcher(self) -> None:
+        """Every few seconds: threads that died, and a probe that travels the whole way."""
+        watched = [worker for worker in self.all() if worker.status.watch.mode == "events"]
+        dead = self.watcher.alive()
+        gone = {f"emitter:{worker.name}" for worker in self.all()} - {f"emitter:{w.name}" for w in watched}
+        if [problem for problem in dead if problem not in gone]:
+            log.warning("a watching thread is dead", threads=dead)
+            self.watcher.rebuild("thread-died")
+            for worker in self.all():
+                worker.doubt("watcher thread died")
+        self.watcher.probe(self._clock.monotonic())
+
+
+def _alias(root: RootConfig) -> str:
+    """The path as the user wrote it where it leads to the root: a link that is changed later is noticed."""
+    written = os.path.abspath(os.path.expanduser(root.display_path))
+    return written if os.path.realpath(written) == os.path.realpath(root.path) else root.path
