@@ -90,4 +90,4 @@ def set_level(level: str) -> None:
 
 
 def get_logger(name: str) -> Any:
-    return structlog.get_logger(logger=name)
+    return structlog.get_logger(module=name)

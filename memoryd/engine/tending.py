@@ -324,7 +324,9 @@ class Tending:
             log.info("changed", root=self.store.name, operation=job.name, receipt=result["receipt"], by=job.by)
             event = {"root": self.store.name, "operation": job.name, "receipt": result["receipt"]}
             self._tell("change", {**event, "plan": result["plan"]})
+            paused_since = self.last_change
             self.take_in(None, True, self._clock.monotonic())
+            self.last_change = paused_since  # our own change is no sign of writers at work
         for lock in result.get("locks", ()) if job.name in ("locks", "lock.clear") else ():
             log.warning("lock cleared", root=self.store.name, **lock)
             self._tell("health", {"root": self.store.name, "lock": lock})

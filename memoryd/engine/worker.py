@@ -309,6 +309,9 @@ class Worker:
             self._tending.trouble(error)
         except MemorydError as error:
             result, reason = "failed", error.message
+        except Exception as error:  # a bug must not pass for a run that never was
+            log.exception("unexpected", root=self.name, job=job.name)
+            result, reason = "failed", f"unexpected: {type(error).__name__}, see the log"
         journal.job_ended(job.name, result, wall(), reason)
         if reason is not None:
             log.warning("job", root=self.name, job=job.name, result=result, reason=reason)

@@ -19,6 +19,7 @@ from memoryd.store import Store
 
 YOUNG_S = 2.0  # two writes within one clock tick look the same: a file this young is hashed again
 READ_ROLES = (Role.SOURCE, Role.ARCHIVE)
+RECENT = 50  # journal entries looked through
 MASS_LOSS = 20  # memories; more than this, and more than half, must have been seen to be deleted
 
 
@@ -196,6 +197,16 @@ def _file_findings(store: Store, path: str, content: bytes, document: Document) 
     if document.units > 1 and damaged * 2 > document.units:
         message = f"{damaged} of {document.units} lines cannot be used; compare `memoryd backup list` and restore"
         yield Finding("corrupt-file", path, message)
-    if not content and any(row.bytes for row in store.journal.backup_rows(path)[-1:]):
+    backed_up = any(row.bytes for row in store.journal.backup_rows(path)[-1:])
+    if not content and backed_up and not _emptied_by_us(store, path):
         message = "the file is empty while its newest backup is not; restore it, or ignore this if it was meant"
         yield Finding("emptied-file", path, message)
+
+
+def _emptied_by_us(store: Store, path: str) -> bool:
+    """The newest change memoryd made to the file moved its last memories elsewhere."""
+    for entry in store.journal.entries(RECENT):
+        for step in reversed(entry.steps):
+            if step.path == path and step.after_sha is not None:
+                return step.after_size == 0
+    return False

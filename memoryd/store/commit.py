@@ -112,10 +112,10 @@ def _summary(plan: Plan) -> str:
 
 def _prepare(store: Store, action: Action, group: int) -> _Prepared:
     """Read what the action is about, check it is what the plan was decided on, keep what an undo needs."""
-    before, fingerprint = _current(store, action.path)
     if action.kind is Kind.CHMOD:
         was = store.tree.mode_of(action.path)
-        return _Prepared(action, Step("chmod", action.path, group, mode=was), None, None, fingerprint)
+        return _Prepared(action, Step("chmod", action.path, group, mode=was), None, None, None)
+    before, fingerprint = _current(store, action.path)
     found = sha256(before) if before is not None else None
     if action.kind is not Kind.CREATE and found != action.base:
         raise StoreChangedError(action.path)
