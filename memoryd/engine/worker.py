@@ -181,7 +181,9 @@ class Worker:
     def _turn(self) -> None:
         """Wait for the next thing and do it."""
         with self._condition:
-            self._condition.wait_for(self._something_due, timeout=self._wait_s())
+            while not self._something_due():
+                # Not `wait_for`: each hint that arrives may bring the next due time forward.
+                self._condition.wait(self._wait_s())
             if self._stopping:
                 return
             command = self._commands.popleft() if self._commands else None
