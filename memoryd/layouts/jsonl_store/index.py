@@ -8,6 +8,7 @@ ids in file order. last_updated moves only when something else does, or every lo
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -58,7 +59,8 @@ def _body(view: IndexView) -> tuple[dict[str, Any], tuple[int, int], tuple[Findi
             continue
         by_type[entry.type] += 1
         facts = entry.facts
-        for tag in dict.fromkeys(facts["tags"]):
+        labels = facts["tags"]
+        for tag in labels if len(labels) < 2 else dict.fromkeys(labels):
             tags.setdefault(tag, []).append(entry.id)
         if facts["category"]:
             categories.setdefault(facts["category"], []).append(entry.id)
@@ -136,13 +138,13 @@ def _pieces(value: Any, depth: int) -> Iterable[str]:
 
 
 def _plain(value: Any) -> str:
-    if isinstance(value, list) and all(isinstance(element, str) for element in value):
-        return "[" + ", ".join(map(_quoted, value)) + "]"
-    return _quoted(value)
+    text = _quoted(value)
+    # `","` stands only between two elements: inside a text its quotes would be escaped.
+    return text.replace('","', '", "') if isinstance(value, list) else text
 
 
 def _quoted(value: Any) -> str:
     try:
         return msgspec.json.encode(value).decode()
     except UnicodeEncodeError:  # a lone surrogate, which only Python's parser lets in
-        return msgspec.json.encode(str(value).encode("utf-8", "replace").decode()).decode()
+        return json.dumps(value, separators=(",", ":"))
