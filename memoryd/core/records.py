@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any
+from typing import Any, NamedTuple
 
 from memoryd.core.findings import Finding
 from memoryd.core.text import Span
@@ -67,8 +67,7 @@ class Base:
     line: int = 1
 
 
-@dataclass(frozen=True, slots=True)
-class Entry:
+class Entry(NamedTuple):
     """A record as the catalogue knows it: enough to render an index without reading the file again.
     `facts` are those of the record."""
 
@@ -77,4 +76,4 @@ class Entry:
     id: str
     type: str
     archived: bool
-    facts: Mapping[str, Any] = field(default_factory=dict)
+    facts: Mapping[str, Any]
