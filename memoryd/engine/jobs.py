@@ -28,12 +28,14 @@ WRITING_JOBS = (*QUIET_JOBS, "backup", "locks", "permissions")
 
 @dataclass(slots=True)
 class Job:
-    """`by` is command or schedule; `due` (monotonic) is when a scheduled one fell due."""
+    """`by` is command or schedule; `due` (monotonic) is when a scheduled one fell due;
+    `recorded` ones are written down among the job times."""
 
     name: str
     params: Mapping[str, Any] = field(default_factory=dict)
     by: str = "command"
     due: float = 0.0
+    recorded: bool = False
     future: Future[dict[str, Any]] = field(default_factory=Future)
 
 

@@ -7,12 +7,13 @@ import errno
 import sqlite3
 from collections import deque
 from collections.abc import Collection
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from memoryd.core.policy import Mode
 from memoryd.core.records import Role
 from memoryd.core.schedule import Adaptive, Every, parse_schedule
 from memoryd.engine.clock import Clock
+from memoryd.engine.hints import Hints, Tell
 from memoryd.engine.jobs import LOOKS, OPERATIONS, Job, require_job
 from memoryd.engine.status import RootStatus, Watch
 from memoryd.errors import (
@@ -36,9 +37,6 @@ from memoryd.operations.presence import Sighting, accept, sight, suspect_loss
 from memoryd.operations.refresh import Refreshed, refresh
 from memoryd.store import Store
 from memoryd.store.recovery import recover
-
-if TYPE_CHECKING:
-    from memoryd.engine.worker import Hints, Tell
 
 log = get_logger(__name__)
 

@@ -12,21 +12,22 @@ from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 from memoryd.engine.clock import Clock
+from memoryd.engine.hints import Hints, Tell
 from memoryd.engine.jobs import OWN, QUIET_JOBS, WRITING_JOBS, Job, require_job
+from memoryd.engine.performing import Performing
 from memoryd.engine.settle import Settler
 from memoryd.engine.status import RootStatus
 from memoryd.engine.tending import Tending
-from memoryd.errors import BusyError, GuardError, MemorydError, ShuttingDownError
+from memoryd.errors import MemorydError, ShuttingDownError
 from memoryd.log import get_logger
 from memoryd.store import Store
 
 log = get_logger(__name__)
 
 LONGEST_WAIT_S = 2.0  # how long the loop sleeps at most; a look at the root's path costs one stat
-BUSY_RETRY_S = 30.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,20 +38,6 @@ class Pace:
     settle_cap_s: float = 1.0
     quiet_s: float = 10.0
     quiet_cap_s: float = 60.0
-
-
-class Hints(Protocol):
-    """What the worker asks of the watcher and the timetable."""
-
-    def watch(self, root: str, path: str) -> bool: ...
-    def unwatch(self, root: str) -> None: ...
-    def coverage(self, root: str, directories: list[tuple[int, int]]) -> tuple[int, int]: ...
-    def limit_hint(self) -> str: ...
-    def retry(self, root: str, job: str, after_s: float) -> None: ...
-    def scheduled(self, root: str) -> None: ...
-
-
-Tell = Callable[[str, dict[str, Any]], None]
 
 
 class Worker:
@@ -71,6 +58,7 @@ class Worker:
         self._stopping = False
         self._paused = False
         self._tending = Tending(store, clock, hints, tell)
+        self._performing = Performing(store, clock, hints, tell, self._tending.trouble)
         self.ready = threading.Event()  # the first look is over, whatever it showed
         self.step = "starting"
         self.progress = 0
@@ -245,30 +233,51 @@ class Worker:
     # --- performing
 
     def _perform(self, job: Job) -> None:
-        """A command: its outcome is the reply, its failure as well."""
+        """A command: its outcome is the reply, its failure as well. Syncs that wait share one scan: it begins
+        after each of them came."""
         self.step = job.name
-        if not job.future.set_running_or_notify_cancel():
+        same = self._take_syncs() if job.name == "sync" else []
+        jobs = [each for each in (job, *same) if each.future.set_running_or_notify_cancel()]
+        if not jobs:
             return
-        try:
-            job.future.set_result(self._own(job) if job.name in OWN else self._tending.operate(job))
-        except MemorydError as error:
-            job.future.set_exception(error)
-        except (OSError, sqlite3.Error) as error:
-            job.future.set_exception(self._tending.trouble(error))
-        except Exception as error:
-            log.exception("unexpected", root=self.name, step=self.step)
-            job.future.set_exception(error)
+        result, error = self._performing.attempt(job, self._own if job.name in OWN else self._tending.operate)
+        if job.recorded:
+            self._performing.record(job, error)
+        for each in jobs:
+            if error is not None:
+                each.future.set_exception(error)
+            else:
+                each.future.set_result(result)
+
+    def _take_syncs(self) -> list[Job]:
+        with self._condition:
+            same = [job for job in self._commands if job.name == "sync"]
+            self._commands = deque(job for job in self._commands if job.name != "sync")
+        return same
+
+    def _perform_scheduled(self, job: Job) -> None:
+        self.step = job.name
+        if job.name == "rescan" or not self._tending.may_run(job.name, writes=job.name in WRITING_JOBS):
+            if job.name == "rescan":
+                self._rescan()
+            return
+        self._performing.start(job)
+        _, error = self._performing.attempt(job, self._tending.operate)
+        self._performing.record(job, error)
 
     def _own(self, job: Job) -> dict[str, Any]:
         if job.name == "resume":
             self._tending.accept()
-            return {}
-        if job.name == "sync":
+        elif job.name == "sync":
             return self._sync(float(job.params.get("timeout_s", 60.0)))
-        if job.name == "reindex":
+        elif job.name == "reindex":
             return self._tending.reindex(dry_run=bool(job.params.get("dry_run")))
-        self._look_again(self._tending.take_in(None, True, self._clock.monotonic()))
+        else:
+            self._rescan()
         return {}
+
+    def _rescan(self) -> None:
+        self._look_again(self._tending.take_in(None, True, self._clock.monotonic()))
 
     def _sync(self, timeout_s: float) -> dict[str, Any]:
         with self._condition:
@@ -285,39 +294,7 @@ class Worker:
     def run_now(self, name: str) -> Future[dict[str, Any]]:
         """`jobs run`: as the schedule would, but at once and by command."""
         require_job(self.store, name)
-        return self.submit(Job(name))
-
-    def _perform_scheduled(self, job: Job) -> None:
-        """A scheduled job: its outcome goes into the journal of job times."""
-        if job.name == "rescan":
-            self._look_again(self._tending.take_in(None, True, self._clock.monotonic()))
-            return
-        self.step = job.name
-        if not self._tending.may_run(job.name, writes=job.name in WRITING_JOBS):
-            return
-        wall = self._clock.wall
-        journal = self.store.journal
-        journal.job_started(job.name, wall())
-        result, reason = "ok", None
-        try:
-            self._tending.operate(job)
-        except GuardError as error:
-            result, reason = "refused_by_guard", error.message
-        except BusyError as error:
-            result, reason = "busy", error.message
-            self._hints.retry(self.name, job.name, BUSY_RETRY_S)
-        except (OSError, sqlite3.Error) as error:
-            result, reason = "failed", str(error)
-            self._tending.trouble(error)
-        except MemorydError as error:
-            result, reason = "failed", error.message
-        except Exception as error:  # a bug must not pass for a run that never was
-            log.exception("unexpected", root=self.name, job=job.name)
-            result, reason = "failed", f"unexpected: {type(error).__name__}, see the log"
-        journal.job_ended(job.name, result, wall(), reason)
-        if reason is not None:
-            log.warning("job", root=self.name, job=job.name, result=result, reason=reason)
-        self._tell("job", {"root": self.name, "job": job.name, "result": result, "reason": reason})
+        return self.submit(Job(name, recorded=True))
 
     def _refuse_all(self) -> None:
         with self._condition:

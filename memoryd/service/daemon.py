@@ -121,6 +121,7 @@ class Daemon:
             log.info("ready", seconds=self.uptime_s)
             gc.collect()
             gc.freeze()
+            gc.set_threshold(20_000, 20, 20)  # an index of ten thousand memories is many short-lived rows
             trim_heap()
         self._loop()
         return self._end()

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from memoryd.config.schema import Config, RootConfig
-from memoryd.core.schedule import Adaptive, parse_schedule
+from memoryd.core.schedule import Adaptive, Every, parse_schedule
 from memoryd.disk.ownership import own_directory
 from memoryd.disk.tree import Tree
 from memoryd.engine.clock import Clock
@@ -24,6 +24,7 @@ from memoryd.store import Store
 
 log = get_logger(__name__)
 
+MISSED_GRACE_S = 60.0  # a run this late counts as missed; it is caught up once
 STOP_S = 4.0  # how long a worker may take to come to a safe end
 
 
@@ -158,6 +159,8 @@ class Roots:
             if job == "rescan" and isinstance(schedule, Adaptive):
                 continue  # the worker keeps the pace of that one itself
             last = times[job].last_success if job in times else None
+            if isinstance(schedule, Every) and last is not None and now - last > schedule.seconds + MISSED_GRACE_S:
+                worker.store.journal.job_missed(job, int((now - last) // schedule.seconds))
             self.timetable.set(worker.name, job, schedule, last, now, timezone=policy.timezone)
 
     # --- hints for the workers

@@ -1,0 +1,74 @@
+"""Performing one job: every failure becomes an answer, and scheduled runs are written down."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable
+from typing import Any
+
+from memoryd.engine.clock import Clock
+from memoryd.engine.hints import Hints, Tell
+from memoryd.engine.jobs import Job
+from memoryd.errors import BusyError, GuardError, MemorydError
+from memoryd.log import get_logger
+from memoryd.store import Store
+
+log = get_logger(__name__)
+
+BUSY_RETRY_S = 30.0  # a scheduled job that found no gap between the writers tries again
+
+
+class Performing:
+    """Runs on the worker's thread. `trouble` is told of a failing disk and words it for people."""
+
+    def __init__(
+        self,
+        store: Store,
+        clock: Clock,
+        hints: Hints,
+        tell: Tell,
+        trouble: Callable[[BaseException | None], MemorydError],
+    ) -> None:
+        self._store = store
+        self._clock = clock
+        self._hints = hints
+        self._tell = tell
+        self._trouble = trouble
+
+    def start(self, job: Job) -> None:
+        """Written down before it runs, so that a crash in the middle shows."""
+        self._store.journal.job_started(job.name, self._clock.wall())
+
+    def attempt(self, job: Job, work: Callable[[Job], dict[str, Any]]) -> tuple[dict[str, Any], BaseException | None]:
+        """The result, or the error that is the answer instead."""
+        try:
+            return work(job), None
+        except MemorydError as error:
+            return {}, error
+        except (OSError, sqlite3.Error) as error:
+            return {}, self._trouble(error)
+        except Exception as error:  # a bug must not pass for a run that never was, nor end the worker
+            log.exception("unexpected", root=self._store.name, job=job.name)
+            return {}, error
+
+    def record(self, job: Job, error: BaseException | None) -> None:
+        """The outcome of a scheduled run (or of `jobs run`): for `jobs`, the log and whoever listens."""
+        result, reason = _outcome(error)
+        self._store.journal.job_ended(job.name, result, self._clock.wall(), reason)
+        if result == "busy" and job.by == "schedule":
+            self._hints.retry(self._store.name, job.name, BUSY_RETRY_S)
+        if reason is not None:
+            log.warning("job", root=self._store.name, job=job.name, result=result, reason=reason)
+        self._tell("job", {"root": self._store.name, "job": job.name, "result": result, "reason": reason})
+
+
+def _outcome(error: BaseException | None) -> tuple[str, str | None]:
+    if error is None:
+        return "ok", None
+    if isinstance(error, GuardError):
+        return "refused_by_guard", error.message
+    if isinstance(error, BusyError):
+        return "busy", error.message
+    if isinstance(error, MemorydError):
+        return "failed", error.message
+    return "failed", f"unexpected: {type(error).__name__}, see the log"
