@@ -9,6 +9,7 @@ import socket
 import stat
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -403,18 +404,20 @@ def test_a_blocked_handler_delays_only_its_own_connection(serve: Callable[..., S
 # -- who may -------------------------------------------------------------------------------------
 
 
-def test_another_user_is_refused(serve: Callable[..., Server], place: str, tmp_path: Path) -> None:
+def test_another_user_is_refused(daemon: Daemon) -> None:
     """The kernel says who it is: refused by its uid even where the modes would let it in."""
     if os.geteuid() != 0:
         pytest.skip("needs root to become somebody else; the check itself is tested below")
-    serve()
-    for path in (Path(place), *Path(place).parents):
-        if str(path).startswith(str(tmp_path.parents[1])):
-            os.chmod(path, os.stat(path).st_mode | 0o077)
-    code = "import os,socket;os.setgid(65534);os.setuid(65534)"
-    code += f";s=socket.socket(socket.AF_UNIX);s.connect({place!r})"
-    code += ";f=s.makefile();print(f.readline(),end='');assert f.readline()==''"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True, timeout=20)
+    # Not in tmp_path: pytest keeps the directories above it closed to other users.
+    with tempfile.TemporaryDirectory() as directory:
+        place = f"{directory}/run/control.sock"
+        with Server(place, daemon.handlers(), HELLO):
+            for path in (directory, f"{directory}/run", place):
+                os.chmod(path, 0o777)
+            code = "import os,socket;os.setgid(65534);os.setuid(65534)"
+            code += f";s=socket.socket(socket.AF_UNIX);s.connect({place!r})"
+            code += ";f=s.makefile();print(f.readline(),end='');assert f.readline()==''"
+            done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True, timeout=20)
     reply = json.loads(done.stdout)
     assert (reply["id"], reply["error"]["code"]) == (None, -32001)
 
