@@ -54,7 +54,6 @@ class Worker:
         self._settler = Settler(pace.settle_s, pace.settle_cap_s)
         self._commands: deque[Job] = deque()
         self._scheduled: dict[str, Job] = {}
-        self._deletes_seen = False
         self._stopping = False
         self._paused = False
         self._tending = Tending(store, clock, hints, tell)
@@ -73,8 +72,9 @@ class Worker:
         """Something may have changed; None means anywhere."""
         if path is not None and not self._tending.cares_for(path):
             return
+        if deleted:
+            self._tending.note_delete()
         with self._condition:
-            self._deletes_seen |= deleted
             if path is None:
                 self._settler.touch_all(self._clock.monotonic())
             else:
@@ -86,7 +86,7 @@ class Worker:
         log.info("rescan", root=self.name, reason=reason)
         with self._condition:
             self._settler.touch_all(self._clock.monotonic())
-            self._tending.doubts.append((self._clock.wall(), reason))
+            self._tending.health.doubts.append((self._clock.wall(), reason))
             self._condition.notify()
 
     def submit(self, job: Job) -> Future[dict[str, Any]]:
@@ -134,7 +134,7 @@ class Worker:
 
     def lag_ms(self, monotonic: float) -> int:
         """Age of the oldest change that is not in the index yet."""
-        times = (self._settler.pending_since(), self._tending.unindexed_since)
+        times = (self._settler.pending_since(), self._tending.health.unindexed_since)
         oldest = min((at for at in times if at is not None), default=monotonic)
         return max(0, round((monotonic - oldest) * 1000))
 
@@ -176,13 +176,12 @@ class Worker:
                 return
             command = self._commands.popleft() if self._commands else None
             batch = None if command else self._settler.ready(self._clock.monotonic())
-            deletes, self._deletes_seen = self._deletes_seen, False if batch else self._deletes_seen
             job = None if command or batch else self._scheduled_due()
         if command is not None:
             self._perform(command)
         elif batch is not None:
             self.step = "indexing"
-            waiting = self._tending.take_in(None if batch.everything else batch.paths, deletes, batch.oldest)
+            waiting = self._tending.take_in(None if batch.everything else batch.paths, batch.oldest)
             self._look_again(waiting)
         elif job is not None:
             self._perform_scheduled(job)
@@ -257,7 +256,7 @@ class Worker:
 
     def _perform_scheduled(self, job: Job) -> None:
         self.step = job.name
-        if job.name == "rescan" or not self._tending.may_run(job.name, writes=job.name in WRITING_JOBS):
+        if job.name == "rescan" or not self._tending.health.may_run(job.name, writes=job.name in WRITING_JOBS):
             if job.name == "rescan":
                 self._rescan()
             return
@@ -277,7 +276,7 @@ class Worker:
         return {}
 
     def _rescan(self) -> None:
-        self._look_again(self._tending.take_in(None, True, self._clock.monotonic()))
+        self._look_again(self._tending.take_in(None, self._clock.monotonic()))
 
     def _sync(self, timeout_s: float) -> dict[str, Any]:
         with self._condition:

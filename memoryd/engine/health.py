@@ -1,0 +1,143 @@
+"""How a root is: the worst that is true of it, why, and what may be done with it meanwhile."""
+
+from __future__ import annotations
+
+import errno
+from collections import deque
+
+from memoryd.core.policy import Mode
+from memoryd.engine.clock import Clock
+from memoryd.engine.hints import Hints, Tell
+from memoryd.engine.jobs import LOOKS
+from memoryd.engine.status import Watch
+from memoryd.errors import (
+    DeniedError,
+    GuardError,
+    InvalidMemoryError,
+    MemorydError,
+    PausedError,
+    RootMissingError,
+)
+from memoryd.log import get_logger
+from memoryd.operations.presence import Sighting
+from memoryd.store import Store
+
+log = get_logger(__name__)
+
+DISK_TROUBLE = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO, errno.EFBIG, errno.ESTALE, errno.EACCES)
+TROUBLE_FIRST_S, TROUBLE_MOST_S = 1.0, 60.0
+STARVED_S = 3.0  # an index that waits longer than this for a lock is told
+ON_SUSPECT = ("lock.list", "backup.list", "plan")  # what may be looked at on a root that is in doubt
+
+
+class Health:
+    """Written by the worker's thread only; read by `state` for what is published."""
+
+    def __init__(self, store: Store, clock: Clock, hints: Hints, tell: Tell) -> None:
+        self._store = store
+        self._clock = clock
+        self._hints = hints
+        self._tell = tell
+        self.sighting = Sighting("starting")
+        self.paused = False
+        self.watching = False
+        self.watch = Watch()
+        self.doubts: deque[tuple[float, str]] = deque(maxlen=20)
+        self.waits: str | None = None  # why an index that ought to be written is not yet
+        self.unwritten: str | None = None  # why it never will be as things are
+        self.unindexed_since: float | None = None
+        self.reason: str | None = None  # the disk's refusal, while it lasts
+        self._pause_s = TROUBLE_FIRST_S
+
+    @property
+    def tended(self) -> bool:
+        """The root is there, is the one we know, and nobody paused it."""
+        return self.sighting.state == "ok" and not self.paused
+
+    # --- trouble with the disk
+
+    def trouble(self, error: BaseException | None) -> tuple[MemorydError, float]:
+        """Note a failing disk, telling it once: the error for people, and seconds until the next try."""
+        reason = _reason(error)
+        if reason != self.reason:
+            log.error("trouble", root=self._store.name, reason=reason)
+            self._tell("health", {"root": self._store.name, "reason": reason})
+        self.reason = reason
+        pause, self._pause_s = self._pause_s, min(TROUBLE_MOST_S, self._pause_s * 2)
+        hint = "nothing was changed; memoryd tries again by itself"
+        return DeniedError(f"root {self._store.name}: {reason}", hint=hint), pause
+
+    def well(self) -> None:
+        """Something was written: the disk takes it again."""
+        if self.reason is not None:
+            log.info("recovered from trouble", root=self._store.name)
+            self._tell("health", {"root": self._store.name, "reason": None})
+        self.reason, self._pause_s = None, TROUBLE_FIRST_S
+
+    # --- what may be done
+
+    def may_run(self, name: str, *, writes: bool) -> bool:
+        """Unattended work happens only on a healthy root, and writing only in maintain mode."""
+        layout = self._store.layout
+        if not self.tended or layout is None or name not in layout.jobs:
+            return False
+        return not (writes and (self._store.policy.mode is Mode.OBSERVE or self._newer))
+
+    def require(self, name: str) -> None:
+        """The error that answers a command which cannot be carried out as things are."""
+        store = self._store
+        if self.paused:
+            raise PausedError(f"root {store.name} is paused", hint=f"`memoryd root resume {store.name}`")
+        if self.sighting.state in ("missing", "failed"):
+            raise RootMissingError(f"root {store.name}: {self.sighting.reason}", hint="see `memoryd status`")
+        if self.sighting.state == "suspect" and name not in ON_SUSPECT:
+            raise GuardError(f"root {store.name}: {self.sighting.reason}")
+        if store.layout is None and name not in ("sync", "rescan"):
+            reason = f"root {store.name} has no layout: {self.unwritten}"
+            raise InvalidMemoryError(reason, hint="name its layout in the configuration")
+        if self._newer and name not in LOOKS:
+            raise DeniedError(f"root {store.name} is read-only: {self.unwritten}")
+
+    @property
+    def _newer(self) -> bool:
+        return self._store.index.result.newer is not None and self._store.policy.newer_index == "read-only"
+
+    # --- what is told
+
+    def state(self) -> tuple[str, tuple[str, ...]]:
+        """The worst that is true, with every reason."""
+        if self.paused:
+            return "paused", ("paused by command",)
+        if self.sighting.state != "ok":
+            return self.sighting.state, (self.sighting.reason or "",)
+        if self.reason is not None:
+            return "read_only", (self.reason,)
+        if self._newer and self.unwritten:
+            return "read_only", (self.unwritten,)
+        reasons = tuple(self._degradations())
+        return ("degraded" if reasons else "ok"), reasons
+
+    def _degradations(self) -> list[str]:
+        reasons: list[str] = []
+        if self._store.layout is None:
+            reasons.append(self.unwritten or "no layout is known")
+        if self._store.network_fs is not None:
+            reasons.append(f"on {self._store.network_fs} changes of other machines make no events: timed scans")
+        elif not self.watching:
+            reasons.append(f"the directory cannot be watched, timed scans: {self._hints.limit_hint()}")
+        elif self.watch.held < self.watch.wanted:
+            short = f"{self.watch.held} of {self.watch.wanted} directories are watched, the rest by timed scans"
+            reasons.append(f"{short}: {self._hints.limit_hint()}")
+        stale = self.unindexed_since
+        if self.waits and stale is not None and self._clock.monotonic() - stale > STARVED_S:
+            reasons.append(f"the index waits: {self.waits}")
+        return reasons
+
+
+def _reason(error: BaseException | None) -> str:
+    if isinstance(error, OSError) and error.errno in DISK_TROUBLE:
+        place = f" ({error.filename})" if isinstance(error.filename, str) else ""
+        return f"the disk refuses: {error.strerror}{place}"
+    if isinstance(error, MemorydError):
+        return error.message
+    return str(error) if error is not None else "an unexpected error, see the log"
