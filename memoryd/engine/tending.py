@@ -1,5 +1,5 @@
 """Tending one root: the work of one turn. Runs on the worker's thread only, but for `status`, `cares_for`,
-`note_delete`, `set_paused` and `health.doubts`, which any thread may use."""
+`note_delete`, `health.paused` and `health.doubts`, which any thread may use."""
 
 from __future__ import annotations
 
@@ -61,10 +61,6 @@ class Tending:
     def note_delete(self) -> None:
         """Something was seen to go, so a scan that finds files gone need not wonder."""
         self._deleted.set()
-
-    def set_paused(self, paused: bool) -> None:
-        self.health.paused = paused
-        self.looking.next_look = 0.0
 
     # --- beginning and end
 
@@ -151,11 +147,16 @@ class Tending:
             for said in migrate(self.store, self._clock.wall()):
                 log.info("migrated", root=self.store.name, what=said)
 
-    def accept(self) -> None:
-        """`root resume` on a suspect root: what is there now is right."""
+    def rest(self) -> None:
+        """`root pause`: nothing is read or written until it is resumed."""
+        self._publish()
+
+    def resume(self) -> None:
+        """`root resume`: what is there now is right, also on a suspect root."""
         if self.health.sighting.state == "suspect":
             accept(self.store)
-            self.looking.next_look = 0.0
+        self._scanned = False
+        self._look()
 
     # --- reading in and indexing
 

@@ -55,7 +55,6 @@ class Worker:
         self._commands: deque[Job] = deque()
         self._scheduled: dict[str, Job] = {}
         self._stopping = False
-        self._paused = False
         self._tending = Tending(store, clock, hints, tell)
         self._performing = Performing(store, clock, hints, tell, self._tending.trouble)
         self.ready = threading.Event()  # the first look is over, whatever it showed
@@ -105,18 +104,15 @@ class Worker:
                 self._scheduled[name] = Job(name, by="schedule", due=self._clock.monotonic())
                 self._condition.notify()
 
-    def pause(self, paused: bool) -> None:
-        with self._condition:
-            self._paused = paused
-            self._settler.touch_all(self._clock.monotonic())
-            self._condition.notify()
-        self._tending.set_paused(paused)
+    def pause(self) -> Future[dict[str, Any]]:
+        """Takes hold before the next thing is begun; the future is done when the root rests."""
+        self._tending.health.paused = True
+        return self.submit(Job("pause"))
 
-    def resume(self) -> None:
-        """End a pause; a suspect root is accepted as it is."""
-        with self._condition:
-            self._commands.append(Job("resume"))
-        self.pause(False)
+    def resume(self) -> Future[dict[str, Any]]:
+        """End a pause; a suspect root is accepted as it is. The future is done when it has been looked at."""
+        self._tending.health.paused = False
+        return self.submit(Job("resume"))
 
     def stop(self, timeout_s: float) -> bool:
         """Refuse what waits, let what runs come to its end; False when it did not in time."""
@@ -266,7 +262,9 @@ class Worker:
 
     def _own(self, job: Job) -> dict[str, Any]:
         if job.name == "resume":
-            self._tending.accept()
+            self._tending.resume()
+        elif job.name == "pause":
+            self._tending.rest()
         elif job.name == "sync":
             return self._sync(float(job.params.get("timeout_s", 60.0)))
         elif job.name == "reindex":

@@ -208,7 +208,7 @@ class Handlers:
 
     # --- roots
 
-    def _rows(self, workers: list[Worker]) -> Answer:
+    def _rows(self, workers: list[Worker]) -> dict[str, Any]:
         return {"roots": [root_row(self._daemon, worker) for worker in workers]}
 
     def _one(self, params: Params) -> Worker:
@@ -251,13 +251,11 @@ class Handlers:
 
     def root_pause(self, params: Params) -> Answer:
         worker = self._one(params)
-        worker.pause(True)
-        return self._rows([worker])
+        return gather({worker.name: worker.pause()}, lambda _: self._rows([worker]))
 
     def root_resume(self, params: Params) -> Answer:
         worker = self._one(params)
-        worker.resume()
-        return self._rows([worker])
+        return gather({worker.name: worker.resume()}, lambda _: self._rows([worker]))
 
     # --- the daemon itself
 
