@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import os
 import sqlite3
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
@@ -19,7 +20,7 @@ from memoryd.core.findings import Finding
 from memoryd.core.plan import Fingerprint
 from memoryd.core.records import Document, Entry
 
-SCHEMA = 1
+SCHEMA = 2
 
 _TABLES = """
 CREATE TABLE files (
@@ -27,7 +28,7 @@ CREATE TABLE files (
   dev INTEGER, inode INTEGER, size INTEGER, mtime_ns INTEGER, ctime_ns INTEGER,
   digest TEXT NOT NULL, lines INTEGER NOT NULL, whole INTEGER NOT NULL,
   units INTEGER NOT NULL, broken INTEGER NOT NULL, records INTEGER NOT NULL,
-  young INTEGER NOT NULL, pending INTEGER NOT NULL
+  young INTEGER NOT NULL, pending INTEGER NOT NULL, facts BLOB NOT NULL
 ) WITHOUT ROWID;
 CREATE TABLE records (
   key INTEGER PRIMARY KEY, path BLOB NOT NULL, start INTEGER NOT NULL, end INTEGER NOT NULL,
@@ -58,6 +59,7 @@ class FileRow:
     records: int = 0
     young: bool = False
     pending: bool = False
+    facts: Mapping[str, Any] = field(default_factory=dict)
 
 
 class Catalogue:
@@ -104,13 +106,11 @@ class Catalogue:
     # --- what everybody reads
 
     def files(self) -> dict[str, FileRow]:
-        columns = "path, role, dev, inode, size, mtime_ns, ctime_ns, digest, lines, whole, units, broken, records"
-        rows = self._db.execute(f"SELECT {columns}, young, pending FROM files")  # noqa: S608 - constant text
+        rows = self._db.execute(f"SELECT {_COLUMNS} FROM files")  # noqa: S608 - constant text
         return {row.path: row for row in map(_file_row, rows)}
 
     def file(self, path: str) -> FileRow | None:
-        columns = "path, role, dev, inode, size, mtime_ns, ctime_ns, digest, lines, whole, units, broken, records"
-        query = f"SELECT {columns}, young, pending FROM files WHERE path = ?"  # noqa: S608 - constant text
+        query = f"SELECT {_COLUMNS} FROM files WHERE path = ?"  # noqa: S608 - constant text
         row = self._db.execute(query, (_key(path),)).fetchone()
         return _file_row(row) if row else None
 
@@ -146,7 +146,7 @@ class Catalogue:
     def _put_file(self, row: FileRow) -> None:
         print_ = row.fingerprint
         self._db.execute(
-            "INSERT OR REPLACE INTO files VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)",
+            "INSERT OR REPLACE INTO files VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)",
             (
                 _key(row.path),
                 row.role,
@@ -163,6 +163,7 @@ class Catalogue:
                 row.records,
                 row.young,
                 row.pending,
+                msgspec.json.encode(_clean(row.facts)),
             ),
         )
 
@@ -253,36 +254,26 @@ def _clean_value(value: object) -> object:
     return [_clean_value(element) for element in value] if isinstance(value, list) else value
 
 
-def _file_row(row: Sequence[object]) -> FileRow:
-    (
-        key,
+_COLUMNS = (
+    "path, role, dev, inode, size, mtime_ns, ctime_ns, digest, lines, whole, units, broken,"
+    " records, young, pending, facts"
+)
+
+
+def _file_row(row: Sequence[Any]) -> FileRow:
+    key, role, *numbers = row[:7]
+    digest, lines, whole, units, broken, records, young, pending, facts = row[7:]
+    return FileRow(
+        _path(key),
         role,
-        dev,
-        inode,
-        size,
-        mtime_ns,
-        ctime_ns,
+        Fingerprint(*numbers),
         digest,
         lines,
-        whole,
+        bool(whole),
         units,
         broken,
         records,
-        young,
-        pending,
-    ) = row
-    fingerprint = Fingerprint(*(int(str(n)) for n in (dev, inode, size, mtime_ns, ctime_ns)))
-    assert isinstance(key, bytes)
-    return FileRow(
-        _path(key),
-        str(role),
-        fingerprint,
-        str(digest),
-        int(str(lines)),
-        bool(whole),
-        int(str(units)),
-        int(str(broken)),
-        int(str(records)),
         bool(young),
         bool(pending),
+        msgspec.json.decode(facts),
     )

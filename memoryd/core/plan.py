@@ -22,7 +22,8 @@ class Kind(StrEnum):
 @dataclass(frozen=True, slots=True)
 class Action:
     """One step. `base` is the SHA-256 (hex) of the content that `edits` were decided on; `whys`, where
-    given, holds the reason for each of `ids`."""
+    given, holds the reason for each of `ids`. A `copy` keeps memories elsewhere before a later action of
+    its group takes them out of a live file; appends always are."""
 
     kind: Kind
     path: str
@@ -33,6 +34,7 @@ class Action:
     mode: int | None = None
     base: str | None = None
     whys: tuple[str, ...] = ()
+    copy: bool = False
 
     def public(self) -> dict[str, Any]:
         """What the control protocol and `--dry-run` show; `memories` tells the reason for each id."""
@@ -61,7 +63,7 @@ class Plan:
         current: list[Action] = []
         for action in self.actions:
             current.append(action)
-            if action.kind in (Kind.REWRITE, Kind.REMOVE):
+            if action.kind in (Kind.REWRITE, Kind.REMOVE) and not action.copy:
                 found.append(tuple(current))
                 current = []
         if current:

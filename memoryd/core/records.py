@@ -49,7 +49,7 @@ class Record:
 class Document:
     """One source or archive file read. `units` counts the non-empty lines (entries, elements) met, valid
     or not, `broken` those that cannot be parsed; `pending` says that the tail looks half-written and
-    should be looked at again."""
+    should be looked at again; `facts` are the layout's own about the whole file (plain JSON)."""
 
     path: str
     records: tuple[Record, ...]
@@ -57,6 +57,7 @@ class Document:
     units: int = 0
     broken: int = 0
     pending: bool = False
+    facts: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

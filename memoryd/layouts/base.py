@@ -14,7 +14,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Any, Literal, NamedTuple, Protocol
 
 from memoryd.core.findings import Finding
 from memoryd.core.plan import Plan
@@ -42,14 +42,43 @@ class Loaded:
     document: Document
 
 
+class LockRule(NamedTuple):
+    """A lock file the sweep looks after. `kind` is ".lock" (a flock on a file) or "soft" (its existence)."""
+
+    name: str
+    kind: Literal[".lock", "soft"]
+
+
+class FileSummary(NamedTuple):
+    """What the catalogue knows of one file; `facts` are those of its document."""
+
+    path: str
+    role: Role
+    size: int
+    units: int
+    broken: int
+    records: int
+    facts: Mapping[str, Any]
+
+
+class Fix(NamedTuple):
+    """How one finding is healed: exact edits of the file it was found in. `safe` ones `repair` makes without
+    being asked for the code by name."""
+
+    code: str
+    edits: tuple[Edit, ...]
+    why: str
+    ids: tuple[str, ...] = ()
+    safe: bool = True
+
+
 @dataclass(frozen=True, slots=True)
 class IndexView:
-    """All a layout may look at to render its indices. `sizes` are bytes of source and archive files;
-    `archived_units` counts the readable lines of archive files."""
+    """All a layout may look at to render its indices: the records of the live files in order, and every
+    source and archive file by path."""
 
     entries: Iterable[Entry]
-    sizes: Mapping[str, int]
-    archived_units: int
+    files: Mapping[str, FileSummary]
     previous: Mapping[str, bytes | None]
     now: float
     newer_index: str = "read-only"
@@ -100,6 +129,10 @@ class Layout(Protocol):
         """Relative path of the store's own lock file, or None."""
 
     @property
+    def locks(self) -> tuple[LockRule, ...]:
+        """Every lock file of the store, its own and those of other programs."""
+
+    @property
     def backup_place(self) -> str | None:
         """Folder of the store's own backups, or None for snapshots in the state directory."""
 
@@ -133,7 +166,11 @@ class Layout(Protocol):
     def role(self, path: str) -> Role: ...
 
     def live_paths(self, present: Collection[str]) -> tuple[str, ...]:
-        """The source files that upkeep works on, in the layout's own order, whether present or not."""
+        """The source files, in the layout's own order; `present` are those known. Files with fixed names are
+        named whether present or not."""
+
+    def upkeep_paths(self, files: Mapping[str, FileSummary]) -> tuple[str, ...]:
+        """The live files that scheduled upkeep has to read: where nothing can be due, none."""
 
     def parse(self, path: str, data: bytes, *, now: float, mtime: float, base: Base) -> Document:
         """Read one file (or its appended tail, `base` telling where it begins). Never raises."""
@@ -145,3 +182,12 @@ class Layout(Protocol):
 
     def enforce(self, view: UpkeepView, limits: Mapping[str, Limit]) -> Plan:
         """What has to move for soft limits to hold."""
+
+    def prune(self, view: UpkeepView) -> Plan:
+        """What has to leave a file that grew too long (markdown topics)."""
+
+    def dedupe(self, view: UpkeepView, threshold: float | None) -> Plan:
+        """Merge duplicates by the layout's own rule; suggestions are notes of the plan."""
+
+    def fixes(self, path: str, loaded: Loaded, now: float) -> tuple[Fix, ...]:
+        """How the fixable findings of one file are healed. Edits of different fixes do not overlap."""

@@ -65,11 +65,9 @@ def _forbidden(store: Store, result: IndexResult) -> str | None:
 
 def _view(store: Store, previous: dict[str, bytes | None], now: float) -> IndexView:
     assert store.layout is not None
-    rows = store.catalogue.files()
-    sizes = {path: row.fingerprint.size for path, row in rows.items()}
-    archived = sum(row.units - row.broken for row in rows.values() if row.role == Role.ARCHIVE)
-    live = store.layout.live_paths(rows)
-    return IndexView(store.catalogue.entries(live), sizes, archived, previous, now, store.policy.newer_index)
+    files = store.files()
+    live = store.layout.live_paths([path for path, each in files.items() if each.role is Role.SOURCE])
+    return IndexView(store.catalogue.entries(live), files, previous, now, store.policy.newer_index)
 
 
 def _stat(store: Store, path: str) -> Fingerprint | None:

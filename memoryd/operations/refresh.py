@@ -186,6 +186,7 @@ def _counted(row: FileRow, part: Document, before: FileRow | None) -> FileRow:
         broken=broken + part.broken,
         records=records + len(part.records),
         pending=part.pending,
+        facts=part.facts,
     )
 
 

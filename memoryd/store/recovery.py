@@ -8,14 +8,16 @@ which finds the copies in the archive and does not repeat them.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import groupby
 
 from memoryd.core.digest import sha256
 from memoryd.core.records import Role
+from memoryd.core.text import splice
 from memoryd.disk import atomic, temps
 from memoryd.disk.journal import Entry, Step
 from memoryd.disk.snapshots import quarantine
+from memoryd.store.edits import decode_edits
 from memoryd.store.store import Store
 
 RECENT = 50  # entries whose replaced inodes may still lie about after a crash
@@ -50,7 +52,7 @@ def _resolve_group(store: Store, steps: Sequence[Step]) -> str:
         return "done"
     if state != "before":
         return "interrupted"
-    taken_back = [_take_back(store, step) for step in steps if step.kind == "append"]
+    taken_back = [_TAKE_BACK[step.kind](store, step) for step in steps[:-1]]
     return "rolled_back" if all(taken_back) else "interrupted"
 
 
@@ -80,7 +82,7 @@ def _content(store: Store, path: str) -> bytes | None:
         return None
 
 
-def _take_back(store: Store, step: Step) -> bool:
+def _take_back_append(store: Store, step: Step) -> bool:
     """Undo our own append, whole or torn, where nothing else stands behind it."""
     content = _content(store, step.path)
     base = step.base_size or 0
@@ -98,6 +100,37 @@ def _take_back(store: Store, step: Step) -> bool:
     else:
         atomic.truncate(store.tree, step.path, base, expected=fingerprint)
     return True
+
+
+def _take_back_rewrite(store: Store, step: Step) -> bool:
+    """Undo our own rewrite of an archive where it is still as we left it."""
+    content = _content(store, step.path)
+    if content is None or step.blob is None:
+        return False
+    if sha256(content) != step.after_sha:
+        return sha256(content) == step.before_sha
+    before = splice(content, decode_edits(store.blobs.get(step.blob)))
+    atomic.replace(store.tree, step.path, before, expected=store.tree.stat(step.path))
+    return True
+
+
+def _take_back_create(store: Store, step: Step) -> bool:
+    content = _content(store, step.path)
+    if content is None:
+        return True
+    found = store.tree.stat(step.path)
+    if found is None or sha256(content) != step.after_sha:
+        return False
+    atomic.remove(store.tree, step.path, expected=found)
+    return True
+
+
+_TAKE_BACK: dict[str, Callable[[Store, Step], bool]] = {
+    "append": _take_back_append,
+    "rewrite": _take_back_rewrite,
+    "create": _take_back_create,
+    "chmod": lambda store, step: True,  # noqa: ARG005 - a tightened mode harms nothing
+}
 
 
 def _sweep(store: Store, now: float) -> list[str]:

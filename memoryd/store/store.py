@@ -28,7 +28,7 @@ from memoryd.disk.snapshots import Blobs, quarantine
 from memoryd.disk.tree import Tree
 from memoryd.errors import RootMissingError
 from memoryd.layouts import LAYOUTS
-from memoryd.layouts.base import IndexResult, Layout, Loaded, UpkeepView
+from memoryd.layouts.base import FileSummary, IndexResult, Layout, Loaded, UpkeepView
 from memoryd.store.edits import decode_edits
 
 UNREAD_ROLES = (Role.BACKUP, Role.LOCK, Role.TEMP, Role.FOREIGN)
@@ -168,11 +168,20 @@ class Store:
         document = self.layout.parse(path, content, now=now, mtime=0.0, base=Base())
         return Quality(document.units, len(document.records))
 
+    def files(self) -> dict[str, FileSummary]:
+        """What the catalogue knows of each source and archive file."""
+        return {
+            path: FileSummary(path, Role(row.role), row.fingerprint.size, row.units, row.broken, row.records, row.facts)
+            for path, row in self.catalogue.files().items()
+        }
+
     def upkeep_view(self, now: float) -> UpkeepView:
-        """Everything upkeep is decided on, read afresh."""
+        """Everything upkeep is decided on, read afresh: only the files where something can be due."""
         assert self.layout is not None
         live = {
-            path: source.loaded for path in self.layout.live_paths(()) if (source := self.load(path, now)) is not None
+            path: source.loaded
+            for path in self.layout.upkeep_paths(self.files())
+            if (source := self.load(path, now)) is not None
         }
         held = frozenset(each.line_sha for each in self.journal.held())
         return UpkeepView(live, self._content, self.policy, now, held)

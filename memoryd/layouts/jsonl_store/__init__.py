@@ -14,8 +14,18 @@ from collections.abc import Callable, Collection, Mapping
 from memoryd.core.plan import Plan
 from memoryd.core.policy import MB, Limit, LimitKind
 from memoryd.core.records import Base, Document, Role
-from memoryd.layouts.base import IndexResult, IndexView, Migration, UpkeepView, is_temp
-from memoryd.layouts.jsonl_store import index, lines, shipped, upkeep
+from memoryd.layouts.base import (
+    FileSummary,
+    Fix,
+    IndexResult,
+    IndexView,
+    Loaded,
+    LockRule,
+    Migration,
+    UpkeepView,
+    is_temp,
+)
+from memoryd.layouts.jsonl_store import index, lines, repair, shipped, upkeep
 from memoryd.layouts.jsonl_store.schema import FILE_TYPES
 
 _ARCHIVE = re.compile(r"archive/\d{4}/[^/]+\.jsonl")
@@ -27,6 +37,7 @@ class JsonlStore:
 
     name = "jsonl-store"
     lock: str | None = ".lock"
+    locks: tuple[LockRule, ...] = (LockRule(".lock", ".lock"),)
     backup_place: str | None = ".backup"
     index_paths: tuple[str, ...] = (index.INDEX,)
     appendable = True
@@ -64,6 +75,9 @@ class JsonlStore:
         del present
         return tuple(FILE_TYPES)
 
+    def upkeep_paths(self, files: Mapping[str, FileSummary]) -> tuple[str, ...]:
+        return self.live_paths(files)
+
     def parse(self, path: str, data: bytes, *, now: float, mtime: float, base: Base) -> Document:
         if shipped.is_candidate(path):
             return shipped.parse(path, data, now=now, mtime=mtime)
@@ -79,6 +93,17 @@ class JsonlStore:
 
     def enforce(self, view: UpkeepView, limits: Mapping[str, Limit]) -> Plan:
         return upkeep.enforce(view, limits)
+
+    def prune(self, view: UpkeepView) -> Plan:
+        del view
+        return Plan()
+
+    def dedupe(self, view: UpkeepView, threshold: float | None) -> Plan:
+        del threshold  # equal but for access statistics, or not a duplicate
+        return repair.dedupe(view)
+
+    def fixes(self, path: str, loaded: Loaded, now: float) -> tuple[Fix, ...]:
+        return repair.fixes(path, loaded, now)
 
 
 def _archived_type(path: str) -> str:

@@ -16,7 +16,7 @@ import msgspec
 
 from memoryd.core.dates import iso
 from memoryd.core.findings import Finding
-from memoryd.core.records import Entry
+from memoryd.core.records import Entry, Role
 from memoryd.layouts.base import IndexResult, IndexView
 from memoryd.layouts.jsonl_store.schema import IMPORTANCE, TYPES
 
@@ -44,7 +44,7 @@ def _body(view: IndexView) -> tuple[dict[str, Any], tuple[int, int], tuple[Findi
     tags: dict[str, list[str]] = {}
     categories: dict[str, list[str]] = {}
     importance: dict[str, list[str]] = {level: [] for level in IMPORTANCE}
-    archived = view.archived_units
+    archived = sum(f.units - f.broken for f in view.files.values() if f.role is Role.ARCHIVE)
     seen: dict[str, Entry] = {}
     findings: list[Finding] = []
     for entry in view.entries:
@@ -71,7 +71,7 @@ def _body(view: IndexView) -> tuple[dict[str, Any], tuple[int, int], tuple[Findi
             "total_memories": total,
             "by_type": by_type,
             "archived_count": archived,
-            "total_storage_bytes": sum(size for path, size in view.sizes.items() if path.endswith(".jsonl")),
+            "total_storage_bytes": sum(f.size for f in view.files.values() if f.path.endswith(".jsonl")),
         },
         "tags_index": tags,
         "category_index": categories,
