@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Mapping
 from typing import Any
 
 from memoryd.control.wire import error_object, readable
@@ -33,6 +34,12 @@ def of_result(method: str, result: dict[str, Any]) -> int:
             return FINDINGS if failed else DONE
         case _:
             return DONE
+
+
+def stays_down(error: MemorydError, env: Mapping[str, str]) -> bool:
+    """True where launchd started the daemon and another try would fail alike. launchd starts anew after every
+    code but 0 and knows no exceptions, so such an end has to look like a wanted one."""
+    return env.get("MEMORYD_SUPERVISOR") == "launchd" and error.exit_code in (USAGE, BUSY, PERMISSION, CONFIG)
 
 
 def tell(error: MemorydError, *, as_json: bool) -> int:

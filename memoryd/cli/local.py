@@ -10,6 +10,7 @@ from typing import Any
 import click
 
 from memoryd import __version__
+from memoryd.cli import exits
 from memoryd.cli.commands import example, json_option, socket_of
 from memoryd.control.methods import LAYOUTS, LEVELS, TOPICS
 from memoryd.errors import ConflictError, MemorydError, NoDaemonError
@@ -20,14 +21,10 @@ STOP_WAIT_S = 10.0
 @click.command(epilog=example("memoryd run ~/.claude/agents/memories --layout jsonl-store"))
 @click.argument("paths", nargs=-1, metavar="[PATH]...")
 @click.option("--layout", type=click.Choice(LAYOUTS), help="The layout of the PATHs (default: detected).")
-@click.option(
-    "--log-format", type=click.Choice(("auto", "console", "json")), default="auto", show_default=True
-)
+@click.option("--log-format", type=click.Choice(("auto", "console", "json")), default="auto", show_default=True)
 @click.option("--log-level", type=click.Choice(LEVELS), help="Overrides the configuration.")
 @click.pass_context
-def run(
-    ctx: click.Context, paths: tuple[str, ...], layout: str | None, log_format: str, log_level: str | None
-) -> None:
+def run(ctx: click.Context, paths: tuple[str, ...], layout: str | None, log_format: str, log_level: str | None) -> None:
     """Run the daemon in the foreground.
 
     PATHs are tended beside the roots of the configuration.
@@ -37,7 +34,14 @@ def run(
 
     places = find_places(**ctx.find_root().obj)
     absolute = tuple(os.path.abspath(os.path.expanduser(path)) for path in paths)
-    ctx.exit(daemon.run(places, paths=absolute, layout=layout, log_format=log_format, log_level=log_level))
+    try:
+        code = daemon.run(places, paths=absolute, layout=layout, log_format=log_format, log_level=log_level)
+    except MemorydError as error:
+        if not exits.stays_down(error, os.environ):
+            raise
+        exits.tell(error, as_json=False)
+        code = exits.DONE
+    ctx.exit(code)
 
 
 @click.command(epilog=example("memoryd demo --keep"))
@@ -100,9 +104,7 @@ def _layout_of(path: str) -> str | None:
 
 
 @click.command(params=[json_option()], epilog=example("memoryd events --topic change --json"))
-@click.option(
-    "--topic", "topics", multiple=True, type=click.Choice(TOPICS), help="Only this topic; repeatable."
-)
+@click.option("--topic", "topics", multiple=True, type=click.Choice(TOPICS), help="Only this topic; repeatable.")
 @click.pass_context
 def events(ctx: click.Context, topics: tuple[str, ...], as_json: bool) -> None:
     """Follow what happens, one line each, until interrupted."""
@@ -145,33 +147,50 @@ def version(as_json: bool) -> None:
 
 
 def wait_gone(path: str, pid: Any) -> None:
-    """After `stop`: return when nothing answers at the socket and the process has ended."""
-    from memoryd.control.client import Client  # noqa: PLC0415 - loaded already by the caller
-
+    """After `stop`: return when the process has ended. The socket is asked only where no process is known:
+    on a socket that a service manager holds, asking would start the daemon again."""
     end = time.monotonic() + STOP_WAIT_S
     while time.monotonic() < end:
-        try:
-            with Client(path, timeout=1) as client:
-                client.call("ping")
-        except MemorydError:
-            if not _runs(pid):
-                return
-        time.sleep(0.05)
+        if not (_runs(pid) if _is_other_process(pid) else _answers(path)):
+            return
+        time.sleep(0.02)
     raise MemorydError(
         f"the daemon (pid {pid}) is still stopping after {STOP_WAIT_S:.0f} s",
         hint="see its log; a second signal ends it",
     )
 
 
-def _runs(pid: Any) -> bool:
-    if not isinstance(pid, int) or pid <= 0 or pid == os.getpid():
-        return False
+def _is_other_process(pid: Any) -> bool:
+    return isinstance(pid, int) and pid > 0 and pid != os.getpid()
+
+
+def _runs(pid: int) -> bool:
     try:
         os.kill(pid, 0)
     except ProcessLookupError:
         return False
     except PermissionError:
         return True
+    return not _is_zombie(pid)
+
+
+def _is_zombie(pid: int) -> bool:
+    """Ended, but not yet waited for by its parent. False where the system has no /proc."""
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as file:
+            return file.read().rpartition(b")")[2].split()[:1] == [b"Z"]
+    except OSError:
+        return False
+
+
+def _answers(path: str) -> bool:
+    from memoryd.control.client import Client  # noqa: PLC0415 - loaded already by the caller
+
+    try:
+        with Client(path, timeout=1) as client:
+            client.call("ping")
+    except MemorydError:
+        return False
     return True
 
 

@@ -18,6 +18,7 @@ from memoryd.config.places import Places
 from memoryd.config.reading import load
 from memoryd.config.schema import Config
 from memoryd.config.show import Difference, diff
+from memoryd.control.connection import Limits
 from memoryd.control.server import Server
 from memoryd.core.policy import Limit
 from memoryd.disk.ownership import Ownership, take
@@ -52,7 +53,8 @@ def run(
     os.umask(0o077)
     faulthandler.enable()
     daemon = Daemon(places, [(path, layout) for path in paths], log_level)
-    configure(style=log_format, level=daemon.log_level)
+    asked = daemon.config.daemon.log_format if log_format == "auto" else log_format
+    configure(style=asked, level=daemon.log_level)
     return daemon.run()
 
 
@@ -99,7 +101,8 @@ class Daemon:
         try:
             self.roots.check_owners(self.config, [root.name for root in self.config.roots])
             hello = {"version": __version__, "pid": os.getpid(), "instance": self.instance}
-            self._server = Server(address, handlers(self), hello)
+            limits = Limits(clients=self.config.daemon.max_clients)
+            self._server = Server(address, handlers(self), hello, limits=limits)
             self._server.start()
             owner.publish(self._sidecar(self._server.path))
             return self._serve(owner)

@@ -1,0 +1,104 @@
+"""What the daemon takes from its configuration and from whoever supervises it, seen from outside."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from memoryd.cli import exits
+from memoryd.control.client import Client
+from memoryd.errors import BusyError, ConfigError, DeniedError, MemorydError, UsageError
+from tests.daemon import Daemon, until
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    root = tmp_path / "root"
+    root.mkdir()
+    (root / "learnings.jsonl").touch()
+    return root
+
+
+def _config(root: Path, *lines: str) -> str:
+    return "\n".join(("[daemon]", *lines, "[[root]]", f'path = "{root}"', 'layout = "jsonl-store"', ""))
+
+
+def _run(*words: str, **env: str) -> subprocess.CompletedProcess[str]:
+    clean = {name: value for name, value in os.environ.items() if not name.startswith(("MEMORYD_", "XDG_"))}
+    return subprocess.run(
+        [sys.executable, "-m", "memoryd", *words], env=clean | env, capture_output=True, text=True, timeout=60
+    )
+
+
+def test_the_configured_log_format_holds(root: Path, tmp_path: Path) -> None:
+    """`--log-format` is left at "auto": then the configuration decides."""
+    path = tmp_path / "config.toml"
+    path.write_text(_config(root, 'log_format = "console"'))
+    with Daemon(tmp_path / "d") as daemon:
+        words = daemon.command("run")
+        words[words.index("--config") + 1] = str(path)
+        with open(daemon.log, "wb") as log:
+            daemon.process = subprocess.Popen(words, stdout=log, stderr=log, env=daemon.env)
+        daemon.await_ready()
+        assert daemon.stop() == 0
+        first = daemon.log.read_text().splitlines()[0]
+    assert not first.startswith("{"), first
+
+
+def _greeted(daemon: Daemon) -> Client | None:
+    """A client that stays, or None while the one before it has not been forgotten yet."""
+    client = Client(daemon.socket)
+    try:
+        client.call("ping")
+    except BusyError:
+        client.close()
+        return None
+    return client
+
+
+def test_the_configured_number_of_clients_holds(root: Path, tmp_path: Path) -> None:
+    with Daemon(tmp_path / "d", config=_config(root, "max_clients = 1")) as daemon:
+        daemon.start()
+        with until(lambda: _greeted(daemon), "the only place is free"):
+            assert _greeted(daemon) is None
+
+
+def test_stop_returns_when_the_process_has_ended(root: Path, tmp_path: Path) -> None:
+    """Also where nobody has waited for it yet: a dead process is gone, whatever its parent does."""
+    with Daemon(tmp_path / "d", config=_config(root)) as daemon:
+        daemon.start()
+        done = subprocess.run(daemon.command("stop"), env=daemon.env, capture_output=True, text=True, timeout=30)
+        assert done.returncode == 0, done.stderr
+        assert daemon.process is not None
+        assert daemon.process.poll() == 0  # ended at this moment, not later
+
+
+def test_under_launchd_an_end_that_another_try_cannot_heal_looks_wanted(tmp_path: Path) -> None:
+    """launchd starts anew after every failure and knows no exceptions."""
+    broken = tmp_path / "config.toml"
+    broken.write_text("[daemon]\nlog_levl = 'info'\n")
+    words = ("--config", str(broken), "--state-dir", str(tmp_path / "s"), "run")
+    here, there = _run(*words), _run(*words, MEMORYD_SUPERVISOR="launchd")
+    assert (here.returncode, there.returncode) == (exits.CONFIG, 0)
+    assert here.stderr == there.stderr
+    assert "log_levl" in here.stderr
+
+
+@pytest.mark.parametrize("kind", [UsageError, BusyError, DeniedError, ConfigError, MemorydError])
+def test_only_what_another_try_cannot_heal_stays_down(kind: type[MemorydError]) -> None:
+    error = kind("no")
+    assert exits.stays_down(error, {"MEMORYD_SUPERVISOR": "launchd"}) == (error.exit_code != exits.INTERNAL)
+    assert not exits.stays_down(error, {})
+
+
+def test_a_kill_is_no_wanted_end(root: Path, tmp_path: Path) -> None:
+    env = {"MEMORYD_SUPERVISOR": "launchd"}
+    with Daemon(tmp_path / "d", config=_config(root), env=env) as daemon:
+        daemon.start()
+        daemon.signal(signal.SIGKILL)
+        assert daemon.wait() == -signal.SIGKILL
