@@ -79,4 +79,5 @@ def _kinds(kind: type[MemorydError]) -> Iterator[type[MemorydError]]:
 
 def error_kinds() -> list[type[MemorydError]]:
     """Every kind of error, for `rpc.discover`."""
-    return [kind for kind in _kinds(errors.MemorydError) if kind is not NoDaemonError]
+    own = (kind for kind in _kinds(errors.MemorydError) if kind.__module__ in (errors.__name__, __name__))
+    return [kind for kind in own if kind is not NoDaemonError]
