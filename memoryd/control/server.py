@@ -77,14 +77,20 @@ class Server:
 
     # -- life -------------------------------------------------------------------------------------
 
-    def start(self) -> None:
-        """Bind, listen, accept. Returns when clients can connect."""
+    def open(self) -> None:
+        """Bind and listen. Clients can connect, but nobody answers before `start`."""
         address = self._address
         if isinstance(address, socket.socket):
             self._endpoint = endpoint.adopt(address)
         else:
             self._endpoint = endpoint.bind(os.fspath(address))
         self._endpoint.sock.setblocking(False)
+
+    def start(self) -> None:
+        """Accept and answer, after `open` where that has not been done."""
+        if self._endpoint is None:
+            self.open()
+        assert self._endpoint is not None
         self._wake, woken = socket.socketpair()
         self._acceptor = threading.Thread(
             target=self._accept_all, args=(self._endpoint.sock, woken), name="control-accept", daemon=True
@@ -93,7 +99,7 @@ class Server:
 
     @property
     def path(self) -> str:
-        """Where it listens; valid after `start`."""
+        """Where it listens; valid after `open`."""
         assert self._endpoint is not None
         return self._endpoint.path
 
@@ -113,10 +119,11 @@ class Server:
             if self._closing:
                 return
             self._closing = self._draining = True
-        if self._endpoint is None or self._wake is None or self._acceptor is None:
-            return  # never started
-        self._wake.close()
-        self._acceptor.join(grace + 1)
+        if self._endpoint is None:
+            return  # never opened
+        if self._wake is not None and self._acceptor is not None:
+            self._wake.close()
+            self._acceptor.join(grace + 1)
         self._endpoint.remove()
         self._endpoint.sock.close()
         self._end_connections(time.monotonic() + grace)

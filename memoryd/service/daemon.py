@@ -103,7 +103,7 @@ class Daemon:
             hello = {"version": __version__, "pid": os.getpid(), "instance": self.instance}
             limits = Limits(clients=self.config.daemon.max_clients)
             self._server = Server(address, handlers(self), hello, limits=limits)
-            self._server.start()
+            self._server.open()
             owner.publish(self._sidecar(self._server.path))
             return self._serve(owner)
         finally:
@@ -117,6 +117,7 @@ class Daemon:
         self.roots.start()
         self.roots.apply(self.config, self._pace(), [root.name for root in self.config.roots], ())
         assert self._server is not None
+        self._server.start()  # not before the roots are there: a sync of no root would be a stale ok
         log.info("started", socket=self._server.path, state=self.places.state_dir, roots=len(self.config.roots))
         self._await_first_look()
         if not self._stopping:

@@ -693,3 +693,23 @@ def _finish(server: Server) -> None:
     server.publish("job", {"n": 1})
     server.publish("job", {"n": 2})
     server.close()
+
+
+def test_an_opened_server_answers_when_it_is_started(daemon: Daemon, place: str) -> None:
+    server = Server(place, daemon.handlers(), HELLO)
+    server.open()
+    with Client(place) as client, ThreadPoolExecutor(1) as pool:
+        reply = pool.submit(client.call, "ping")
+        with pytest.raises(TimeoutError):
+            reply.result(0.2)
+        server.start()
+        assert reply.result(20)["instance"] == "abc"
+    server.close()
+
+
+def test_a_server_that_was_only_opened_leaves_no_socket(daemon: Daemon, place: str) -> None:
+    server = Server(place, daemon.handlers(), HELLO)
+    server.open()
+    assert os.path.exists(place)
+    server.close()
+    assert not os.path.exists(place)
