@@ -20,7 +20,8 @@ def parse_stamp(value: object) -> Stamp | None:
     try:
         moment = datetime.fromisoformat(value)
         zoned = moment.tzinfo is not None
-        return Stamp((moment if zoned else moment.replace(tzinfo=UTC)).timestamp(), zoned)
+        # By way of UTC: a moment before the year 1 or after 9999 there has no quarter, so it is no stamp.
+        return Stamp((moment if zoned else moment.replace(tzinfo=UTC)).astimezone(UTC).timestamp(), zoned)
     except (ValueError, OverflowError):
         return None
 

@@ -26,7 +26,8 @@ _KEYS = ("version", "last_updated", "statistics", "tags_index", "category_index"
 
 
 def render(view: IndexView) -> IndexResult:
-    previous = _decoded(view.previous.get(INDEX))
+    content = view.previous.get(INDEX)
+    previous = _decoded(content)
     newer = newer_version(previous)
     body, counts, findings = _body(view)
     by_type = body["statistics"]["by_type"]
@@ -35,7 +36,7 @@ def render(view: IndexView) -> IndexResult:
         return IndexResult({}, memories, archived, by_type, findings, newer)
     if previous is not None and previous.get("version") == VERSION and _same(previous, body):
         return IndexResult({}, memories, archived, by_type, findings)
-    wanted = {"version": VERSION, "last_updated": iso(view.now), **body, **_unknown(previous)}
+    wanted = {"version": VERSION, "last_updated": iso(view.now), **body, **_unknown(content, previous)}
     return IndexResult({INDEX: encode(wanted)}, memories, archived, by_type, findings)
 
 
@@ -108,15 +109,21 @@ def newer_version(previous: Mapping[str, Any] | None) -> str | None:
     if not isinstance(version, str):
         return None
     major = version.partition(".")[0]
-    return version if major.isdecimal() and int(major) > int(VERSION.partition(".")[0]) else None
+    if not major.isdecimal() or len(major) > 20:  # such a number is no version but garbage: rebuilt
+        return None
+    return version if int(major) > int(VERSION.partition(".")[0]) else None
 
 
 def _same(previous: Mapping[str, Any], body: Mapping[str, Any]) -> bool:
     return isinstance(previous.get("last_updated"), str) and all(previous.get(key) == body[key] for key in body)
 
 
-def _unknown(previous: Mapping[str, Any] | None) -> dict[str, Any]:
-    return {key: value for key, value in (previous or {}).items() if key not in _KEYS}
+def _unknown(content: bytes | None, previous: Mapping[str, Any] | None) -> dict[str, msgspec.Raw]:
+    """The members of an index that are none of ours, in their own words."""
+    if not content or previous is None:
+        return {}
+    members = msgspec.json.decode(content, type=dict[str, msgspec.Raw])
+    return {key: value for key, value in members.items() if key not in _KEYS}
 
 
 def encode(value: Mapping[str, Any]) -> bytes:
@@ -138,9 +145,14 @@ def _pieces(value: Any, depth: int) -> Iterable[str]:
 
 
 def _plain(value: Any) -> str:
+    if isinstance(value, msgspec.Raw):
+        return bytes(value).decode()
     text = _quoted(value)
-    # `","` stands only between two elements: inside a text its quotes would be escaped.
-    return text.replace('","', '", "') if isinstance(value, list) else text
+    if not isinstance(value, list):
+        return text
+    if text.count(",") >= len(value):  # an id with a comma in it could look like the end of an element
+        return "[" + ", ".join(map(_quoted, value)) + "]"
+    return text.replace('","', '", "')
 
 
 def _quoted(value: Any) -> str:

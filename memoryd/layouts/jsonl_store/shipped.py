@@ -27,7 +27,7 @@ def parse(path: str, data: bytes, *, now: float, mtime: float) -> Document:
     try:
         content = msgspec.json.decode(data)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        if now - mtime < FRESH_S:
+        if abs(now - mtime) < FRESH_S:
             return Document(path, (), (), pending=True)
         if b"core_memories" not in data:
             return Document(path, (), (Finding("foreign-file", path, "is no part of the layout"),))

@@ -10,7 +10,7 @@ A soft limit moves the least used learnings, or the longest completed tasks, dow
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import NamedTuple
 
 from memoryd.core.dates import quarter
@@ -88,16 +88,17 @@ def enforce(view: UpkeepView, limits: Mapping[str, Limit]) -> Plan:
 
 def _overflow(loaded: Loaded, limit: Limit, view: UpkeepView) -> tuple[list[Move], str | None]:
     """The moves, least used first, until count and size hold; and what is still too much, if anything."""
-    records = _first_of_each(loaded.document.records)
-    count, size = len(records), len(loaded.data)
+    groups = _by_id(loaded.document.records)
+    count, size = len(groups), len(loaded.data)
     moves: list[Move] = []
-    for record in sorted(filter(_movable(view, loaded), records), key=_least_used_first):
+    movable = _movable(view, loaded)
+    for group in sorted((each for each in groups if all(map(movable, each))), key=_least_used_first):
         bound = _exceeded(limit, count, size)
         if bound is None:
             break
-        moves.append(Move(record, f"the file is above its soft limit of {bound}"))
-        span = _line_span(loaded.data, record.span)
-        count, size = count - 1, size - (span.end - span.start)
+        moves += [Move(record, f"the file is above its soft limit of {bound}") for record in group]
+        spans = [_line_span(loaded.data, record.span) for record in group]
+        count, size = count - 1, size - sum(span.end - span.start for span in spans)
     if _exceeded(limit, count, size):
         return moves, f"still {count} memories and {size} bytes; nothing more may be moved by itself"
     return moves, None
@@ -111,12 +112,13 @@ def _exceeded(limit: Limit, count: int, size: int) -> str | None:
     return None
 
 
-def _first_of_each(records: Collection[Record]) -> list[Record]:
-    seen: dict[str, Record] = {}
+def _by_id(records: Collection[Record]) -> list[list[Record]]:
+    """The first of equal ids counts; its duplicates leave with it, or they would count from then on."""
+    groups: dict[str, list[Record]] = {}
     for record in records:
         if not record.archived:
-            seen.setdefault(record.id, record)
-    return list(seen.values())
+            groups.setdefault(record.id, []).append(record)
+    return list(groups.values())
 
 
 def _movable(view: UpkeepView, loaded: Loaded) -> Callable[[Record], bool]:
@@ -130,11 +132,11 @@ def _movable(view: UpkeepView, loaded: Loaded) -> Callable[[Record], bool]:
     return movable
 
 
-def _least_used_first(record: Record) -> tuple[float, float, float]:
-    facts = record.facts
-    if record.type == "task":
+def _least_used_first(group: Sequence[Record]) -> tuple[float, float, float]:
+    facts = group[0].facts
+    if group[0].type == "task":
         return facts["completed"], facts["created"], 0.0
-    return facts["accessed"], float(facts["access_count"]), facts["created"]
+    return facts["accessed"], facts["access_count"], facts["created"]
 
 
 def _group(path: str, loaded: Loaded, moves: list[Move], view: UpkeepView) -> list[Action]:
