@@ -47,13 +47,14 @@ _E, _W, _I = Severity.ERROR, Severity.WARNING, Severity.INFO
 CODES: dict[str, Code] = {
     "invalid-json": Code(_E, "a line that is no JSON; it is skipped and kept"),
     "invalid-encoding": Code(_E, "a line that is not UTF-8; it is skipped and kept"),
-    "nul-bytes": Code(_E, "a block of NUL bytes, as a power cut leaves it"),
+    "nul-bytes": Code(_E, "a block of NUL bytes, as a power cut leaves it", fixable=True),
     "torn-tail": Code(_E, "the last line is cut off and nobody is writing it any more"),
     "joined-lines": Code(_W, "two memories stand on one line; both are read", fixable=True),
     "invalid-schema": Code(_E, "a memory that breaks the schema beyond correction; it is skipped and kept"),
     "corrected-schema": Code(
         _W, "a field is missing or wrong and was corrected in memory only", fixable=True
     ),
+    "task-metadata": Code(_W, "the task metadata breaks the schema; the task is kept and never archived by age"),
     "schema-bound": Code(_W, "a field is longer or holds more than the schema allows; kept and indexed"),
     "wrong-type-for-file": Code(_W, "a memory lies in the file of another type; indexed by its own type"),
     "missing-id": Code(_E, "a memory has no id, so no index can name it; repair gives it one", fixable=True),

@@ -36,10 +36,11 @@ def is_temp(path: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """One file read from disk with what the layout makes of it."""
+    """One file read from disk with what the layout makes of it; `mtime` in seconds."""
 
     data: bytes
     document: Document
+    mtime: float = 0.0
 
 
 class LockRule(NamedTuple):

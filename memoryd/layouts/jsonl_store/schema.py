@@ -164,17 +164,17 @@ def _task_fields(native: Mapping[str, Any], facts: Mapping[str, Any], problems: 
     if metadata is None:
         return {}
     if not isinstance(metadata, dict):
-        problems.append(Problem("corrected-schema", "task_metadata: no object; taken as absent"))
+        problems.append(Problem("task-metadata", "task_metadata: no object; taken as absent"))
         return {}
     status = metadata.get("status")
     if status not in STATUS:
-        problems.append(Problem("corrected-schema", "task_metadata.status: missing or unknown; the task stays"))
+        problems.append(Problem("task-metadata", "task_metadata.status: missing or unknown; the task stays"))
         return {}
     blockers = metadata.get("blockers")
     if status == "blocked" and not (
         isinstance(blockers, list) and all(isinstance(blocker, str) for blocker in blockers)
     ):
-        problems.append(Problem("corrected-schema", "task_metadata.blockers: a blocked task names its blockers"))
+        problems.append(Problem("task-metadata", "task_metadata.blockers: a blocked task names its blockers"))
     if status != "completed":
         return {"status": status}
     stamp = parse_stamp(metadata.get("completed_at"))

@@ -97,7 +97,7 @@ def _overflow(loaded: Loaded, limit: Limit, view: UpkeepView) -> tuple[list[Move
         if bound is None:
             break
         moves += [Move(record, f"the file is above its soft limit of {bound}") for record in group]
-        spans = [_line_span(loaded.data, record.span) for record in group]
+        spans = [line_span(loaded.data, record.span) for record in group]
         count, size = count - 1, size - sum(span.end - span.start for span in spans)
     if _exceeded(limit, count, size):
         return moves, f"still {count} memories and {size} bytes; nothing more may be moved by itself"
@@ -195,14 +195,14 @@ def archived_copy(line: bytes) -> bytes:
 
 def _removals(data: bytes, moves: list[Move], final_newline: str) -> list[Edit]:
     taken = {move.record.span for move in moves}
-    edits = [Edit(span, b"") for span in _merged([_line_span(data, span) for span in sorted(taken)])]
+    edits = [Edit(span, b"") for span in _merged([line_span(data, span) for span in sorted(taken)])]
     left = splice(data, edits)
     if final_newline == "always" and left and not left.endswith(b"\n"):
         edits.append(Edit(Span(len(data), len(data)), b"\n"))
     return edits
 
 
-def _line_span(data: bytes, span: Span) -> Span:
+def line_span(data: bytes, span: Span) -> Span:
     """The whole line with its newline where the memory stands alone on it, else the memory alone."""
     start = data.rfind(b"\n", 0, span.start) + 1
     newline = data.find(b"\n", span.end)
