@@ -85,6 +85,10 @@ class Fingerprint:
     uid: int = 0
     nlink: int = 1
 
+    def same_file(self, other: Fingerprint) -> bool:
+        """The same inode, whatever became of its content."""
+        return (self.dev, self.inode) == (other.dev, other.inode)
+
     def same_content(self, other: Fingerprint | None) -> bool:
         """Equal but for mode, owner and change time (a chmod is no change of content)."""
         return other is not None and (self.dev, self.inode, self.size, self.mtime_ns) == (

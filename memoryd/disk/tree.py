@@ -136,10 +136,12 @@ class Tree:
         except (FileNotFoundError, NotADirectoryError):
             return None
 
-    def read(self, path: str, *, limit: int = 64 * MB) -> tuple[bytes, Fingerprint]:
+    def read(self, path: str, *, limit: int = 64 * MB, growing: bool = False) -> tuple[bytes, Fingerprint]:
         """All bytes and the fingerprint they belong to. Both are of one moment: size, mtime and inode are
-        the same before and after, at the descriptor and at the name. Raises FileNotFoundError,
-        NotRegularError, TooLargeError, ChangingError, or what the disk says."""
+        the same before and after, at the descriptor and at the name. With `growing` a file that others
+        append to without a pause is read as far as it went when the reading began; the next look finds it
+        changed. Raises FileNotFoundError, NotRegularError, TooLargeError, ChangingError, or what the disk
+        says."""
         with self.parent(path) as (directory, name):
             for _ in range(ATTEMPTS):
                 fd = open_regular(directory, name, path)
@@ -151,9 +153,12 @@ class Tree:
                     after = fingerprint_of(os.fstat(fd))
                 finally:
                     os.close(fd)
-                still = before.same_content(after) and before.same_content(look(directory, name, path))
+                there = look(directory, name, path)
+                still = before.same_content(after) and before.same_content(there)
                 if still and len(content) == before.size:
                     return content, after
+            if growing and there and before.size <= min(len(content), after.size) and before.same_file(there):
+                return content[: before.size], before
         raise ChangingError(path)
 
     def read_range(self, path: str, start: int, length: int) -> bytes:

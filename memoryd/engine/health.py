@@ -128,6 +128,7 @@ class Health:
         elif self.watch.held < self.watch.wanted:
             short = f"{self.watch.held} of {self.watch.wanted} directories are watched, the rest by timed scans"
             reasons.append(f"{short}: {self._hints.limit_hint()}")
+        reasons += [f"{each.path}: {each.message}" for each in self._store.noted.get("unread", ())]
         stale = self.unindexed_since
         if self.waits and stale is not None and self._clock.monotonic() - stale > STARVED_S:
             reasons.append(f"the index waits: {self.waits}")

@@ -6,10 +6,11 @@ import sqlite3
 from collections.abc import Callable
 from typing import Any
 
+from memoryd.disk.nodes import ChangingError, TooLargeError
 from memoryd.engine.clock import Clock
 from memoryd.engine.hints import Hints, Tell
 from memoryd.engine.jobs import Job
-from memoryd.errors import BusyError, GuardError, MemorydError
+from memoryd.errors import BusyError, GuardError, LimitExceededError, MemorydError
 from memoryd.log import get_logger
 from memoryd.store import Store
 
@@ -45,6 +46,10 @@ class Performing:
             return work(job), None
         except MemorydError as error:
             return {}, error
+        except ChangingError as error:
+            return {}, _busy(self._store, error)
+        except TooLargeError as error:
+            return {}, _too_large(self._store, error)
         except (OSError, sqlite3.Error) as error:
             return {}, self._trouble(error)
         except Exception as error:  # a bug must not pass for a run that never was, nor end the worker
@@ -60,6 +65,17 @@ class Performing:
         if reason is not None:
             log.warning("job", root=self._store.name, job=job.name, result=result, reason=reason)
         self._tell("job", {"root": self._store.name, "job": job.name, "result": result, "reason": reason})
+
+
+def _busy(store: Store, error: ChangingError) -> BusyError:
+    reason = f"root {store.name}: {error.filename}: {error.strerror}"
+    return BusyError(reason, hint="nothing was changed; try again when its writer pauses")
+
+
+def _too_large(store: Store, error: TooLargeError) -> LimitExceededError:
+    """A file that is not read is no fault of the disk, and the other files go on."""
+    reason = f"root {store.name}: {error.filename}: {error.strerror}, so nothing is moved or copied"
+    return LimitExceededError(reason, hint="split the file by hand; memoryd does not read files above 64 MB")
 
 
 def _outcome(error: BaseException | None) -> tuple[str, str | None]:

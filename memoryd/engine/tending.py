@@ -77,7 +77,7 @@ class Tending:
     def next_due(self) -> float:
         return self.looking.next_due()
 
-    def tick(self, *, busy: bool) -> None:
+    def tick(self) -> None:
         """What is due by time: a look at the root, late appends, a scan, an index that waited."""
         now = self._clock.monotonic()
         if now >= self.looking.next_look:
@@ -86,7 +86,7 @@ class Tending:
             self.looking.rest()
             return
         self._carry_late(now)
-        if not busy and now >= self.looking.next_scan:
+        if now >= self.looking.next_scan:
             self.take_in(None, now)
         elif now >= self.looking.next_index:
             self._index(force=False, wait_s=1.0)

@@ -55,6 +55,7 @@ class Worker:
         self._commands: deque[Job] = deque()
         self._scheduled: dict[str, Job] = {}
         self._stopping = False
+        self._indexed_last = False
         self._tending = Tending(store, clock, hints, tell)
         self._performing = Performing(store, clock, hints, tell, self._tending.trouble)
         self.ready = threading.Event()  # the first look is over, whatever it showed
@@ -171,8 +172,11 @@ class Worker:
             if self._stopping:
                 return
             command = self._commands.popleft() if self._commands else None
-            batch = None if command else self._settler.ready(self._clock.monotonic())
-            job = None if command or batch else self._scheduled_due()
+            # By turns: changes that never cease, or an index that starves for the lock, must not hold up a job.
+            job = None if command or not self._indexed_last else self._scheduled_due()
+            batch = None if command or job else self._settler.ready(self._clock.monotonic())
+            job = job or (None if command or batch else self._scheduled_due())
+            self._indexed_last = batch is not None or (command is not None and self._indexed_last)
         if command is not None:
             self._perform(command)
         elif batch is not None:
@@ -182,7 +186,7 @@ class Worker:
         elif job is not None:
             self._perform_scheduled(job)
         self.step = "idle"
-        self._tending.tick(busy=command is not None or batch is not None)
+        self._tending.tick()
         if self._tending.wants_limits:
             self._tending.wants_limits = False
             self.fall_due("limits")

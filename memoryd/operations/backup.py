@@ -20,7 +20,7 @@ def create_backups(store: Store, now: float, *, file: str | None = None) -> list
     """A backup of each live file (or of one) whose content differs from its newest backup."""
     results: list[dict[str, Any]] = []
     for path in _files(store, file):
-        content, fingerprint = store.tree.read(path)
+        content, _ = store.tree.read(path, growing=True)
         newest = store.journal.backup_rows(path)[-1:]
         if newest and newest[0].sha256 == sha256(content) and _is_there(store, newest[0].name):
             results.append({"file": path, "outcome": "equal", "id": newest[0].id})

@@ -15,7 +15,7 @@ from memoryd.core.policy import Mode
 from memoryd.core.records import Role
 from memoryd.disk import atomic
 from memoryd.disk.atomic import StoreChangedError
-from memoryd.disk.tree import ChangingError
+from memoryd.disk.tree import ChangingError, TooLargeError
 from memoryd.errors import BusyError
 from memoryd.layouts.base import IndexResult, IndexView
 from memoryd.store import Store
@@ -77,7 +77,7 @@ def _stat(store: Store, path: str) -> Fingerprint | None:
 def _content(store: Store, path: str) -> bytes | None:
     try:
         return store.tree.read(path)[0]
-    except (FileNotFoundError, ChangingError):
+    except (FileNotFoundError, ChangingError, TooLargeError):
         return None
 
 

@@ -62,6 +62,7 @@ def refresh(
         else:
             _sort(_read_in(store, path, found, row, now, verify=verify), path, changed, waiting)
     for path in gone:
+        _forget_unread(store, path)
         store.catalogue.forget(path)
     return Refreshed(tuple(changed), tuple(gone), tuple(waiting))
 
@@ -79,6 +80,7 @@ def _refresh_all(store: Store, now: float, *, verify: bool, deletes_seen: bool) 
     for path, found in wanted.items():
         _sort(_read_in(store, path, found, known.get(path), now, verify=verify), path, changed, waiting)
     for path in gone:
+        _forget_unread(store, path)
         store.catalogue.forget(path)
     store.noted["files"] = tuple(_odd_files(store, scan.irregular, scan.unreadable))
     return Refreshed(tuple(changed), tuple(gone), tuple(waiting), scan.directories)
@@ -117,7 +119,7 @@ def _read_in(store: Store, path: str, found: Fingerprint, row: FileRow | None, n
     if row and _unchanged(row, found) and not (row.young or row.pending or verify):
         return "same"
     try:
-        content, fingerprint = store.tree.read(path)
+        content, fingerprint = store.tree.read(path, growing=True)
     except (FileNotFoundError, ChangingError):
         return "waiting"  # it is being replaced at this moment; an event or the next scan tells
     except TooLargeError:
@@ -133,16 +135,24 @@ def _unchanged(row: FileRow, found: Fingerprint) -> bool:
 
 
 def _note_unread(store: Store, path: str, found: Fingerprint, finding: Finding) -> str:
-    """What was known of the file is still believed; only a file never read gets an empty row."""
+    """What was known of the file is still believed, and told to be out of date; only a file never read gets
+    an empty row."""
+    _forget_unread(store, path)
+    store.noted["unread"] = (*store.noted.get("unread", ()), finding)
     if store.catalogue.file(path) is None:
         row = FileRow(path, str(store.role(path)), found, "", pending=True)
-        store.catalogue.replace(row, Document(path, (), (finding,)))
+        store.catalogue.replace(row, Document(path, (), ()))
         return "changed"
     return "same"
 
 
+def _forget_unread(store: Store, path: str) -> None:
+    store.noted["unread"] = tuple(each for each in store.noted.get("unread", ()) if each.path != path)
+
+
 def _take(store: Store, path: str, content: bytes, fingerprint: Fingerprint, row: FileRow | None, now: float) -> str:
     assert store.layout is not None
+    _forget_unread(store, path)
     digest = sha256(content)
     mtime = fingerprint.mtime_ns / 1e9
     young = abs(now - mtime) < YOUNG_S

@@ -207,7 +207,11 @@ class Roots:
     # --- the main loop's part
 
     def settle_troubles(self) -> None:
-        """After lost events or a broken watcher: watch anew where that helps, and scan."""
+        """After lost events or a broken watcher: watch anew where that helps, and scan.
+
+        An overflow broke nothing, and the scan finds what it hid, directories without a watch as well. To watch
+        anew each time cost a whole processor while writers that never paused overflowed the queue again and
+        again."""
         reasons: dict[str, set[str | None]] = {}
         while self._troubles:
             reason, root = self._troubles.popleft()
@@ -215,7 +219,7 @@ class Roots:
         for reason, roots in reasons.items():
             log.warning("watching is in doubt", reason=reason)
             self._tell("health", {"reason": f"watching: {reason}"})
-            if reason in ("probe", "overflow"):
+            if reason == "probe":
                 self.watcher.rebuild(reason)
             for worker in self.all():
                 if None in roots or worker.name in roots or reason in ("probe", "overflow"):

@@ -66,11 +66,15 @@ def change(
     """Decide and commit under the store's lock; decide again while others change the files meanwhile.
 
     A dry run decides without the lock and commits nothing. Raises BusyError when others never pause."""
-    plan = decide()
-    if dry_run or not plan:
-        # Looking needs no lock, and a lock taken for nothing would move the folder's time stamp.
-        return Done(plan, None)
-    reason = ""
+    try:
+        plan = decide()
+        if dry_run or not plan:
+            # Looking needs no lock, and a lock taken for nothing would move the folder's time stamp.
+            return Done(plan, None)
+    except ChangingError:
+        if dry_run:
+            raise
+    reason = ""  # a file that does not hold still for a look does so under the lock
     for _ in range(ATTEMPTS):
         with store.locked(wait_s) as held:
             try:

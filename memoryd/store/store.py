@@ -133,7 +133,9 @@ class Store:
 
     def close(self) -> None:
         for late in self.late:
-            late.displaced.leave()  # the recovery at the next start looks whether anything came late
+            # What nobody can write to any more goes now; the rest is looked at by the recovery at the next start.
+            if not (late.displaced.intact() and late.displaced.close_if_silent(late.known)):
+                late.displaced.leave()
         self.late.clear()
         self.detach()
         self.catalogue.close()
@@ -160,7 +162,7 @@ class Store:
             return None
         mtime = fingerprint.mtime_ns / 1e9
         document = self.layout.parse(path, data, now=now, mtime=mtime, base=Base())
-        return Source(Loaded(data, document), fingerprint)
+        return Source(Loaded(data, document, mtime), fingerprint)
 
     def quality(self, path: str, content: bytes, now: float) -> Quality:
         """How much of a content of that file is readable."""
