@@ -86,6 +86,7 @@ class Daemon:
         self._server: Server | None = None
         self._clockwatch = ClockWatch()
         self._seen_progress: dict[str, tuple[int, float]] = {}
+        self._shown = ""
 
     @property
     def uptime_s(self) -> float:
@@ -169,6 +170,7 @@ class Daemon:
             now = self.clock.monotonic()
             self._watch_clock(now)
             self.roots.settle_troubles()
+            self._show_states()
             if now >= next_check:
                 next_check = now + WATCHER_CHECK_S
                 self.roots.check_watcher()
@@ -191,6 +193,13 @@ class Daemon:
                 self._notifier.status(f"root {worker.name} hangs in {worker.step}")
                 return False
         return self.roots.timetable.tick_age() < 4 * BEAT_S
+
+    def _show_states(self) -> None:
+        """The service manager shows how the roots are, not how they were when they began."""
+        states = self._summary()
+        if states != self._shown:
+            self._shown = states
+            self._notifier.status(states)
 
     def _summary(self) -> str:
         states = [f"{worker.name} {worker.status.state}" for worker in self.roots.all()]

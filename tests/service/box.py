@@ -1,0 +1,156 @@
+"""A real systemd in a box (box.sh), with one ordinary user whose user manager runs."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import memoryd
+from tests.daemon import until
+
+USER, UID = "agent", 1500
+HOME = f"/home/{USER}"
+RUNTIME = f"/run/user/{UID}"
+_NEEDED = ("unshare", "nsenter", "setpriv", "useradd", "loginctl", "pivot_root")
+_PACKAGE = Path(memoryd.__file__).parents[1]
+_SCRIPT = Path(__file__).with_name("box.sh")
+
+
+class BoxError(Exception):
+    """This machine cannot make such a box."""
+
+
+class Box:
+    """`leader` is the box's process 1, seen from here."""
+
+    def __init__(self, leader: int) -> None:
+        self._leader = leader
+
+    def root(self, *words: str, check: bool = True) -> str:
+        """Run a command in the box as root; its standard output."""
+        return self._inside(words, check=check).stdout
+
+    def user(self, *words: str, check: bool = True) -> subprocess.CompletedProcess[str]:
+        """Run a command in the box as its user, with what a login shell would have in its environment."""
+        env = ["env", "-i", f"HOME={HOME}", f"XDG_RUNTIME_DIR={RUNTIME}", f"PATH={HOME}/.local/bin:/usr/bin:/bin"]
+        become = ["setpriv", f"--reuid={UID}", f"--regid={UID}", "--init-groups", "--reset-env"]
+        return self._inside([*become, *env, *words], check=check)
+
+    def systemctl(self, *words: str, check: bool = True) -> subprocess.CompletedProcess[str]:
+        return self.user("systemctl", "--user", *words, check=check)
+
+    def shown(self, unit: str, name: str) -> str:
+        """One property of a unit."""
+        return self.systemctl("show", "--value", "-p", name, unit).stdout.strip()
+
+    def write(self, path: str, content: str, mode: int = 0o644) -> None:
+        """A file of the user's; missing folders are made."""
+        code = "import os,sys; p=sys.argv[1]; os.makedirs(os.path.dirname(p), exist_ok=True)"
+        code += "; open(p,'w').write(sys.argv[2]); os.chmod(p, int(sys.argv[3]))"
+        self.user("/usr/bin/env", *_python(), "-c", code, path, content, str(mode))
+
+    def _inside(self, words: tuple[str, ...] | list[str], *, check: bool) -> subprocess.CompletedProcess[str]:
+        done = subprocess.run(
+            ["nsenter", "-t", str(self._leader), "-a", *words], capture_output=True, text=True, timeout=60
+        )
+        if check and done.returncode:
+            raise AssertionError(f"{' '.join(words)}: {done.returncode}\n{done.stdout}{done.stderr}")
+        return done
+
+
+def _python() -> list[str]:
+    return [f"PYTHONPATH={_PACKAGE}", sys.executable]
+
+
+@contextlib.contextmanager
+def boot() -> Iterator[Box]:
+    """A box whose user manager runs, with `memoryd` where `pip install --user` puts it. BoxError when it cannot be."""
+    cgroup = _cgroup()
+    with tempfile.TemporaryDirectory(prefix="box-") as work:
+        directories = sorted({str(Path(p).resolve()) for p in (sys.prefix, sys.base_prefix, _PACKAGE)})
+        with open(Path(work) / "said", "wb") as said:
+            outer = subprocess.Popen(
+                ["bash", str(_SCRIPT), _made(Path(work) / "w"), cgroup, *directories],
+                stdin=subprocess.DEVNULL, stdout=said, stderr=said, start_new_session=True,
+            )  # fmt: skip
+        try:
+            yield _furnished(outer, Path(work) / "said")
+        finally:
+            _end(outer)
+            _remove_cgroup(cgroup)
+
+
+def _furnished(outer: subprocess.Popen[bytes], said: Path) -> Box:
+    def leader() -> int | None:
+        if outer.poll() is not None:
+            raise BoxError(f"the box did not start: {said.read_text(errors='replace').strip()[-500:]}")
+        return _systemd_below(outer.pid)
+
+    box = Box(until(leader, "systemd starts in the box"))
+    until(lambda: "running" in box.root("systemctl", "is-system-running", check=False), "the box has booted")
+    box.root("useradd", "--create-home", "--uid", str(UID), USER)
+    box.root("loginctl", "enable-linger", USER)
+    until(lambda: box.systemctl("is-system-running", check=False).stdout.strip() in ("running", "degraded"), "user")
+    if box.user("/usr/bin/env", *_python(), "-c", "import memoryd.service.daemon", check=False).returncode:
+        raise BoxError("the user of the box cannot read this interpreter or this package")
+    box.write(f"{HOME}/.local/bin/memoryd", _launcher(), 0o755)
+    return box
+
+
+def _launcher() -> str:
+    return f'#!/bin/sh\nexport PYTHONPATH="{_PACKAGE}"\nexec "{sys.executable}" -m memoryd "$@"\n'
+
+
+def _cgroup() -> str:
+    if os.geteuid() != 0:
+        raise BoxError("needs root")
+    missing = [name for name in _NEEDED if shutil.which(name) is None]
+    if missing or not os.path.exists("/lib/systemd/systemd"):
+        raise BoxError(f"needs {', '.join(missing) or 'systemd'}")
+    mounts = [line.split() for line in Path("/proc/mounts").read_text().splitlines()]
+    unified = [mount[1] for mount in mounts if mount[2] == "cgroup2"]
+    if not unified or not os.access(unified[0], os.W_OK):
+        raise BoxError("needs a writable cgroup2 file system")
+    return f"{unified[0]}/memoryd-box-{os.getpid()}-{os.urandom(3).hex()}"
+
+
+def _made(path: Path) -> str:
+    path.mkdir()
+    return str(path)
+
+
+def _systemd_below(pid: int) -> int | None:
+    """The child of `unshare`, once it has become systemd."""
+    for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split():
+        with contextlib.suppress(FileNotFoundError):
+            if Path(f"/proc/{child}/comm").read_text().strip() == "systemd":
+                return int(child)
+    return None
+
+
+def _end(outer: subprocess.Popen[bytes]) -> None:
+    """Killing process 1 of the box takes every process in it along."""
+    with contextlib.suppress(FileNotFoundError):
+        for child in Path(f"/proc/{outer.pid}/task/{outer.pid}/children").read_text().split():
+            os.kill(int(child), signal.SIGKILL)
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        outer.wait(5)
+    outer.kill()
+    outer.wait()
+
+
+def _remove_cgroup(cgroup: str) -> None:
+    def gone() -> bool:
+        for directory, _, _ in os.walk(cgroup, topdown=False):
+            with contextlib.suppress(OSError):  # its last process is still on its way out
+                os.rmdir(directory)
+        return not os.path.exists(cgroup)
+
+    until(gone, f"{cgroup} is empty")

@@ -1,0 +1,140 @@
+"""The user unit as it is shipped, under a real systemd: ready, private, restarted, reloaded, stopped."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.daemon import until
+from tests.service.box import HOME, RUNTIME, Box, BoxError, boot
+
+pytestmark = pytest.mark.root_only
+
+UNITS = Path(__file__).parents[2] / "systemd"
+ROOT = f"{HOME}/.claude/agents/memories"
+CONFIG = f"{HOME}/.config/memoryd/config.toml"
+SERVICE = "memoryd.service"
+GOOD = f'[[root]]\nname = "agents"\npath = "{ROOT}"\nlayout = "jsonl-store"\n'
+
+
+@pytest.fixture(scope="module")
+def box() -> Iterator[Box]:
+    try:
+        with boot() as box:
+            for unit in UNITS.iterdir():
+                box.write(f"{HOME}/.config/systemd/user/{unit.name}", unit.read_text())
+            box.write(f"{ROOT}/learnings.jsonl", "")
+            yield box
+    except BoxError as error:
+        pytest.skip(f"no systemd box here: {error}")
+
+
+@pytest.fixture
+def running(box: Box) -> Iterator[Box]:
+    """The service, freshly started with a good configuration."""
+    box.write(CONFIG, GOOD)
+    box.systemctl("daemon-reload")
+    box.systemctl("start", SERVICE)  # returns when READY=1 has come
+    yield box
+    box.systemctl("stop", SERVICE, "memoryd.socket")
+    box.systemctl("reset-failed", check=False)
+
+
+def _status(box: Box) -> dict[str, object]:
+    found = json.loads(box.user("memoryd", "status", "--json").stdout)
+    assert isinstance(found, dict)
+    return found
+
+
+def _main_pid(box: Box) -> str:
+    return box.shown(SERVICE, "MainPID")
+
+
+def test_it_starts_and_clients_find_it(running: Box) -> None:
+    assert running.shown(SERVICE, "ActiveState") == "active"
+    until(lambda: running.shown(SERVICE, "StatusText") == "agents ok", "the root is shown")
+    status = _status(running)
+    assert status["state"] == "ok"
+    modes = running.user("stat", "-c", "%a %F", f"{RUNTIME}/memoryd", f"{RUNTIME}/memoryd/control.sock").stdout
+    assert modes.splitlines() == ["700 directory", "600 socket"]
+    assert running.user("stat", "-c", "%a", f"{HOME}/.local/state/memoryd").stdout.strip() == "700"
+    assert running.user("stat", "-c", "%a", f"{ROOT}/index.json").stdout.strip() == "600"
+
+
+def test_a_killed_daemon_is_back_by_itself(running: Box) -> None:
+    before = _main_pid(running)
+    running.systemctl("kill", "--signal=KILL", SERVICE)
+    until(lambda: _main_pid(running) not in ("0", before) and running.shown(SERVICE, "ActiveState") == "active", "back")
+    assert running.shown(SERVICE, "NRestarts") == "1"
+    assert _status(running)["state"] == "ok"
+
+
+def test_a_daemon_that_hangs_is_ended_and_started_anew(running: Box) -> None:
+    dropped = f"{HOME}/.config/systemd/user/{SERVICE}.d/fast.conf"
+    running.write(dropped, "[Service]\nWatchdogSec=1\nTimeoutAbortSec=1\n")
+    running.systemctl("daemon-reload")
+    running.systemctl("restart", SERVICE)
+    try:
+        before = _main_pid(running)
+        until(lambda: _status(running)["uptime_s"] > 2.5, "it lives longer than its limit")  # type: ignore[operator]  # a number
+        assert _main_pid(running) == before
+        running.systemctl("kill", "--signal=STOP", "--kill-whom=main", SERVICE)
+        until(lambda: _main_pid(running) not in ("0", before), "another process")
+        log = running.user("journalctl", "--user", "-u", SERVICE, "-o", "cat").stdout
+        assert "Watchdog timeout" in log
+    finally:
+        running.user("rm", dropped)
+        running.systemctl("daemon-reload")
+
+
+def test_a_reload_brings_a_new_root_and_a_bad_one_changes_nothing(running: Box) -> None:
+    before = _main_pid(running)
+    more = f"{HOME}/more"
+    running.write(f"{more}/tasks.jsonl", "")
+    running.write(CONFIG, GOOD + f'[[root]]\nname = "more"\npath = "{more}"\nlayout = "jsonl-store"\n')
+    running.systemctl("reload", SERVICE)
+    until(lambda: running.shown(SERVICE, "StatusText") == "agents ok, more ok", "both roots are shown")
+    running.write(CONFIG, GOOD + "[daemon]\nlog_levl = 1\n")
+    refused = running.systemctl("reload", SERVICE, check=False)
+    assert refused.returncode != 0
+    roots = _status(running)["roots"]
+    assert isinstance(roots, list)
+    assert [root["name"] for root in roots] == ["agents", "more"]
+    assert (_main_pid(running), running.shown(SERVICE, "ActiveState")) == (before, "active")
+
+
+def test_stopping_is_quick_and_clean(running: Box) -> None:
+    running.systemctl("stop", SERVICE)
+    assert running.shown(SERVICE, "Result") == "success"
+    assert running.shown(SERVICE, "ExecMainStatus") == "0"
+    assert running.user("memoryd", "ping", check=False).returncode == 69
+
+
+def test_a_bad_configuration_is_told_once(box: Box) -> None:
+    box.write(CONFIG, "[daemon]\nlog_levl = 1\n")
+    box.systemctl("start", SERVICE, check=False)
+    until(lambda: box.shown(SERVICE, "ActiveState") == "failed", "it gives up")
+    assert (box.shown(SERVICE, "ExecMainStatus"), box.shown(SERVICE, "NRestarts")) == ("78", "0")
+    box.systemctl("reset-failed")
+
+
+def test_with_the_socket_unit_a_command_starts_it_and_stop_stops_it(running: Box) -> None:
+    running.systemctl("stop", SERVICE)
+    running.systemctl("start", "memoryd.socket")
+    assert "answers" in running.user("memoryd", "ping").stdout
+    running.systemctl("restart", SERVICE)
+    assert "answers" in running.user("memoryd", "ping").stdout
+    running.user("memoryd", "stop")
+    until(lambda: running.shown(SERVICE, "ActiveState") == "inactive", "stopped")
+    assert running.user("test", "-S", f"{RUNTIME}/memoryd/control.sock").returncode == 0
+    running.systemctl("stop", "memoryd.socket")
+    assert running.user("test", "-e", f"{RUNTIME}/memoryd/control.sock", check=False).returncode == 1
+
+
+def test_the_box_is_apart_from_this_machine(box: Box) -> None:
+    box.write(f"{HOME}/written", "")
+    assert not os.path.exists(f"{HOME}/written")
