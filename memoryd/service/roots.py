@@ -179,7 +179,10 @@ class Roots:
         return self.watcher.limit_hint()
 
     def retry(self, root: str, job: str, after_s: float) -> None:
-        self.timetable.arm(root, job, self._clock.wall() + after_s)
+        """Once more after a while, unless the schedule has it sooner."""
+        at, planned = self._clock.wall() + after_s, self.timetable.next_run(root, job)
+        if planned is None or planned > at:
+            self.timetable.arm(root, job, at)
 
     def scheduled(self, root: str) -> None:
         """The worker knows its layout now."""
