@@ -78,7 +78,8 @@ def _backup_verify(store: Store, params: Mapping[str, Any], by: str, now: float)
 
 def _backups(store: Store, now: float, params: Mapping[str, Any], *, verify: bool) -> dict[str, Any]:
     found = backing.list_backups(store, now, file=params.get("file"), verify=verify)
-    return {"backups": [backing.public(store.name, each) for each in found]}
+    at = params.get("at")
+    return {"backups": [each for each in found if at in (None, each["id"])]}
 
 
 def _restore(store: Store, params: Mapping[str, Any], by: str, now: float) -> dict[str, Any]:

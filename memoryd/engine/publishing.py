@@ -7,7 +7,7 @@ from typing import Any
 from memoryd.engine.clock import Clock
 from memoryd.engine.health import Health
 from memoryd.engine.status import RootStatus
-from memoryd.operations.backup import list_backups
+from memoryd.operations.backup import count_backups
 from memoryd.operations.check import finding_counts
 from memoryd.operations.limits import limit_levels
 from memoryd.operations.locks import list_locks
@@ -38,7 +38,7 @@ class Publisher:
         reachable = store.attached and store.layout is not None
         if reachable and not self.backups_known:
             self.backups_known = True
-            self._backups = self._count_backups()
+            self._backups = count_backups(store, self._clock.wall())
         locks = tuple(r.public() for r in list_locks(store, self._clock.wall())) if reachable else ()
         return RootStatus(
             name=store.name,
@@ -63,8 +63,3 @@ class Publisher:
 
     def _layout(self) -> str | None:
         return self._store.layout.name if self._store.layout else None
-
-    def _count_backups(self) -> dict[str, Any]:
-        found = [each for each in list_backups(self._store, self._clock.wall()) if not each.beside]
-        taken = [each.taken for each in found if each.taken is not None]
-        return {"count": len(found), "newest": max(taken, default=None)}

@@ -12,12 +12,15 @@ from memoryd.core.text import Edit, Span
 from memoryd.disk import backups
 from memoryd.disk.backups import BackupInfo
 from memoryd.errors import InvalidMemoryError, NotFoundError
+from memoryd.operations.snapshot import choose_versions, keep_version, list_vault, take_snapshot
 from memoryd.store import Store
 from memoryd.store.commit import Cause, Done, back_up, change
 
 
 def create_backups(store: Store, now: float, *, file: str | None = None) -> list[dict[str, Any]]:
     """A backup of each live file (or of one) whose content differs from its newest backup."""
+    if store.layout is not None and store.layout.backup_place is None:
+        return take_snapshot(store, now) if file is None else keep_version(store, file, now)
     results: list[dict[str, Any]] = []
     for path in _files(store, file):
         content, _ = store.tree.read(path, growing=True)
@@ -27,8 +30,8 @@ def create_backups(store: Store, now: float, *, file: str | None = None) -> list
             continue
         with store.locked(store.policy.lock_wait_s):
             content, fingerprint = store.tree.read(path)
-            done = back_up(store, path, content, fingerprint, now)
-        results.append({"file": path, "outcome": done.outcome, "id": done.name})
+            made = back_up(store, path, content, fingerprint, now)
+        results.append({"file": path, "outcome": "made" if made else "kept apart", "id": made})
     return results
 
 
@@ -53,8 +56,24 @@ def _place(store: Store) -> str:
     return store.layout.backup_place or backups.PLACE
 
 
-def list_backups(store: Store, now: float, *, file: str | None = None, verify: bool = False) -> list[BackupInfo]:
-    """Newest first for each file. `verify` reads every one and holds it against the hash of its making."""
+def list_backups(store: Store, now: float, *, file: str | None = None, verify: bool = False) -> list[dict[str, Any]]:
+    """Newest first for each file, as the control protocol shows them. `verify` reads every one and holds it
+    against the hash of its making."""
+    if store.layout is not None and store.layout.backup_place is None:
+        return list_vault(store, file=file, verify=verify)
+    return [_public(store.name, each) for each in _folder_backups(store, now, file=file, verify=verify)]
+
+
+def count_backups(store: Store, now: float) -> dict[str, Any]:
+    """How many, and when the newest was taken (seconds): what `status` shows."""
+    if store.layout is not None and store.layout.backup_place is None:
+        held = store.vault.snapshots()
+        return {"count": len(held), "newest": max((each.taken for each in held), default=None)}
+    found = [each for each in _folder_backups(store, now) if not each.beside]
+    return {"count": len(found), "newest": max((each.taken for each in found if each.taken is not None), default=None)}
+
+
+def _folder_backups(store: Store, now: float, *, file: str | None = None, verify: bool = False) -> list[BackupInfo]:
     assert store.layout is not None
     files: Sequence[str] = store.layout.live_paths(()) if file is None else (file,)
     look = backups.verify if verify else backups.list_backups
@@ -68,8 +87,7 @@ def list_backups(store: Store, now: float, *, file: str | None = None, verify: b
     )
 
 
-def public(root: str, backup: BackupInfo) -> dict[str, Any]:
-    """What the control protocol shows of a backup."""
+def _public(root: str, backup: BackupInfo) -> dict[str, Any]:
     shown: dict[str, Any] = {
         "id": backup.name,
         "root": root,
@@ -85,40 +103,55 @@ def public(root: str, backup: BackupInfo) -> dict[str, Any]:
 def restore(
     store: Store, now: float, *, file: str | None, at: str | None = None, dry_run: bool = False
 ) -> tuple[Done, dict[str, Any]]:
-    """Put a backup in the place of the live file, which is itself backed up first; undoable.
+    """Put a backup in the place of the live file (or a snapshot in the place of the store): what is there is backed
+    up first, files that the snapshot does not know stay. Undoable.
 
-    Also says what would differ: lines only in the live file (`lost`) and only in the backup (`gained`)."""
-    target, backup = _choose(store, now, file, at)
-    content = backups.read_backup(store.tree, backup)
+    Also says what would differ: lines only in the live files (`lost`) and only in the backup (`gained`)."""
+    contents, source = _chosen(store, now, file, at)
 
     def decide() -> Plan:
-        current = store.load(target, now)
-        why = f"restored from {backup.name}"
-        if current is None:
-            return Plan((Action(Kind.CREATE, target, why, data=content),))
-        data = current.loaded.data
-        if data == content:
-            return Plan()
-        edits = (Edit(Span(0, len(data)), content),)
-        return Plan((Action(Kind.REWRITE, target, why, edits=edits, base=sha256(data)),))
+        actions = [_put(store, path, content, source) for path, content in contents.items()]
+        return Plan(tuple(action for action in actions if action is not None))
 
-    live = store.load(target, now)
-    difference = _difference(live.loaded.data if live else b"", content)
+    live = {path: _live(store, path) for path in contents}
+    difference = _difference(live, contents)
     done = change(store, Cause("restore", "command"), decide, now=now, wait_s=store.policy.lock_wait_s, dry_run=dry_run)
-    return done, {"file": target, "backup": backup.name, **difference}
+    return done, {"file": file or next(iter(contents)), "files": len(contents), "backup": source, **difference}
 
 
-def _choose(store: Store, now: float, file: str | None, at: str | None) -> tuple[str, BackupInfo]:
-    known = list_backups(store, now, file=file)
+def _chosen(store: Store, now: float, file: str | None, at: str | None) -> tuple[dict[str, bytes], str]:
+    """The contents to bring back by path, and the id they come from."""
+    if store.layout is not None and store.layout.backup_place is None:
+        versions = choose_versions(store, file=file, at=at)
+        return {version.file: store.vault.content(version) for version in versions}, at or versions[0].id
     if at is None and file is None:
         raise InvalidMemoryError(
             "which file is to be restored?", hint="name it with --file, or a backup's id with --at"
         )
-    chosen = backups.choose(known, at)
-    return chosen.file, chosen
+    chosen = backups.choose(_folder_backups(store, now, file=file), at)
+    return {chosen.file: backups.read_backup(store.tree, chosen)}, chosen.name
 
 
-def _difference(live: bytes, backup: bytes) -> dict[str, Any]:
-    mine, theirs = live.splitlines(), backup.splitlines()
-    lost, gained = set(mine) - set(theirs), set(theirs) - set(mine)
-    return {"lost": len(lost), "gained": len(gained), "same": len(set(mine) & set(theirs))}
+def _live(store: Store, path: str) -> bytes | None:
+    try:
+        return store.tree.read(path)[0]
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+
+
+def _put(store: Store, path: str, content: bytes, source: str) -> Action | None:
+    why = f"restored from {source}"
+    data = _live(store, path)
+    if data is None:
+        return Action(Kind.CREATE, path, why, data=content)
+    if data == content:
+        return None
+    return Action(Kind.REWRITE, path, why, edits=(Edit(Span(0, len(data)), content),), base=sha256(data))
+
+
+def _difference(live: dict[str, bytes | None], wanted: dict[str, bytes]) -> dict[str, Any]:
+    lost = gained = same = 0
+    for path, content in wanted.items():
+        mine, theirs = set((live[path] or b"").splitlines()), set(content.splitlines())
+        lost, gained, same = lost + len(mine - theirs), gained + len(theirs - mine), same + len(mine & theirs)
+    return {"lost": lost, "gained": gained, "same": same}

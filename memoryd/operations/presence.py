@@ -120,6 +120,7 @@ def accept(store: Store) -> None:
 
 def _pin(store: Store) -> None:
     """The newest valid backup of each file is kept from rotation until the next loss pins another."""
+    store.vault.pin_newest()
     rows = [row for row in store.journal.backup_rows() if row.valid]
     newest = {row.file: row.id for row in rows}
     if not newest:

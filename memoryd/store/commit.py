@@ -16,11 +16,12 @@ from memoryd.core.records import Role
 from memoryd.core.text import inverse, splice
 from memoryd.disk import atomic, backups
 from memoryd.disk.atomic import StoreChangedError
-from memoryd.disk.backups import CreateResult
 from memoryd.disk.displaced import Displaced
 from memoryd.disk.journal import Step
 from memoryd.disk.locking import Held, LockLostError
+from memoryd.disk.snapshots import quarantine
 from memoryd.disk.tree import ChangingError
+from memoryd.disk.vault import FileState
 from memoryd.errors import BusyError
 from memoryd.store.edits import encode_edits
 from memoryd.store.recovery import resolve
@@ -178,13 +179,12 @@ class _Commit:
 
     def _back_up(self, prepared: _Prepared) -> None:
         """Live files only: archives are covered by the journal."""
-        path, store = prepared.action.path, self.store
-        layout = store.layout
-        if layout is None or layout.backup_place is None or layout.role(path) is not Role.SOURCE:
+        path, layout = prepared.action.path, self.store.layout
+        if layout is None or layout.role(path) is not Role.SOURCE:
             return
         assert prepared.before is not None
         assert prepared.fingerprint is not None
-        back_up(store, path, prepared.before, prepared.fingerprint, self.now)
+        back_up(self.store, path, prepared.before, prepared.fingerprint, self.now)
 
     def append(self, prepared: _Prepared, position: int) -> None:
         action = prepared.action
@@ -245,20 +245,29 @@ def _unguarded() -> None:
     """A layout without a lock of its own has nothing to check but the files."""
 
 
-def back_up(store: Store, path: str, content: bytes, fingerprint: Fingerprint, now: float) -> CreateResult:
-    """Into the layout's own place, verified, rotated; an equal or a worse one does not count."""
+def back_up(store: Store, path: str, content: bytes, fingerprint: Fingerprint, now: float) -> str | None:
+    """Into the layout's own place, or the vault of the state directory: verified, rotated; an equal or a worse one
+    does not count. The id of the backup made, None for none."""
     assert store.layout is not None
-    return backups.create(
+    quality = store.quality(path, content, now)
+    if store.layout.backup_place is None:
+        state = FileState(path, sha256(content), fingerprint.mode, quality, content)
+        made = store.vault.add_version(state, now, keep=store.policy.backups)
+        if quality.records == 0 and quality.units and made is None:
+            quarantine(store.journal, store.blobs, path, content, "worse than its newest backup", now=now)
+        return made.id if made is not None else None
+    done = backups.create(
         store.tree,
         store.journal,
         store.blobs,
         file=path,
         content=content,
         fingerprint=fingerprint,
-        quality=store.quality(path, content, now),
+        quality=quality,
         limit=store.policy.backups,
         now=now,
         files=store.layout.live_paths(()),
-        place=store.layout.backup_place or backups.PLACE,
+        place=store.layout.backup_place,
         readable=lambda found: store.quality(path, found, now),
     )
+    return done.name if done.outcome == "made" else None

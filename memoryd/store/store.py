@@ -26,6 +26,7 @@ from memoryd.disk.ownership import own_directory
 from memoryd.disk.processes import network_file_system
 from memoryd.disk.snapshots import Blobs, quarantine
 from memoryd.disk.tree import Tree
+from memoryd.disk.vault import Vault
 from memoryd.errors import RootMissingError
 from memoryd.layouts import LAYOUTS
 from memoryd.layouts.base import FileSummary, IndexResult, Layout, Loaded, UpkeepView
@@ -76,6 +77,7 @@ class Store:
         os.makedirs(state_dir, mode=0o700, exist_ok=True)
         self.catalogue = Catalogue(os.path.join(state_dir, "catalogue.sqlite"))
         self.journal = Journal(os.path.join(state_dir, "journal.sqlite"))
+        self.vault = Vault(os.path.join(state_dir, "snapshots.sqlite"))
         self.blobs = Blobs(os.path.join(state_dir, "blobs"))
         self.layout: Layout | None = LAYOUTS.get(layout or self.journal.get_meta("layout", ""))
         self.explicit_layout = layout is not None
@@ -140,6 +142,7 @@ class Store:
         self.detach()
         self.catalogue.close()
         self.journal.close()
+        self.vault.close()
 
     # --- reading
 

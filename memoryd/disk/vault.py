@@ -1,0 +1,248 @@
+"""Snapshots of stores that have no place of their own for backups: versions of files, addressed by content.
+
+A version is one content of one file; a snapshot is the set of versions that stood at one moment. Five snapshots are
+kept, and of each file the newest five versions; a content lives as long as a version names it. A worse reading of a
+file (less of it readable than before) is never taken into a snapshot: the last good version stands for it.
+Order is by number, never by clock. Everything is one durable SQLite file: a whole snapshot is one transaction.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import sqlite3
+import zlib
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from memoryd.core.retention import Quality
+from memoryd.disk.database import Database, packed, unpacked
+from memoryd.errors import NotFoundError
+
+_VERSIONS = (
+    "CREATE TABLE versions (seq INTEGER PRIMARY KEY AUTOINCREMENT, file BLOB NOT NULL, "
+    "sha256 TEXT NOT NULL REFERENCES contents (sha256), taken REAL NOT NULL, mode INTEGER NOT NULL, "
+    "units INTEGER NOT NULL, records INTEGER NOT NULL, valid INTEGER NOT NULL DEFAULT 1, "
+    "pinned INTEGER NOT NULL DEFAULT 0)"
+)
+_SNAPSHOTS = (
+    "CREATE TABLE snapshots (seq INTEGER PRIMARY KEY AUTOINCREMENT, taken REAL NOT NULL, "
+    "pinned INTEGER NOT NULL DEFAULT 0)"
+)
+_MEMBERS = (
+    "CREATE TABLE members (snapshot INTEGER NOT NULL REFERENCES snapshots (seq) ON DELETE CASCADE, "
+    "version INTEGER NOT NULL REFERENCES versions (seq), PRIMARY KEY (snapshot, version)) WITHOUT ROWID"
+)
+_TABLES = (
+    "CREATE TABLE contents (sha256 TEXT PRIMARY KEY, size INTEGER NOT NULL, deflated BLOB NOT NULL) WITHOUT ROWID",
+    _VERSIONS,
+    "CREATE INDEX versions_by_file ON versions (file, seq)",
+    _SNAPSHOTS,
+    _MEMBERS,
+    "CREATE INDEX members_by_version ON members (version)",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class FileState:
+    """One file as it is now, to be taken into a snapshot. `content` is None where its digest is known already."""
+
+    file: str
+    sha256: str
+    mode: int
+    quality: Quality
+    content: bytes | None
+
+
+@dataclass(frozen=True, slots=True)
+class Version:
+    """`id` is `v12`. `valid` is what the last look at its bytes said."""
+
+    seq: int
+    file: str
+    sha256: str
+    taken: float
+    size: int
+    mode: int
+    quality: Quality
+    valid: bool
+    pinned: bool
+
+    @property
+    def id(self) -> str:
+        return f"v{self.seq}"
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """`id` is `s3`; `digest` covers names and contents of all its files."""
+
+    seq: int
+    taken: float
+    pinned: bool
+    files: int
+    size: int
+    valid: bool
+    digest: str
+
+    @property
+    def id(self) -> str:
+        return f"s{self.seq}"
+
+
+class Vault(Database):
+    def __init__(self, path: str) -> None:
+        super().__init__(path, (_TABLES,))
+
+    # --- taking
+
+    def has_content(self, sha256: str) -> bool:
+        return bool(self._rows("SELECT 1 FROM contents WHERE sha256 = ?", sha256))
+
+    def take(self, files: Iterable[FileState], now: float, *, keep: int) -> Snapshot | None:
+        """A snapshot of these files, rotated to `keep`; None when it equals the newest one."""
+        with self._writing() as db:
+            versions = {self._version_of(db, state, now) for state in files}
+            newest = db.execute("SELECT max(seq) FROM snapshots").fetchone()[0]
+            if newest is not None and versions == _members(db, newest):
+                return None
+            seq = db.execute("INSERT INTO snapshots (taken) VALUES (?)", (now,)).lastrowid or 0
+            db.executemany("INSERT INTO members VALUES (?, ?)", [(seq, version) for version in sorted(versions)])
+            _rotate(db, keep)
+        return next(each for each in self.snapshots() if each.seq == seq)
+
+    def add_version(self, state: FileState, now: float, *, keep: int) -> Version | None:
+        """One file alone, as before a change of it; None when it equals its newest version or is worse."""
+        with self._writing() as db:
+            before = db.execute("SELECT max(seq) FROM versions WHERE file = ?", (packed(state.file),)).fetchone()[0]
+            seq = self._version_of(db, state, now)
+            _rotate(db, keep)
+        return None if seq == before else next(each for each in self.versions(state.file) if each.seq == seq)
+
+    def _version_of(self, db: sqlite3.Connection, state: FileState, now: float) -> int:
+        """The version that stands for a file: its newest one while nothing changed or what is there is worse."""
+        row = db.execute(
+            "SELECT * FROM versions WHERE file = ? ORDER BY seq DESC LIMIT 1", (packed(state.file),)
+        ).fetchone()
+        if row is not None:
+            known = Quality(row["units"], row["records"])
+            if row["valid"] and (row["sha256"] == state.sha256 or state.quality.worse_than(known)):
+                return int(row["seq"])
+        if state.content is not None:
+            deflated = zlib.compress(state.content, 6)
+            row_values = (state.sha256, len(state.content), deflated)
+            db.execute("INSERT OR REPLACE INTO contents VALUES (?, ?, ?)", row_values)
+        values = (packed(state.file), state.sha256, now, state.mode, state.quality.units, state.quality.records)
+        return (
+            db.execute(
+                "INSERT INTO versions (file, sha256, taken, mode, units, records) VALUES (?, ?, ?, ?, ?, ?)", values
+            ).lastrowid
+            or 0
+        )
+
+    # --- looking
+
+    def snapshots(self) -> list[Snapshot]:
+        """Newest first."""
+        rows = self._rows(
+            "SELECT s.seq, s.taken, s.pinned, count(v.seq) AS files, coalesce(sum(c.size), 0) AS size,"
+            " coalesce(min(v.valid), 1) AS valid FROM snapshots s LEFT JOIN members m ON m.snapshot = s.seq"
+            " LEFT JOIN versions v ON v.seq = m.version LEFT JOIN contents c ON c.sha256 = v.sha256"
+            " GROUP BY s.seq ORDER BY s.seq DESC"
+        )
+        return [
+            Snapshot(
+                r["seq"], r["taken"], bool(r["pinned"]), r["files"], r["size"], bool(r["valid"]), self._digest(r["seq"])
+            )
+            for r in rows
+        ]
+
+    def _digest(self, snapshot: int) -> str:
+        digest = hashlib.sha256()
+        for version in self.files(snapshot):
+            digest.update(packed(version.file) + b"\0" + version.sha256.encode() + b"\n")
+        return digest.hexdigest()
+
+    def files(self, snapshot: int) -> list[Version]:
+        """The versions of one snapshot, by file name."""
+        query = (
+            "SELECT v.*, c.size FROM members m JOIN versions v ON v.seq = m.version"
+            " JOIN contents c ON c.sha256 = v.sha256 WHERE m.snapshot = ? ORDER BY v.file"
+        )
+        return [_version(row) for row in self._rows(query, snapshot)]
+
+    def versions(self, file: str | None = None) -> list[Version]:
+        """Newest first, of one file or of all."""
+        query = "SELECT v.*, c.size FROM versions v JOIN contents c ON c.sha256 = v.sha256"
+        if file is None:
+            return [_version(row) for row in self._rows(f"{query} ORDER BY v.seq DESC")]
+        return [_version(row) for row in self._rows(f"{query} WHERE v.file = ? ORDER BY v.seq DESC", packed(file))]
+
+    def content(self, version: Version) -> bytes:
+        """The bytes, held against their hash; NotFoundError when they are damaged."""
+        rows = self._rows("SELECT deflated FROM contents WHERE sha256 = ?", version.sha256)
+        content = _inflated(rows[0]["deflated"]) if rows else None
+        if content is None or hashlib.sha256(content).hexdigest() != version.sha256:
+            with self._writing() as db:
+                db.execute("UPDATE versions SET valid = 0 WHERE sha256 = ?", (version.sha256,))
+            raise NotFoundError(f"the version {version.id} of {version.file} is damaged", hint="choose another one")
+        return content
+
+    def verify(self) -> list[Version]:
+        """Read every content; the versions whose bytes are not what they were."""
+        damaged: list[Version] = []
+        for version in self.versions():
+            try:
+                self.content(version)
+            except NotFoundError:
+                damaged.append(version)
+        return damaged
+
+    # --- pins
+
+    def pin_newest(self) -> None:
+        """Before a loss is explained, the last snapshot and the newest version of each file must not rotate out."""
+        with self._writing() as db:
+            db.execute("UPDATE snapshots SET pinned = (seq = (SELECT max(seq) FROM snapshots))")
+            db.execute(
+                "UPDATE versions SET pinned = (seq IN (SELECT max(seq) FROM versions WHERE valid GROUP BY file))"
+            )
+
+
+def _members(db: sqlite3.Connection, snapshot: int) -> set[int]:
+    return {row[0] for row in db.execute("SELECT version FROM members WHERE snapshot = ?", (snapshot,))}
+
+
+def _rotate(db: sqlite3.Connection, keep: int) -> None:
+    """The newest `keep` snapshots stay, and of each file the newest `keep` versions, and what is pinned."""
+    db.execute(
+        "DELETE FROM snapshots WHERE pinned = 0 AND seq NOT IN (SELECT seq FROM snapshots ORDER BY seq DESC LIMIT ?)",
+        (keep,),
+    )
+    db.execute(
+        "DELETE FROM versions WHERE pinned = 0 AND seq NOT IN (SELECT version FROM members) AND seq IN"
+        " (SELECT seq FROM (SELECT seq, row_number() OVER (PARTITION BY file ORDER BY seq DESC) AS place FROM versions)"
+        " WHERE place > ?)",
+        (keep,),
+    )
+    db.execute("DELETE FROM contents WHERE sha256 NOT IN (SELECT sha256 FROM versions)")
+
+
+def _inflated(deflated: bytes) -> bytes | None:
+    try:
+        return zlib.decompress(deflated)
+    except zlib.error:
+        return None
+
+
+def _version(row: sqlite3.Row) -> Version:
+    return Version(
+        row["seq"],
+        unpacked(row["file"]),
+        row["sha256"],
+        row["taken"],
+        row["size"],
+        row["mode"],
+        Quality(row["units"], row["records"]),
+        bool(row["valid"]),
+        bool(row["pinned"]),
+    )

@@ -1,0 +1,97 @@
+"""Backups of stores without a place of their own: snapshots and versions in the vault of the state directory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from memoryd.core.dates import iso
+from memoryd.core.digest import sha256
+from memoryd.core.records import Role
+from memoryd.core.retention import Quality
+from memoryd.disk.vault import FileState, Version
+from memoryd.errors import NotFoundError
+from memoryd.store import Store
+from memoryd.store.commit import back_up
+
+
+def take_snapshot(store: Store, now: float) -> list[dict[str, Any]]:
+    """One snapshot of every source file; contents that the vault holds already are not read again."""
+    made = store.vault.take(_states(store), now, keep=store.policy.backups)
+    if made is None:
+        newest = store.vault.snapshots()[0]
+        return [{"file": None, "outcome": "equal", "id": newest.id}]
+    return [{"file": None, "outcome": "made", "id": made.id, "files": made.files}]
+
+
+def keep_version(store: Store, path: str, now: float) -> list[dict[str, Any]]:
+    """One file alone."""
+    content, fingerprint = store.tree.read(path)
+    made = back_up(store, path, content, fingerprint, now)
+    return [{"file": path, "outcome": "made" if made else "equal", "id": made}]
+
+
+def _states(store: Store) -> Iterator[FileState]:
+    for path, row in store.catalogue.files().items():
+        if row.role != Role.SOURCE or not row.digest:
+            continue
+        found = store.tree.stat(path)
+        if found is None:
+            continue
+        quality = Quality(row.units, row.records)
+        if found.same_content(row.fingerprint) and not row.young and store.vault.has_content(row.digest):
+            yield FileState(path, row.digest, found.mode, quality, None)
+            continue
+        content, fingerprint = store.tree.read(path)
+        yield FileState(path, sha256(content), fingerprint.mode, store.quality(path, content, now=0.0), content)
+
+
+def list_vault(store: Store, *, file: str | None, verify: bool) -> list[dict[str, Any]]:
+    """Snapshots newest first; with `file`, the versions of that file instead."""
+    if verify:
+        store.vault.verify()
+    if file is not None:
+        return [_version(store, version) for version in store.vault.versions(file)]
+    return [
+        {
+            "id": each.id,
+            "root": store.name,
+            "file": None,
+            "files": each.files,
+            "taken": iso(each.taken),
+            "bytes": each.size,
+            "sha256": each.digest,
+            "valid": each.valid,
+            "pinned": each.pinned,
+        }
+        for each in store.vault.snapshots()
+    ]
+
+
+def _version(store: Store, version: Version) -> dict[str, Any]:
+    return {
+        "id": version.id,
+        "root": store.name,
+        "file": version.file,
+        "taken": iso(version.taken),
+        "bytes": version.size,
+        "sha256": version.sha256,
+        "valid": version.valid,
+        "pinned": version.pinned,
+    }
+
+
+def choose_versions(store: Store, *, file: str | None, at: str | None) -> list[Version]:
+    """What a restore brings back: one version of a file, or all files of a snapshot. Raises NotFoundError."""
+    hint = "`memoryd backup list` shows the snapshots, with --file the versions of one file"
+    if at is not None and at.startswith("v"):
+        chosen = [v for v in store.vault.versions(file) if v.id == at]
+    elif at is not None or file is None:
+        snapshot = next((s for s in store.vault.snapshots() if at in (None, s.id)), None)
+        chosen = store.vault.files(snapshot.seq) if snapshot is not None else []
+        chosen = [version for version in chosen if file in (None, version.file)]
+    else:
+        chosen = [version for version in store.vault.versions(file) if version.valid][:1]
+    if not chosen:
+        raise NotFoundError(f"root {store.name}: there is no backup {at or file or ''}".rstrip(), hint=hint)
+    return chosen
