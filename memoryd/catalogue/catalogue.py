@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import sqlite3
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -83,10 +83,13 @@ class Catalogue:
             self._forget(row.path)
             self._insert(row, document)
 
-    def extend(self, row: FileRow, tail: Document) -> None:
-        """The file grew: keep its records, add those of the tail; `row` describes the whole file."""
+    def extend(self, row: FileRow, tail: Document, *, anew: Sequence[str] = ()) -> None:
+        """The file grew: keep its records, add those of the tail; `row` describes the whole file. Findings of
+        the codes `anew` are about the whole file: the tail's replace those known."""
+        key = _key(row.path)
         with self._db:
-            self._db.execute("DELETE FROM files WHERE path = ?", (_key(row.path),))
+            self._db.execute("DELETE FROM files WHERE path = ?", (key,))
+            self._db.executemany("DELETE FROM findings WHERE path = ? AND code = ?", [(key, code) for code in anew])
             self._insert(row, tail)
 
     def restamp(self, row: FileRow) -> None:
@@ -122,9 +125,20 @@ class Catalogue:
             for line, identity, kind, archived, facts in self._db.execute(query, (_key(path),)):
                 yield Entry(path, line, identity, kind, bool(archived), decode(facts))
 
+    def paths_of(self, ids: Collection[str]) -> tuple[str, ...]:
+        """The files that hold records with these ids, sorted."""
+        query = "SELECT DISTINCT path FROM records WHERE id = ?"
+        found = {_path(row[0]) for identity in ids for row in self._db.execute(query, (_text(identity),))}
+        return tuple(sorted(found))
+
     def findings(self) -> list[Finding]:
         rows = self._db.execute("SELECT code, path, message, line, id FROM findings ORDER BY path, line")
         return [Finding(code, _path(path), message, line, i) for code, path, message, line, i in rows]
+
+    def codes_of(self, path: str) -> frozenset[str]:
+        """The codes found in one file."""
+        rows = self._db.execute("SELECT DISTINCT code FROM findings WHERE path = ?", (_key(path),))
+        return frozenset(str(code) for (code,) in rows)
 
     def totals(self) -> tuple[int, int]:
         """Files and bytes of everything read."""

@@ -95,12 +95,23 @@ def _contended(
         ours, there = state.written.get(path), previous[path]
         if ours is None or there is None or sha256(there) == ours:
             continue
-        found = seen[path]
-        quiet = (found.mtime_ns / 1e9 if found else now) + QUIET_S
+        quiet = _foreign_since(store, path, seen[path], now) + QUIET_S
         again = state.overturned.get(path, 0) > 0
+        state.written_at[path] = min(state.written_at[path], now)  # the clock may have been set back
         allowed = max(quiet, state.written_at[path] + FIGHT_S) if again else quiet
-        earliest = max(earliest or 0.0, min(allowed, now + FIGHT_S))
+        earliest = max(earliest or 0.0, allowed)
     return earliest
+
+
+def _foreign_since(store: Store, path: str, found: Fingerprint | None, now: float) -> float:
+    """When another program wrote the index: by its stamp, but no later than it was first seen, since after
+    the clock was set back stamps lie in the future."""
+    if found is None:
+        return now
+    known, first = store.index.noticed.get(path, (None, now))
+    first = min(first, now) if found.same_content(known) else now
+    store.index.noticed[path] = (found, first)
+    return min(found.mtime_ns / 1e9, first)
 
 
 def _write(

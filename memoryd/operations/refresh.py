@@ -19,6 +19,8 @@ from memoryd.store import Store
 
 YOUNG_S = 2.0  # two writes within one clock tick look the same: a file this young is hashed again
 READ_ROLES = (Role.SOURCE, Role.ARCHIVE)
+TOLD_ONCE = ("crlf-newlines",)
+OF_THE_WHOLE = ("corrupt-file", "emptied-file")
 RECENT = 50  # journal entries looked through
 MASS_LOSS = 20  # memories; more than this, and more than half, must have been seen to be deleted
 
@@ -172,11 +174,14 @@ def _take(store: Store, path: str, content: bytes, fingerprint: Fingerprint, row
     if row and _has_grown(store, row, content):
         base = Base(row.fingerprint.size, row.lines + 1)
         tail = store.layout.parse(path, content[base.offset :], now=now, mtime=mtime, base=base)
-        store.catalogue.extend(_counted(new, tail, row), tail)
+        grown = _counted(new, tail, row)
+        findings = (*_news(store, path, tail), *_file_findings(store, grown, content))
+        store.catalogue.extend(grown, replace(tail, findings=findings), anew=OF_THE_WHOLE)
         return "half-written" if tail.pending else "changed"
     document = store.layout.parse(path, content, now=now, mtime=mtime, base=Base())
-    whole = replace(document, findings=(*document.findings, *_file_findings(store, path, content, document)))
-    store.catalogue.replace(_counted(new, document, None), whole)
+    counted = _counted(new, document, None)
+    findings = (*document.findings, *_file_findings(store, counted, content))
+    store.catalogue.replace(counted, replace(document, findings=findings))
     return "half-written" if document.pending else "changed"
 
 
@@ -200,13 +205,20 @@ def _counted(row: FileRow, part: Document, before: FileRow | None) -> FileRow:
     )
 
 
-def _file_findings(store: Store, path: str, content: bytes, document: Document) -> Iterable[Finding]:
+def _news(store: Store, path: str, tail: Document) -> Iterable[Finding]:
+    """What the tail shows, but for what is told once a file and was told before."""
+    known = store.catalogue.codes_of(path)
+    return [each for each in tail.findings if each.code not in TOLD_ONCE or each.code not in known]
+
+
+def _file_findings(store: Store, row: FileRow, content: bytes) -> Iterable[Finding]:
     """What only the whole file shows: mostly unreadable, or emptied while its backup is not."""
-    if store.role(path) is not Role.SOURCE or document.pending:
+    path = row.path
+    if store.role(path) is not Role.SOURCE or row.pending:
         return
-    damaged = document.units - len(document.records)
-    if document.units > 1 and damaged * 2 > document.units:
-        message = f"{damaged} of {document.units} lines cannot be used; compare `memoryd backup list` and restore"
+    damaged = row.units - row.records
+    if row.units > 1 and damaged * 2 > row.units:
+        message = f"{damaged} of {row.units} lines cannot be used; compare `memoryd backup list` and restore"
         yield Finding("corrupt-file", path, message)
     backed_up = any(row.bytes for row in store.journal.backup_rows(path)[-1:])
     if not content and backed_up and not _emptied_by_us(store, path):

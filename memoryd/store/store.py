@@ -6,7 +6,7 @@ A store has one writer, the worker of its root. Nothing here knows the clock: ti
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 
@@ -45,13 +45,15 @@ class Source:
 
 @dataclass(slots=True)
 class IndexState:
-    """What was last seen and written of each index file. `dirty`: something was read in since."""
+    """What was last seen and written of each index file. `dirty`: something was read in since; `noticed`: a
+    version that another program wrote, and when it was first seen."""
 
     dirty: bool = True
     seen: dict[str, Fingerprint | None] = field(default_factory=dict)
     written: dict[str, str] = field(default_factory=dict)
     written_at: dict[str, float] = field(default_factory=dict)
     overturned: dict[str, int] = field(default_factory=dict)
+    noticed: dict[str, tuple[Fingerprint, float]] = field(default_factory=dict)
     result: IndexResult = field(default_factory=IndexResult)
 
 
@@ -180,16 +182,15 @@ class Store:
             for path, row in self.catalogue.files().items()
         }
 
-    def upkeep_view(self, now: float) -> UpkeepView:
-        """Everything upkeep is decided on, read afresh: only the files where something can be due."""
+    def upkeep_view(self, now: float, *, unattended: bool = False, ids: Collection[str] | None = None) -> UpkeepView:
+        """Everything upkeep is decided on, read afresh: only the files where something can be due, or those that
+        hold the memories named."""
         assert self.layout is not None
-        live = {
-            path: source.loaded
-            for path in self.layout.upkeep_paths(self.files())
-            if (source := self.load(path, now)) is not None
-        }
+        files = self.files()
+        paths = self.layout.upkeep_paths(files) if ids is None else self.catalogue.paths_of(ids)
+        live = {path: source.loaded for path in paths if (source := self.load(path, now)) is not None}
         held = frozenset(each.line_sha for each in self.journal.held())
-        return UpkeepView(live, self._content, self.policy, now, held)
+        return UpkeepView(live, self._content, self.policy, now, held, unattended)
 
     def _content(self, path: str) -> bytes | None:
         try:

@@ -30,9 +30,9 @@ OLD = NOW - 3600.0  # a modification time at which nobody is writing any more
 # What breaks readers: line ends, encodings, residue of power cuts, numbers without bounds, half an object.
 SHARDS = (
     b"\n", b"\r\n", b"\r", b"\n\n", b" ", b"\t", b"\0", b"\0" * 64, b"\xff", b"\xef\xbb\xbf", b"\xe2\x80\xa8",
-    b"\xed\xa0\x80", b"{", b"}", b"[", b"]", b'"', b"\\", b",", b":", b"null", b"true", b"NaN", b"-Infinity", b"1e999", b"9" * 5000,
-    b"9" * 400, b"[" * 3000, b'{"a":' * 400, b"\\ud800", b"\\udc00", b"\\u0000", b'"archived":true,', b'"archived":"x",',
-    b'"id":"",',
+    b"\xed\xa0\x80", b"{", b"}", b"[", b"]", b'"', b"\\", b",", b":", b"null", b"true", b"NaN", b"-Infinity", b"1e999",
+    b"9" * 5000, b"9" * 400, b"[" * 3000, b'{"a":' * 400, b"\\ud800", b"\\udc00", b"\\u0000", b'"archived":true,',
+    b'"archived":"x",', b'"id":"",',
     b'"id":"\\ud83d",', b'"created_at":"0001-01-01T00:00:00+14:00",', b'"created_at":"9999-12-31T23:59:59-14:00",',
     b'"access_count":' + b"9" * 400 + b",", b'"tags":["\\ud800"],', b'"type":[],', b'"type":{},', b'"importance":[],',
     b"## 2026-01-01: A", b"---", b"```", b"{}", b"{}{}",

@@ -16,7 +16,7 @@ from memoryd.core.findings import Finding
 from memoryd.core.json_text import decode_at, skip_space
 from memoryd.core.records import Base, Document, Record
 from memoryd.core.text import Span
-from memoryd.layouts.jsonl_store.schema import MAX_LINE, Problem, read_memory
+from memoryd.layouts.jsonl_store.schema import MAX_LINE, Problem, read_memory, sound
 
 FRESH_S = 2.0  # an unparsable tail younger than this is a writer at work, not damage
 _BOM = b"\xef\xbb\xbf"
@@ -105,8 +105,8 @@ def parse_lines(
 def _strip(line: Line, findings: list[Finding], path: str) -> tuple[bytes, int]:
     """The line's text without a byte order mark, leading NULs (residue of a power cut) and "\\r"."""
     text = line.text
-    if line.start == 0 and text.startswith(_BOM):
-        findings.append(Finding("byte-order-mark", path, "the file begins with a byte order mark", 1))
+    if text.startswith(_BOM):  # also further down, where somebody joined two files
+        findings.append(Finding("byte-order-mark", path, "a byte order mark stands before the line", line.number))
         text = text[len(_BOM) :]
     if text.startswith(b"\0") and text.strip(b"\0 \t\r"):
         findings.append(Finding("nul-bytes", path, "NUL bytes before a memory", line.number))
@@ -167,7 +167,7 @@ def _record(
         line.number,
         reading.id,
         reading.type,
-        native["content"].split("\n", 1)[0][:100],
+        sound(native["content"].split("\n", 1)[0][:100]),
         facts["created"],
         used,
         tuple(facts["tags"]),
@@ -214,4 +214,4 @@ def _worded(problem: Problem, line: Line) -> str:
 
 def _identity(native: Mapping[str, Any]) -> str | None:
     found = native.get("id")
-    return found if isinstance(found, str) else None
+    return sound(found) if isinstance(found, str) else None

@@ -53,6 +53,11 @@ def is_uuid4(text: str) -> bool:
     return _UUID4.fullmatch(text) is not None
 
 
+def sound(text: str) -> str:
+    """Half a surrogate pair, which Python's JSON lets in, fits into no index and no reply: a "?" stands for it."""
+    return text if text.isascii() else text.encode("utf-8", "replace").decode("utf-8")
+
+
 def read_memory(native: Mapping[str, Any], file_type: str, *, now: float, mtime: float) -> Reading:
     """Check one object against the schema and correct in memory what can be corrected."""
     problems: list[Problem] = []
@@ -62,6 +67,7 @@ def read_memory(native: Mapping[str, Any], file_type: str, *, now: float, mtime:
         identity = None
     elif not is_uuid4(identity):
         problems.append(Problem("id-not-uuid", "id: is no UUID version 4"))
+        identity = sound(identity)
     kind = _type_of(native, file_type, problems)
     fatal = _content_problem(native.get("content"))
     if fatal:
@@ -100,6 +106,7 @@ def _plain_fields(native: Mapping[str, Any], problems: list[Problem]) -> dict[st
         category = None
     if category is not None and len(category) > MAX_CATEGORY:
         problems.append(Problem("schema-bound", f"category: {len(category)} characters, at most 50 are allowed"))
+    category = sound(category) if category else None
     importance = native.get("importance")
     if importance not in IMPORTANCE:
         problems.append(Problem("corrected-schema", "importance: missing or unknown; taken as medium"))
@@ -126,7 +133,7 @@ def _tags(value: object, problems: list[Problem]) -> list[str]:
     if not isinstance(value, list):
         problems.append(Problem("corrected-schema", "tags: missing or no list; taken as empty"))
         return []
-    tags = [tag for tag in value if isinstance(tag, str)]
+    tags = [sound(tag) for tag in value if isinstance(tag, str)]
     if len(tags) != len(value):
         problems.append(Problem("corrected-schema", "tags: an element is no text; left out"))
     if len(tags) > MAX_TAGS:

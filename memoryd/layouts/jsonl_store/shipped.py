@@ -12,7 +12,7 @@ from memoryd.core.findings import Finding
 from memoryd.core.records import Document, Record
 from memoryd.core.text import Span
 from memoryd.layouts.jsonl_store.lines import FRESH_S
-from memoryd.layouts.jsonl_store.schema import MAX_CONTENT, read_memory
+from memoryd.layouts.jsonl_store.schema import MAX_CONTENT, read_memory, sound
 
 _NAME = re.compile(r"(?!index\.json$)[^./][^/]*\.json")
 _LISTS = {"core_memories": "core", "learnings": "learning", "tasks": "task"}
@@ -66,6 +66,6 @@ def _record(
     identity = reading.id or f"{path}#{place}"
     tags = tuple(facts.get("tags", ()))
     used = facts.get("accessed")
-    title = content.split("\n", 1)[0][:100]
+    title = sound(content.split("\n", 1)[0][:100])
     span = Span(0, 0)  # the file is one value; nothing in it is ever edited by span
     return Record(span, 1, identity, kind, title, facts.get("created"), used, tags, False, element, facts)

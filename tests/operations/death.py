@@ -1,0 +1,77 @@
+"""Dying at any chosen system call, inside one process.
+
+From the chosen call on, every call that changes a file or the journal raises: what Python unwinds afterwards
+can tidy nothing away, just as after `kill -9`. A write is torn in the middle first.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+
+from memoryd.disk import syscalls
+from memoryd.disk.database import Database
+
+CALLS = ("rename", "replace", "unlink", "write", "pwrite", "ftruncate", "fsync", "link", "mkdir", "rmdir", "fchmod")
+
+
+class Died(BaseException):
+    """The process is gone; nobody may catch this."""
+
+
+class Death:
+    def __init__(self, at: int) -> None:
+        self.at = at
+        self.count = 0
+        self.call = ""
+
+    @property
+    def came(self) -> bool:
+        return bool(self.call)
+
+    def step(self, name: str) -> bool:
+        """Count a call; True when it is the last one."""
+        if self.came:
+            raise Died(self.call)
+        self.count += 1
+        if self.count == self.at:
+            self.call = name
+        return self.came
+
+    def wrap(self, name: str, real: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*args: Any, **more: Any) -> Any:
+            if self.step(name):
+                if name == "write" and len(args[1]) > 1:
+                    real(args[0], bytes(args[1])[: len(args[1]) // 2])
+                raise Died(name)
+            return real(*args, **more)
+
+        return call
+
+
+@contextmanager
+def dying(at: int) -> Iterator[Death]:
+    """The `at`-th changing call is the last; `Died` ends the block quietly."""
+    death = Death(at)
+    writing = Database._writing
+
+    @contextmanager
+    def transaction(self: Database, *, durable: bool = True) -> Iterator[Any]:
+        if death.step("journal"):
+            raise Died("journal")
+        with writing(self, durable=durable) as connection:
+            yield connection
+
+    with pytest.MonkeyPatch.context() as patch:
+        for name in CALLS:
+            patch.setattr(os, name, death.wrap(name, getattr(os, name)))
+        patch.setattr(syscalls, "_rename_with", death.wrap("exchange", syscalls._rename_with))
+        patch.setattr(Database, "_writing", transaction)
+        try:
+            yield death
+        except Died:
+            assert death.came  # ours, and no other

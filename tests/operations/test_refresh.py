@@ -1,0 +1,338 @@
+"""Reading in what changed: no more than that, and nothing forgotten that only could not be looked at."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from memoryd.core.findings import Finding
+from memoryd.core.records import Base, Document
+from memoryd.disk.nodes import MB
+from memoryd.disk.tree import ChangingError, Tree
+from memoryd.layouts.jsonl_store import JsonlStore
+from memoryd.operations.check import all_findings
+from memoryd.operations.refresh import YOUNG_S, refresh
+from memoryd.store import Store
+from tests.layouts.samples import learning, line, lines, memory, task, uuid
+from tests.operations.world import CORE, LEARNINGS, LIVE, Q3, TASKS, World
+
+
+@pytest.fixture
+def opened(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Names of the files opened from here on."""
+    names: list[str] = []
+    real = os.open
+
+    def counting(path: Any, flags: int, *rest: Any, **more: Any) -> int:
+        fd = real(path, flags, *rest, **more)
+        if not flags & os.O_DIRECTORY:
+            names.append(os.fspath(path))
+        return fd
+
+    monkeypatch.setattr(os, "open", counting)
+    return names
+
+
+@pytest.fixture
+def parsed(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, int, Base]]:
+    """(path, bytes, base) of everything parsed from here on."""
+    seen: list[tuple[str, int, Base]] = []
+    real = JsonlStore.parse
+
+    def spying(self: JsonlStore, path: str, data: bytes, *, now: float, mtime: float, base: Base) -> Document:
+        seen.append((path, len(data), base))
+        return real(self, path, data, now=now, mtime=mtime, base=base)
+
+    monkeypatch.setattr(JsonlStore, "parse", spying)
+    return seen
+
+
+def filled(world: World) -> None:
+    world.write(CORE, lines(memory(1), memory(2)))
+    world.write(LEARNINGS, lines(learning(11), learning(12)))
+    world.write(TASKS, lines(task(21, "in-progress")))
+    world.write(Q3, lines(learning(31, archived=True)))
+
+
+def fresh_findings(world: World, tmp_path: Path) -> list[Finding]:
+    """What a store that never saw the files before says of them."""
+    store = Store("fresh", str(world.root), "jsonl-store", world.policy, str(tmp_path / "fresh"))
+    store.look_only()
+    try:
+        refresh(store, None, world.now)
+        return sorted(store.catalogue.findings(), key=repr)
+    finally:
+        store.close()
+
+
+class TestCost:
+    def test_an_unchanged_store_is_not_opened(self, world: World, opened: list[str]) -> None:
+        filled(world)
+        assert set(world.look().changed) == {*LIVE, Q3}
+        opened.clear()
+        assert world.look().changed == ()
+        assert world.look([*LIVE, Q3]).changed == ()
+        assert opened == []
+
+    def test_it_is_not_opened_after_a_restart_either(self, world: World, opened: list[str]) -> None:
+        filled(world)
+        world.look()
+        world.restart()
+        opened.clear()
+        assert world.look().changed == ()
+        assert [name for name in opened if name.endswith(".jsonl")] == []
+
+    def test_only_what_changed_is_opened(self, world: World, opened: list[str]) -> None:
+        filled(world)
+        world.look()
+        world.append(CORE, memory(3))
+        opened.clear()
+        assert world.look().changed == (CORE,)
+        assert opened == [CORE]
+
+    def test_of_a_grown_file_only_the_tail_is_parsed(self, world: World, parsed: list[tuple[str, int, Base]]) -> None:
+        filled(world)
+        world.look()
+        parsed.clear()
+        size = len(world.read(CORE))
+        world.append(CORE, memory(3))
+        world.look([CORE])
+        assert parsed == [(CORE, len(line(memory(3))) + 1, Base(size, 3))]
+        records = list(world.store.catalogue.entries([CORE]))
+        assert [(each.id, each.line) for each in records] == [(uuid(1), 1), (uuid(2), 2), (uuid(3), 3)]
+
+    @pytest.mark.parametrize("change", ["edit", "shrink", "no newline", "emptied"])
+    def test_anything_else_is_parsed_whole(
+        self, world: World, parsed: list[tuple[str, int, Base]], change: str
+    ) -> None:
+        filled(world)
+        if change == "no newline":
+            world.write(CORE, line(memory(1)))
+        world.look()
+        parsed.clear()
+        content = {
+            "edit": lines(memory(1, content="other words"), memory(2), memory(3)),
+            "shrink": lines(memory(1)),
+            "no newline": lines(memory(1), memory(2)),
+            "emptied": b"",
+        }[change]
+        world.write(CORE, content)
+        world.look([CORE])
+        assert parsed == [(CORE, len(content), Base())]
+
+    def test_a_touched_file_of_equal_content_is_read_but_not_parsed(
+        self, world: World, parsed: list[tuple[str, int, Base]]
+    ) -> None:
+        filled(world)
+        world.look()
+        parsed.clear()
+        world.replace(CORE, world.read(CORE), age=60)
+        assert world.look([CORE]).changed == ()
+        assert parsed == []
+
+    def test_a_young_file_is_hashed_again_until_it_is_old(self, world: World, opened: list[str]) -> None:
+        """Two writes within one tick of the clock leave the same stamp."""
+        filled(world)
+        world.write(CORE, lines(memory(1)), age=0.5)
+        world.look()
+        opened.clear()
+        for wait, wanted in ((0.5, [CORE]), (0.5, [CORE]), (YOUNG_S, [CORE]), (1.0, [])):
+            world.now += wait
+            opened.clear()
+            assert world.look().changed == ()
+            assert opened == wanted
+
+    def test_two_writes_that_look_the_same_are_told_apart_while_young(self, world: World) -> None:
+        world.write(CORE, lines(memory(1, content="AAAA")), age=0.5)
+        world.look()
+        row = world.store.catalogue.file(CORE)
+        world.write(CORE, lines(memory(1, content="BBBB")), age=0.5)
+        now_row = world.store.catalogue.file(CORE)
+        assert row == now_row
+        world.now += 1.0
+        assert world.look([CORE]).changed == (CORE,)
+
+    def test_verify_reads_what_looks_unchanged(self, world: World, opened: list[str]) -> None:
+        filled(world)
+        world.look()
+        opened.clear()
+        assert world.look(verify=True).changed == ()
+        assert sorted(opened) == sorted(os.path.basename(name) for name in (*LIVE, Q3))
+
+
+class TestFindingsOfAGrownFile:
+    """The catalogue is a cache: after any growth it says what a rebuild says."""
+
+    @pytest.mark.parametrize(
+        ("before", "after"),
+        [
+            (b"{bad\n{bad\n" + lines(memory(1)), lines(memory(2), memory(3))),  # was corrupt, is no more
+            (lines(memory(1), memory(2)), b"{bad\n{bad\n{bad\n"),  # becomes corrupt
+            (lines(memory(1)), line(memory(2)) + b"\r\n"),  # the first CRLF comes late
+            (line(memory(1)) + b"\r\n", line(memory(2)) + b"\r\n"),  # and is told once
+            (lines(memory(1)), b"{torn"),
+            (lines(memory(1)), lines(memory(1)) + line(memory(2)) + line(memory(3))),
+            (b"\xef\xbb\xbf" + lines(memory(1)), b"\0\0\n" + lines(memory(2, tags="x"))),
+        ],
+    )
+    def test_equal_those_of_a_rebuild(self, world: World, tmp_path: Path, before: bytes, after: bytes) -> None:
+        world.write(CORE, before)
+        world.look()
+        world.write(CORE, before + after)
+        world.look([CORE])
+        assert sorted(world.store.catalogue.findings(), key=repr) == fresh_findings(world, tmp_path)
+        row = world.store.catalogue.file(CORE)
+        assert row is not None
+        whole = world.layout.parse(CORE, before + after, now=world.now, mtime=world.now - 3600, base=Base())
+        assert (row.units, row.broken, row.records) == (whole.units, whole.broken, len(whole.records))
+
+
+class TestHalfWritten:
+    def test_a_fresh_torn_tail_waits_and_is_completed(self, world: World) -> None:
+        whole = lines(memory(1), memory(2))
+        world.write(CORE, whole[:-40], age=0.2)
+        done = world.look([CORE])
+        assert (done.changed, done.waiting) == ((CORE,), (CORE,))
+        assert [each.id for each in world.store.catalogue.entries([CORE])] == [uuid(1)]
+        assert world.store.catalogue.findings() == []
+        world.now += 0.5
+        world.write(CORE, whole, age=0.0)
+        assert world.look([CORE]).waiting == ()
+        assert [each.id for each in world.store.catalogue.entries([CORE])] == [uuid(1), uuid(2)]
+
+    def test_an_old_one_is_told(self, world: World) -> None:
+        world.write(CORE, lines(memory(1)) + b'{"id":', age=0.2)
+        assert world.look().waiting == (CORE,)
+        world.now += 2.0
+        assert world.look().waiting == ()
+        assert [each.code for each in world.store.catalogue.findings()] == ["torn-tail"]
+
+    def test_torn_and_joined_in_observe_mode(self, world: World) -> None:
+        """Readable parts are indexed, the files are not touched."""
+        world.write(CORE, line(memory(1)) + line(memory(2)) + b"\n")
+        world.write(LEARNINGS, lines(learning(11)) + line(learning(12))[:60])
+        before = world.everything()
+        world.look()
+        assert [each.id for each in world.store.catalogue.entries([CORE, LEARNINGS])] == [uuid(1), uuid(2), uuid(11)]
+        assert [(each.code, each.path) for each in world.store.catalogue.findings()] == [
+            ("joined-lines", CORE),
+            ("torn-tail", LEARNINGS),
+        ]
+        assert world.everything() == before
+
+    def test_a_file_that_never_holds_still_is_looked_at_again(
+        self, world: World, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        filled(world)
+        world.look()
+        world.append(CORE, memory(3))
+
+        def changing(self: Tree, path: str, **more: Any) -> Any:
+            raise ChangingError(path)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(Tree, "read", changing)
+            done = world.look([CORE])
+        assert (done.changed, done.waiting) == ((), (CORE,))
+        assert len(list(world.store.catalogue.entries([CORE]))) == 2
+        assert world.look([CORE]).changed == (CORE,)
+
+
+class TestGone:
+    def test_a_deleted_file_is_forgotten(self, world: World) -> None:
+        filled(world)
+        world.look()
+        world.path(LEARNINGS).unlink()
+        assert world.look([LEARNINGS]).gone == (LEARNINGS,)
+        world.path(TASKS).unlink()
+        assert world.look().gone == (TASKS,)
+        assert sorted(world.store.catalogue.files()) == sorted([CORE, Q3])
+
+    def test_a_sudden_loss_that_nobody_was_seen_to_cause_stops(self, world: World) -> None:
+        world.write(CORE, lines(*(memory(n) for n in range(1, 25))))
+        world.write(TASKS, lines(task(100), task(101)))
+        world.look()
+        world.path(CORE).unlink()
+        done = world.look(deletes_seen=False)
+        assert done.loss is not None
+        assert "24 of 26" in done.loss
+        assert CORE in world.store.catalogue.files()
+        assert world.look(deletes_seen=True).gone == (CORE,)
+
+    @pytest.mark.parametrize(
+        ("lost", "left", "stops"), [(20, 0, False), (21, 0, True), (21, 21, False), (22, 21, True)]
+    )
+    def test_the_bounds_of_a_sudden_loss(self, world: World, lost: int, left: int, stops: bool) -> None:
+        world.write(CORE, lines(*(memory(n) for n in range(1, lost + 1))))
+        world.write(LEARNINGS, lines(*(learning(n) for n in range(100, left + 100))))
+        world.look()
+        world.path(CORE).unlink()
+        assert (world.look(deletes_seen=False).loss is not None) is stops
+
+    def test_a_file_of_more_than_64_mb_is_still_believed_and_told(self, world: World) -> None:
+        filled(world)
+        world.look()
+        os.truncate(world.path(CORE), 64 * MB + 1)
+        world.age(CORE, 60)
+        world.look()
+        assert len(list(world.store.catalogue.entries([CORE]))) == 2
+        assert [each.code for each in all_findings(world.store)] == ["too-large"]
+        world.replace(CORE, lines(memory(1)))
+        world.look()
+        assert all_findings(world.store) == []
+
+    def test_the_catalogue_may_be_deleted_at_any_time(self, world: World) -> None:
+        filled(world)
+        world.sync()
+        before = world.index()
+        world.store.close()
+        for path in world.state.glob("catalogue.sqlite*"):
+            path.unlink()
+        world.rise()
+        world.now += 1000
+        assert world.sync().written == ()
+        assert world.index() == before
+
+
+class TestOddFiles:
+    """What is no regular file is never opened: a pipe would block the worker for ever."""
+
+    def test_a_pipe_a_link_and_a_folder_in_the_place_of_files(self, world: World, tmp_path: Path) -> None:
+        outside = tmp_path / "outside.jsonl"
+        outside.write_bytes(lines(memory(99)))
+        os.mkfifo(world.path(CORE))
+        world.path(LEARNINGS).symlink_to(outside)
+        world.path(TASKS).mkdir()
+        world.look()
+        world.look(LIVE)
+        assert world.store.catalogue.files() == {}
+        found = {(each.code, each.path) for each in world.store.noted["files"]}
+        assert found == {("not-a-regular-file", CORE), ("not-a-regular-file", LEARNINGS)}
+        assert world.sync().result.memories == 0
+
+    def test_a_linked_archive_folder_is_not_followed(self, world: World, tmp_path: Path) -> None:
+        filled(world)
+        outside = tmp_path / "elsewhere"
+        outside.mkdir()
+        (outside / "learnings_2024_Q1.jsonl").write_bytes(lines(learning(1)))
+        world.path("archive/2024").symlink_to(outside)
+        world.look()
+        assert sorted(world.store.catalogue.files()) == sorted([*LIVE, Q3])
+
+    def test_names_are_data(self, world: World) -> None:
+        filled(world)
+        for name in ("it's.json", "new\nline.json", "東京.json", os.fsdecode(b"bad\xff.json"), '"q".json', " "):
+            world.write(name, b'{"core_memories":[{"content":"x"}]}')
+        world.sync()
+        assert os.fsdecode(b"bad\xff.json") in world.store.catalogue.files()
+        assert len(world.store.catalogue.files()) == 9
+
+    def test_half_written_files_of_others_are_ignored(self, world: World) -> None:
+        filled(world)
+        for name in ("core_memories.jsonl.tmp", "core_memories.jsonl~", ".core_memories.jsonl.swp", "x.json.bak"):
+            world.write(name, lines(memory(77)))
+        world.look()
+        assert sorted(world.store.catalogue.files()) == sorted([*LIVE, Q3])

@@ -1,0 +1,157 @@
+"""One JSONL store on a real disk with a clock of its own, for the tests of operations."""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from memoryd.core.policy import Policy
+from memoryd.core.records import Role
+from memoryd.disk.temps import is_our_temp
+from memoryd.operations.indexing import Indexed, update_index
+from memoryd.operations.refresh import Refreshed, refresh
+from memoryd.store import Store
+from memoryd.store.recovery import recover
+from tests.layouts.contract import NOW, index_of
+from tests.layouts.samples import line
+
+CORE, LEARNINGS, TASKS = "core_memories.jsonl", "learnings.jsonl", "tasks.jsonl"
+LIVE = (CORE, LEARNINGS, TASKS)
+Q3 = "archive/2025/learnings_2025_Q3.jsonl"
+
+
+class World:
+    """`now` is the wall clock of the store; agents' files are as old as told, by that clock."""
+
+    def __init__(self, base: Path, policy: Policy | None = None) -> None:
+        self.root = base / "root"
+        self.state = base / "state"
+        self.root.mkdir(mode=0o700, parents=True)
+        self.policy = policy or Policy()
+        self.now = NOW
+        self.store = self.open()
+
+    # --- the daemon
+
+    def open(self) -> Store:
+        store = Store("agents", str(self.root), "jsonl-store", self.policy, str(self.state))
+        store.attach()
+        return store
+
+    def restart(self) -> list[str]:
+        """An orderly end and a new start; what the recovery says."""
+        self.store.close()
+        return self.rise()
+
+    def kill(self) -> None:
+        """What the kernel does when the process dies: descriptors go, files stay as they are."""
+        for late in self.store.late:
+            late.displaced.leave()
+        self.store.late.clear()
+        self.store.detach()
+        self.store.catalogue.close()
+        self.store.journal.close()
+
+    def rise(self) -> list[str]:
+        self.store = self.open()
+        return recover(self.store, self.now)
+
+    def look(self, touched: Iterable[str] | None = None, **how: Any) -> Refreshed:
+        """Read in what changed, as an event or a scan would."""
+        done = refresh(self.store, touched, self.now, **how)
+        if done.changed or done.gone:
+            self.store.index.dirty = True
+        return done
+
+    def sync(self) -> Indexed:
+        self.look()
+        return update_index(self.store, self.now, force=True)
+
+    # --- agents
+
+    def path(self, name: str) -> Path:
+        return self.root / name
+
+    def write(self, name: str, content: bytes, age: float = 3600.0) -> None:
+        """Truncate and write, as careless programs do."""
+        path = self.path(name)
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        known = path.exists()
+        path.write_bytes(content)
+        if not known:
+            path.chmod(0o600)
+        self.age(name, age)
+
+    def replace(self, name: str, content: bytes, age: float = 3600.0) -> None:
+        """The published way: a new file and a rename."""
+        temp = self.path(name + ".tmp")
+        temp.write_bytes(content)
+        temp.chmod(0o600)
+        temp.rename(self.path(name))
+        self.age(name, age)
+
+    def append(self, name: str, native: dict[str, Any], age: float = 3600.0) -> None:
+        """The published way: `json.dumps` and a newline, on an open file."""
+        with self.path(name).open("ab") as file:
+            file.write(line(native) + b"\n")
+        self.age(name, age)
+
+    def age(self, name: str, seconds: float) -> None:
+        at = int((self.now - seconds) * 1e9)
+        os.utime(self.path(name), ns=(at, at))
+
+    # --- looking
+
+    def read(self, name: str) -> bytes:
+        return self.path(name).read_bytes()
+
+    def index(self) -> dict[str, Any]:
+        body: dict[str, Any] = json.loads(self.read("index.json"))
+        return body
+
+    def rebuilt(self) -> dict[str, Any]:
+        """What the index has to say, from nothing but the files."""
+        files = {name: self.read(name) for name in self.names() if name != "index.json"}
+        body: dict[str, Any] = json.loads(index_of(self.layout, files, self.now).files["index.json"])
+        return body
+
+    @property
+    def layout(self) -> Any:
+        return self.store.layout
+
+    def names(self) -> list[str]:
+        found = (Path(folder, name) for folder, _, names in os.walk(self.root) for name in names)
+        return sorted(str(path.relative_to(self.root)) for path in found)
+
+    def memories(self) -> dict[str, tuple[bytes, int]]:
+        """Content and mode of every live and archive file."""
+        kept = [name for name in self.names() if self.store.role(name) in (Role.SOURCE, Role.ARCHIVE)]
+        return {name: (self.read(name), stat.S_IMODE(self.path(name).stat().st_mode)) for name in kept}
+
+    def everything(self) -> dict[str, tuple[bytes, int, int]]:
+        """Content, mode and modification time of every file, and of the folders their mode."""
+        seen: dict[str, tuple[bytes, int, int]] = {}
+        for folder, _, names in os.walk(self.root):
+            for name in names:
+                path = Path(folder, name)
+                found = path.lstat()
+                content = path.read_bytes() if path.is_file() else b""
+                seen[str(path.relative_to(self.root))] = (content, found.st_mode, found.st_mtime_ns)
+            found = Path(folder).stat()
+            seen[str(Path(folder).relative_to(self.root))] = (b"", found.st_mode, found.st_mtime_ns)
+        return seen
+
+    def temps(self) -> list[str]:
+        return [name for name in self.names() if is_our_temp(name)]
+
+    def backups(self, file: str = "") -> list[str]:
+        return [name.removeprefix(".backup/") for name in self.names() if name.startswith(f".backup/{file}")]
+
+
+def same_meaning(one: dict[str, Any], other: dict[str, Any]) -> bool:
+    """Equal but for the time of writing."""
+    return {**one, "last_updated": ""} == {**other, "last_updated": ""}
