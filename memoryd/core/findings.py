@@ -82,6 +82,9 @@ CODES: dict[str, Code] = {
     "near-limit": Code(_I, "a file is at 85 % or more of a limit"),
     "stale-lock": Code(_W, "a lock is left over from a dead process", fixable=True),
     "unprovable-lock": Code(_W, "a lock whose holder cannot be proved dead; it is left alone"),
+    "repair-given-up": Code(_W, "the same repair was made three times on the same bytes; it is left alone"),
+    "possible-duplicate": Code(_I, "two memories look alike; merge them with `dedupe` or by hand"),
+    "oversize": Code(_W, "a file is over its size with nothing left that may leave it"),
     "legacy-file": Code(_I, "a left-over of an older version of the program that owns the folder"),
 }
 

@@ -14,7 +14,10 @@ from memoryd.operations import archive as archiving
 from memoryd.operations import backup as backing
 from memoryd.operations import check as checking
 from memoryd.operations import locks as locking
+from memoryd.operations.dedupe import dedupe
 from memoryd.operations.permissions import tighten
+from memoryd.operations.prune import prune
+from memoryd.operations.repair import repair
 from memoryd.operations.undo import undo
 from memoryd.operations.verify import tidy_state
 from memoryd.store import Store
@@ -54,6 +57,20 @@ def _archive(store: Store, params: Mapping[str, Any], by: str, now: float) -> di
 
 def _limits(store: Store, params: Mapping[str, Any], by: str, now: float) -> dict[str, Any]:
     return _done(archiving.enforce_limits(store, now, by=by, dry_run=bool(params.get("dry_run"))))
+
+
+def _prune(store: Store, params: Mapping[str, Any], by: str, now: float) -> dict[str, Any]:
+    return _done(prune(store, now, by=by, dry_run=bool(params.get("dry_run"))))
+
+
+def _dedupe(store: Store, params: Mapping[str, Any], by: str, now: float) -> dict[str, Any]:
+    threshold = params.get("threshold")
+    return _done(dedupe(store, now, by=by, threshold=threshold, dry_run=bool(params.get("dry_run"))))
+
+
+def _repair(store: Store, params: Mapping[str, Any], by: str, now: float) -> dict[str, Any]:
+    del by
+    return _done(repair(store, now, codes=params.get("codes") or None, dry_run=bool(params.get("dry_run"))))
 
 
 def _permissions(store: Store, params: Mapping[str, Any], by: str, now: float) -> dict[str, Any]:
@@ -119,11 +136,13 @@ def _lock_clear(store: Store, params: Mapping[str, Any], by: str, now: float) ->
 
 def _plan(store: Store, params: Mapping[str, Any], by: str, now: float) -> dict[str, Any]:
     """What each job would do now; nothing is changed and no lock is taken."""
-    dry = {**params, "dry_run": True}
-    jobs = {"archive": _archive, "limits": _limits, "permissions": _permissions}
+    del params, by
+    dry = {"dry_run": True}
+    every = {"archive": _archive, "limits": _limits, "prune": _prune, "dedupe": _dedupe, "permissions": _permissions}
+    jobs = {name: operation for name, operation in every.items() if name in runnable(store)}
     actions: list[dict[str, Any]] = []
     for name, operation in jobs.items():
-        planned = operation(store, {"dry_run": dry["dry_run"]}, by, now)["plan"]["actions"]
+        planned = operation(store, dry, "plan", now)["plan"]["actions"]
         actions += [{**action, "job": name} for action in planned]
     return {"actions": actions}
 
@@ -135,6 +154,9 @@ def _verify(store: Store, params: Mapping[str, Any], by: str, now: float) -> dic
 OPERATIONS: Mapping[str, Operation] = {
     "archive": _archive,
     "limits": _limits,
+    "prune": _prune,
+    "dedupe": _dedupe,
+    "repair": _repair,
     "permissions": _permissions,
     "backup": _backup_create,
     "backup.create": _backup_create,

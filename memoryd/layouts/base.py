@@ -101,13 +101,14 @@ class IndexResult:
 @dataclass(frozen=True, slots=True)
 class UpkeepView:
     """What upkeep is decided on: the live files just read, the archives they would go to, and the digests
-    of memories that an undo brought back, which no schedule moves again."""
+    of memories that an undo brought back, which no schedule moves again. `unattended`: nobody asked for it."""
 
     live: Mapping[str, Loaded]
     archive: Callable[[str], bytes | None]
     policy: Policy
     now: float
     held: frozenset[str] = frozenset()
+    unattended: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,6 +190,13 @@ class Layout(Protocol):
 
     def dedupe(self, view: UpkeepView, threshold: float | None) -> Plan:
         """Merge duplicates by the layout's own rule; suggestions are notes of the plan."""
+
+    def recover(self, path: str, loaded: Loaded, backup: bytes, archived: frozenset[str], now: float) -> Fix | None:
+        """What a corrupt file lost and its newest good backup has: valid memories of today win, those whose id stands
+        in `archived` stay away. Only on request."""
+
+    def blocked(self, git: Collection[str]) -> str | None:
+        """Why nothing may be written now, by the names in the `.git` folder around the root (empty: none)."""
 
     def fixes(self, path: str, loaded: Loaded, now: float) -> tuple[Fix, ...]:
         """How the fixable findings of one file are healed. Edits of different fixes do not overlap."""

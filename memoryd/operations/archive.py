@@ -26,14 +26,14 @@ def archive(
     assert layout is not None
 
     def decide() -> Plan:
-        plan = layout.archive(store.upkeep_view(now), ids)
+        plan = layout.archive(store.upkeep_view(now, unattended=by != "command", ids=ids), ids)
         missing = sorted(set(ids or ()) - set(_moved(plan)))
         if missing:
             raise NotFoundError(
                 f"root {store.name}: no live memory has the id {', '.join(missing)}",
                 hint="ids of archived memories, and of other roots, cannot be archived here",
             )
-        return _guarded(store, plan, "archive", by)
+        return guarded(store, plan, "archive", by)
 
     return change(store, Cause("archive", by), decide, now=now, wait_s=store.policy.lock_wait_s, dry_run=dry_run)
 
@@ -44,11 +44,11 @@ def enforce_limits(store: Store, now: float, *, by: str, dry_run: bool = False) 
     assert layout is not None
 
     def decide() -> Plan:
-        plan = layout.enforce(store.upkeep_view(now), store.limits)
+        plan = layout.enforce(store.upkeep_view(now, unattended=by != "command"), store.limits)
         store.noted["soft-limits"] = tuple(
             Finding("soft-limit", note.path, note.why) for note in plan.notes if note.kind is Kind.NOTE
         )
-        return _guarded(store, plan, "limits", by)
+        return guarded(store, plan, "limits", by)
 
     return change(store, Cause("limits", by), decide, now=now, wait_s=store.policy.lock_wait_s, dry_run=dry_run)
 
@@ -57,7 +57,7 @@ def _moved(plan: Plan) -> list[str]:
     return [i for action in plan.actions if action.kind is Kind.REWRITE for i in action.ids]
 
 
-def _guarded(store: Store, plan: Plan, job: str, by: str) -> Plan:
+def guarded(store: Store, plan: Plan, job: str, by: str) -> Plan:
     """A sudden mass move of a store that was maintained before is a clock jump or a bug: stop and ask."""
     moved = len(_moved(plan))
     times = store.journal.job_times().get(job)

@@ -132,6 +132,14 @@ def _chosen(store: Store, now: float, file: str | None, at: str | None) -> tuple
     return {chosen.file: backups.read_backup(store.tree, chosen)}, chosen.name
 
 
+def newest_good(store: Store, path: str, now: float) -> bytes | None:
+    """The content of the newest valid backup of a file, None where there is none."""
+    try:
+        return next(iter(_chosen(store, now, path, None)[0].values()))
+    except NotFoundError:
+        return None
+
+
 def _live(store: Store, path: str) -> bytes | None:
     try:
         return store.tree.read(path)[0]

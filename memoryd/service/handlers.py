@@ -39,6 +39,8 @@ def handlers(daemon: Daemon) -> Mapping[str, Callable[[Params, Peer], Answer]]:
         "check": host.check,
         "plan": host.plan,
         "archive": host.changing("archive"),
+        "repair": host.changing("repair"),
+        "dedupe": host.changing("dedupe"),
         "reindex": host.changing("reindex"),
         "backup.list": host.listing("backup.list", "backups"),
         "backup.create": host.listing("backup.create", "backups", "created"),

@@ -43,6 +43,48 @@ METHODS: tuple[Method, ...] = (
         waits_s=600,
     ),
     Method(
+        "repair",
+        ("repair",),
+        "Heal what is fixable.",
+        "Exact edits only: the original is kept in quarantine, the change can be undone, and the same repair is tried "
+        "on the same bytes three times at most. Without --code every safe fix is made; corrupt-file and emptied-file "
+        "bring back from the newest backup what is missing, and only when named.",
+        "memoryd repair agents --code joined-lines --dry-run",
+        (
+            ROOT,
+            Param("codes", "list", "only findings of this code; repeatable", cli="--code", placeholder="CODE"),
+            DRY_RUN,
+        ),
+        (PLAN, RECEIPT),
+        "job",
+        True,
+        waits_s=600,
+    ),
+    Method(
+        "dedupe",
+        ("dedupe",),
+        "Merge duplicates.",
+        "By the rule of each layout; what is only similar is suggested and stays.",
+        "memoryd dedupe agents --dry-run",
+        (
+            ROOT,
+            Param(
+                "threshold",
+                "float",
+                "how alike two memories must be, from 0 to 1, where the layout measures it",
+                cli="--threshold",
+                placeholder="X",
+                minimum=0,
+                maximum=1,
+            ),
+            DRY_RUN,
+        ),
+        (PLAN, RECEIPT),
+        "job",
+        True,
+        waits_s=600,
+    ),
+    Method(
         "reindex",
         ("reindex",),
         "Read every memory file again and write the index anew.",

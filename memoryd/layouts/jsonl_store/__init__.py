@@ -102,6 +102,13 @@ class JsonlStore:
         del threshold  # equal but for access statistics, or not a duplicate
         return repair.dedupe(view)
 
+    def recover(self, path: str, loaded: Loaded, backup: bytes, archived: frozenset[str], now: float) -> Fix | None:
+        return repair.recover(path, loaded, backup, archived, now)
+
+    def blocked(self, git: Collection[str]) -> str | None:
+        del git  # the store has a lock of its own
+        return None
+
     def fixes(self, path: str, loaded: Loaded, now: float) -> tuple[Fix, ...]:
         return repair.fixes(path, loaded, now)
 

@@ -19,7 +19,7 @@ from memoryd.core.plan import Action, Kind, Plan
 from memoryd.core.records import Base, Record
 from memoryd.core.text import Edit, Span
 from memoryd.layouts.base import Fix, Loaded, UpkeepView
-from memoryd.layouts.jsonl_store.lines import Line, Part, parse_line, split
+from memoryd.layouts.jsonl_store.lines import Line, Part, parse_line, parse_lines, split
 from memoryd.layouts.jsonl_store.schema import FILE_TYPES, IMPORTANCE, TYPES, Reading, read_memory
 from memoryd.layouts.jsonl_store.upkeep import line_span
 
@@ -124,6 +124,22 @@ def _has_id(native: Mapping[str, Any]) -> bool:
 def _new_id(text: bytes) -> str:
     """A UUID of version 4's form, the same for the same text, so that a repeated repair changes nothing."""
     return str(UUID(hex=sha256(text)[:32], version=4))
+
+
+def recover(path: str, loaded: Loaded, backup: bytes, archived: frozenset[str], now: float) -> Fix | None:
+    """Memories of the backup that are neither here nor archived, appended verbatim; nothing that is here goes."""
+    if path not in FILE_TYPES:
+        return None
+    old = parse_lines(path, backup, FILE_TYPES[path], now=now, mtime=0.0, base=Base())
+    known = {record.id for record in loaded.document.records} | archived
+    missing = [record for record in old.records if record.id not in known]
+    if not missing:
+        return None
+    lead = b"" if not loaded.data or loaded.data.endswith(b"\n") else b"\n"
+    lines = b"".join(record.span.of(backup).strip() + b"\n" for record in missing)
+    end = Span(len(loaded.data), len(loaded.data))
+    ids = tuple(record.id for record in missing)
+    return Fix("corrupt-file", (Edit(end, lead + lines),), f"{len(missing)} memories back from the backup", ids, False)
 
 
 def dedupe(view: UpkeepView) -> Plan:

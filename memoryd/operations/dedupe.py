@@ -1,0 +1,26 @@
+"""Merge duplicates by the layout's own rule; what is only similar is suggested."""
+
+from __future__ import annotations
+
+from memoryd.core.findings import Finding
+from memoryd.core.plan import Plan
+from memoryd.operations.archive import guarded
+from memoryd.store import Store
+from memoryd.store.commit import Cause, Done, change
+
+
+def dedupe(store: Store, now: float, *, by: str, threshold: float | None = None, dry_run: bool = False) -> Done:
+    """`threshold` is a similarity from 0 to 1 where the layout measures one. Unattended runs of a layout whose agents
+    keep a cache only suggest."""
+    layout = store.layout
+    assert layout is not None
+
+    def decide() -> Plan:
+        plan = layout.dedupe(store.upkeep_view(now, unattended=by != "command"), threshold)
+        store.noted["dedupe"] = tuple(
+            Finding("possible-duplicate", note.path, note.why, id=note.ids[0] if note.ids else None)
+            for note in plan.notes
+        )
+        return guarded(store, plan, "dedupe", by)
+
+    return change(store, Cause("dedupe", by), decide, now=now, wait_s=store.policy.lock_wait_s, dry_run=dry_run)
