@@ -203,9 +203,8 @@ def _next(entry: _Entry, now: float) -> float:
 def _next_cron(cron: Cron, timezone: str, last: float | None, now: float) -> float | None:
     """The first time after the last success, or after `now` where there is none or it lies in the future."""
     minute, hour, day, month, weekday = cron.fields
-    trigger = CronTrigger(
-        minute=minute, hour=hour, day=day, month=month, day_of_week=weekday, timezone=ZoneInfo(timezone)
-    )
+    zone = UTC if timezone == "UTC" else ZoneInfo(timezone)  # a slim container has no zone tables, not even for UTC
+    trigger = CronTrigger(minute=minute, hour=hour, day=day, month=month, day_of_week=weekday, timezone=zone)
     # A microsecond on, or a success in the very second of the line would find that second again.
     after = (last if last is not None and last <= now else now) + 1e-6
     found = trigger.get_next_fire_time(None, datetime.fromtimestamp(after, UTC))

@@ -165,9 +165,7 @@ def test_a_failing_inbox_is_counted_and_the_job_armed_again(timetable: Timetable
     assert timetable.next_run("agents", "backup") == pytest.approx(now + 6 * 3600, abs=10)
 
 
-def test_an_adaptive_job_runs_when_armed_and_by_itself_within_an_hour(
-    timetable: Timetable, inbox: Inbox
-) -> None:
+def test_an_adaptive_job_runs_when_armed_and_by_itself_within_an_hour(timetable: Timetable, inbox: Inbox) -> None:
     now = time.time()
     timetable.set("agents", "rescan", parse_schedule("adaptive"), None, now)
     assert timetable.next_run("agents", "rescan") == pytest.approx(now + ADAPTIVE_AT_MOST_S)
@@ -253,3 +251,17 @@ def test_stopping_does_not_wait_for_an_inbox_that_hangs() -> None:
     assert done.wait(WAIT / 2)
     release.set()
     table.shutdown()  # twice is fine
+
+
+def test_cron_lines_in_utc_need_no_zone_tables(timetable: Timetable, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A slim container has none; UTC is the default, so the daemon must not fail there."""
+
+    def none(name: str) -> ZoneInfo:
+        raise ZoneInfoNotFoundError(name)
+
+    monkeypatch.setattr("memoryd.service.timetable.ZoneInfo", none)
+    now = moment("2026-03-10T12:00:00")
+    timetable.set("agents", "archive", parse_schedule("15 3 * * *"), now, now)
+    assert timetable.next_run("agents", "archive") == moment("2026-03-11T03:15:00")
+    with pytest.raises(ZoneInfoNotFoundError):
+        timetable.set("agents", "backup", parse_schedule("15 3 * * *"), now, now, timezone="Europe/Berlin")
