@@ -177,6 +177,8 @@ VIEWS: dict[str, View] = {
     "archive": change,
     "reindex": change,
     "undo": change,
+    "repair": change,
+    "dedupe": change,
     "backup.list": backups,
     "backup.verify": backups,
     "backup.create": change,

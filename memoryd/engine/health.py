@@ -11,6 +11,7 @@ from memoryd.engine.hints import Hints, Tell
 from memoryd.engine.jobs import LOOKS
 from memoryd.engine.status import Watch
 from memoryd.errors import (
+    BusyError,
     DeniedError,
     GuardError,
     InvalidMemoryError,
@@ -97,6 +98,9 @@ class Health:
             raise InvalidMemoryError(reason, hint="name its layout in the configuration")
         if self._newer and name not in LOOKS:
             raise DeniedError(f"root {store.name} is read-only: {self.unwritten}")
+        blocked = store.blocked() if name not in LOOKS else None
+        if blocked is not None:
+            raise BusyError(f"root {store.name}: {blocked}", hint="finish that first, then try again")
 
     @property
     def _newer(self) -> bool:

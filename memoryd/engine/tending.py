@@ -13,7 +13,7 @@ from memoryd.core.records import Role
 from memoryd.engine.clock import Clock
 from memoryd.engine.health import Health
 from memoryd.engine.hints import Hints, Tell
-from memoryd.engine.jobs import LOOKS, OPERATIONS, Job, require_job
+from memoryd.engine.jobs import OPERATIONS, Job
 from memoryd.engine.looking import LATE_S, LOOK_S, NEVER, Looking
 from memoryd.engine.publishing import Publisher
 from memoryd.errors import BusyError, MemorydError, TimeoutExpiredError
@@ -217,7 +217,7 @@ class Tending:
                 self._publisher.generation += 1
             health.unindexed_since = None
             health.well()
-        elif done.retry_at is not None:
+        if done.retry_at is not None:
             pause = max(0.05, done.retry_at - self._clock.wall())
             self.looking.next_index = self._clock.monotonic() + pause
         if done.written:
@@ -266,8 +266,6 @@ class Tending:
 
     def operate(self, job: Job) -> dict[str, Any]:
         self.health.require(job.name)
-        if job.name not in LOOKS and job.name in self.store.policy.schedule:
-            require_job(self.store, job.name)
         if job.name == "check":
             self.take_in(None, self._clock.monotonic())
             self.health.require(job.name)

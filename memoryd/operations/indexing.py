@@ -51,6 +51,9 @@ def update_index(store: Store, now: float, *, force: bool = False, wait_s: float
     if forbidden or not result.files:
         state.dirty, state.seen = False, seen
         return Indexed(result, unwritten=forbidden)
+    blocked = store.blocked()
+    if blocked is not None:
+        return Indexed(result, unwritten=blocked, retry_at=now + QUIET_S)
     retry_at = None if force else _contended(store, result, previous, seen, now)
     if retry_at is not None and retry_at > now:
         return Indexed(result, waits="another program also writes the index", retry_at=retry_at)

@@ -27,6 +27,7 @@ from memoryd.disk.processes import network_file_system
 from memoryd.disk.snapshots import Blobs, quarantine
 from memoryd.disk.tree import Tree
 from memoryd.disk.vault import Vault
+from memoryd.disk.worktree import names_in_git_dir
 from memoryd.errors import RootMissingError
 from memoryd.layouts import LAYOUTS
 from memoryd.layouts.base import FileSummary, IndexResult, Layout, Loaded, UpkeepView
@@ -197,6 +198,10 @@ class Store:
             return self.tree.read(path)[0]
         except (FileNotFoundError, NotADirectoryError):
             return None
+
+    def blocked(self) -> str | None:
+        """Why nothing may be written just now although the disk would let us: a git operation under way."""
+        return self.layout.blocked(names_in_git_dir(self.tree.path)) if self.layout else None
 
     # --- locking
 
