@@ -1,0 +1,70 @@
+"""What pyproject.toml says of us is true: dependencies, extras, the files in a wheel, the version."""
+
+from __future__ import annotations
+
+import ast
+import re
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import memoryd
+
+TOP = Path(__file__).parents[1]
+PROJECT: dict[str, Any] = tomllib.loads((TOP / "pyproject.toml").read_text())
+PLUGINS = {"pytest_xdist", "pytest_timeout", "pytest_randomly"}  # pytest loads them by itself
+
+
+def _modules(folder: str) -> set[str]:
+    """Top-level names of other people's modules that the sources beneath `folder` import."""
+    found: set[str] = set()
+    for path in (TOP / folder).rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_bytes())):
+            if isinstance(node, ast.Import):
+                found |= {alias.name for alias in node.names}
+            elif isinstance(node, ast.ImportFrom) and node.level == 0 and node.module:
+                found.add(node.module)
+    ours = {"memoryd", "tests", *(path.stem for path in (TOP / "tests").rglob("*.py"))}
+    return {name.partition(".")[0] for name in found} - sys.stdlib_module_names - ours
+
+
+def _declared(lines: list[str]) -> set[str]:
+    """Module names of requirements; ours spell module and distribution alike but for the hyphen."""
+    names = [re.split(r"[<>=!~\[; ]", line, maxsplit=1)[0] for line in lines]
+    return {name.replace("-", "_").lower() for name in names}
+
+
+CORE = _declared(PROJECT["project"]["dependencies"])
+
+
+def test_every_dependency_is_imported_and_every_import_declared() -> None:
+    assert _modules("memoryd") == CORE
+
+
+def test_the_tests_import_what_their_extra_brings() -> None:
+    extra = _declared(PROJECT["project"]["optional-dependencies"]["test"])
+    assert extra >= PLUGINS
+    assert _modules("tests") - CORE == extra - PLUGINS
+
+
+def test_every_dependency_has_a_lower_bound() -> None:
+    extras = PROJECT["project"]["optional-dependencies"]
+    lines = [*PROJECT["project"]["dependencies"], *(line for extra in extras.values() for line in extra)]
+    assert [line for line in lines if ">=" not in line and not line.startswith("memoryd[")] == []
+
+
+def test_a_wheel_carries_the_units() -> None:
+    carried = PROJECT["tool"]["hatch"]["build"]["targets"]["wheel"]["force-include"]
+    assert carried == {"systemd": "memoryd/_share/systemd", "launchd": "memoryd/_share/launchd"}
+    assert sorted(path.name for path in (TOP / "systemd").iterdir()) == ["memoryd.service", "memoryd.socket"]
+    assert [path.name for path in (TOP / "launchd").iterdir()] == ["dev.memoryd.agent.plist"]
+
+
+def test_both_ways_of_asking_tell_the_version() -> None:
+    said = [
+        subprocess.run([sys.executable, "-m", "memoryd", word], capture_output=True, text=True, timeout=60).stdout
+        for word in ("--version", "version")
+    ]
+    assert said == [f"memoryd {memoryd.__version__}\n"] * 2
