@@ -60,7 +60,7 @@ CODES: dict[str, Code] = {
     "missing-id": Code(_E, "a memory has no id, so no index can name it; repair gives it one", fixable=True),
     "id-not-uuid": Code(_W, "the id is no UUID version 4; accepted"),
     "line-too-long": Code(_W, "a line of more than 10,240 bytes; kept and indexed"),
-    "duplicate-id": Code(_W, "an id stands twice; the first one counts"),
+    "duplicate-id": Code(_W, "an id stands twice; one counts (the first, or the one the index names), none is removed"),
     "duplicate-key": Code(_W, "an object names one key twice; the last value counts"),
     "byte-order-mark": Code(_I, "the file begins with a byte order mark"),
     "crlf-newlines": Code(_I, "lines end in CRLF; kept as they are"),
@@ -85,6 +85,15 @@ CODES: dict[str, Code] = {
     "repair-given-up": Code(_W, "the same repair was made three times on the same bytes; it is left alone"),
     "possible-duplicate": Code(_I, "two memories look alike; merge them with `dedupe` or by hand"),
     "oversize": Code(_W, "a file is over its size with nothing left that may leave it"),
+    "torn-file": Code(
+        _E, "a shorter text was written over a longer one, whose end stands after the memory", fixable=True
+    ),
+    "second-object": Code(_E, "a memory file goes on after its memory with what may be a second one"),
+    "field-type": Code(_W, "a field has another type or form than the layout foresees; kept, read as missing"),
+    "id-form": Code(_I, "the id has not the usual form of the layout; accepted"),
+    "lost-to-name-collision": Code(
+        _W, "memories that the index named were overwritten by others that took their file's name"
+    ),
     "legacy-file": Code(_I, "a left-over of an older version of the program that owns the folder"),
 }
 

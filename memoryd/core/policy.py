@@ -54,6 +54,7 @@ class Policy:
     archive_learnings_after_days: float = 90
     archive_tasks_after_days: float = 30
     keep_importance: tuple[str, ...] = ()
+    archive_flag: bool = False  # json-files: set `archived` on what is old, of no relevance and hardly used
     lock_stale_after_s: float = 30
     lock_unreadable_after_s: float = 300
     lock_wait_s: float = 10

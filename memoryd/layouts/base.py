@@ -83,12 +83,14 @@ class IndexView:
     previous: Mapping[str, bytes | None]
     now: float
     newer_index: str = "read-only"
+    remembered: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class IndexResult:
     """`files` holds the wanted content of each index file; a file whose meaning is unchanged is left out.
-    `newer` names the version of an index that a newer program wrote: then nothing may be written."""
+    `newer` names the version of an index that a newer program wrote: then nothing may be written.
+    `remember` (plain JSON) is what only the replaced index told: the next view gets it back as `remembered`."""
 
     files: Mapping[str, bytes] = field(default_factory=dict)
     memories: int = 0
@@ -96,6 +98,7 @@ class IndexResult:
     by_type: Mapping[str, int] = field(default_factory=dict)
     findings: tuple[Finding, ...] = ()
     newer: str | None = None
+    remember: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
