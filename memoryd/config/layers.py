@@ -136,7 +136,8 @@ def _read_limits(layer: Layer, table: object, path: KeyPath, problems: Problems)
 
 
 def _read_limit(layer: Layer, name: str, table: dict[str, object], path: KeyPath, problems: Problems) -> None:
-    if table and all(isinstance(value, dict) or value == "off" for value in table.values()):
+    named = not table.keys().isdisjoint(values.LIMIT_PARTS)
+    if table and not named and all(isinstance(value, dict) or value == "off" for value in table.values()):
         file = f"{path[-1]}.{next(iter(table))}"
         problems.add(
             path, f'is a table of tables; a file name with a dot stands in quotes: "{file}" = {LIMIT_EXAMPLE}'

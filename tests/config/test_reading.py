@@ -145,6 +145,15 @@ schedule = { archive = "15 3 * * MON-FRI", rescan = "adaptive" }
     assert isinstance(root.policy.mode, Mode)
 
 
+def test_both_bounds_of_a_limit_may_be_off(tmp_path: Path) -> None:
+    """It lifts the limit as a bare "off" does, and is no quoted file name gone wrong."""
+    text = "[[root]]\npath = '/n/a'\n[root.limits]\n'a.jsonl' = { max_bytes = 'off', max_count = 'off' }\n"
+    (root,) = _load(tmp_path, text).roots
+    limit = root.policy.limits["a.jsonl"]
+    assert limit is not None
+    assert (limit.max_bytes, limit.max_count) == (None, None)
+
+
 @pytest.mark.parametrize(
     ("lines", "line", "key", "says"),
     [
