@@ -94,6 +94,23 @@ CODES: dict[str, Code] = {
     "lost-to-name-collision": Code(
         _W, "memories that the index named were overwritten by others that took their file's name"
     ),
+    "wrong-shape": Code(_E, "a JSON file without the layout's shape: nothing in it is a memory, and no program clears it"),
+    "broken-session": Code(
+        _E, "a session file that cannot be read and that nobody is writing; repair moves it to quarantine", fixable=True
+    ),
+    "unknown-value": Code(_I, "a value outside the known ones of an open list; accepted"),
+    "colon-name": Code(_W, "a session file's name has colons in its time where dashes are meant; read all the same"),
+    "missing-date": Code(_W, "a session has no date that can be read, so its age is that of the file"),
+    "stamp-differs": Code(_W, "id, time stamp and path of a session tell different moments"),
+    "duplicate-session": Code(_W, "two files hold the same session"),
+    "duplicate-memory": Code(_I, "a session says the same twice; `dedupe` merges it"),
+    "embedding-size": Code(_W, "an embedding is missing or not as long as the others; left out of vector search"),
+    "embedding-not-finite": Code(
+        _W, "an embedding holds what is no finite number, or nothing but zeros; left out of vector search"
+    ),
+    "shrunk": Code(_E, "more than half of a user's memories went between two versions; see `memoryd backup list`"),
+    "many-memories": Code(_W, "a user's document holds more memories than it was made for (1,000; 10,000)"),
+    "change-was-undone": Code(_W, "the agent wrote an older state over a change of memoryd (it keeps a cache)"),
     "legacy-file": Code(_I, "a left-over of an older version of the program that owns the folder"),
 }
 

@@ -55,6 +55,8 @@ class Policy:
     archive_tasks_after_days: float = 30
     keep_importance: tuple[str, ...] = ()
     archive_flag: bool = False  # json-files: set `archived` on what is old, of no relevance and hardly used
+    archive_sessions: bool = False  # session-files: move whole sessions to the archive by age
+    archive_sessions_after_days: float = 60
     lock_stale_after_s: float = 30
     lock_unreadable_after_s: float = 300
     lock_wait_s: float = 10
