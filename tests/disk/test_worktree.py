@@ -1,0 +1,29 @@
+"""What a git work tree is busy with is read from names alone."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from memoryd.disk.worktree import names_in_git_dir
+
+
+def test_names_of_the_git_folder_above(tmp_path: Path) -> None:
+    (tmp_path / ".git").mkdir()
+    (tmp_path / ".git" / "MERGE_HEAD").touch()
+    inner = tmp_path / "memory" / "topic"
+    inner.mkdir(parents=True)
+    assert names_in_git_dir(str(inner)) == {"MERGE_HEAD"}
+
+
+def test_a_git_file_points_elsewhere(tmp_path: Path) -> None:
+    """Linked work trees and submodules have a file instead of a folder."""
+    (tmp_path / "real").mkdir()
+    (tmp_path / "real" / "index.lock").touch()
+    (tmp_path / "tree").mkdir()
+    (tmp_path / "tree" / ".git").write_text("gitdir: ../real\n")
+    assert names_in_git_dir(str(tmp_path / "tree")) == {"index.lock"}
+
+
+def test_a_git_file_of_another_kind_is_none(tmp_path: Path) -> None:
+    (tmp_path / ".git").write_bytes(b"\xff\xfe")
+    assert names_in_git_dir(str(tmp_path)) == frozenset()
