@@ -34,14 +34,12 @@ def repair(store: Store, now: float, *, codes: Collection[str] | None = None, dr
     def decide() -> Plan:
         return Plan(tuple(_actions(store, now, codes)))
 
-    def kept() -> Plan:
-        plan = decide()
+    def keep(plan: Plan) -> None:
         for action in plan.actions:
             _keep_original(store, action, now)
-        return plan
 
-    planned = kept if not dry_run else decide
-    done = change(store, Cause("repair", "command"), planned, now=now, wait_s=store.policy.lock_wait_s, dry_run=dry_run)
+    cause, wait_s = Cause("repair", "command"), store.policy.lock_wait_s
+    done = change(store, cause, decide, now=now, wait_s=wait_s, dry_run=dry_run, first=keep)
     if dry_run:
         return done
     if _wanted("wide-permissions", codes, safe=True):

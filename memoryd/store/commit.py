@@ -63,10 +63,12 @@ def change(
     now: float,
     wait_s: float,
     dry_run: bool = False,
+    first: Callable[[Plan], None] | None = None,
 ) -> Done:
     """Decide and commit under the store's lock; decide again while others change the files meanwhile.
 
-    A dry run decides without the lock and commits nothing. Raises BusyError when others never pause."""
+    `first` is done with the plan right before it is carried out. A dry run decides without the lock and commits
+    nothing. Raises BusyError when others never pause."""
     try:
         plan = decide()
         if dry_run or not plan:
@@ -82,6 +84,8 @@ def change(
                 plan = decide()
                 if not plan:
                     return Done(plan, None)
+                if first is not None:
+                    first(plan)
                 return Done(plan, commit(store, plan, cause, held, now))
             except CHANGED as error:
                 reason = str(error)
