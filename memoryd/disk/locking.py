@@ -185,17 +185,17 @@ class DirectoryLock:
 
     def _settle_on(self, fd: int, created: bool, wait: _Wait) -> Held | None:
         """The lock on this very file; None when the path has come to name another one."""
-        taken = False
+        held = None
         try:
             while lockfile.names(self.dir_fd, self.name, fd):
-                taken = self._try(fd, wait)
-                if taken:
-                    return self._held(fd, created, wait)
+                if self._try(fd, wait):
+                    held = self._held(fd, created, wait)
+                    return held
                 wait.pause()
             wait.inodes.add(os.fstat(fd).st_ino)
             return None
         finally:
-            if not taken:
+            if held is None:  # also when the disk refused our record: a flock left behind would bar everybody
                 self._leave(fd, created)
 
     def _leave(self, fd: int, created: bool) -> None:

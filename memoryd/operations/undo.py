@@ -10,6 +10,7 @@ from memoryd.core.records import Base
 from memoryd.core.text import Edit, Span
 from memoryd.disk.journal import Entry, Step
 from memoryd.disk.shelf import Held
+from memoryd.disk.tree import NotBeneathError, NotRegularError, TooLargeError
 from memoryd.errors import ConflictError, UsageError
 from memoryd.store import Store
 from memoryd.store.commit import Cause, Done, change
@@ -54,6 +55,8 @@ def _as_left(store: Store, step: Step) -> bool:
         content = store.tree.read(step.path)[0]
     except (FileNotFoundError, NotADirectoryError):
         return step.after_sha is None
+    except (NotRegularError, NotBeneathError, TooLargeError):
+        return False  # something else has come to stand there
     return step.after_sha == sha256(content)
 
 
@@ -78,8 +81,9 @@ def _backwards(store: Store, entry: Entry) -> Iterator[Action]:
 
 
 def _tidy(store: Store, entry: Entry) -> None:
-    """Folders that the change had made go again, where nothing else has come into them."""
-    for step in entry.steps:
+    """Folders that the change had made go again, where nothing else has come into them; the last one made
+    first, since the first may hold the others."""
+    for step in reversed(entry.steps):
         if step.note and step.note.startswith("made "):
             for folder in reversed(step.note.removeprefix("made ").split(" ")):
                 if not store.tree.listdir(folder):

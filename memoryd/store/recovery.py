@@ -45,14 +45,18 @@ def resolve(store: Store, entry: Entry) -> str:
 
 def _resolve_group(store: Store, steps: Sequence[Step]) -> str:
     decisive = steps[-1]
+    if decisive.applied or any(step.kind == "chmod" and step.applied for step in steps):
+        return "done"
     if decisive.kind == "chmod":
-        return "done" if decisive.applied else "rolled_back"
+        return "rolled_back"
     state = _state_of(store, decisive)
     if state == "after":
         return "done"
     if state != "before":
         return "interrupted"
-    taken_back = [_TAKE_BACK[step.kind](store, step) for step in steps[:-1]]
+    # An append that decides for itself may stand there torn; any other last step did not happen at all.
+    mine = steps if decisive.kind == "append" else steps[:-1]
+    taken_back = [_TAKE_BACK[step.kind](store, step) for step in mine]
     return "rolled_back" if all(taken_back) else "interrupted"
 
 
@@ -72,6 +76,8 @@ def _state_of(store: Store, step: Step) -> str:
 
 
 def _begins(content: bytes, digest: str, size: int) -> bool:
+    if size == 0:  # every content begins with nothing: that would prove nothing
+        return not content
     return len(content) >= size and sha256(content[:size]) == digest
 
 

@@ -25,7 +25,7 @@ from memoryd.disk.locking import DirectoryLock, Held
 from memoryd.disk.ownership import own_directory
 from memoryd.disk.processes import network_file_system
 from memoryd.disk.snapshots import Blobs, quarantine
-from memoryd.disk.tree import Tree
+from memoryd.disk.tree import NotBeneathError, NotRegularError, TooLargeError, Tree
 from memoryd.disk.vault import Vault
 from memoryd.disk.worktree import names_in_git_dir
 from memoryd.errors import RootMissingError
@@ -160,11 +160,12 @@ class Store:
         return self.layout.role(path) if self.layout else Role.FOREIGN
 
     def load(self, path: str, now: float) -> Source | None:
-        """Read and parse one file afresh; None when it is not there."""
+        """Read and parse one file afresh; None when it is not there, or is none that may be opened (which a
+        finding tells): one such file must not keep the others from their upkeep."""
         assert self.layout is not None
         try:
             data, fingerprint = self.tree.read(path)
-        except (FileNotFoundError, NotADirectoryError):
+        except (FileNotFoundError, NotADirectoryError, NotBeneathError, NotRegularError, TooLargeError):
             return None
         mtime = fingerprint.mtime_ns / 1e9
         document = self.layout.parse(path, data, now=now, mtime=mtime, base=Base())

@@ -55,6 +55,7 @@ class World:
         self.store.detach()
         self.store.catalogue.close()
         self.store.journal.close()
+        self.store.vault.close()
 
     def rise(self) -> list[str]:
         self.store = self.open()
@@ -70,6 +71,11 @@ class World:
     def sync(self) -> Indexed:
         self.look()
         return update_index(self.store, self.now, force=True)
+
+    def settle(self) -> None:
+        """Time passes until nobody can have a replaced file open any more."""
+        self.now += 3.0
+        self.store.carry_over(self.now)
 
     # --- agents
 

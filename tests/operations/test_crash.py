@@ -1,0 +1,365 @@
+"""Dying at every changing call of a commit: after the recovery nothing is lost, doubled or left over, and the next
+run ends where an undisturbed one would have."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from memoryd.core.digest import sha256
+from memoryd.core.plan import Action, Kind, Plan
+from memoryd.core.policy import Policy
+from memoryd.disk import atomic, lockfile
+from memoryd.disk.atomic import StoreChangedError
+from memoryd.operations.archive import archive
+from memoryd.operations.backup import create_backups, restore
+from memoryd.operations.undo import undo
+from memoryd.store import Store
+from memoryd.store.commit import Cause, change
+from tests.layouts.samples import learning, lines, memory, task, uuid
+from tests.operations.death import dying
+from tests.operations.world import CORE, LEARNINGS, LIVE, Q3, TASKS, World, same_meaning
+
+MOST = 400  # more calls than any operation here makes
+
+
+def filled(world: World) -> None:
+    world.write(CORE, lines(memory(101)))
+    world.write(LEARNINGS, lines(learning(1, "2025-07-01T00:00:00Z"), learning(2)) + b"{scrap\n")
+    world.write(TASKS, lines(task(201, "completed", "2025-09-01T00:00:00Z")))  # the file empties
+    world.write(Q3, lines(learning(31, archived=True)))
+    world.sync()
+
+
+def contents(world: World) -> dict[str, bytes]:
+    return {name: content for name, (content, _) in world.memories().items()}
+
+
+def ids(world: World, *names: str) -> list[str]:
+    found: list[str] = []
+    for name in names or contents(world):
+        for each in world.read(name).splitlines():
+            found += [json.loads(each)["id"]] if each.startswith(b'{"id"') else []
+    return sorted(found)
+
+
+def sweep(
+    base: Path,
+    operate: Callable[[World], object],
+    prepare: Callable[[World], object],
+    check: Callable[[World, World], None],
+) -> int:
+    """Let `operate` die at its first call, its second, and so on; the number of places it died at."""
+    calm = World(base / "calm")
+    prepare(calm)
+    operate(calm)
+    for at in range(1, MOST):
+        world = World(base / str(at))
+        prepare(world)
+        with dying(at) as death:
+            operate(world)
+        world.kill()
+        world.rise()
+        if not death.came:
+            world.store.close()
+            calm.store.close()
+            return at - 1
+        try:
+            assert world.temps() == []
+            check(world, calm)
+        except AssertionError as error:
+            error.add_note(f"it died at call {at}, {death.call}")
+            raise
+        world.store.close()
+        shutil.rmtree(base / str(at))
+    raise AssertionError("it never ended")
+
+
+class TestArchive:
+    def test_dying_at_every_call(self, tmp_path: Path) -> None:
+        before = sorted([uuid(1), uuid(2), uuid(31), uuid(101), uuid(201)])
+
+        def check(world: World, calm: World) -> None:
+            kept = ids(world)
+            assert sorted(set(kept)) == before
+            world.sync()
+            assert same_meaning(world.index(), world.rebuilt())
+            assert {each.state for each in world.store.journal.entries()} <= {"done", "rolled_back", "interrupted"}
+            archive(world.store, world.now, by="schedule")
+            assert contents(world) == contents(calm)
+            assert archive(world.store, world.now, by="schedule").receipt is None
+
+        died = sweep(tmp_path, lambda world: archive(world.store, world.now, by="schedule"), filled, check)
+        assert died > 30
+
+    def test_dying_leaves_duplicates_at_worst_between_copy_and_removal(self, tmp_path: Path) -> None:
+        """With the recovery there is not even that: the copy is rolled back."""
+
+        def check(world: World, calm: World) -> None:
+            assert ids(world) == sorted(set(ids(world)))
+
+        sweep(tmp_path, lambda world: archive(world.store, world.now, by="schedule"), filled, check)
+
+    def test_an_agent_that_appends_before_the_restart_loses_nothing(self, tmp_path: Path) -> None:
+        for at in range(1, MOST):
+            world = World(tmp_path / str(at))
+            filled(world)
+            with dying(at) as death:
+                archive(world.store, world.now, by="schedule")
+            world.kill()
+            world.append(LEARNINGS, learning(998))
+            world.append(TASKS, task(999, "in-progress"))
+            world.rise()
+            assert world.temps() == []
+            archive(world.store, world.now, by="schedule")
+            assert sorted(set(ids(world))) == sorted([uuid(n) for n in (1, 2, 31, 101, 201, 998, 999)])
+            assert ids(world) == sorted(set(ids(world))), (at, death.call)
+            world.store.close()
+            shutil.rmtree(tmp_path / str(at))
+            if not death.came:
+                return
+
+
+class TestOtherOperations:
+    def test_undo_dying_at_every_call(self, tmp_path: Path) -> None:
+        def prepare(world: World) -> None:
+            filled(world)
+            archive(world.store, world.now, by="command")
+
+        def operate(world: World) -> None:
+            entry = next(each for each in world.store.journal.entries() if each.operation == "archive")
+            undo(world.store, entry.receipt, world.now)
+
+        def check(world: World, calm: World) -> None:
+            assert sorted(set(ids(world))) == sorted([uuid(n) for n in (1, 2, 31, 101, 201)])
+
+        assert sweep(tmp_path, operate, prepare, check) > 20
+
+    def test_restore_dying_at_every_call(self, tmp_path: Path) -> None:
+        def prepare(world: World) -> None:
+            filled(world)
+            create_backups(world.store, world.now)
+            world.append(CORE, memory(102))
+
+        def operate(world: World) -> None:
+            restore(world.store, world.now + 60, file=CORE)
+
+        def check(world: World, calm: World) -> None:
+            assert world.read(CORE) in (lines(memory(101)), lines(memory(101), memory(102)))
+            backups = [world.read(f".backup/{name}") for name in world.backups(CORE)]
+            assert world.read(CORE) != lines(memory(101)) or lines(memory(101), memory(102)) in backups
+            if world.read(CORE) != lines(memory(101)):
+                restore(world.store, world.now + 60, file=CORE, at=world.backups(CORE)[0])
+                assert world.read(CORE) == lines(memory(101))
+
+        assert sweep(tmp_path, operate, prepare, check) > 15
+
+    def test_the_index_dying_at_every_call(self, tmp_path: Path) -> None:
+        def prepare(world: World) -> None:
+            filled(world)
+            world.append(CORE, memory(102))
+            world.look()
+
+        def check(world: World, calm: World) -> None:
+            json.loads(world.read("index.json"))
+            world.sync()
+            assert same_meaning(world.index(), calm.index())
+
+        assert sweep(tmp_path, lambda world: world.sync(), prepare, check) >= 5
+
+    def test_a_backup_dying_at_every_call(self, tmp_path: Path) -> None:
+        def check(world: World, calm: World) -> None:
+            create_backups(world.store, world.now)
+            for name in LIVE:
+                assert world.read(name) in [world.read(f".backup/{each}") for each in world.backups(name)]
+
+        assert sweep(tmp_path, lambda world: create_backups(world.store, world.now), filled, check) > 10
+
+    def test_an_append_alone_dying_at_every_call(self, tmp_path: Path) -> None:
+        """It is torn in the middle when it dies in the write."""
+        added = lines(memory(102))
+
+        def operate(world: World) -> None:
+            def decide() -> Plan:
+                base = sha256(world.read(CORE))
+                return Plan((Action(Kind.APPEND, CORE, "add", (uuid(102),), data=added, base=base),))
+
+            change(world.store, Cause("add", "command"), decide, now=world.now, wait_s=1.0)
+
+        def check(world: World, calm: World) -> None:
+            assert world.read(CORE) in (lines(memory(101)), lines(memory(101)) + added)
+            assert {each.state for each in world.store.journal.entries()} <= {"done", "rolled_back"}
+
+        assert sweep(tmp_path, operate, filled, check) > 8
+
+
+class TestCanary:
+    def test_a_writer_without_journal_and_rename_is_caught(self, tmp_path: Path) -> None:
+        """The same sweep must notice one that moves memories the careless way."""
+
+        def careless(world: World) -> None:
+            keep, moved = lines(learning(2)) + b"{scrap\n", lines(learning(1, "2025-07-01T00:00:00Z", archived=True))
+            tree = world.store.tree
+            expected = tree.stat(LEARNINGS)
+            assert expected is not None
+            atomic.replace(tree, LEARNINGS, keep, expected=expected)  # the removal comes first
+            atomic.append(tree, Q3, moved, expected=tree.stat(Q3))
+
+        def check(world: World, calm: World) -> None:
+            assert uuid(1) in ids(world)
+
+        with pytest.raises(AssertionError):
+            sweep(tmp_path, careless, filled, check)
+
+
+class TestFailing:
+    """An error instead of a death: the commit itself rolls back, and says so."""
+
+    def test_a_rewrite_that_fails_takes_its_copies_back(self, world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+        filled(world)
+        before = contents(world)
+        real, calls = atomic.replace, []
+
+        def failing(tree: object, path: str, *rest: object, **more: object) -> object:
+            if path == LEARNINGS:
+                calls.append(path)
+                raise OSError(28, "No space left on device", path)
+            return real(tree, path, *rest, **more)  # type: ignore[arg-type]  # handed through as it came
+
+        with monkeypatch.context() as patch:
+            patch.setattr(atomic, "replace", failing)
+            with pytest.raises(OSError, match="No space"):
+                archive(world.store, world.now, by="schedule")
+        assert calls == [LEARNINGS]
+        assert contents(world) == before
+        [entry] = world.store.journal.entries()
+        assert (entry.state, entry.error) == ("rolled_back", "[Errno 28] No space left on device: 'learnings.jsonl'")
+        archive(world.store, world.now, by="schedule")
+        assert ids(world).count(uuid(1)) == 1
+        assert world.read(Q3) == lines(learning(31, archived=True), learning(1, "2025-07-01T00:00:00Z", archived=True))
+
+    def test_a_full_disk_leaves_no_lock_behind(self, world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+        """The record cannot be written: a flock kept for that would bar every agent for the life of memoryd."""
+        filled(world)
+
+        def full(fd: int, record: bytes) -> None:
+            raise OSError(28, "No space left on device")
+
+        with monkeypatch.context() as patch:
+            patch.setattr(lockfile, "write_record", full)
+            with pytest.raises(OSError, match="No space"):
+                archive(world.store, world.now, by="schedule")
+        assert ".lock" not in world.names()
+        with world.store.locked(0.0):
+            pass
+
+    def test_a_crash_between_copy_and_removal(self, world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+        """As the seed's layout demands: the copy that is there is not made again, also when nobody recovered."""
+        filled(world)
+        world.write(Q3, world.read(Q3) + lines(learning(1, "2025-07-01T00:00:00Z", archived=True)))
+        archive(world.store, world.now, by="schedule")
+        assert ids(world).count(uuid(1)) == 1
+
+    def test_a_foreign_rewrite_in_the_middle_wins_and_the_plan_is_made_anew(
+        self, world: World, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        filled(world)
+        real, news = atomic.replace, lines(learning(1, "2025-07-01T00:00:00Z"), learning(2), learning(3))
+
+        def meddled(tree: object, path: str, *rest: object, **more: object) -> object:
+            if path == LEARNINGS and news:
+                monkeypatch.setattr(atomic, "replace", real)
+                world.replace(LEARNINGS, news)
+            return real(tree, path, *rest, **more)  # type: ignore[arg-type]  # handed through as it came
+
+        monkeypatch.setattr(atomic, "replace", meddled)
+        archive(world.store, world.now, by="schedule")
+        assert world.read(LEARNINGS) == lines(learning(2), learning(3))
+        assert ids(world).count(uuid(1)) == 1
+
+    def test_the_last_memories_of_a_file_that_somebody_changed_are_no_success(
+        self, world: World, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """The rewrite would have emptied the file, and "begins with nothing" is true of every content."""
+        world.write(TASKS, lines(task(201, "completed", "2025-09-01T00:00:00Z")))
+        world.look()
+
+        def meddled(tree: object, path: str, *rest: object, **more: object) -> object:
+            world.replace(TASKS, lines(task(202, "in-progress")))
+            raise StoreChangedError(path)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(atomic, "replace", meddled)
+            assert archive(world.store, world.now, by="schedule").receipt is None
+        assert [each.state for each in world.store.journal.entries()] == ["interrupted"]
+
+
+def test_bytes_that_came_late_into_a_replaced_file_are_carried_over(world: World) -> None:
+    """A writer that had the file open before our rename goes on writing into the old one."""
+    filled(world)
+    with world.path(LEARNINGS).open("ab") as agent:
+        done = archive(world.store, world.now, by="schedule")
+        agent.write(lines(learning(500)))
+        agent.flush()
+        world.store.carry_over(world.now)
+        assert uuid(500) in ids(world, LEARNINGS)
+        agent.write(lines(learning(501)))
+    world.settle()
+    world.settle()
+    assert ids(world, LEARNINGS) == sorted([uuid(2), uuid(500), uuid(501)])
+    assert world.temps() == []
+    undo(world.store, done.receipt or "", world.now)
+    assert ids(world, LEARNINGS) == sorted([uuid(1), uuid(2), uuid(500), uuid(501)])
+
+
+def test_bytes_that_came_late_are_found_after_a_kill(world: World) -> None:
+    filled(world)
+    with world.path(LEARNINGS).open("ab") as agent:
+        archive(world.store, world.now, by="schedule")
+        world.kill()
+        agent.write(lines(learning(500)))
+    said = world.rise()
+    assert uuid(500) in ids(world, LEARNINGS)
+    assert any("late bytes" in each for each in said)
+    assert world.temps() == []
+
+
+def test_recovery_of_a_calm_store_says_nothing(world: World) -> None:
+    filled(world)
+    archive(world.store, world.now, by="schedule")
+    world.settle()
+    assert world.restart() == []
+    before = world.everything()
+    assert world.restart() == []
+    assert world.everything() == before
+
+
+def test_foreign_temporary_files_survive_a_recovery(world: World) -> None:
+    filled(world)
+    names = ["learnings.jsonl.tmp", "x.memoryd-1.tmp", "memoryd-1-1.tmp", ".learnings.jsonl.swp"]
+    for name in names:
+        world.write(name, b"theirs")
+    world.write("learnings.jsonl.memoryd-1-1.tmp", b"ours")
+    world.restart()
+    assert [name for name in names if name in world.names()] == names
+    assert world.temps() == []
+
+
+def test_a_state_of_another_store_is_not_needed(tmp_path: Path) -> None:
+    """The state directory may be lost: what it knew is gone, the memories are not."""
+    world = World(tmp_path)
+    filled(world)
+    archive(world.store, world.now, by="schedule")
+    world.store.close()
+    shutil.rmtree(world.state)
+    world.rise()
+    assert isinstance(world.store, Store)
+    world.sync()
+    assert same_meaning(world.index(), world.rebuilt())
+    assert world.store.journal.entries() == []
+    assert Policy().backups == 5
+    world.store.close()
