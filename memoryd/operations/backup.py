@@ -25,7 +25,8 @@ def create_backups(store: Store, now: float, *, file: str | None = None) -> list
     for path in _files(store, file):
         content, _ = store.tree.read(path, growing=True)
         newest = store.journal.backup_rows(path)[-1:]
-        if newest and newest[0].sha256 == sha256(content) and _is_there(store, newest[0].name):
+        same = newest and newest[0].valid and newest[0].sha256 == sha256(content)
+        if same and _is_there(store, newest[0].name):
             results.append({"file": path, "outcome": "equal", "id": newest[0].id})
             continue
         with store.locked(store.policy.lock_wait_s):

@@ -189,10 +189,17 @@ class Store:
         hold the memories named."""
         assert self.layout is not None
         files = self.files()
-        paths = self.layout.upkeep_paths(files) if ids is None else self.catalogue.paths_of(ids)
+        paths = self.layout.upkeep_paths(files) if ids is None else self._live_paths_of(ids, files)
         live = {path: source.loaded for path in paths if (source := self.load(path, now)) is not None}
         held = frozenset(each.line_sha for each in self.journal.held())
         return UpkeepView(live, self._content, self.policy, now, held, unattended)
+
+    def _live_paths_of(self, ids: Collection[str], files: Mapping[str, FileSummary]) -> list[str]:
+        """An id may stand in an archive as well, or in a file that is only read: neither is moved."""
+        assert self.layout is not None
+        named = self.catalogue.paths_of(ids)
+        sources = [path for path, each in files.items() if each.role is Role.SOURCE]
+        return [path for path in self.layout.live_paths(sources) if path in named]
 
     def _content(self, path: str) -> bytes | None:
         try:

@@ -93,6 +93,28 @@ class TestArchive:
             archive(world.store, world.now, by="command", ids=[uuid(101), "nowhere"])
         assert world.everything() == before
 
+    def test_what_is_archived_already_or_only_read_is_no_live_memory(self, world: World) -> None:
+        filled(world)
+        archive(world.store, world.now, by="schedule")
+        world.write("agent.json", json.dumps({"core_memories": [{"id": "shipped-1", "content": "x"}]}).encode())
+        world.look()
+        before = world.memories()
+        for identity in (uuid(1), "shipped-1"):
+            with pytest.raises(NotFoundError):
+                archive(world.store, world.now, by="command", ids=[identity])
+        assert world.memories() == before
+
+    def test_a_live_memory_whose_id_stands_in_an_archive_too(self, world: World) -> None:
+        filled(world)
+        archive(world.store, world.now, by="schedule")
+        kept = world.read(Q3)
+        world.append(LEARNINGS, learning(1, "2025-07-02T00:00:00Z", content="a newer wording"))
+        world.look()
+        archive(world.store, world.now, by="command", ids=[uuid(1)])
+        assert world.read(Q3) == kept + lines(
+            learning(1, "2025-07-02T00:00:00Z", content="a newer wording", archived=True)
+        )
+
     def test_a_held_lock_makes_it_busy_and_changes_nothing(self, make_world: MakeWorld) -> None:
         world = make_world(Policy(lock_wait_s=0.05))
         filled(world)

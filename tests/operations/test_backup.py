@@ -1,0 +1,291 @@
+"""Backups: five good ones, in their order, restorable by `cp` and by command; nothing restored without a copy."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from memoryd.core.dates import compact
+from memoryd.core.policy import Policy
+from memoryd.errors import ConflictError, InvalidMemoryError, NotFoundError
+from memoryd.operations.archive import archive
+from memoryd.operations.backup import create_backups, list_backups, restore
+from memoryd.operations.refresh import refresh
+from memoryd.operations.undo import undo
+from memoryd.operations.verify import tidy_state
+from tests.layouts.samples import learning, lines, memory, task, uuid
+from tests.operations.conftest import MakeWorld
+from tests.operations.world import CORE, LEARNINGS, LIVE, TASKS, World
+
+
+def save(world: World, number: int, later: float = 60.0) -> None:
+    """One more memory, one more backup."""
+    world.now += later
+    world.append(CORE, memory(number))
+    create_backups(world.store, world.now, file=CORE)
+
+
+class TestCreate:
+    def test_of_every_live_file_by_the_seeds_name(self, world: World) -> None:
+        for name, content in ((CORE, lines(memory(1))), (LEARNINGS, lines(learning(2)))):
+            world.write(name, content)
+        made = create_backups(world.store, world.now)
+        assert world.backups() == [f"{CORE}.backup.20260131_100000", f"{LEARNINGS}.backup.20260131_100000"]
+        assert [(each["file"], each["outcome"]) for each in made] == [(CORE, "made"), (LEARNINGS, "made")]
+        for name in (CORE, LEARNINGS):
+            backup = world.path(f".backup/{name}.backup.20260131_100000")
+            assert backup.read_bytes() == world.read(name)
+            assert backup.stat().st_mode & 0o777 == 0o600
+        assert world.path(".backup").stat().st_mode & 0o777 == 0o700
+
+    def test_equal_content_makes_no_new_one(self, world: World) -> None:
+        world.write(CORE, lines(memory(1)))
+        create_backups(world.store, world.now)
+        before = world.everything()
+        assert [each["outcome"] for each in create_backups(world.store, world.now + 86_400)] == ["equal"]
+        assert world.everything() == before
+
+    def test_at_most_five_of_a_file(self, world: World) -> None:
+        world.write(CORE, b"")
+        for number in range(1, 9):
+            save(world, number)
+        world.write(LEARNINGS, lines(learning(1)))
+        create_backups(world.store, world.now)
+        kept = world.backups(CORE)
+        assert len(kept) == 5
+        assert [world.read(f".backup/{name}").count(b"\n") for name in kept] == [4, 5, 6, 7, 8]
+        assert len(world.backups(LEARNINGS)) == 1
+
+    def test_seven_with_three_old_names_among_them_leave_the_five_newest(self, world: World) -> None:
+        """The published names: without stamp, with the type, with the stamp of a copy by hand."""
+        world.write(CORE, lines(memory(1)))
+        names = [f"{CORE}.backup", "core_memories.jsonl.backup.20260101_100000", f"{CORE}.backup.20260102_100000"]
+        for age, name in zip((40, 30, 29), names, strict=True):
+            world.write(f".backup/{name}", lines(memory(age)), age=age * 86_400.0)
+        for number in range(2, 6):
+            save(world, number)
+        assert len(world.backups()) == 5
+        assert names[0] not in world.backups()
+        assert names[1] not in world.backups()
+        assert names[2] in world.backups()
+
+    def test_within_one_second_they_keep_their_order(self, world: World) -> None:
+        world.write(CORE, b"")
+        for number in range(1, 5):
+            save(world, number, later=0.1)
+        base = f"{CORE}.backup.{compact(world.now)}"
+        assert world.backups() == [base, f"{base}_001", f"{base}_002", f"{base}_003"]
+        assert [world.read(f".backup/{name}").count(b"\n") for name in world.backups()] == [1, 2, 3, 4]
+
+    def test_a_clock_set_back_makes_no_newest_an_oldest(self, world: World) -> None:
+        world.write(CORE, b"")
+        for number in range(1, 6):
+            save(world, number)
+        world.now -= 30 * 86_400
+        save(world, 6)
+        kept = [world.read(f".backup/{name}").count(b"\n") for name in world.backups()]
+        assert sorted(kept) == [2, 3, 4, 5, 6]
+
+    def test_a_damaged_file_never_pushes_out_a_good_backup(self, world: World) -> None:
+        world.write(CORE, b"")
+        for number in range(1, 6):
+            save(world, number)
+        good = world.backups()
+        for number in range(10):
+            world.now += 60
+            world.write(CORE, b"{damaged %d\n" % number * 50 + lines(memory(1)))
+            create_backups(world.store, world.now)
+        assert world.backups() == good
+        assert len(world.store.journal.quarantined()) == 10
+
+    def test_a_rotten_newest_is_no_reason_to_do_without(self, world: World) -> None:
+        world.write(CORE, lines(memory(1)))
+        create_backups(world.store, world.now)
+        [name] = world.backups()
+        world.path(f".backup/{name}").write_bytes(b"rotten")
+        assert [each["valid"] for each in list_backups(world.store, world.now, verify=True)] == [False]
+        create_backups(world.store, world.now + 60)
+        assert [each["valid"] for each in list_backups(world.store, world.now, verify=True)] == [True, False]
+
+    def test_an_unknown_file_is_refused(self, world: World) -> None:
+        with pytest.raises(NotFoundError, match="index.json"):
+            create_backups(world.store, world.now, file="index.json")
+
+    def test_a_link_in_the_place_of_the_folder_is_not_followed(self, world: World, tmp_path: Path) -> None:
+        elsewhere = tmp_path / "elsewhere"
+        elsewhere.mkdir()
+        world.write(CORE, lines(memory(1)))
+        world.path(".backup").symlink_to(elsewhere)
+        with pytest.raises(OSError, match="symbolic link"):
+            create_backups(world.store, world.now)
+        assert list(elsewhere.iterdir()) == []
+
+
+class TestRestore:
+    def two(self, world: World) -> None:
+        world.write(CORE, lines(memory(1)))
+        create_backups(world.store, world.now)
+        save(world, 2)
+        world.write(CORE, lines(memory(3)))
+
+    def test_the_newest_by_default_and_the_live_file_is_kept(self, world: World) -> None:
+        self.two(world)
+        done, said = restore(world.store, world.now + 60, file=CORE)
+        assert world.read(CORE) == lines(memory(1), memory(2))
+        newest = world.backups()[-1]
+        assert world.read(f".backup/{newest}") == lines(memory(3))
+        assert done.receipt is not None
+        assert (said["lost"], said["gained"], said["same"]) == (1, 2, 0)
+
+    def test_a_dry_run_shows_the_difference_and_changes_nothing(self, world: World) -> None:
+        self.two(world)
+        before = world.everything()
+        done, said = restore(world.store, world.now, file=CORE, dry_run=True)
+        assert done.receipt is None
+        assert (said["file"], said["lost"], said["gained"]) == (CORE, 1, 2)
+        assert [action["kind"] for action in done.plan.public()["actions"]] == ["rewrite"]
+        assert world.everything() == before
+
+    @pytest.mark.parametrize("how", ["id", "stamp"])
+    def test_a_named_one(self, world: World, how: str) -> None:
+        self.two(world)
+        oldest = world.backups()[0]
+        restore(world.store, world.now, file=None, at=oldest if how == "id" else oldest.rpartition(".")[2])
+        assert world.read(CORE) == lines(memory(1))
+
+    def test_undo_of_a_restore(self, world: World) -> None:
+        self.two(world)
+        before = world.memories()
+        done, _ = restore(world.store, world.now, file=CORE)
+        undo(world.store, done.receipt or "", world.now)
+        assert world.memories() == before
+
+    def test_of_a_file_that_is_gone_and_its_undo(self, world: World) -> None:
+        self.two(world)
+        world.path(CORE).unlink()
+        done, said = restore(world.store, world.now, file=CORE)
+        assert (world.read(CORE), said["gained"]) == (lines(memory(1), memory(2)), 2)
+        assert world.path(CORE).stat().st_mode & 0o777 == 0o600
+        undo(world.store, done.receipt or "", world.now)
+        assert not world.path(CORE).exists()
+
+    def test_of_a_file_that_is_empty_and_its_undo(self, world: World) -> None:
+        self.two(world)
+        world.write(CORE, b"")
+        done, _ = restore(world.store, world.now, file=CORE)
+        assert world.read(CORE) == lines(memory(1), memory(2))
+        undo(world.store, done.receipt or "", world.now)
+        assert world.read(CORE) == b""
+
+    def test_of_equal_content_is_nothing(self, world: World) -> None:
+        world.write(CORE, lines(memory(1)))
+        create_backups(world.store, world.now)
+        done, _ = restore(world.store, world.now, file=CORE)
+        assert (done.receipt, bool(done.plan)) == (None, False)
+
+    def test_a_copy_by_hand_beside_the_data(self, world: World) -> None:
+        world.write(CORE, lines(memory(1)))
+        shutil.copy2(world.path(CORE), world.path(f"{CORE}.backup"))
+        world.write(CORE, b"{broken")
+        restore(world.store, world.now, file=CORE)
+        assert world.read(CORE) == lines(memory(1))
+        assert f"{CORE}.backup" in world.names()
+
+    def test_a_rotten_one_is_refused_and_passed_over(self, world: World) -> None:
+        self.two(world)
+        oldest, newest = world.backups()
+        world.path(f".backup/{newest}").write_bytes(b"rotten")
+        with pytest.raises(ConflictError):
+            restore(world.store, world.now, file=CORE, at=newest)
+        list_backups(world.store, world.now, verify=True)
+        restore(world.store, world.now, file=CORE)
+        assert world.read(CORE) == lines(memory(1))
+        assert oldest in world.backups()
+
+    def test_without_a_name_or_a_backup(self, world: World) -> None:
+        world.write(CORE, lines(memory(1)))
+        with pytest.raises(InvalidMemoryError):
+            restore(world.store, world.now, file=None)
+        with pytest.raises(NotFoundError):
+            restore(world.store, world.now, file=CORE)
+        with pytest.raises(NotFoundError):
+            restore(world.store, world.now, file=CORE, at="20200101_000000")
+
+    def test_by_the_published_command(self, world: World) -> None:
+        """`cp .backup/<name> <file>`."""
+        self.two(world)
+        shutil.copy(world.path(f".backup/{world.backups()[0]}"), world.path(CORE))
+        assert world.read(CORE) == lines(memory(1))
+
+
+class TestEmptied:
+    def test_a_truncated_file_alerts_and_waits(self, world: World) -> None:
+        world.write(CORE, lines(memory(1)))
+        create_backups(world.store, world.now)
+        world.write(CORE, b"")
+        world.sync()
+        assert [each.code for each in world.store.catalogue.findings()] == ["emptied-file"]
+        assert world.read(CORE) == b""
+        create_backups(world.store, world.now + 60)
+        assert world.read(f".backup/{world.backups()[0]}") == lines(memory(1))
+        restore(world.store, world.now, file=CORE)
+        world.sync()
+        assert world.store.catalogue.findings() == []
+
+    def test_one_that_memoryd_emptied_itself_is_fine(self, world: World) -> None:
+        world.write(TASKS, lines(task(1, "completed", "2025-01-01T00:00:00Z")))
+        create_backups(world.store, world.now)
+        archive(world.store, world.now, by="schedule")
+        assert world.read(TASKS) == b""
+        world.sync()
+        assert world.store.catalogue.findings() == []
+
+
+class TestVerify:
+    def test_finds_what_rotted_without_a_new_stamp(self, world: World) -> None:
+        """A bit that flips on the disk changes neither size nor time."""
+        world.write(CORE, lines(memory(1)))
+        world.look()
+        world.now += 60
+        world.look()
+        row = world.store.catalogue.file(CORE)
+        assert row is not None
+        spoiled = world.read(CORE).replace(b"memory number 1", b"memory numbex 1")
+        world.write(CORE, spoiled, age=3660.0)
+        found = world.store.tree.stat(CORE)
+        assert found is not None
+        known = row.__class__(**{**{k: getattr(row, k) for k in row.__slots__}, "fingerprint": found})
+        world.store.catalogue.restamp(known)
+        assert refresh(world.store, None, world.now).changed == ()
+        assert refresh(world.store, None, world.now, verify=True).changed == (CORE,)
+
+    def test_state_that_nothing_names_goes(self, world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr("memoryd.operations.verify.KEPT_ENTRIES", 2)
+        world.write(CORE, lines(*(memory(n) for n in range(1, 6))))
+        world.look()
+        receipts = [archive(world.store, world.now + n, by="command", ids=[uuid(n)]).receipt or "" for n in range(1, 6)]
+        blobs = list((world.state / "blobs").iterdir())
+        assert tidy_state(world.store)["forgotten_blobs"] > 0
+        assert len(list((world.state / "blobs").iterdir())) < len(blobs)
+        assert [each.receipt for each in world.store.journal.entries()] == receipts[:2:-1]
+        undo(world.store, receipts[-1], world.now)
+        with pytest.raises(NotFoundError):
+            undo(world.store, receipts[0], world.now)
+
+
+def test_the_number_of_backups_is_a_setting(make_world: MakeWorld) -> None:
+    world = make_world(Policy(backups=2))
+    world.write(CORE, b"")
+    for number in range(1, 6):
+        save(world, number)
+    assert len(world.backups()) == 2
+
+
+def test_every_live_file_has_its_own_rotation(world: World) -> None:
+    for number in range(1, 4):
+        for name in LIVE:
+            world.write(name, lines(*(memory(n) for n in range(1, number + 1))))
+        create_backups(world.store, world.now + number)
+    assert {name: len(world.backups(name)) for name in LIVE} == dict.fromkeys(LIVE, 3)
