@@ -111,6 +111,15 @@ CODES: dict[str, Code] = {
     "shrunk": Code(_E, "more than half of a user's memories went between two versions; see `memoryd backup list`"),
     "many-memories": Code(_W, "a user's document holds more memories than it was made for (1,000; 10,000)"),
     "change-was-undone": Code(_W, "the agent wrote an older state over a change of memoryd (it keeps a cache)"),
+    "not-newest-first": Code(_W, "an entry is newer than the one above it; files are not reordered unasked"),
+    "missing-labels": Code(_W, "an entry lacks a Context, Problem or Solution line"),
+    "invalid-date": Code(_W, "a heading with a date that does not exist begins no entry"),
+    "glued-heading": Code(_W, "an entry is glued to the line above it and not seen as one", fixable=True),
+    "unclosed-fence": Code(_W, "a code fence is never closed; what follows it is not seen as entries"),
+    "secret-shape": Code(_E, "something shaped like a secret stands in a file; take it out and revoke it"),
+    "sensitive-word": Code(_I, "a word that often stands beside secrets (off by default)"),
+    "index-unmanaged": Code(_W, "an index cannot be kept current as it is written; it is left as it is"),
+    "unlistable-name": Code(_W, "a file name that cannot stand in the index"),
     "legacy-file": Code(_I, "a left-over of an older version of the program that owns the folder"),
 }
 
