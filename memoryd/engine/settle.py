@@ -1,7 +1,8 @@
 """Settling: many touches of files become one batch, soon but not too soon.
 
 A writer rarely makes one event. A batch is due when its root has been quiet for `quiet_s`, and in any case
-`cap_s` after its first touch, so that a writer that never pauses cannot hold the index back for ever.
+`cap_s` after its first touch, so that a writer that never pauses cannot hold the index back for ever. The index is
+to stand on disk by then, so a batch under the cap begins as much sooner as the last ones took.
 Pure: time is an argument, in seconds of a monotonic clock. One `Settler` a root; not thread-safe, its owner
 locks.
 """
@@ -37,6 +38,7 @@ class Settler:
         self.cap_s = cap_s
         self.max_paths = max_paths
         self.max_per_dir = max_per_dir
+        self._lead = 0.0
         self._paths: set[str] = set()
         self._per_dir: Counter[str] = Counter()
         self._everything = False
@@ -69,6 +71,11 @@ class Settler:
         if path in self._paths:
             return
         self._deferred[path] = min(until, self._deferred.get(path, until))
+
+    def took(self, seconds: float) -> None:
+        """How long the work on a batch lasted. One slow batch is remembered for a while, and half again is kept in
+        hand, but never more than half of the cap: a slow disk must not make many small batches of one burst."""
+        self._lead = min(self.cap_s / 2, max(1.5 * seconds, 0.9 * self._lead))
 
     def ready(self, now: float) -> Batch | None:
         """The batch that is due, taken out; None while there is nothing or the root is not quiet yet."""
@@ -114,7 +121,7 @@ class Settler:
     def _batch_due(self) -> float | None:
         if self._first is None:
             return None
-        return min(self._last + self.quiet_s, self._first + self.cap_s)
+        return min(self._last + self.quiet_s, self._first + max(self.quiet_s, self.cap_s - self._lead))
 
     def _collapse(self) -> None:
         self._everything = True

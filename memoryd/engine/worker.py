@@ -181,7 +181,10 @@ class Worker:
             self._perform(command)
         elif batch is not None:
             self.step = "indexing"
+            began = self._clock.monotonic()
             waiting = self._tending.take_in(None if batch.everything else batch.paths, batch.oldest)
+            with self._condition:
+                self._settler.took(self._clock.monotonic() - began)
             self._look_again(waiting)
         elif job is not None:
             self._perform_scheduled(job)

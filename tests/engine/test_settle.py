@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -33,6 +34,37 @@ def test_a_writer_that_never_pauses_is_cut_off_by_the_cap() -> None:
         settler.touch("busy", 10.0 + step * 0.01)
     assert settler.next_due() == 11.0
     assert settler.ready(11.0) == Batch(frozenset({"busy"}), False, 10.0)
+
+
+def _due_under_the_cap(settler: Settler) -> float:
+    """When a batch is due that begins at 0 and whose writer never pauses."""
+    for step in range(20):
+        settler.touch("a", step * 0.05)
+    due = settler.next_due()
+    assert due is not None
+    assert settler.ready(due) is not None
+    return due
+
+
+def test_under_the_cap_the_work_is_done_in_time() -> None:
+    settler = Settler(quiet_s=0.1, cap_s=1.0)
+    assert _due_under_the_cap(settler) == 1.0
+    settler.took(0.2)
+    assert _due_under_the_cap(settler) == pytest.approx(0.7)
+    settler.took(0.01)  # one slow batch is remembered
+    assert _due_under_the_cap(settler) == pytest.approx(0.73)
+    settler.took(60)  # but never more than half of the cap is given to it
+    assert _due_under_the_cap(settler) == pytest.approx(0.5)
+    for _ in range(50):
+        settler.took(0)
+    assert _due_under_the_cap(settler) == pytest.approx(1.0, abs=0.01)
+
+
+def test_slow_work_does_not_shorten_the_quiet_time() -> None:
+    settler = Settler(quiet_s=0.1, cap_s=0.12)
+    settler.took(60)
+    settler.touch("a", 5)
+    assert settler.next_due() == pytest.approx(5.1)
 
 
 def test_each_batch_has_a_cap_of_its_own() -> None:
