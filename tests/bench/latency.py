@@ -1,6 +1,6 @@
 """How long from a writer's close to the index on disk, beside a raw inotify read of the same write.
 
-    python -m tests.bench.latency [--sizes 1000,10000] [--writes 100] [--idle 30] [--json]
+    python -m tests.bench.latency [--sizes 1000,10000] [--writes 100] [--idle 60] [--json]
 
 A real daemon tends a store of so many memories, all limits lifted, with its defaults otherwise. A writer in a
 process of its own appends lines by the seed's steps and notes when each close returned. Here raw inotify on the
@@ -33,7 +33,7 @@ from typing import Any
 import psutil
 
 from tests.bench.inotify import CLOSE_WRITE, MOVED_TO, Inotify
-from tests.daemon import Daemon
+from tests.daemon import Daemon, until
 
 FILES = {"core_memories.jsonl": "core", "learnings.jsonl": "learning", "tasks.jsonl": "task"}
 TARGET = "learnings.jsonl"
@@ -234,6 +234,13 @@ def idle(daemon: Daemon, seconds: float) -> dict[str, float]:
     }
 
 
+def _await_upkeep(daemon: Daemon) -> None:
+    """Until every job that was due has run once: the first upkeep of a store is no rest."""
+    for job in ("archive", "limits", "backup", "permissions", "verify"):
+        until(lambda job=job: daemon.job(job)["runs"], f"{job} has run", 120.0)  # type: ignore[misc]  # bound at once
+    time.sleep(2.0)
+
+
 def bench(size: int, writes: int, idle_s: float) -> tuple[list[Row], dict[str, float]]:
     with tempfile.TemporaryDirectory(prefix="memoryd-bench-") as place:
         root = Path(place) / "store"
@@ -243,8 +250,8 @@ def bench(size: int, writes: int, idle_s: float) -> tuple[list[Row], dict[str, f
             daemon.rpc("sync")
             time.sleep(min(2.0, idle_s))  # the first backups and sweeps are no part of this
             rows = [measure(root, size, writer, writes) for writer in PAUSES]
-            daemon.rpc("sync")
-            time.sleep(min(5.0, idle_s))
+            if idle_s:
+                _await_upkeep(daemon)
             rest = idle(daemon, idle_s)
             daemon.stop()
     return rows, rest
@@ -254,7 +261,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", 1)[0])
     parser.add_argument("--sizes", default="1000,10000", help="memories in the store, separated by commas")
     parser.add_argument("--writes", type=int, default=100, help="writes measured of each writer")
-    parser.add_argument("--idle", type=float, default=30.0, help="seconds of rest to measure")
+    parser.add_argument("--idle", type=float, default=60.0, help="seconds of rest to measure")
     parser.add_argument("--json", action="store_true", help="one JSON document instead of the table")
     wanted = parser.parse_args(argv)
     found = {size: bench(size, wanted.writes, wanted.idle) for size in map(int, wanted.sizes.split(","))}
