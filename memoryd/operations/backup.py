@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from memoryd.core.dates import iso
+from memoryd.core.difference import difference, unified
 from memoryd.core.digest import sha256
 from memoryd.core.plan import Action, Kind, Plan
 from memoryd.core.text import Edit, Span
@@ -115,9 +116,11 @@ def restore(
         return Plan(tuple(action for action in actions if action is not None))
 
     live = {path: _live(store, path) for path in contents}
-    difference = _difference(live, contents)
+    differing = _difference(live, contents)
+    if not dry_run:
+        del differing["diff"]
     done = change(store, Cause("restore", "command"), decide, now=now, wait_s=store.policy.lock_wait_s, dry_run=dry_run)
-    return done, {"file": file or next(iter(contents)), "files": len(contents), "backup": source, **difference}
+    return done, {"file": file or next(iter(contents)), "files": len(contents), "backup": source, **differing}
 
 
 def _chosen(store: Store, now: float, file: str | None, at: str | None) -> tuple[dict[str, bytes], str]:
@@ -159,8 +162,9 @@ def _put(store: Store, path: str, content: bytes, source: str) -> Action | None:
 
 
 def _difference(live: dict[str, bytes | None], wanted: dict[str, bytes]) -> dict[str, Any]:
-    lost = gained = same = 0
+    lost = gained = 0
+    text = ""
     for path, content in wanted.items():
-        mine, theirs = set((live[path] or b"").splitlines()), set(content.splitlines())
-        lost, gained, same = lost + len(mine - theirs), gained + len(theirs - mine), same + len(mine & theirs)
-    return {"lost": lost, "gained": gained, "same": same}
+        gone, come = difference(live[path] or b"", content)
+        lost, gained, text = lost + len(gone), gained + len(come), text + unified(path, gone, come)
+    return {"lost": lost, "gained": gained, "diff": text}
