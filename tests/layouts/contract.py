@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, ClassVar
 
 from hypothesis import HealthCheck, given, settings
@@ -108,6 +109,9 @@ def perform(files: Files, action: Action) -> None:
     elif action.kind is Kind.REWRITE:
         assert before is not None
         files[action.path] = splice(before, action.edits)
+    elif action.kind is Kind.CREATE:
+        assert before is None
+        files[action.path] = action.data
     else:
         raise AssertionError(f"no plan of upkeep may hold {action.kind}")
 
@@ -136,6 +140,25 @@ class LayoutContract:
         """Is this archive text the copy of that live text?"""
         raise NotImplementedError
 
+    def archived_texts(self, path: str, archive: bytes) -> list[bytes]:
+        """The texts of an archive that may be copies of memories."""
+        del path
+        return archive.split(b"\n")
+
+    def alone(self, record: Record) -> str:
+        """The id of a record when its text is read alone."""
+        return record.id
+
+    def comes_up(self, record: Record) -> bool:
+        """May this record be there only since others left its file?"""
+        del record
+        return False
+
+    def no_memory(self, text: bytes) -> bool:
+        """Is this hopeless content one in which no memory can be found?"""
+        del text
+        return True
+
     def gap_bytes(self, data: bytes) -> bytes:
         """What of the text between records must survive each rewrite; white space may go with its record."""
         return re.sub(rb"\s", b"", data)
@@ -163,7 +186,9 @@ class LayoutContract:
         files = self._draw_store(data)
         newline = data.draw(st.sampled_from(("always", "keep", "never")))
         policy = Policy(final_newline=newline, archive_learnings_after_days=data.draw(st.sampled_from((0.5, 90))))
-        way = data.draw(st.sampled_from(("age", "ids", "limit")))
+        way = data.draw(st.sampled_from(("age", "ids", "limit", "prune")))
+        if way == "prune":
+            return lambda now: self.layout.prune(upkeep_view(self.layout, now, policy)), files
         if way == "limit":
             bound = data.draw(st.integers(0, 6))
             size = data.draw(st.sampled_from((None, 0, 700, 5000)))
@@ -212,7 +237,8 @@ class LayoutContract:
             b"9" * 5000,
         ):
             for path in self._paths():
-                assert document(self.layout, path, text).records == ()
+                found = document(self.layout, path, text)
+                assert found.records == () or not self.no_memory(text)
 
     # --- tiling
 
@@ -238,7 +264,7 @@ class LayoutContract:
         for record in document(self.layout, path, text).records:
             again = document(self.layout, path, record.span.of(text)).records
             assert [(each.id, each.type, _plain(each.facts)) for each in again] == [
-                (record.id, record.type, _plain(record.facts))
+                (self.alone(record), record.type, _plain(record.facts))
             ]
 
     @PARSED
@@ -272,8 +298,12 @@ class LayoutContract:
             if action.kind is Kind.APPEND:
                 assert after[action.path].startswith(files.get(action.path, b""))
                 continue
+            if action.copy or action.kind is Kind.CREATE:
+                assert all(edit.span.start == edit.span.end for edit in action.edits)  # copies only put in
+                continue
             before = document(self.layout, action.path, files[action.path])
             now = document(self.layout, action.path, after[action.path])
+            now = replace(now, records=tuple(each for each in now.records if not self.comes_up(each)))
             moved = [each for each in before.records if any(_inside(each, edit) for edit in action.edits)]
             assert sorted(each.id for each in moved) == sorted(action.ids)
             stay = [each.span.of(files[action.path]) for each in before.records if each not in moved]
@@ -323,8 +353,8 @@ class LayoutContract:
             live = {text for path in self.layout.live_paths(left) if path in left
                     for text in _texts(document(self.layout, path, left[path]), left[path])}  # fmt: skip
             gone = {text for text in before if text not in live}
-            archives = [left[path] for path in left if self.layout.role(path) is Role.ARCHIVE]
-            kept = [line for archive in archives for line in archive.split(b"\n")]
+            archives = [path for path in left if self.layout.role(path) is Role.ARCHIVE]
+            kept = [text for path in archives for text in self.archived_texts(path, left[path])]
             for text in gone:
                 assert any(self.same_memory(text, line) for line in kept)
 
