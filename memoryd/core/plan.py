@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from memoryd.core.text import Edit
+from memoryd.core.text import Edit, Span
 
 
 class Kind(StrEnum):
@@ -23,7 +23,8 @@ class Kind(StrEnum):
 class Action:
     """One step. `base` is the SHA-256 (hex) of the content that `edits` were decided on; `whys`, where
     given, holds the reason for each of `ids`. A `copy` keeps memories elsewhere before a later action of
-    its group takes them out of a live file; appends always are."""
+    its group takes them out of a live file; appends always are. `aside` are spans of the content before that no
+    other file keeps: their bytes go to quarantine first."""
 
     kind: Kind
     path: str
@@ -35,6 +36,7 @@ class Action:
     base: str | None = None
     whys: tuple[str, ...] = ()
     copy: bool = False
+    aside: tuple[Span, ...] = ()
 
     def public(self) -> dict[str, Any]:
         """What the control protocol and `--dry-run` show; `memories` tells the reason for each id."""

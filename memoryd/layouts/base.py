@@ -64,13 +64,14 @@ class FileSummary(NamedTuple):
 
 class Fix(NamedTuple):
     """How one finding is healed: exact edits of the file it was found in. `safe` ones `repair` makes without
-    being asked for the code by name."""
+    being asked for the code by name. `remove` takes the whole file away; its bytes are in quarantine."""
 
     code: str
     edits: tuple[Edit, ...]
     why: str
     ids: tuple[str, ...] = ()
     safe: bool = True
+    remove: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -54,7 +54,8 @@ def enforce_limits(store: Store, now: float, *, by: str, dry_run: bool = False) 
 
 
 def _moved(plan: Plan) -> list[str]:
-    return [i for action in plan.actions if action.kind is Kind.REWRITE for i in action.ids]
+    leave = [action for action in plan.actions if action.kind in (Kind.REWRITE, Kind.REMOVE) and not action.copy]
+    return [identity for action in leave for identity in action.ids]
 
 
 def guarded(store: Store, plan: Plan, job: str, by: str) -> Plan:

@@ -22,7 +22,7 @@ from memoryd.store import Store
 from memoryd.store.commit import Cause, Done, change
 
 TRIES = 3
-RECOVERABLE = ("corrupt-file", "emptied-file")
+RECOVERABLE = ("corrupt-file", "emptied-file", "broken-session")
 
 
 def repair(store: Store, now: float, *, codes: Collection[str] | None = None, dry_run: bool = False) -> Done:
@@ -99,6 +99,8 @@ def _action(path: str, digest: str, fixes: list[Fix]) -> Action:
     edits = tuple(edit for fix in fixes for edit in fix.edits)
     ids = tuple(identity for fix in fixes for identity in fix.ids)
     why = "; ".join(fix.why for fix in fixes[:3]) + (f"; and {len(fixes) - 3} more" if len(fixes) > 3 else "")
+    if any(fix.remove for fix in fixes):
+        return Action(Kind.REMOVE, path, why, ids, base=digest)
     return Action(Kind.REWRITE, path, why, ids, edits, base=digest)
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from memoryd.core.digest import sha256
 from memoryd.core.plan import Action, Kind, Plan
-from memoryd.core.records import Base
+from memoryd.core.records import Base, Role
 from memoryd.core.text import Edit, Span
 from memoryd.disk.journal import Entry, Step
 from memoryd.disk.shelf import Held
@@ -16,7 +16,7 @@ from memoryd.store import Store
 from memoryd.store.commit import Cause, Done, change
 from memoryd.store.edits import decode_edits
 
-MOVES = ("archive", "limits")  # what they moved would be due again at once: an undo holds it back
+MOVES = ("archive", "limits", "prune", "dedupe")  # what they moved would be due again at once: an undo holds it back
 
 
 def undo(store: Store, receipt: str, now: float, *, dry_run: bool = False) -> Done:
@@ -93,10 +93,12 @@ def _tidy(store: Store, entry: Entry) -> None:
 def _brought_back(store: Store, entry: Entry, now: float) -> Iterator[Held]:
     assert store.layout is not None
     for step in entry.steps:
-        if step.kind != "rewrite":
+        if step.kind not in ("rewrite", "remove") or store.role(step.path) is not Role.SOURCE:
             continue
         content = store.tree.read(step.path)[0]
-        back = _restored_spans(store, step)
+        back = _restored_spans(store, step) if step.kind == "rewrite" else [Span(0, len(content))]
+        if step.kind == "remove":
+            yield Held(step.path, "", sha256(content))
         document = store.layout.parse(step.path, content, now=now, mtime=0.0, base=Base())
         for record in document.records:
             if any(span.start <= record.span.start < span.end for span in back):

@@ -177,9 +177,16 @@ class _Commit:
         for prepared in group:
             if prepared.action.kind in (Kind.REWRITE, Kind.REMOVE):
                 self._back_up(prepared)
+            self._lay_aside(prepared)
         for position, prepared in enumerate(group, first):
             _APPLY[prepared.action.kind](self, prepared, position)
             self.store.journal.applied(self.receipt, position)
+
+    def _lay_aside(self, prepared: _Prepared) -> None:
+        action, before = prepared.action, prepared.before or b""
+        if action.aside:
+            content = b"\n".join(span.of(before) for span in action.aside)
+            quarantine(self.store.journal, self.store.blobs, action.path, content, action.why, now=self.now)
 
     def _back_up(self, prepared: _Prepared) -> None:
         """Live files only: archives are covered by the journal."""
