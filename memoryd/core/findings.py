@@ -94,7 +94,7 @@ CODES: dict[str, Code] = {
     "lost-to-name-collision": Code(
         _W, "memories that the index named were overwritten by others that took their file's name"
     ),
-    "wrong-shape": Code(_E, "a JSON file without the layout's shape: nothing in it is a memory, and no program clears it"),
+    "wrong-shape": Code(_E, "a JSON file without the shape of its layout; nothing in it is a memory"),
     "broken-session": Code(
         _E, "a session file that cannot be read and that nobody is writing; repair moves it to quarantine", fixable=True
     ),
