@@ -3,7 +3,7 @@
 Nothing is ever merged here: the server has a `consolidate` of its own, which keeps where a memory came from.
 Similarity is Jaccard's over the sets of words, compared in whole numbers; texts whose numbers differ are not alike,
 since "pool size 10" and "pool size 40" are two memories. Each memory is compared with those it can be similar to
-at all: of two sets so alike, the rarest few words of each have one in common.
+at all: of two sets so alike, the rarest few words of each have one in common, and their sizes are near.
 """
 
 from __future__ import annotations
@@ -22,12 +22,13 @@ THRESHOLD = Fraction(17, 20)
 
 
 class Text(NamedTuple):
-    """A memory as far as similarity is concerned; `words` from rare to common."""
+    """A memory as far as similarity is concerned; `ranked` holds its words from rare to common."""
 
     path: str
     id: str
-    words: Sequence[str]
+    words: frozenset[str]
     numbers: frozenset[str]
+    ranked: Sequence[str]
 
 
 def suggest(view: UpkeepView, threshold: float | None) -> Plan:
@@ -45,7 +46,7 @@ def _texts(group: Iterable[tuple[str, Record]]) -> list[Text]:
     read = [(path, record.id, tokens(record.native["content"])) for path, record in group]
     rarity = Counter(word for _, _, found in read for word in found.words)
     return [
-        Text(path, identity, sorted(found.words, key=lambda word: (rarity[word], word)), found.numbers)
+        Text(path, identity, found.words, found.numbers, sorted(found.words, key=lambda word: (rarity[word], word)))
         for path, identity, found in read
         if found.words
     ]
@@ -53,23 +54,24 @@ def _texts(group: Iterable[tuple[str, Record]]) -> list[Text]:
 
 def _alike(texts: list[Text], bound: Fraction) -> Iterator[Action]:
     """From short to long; each is told once, with the first it resembles, and is no measure for others then."""
-    measures: dict[str, list[Text]] = {}
+    measures: dict[tuple[str, frozenset[str]], list[Text]] = {}
     for text in sorted(texts, key=lambda each: (len(each.words), each.path)):
         size = len(text.words)
         needed = -(-bound.numerator * size // bound.denominator)
-        rare = text.words[: size - needed + 1]
-        near = {id(each): each for word in rare for each in measures.get(word, ()) if len(each.words) >= needed}
-        found = next((each for each in near.values() if each.id != text.id and _similar(each, text, bound)), None)
+        rare = text.ranked[: size - needed + 1]
+        near = (each for word in rare for each in measures.get((word, text.numbers), ()))
+        found = next(
+            (each for each in near if len(each.words) >= needed and each.id != text.id and _similar(each, text, bound)),
+            None,
+        )
         if found is not None:
             why = f"says nearly the same as {found.id} in {found.path}; consolidate them if one is enough"
             yield Action(Kind.NOTE, text.path, why, (text.id, found.id))
             continue
         for word in rare:
-            measures.setdefault(word, []).append(text)
+            measures.setdefault((word, text.numbers), []).append(text)
 
 
 def _similar(one: Text, other: Text, bound: Fraction) -> bool:
-    if one.numbers != other.numbers:
-        return False
-    found = overlap(set(one.words), set(other.words))
+    found = overlap(one.words, other.words)
     return found.shared * bound.denominator >= bound.numerator * found.together
