@@ -112,6 +112,8 @@ def perform(files: Files, action: Action) -> None:
     elif action.kind is Kind.CREATE:
         assert before is None
         files[action.path] = action.data
+    elif action.kind is Kind.REMOVE:
+        del files[action.path]
     else:
         raise AssertionError(f"no plan of upkeep may hold {action.kind}")
 
