@@ -125,6 +125,11 @@ class Catalogue:
             for line, identity, kind, archived, facts in self._db.execute(query, (_key(path),)):
                 yield Entry(path, line, identity, kind, bool(archived), decode(facts))
 
+    def live_count(self, path: str) -> int:
+        """Memories of one file as an index counts them: the first of equal ids, without those marked archived."""
+        query = "SELECT COUNT(DISTINCT id) FROM records WHERE path = ? AND NOT archived"
+        return int(self._db.execute(query, (_key(path),)).fetchone()[0])
+
     def paths_of(self, ids: Collection[str]) -> tuple[str, ...]:
         """The files that hold records with these ids, sorted."""
         query = "SELECT DISTINCT path FROM records WHERE id = ?"

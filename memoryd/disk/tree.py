@@ -234,6 +234,13 @@ class Tree:
         with self.parent(path) as (directory, name):
             return stat.S_IMODE(os.stat(name, dir_fd=directory, follow_symlinks=False).st_mode)
 
+    def owner_of(self, path: str) -> int:
+        """The user that owns a file or directory (a link itself), "" for the root."""
+        if not path:
+            return os.fstat(self.fd).st_uid
+        with self.parent(path) as (directory, name):
+            return os.stat(name, dir_fd=directory, follow_symlinks=False).st_uid
+
     def _open_for_mode(self, path: str) -> int:
         if not path:
             return self.open_directory(path)

@@ -154,6 +154,9 @@ def _live(store: Store, path: str) -> bytes | None:
 def _put(store: Store, path: str, content: bytes, source: str) -> Action | None:
     why = f"restored from {source}"
     data = _live(store, path)
+    # The next append must begin a line of its own, also where the backup was of a file that ended without one.
+    if store.layout and store.layout.appendable and store.policy.final_newline == "always" and content[-1:] != b"\n":
+        content += b"\n" if content else b""
     if data is None:
         return Action(Kind.CREATE, path, why, data=content)
     if data == content:

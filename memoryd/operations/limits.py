@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from memoryd.catalogue import FileRow
 from memoryd.core.findings import Finding
 from memoryd.core.policy import Limit, LimitKind
 from memoryd.store import Store
@@ -46,8 +47,16 @@ def limit_levels(store: Store) -> list[Level]:
     levels: list[Level] = []
     for path, limit in sorted(store.limits.items()):
         row = store.catalogue.file(path)
-        levels.append(Level(path, limit, row.records if row else 0, row.fingerprint.size if row else 0))
+        levels.append(Level(path, limit, _count(store, row, limit), row.fingerprint.size if row else 0))
     return levels
+
+
+def _count(store: Store, row: FileRow | None, limit: Limit) -> int:
+    """Duplicates and what is marked archived are told from the rest only where it matters: near the limit."""
+    if row is None:
+        return 0
+    near = limit.max_count is not None and row.records >= limit.max_count * NEAR
+    return store.catalogue.live_count(row.path) if near else row.records
 
 
 def note_limits(store: Store) -> tuple[list[str], bool]:

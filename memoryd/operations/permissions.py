@@ -55,6 +55,6 @@ def _is_ours(store: Store, folder: str) -> bool:
 
 def _folder_action(store: Store, path: str) -> Action | None:
     mode = store.tree.mode_of(path)
-    if not mode & OPEN_BITS:
+    if not mode & OPEN_BITS or store.tree.owner_of(path) != store.owner:
         return None
     return Action(Kind.CHMOD, path, f"mode {mode & 0o777:o} lets other users in", mode=mode & 0o700)

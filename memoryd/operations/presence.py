@@ -83,21 +83,25 @@ def _judge(store: Store, suspect: dict[str, object], now: float) -> Sighting:
         accept(store)
         return Sighting("ok")
     since = suspect.get("valid_since")
-    valid = _holds_memories(store, now)
+    if isinstance(since, float) and since > now:
+        since = None  # the clock was set back: the minute begins anew
+    valid = not suspect.get("loss") and _holds_memories(store, now)
     if valid and isinstance(since, float) and now - since >= TRUST_S:
         accept(store)
         return Sighting("ok")
-    if valid != (since is not None):
+    if valid != (since is not None) or since != suspect.get("valid_since"):
         store.journal.set_meta("suspect", {**suspect, "valid_since": now if valid else None})
     why = f"{suspect['why']}; nothing is written until it is explained: `memoryd root resume {store.name}`"
     return Sighting("suspect", why)
 
 
 def _is_file(store: Store, path: str) -> bool:
+    """An empty file does not count: a server that sets its folder up anew makes just such ones."""
     try:
-        return store.tree.stat(path) is not None
+        found = store.tree.stat(path)
     except OSError:
         return False
+    return found is not None and found.size > 0
 
 
 def _holds_memories(store: Store, now: float) -> bool:

@@ -85,7 +85,8 @@ class World:
     def write(self, name: str, content: bytes, age: float = 3600.0) -> None:
         """Truncate and write, as careless programs do."""
         path = self.path(name)
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        for folder in reversed(path.parents):
+            folder.mkdir(mode=0o700, exist_ok=True)
         known = path.exists()
         path.write_bytes(content)
         if not known:

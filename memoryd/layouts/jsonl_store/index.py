@@ -33,6 +33,8 @@ def render(view: IndexView) -> IndexResult:
     by_type = body["statistics"]["by_type"]
     memories, archived = counts
     if newer is not None and view.newer_index == "read-only":
+        message = f"of version {newer[:20]}, newer than this memoryd knows; nothing in the folder is written"
+        findings = (*findings, Finding("index-newer", INDEX, message))
         return IndexResult({}, memories, archived, by_type, findings, newer)
     if previous is not None and previous.get("version") == VERSION and _same(previous, body):
         return IndexResult({}, memories, archived, by_type, findings)
