@@ -57,6 +57,9 @@ POLICY: Mapping[str, Key] = {
         values.choice("always", "keep", "never"), "always, keep or never; without it lines get glued"
     ),
     "fix_permissions": Key(values.flag, "close files and folders that are open to other users"),
+    "archive_flag": Key(values.flag, "json-files: set archived on what is old, of no relevance and hardly used"),
+    "archive_sessions": Key(values.flag, "session-files: move whole sessions to the archive by age"),
+    "archive_sessions_after_days": Key(values.number(0, YEARS), "days after the last change of a session"),
     "newer_index": Key(
         values.choice("read-only", "rebuild"),
         "an index of a newer version: leave the root as it is, or rebuild it",

@@ -85,7 +85,7 @@ def _fixes(store: Store, path: str, loaded: Loaded, now: float, codes: Collectio
     backup = newest_good(store, path, now) if asked else None
     recovered = store.layout.recover(path, loaded, backup, _archived(store), now) if backup is not None else None
     if recovered is not None:
-        yield recovered
+        yield recovered._replace(code=asked[0])
         return
     yield from store.layout.fixes(path, loaded, now)
 
