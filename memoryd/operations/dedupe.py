@@ -16,7 +16,8 @@ def dedupe(store: Store, now: float, *, by: str, threshold: float | None = None,
     assert layout is not None
 
     def decide() -> Plan:
-        plan = layout.dedupe(store.upkeep_view(now, unattended=by != "command"), threshold)
+        asked = by == "command"  # then every memory is compared, not only where the schedule would look
+        plan = layout.dedupe(store.upkeep_view(now, unattended=not asked, whole=asked), threshold)
         store.noted["dedupe"] = tuple(
             Finding("possible-duplicate", note.path, note.why, id=note.ids[0] if note.ids else None)
             for note in plan.notes

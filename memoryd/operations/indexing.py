@@ -23,6 +23,7 @@ from memoryd.store import Store
 QUIET_S = 2.0
 FIGHT_S = 60.0
 RETRY_S = 0.2
+REMEMBERED = "index_told"
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +46,11 @@ def update_index(store: Store, now: float, *, force: bool = False, wait_s: float
     if not state.dirty and seen == state.seen:
         return Indexed(state.result, unwritten=_forbidden(store, state.result))
     previous = {path: _content(store, path) for path in store.layout.index_paths}
-    state.result = result = store.layout.index(_view(store, previous, now))
+    view = _view(store, previous, now)
+    state.result = result = store.layout.index(view)
+    if result.remember != view.remembered:
+        # Before the index is written that no longer tells it.
+        store.journal.set_meta(REMEMBERED, dict(result.remember))
     store.noted["index"] = result.findings
     forbidden = _forbidden(store, result)
     if forbidden or not result.files:
@@ -70,7 +75,8 @@ def _view(store: Store, previous: dict[str, bytes | None], now: float) -> IndexV
     assert store.layout is not None
     files = store.files()
     live = store.layout.live_paths([path for path, each in files.items() if each.role is Role.SOURCE])
-    return IndexView(store.catalogue.entries(live), files, previous, now, store.policy.newer_index)
+    remembered = store.journal.get_meta(REMEMBERED, {})
+    return IndexView(store.catalogue.entries(live), files, previous, now, store.policy.newer_index, remembered)
 
 
 def _stat(store: Store, path: str) -> Fingerprint | None:

@@ -179,6 +179,10 @@ def _take(store: Store, path: str, content: bytes, fingerprint: Fingerprint, row
         store.catalogue.extend(grown, replace(tail, findings=findings), anew=OF_THE_WHOLE)
         return "half-written" if tail.pending else "changed"
     document = store.layout.parse(path, content, now=now, mtime=mtime, base=Base())
+    if row and row.records and document.pending and not document.records and not store.layout.appendable:
+        # Somebody is writing the file anew; until it can be read, what it said is still believed.
+        store.catalogue.restamp(replace(row, fingerprint=fingerprint, young=young, pending=True))
+        return "waiting"
     counted = _counted(new, document, None)
     findings = (*document.findings, *_file_findings(store, counted, content))
     store.catalogue.replace(counted, replace(document, findings=findings))

@@ -101,8 +101,13 @@ def _brought_back(store: Store, entry: Entry, now: float) -> Iterator[Held]:
             yield Held(step.path, "", sha256(content))
         document = store.layout.parse(step.path, content, now=now, mtime=0.0, base=Base())
         for record in document.records:
-            if any(span.start <= record.span.start < span.end for span in back):
+            if any(_touches(span, record.span) for span in back):
                 yield Held(step.path, record.id, sha256(record.span.of(content)))
+
+
+def _touches(restored: Span, record: Span) -> bool:
+    """Also where the change was made inside the memory: a flag put back, or (an empty span) taken out again."""
+    return restored.start < record.end and record.start < max(restored.end, restored.start + 1)
 
 
 def _restored_spans(store: Store, step: Step) -> list[Span]:

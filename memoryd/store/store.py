@@ -6,7 +6,7 @@ A store has one writer, the worker of its root. Nothing here knows the clock: ti
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 
@@ -184,12 +184,17 @@ class Store:
             for path, row in self.catalogue.files().items()
         }
 
-    def upkeep_view(self, now: float, *, unattended: bool = False, ids: Collection[str] | None = None) -> UpkeepView:
+    def upkeep_view(
+        self, now: float, *, unattended: bool = False, ids: Collection[str] | None = None, whole: bool = False
+    ) -> UpkeepView:
         """Everything upkeep is decided on, read afresh: only the files where something can be due, or those that
-        hold the memories named."""
+        hold the memories named, or (`whole`) every live file."""
         assert self.layout is not None
         files = self.files()
-        paths = self.layout.upkeep_paths(files) if ids is None else self._live_paths_of(ids, files)
+        if whole:
+            paths: Sequence[str] = self.layout.live_paths([p for p, each in files.items() if each.role is Role.SOURCE])
+        else:
+            paths = self.layout.upkeep_paths(files) if ids is None else self._live_paths_of(ids, files)
         live = {path: source.loaded for path in paths if (source := self.load(path, now)) is not None}
         held = frozenset(each.line_sha for each in self.journal.held())
         return UpkeepView(live, self._content, self.policy, now, held, unattended)
