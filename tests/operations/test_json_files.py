@@ -132,9 +132,9 @@ class TestTheRealFolder:
         assert not repair(folder.store, folder.now).plan
         assert done.receipt is not None
         undo(folder.store, done.receipt, folder.now)
-        for path, data in corpus().items():
-            if is_memory(path):
-                assert (folder.root / path).read_bytes() == data
+        for told, data in corpus().items():
+            if is_memory(told):
+                assert (folder.root / told).read_bytes() == data
 
 
 class TestWriters:
