@@ -24,6 +24,7 @@ import tempfile
 import threading
 import time
 import uuid
+from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
@@ -161,7 +162,7 @@ class Eye(threading.Thread):
         self._inotify = Inotify(str(root))
         self._end = threading.Event()
         self.closed: list[float] = []
-        self.waiting: set[bytes] = set()
+        self.waiting: deque[str] = deque()
         self.indexed: dict[str, float] = {}
 
     def run(self) -> None:
@@ -173,10 +174,10 @@ class Eye(threading.Thread):
                     self._read(at)
 
     def _read(self, at: float) -> None:
+        """The ids in the order of their writing: where one is missing, no later one is looked for."""
         content = (self._root / "index.json").read_bytes()
-        for each in [each for each in self.waiting if each in content]:
-            self.waiting.discard(each)
-            self.indexed[each.decode()] = at
+        while self.waiting and self.waiting[0].encode() in content:
+            self.indexed[self.waiting.popleft()] = at
 
     def stop(self) -> None:
         self._end.set()
@@ -187,7 +188,7 @@ class Eye(threading.Thread):
 def measure(root: Path, size: int, writer: str, writes: int) -> Row:
     natives = [memory("learning") for _ in range(writes)]
     eye = Eye(root)
-    eye.waiting = {native["id"].encode() for native in natives}
+    eye.waiting.extend(native["id"] for native in natives)
     eye.start()
     closed = _write(root, natives, PAUSES[writer])
     deadline = time.monotonic() + LAST_S
