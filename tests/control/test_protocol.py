@@ -264,3 +264,10 @@ def test_discover_describes_every_row() -> None:
         "root": "string",
         "timeout_ms": "integer",
     }
+
+
+def test_a_list_on_the_command_line_is_repeatable() -> None:
+    """Else the client would send one bare string, which the server refuses."""
+    lists = [(m.name, p) for m in METHODS for p in m.params if p.type == "list" and p.cli]
+    assert lists
+    assert [(name, param.name) for name, param in lists if not param.repeatable] == []

@@ -52,7 +52,14 @@ METHODS: tuple[Method, ...] = (
         "memoryd repair agents --code joined-lines --dry-run",
         (
             ROOT,
-            Param("codes", "list", "only findings of this code; repeatable", cli="--code", placeholder="CODE"),
+            Param(
+                "codes",
+                "list",
+                "only findings of this code; repeatable",
+                cli="--code",
+                repeatable=True,
+                placeholder="CODE",
+            ),
             DRY_RUN,
         ),
         (PLAN, RECEIPT),
