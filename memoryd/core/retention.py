@@ -124,7 +124,7 @@ def order(backups: Iterable[AnyBackup], now: float | None = None) -> list[AnyBac
     """
     mixed = list(backups)
     numbered = sorted((b for b in mixed if b.seq is not None), key=lambda b: b.seq or 0)
-    foreign = sorted((b for b in mixed if b.seq is None), key=_foreign_key)
+    foreign = sorted((b for b in mixed if b.seq is None), key=lambda b: _foreign_key(b, now))
     placed: list[tuple[int, int, AnyBackup]] = [(2 * at + 1, 0, b) for at, b in enumerate(numbered)]
     placed += [(2 * _slot(b, numbered, now), at, b) for at, b in enumerate(foreign)]
     return [backup for _, _, backup in sorted(placed, key=lambda item: item[:2])]
@@ -132,19 +132,25 @@ def order(backups: Iterable[AnyBackup], now: float | None = None) -> list[AnyBac
 
 def _slot(backup: Backup, numbered: Sequence[Backup], now: float | None) -> int:
     """How many of the numbered ones are older than this foreign one."""
-    taken = backup.taken
-    if taken is None or (now is not None and taken > now + _FUTURE_SLACK_S):
+    taken = _believed(backup, now)
+    if taken is None:
         return 0
     later = (at for at, known in enumerate(numbered) if known.taken is None or known.taken > taken)
     return next(later, len(numbered))
 
 
-def _foreign_key(backup: Backup) -> tuple[bool, float, int, str]:
+def _believed(backup: Backup, now: float | None) -> float | None:
+    """The time of a foreign backup; one in the future of `now` says nothing."""
+    taken = backup.taken
+    return None if taken is not None and now is not None and taken > now + _FUTURE_SLACK_S else taken
+
+
+def _foreign_key(backup: Backup, now: float | None) -> tuple[bool, float, int, str]:
     """By time; within one second by the counter at the end of the name, as a number."""
     match = _NAME.fullmatch(backup.name)
     count = int(match["count"] or 0) if match else 0
-    at = backup.taken if backup.taken is not None else 0.0
-    return (backup.taken is not None, at, count, backup.name)
+    taken = _believed(backup, now)
+    return (taken is not None, taken or 0.0, count, backup.name)
 
 
 def keep(backups: Iterable[Backup], limit: int, now: float | None = None) -> dict[str, str]:
