@@ -80,11 +80,15 @@ def members(data: bytes, at: int) -> list[Member]:
         start, key_end = at, value_end(data, at)
         value_start = skip_space(data, _after(data, key_end, b":"))
         end = value_end(data, value_start)
-        found.append(Member(json.loads(data[start:key_end]), start, Span(value_start, end)))
+        found.append(Member(_key(data[start:key_end]), start, Span(value_start, end)))
         at = skip_space(data, end)
         if data[at : at + 1] != b"}":
             at = skip_space(data, _after(data, at, b","))
     return found
+
+
+def _key(text: bytes) -> str:
+    return str(json.loads(text)) if b"\\" in text else text[1:-1].decode()
 
 
 def elements(data: bytes, array: Span) -> list[Span]:

@@ -1,0 +1,194 @@
+"""Reading a user's document: its memories with their spans, the embeddings inspected and left where they are."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from memoryd.core.dates import parse_stamp
+from memoryd.core.digest import sha256
+from memoryd.core.findings import Finding
+from memoryd.core.json_elements import Member, elements, last, members
+from memoryd.core.records import Document, Record
+from memoryd.core.text import Span
+from memoryd.layouts.one_document import FRESH_S, decode, look, marks, sound, text_of, unread
+from memoryd.layouts.user_document import schema
+from memoryd.layouts.user_document.embeddings import ABSENT, Embedding, common_size, inspect, problem_of
+
+FILE = "__long-memories/data.json"
+STAMPS = ("updated_at", "last_deduplicated_at")
+
+
+class Item(NamedTuple):
+    """One element of `memories`: where it, its data and its embedding stand, and its data as an object."""
+
+    span: Span
+    data: Member
+    embedding: Span | None
+    native: Mapping[str, Any]
+
+
+class Taken(NamedTuple):
+    """A document taken apart. An element that is no memory is an `Item`'s None, with the reason."""
+
+    value: Span
+    members: list[Member]
+    array: Span
+    elements: list[Span]
+    items: list[Item | None]
+    reasons: dict[int, str]
+
+
+class _Text(NamedTuple):
+    """A file under reading; `embeddings` by the number of their element, `common` the length most of them have."""
+
+    path: str
+    data: bytes
+    taken: Taken
+    embeddings: Mapping[int, Embedding]
+    common: int
+
+
+def user_of(path: str) -> str:
+    """Whose document this is: the path before `__long-memories/`; "" for the root itself."""
+    return path.removesuffix(FILE).rstrip("/")
+
+
+def take_apart(data: bytes, value: Span) -> Taken | None:
+    """None where the value is no object with a list of memories."""
+    if data[value.start : value.start + 1] != b"{":
+        return None
+    found = members(data, value.start)
+    array = last(found, "memories")
+    if array is None or data[array.value.start : array.value.start + 1] != b"[":
+        return None
+    spans = elements(data, array.value)
+    reasons: dict[int, str] = {}
+    items = [_item(data, span, number, reasons) for number, span in enumerate(spans)]
+    return Taken(value, found, array.value, spans, items, reasons)
+
+
+def _item(data: bytes, span: Span, number: int, reasons: dict[int, str]) -> Item | None:
+    if data[span.start : span.start + 1] != b"{":
+        reasons[number] = "is no object"
+        return None
+    found = members(data, span.start)
+    inner, embedding = last(found, "data"), last(found, "embedding")
+    if inner is None:
+        reasons[number] = "data: missing"
+        return None
+    native = _decoded(inner.value.of(data))
+    reason = schema.unusable(native)
+    if reason is not None:
+        reasons[number] = reason
+        return None
+    return Item(span, inner, embedding.value if embedding else None, native)
+
+
+def _decoded(text: bytes) -> Any:
+    try:
+        return decode(text)
+    except (ValueError, RecursionError):  # a number without any bound
+        return None
+
+
+def parse(path: str, data: bytes, *, now: float, mtime: float) -> Document:
+    whole = look(data)
+    if whole.value is None:
+        return unread(path, whole, "corrupt-file", now=now, mtime=mtime)
+    taken = take_apart(data, whole.value)
+    if whole.rest is not None and (taken is None or abs(now - mtime) < FRESH_S):
+        why = "the document is followed by other bytes"
+        return unread(path, whole._replace(problem=why), "corrupt-file", now=now, mtime=mtime)
+    if taken is None:
+        message = "is no object with a list of memories; the program would begin an empty one over it"
+        return Document(path, (), (Finding("wrong-shape", path, message),), 1, 1)
+    embeddings = {n: _embedding(data, item) for n, item in enumerate(taken.items) if item is not None}
+    text = _Text(path, data, taken, embeddings, common_size(embeddings.values()))
+    records = list(_records(text))
+    stamps = _stamps(data, taken)
+    findings = [*marks(path, data, whole), *_findings(text, records, stamps)]
+    facts = _facts(path, records, text.common, stamps) | {"damaged": whole.rest is not None}
+    units = len(taken.elements)
+    return Document(path, tuple(records), tuple(findings), units, units - len(records), facts=facts)
+
+
+def _embedding(data: bytes, item: Item) -> Embedding:
+    return inspect(data, item.embedding) if item.embedding is not None else ABSENT
+
+
+def _stamps(data: bytes, taken: Taken) -> list[Any]:
+    """`updated_at` and `last_deduplicated_at` as they stand, None where missing."""
+    found = (last(taken.members, key) for key in STAMPS)
+    return [_decoded(member.value.of(data)) if member else None for member in found]
+
+
+def _records(text: _Text) -> Iterator[Record]:
+    user, data = user_of(text.path), text.data
+    seen: Counter[str] = Counter()
+    line, at = 1, 0
+    for number, item in enumerate(text.taken.items):
+        if item is None:
+            continue
+        line, at = line + data.count(b"\n", at, item.span.start), item.span.start
+        native, embedding = item.native, text.embeddings[number]
+        usable = problem_of(embedding, text.common) is None
+        yield Record(
+            item.span,
+            line,
+            _id(user, item.data.value.of(data), seen),
+            text_of(native, "category") or schema.CATEGORY,
+            sound(native["content"].split("\n", 1)[0][:100]),
+            schema.created(native),
+            None,
+            tuple(map(sound, schema.topics(native))),
+            False,
+            native,
+            {
+                "user": user,
+                "number": schema.number_of(native),
+                "importance": schema.importance(native),
+                "embedding": embedding.size if usable else 0,
+            },
+        )
+
+
+def _id(user: str, text: bytes, seen: Counter[str]) -> str:
+    """`user/<hash of the data's bytes>`: it does not depend on where the memory stands. Equal bytes: `.2`, `.3`."""
+    digest = sha256(text)[:12]
+    identity = f"{user}/{digest}" if user else digest
+    seen[identity] += 1
+    return sound(identity if seen[identity] == 1 else f"{identity}.{seen[identity]}")
+
+
+def _findings(text: _Text, records: Sequence[Record], stamps: Sequence[Any]) -> Iterator[Finding]:
+    path, data, taken = text.path, text.data, text.taken
+    for problem in (*schema.check_stamps(*stamps), *schema.check_size(len(taken.elements))):
+        yield Finding(problem.code, path, problem.message)
+    if len({member.key for member in taken.members}) < len(taken.members):
+        yield Finding("duplicate-key", path, "the document names one key twice; the last value counts")
+    for number, reason in taken.reasons.items():
+        line = data.count(b"\n", 0, taken.elements[number].start) + 1
+        yield Finding("invalid-schema", path, f"memories[{number}]: {reason}; skipped and kept", line)
+    known = iter(records)
+    for number, item in enumerate(taken.items):
+        if item is not None:
+            yield from _of_memory(path, number, item, next(known), problem_of(text.embeddings[number], text.common))
+
+
+def _of_memory(path: str, number: int, item: Item, record: Record, vector: tuple[str, str] | None) -> Iterator[Finding]:
+    problems = [*schema.check(item.native), *([schema.Problem(*vector)] if vector else [])]
+    for problem in problems:
+        yield Finding(problem.code, path, f"memories[{number}]: {problem.message}", record.line, record.id)
+
+
+def _facts(path: str, records: Sequence[Record], common: int, stamps: Sequence[Any]) -> dict[str, Any]:
+    updated, deduplicated = (parse_stamp(each) for each in stamps)
+    return {
+        "user": user_of(path),
+        "dimension": common,
+        "updated": updated.seconds if updated else None,
+        "deduplicated": deduplicated.seconds if deduplicated else None,
+        "by_type": dict(Counter(record.type for record in records)),
+    }
