@@ -135,7 +135,7 @@ def _slot(backup: Backup, numbered: Sequence[Backup], now: float | None) -> int:
     taken = _believed(backup, now)
     if taken is None:
         return 0
-    later = (at for at, known in enumerate(numbered) if known.taken is None or known.taken > taken)
+    later = (at for at, known in enumerate(numbered) if known.taken is not None and known.taken >= taken)
     return next(later, len(numbered))
 
 

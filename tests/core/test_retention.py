@@ -161,17 +161,21 @@ def test_each_file_has_its_own_five() -> None:
     assert drop([*tasks, *(backup(f"l{n}", NOON + n, n) for n in range(5))], 5) == ["t0"]
 
 
+def _backup(name: int, taken: float | None, seq: int | None, valid: bool, pinned: bool) -> Backup:
+    """What memoryd made itself has a number and a time, and only that can be pinned."""
+    own = seq is not None
+    when = 0.0 if own and taken is None else taken
+    return Backup(str(name), "learnings.jsonl", when, seq, 1, None, valid, pinned and own)
+
+
 _BACKUPS = st.lists(
     st.builds(
-        Backup,
-        name=st.integers(0, 10**6).map(str),
-        file=st.just("learnings.jsonl"),
-        taken=st.none() | st.floats(0, 4e9),
-        seq=st.none() | st.integers(1, 50),
-        bytes=st.just(1),
-        sha256=st.none(),
-        valid=st.booleans(),
-        pinned=st.booleans(),
+        _backup,
+        st.integers(0, 10**6),
+        st.none() | st.floats(0, 4e9),
+        st.none() | st.integers(1, 50),
+        st.booleans(),
+        st.booleans(),
     ),
     max_size=12,
     unique_by=(lambda b: b.name, lambda b: b.seq if b.seq is not None else -int(b.name) - 1),
