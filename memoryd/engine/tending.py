@@ -160,9 +160,9 @@ class Tending:
 
     # --- reading in and indexing
 
-    def take_in(self, paths: Collection[str] | None, since: float) -> tuple[str, ...]:
+    def take_in(self, paths: Collection[str] | None, since: float, *, verify: bool = False) -> tuple[str, ...]:
         """Read what changed (None: look at everything), then bring the index up to date. Returns half-written
-        files, to be looked at again."""
+        files, to be looked at again. `verify` reads also what looks unchanged."""
         if not self.health.tended:
             return ()
         self._detect()
@@ -171,7 +171,7 @@ class Tending:
             self._publish()
             return ()
         began = self._clock.monotonic()
-        done = self._refresh(paths)
+        done = self._refresh(paths, verify)
         if done.loss:
             suspect_loss(self.store, done.loss)
             self._look()
@@ -183,12 +183,16 @@ class Tending:
         self._index(force=False, wait_s=1.0)
         return done.waiting
 
-    def _refresh(self, paths: Collection[str] | None) -> Refreshed:
+    def _refresh(self, paths: Collection[str] | None, verify: bool) -> Refreshed:
         seen = self._deleted.is_set()
-        done = refresh(self.store, paths, self._clock.wall(), deletes_seen=seen)
+        try:
+            done = refresh(self.store, paths, self._clock.wall(), verify=verify, deletes_seen=seen)
+        except BaseException:
+            self.store.index.dirty = True  # what was read in before the failure will not be news again
+            raise
         if done.loss and self.health.watching and self._deleted.wait(DELETE_EVENT_S):
             seen = True  # the event was under way while we looked
-            done = refresh(self.store, paths, self._clock.wall(), deletes_seen=True)
+            done = refresh(self.store, paths, self._clock.wall(), verify=verify, deletes_seen=True)
         if seen and paths is None:
             self._deleted.clear()
         return done
@@ -270,7 +274,8 @@ class Tending:
             self.take_in(None, self._clock.monotonic())
             self.health.require(job.name)
         if job.name == "verify":
-            refresh(self.store, None, self._clock.wall(), verify=True)
+            self.take_in(None, self._clock.monotonic(), verify=True)
+            self.health.require(job.name)
         params = dict(job.params)
         if job.name == "locks" and job.by == "schedule":
             params["monotonic"] = self._clock.monotonic()
