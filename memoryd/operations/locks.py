@@ -1,4 +1,4 @@
-"""Look at the store's lock and clear it when its holder is provably dead."""
+"""Look at the locks of a store and clear those whose holder is provably dead."""
 
 from __future__ import annotations
 
@@ -8,29 +8,23 @@ from memoryd.core.findings import Finding
 from memoryd.core.staleness import Kind, State
 from memoryd.disk.lockcheck import LockReport, clear, inspect
 from memoryd.errors import GuardError, NotFoundError
+from memoryd.layouts.base import LockRule
 from memoryd.store import Store
 
-
-def _watched(store: Store, now: float, monotonic: float) -> float:
-    """For how long the very same lock file has been seen."""
-    reports = list_locks(store, now)
-    identity = reports[0].identity if reports else None
-    if identity is None:
-        store.lock_watch = None
-        return 0.0
-    if store.lock_watch is None or store.lock_watch[0] != identity:
-        store.lock_watch = (identity, monotonic)
-    return monotonic - store.lock_watch[1]
+CODES = {State.STALE: "stale-lock", State.UNPROVABLE: "unprovable-lock"}
 
 
-def list_locks(store: Store, now: float, watched_s: float | None = None) -> list[LockReport]:
-    """Judged without touching anything."""
-    name = store.layout.lock if store.layout else None
-    if name is None:
-        return []
-    report = inspect(store.tree.fd, name, now, watched_s=watched_s, **_rules(store))
-    _note(store, report)
-    return [report] if report else []
+def list_locks(store: Store, now: float, watched: dict[str, float] | None = None) -> list[LockReport]:
+    """Judged without touching anything. `watched`: for how long (seconds) each lock file has been seen unchanged."""
+    reports: list[LockReport] = []
+    for rule in store.layout.locks if store.layout else ():
+        seen = None if watched is None else watched.get(rule.name, 0.0)
+        report = inspect(store.tree.fd, rule.name, now, kind=rule.kind, watched_s=seen, **_rules(store))
+        reports += [report] if report is not None else []
+    store.noted["locks"] = tuple(
+        Finding(CODES[report.state], report.path, report.evidence) for report in reports if report.state in CODES
+    )
+    return reports
 
 
 def sweep_locks(store: Store, now: float, monotonic: float | None = None) -> list[LockReport]:
@@ -39,18 +33,31 @@ def sweep_locks(store: Store, now: float, monotonic: float | None = None) -> lis
     With `monotonic`, a lock whose holder nobody can name must also have been seen unchanged for the grace
     time on that clock: a wall clock alone proves no age."""
     watched = None if monotonic is None else _watched(store, now, monotonic)
-    stale = [report for report in list_locks(store, now, watched) if report.state is State.STALE]
-    return [cleared for _ in stale if (cleared := _clear(store, now, "schedule", force=False)) is not None]
+    stale = {report.path for report in list_locks(store, now, watched) if report.state is State.STALE}
+    rules = [rule for rule in (store.layout.locks if store.layout else ()) if rule.name in stale]
+    cleared = [_clear(store, rule, now, "schedule", force=False) for rule in rules]
+    return [report for report in cleared if report is not None]
+
+
+def _watched(store: Store, now: float, monotonic: float) -> dict[str, float]:
+    """For how long each very same lock file has been seen."""
+    present = {report.path: report.identity for report in list_locks(store, now) if report.identity is not None}
+    known = store.lock_watch
+    store.lock_watch = {
+        path: known[path] if path in known and known[path][0] == identity else (identity, monotonic)
+        for path, identity in present.items()
+    }
+    return {path: monotonic - since for path, (_, since) in store.lock_watch.items()}
 
 
 def clear_lock(store: Store, now: float, *, force: str | None = None) -> list[LockReport]:
     """As the sweep, by command; `force` names one lock file whose holder cannot be proved dead."""
     if force is None:
         return sweep_locks(store, now)
-    name = store.layout.lock if store.layout else None
-    if name is None or force not in (name, f"{store.path}/{name}", f"{store.tree.path}/{name}"):
+    rule = next((rule for rule in (store.layout.locks if store.layout else ()) if _named(store, rule, force)), None)
+    if rule is None:
         raise NotFoundError(f"root {store.name} has no lock {force}", hint="`memoryd lock list` shows them")
-    report = _clear(store, now, "command", force=True)
+    report = _clear(store, rule, now, "command", force=True)
     if report is None:
         raise NotFoundError(f"{force} is not there (any more)")
     if report.action == "none":
@@ -58,15 +65,17 @@ def clear_lock(store: Store, now: float, *, force: str | None = None) -> list[Lo
     return [report]
 
 
-def _clear(store: Store, now: float, by: str, *, force: bool) -> LockReport | None:
-    assert store.layout is not None
-    assert store.layout.lock is not None
-    kind: Kind = "soft" if force else ".lock"  # what cannot be proved may only go as a soft lock
-    report = clear(store.tree.fd, store.layout.lock, now, force=force, kind=kind, **_rules(store))
+def _named(store: Store, rule: LockRule, path: str) -> bool:
+    return path in (rule.name, f"{store.path}/{rule.name}", f"{store.tree.path}/{rule.name}")
+
+
+def _clear(store: Store, rule: LockRule, now: float, by: str, *, force: bool) -> LockReport | None:
+    kind: Kind = "soft" if force else rule.kind  # what cannot be proved may only go as a soft lock
+    report = clear(store.tree.fd, rule.name, now, force=force, kind=kind, **_rules(store))
     if report is not None and report.action in ("removed", "emptied"):
         receipt = store.journal.begin("lock-clear", by, f"{report.path}: {report.evidence}", (), now)
         store.journal.finish(receipt, "done")
-        store.noted["locks"] = ()
+        store.noted["locks"] = tuple(finding for finding in store.noted["locks"] if finding.path != rule.name)
     return report
 
 
@@ -76,10 +85,3 @@ def _rules(store: Store) -> dict[str, Any]:
         "unreadable_after": store.policy.lock_unreadable_after_s,
         "network_fs": store.network_fs is not None,
     }
-
-
-def _note(store: Store, report: LockReport | None) -> None:
-    codes = {State.STALE: "stale-lock", State.UNPROVABLE: "unprovable-lock"}
-    store.noted["locks"] = ()
-    if report is not None and report.state in codes:
-        store.noted["locks"] = (Finding(codes[report.state], report.path, report.evidence),)

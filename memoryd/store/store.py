@@ -32,6 +32,7 @@ from memoryd.errors import RootMissingError
 from memoryd.layouts import LAYOUTS
 from memoryd.layouts.base import FileSummary, IndexResult, Layout, Loaded, UpkeepView
 from memoryd.store.edits import decode_edits
+from memoryd.store.live import LiveFiles
 
 UNREAD_ROLES = (Role.BACKUP, Role.LOCK, Role.TEMP, Role.FOREIGN)
 
@@ -88,8 +89,8 @@ class Store:
         self.index = IndexState()
         # Findings that lie in no single file: duplicates, limits, locks, modes, odd files.
         self.noted: dict[str, tuple[Finding, ...]] = {}
-        # A lock file as first seen (monotonic seconds) and not changed since.
-        self.lock_watch: tuple[tuple[int, int, int, int], float] | None = None
+        # Lock files by name: as first seen (monotonic seconds) and not changed since.
+        self.lock_watch: dict[str, tuple[tuple[int, int, int, int], float]] = {}
         self.network_fs: str | None = None
         self.owner = os.geteuid()
         self._tree: Tree | None = None
@@ -195,7 +196,7 @@ class Store:
             paths: Sequence[str] = self.layout.live_paths([p for p, each in files.items() if each.role is Role.SOURCE])
         else:
             paths = self.layout.upkeep_paths(files) if ids is None else self._live_paths_of(ids, files)
-        live = {path: source.loaded for path in paths if (source := self.load(path, now)) is not None}
+        live = LiveFiles(paths, lambda path: source.loaded if (source := self.load(path, now)) else None)
         held = frozenset(each.line_sha for each in self.journal.held())
         return UpkeepView(live, self._content, self.policy, now, held, unattended)
 
