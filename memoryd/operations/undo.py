@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
+from contextlib import suppress
 
 from memoryd.core.digest import sha256
 from memoryd.core.plan import Action, Kind, Plan
@@ -84,10 +86,14 @@ def _tidy(store: Store, entry: Entry) -> None:
     """Folders that the change had made go again, where nothing else has come into them; the last one made
     first, since the first may hold the others."""
     for step in reversed(entry.steps):
-        if step.note and step.note.startswith("made "):
-            for folder in reversed(step.note.removeprefix("made ").split(" ")):
-                if not store.tree.listdir(folder):
-                    store.tree.rmdir(folder)
+        made = re.fullmatch(r"made (\d+) folders", step.note or "")
+        folder = step.path
+        for _ in range(int(made[1]) if made else 0):
+            folder = folder.rpartition("/")[0]
+            if store.tree.listdir(folder):
+                break
+            with suppress(FileNotFoundError):  # somebody else was as tidy
+                store.tree.rmdir(folder)
 
 
 def _brought_back(store: Store, entry: Entry, now: float) -> Iterator[Held]:

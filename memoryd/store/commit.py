@@ -199,9 +199,7 @@ class _Commit:
 
     def append(self, prepared: _Prepared, position: int) -> None:
         action = prepared.action
-        made = self._folder_for(action.path)
-        if made:
-            self.store.journal.amend(self.receipt, position, note="made " + " ".join(made))
+        self._make_folder(action.path, position)
         atomic.append(self.tree, action.path, action.data, expected=prepared.fingerprint, guard=self.guard)
 
     def rewrite(self, prepared: _Prepared, position: int) -> None:
@@ -223,8 +221,7 @@ class _Commit:
             self.store.carry_over(self.now)
 
     def create(self, prepared: _Prepared, position: int) -> None:
-        del position
-        self._folder_for(prepared.action.path)
+        self._make_folder(prepared.action.path, position)
         self.guard()
         atomic.create(self.tree, prepared.action.path, prepared.action.data)
 
@@ -238,9 +235,12 @@ class _Commit:
         assert prepared.action.mode is not None
         self.tree.chmod(prepared.action.path, prepared.action.mode)
 
-    def _folder_for(self, path: str) -> list[str]:
+    def _make_folder(self, path: str, position: int) -> None:
+        """How many folders above the file had to be made is noted, for an undo to take them away again."""
         folder = path.rpartition("/")[0]
-        return self.tree.mkdir(folder) if folder else []
+        made = self.tree.mkdir(folder) if folder else []
+        if made:
+            self.store.journal.amend(self.receipt, position, note=f"made {len(made)} folders")
 
 
 _APPLY: dict[Kind, Callable[[_Commit, _Prepared, int], None]] = {
