@@ -61,18 +61,21 @@ def _entries(loaded: Loaded) -> list[Record]:
 
 
 def _surplus(loaded: Loaded, view: UpkeepView) -> list[Record]:
-    entries = _entries(loaded)
+    """In file order. Entries that have to stay do not count, or others would leave in their place."""
+    entries = [each for each in _entries(loaded) if not _stays(each, loaded, view)]
+    staying = sum(_size(each) for each in _entries(loaded)) - sum(map(_size, entries))
+    count, size = len(entries), len(loaded.data) - staying
     newest_first = sorted(entries, key=lambda each: each.facts["date"], reverse=True)  # stable: equal dates by place
-    count, size = len(entries), len(loaded.data)
     chosen: list[Record] = []
-    for record in reversed(newest_first):
-        if not _too_long(count, size):
-            break
-        if _stays(record, loaded, view):
-            continue
+    while _too_long(count, size):
+        record = newest_first[count - 1]
         chosen.append(record)
-        count, size = count - 1, size - (record.span.end - record.span.start)
+        count, size = count - 1, size - _size(record)
     return sorted(chosen, key=lambda each: each.span)
+
+
+def _size(record: Record) -> int:
+    return record.span.end - record.span.start
 
 
 def _stays(record: Record, loaded: Loaded, view: UpkeepView) -> bool:
