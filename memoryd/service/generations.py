@@ -127,7 +127,7 @@ class Generations:
             try:
                 self._stream = self._begin(self._generation)
             except OSError as error:  # no inotify instance left, or no place for probes
-                log.warning("the system refuses to watch", error=str(error), hint=limit_hint())
+                log.warning("the system refuses to watch", error=str(error), hint=self.limit_hint())
                 return False
             for key in self._paths:
                 if not self._schedule(key):
@@ -148,7 +148,7 @@ class Generations:
 
     def limit_hint(self) -> str:
         """What to tell a person when `held` is less than `wanted`; "" where the system has no such limit."""
-        return limit_hint()
+        return limit_hint(instances=self._stream is None)
 
     def alive(self) -> list[str]:
         """What is wrong: `dispatcher`, `reader`, `probe-watch`, `emitter:KEY`; empty when every thread runs.

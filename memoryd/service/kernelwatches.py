@@ -15,6 +15,10 @@ SYSCTLS = {
     "fs.inotify.max_user_watches": "/proc/sys/fs/inotify/max_user_watches",
     "user.max_inotify_watches": "/proc/sys/user/max_inotify_watches",  # of this user namespace (containers)
 }
+INSTANCE_SYSCTLS = {
+    "fs.inotify.max_user_instances": "/proc/sys/fs/inotify/max_user_instances",
+    "user.max_inotify_instances": "/proc/sys/user/max_inotify_instances",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,13 +63,15 @@ def kernel_device(st_dev: int) -> int:
     return os.major(st_dev) << 20 | os.minor(st_dev)
 
 
-def limit_hint() -> str:
-    """Which setting bounds the number of watches, its value, and how to raise it; "" where there is none."""
-    limits = [(value, name) for name, path in SYSCTLS.items() if (value := _number(path)) is not None]
+def limit_hint(*, instances: bool = False) -> str:
+    """Which setting bounds the number of watches (or of inotify instances), its value, and how to raise it;
+    "" where there is none."""
+    settings, enough = (INSTANCE_SYSCTLS, 1024) if instances else (SYSCTLS, 524_288)
+    limits = [(value, name) for name, path in settings.items() if (value := _number(path)) is not None]
     if not limits:
         return ""
     value, name = min(limits)
-    return f"{name} is {value}; raise it with: sysctl -w {name}={max(value * 2, 524_288)}"
+    return f"{name} is {value}; raise it with: sysctl -w {name}={max(value * 2, enough)}"
 
 
 def _place(line: str) -> tuple[int, int]:
