@@ -5,9 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 
 from memoryd.layouts.base import Layout
+from memoryd.layouts.json_files import JsonFiles
 from memoryd.layouts.jsonl_store import JsonlStore
+from memoryd.layouts.markdown_topics import MarkdownTopics
+from memoryd.layouts.session_files import SessionFiles
+from memoryd.layouts.user_document import UserDocument
 
-LAYOUTS: Mapping[str, Layout] = {layout.name: layout for layout in (JsonlStore(),)}
+_ALL: tuple[Layout, ...] = (JsonFiles(), MarkdownTopics(), UserDocument(), SessionFiles(), JsonlStore())
+LAYOUTS: Mapping[str, Layout] = {layout.name: layout for layout in _ALL}
 
 
 def recognise(files: Collection[str], head: Callable[[str], bytes]) -> list[str]:
