@@ -13,9 +13,11 @@ from memoryd.core.digest import sha256
 from memoryd.core.plan import Fingerprint
 from memoryd.core.policy import Mode
 from memoryd.core.records import Role
+from memoryd.core.retention import Quality
 from memoryd.disk import atomic
 from memoryd.disk.atomic import StoreChangedError
 from memoryd.disk.tree import ChangingError, TooLargeError
+from memoryd.disk.vault import FileState
 from memoryd.errors import BusyError
 from memoryd.layouts.base import IndexResult, IndexView
 from memoryd.store import Store
@@ -46,6 +48,10 @@ def update_index(store: Store, now: float, *, force: bool = False, wait_s: float
     if not state.dirty and seen == state.seen:
         return Indexed(state.result, unwritten=_forbidden(store, state.result))
     previous = {path: _content(store, path) for path in store.layout.index_paths}
+    unread = [path for path, found in seen.items() if found is not None and previous[path] is None]
+    if unread:
+        state.dirty = True
+        return Indexed(state.result, unwritten=f"{unread[0]} cannot be read", retry_at=now + FIGHT_S)
     view = _view(store, previous, now)
     state.result = result = store.layout.index(view)
     if result.remember != view.remembered:
@@ -62,6 +68,7 @@ def update_index(store: Store, now: float, *, force: bool = False, wait_s: float
     retry_at = None if force else _contended(store, result, previous, seen, now)
     if retry_at is not None and retry_at > now:
         return Indexed(result, waits="another program also writes the index", retry_at=retry_at)
+    _keep_foreign(store, result, previous, seen, now)
     return _write(store, result, seen, now, wait_s)
 
 
@@ -121,6 +128,23 @@ def _foreign_since(store: Store, path: str, found: Fingerprint | None, now: floa
     first = min(first, now) if found.same_content(known) else now
     store.index.noticed[path] = (found, first)
     return min(found.mtime_ns / 1e9, first)
+
+
+def _keep_foreign(
+    store: Store,
+    result: IndexResult,
+    previous: dict[str, bytes | None],
+    seen: dict[str, Fingerprint | None],
+    now: float,
+) -> None:
+    """An index that somebody else wrote may hold what no source file tells: hand-written words around a list, ids
+    of lost memories. It is kept as a version before it is replaced."""
+    for path in result.files:
+        content, found = previous[path], seen[path]
+        if content is None or found is None or sha256(content) == store.index.written.get(path):
+            continue
+        state = FileState(path, sha256(content), found.mode, Quality(1, 1), content)
+        store.vault.add_version(state, now, keep=store.policy.backups)
 
 
 def _write(
