@@ -6,6 +6,7 @@ A store has one writer, the worker of its root. Nothing here knows the clock: ti
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
@@ -28,12 +29,13 @@ from memoryd.disk.snapshots import Blobs, quarantine
 from memoryd.disk.tree import NotBeneathError, NotRegularError, TooLargeError, Tree
 from memoryd.disk.vault import Vault
 from memoryd.disk.worktree import names_in_git_dir
-from memoryd.errors import RootMissingError
+from memoryd.errors import RootMissingError, ShuttingDownError
 from memoryd.layouts import LAYOUTS
 from memoryd.layouts.base import FileSummary, IndexResult, Layout, Loaded, UpkeepView
 from memoryd.store.edits import decode_edits
 from memoryd.store.live import LiveFiles
 
+_ROLES = {str(role): role for role in Role}
 UNREAD_ROLES = (Role.BACKUP, Role.LOCK, Role.TEMP, Role.FOREIGN)
 
 
@@ -92,6 +94,7 @@ class Store:
         # Lock files by name: as first seen (monotonic seconds) and not changed since.
         self.lock_watch: dict[str, tuple[tuple[int, int, int, int], float]] = {}
         self.network_fs: str | None = None
+        self.halted = threading.Event()
         self.owner = os.geteuid()
         self._tree: Tree | None = None
         self._owned: ExitStack = ExitStack()
@@ -181,8 +184,8 @@ class Store:
     def files(self) -> dict[str, FileSummary]:
         """What the catalogue knows of each source and archive file."""
         return {
-            path: FileSummary(path, Role(row.role), row.fingerprint.size, row.units, row.broken, row.records, row.facts)
-            for path, row in self.catalogue.files().items()
+            path: FileSummary(path, _ROLES[role], size, units, broken, records, facts)
+            for path, role, size, units, broken, records, facts in self.catalogue.outlines()
         }
 
     def upkeep_view(
@@ -225,9 +228,14 @@ class Store:
         if self.layout is None or self.layout.lock is None:
             yield None
             return
-        lock = DirectoryLock(self.tree.fd, self.layout.lock, honour_soft=honour_soft)
+        lock = DirectoryLock(self.tree.fd, self.layout.lock, honour_soft=honour_soft, sleep=self._wait)
         with lock.hold(wait_s) as held:
             yield held
+
+    def _wait(self, seconds: float) -> None:
+        """Between two looks at a lock that is taken; whoever waits for one does not hold up the end."""
+        if self.halted.wait(seconds):
+            raise ShuttingDownError("memoryd is shutting down", hint="try again when it has started anew")
 
     # --- late appends
 
@@ -238,6 +246,7 @@ class Store:
         open and two seconds have passed."""
         carried = 0
         for late in list(self.late):
+            late.since = min(late.since, now)  # the clock may have been set back
             extra = late.displaced.late(late.known)
             if extra:
                 carried += self._carry(late, extra)
