@@ -115,6 +115,12 @@ class Catalogue:
         rows = self._db.execute(f"SELECT {_COLUMNS} FROM files")  # noqa: S608 - constant text
         return {row.path: row for row in map(_file_row, rows)}
 
+    def outlines(self) -> Iterator[tuple[str, str, int, int, int, int, Mapping[str, Any]]]:
+        """(path, role, size, units, broken, records, facts) of each file: what layouts ask for, at half the cost."""
+        decode = msgspec.json.Decoder(dict).decode
+        rows = self._db.execute("SELECT path, role, size, units, broken, records, facts FROM files")
+        return ((_path(key), role, *numbers, decode(facts)) for key, role, *numbers, facts in rows)
+
     def file(self, path: str) -> FileRow | None:
         query = f"SELECT {_COLUMNS} FROM files WHERE path = ?"  # noqa: S608 - constant text
         row = self._db.execute(query, (_key(path),)).fetchone()
