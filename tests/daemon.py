@@ -133,6 +133,9 @@ class Daemon:
         self.process.kill()
         self.process.wait()
 
+    def socket_there(self) -> bool:
+        return os.path.exists(self.socket)
+
     # --- talking
 
     def rpc(self, method: str, timeout: float = 30.0, **params: Any) -> Any:

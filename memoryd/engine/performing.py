@@ -10,7 +10,7 @@ from memoryd.disk.nodes import ChangingError, TooLargeError
 from memoryd.engine.clock import Clock
 from memoryd.engine.hints import Hints, Tell
 from memoryd.engine.jobs import Job
-from memoryd.errors import BusyError, GuardError, LimitExceededError, MemorydError
+from memoryd.errors import BusyError, GuardError, LimitExceededError, MemorydError, ShuttingDownError
 from memoryd.log import get_logger
 from memoryd.store import Store
 
@@ -83,7 +83,7 @@ def _outcome(error: BaseException | None) -> tuple[str, str | None]:
         return "ok", None
     if isinstance(error, GuardError):
         return "refused_by_guard", error.message
-    if isinstance(error, BusyError):
+    if isinstance(error, (BusyError, ShuttingDownError)):
         return "busy", error.message
     if isinstance(error, MemorydError):
         return "failed", error.message

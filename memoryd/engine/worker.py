@@ -120,6 +120,7 @@ class Worker:
         with self._condition:
             self._stopping = True
             self._condition.notify()
+        self.store.halted.set()
         if self._thread.ident is None:
             return True
         self._thread.join(timeout_s)
@@ -157,6 +158,8 @@ class Worker:
         """One bad file or a failing disk must not end the worker of a root."""
         try:
             work()
+        except ShuttingDownError:
+            return  # it waited for a lock when the end came
         except (OSError, sqlite3.Error, MemorydError) as error:
             self._tending.trouble(error)
         except Exception:

@@ -268,7 +268,9 @@ class Daemon:
             self.reload()
         except MemorydError as error:
             self.notice = f"the last reload failed: {error.message}"
-            self._notifier.status(self.notice)
+            # A manager that asked for the reload waits for both words, whatever came of it.
+            self._notifier.reloading()
+            self._notifier.ready(self.notice)
             log.error("reload failed", reason=error.message, hint=error.hint)  # noqa: TRY400 - bad words of a user, no fault of ours
 
     def forget_path(self, path: str) -> None:

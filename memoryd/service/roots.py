@@ -78,9 +78,10 @@ class Roots:
 
     def check_owners(self, config: Config, names: Iterable[str]) -> None:
         """AlreadyRunningError when another daemon tends one of these roots, before anything is begun."""
+        ours = {os.path.realpath(worker.store.path) for worker in self.all()}
         for name in names:
             root = config.root(name)
-            if root is None or name in self._workers:
+            if root is None or root.path in ours:  # also under a new name
                 continue
             try:
                 with Tree(root.path) as tree, own_directory(tree.fd, tree.path):
