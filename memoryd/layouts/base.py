@@ -143,6 +143,10 @@ class Layout(Protocol):
         """Folder of the store's own backups, or None for snapshots in the state directory."""
 
     @property
+    def keeps_every_change(self) -> bool:
+        """True where an agent overwrites whole files from a cache: each good version is kept at once."""
+
+    @property
     def index_paths(self) -> tuple[str, ...]: ...
 
     @property
@@ -198,6 +202,9 @@ class Layout(Protocol):
     def recover(self, path: str, loaded: Loaded, backup: bytes, archived: frozenset[str], now: float) -> Fix | None:
         """What a corrupt file lost and its newest good backup has: valid memories of today win, those whose id stands
         in `archived` stay away. Only on request."""
+
+    def alarms(self, before: FileSummary | None, after: FileSummary) -> tuple[Finding, ...]:
+        """What a change from one good reading of a file to the next should make somebody look up."""
 
     def blocked(self, git: Collection[str]) -> str | None:
         """Why nothing may be written now, by the names in the `.git` folder around the root (empty: none)."""

@@ -15,6 +15,7 @@ from memoryd.core.findings import Finding
 from memoryd.core.plan import Fingerprint
 from memoryd.core.records import Base, Document, Role
 from memoryd.disk.tree import ChangingError, NotBeneathError, NotRegularError, TooLargeError
+from memoryd.operations.alarms import alarms, keep_change
 from memoryd.store import Store
 
 YOUNG_S = 2.0  # two writes within one clock tick look the same: a file this young is hashed again
@@ -184,8 +185,9 @@ def _take(store: Store, path: str, content: bytes, fingerprint: Fingerprint, row
         store.catalogue.restamp(replace(row, fingerprint=fingerprint, young=young, pending=True))
         return "waiting"
     counted = _counted(new, document, None)
-    findings = (*document.findings, *_file_findings(store, counted, content))
+    findings = (*document.findings, *_file_findings(store, counted, content), *alarms(store, row, counted, document))
     store.catalogue.replace(counted, replace(document, findings=findings))
+    keep_change(store, counted, content, now)
     return "half-written" if document.pending else "changed"
 
 

@@ -35,6 +35,7 @@ class JsonFiles:
     locks: tuple[LockRule, ...] = ()
     backup_place: str | None = None
     index_paths: tuple[str, ...] = (names.INDEX, names.STATS)
+    keeps_every_change = False
     appendable = False
     private = False
     jobs: tuple[str, ...] = ("archive", "backup", "verify", "rescan")
@@ -92,6 +93,10 @@ class JsonFiles:
     def recover(self, path: str, loaded: Loaded, backup: bytes, archived: frozenset[str], now: float) -> Fix | None:
         del path, archived, now  # the flag moves nothing, so no memory lies elsewhere
         return upkeep.recover(loaded, backup)
+
+    def alarms(self, before: FileSummary | None, after: FileSummary) -> tuple[Finding, ...]:
+        del before, after
+        return ()
 
     def blocked(self, git: Collection[str]) -> str | None:
         del git  # the server does not stop for git either

@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Collection, Mapping
 
+from memoryd.core.findings import Finding
 from memoryd.core.plan import Plan
 from memoryd.core.policy import MB, Limit, LimitKind
 from memoryd.core.records import Base, Document, Role
@@ -40,6 +41,7 @@ class JsonlStore:
     locks: tuple[LockRule, ...] = (LockRule(".lock", ".lock"),)
     backup_place: str | None = ".backup"
     index_paths: tuple[str, ...] = (index.INDEX,)
+    keeps_every_change = False
     appendable = True
     private = True
     jobs: tuple[str, ...] = ("archive", "limits", "backup", "locks", "permissions", "verify", "rescan")
@@ -104,6 +106,10 @@ class JsonlStore:
 
     def recover(self, path: str, loaded: Loaded, backup: bytes, archived: frozenset[str], now: float) -> Fix | None:
         return repair.recover(path, loaded, backup, archived, now)
+
+    def alarms(self, before: FileSummary | None, after: FileSummary) -> tuple[Finding, ...]:
+        del before, after
+        return ()
 
     def blocked(self, git: Collection[str]) -> str | None:
         del git  # the store has a lock of its own

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 
+from memoryd.core.findings import Finding
 from memoryd.core.git import blocked_by_git
 from memoryd.core.plan import Plan
 from memoryd.core.policy import Limit
@@ -39,6 +40,7 @@ class MarkdownTopics:
     locks: tuple[LockRule, ...] = ()
     backup_place: str | None = None
     index_paths: tuple[str, ...] = (index.INDEX,)
+    keeps_every_change = False
     appendable = False
     private = False
     jobs: tuple[str, ...] = ("prune", "backup", "verify", "rescan")
@@ -96,6 +98,10 @@ class MarkdownTopics:
 
     def recover(self, path: str, loaded: Loaded, backup: bytes, archived: frozenset[str], now: float) -> Fix | None:
         return repair.recover(path, loaded, backup, archived, now)
+
+    def alarms(self, before: FileSummary | None, after: FileSummary) -> tuple[Finding, ...]:
+        del before, after
+        return ()
 
     def blocked(self, git: Collection[str]) -> str | None:
         return blocked_by_git(git)

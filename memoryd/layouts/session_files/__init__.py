@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 
+from memoryd.core.findings import Finding
 from memoryd.core.plan import Plan
 from memoryd.core.policy import Limit
 from memoryd.core.records import Base, Document, Role
@@ -39,6 +40,7 @@ class SessionFiles:
     backup_place: str | None = None
     index_paths: tuple[str, ...] = ()
     limits: Mapping[str, Limit] = {}
+    keeps_every_change = False
     appendable = False
     private = False
     jobs: tuple[str, ...] = ("dedupe", "archive", "backup", "locks", "verify", "rescan")
@@ -97,6 +99,10 @@ class SessionFiles:
     def recover(self, path: str, loaded: Loaded, backup: bytes, archived: frozenset[str], now: float) -> Fix | None:
         del path, archived, now
         return repair.recover(loaded, backup)
+
+    def alarms(self, before: FileSummary | None, after: FileSummary) -> tuple[Finding, ...]:
+        del before, after
+        return ()
 
     def blocked(self, git: Collection[str]) -> str | None:
         del git  # the archiver does not stop for git either

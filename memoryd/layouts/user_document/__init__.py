@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping
 
+from memoryd.core.findings import Finding
 from memoryd.core.plan import Plan
 from memoryd.core.policy import Limit
 from memoryd.core.records import Base, Document, Role
@@ -42,6 +43,7 @@ class UserDocument:
     backup_place: str | None = None
     index_paths: tuple[str, ...] = ()
     limits: Mapping[str, Limit] = {}
+    keeps_every_change = True
     appendable = False
     private = False
     jobs: tuple[str, ...] = ("dedupe", "backup", "verify", "rescan")
@@ -102,6 +104,10 @@ class UserDocument:
         edits = (Edit(Span(0, len(loaded.data)), backup),)
         why = "nothing in it can be read; its newest good backup takes its place"
         return Fix("corrupt-file", edits, why, safe=False)
+
+    def alarms(self, before: FileSummary | None, after: FileSummary) -> tuple[Finding, ...]:
+        found = shrink_alarm(before, after)
+        return () if found is None else (found,)
 
     def blocked(self, git: Collection[str]) -> str | None:
         del git  # a bucket is no work tree

@@ -1,0 +1,89 @@
+"""Alarms of a document that an agent overwrites from a cache: memories that vanish, merges that are undone."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from memoryd.core.policy import Policy
+from memoryd.operations.dedupe import dedupe
+from memoryd.operations.refresh import refresh
+from memoryd.store import Store
+
+NOW = 1_770_000_000.0
+DOCUMENT = "files/u1/__long-memories/data.json"
+
+
+def document(*contents: str) -> bytes:
+    memories: list[dict[str, Any]] = [
+        {
+            "data": {"id": n, "content": text, "importance": 0.5, "category": "c", "topics": []},
+            "embedding": [n + 0.5, 1.0],
+        }
+        for n, text in enumerate(contents)
+    ]
+    whole = {"memories": memories, "updated_at": "2025-12-31T12:00:00Z", "last_deduplicated_at": None}
+    return json.dumps(whole, separators=(",", ":")).encode()
+
+
+class Root:
+    def __init__(self, base: Path) -> None:
+        self.path = base / "root" / DOCUMENT
+        self.path.parent.mkdir(parents=True)
+        self.store = Store("u", str(base / "root"), "user-document", Policy(), str(base / "state"))
+        self.store.attach()
+
+    def write(self, content: bytes, age_s: float = 60.0) -> None:
+        self.path.write_bytes(content)
+        os.utime(self.path, (NOW - age_s, NOW - age_s))
+        refresh(self.store, None, NOW)
+
+    def codes(self) -> set[str]:
+        return {finding.code for finding in self.store.catalogue.findings()}
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Iterator[Root]:
+    held = Root(tmp_path)
+    yield held
+    held.store.close()
+
+
+def test_every_good_change_is_kept_before_the_next_one(root: Root) -> None:
+    """The agent overwrites the whole file, so only a version taken at once can bring the former one back."""
+    for number in range(7):
+        root.write(document(*(f"memory {n}" for n in range(number + 1))), age_s=60 - number)
+    contents = [root.store.vault.content(version) for version in root.store.vault.versions(DOCUMENT)]
+    assert contents == [document(*(f"memory {n}" for n in range(count))) for count in (7, 6, 5, 4, 3)]
+
+
+def test_a_file_that_lost_everything_is_told_and_pushes_nothing_out(root: Root) -> None:
+    root.write(document("a", "b", "c"))
+    root.write(document(), age_s=30)
+    assert "shrunk" in root.codes()
+    assert document("a", "b", "c") in [root.store.vault.content(v) for v in root.store.vault.versions(DOCUMENT)]
+
+
+def test_a_few_that_go_are_no_alarm(root: Root) -> None:
+    root.write(document("a", "b", "c", "d"))
+    root.write(document("a", "b", "c"), age_s=30)
+    assert "shrunk" not in root.codes()
+
+
+def test_a_merge_that_the_agent_wrote_over_is_told_once(root: Root) -> None:
+    """Its cache is older than our change: what was merged stands there again."""
+    before = document("likes tea", "Likes  TEA", "plays chess")
+    root.write(before)
+    done = dedupe(root.store, NOW, by="command")
+    assert done.receipt is not None
+    refresh(root.store, None, NOW)
+    assert "change-was-undone" not in root.codes()
+    root.write(before, age_s=10)
+    assert "change-was-undone" in root.codes()
+    root.write(document("likes tea", "Likes  TEA", "plays chess", "new"), age_s=5)
+    assert "change-was-undone" not in root.codes()
