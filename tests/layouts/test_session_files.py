@@ -5,6 +5,9 @@ from __future__ import annotations
 import json
 import os
 import re
+import subprocess
+import sys
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
@@ -30,6 +33,7 @@ from memoryd.layouts.session_files.writing import merge_memory, new_session
 from memoryd.operations.archive import archive
 from memoryd.operations.check import all_findings
 from memoryd.operations.dedupe import dedupe
+from memoryd.operations.locks import sweep_locks
 from memoryd.operations.refresh import refresh
 from memoryd.operations.repair import repair
 from memoryd.operations.undo import undo
@@ -914,3 +918,41 @@ def test_a_record_tells_what_later_floors_need() -> None:
     (record, *_) = read(session(memory())).records
     assert isinstance(record, Record)
     assert record.facts == {"session": "2026-01-30-14-30-00-fix-bug", "category": "technical", "confidence": 80.0}
+
+
+class TestVectorTwelve:
+    def dead_pid(self) -> int:
+        ended = subprocess.Popen([sys.executable, "-c", ""])
+        ended.wait()
+        return ended.pid
+
+    def lock(self, store: Store, content: bytes, age: float) -> Path:
+        place = Path(store.path) / ".archive.lock"
+        place.write_bytes(content)
+        os.utime(place, (NOW - age, NOW - age))
+        return place
+
+    def test_a_dead_archive_lock_is_cleared_and_the_evidence_kept(self, folder: Callable[..., Store]) -> None:
+        store = folder(TENDED)
+        pid = self.dead_pid()
+        stamp = iso(NOW - 31)
+        place = self.lock(store, b'{"pid":%d,"started_at":"%s"}' % (pid, stamp.encode()), 31)
+        (report,) = sweep_locks(store, NOW)
+        assert (report.path, report.action) == (".archive.lock", "removed")
+        assert str(pid) in report.evidence
+        assert not place.exists()
+        assert str(pid) in store.journal.entries(1)[0].summary
+
+    @pytest.mark.parametrize(("content", "age"), [(b'{"pid":1000000,"started_at":"x"}', 29), (b"", 4000), (b"?", 4000)])
+    def test_a_young_or_unprovable_one_stays(self, folder: Callable[..., Store], content: bytes, age: float) -> None:
+        store = folder(TENDED)
+        place = self.lock(store, content, age)
+        assert sweep_locks(store, NOW) == []
+        assert place.exists()
+
+    def test_a_living_one_stays(self, folder: Callable[..., Store]) -> None:
+        store = folder(TENDED)
+        place = self.lock(store, b'{"pid":%d}' % os.getpid(), 4000)
+        os.utime(place)  # the lock is younger than this process
+        assert sweep_locks(store, time.time() + 4000) == []
+        assert place.exists()
