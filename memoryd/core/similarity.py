@@ -60,19 +60,16 @@ def _words(text: str) -> list[str]:
     found: list[str] = []
     run: list[str] = []
     for char in text:
-        if unicodedata.category(char)[0] not in "LMN":
-            found, run = _ended(found, run), []
-        elif _is_unspaced(char):
-            found, run = [*_ended(found, run), char], []
-        else:
+        unspaced = _is_unspaced(char)
+        if not unspaced and unicodedata.category(char)[0] in "LMN":
             run.append(char)
-    return _ended(found, run)
-
-
-def _ended(found: list[str], run: list[str]) -> list[str]:
-    if run:
-        found.append("".join(run))
-    return found
+            continue
+        if run:
+            found.append("".join(run))
+            run.clear()
+        if unspaced and unicodedata.category(char)[0] in "LMN":
+            found.append(char)
+    return [*found, "".join(run)] if run else found
 
 
 def _is_unspaced(char: str) -> bool:

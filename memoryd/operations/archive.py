@@ -35,7 +35,8 @@ def archive(
             )
         return guarded(store, plan, "archive", by)
 
-    return change(store, Cause("archive", by), decide, now=now, wait_s=store.policy.lock_wait_s, dry_run=dry_run)
+    cause, wait_s = Cause("archive", by), store.policy.lock_wait_s
+    return change(store, cause, decide, now=now, wait_s=wait_s, dry_run=dry_run, soft=True)
 
 
 def enforce_limits(store: Store, now: float, *, by: str, dry_run: bool = False) -> Done:

@@ -8,6 +8,7 @@ against what the plan was decided on. What a crash leaves is finished or rolled 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 
 from memoryd.core.digest import sha256
@@ -64,10 +65,12 @@ def change(
     wait_s: float,
     dry_run: bool = False,
     first: Callable[[Plan], None] | None = None,
+    soft: bool = False,
 ) -> Done:
     """Decide and commit under the store's lock; decide again while others change the files meanwhile.
 
-    `first` is done with the plan right before it is carried out. A dry run decides without the lock and commits
+    `first` is done with the plan right before it is carried out; `soft` takes the lock files of other programs
+    whose existence is the lock, too. A dry run decides without the lock and commits
     nothing. Raises BusyError when others never pause."""
     try:
         plan = decide()
@@ -79,7 +82,7 @@ def change(
             raise
     reason = ""  # a file that does not hold still for a look does so under the lock
     for _ in range(ATTEMPTS):
-        with store.locked(wait_s) as held:
+        with store.locked(wait_s) as held, store.soft_locked() if soft else nullcontext():
             try:
                 plan = decide()
                 if not plan:

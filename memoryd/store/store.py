@@ -26,6 +26,7 @@ from memoryd.disk.locking import DirectoryLock, Held
 from memoryd.disk.ownership import own_directory
 from memoryd.disk.processes import network_file_system
 from memoryd.disk.snapshots import Blobs, quarantine
+from memoryd.disk.softlock import hold_soft
 from memoryd.disk.tree import NotBeneathError, NotRegularError, TooLargeError, Tree
 from memoryd.disk.vault import Vault
 from memoryd.disk.worktree import names_in_git_dir
@@ -236,6 +237,15 @@ class Store:
         """Between two looks at a lock that is taken; whoever waits for one does not hold up the end."""
         if self.halted.wait(seconds):
             raise ShuttingDownError("memoryd is shutting down", hint="try again when it has started anew")
+
+    @contextmanager
+    def soft_locked(self) -> Iterator[None]:
+        """The lock files of other programs whose existence is the lock (BusyError when one is there)."""
+        with ExitStack() as held:
+            for rule in self.layout.locks if self.layout else ():
+                if rule.kind == "soft":
+                    held.enter_context(hold_soft(self.tree.fd, rule.name))
+            yield
 
     # --- late appends
 
