@@ -7,6 +7,7 @@ to it as a commit would, action by action, so that each moment of a crash can be
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -39,8 +40,21 @@ SHARDS = (
     b"## 2026-01-01: A", b"---", b"```", b"{}", b"{}{}",
 )  # fmt: skip
 
-PARSED = settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
-PLANNED = settings(max_examples=100, deadline=None, suppress_health_check=list(HealthCheck))
+# The suite is the same every time; MEMORYD_EXPLORE=1 looks in new places, twenty times as many.
+EXPLORING = bool(os.environ.get("MEMORYD_EXPLORE"))
+MORE = 20 if EXPLORING else 1
+
+
+def _settings(examples: int) -> settings:
+    return settings(
+        max_examples=examples * MORE,
+        deadline=None,
+        derandomize=not EXPLORING,
+        suppress_health_check=list(HealthCheck),
+    )
+
+
+PARSED, PLANNED = _settings(150), _settings(100)
 
 
 @st.composite
