@@ -75,7 +75,7 @@ def _part(module: str) -> str | None:
 
 def climbs(path: str, tree: ast.Module) -> list[str]:
     """Imports of this file that lead upward, or to a neighbour that it must not know."""
-    own = path.split("/")[0].removesuffix(".py")
+    own = path.split("/", maxsplit=1)[0].removesuffix(".py")
     if own.startswith("__"):
         return []  # the version, and `python -m memoryd`
     wrong = []
@@ -110,7 +110,7 @@ def _replaceable(tree: ast.Module) -> set[int]:
 
 def surroundings(path: str, tree: ast.Module) -> list[str]:
     """Reading of clock or environment where it has to be an argument."""
-    if FLOORS.get(path.split("/")[0], 9) > 4 or path.startswith("config/") or path in OWN_CLOCK:
+    if FLOORS.get(path.split("/", maxsplit=1)[0], 9) > 4 or path.startswith("config/") or path in OWN_CLOCK:
         return []
     defaults = _replaceable(tree)
     return [
