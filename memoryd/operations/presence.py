@@ -29,7 +29,7 @@ def sight(store: Store, now: float) -> Sighting:
     """Look at the root's path, attach or detach as needed."""
     if store.attached:
         presence = store.tree.presence()
-        if presence is Presence.SAME:
+        if presence is Presence.SAME and store.leads_here():
             return _identify(store, now)
         if presence is Presence.UNREADABLE:
             return Sighting("failed", f"{store.path} cannot be looked at; check the mount and its permissions")

@@ -5,6 +5,7 @@ A store has one writer, the worker of its root. Nothing here knows the clock: ti
 
 from __future__ import annotations
 
+import hashlib
 import os
 import threading
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -38,6 +39,12 @@ from memoryd.store.live import LiveFiles
 
 _ROLES = {str(role): role for role in Role}
 UNREAD_ROLES = (Role.BACKUP, Role.LOCK, Role.TEMP, Role.FOREIGN)
+
+
+def state_place(state_dir: str, path: str) -> str:
+    """Where memoryd keeps what it knows of a root: by its path, so that a new name keeps the history."""
+    digest = hashlib.sha256(os.fsencode(path)).hexdigest()[:12]
+    return os.path.join(state_dir, "roots", f"{os.path.basename(path) or 'root'}-{digest}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,6 +136,10 @@ class Store:
         self.network_fs = network_file_system(tree.path)
         self._tree = tree
         return tree
+
+    def leads_here(self) -> bool:
+        """Does the path still lead to the open directory? A link on the way may have been changed."""
+        return os.path.realpath(self.path) == self.tree.path
 
     def look_only(self) -> Tree:
         """Open the directory without owning it: for checks beside a running daemon, which write nothing."""
