@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -32,9 +33,7 @@ def group_command(word: str) -> click.Group:
     """`backup`, `lock`, `jobs`, ... with their second words."""
     methods = groups()[word]
     words = ", ".join(method.command[1] for method in methods if method.command)
-    group: type[click.Group] = (
-        DefaultGroup if any(m.command == (word, "list") for m in methods) else click.Group
-    )
+    group: type[click.Group] = DefaultGroup if any(m.command == (word, "list") for m in methods) else click.Group
     return group(
         word,
         commands={method.command[1]: method_command(method) for method in methods if method.command},
@@ -69,9 +68,9 @@ def json_option() -> click.Option:
 
 
 def _extra_options(method: Method) -> list[click.Parameter]:
-    if method.name != "check":
+    if method.name not in ("check", "dedupe"):
         return []
-    text = "Check this directory without a daemon."
+    text = f"{method.name.capitalize()} this directory without a daemon."
     return [click.Option(["--offline"], metavar="PATH", type=click.STRING, help=text)]
 
 
@@ -111,7 +110,7 @@ def _callback(method: Method) -> Callable[..., None]:
         as_json = values.pop("as_json")
         offline = values.pop("offline", None)
         if offline is not None:
-            result = _offline(offline)
+            result = _offline(ctx, method, offline, values)
         else:
             result = _ask(ctx, method, to_params(method, values), quiet=as_json)
         _show(method, result, as_json=as_json)
@@ -172,13 +171,19 @@ def _show_evidence(locks: Values) -> None:
     for_people("lock.list", locks)
 
 
-def _offline(path: str) -> Values:
+def _offline(ctx: click.Context, method: Method, path: str, values: Values) -> Values:
     if not os.path.isdir(path):
         raise UsageError(f"{path} is no directory", hint="name the directory with the memory files")
-    from memoryd.operations.offline import check_path  # noqa: PLC0415 - loads the whole reading side
+    from memoryd.operations import offline  # noqa: PLC0415 - loads the whole reading side
 
-    result: Values = check_path(os.path.abspath(path))
-    return result
+    real, now = os.path.abspath(path), time.time()
+    if method.name == "check":
+        return dict(offline.check_path(real, now))
+    from memoryd.config.places import find_places  # noqa: PLC0415 - as above
+
+    state_dir = find_places(**ctx.find_root().obj).state_dir
+    threshold, dry_run = values.get("threshold"), bool(values.get("dry_run"))
+    return dict(offline.dedupe_path(real, now, state_dir=state_dir, threshold=threshold, dry_run=dry_run))
 
 
 def _show(method: Method, result: Values, *, as_json: bool) -> None:

@@ -1,10 +1,10 @@
-"""`check --offline PATH`: one directory checked without a daemon, and without leaving a trace in it."""
+"""`check --offline` and `dedupe --offline`: one directory without a daemon. A check leaves no trace in it; a merge is
+backed up and journalled in the state directory as by the daemon, and refused where a daemon tends the root."""
 
 from __future__ import annotations
 
 import os
 import tempfile
-import time
 from typing import Any
 
 from memoryd.core.findings import Finding, summary
@@ -13,28 +13,51 @@ from memoryd.disk.tree import Tree
 from memoryd.errors import NotFoundError, UsageError
 from memoryd.layouts import recognise
 from memoryd.operations.check import check, public
+from memoryd.operations.dedupe import dedupe
 from memoryd.operations.indexing import update_index
 from memoryd.operations.refresh import refresh
 from memoryd.store import Store
+from memoryd.store.store import state_place
 
 
-def check_path(path: str, *, layout: str | None = None, now: float | None = None) -> dict[str, Any]:
+def check_path(path: str, now: float) -> dict[str, Any]:
     """The result of the control method `check` for the directory at `path`."""
-    moment = time.time() if now is None else now  # the command line's clock: no daemon is asked
+    real = _directory(path)
+    name = _layout_of(real)
+    with tempfile.TemporaryDirectory(prefix="memoryd-check-") as state:
+        store = Store(os.path.basename(real), real, name, Policy(mode=Mode.OBSERVE), state)
+        try:
+            store.look_only()
+            findings = _findings(store, now)
+        finally:
+            store.close()
+    return {"findings": [public(store.name, each) for each in findings], "summary": summary(findings)}
+
+
+def dedupe_path(path: str, now: float, *, state_dir: str, threshold: float | None, dry_run: bool) -> dict[str, Any]:
+    """The result of the control method `dedupe`. Raises AlreadyRunningError where a daemon tends the directory."""
+    real = _directory(path)
+    store = Store(os.path.basename(real), real, _layout_of(real), Policy(), state_place(state_dir, real))
+    try:
+        store.attach()
+        refresh(store, None, now)
+        done = dedupe(store, now, by="command", threshold=threshold, dry_run=dry_run)
+        if done.receipt is not None:
+            refresh(store, None, now)
+            store.index.dirty = True
+            update_index(store, now, force=True, wait_s=store.policy.lock_wait_s)
+    finally:
+        store.close()
+    return {"plan": done.plan.public(), **({"receipt": done.receipt} if done.receipt else {})}
+
+
+def _directory(path: str) -> str:
     real = os.path.realpath(os.path.expanduser(path))
     if not os.path.exists(real):
         raise NotFoundError(f"{path} is not there", hint="name an existing memory directory")
     if not os.path.isdir(real):
         raise UsageError(f"{path} is no directory", hint="name the directory that holds the memories")
-    name = layout or _layout_of(real)
-    with tempfile.TemporaryDirectory(prefix="memoryd-check-") as state:
-        store = Store(os.path.basename(real), real, name, Policy(mode=Mode.OBSERVE), state)
-        try:
-            store.look_only()
-            findings = _findings(store, moment)
-        finally:
-            store.close()
-    return {"findings": [public(store.name, each) for each in findings], "summary": summary(findings)}
+    return real
 
 
 def _findings(store: Store, now: float) -> list[Finding]:

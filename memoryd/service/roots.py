@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import threading
 from collections import deque
@@ -21,6 +20,7 @@ from memoryd.log import get_logger
 from memoryd.service.timetable import Timetable
 from memoryd.service.watcher import Watcher
 from memoryd.store import Store
+from memoryd.store.store import state_place
 
 log = get_logger(__name__)
 
@@ -94,7 +94,7 @@ class Roots:
         if root.external:
             os.makedirs(path, exist_ok=True)
         layout = None if root.layout == "auto" else root.layout
-        store = Store(root.name, path, layout, root.policy, self._place(path))
+        store = Store(root.name, path, layout, root.policy, state_place(self._state_dir, path))
         worker = Worker(store, pace, self._clock, self, self._tell)
         with self._lock:
             self._workers[root.name] = worker
@@ -106,11 +106,6 @@ class Roots:
             worker = self._workers.pop(name, None)
         if worker is not None:
             worker.stop(STOP_S)
-
-    def _place(self, path: str) -> str:
-        """Where memoryd keeps what it knows of a root: by its path, so that a new name keeps the history."""
-        digest = hashlib.sha256(os.fsencode(path)).hexdigest()[:12]
-        return os.path.join(self._state_dir, "roots", f"{os.path.basename(path) or 'root'}-{digest}")
 
     # --- reading
 
