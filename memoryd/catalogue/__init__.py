@@ -1,5 +1,6 @@
 """Floor 2: what is known of each file and memory. SQLite in the state directory, disposable at any time."""
 
-from memoryd.catalogue.catalogue import Catalogue, FileRow
+from memoryd.catalogue.catalogue import Catalogue
+from memoryd.catalogue.rows import FileRow
 
 __all__ = ["Catalogue", "FileRow"]

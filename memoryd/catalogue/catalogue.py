@@ -6,11 +6,9 @@ while the worker works. It can be deleted at any time; a damaged one is thrown a
 
 from __future__ import annotations
 
-import os
 import sqlite3
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass, field
 from itertools import groupby
 from operator import itemgetter
 from pathlib import Path
@@ -18,51 +16,12 @@ from typing import Any
 
 import msgspec
 
+from memoryd.catalogue.rows import COLUMNS, ENTRY, TABLES, FileRow, clean, file_row, key_of, path_of, plain
 from memoryd.core.findings import Finding
-from memoryd.core.plan import Fingerprint
 from memoryd.core.records import Document, Entry
 
 SCHEMA = 2
 MANY = 100  # files; of more the records are fetched by one query
-
-_TABLES = """
-CREATE TABLE files (
-  path BLOB PRIMARY KEY, role TEXT NOT NULL,
-  dev INTEGER, inode INTEGER, size INTEGER, mtime_ns INTEGER, ctime_ns INTEGER,
-  digest TEXT NOT NULL, lines INTEGER NOT NULL, whole INTEGER NOT NULL,
-  units INTEGER NOT NULL, broken INTEGER NOT NULL, records INTEGER NOT NULL,
-  young INTEGER NOT NULL, pending INTEGER NOT NULL, facts BLOB NOT NULL
-) WITHOUT ROWID;
-CREATE TABLE records (
-  key INTEGER PRIMARY KEY, path BLOB NOT NULL, start INTEGER NOT NULL, end INTEGER NOT NULL,
-  line INTEGER NOT NULL, id TEXT NOT NULL, type TEXT NOT NULL, title TEXT NOT NULL,
-  created REAL, used REAL, archived INTEGER NOT NULL, tags TEXT NOT NULL, facts BLOB NOT NULL
-);
-CREATE INDEX records_by_path ON records (path, start);
-CREATE INDEX records_by_id ON records (id);
-CREATE TABLE findings (path BLOB NOT NULL, code TEXT NOT NULL, line INTEGER, id TEXT, message TEXT NOT NULL);
-CREATE INDEX findings_by_path ON findings (path);
-CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
-"""
-
-
-@dataclass(frozen=True, slots=True)
-class FileRow:
-    """One file as last read. `whole`: it ended in a newline, so an append begins a line of its own.
-    `young`: it was read so soon after its change that an equal fingerprint proves nothing yet."""
-
-    path: str
-    role: str
-    fingerprint: Fingerprint
-    digest: str
-    lines: int = 0
-    whole: bool = True
-    units: int = 0
-    broken: int = 0
-    records: int = 0
-    young: bool = False
-    pending: bool = False
-    facts: Mapping[str, Any] = field(default_factory=dict)
 
 
 class Catalogue:
@@ -89,7 +48,7 @@ class Catalogue:
     def extend(self, row: FileRow, tail: Document, *, anew: Sequence[str] = ()) -> None:
         """The file grew: keep its records, add those of the tail; `row` describes the whole file. Findings of
         the codes `anew` are about the whole file: the tail's replace those known."""
-        key = _key(row.path)
+        key = key_of(row.path)
         with self._db:
             self._db.execute("DELETE FROM files WHERE path = ?", (key,))
             self._db.executemany("DELETE FROM findings WHERE path = ? AND code = ?", [(key, code) for code in anew])
@@ -112,19 +71,19 @@ class Catalogue:
     # --- what everybody reads
 
     def files(self) -> dict[str, FileRow]:
-        rows = self._db.execute(f"SELECT {_COLUMNS} FROM files")  # noqa: S608 - constant text
-        return {row.path: row for row in map(_file_row, rows)}
+        rows = self._db.execute(f"SELECT {COLUMNS} FROM files")  # noqa: S608 - constant text
+        return {row.path: row for row in map(file_row, rows)}
 
     def outlines(self) -> Iterator[tuple[str, str, int, int, int, int, Mapping[str, Any]]]:
         """(path, role, size, units, broken, records, facts) of each file: what layouts ask for, at half the cost."""
         decode = msgspec.json.Decoder(dict).decode
         rows = self._db.execute("SELECT path, role, size, units, broken, records, facts FROM files")
-        return ((_path(key), role, *numbers, decode(facts)) for key, role, *numbers, facts in rows)
+        return ((path_of(key), role, *numbers, decode(facts)) for key, role, *numbers, facts in rows)
 
     def file(self, path: str) -> FileRow | None:
-        query = f"SELECT {_COLUMNS} FROM files WHERE path = ?"  # noqa: S608 - constant text
-        row = self._db.execute(query, (_key(path),)).fetchone()
-        return _file_row(row) if row else None
+        query = f"SELECT {COLUMNS} FROM files WHERE path = ?"  # noqa: S608 - constant text
+        row = self._db.execute(query, (key_of(path),)).fetchone()
+        return file_row(row) if row else None
 
     def entries(self, paths: Sequence[str]) -> Iterator[Entry]:
         """Records of these files, file by file in the order given, each in file order."""
@@ -134,20 +93,20 @@ class Catalogue:
             yield Entry(path, line, identity, kind, bool(archived), decode(facts))
 
     def _rows_of_each(self, paths: Sequence[str]) -> Iterator[tuple[str, Sequence[Any]]]:
-        query = f"SELECT {_ENTRY} FROM records WHERE path = ? ORDER BY start"  # noqa: S608 - constant text
+        query = f"SELECT {ENTRY} FROM records WHERE path = ? ORDER BY start"  # noqa: S608 - constant text
         for path in paths:
-            for row in self._db.execute(query, (_key(path),)):
+            for row in self._db.execute(query, (key_of(path),)):
                 yield path, row
 
     def _rows_in_one_pass(self, paths: Sequence[str]) -> Iterator[tuple[str, Sequence[Any]]]:
         """One query for a folder of many small files. What the order given asks for later waits in `ahead`: next to
         nothing, since it is nearly that of the bytes."""
-        rows = self._db.execute(f"SELECT {_ENTRY} FROM records ORDER BY path, start")  # noqa: S608 - constant text
+        rows = self._db.execute(f"SELECT {ENTRY} FROM records ORDER BY path, start")  # noqa: S608 - constant text
         groups = groupby(rows, key=itemgetter(0))
         ahead: dict[bytes, list[Sequence[Any]]] = {}
         last = b""
         for path in paths:
-            key = _key(path)
+            key = key_of(path)
             while last < key and (group := next(groups, None)) is not None:
                 last = group[0]
                 ahead[last] = list(group[1])
@@ -157,21 +116,21 @@ class Catalogue:
     def live_count(self, path: str) -> int:
         """Memories of one file as an index counts them: the first of equal ids, without those marked archived."""
         query = "SELECT COUNT(DISTINCT id) FROM records WHERE path = ? AND NOT archived"
-        return int(self._db.execute(query, (_key(path),)).fetchone()[0])
+        return int(self._db.execute(query, (key_of(path),)).fetchone()[0])
 
     def paths_of(self, ids: Collection[str]) -> tuple[str, ...]:
         """The files that hold records with these ids, sorted."""
         query = "SELECT DISTINCT path FROM records WHERE id = ?"
-        found = {_path(row[0]) for identity in ids for row in self._db.execute(query, (_text(identity),))}
+        found = {path_of(row[0]) for identity in ids for row in self._db.execute(query, (plain(identity),))}
         return tuple(sorted(found))
 
     def findings(self) -> list[Finding]:
         rows = self._db.execute("SELECT code, path, message, line, id FROM findings ORDER BY path, line")
-        return [Finding(code, _path(path), message, line, i) for code, path, message, line, i in rows]
+        return [Finding(code, path_of(path), message, line, i) for code, path, message, line, i in rows]
 
     def codes_of(self, path: str) -> frozenset[str]:
         """The codes found in one file."""
-        rows = self._db.execute("SELECT DISTINCT code FROM findings WHERE path = ?", (_key(path),))
+        rows = self._db.execute("SELECT DISTINCT code FROM findings WHERE path = ?", (key_of(path),))
         return frozenset(str(code) for (code,) in rows)
 
     def totals(self) -> tuple[int, int]:
@@ -186,7 +145,7 @@ class Catalogue:
     # --- inner workings
 
     def _forget(self, path: str) -> None:
-        key = (_key(path),)
+        key = (key_of(path),)
         self._db.execute("DELETE FROM files WHERE path = ?", key)
         self._db.execute("DELETE FROM records WHERE path = ?", key)
         self._db.execute("DELETE FROM findings WHERE path = ?", key)
@@ -196,7 +155,7 @@ class Catalogue:
         self._db.execute(
             "INSERT OR REPLACE INTO files VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)",
             (
-                _key(row.path),
+                key_of(row.path),
                 row.role,
                 print_.dev,
                 print_.inode,
@@ -211,13 +170,13 @@ class Catalogue:
                 row.records,
                 row.young,
                 row.pending,
-                msgspec.json.encode(_clean(row.facts)),
+                msgspec.json.encode(clean(row.facts)),
             ),
         )
 
     def _insert(self, row: FileRow, document: Document) -> None:
         self._put_file(row)
-        key = _key(row.path)
+        key = key_of(row.path)
         encode = msgspec.json.Encoder().encode
         self._db.executemany(
             "INSERT INTO records (path, start, end, line, id, type, title, created, used, archived, tags, facts)"
@@ -228,21 +187,21 @@ class Catalogue:
                     r.span.start,
                     r.span.end,
                     r.line,
-                    _text(r.id),
+                    plain(r.id),
                     r.type,
-                    _text(r.title),
+                    plain(r.title),
                     r.created,
                     r.used,
                     r.archived,
-                    _text("\n".join(r.tags)),
-                    encode(_clean(r.facts)),
+                    plain("\n".join(r.tags)),
+                    encode(clean(r.facts)),
                 )
                 for r in document.records
             ),
         )
         self._db.executemany(
             "INSERT INTO findings VALUES (?,?,?,?,?)",
-            ((key, f.code, f.line, _text(f.id) if f.id else None, _text(f.message)) for f in document.findings),
+            ((key, f.code, f.line, plain(f.id) if f.id else None, plain(f.message)) for f in document.findings),
         )
 
 
@@ -258,7 +217,7 @@ def _open_or_rebuild(path: str) -> sqlite3.Connection:
             if version == SCHEMA and db.execute("PRAGMA quick_check(1)").fetchone()[0] == "ok":
                 return db
             if version == 0 and not db.execute("SELECT 1 FROM sqlite_master").fetchone():
-                db.executescript(f"BEGIN; {_TABLES} PRAGMA user_version={SCHEMA}; COMMIT;")
+                db.executescript(f"BEGIN; {TABLES} PRAGMA user_version={SCHEMA}; COMMIT;")
                 return db
         except sqlite3.DatabaseError:
             if attempt == 2:
@@ -272,57 +231,3 @@ def _open_or_rebuild(path: str) -> sqlite3.Connection:
 
 def _open_reader(path: str) -> sqlite3.Connection:
     return sqlite3.connect(f"{Path(path).absolute().as_uri()}?mode=ro", uri=True, timeout=2, check_same_thread=False)
-
-
-def _key(path: str) -> bytes:
-    return os.fsencode(path)
-
-
-def _path(key: bytes) -> str:
-    return os.fsdecode(key)
-
-
-def _text(text: str) -> str:
-    """SQLite keeps no lone surrogates, which Python's JSON lets in."""
-    return text.encode("utf-8", "replace").decode("utf-8") if not text.isascii() else text
-
-
-def _clean(facts: object) -> object:
-    try:
-        msgspec.json.encode(facts)
-    except UnicodeEncodeError:
-        assert isinstance(facts, dict)
-        return {key: _clean_value(value) for key, value in facts.items()}
-    return facts
-
-
-def _clean_value(value: object) -> object:
-    if isinstance(value, str):
-        return _text(value)
-    return [_clean_value(element) for element in value] if isinstance(value, list) else value
-
-
-_ENTRY = "path, line, id, type, archived, facts"
-_COLUMNS = (
-    "path, role, dev, inode, size, mtime_ns, ctime_ns, digest, lines, whole, units, broken,"
-    " records, young, pending, facts"
-)
-
-
-def _file_row(row: Sequence[Any]) -> FileRow:
-    key, role, *numbers = row[:7]
-    digest, lines, whole, units, broken, records, young, pending, facts = row[7:]
-    return FileRow(
-        _path(key),
-        role,
-        Fingerprint(*numbers),
-        digest,
-        lines,
-        bool(whole),
-        units,
-        broken,
-        records,
-        bool(young),
-        bool(pending),
-        msgspec.json.decode(facts),
-    )

@@ -1,0 +1,103 @@
+"""What a row of the catalogue holds, and how it gets in and out: paths as bytes, facts as JSON."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+
+from memoryd.core.plan import Fingerprint
+
+TABLES = """
+CREATE TABLE files (
+  path BLOB PRIMARY KEY, role TEXT NOT NULL,
+  dev INTEGER, inode INTEGER, size INTEGER, mtime_ns INTEGER, ctime_ns INTEGER,
+  digest TEXT NOT NULL, lines INTEGER NOT NULL, whole INTEGER NOT NULL,
+  units INTEGER NOT NULL, broken INTEGER NOT NULL, records INTEGER NOT NULL,
+  young INTEGER NOT NULL, pending INTEGER NOT NULL, facts BLOB NOT NULL
+) WITHOUT ROWID;
+CREATE TABLE records (
+  key INTEGER PRIMARY KEY, path BLOB NOT NULL, start INTEGER NOT NULL, end INTEGER NOT NULL,
+  line INTEGER NOT NULL, id TEXT NOT NULL, type TEXT NOT NULL, title TEXT NOT NULL,
+  created REAL, used REAL, archived INTEGER NOT NULL, tags TEXT NOT NULL, facts BLOB NOT NULL
+);
+CREATE INDEX records_by_path ON records (path, start);
+CREATE INDEX records_by_id ON records (id);
+CREATE TABLE findings (path BLOB NOT NULL, code TEXT NOT NULL, line INTEGER, id TEXT, message TEXT NOT NULL);
+CREATE INDEX findings_by_path ON findings (path);
+CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
+"""
+ENTRY = "path, line, id, type, archived, facts"
+COLUMNS = (
+    "path, role, dev, inode, size, mtime_ns, ctime_ns, digest, lines, whole, units, broken,"
+    " records, young, pending, facts"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class FileRow:
+    """One file as last read. `whole`: it ended in a newline, so an append begins a line of its own.
+    `young`: it was read so soon after its change that an equal fingerprint proves nothing yet."""
+
+    path: str
+    role: str
+    fingerprint: Fingerprint
+    digest: str
+    lines: int = 0
+    whole: bool = True
+    units: int = 0
+    broken: int = 0
+    records: int = 0
+    young: bool = False
+    pending: bool = False
+    facts: Mapping[str, Any] = field(default_factory=dict)
+
+
+def key_of(path: str) -> bytes:
+    return os.fsencode(path)
+
+
+def path_of(key: bytes) -> str:
+    return os.fsdecode(key)
+
+
+def plain(text: str) -> str:
+    """SQLite keeps no lone surrogates, which Python's JSON lets in."""
+    return text.encode("utf-8", "replace").decode("utf-8") if not text.isascii() else text
+
+
+def clean(facts: object) -> object:
+    try:
+        msgspec.json.encode(facts)
+    except UnicodeEncodeError:
+        assert isinstance(facts, dict)
+        return {key: _clean_value(value) for key, value in facts.items()}
+    return facts
+
+
+def _clean_value(value: object) -> object:
+    if isinstance(value, str):
+        return plain(value)
+    return [_clean_value(element) for element in value] if isinstance(value, list) else value
+
+
+def file_row(row: Sequence[Any]) -> FileRow:
+    key, role, *numbers = row[:7]
+    digest, lines, whole, units, broken, records, young, pending, facts = row[7:]
+    return FileRow(
+        path_of(key),
+        role,
+        Fingerprint(*numbers),
+        digest,
+        lines,
+        bool(whole),
+        units,
+        broken,
+        records,
+        bool(young),
+        bool(pending),
+        msgspec.json.decode(facts),
+    )
