@@ -10,7 +10,7 @@ from typing import Any, TextIO
 # A None in sys.modules marks a module as not importable; it is lifted again for whoever draws tables.
 _hidden = "rich" not in sys.modules
 if _hidden:
-    sys.modules["rich"] = None  # type: ignore[assignment]
+    sys.modules["rich"] = None  # type: ignore[assignment]  # None bars the import
 
 import structlog  # noqa: E402 - must come after the lines above
 

@@ -204,7 +204,7 @@ def _names_root(method: Method, param: Param) -> bool:
 def _complete_roots(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
     """Names of roots for the shell's Tab key; nothing when no daemon answers at once."""
     from memoryd.control.client import Client  # noqa: PLC0415 - only while completing
-    from memoryd.errors import MemorydError  # noqa: PLC0415
+    from memoryd.errors import MemorydError  # noqa: PLC0415 - as above
 
     root = ctx.find_root()
     root.obj = root.obj or {name: root.params.get(name) for name in ("config", "state_dir", "socket")}

@@ -30,7 +30,7 @@ def run(ctx: click.Context, paths: tuple[str, ...], layout: str | None, log_form
     PATHs are tended beside the roots of the configuration.
     """
     from memoryd.config.places import find_places  # noqa: PLC0415 - the daemon's imports are its own
-    from memoryd.service import daemon  # noqa: PLC0415
+    from memoryd.service import daemon  # noqa: PLC0415 - only when needed
 
     places = find_places(**ctx.find_root().obj)
     absolute = tuple(os.path.abspath(os.path.expanduser(path)) for path in paths)
@@ -66,9 +66,9 @@ def init(ctx: click.Context, dry_run: bool) -> None:
     An existing file is never overwritten.
     """
     from memoryd.config.detect import detect  # noqa: PLC0415 - `init` alone needs them
-    from memoryd.config.edit import write_config  # noqa: PLC0415
-    from memoryd.config.places import find_places  # noqa: PLC0415
-    from memoryd.config.template import template  # noqa: PLC0415
+    from memoryd.config.edit import write_config  # noqa: PLC0415 - only when needed
+    from memoryd.config.places import find_places  # noqa: PLC0415 - only when needed
+    from memoryd.config.template import template  # noqa: PLC0415 - only when needed
 
     target = find_places(**ctx.find_root().obj, must_exist=False).config_target
     if os.path.lexists(target) and not dry_run:
@@ -92,7 +92,7 @@ def init(ctx: click.Context, dry_run: bool) -> None:
 def _layout_of(path: str) -> str | None:
     """The one layout whose shape the directory has."""
     from memoryd.disk.tree import Tree  # noqa: PLC0415 - `init` alone looks at files
-    from memoryd.layouts import recognise  # noqa: PLC0415
+    from memoryd.layouts import recognise  # noqa: PLC0415 - only when needed
 
     try:
         with Tree(path) as tree:
@@ -110,8 +110,8 @@ def events(ctx: click.Context, topics: tuple[str, ...], as_json: bool) -> None:
     """Follow what happens, one line each, until interrupted."""
     import json  # noqa: PLC0415 - see commands.py: nothing before it is needed
 
-    from memoryd.cli.render import event_line  # noqa: PLC0415
-    from memoryd.control.client import Client  # noqa: PLC0415
+    from memoryd.cli.render import event_line  # noqa: PLC0415 - only when needed
+    from memoryd.control.client import Client  # noqa: PLC0415 - only when needed
 
     with Client(socket_of(ctx)) as client:
         try:

@@ -62,9 +62,9 @@ class Screen:
 
     def _draw(self, headers: Sequence[str], rows: list[list[str]]) -> None:
         from rich import box  # noqa: PLC0415 - 50 ms, for a terminal only
-        from rich.console import Console  # noqa: PLC0415
-        from rich.table import Table  # noqa: PLC0415
-        from rich.text import Text  # noqa: PLC0415
+        from rich.console import Console  # noqa: PLC0415 - only when needed
+        from rich.table import Table  # noqa: PLC0415 - only when needed
+        from rich.text import Text  # noqa: PLC0415 - only when needed
 
         self._console = self._console or Console(file=self._out, highlight=False)
         table = Table(box=box.SIMPLE_HEAD, pad_edge=False, header_style="bold")

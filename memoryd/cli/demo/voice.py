@@ -67,7 +67,7 @@ class Voice:
     def _draw(self, left: str, mark: str, style: str, text: str) -> None:
         """Three columns, so that a long text wraps beneath itself."""
         from rich.table import Table  # noqa: PLC0415 - for a terminal only
-        from rich.text import Text  # noqa: PLC0415
+        from rich.text import Text  # noqa: PLC0415 - only when needed
 
         row = Table.grid(padding=(0, 1))
         row.add_column(no_wrap=True, width=8)
