@@ -1,5 +1,5 @@
 """What the system can do with files and Python does not offer: exclusive and exchanging renames, syncs that
-reach the disk, and the question who else has a file open."""
+reach the disk, the birth of a file, and the question who else has one open."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import errno
 import fcntl
 import os
 import signal
+import struct
 import sys
 from collections.abc import Iterator
 from contextlib import suppress
@@ -16,6 +17,7 @@ UNSUPPORTED = frozenset({errno.ENOSYS, errno.EINVAL, errno.ENOTSUP})  # "this ke
 
 _DARWIN = sys.platform == "darwin"
 _NOREPLACE, _EXCHANGE = (4, 2) if _DARWIN else (1, 2)  # <sys/stdio.h> and <linux/fs.h>
+_EMPTY_PATH, _BTIME = 0x1000, 0x800  # <fcntl.h>, <linux/stat.h>
 _libc = ctypes.CDLL(None, use_errno=True)
 _rename = getattr(_libc, "renameatx_np" if _DARWIN else "renameat2", None)
 if _rename is not None:
@@ -71,6 +73,20 @@ def sync_directory(fd: int) -> None:
     except OSError as error:
         if error.errno not in UNSUPPORTED:
             raise
+
+
+def born_ns(fd: int) -> int | None:
+    """When the open file or directory was made, in nanoseconds; None where the system does not tell."""
+    born = getattr(os.fstat(fd), "st_birthtime", None)
+    if born is not None:
+        return int(born * 1_000_000_000)
+    statx = getattr(_libc, "statx", None)
+    answer = ctypes.create_string_buffer(256)
+    if statx is None or statx(fd, b"", _EMPTY_PATH, _BTIME, answer) != 0:
+        return None
+    (mask,) = struct.unpack_from("I", answer, 0)
+    seconds, nanoseconds = struct.unpack_from("qI", answer, 80)
+    return int(seconds) * 1_000_000_000 + int(nanoseconds) if mask & _BTIME else None
 
 
 def only_opener(fd: int, name: str) -> bool:

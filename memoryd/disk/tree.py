@@ -33,7 +33,7 @@ from memoryd.disk.nodes import (
     pread_all,
 )
 from memoryd.disk.scan import Scan, scan
-from memoryd.disk.syscalls import sync_directory
+from memoryd.disk.syscalls import born_ns, sync_directory
 
 __all__ = [
     "MB",
@@ -69,6 +69,7 @@ class Tree:
         self.fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         found = os.fstat(self.fd)
         self.identity: tuple[int, int] = (found.st_dev, found.st_ino)
+        self.born_ns = born_ns(self.fd)
 
     def __enter__(self) -> Self:
         return self

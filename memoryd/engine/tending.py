@@ -95,9 +95,9 @@ class Tending:
 
     def _look(self) -> None:
         self.looking.next_look = self._clock.monotonic() + LOOK_S
-        before = self.health.sighting
+        before, opened = self.health.sighting, self.store.attachments
         self.health.sighting = sight(self.store, self._clock.wall())
-        if self.health.sighting != before:
+        if self.health.sighting != before or self.store.attachments != opened:
             self._changed_presence(before)
         if self.health.tended and not self._scanned:
             self._first_scan()

@@ -53,9 +53,15 @@ def _missing(store: Store) -> Sighting:
     return Sighting("missing", f"{store.path} is not there; nothing is forgotten, memoryd resumes when it is back")
 
 
+def _identity(store: Store) -> list[int | None]:
+    """Device and inode, and when it was made: a directory that is deleted and made anew gets the same inode
+    again more often than not."""
+    return [*store.tree.identity, store.tree.born_ns]
+
+
 def _identify(store: Store, now: float) -> Sighting:
     known = store.journal.get_meta("identity")
-    here = list(store.tree.identity)
+    here = _identity(store)
     suspect = store.journal.get_meta("suspect")
     if known in (None, here) and suspect is None:
         if known is None:
@@ -117,7 +123,7 @@ def _holds_memories(store: Store, now: float) -> bool:
 
 def accept(store: Store) -> None:
     """What is there now is the root."""
-    store.journal.set_meta("identity", list(store.tree.identity))
+    store.journal.set_meta("identity", _identity(store))
     store.journal.set_meta("suspect", None)
     store.index.dirty = True
 

@@ -103,6 +103,7 @@ class Store:
         self.lock_watch: dict[str, tuple[tuple[int, int, int, int], float]] = {}
         self.network_fs: str | None = None
         self.halted = threading.Event()
+        self.attachments = 0  # how often the directory was opened: with another number all that is watched is void
         self.owner = os.geteuid()
         self._tree: Tree | None = None
         self._owned: ExitStack = ExitStack()
@@ -135,6 +136,7 @@ class Store:
             raise
         self.network_fs = network_file_system(tree.path)
         self._tree = tree
+        self.attachments += 1
         return tree
 
     def leads_here(self) -> bool:

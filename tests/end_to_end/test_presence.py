@@ -1,0 +1,287 @@
+"""Missing is not empty: a root that goes, comes back, or is another one."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from memoryd.errors import GuardError, PausedError, RootMissingError
+from tests.agents import line, memory
+from tests.daemon import Daemon, refused, until
+from tests.end_to_end import checks
+from tests.end_to_end.conftest import MakeDaemon
+
+MANY = 30  # more than a sudden loss may be without a word
+
+
+def fill(root: Path, count: int = MANY, days: float = 0) -> None:
+    root.mkdir(mode=0o700, exist_ok=True)
+    for name, kind in checks.LIVE.items():
+        with open(root / name, "a") as file:
+            file.writelines(line(memory(days=days, kind=kind)) for _ in range(count))
+
+
+@pytest.fixture
+def kept(root: Path, daemon: MakeDaemon) -> Daemon:
+    """A daemon that knows a store, has backed it up and has something due."""
+    fill(root)
+    tending = daemon(root).start()
+    until(lambda: tending.root()["backups"]["count"] == 3, "backups are there")
+    tending.until_root(lambda row: row["memories"] == 3 * MANY, "all is known")
+    until(lambda: tending.job("verify")["last_result"], "the first jobs are over")
+    return tending
+
+
+def state(daemon: Daemon, wanted: str) -> dict[str, Any]:
+    row: dict[str, Any] = daemon.until_root(lambda row: row["state"] == wanted, f"the root is {wanted}")
+    return row
+
+
+def assert_idle(daemon: Daemon, error: type[Exception]) -> None:
+    """Nothing is written, archived or rotated, by the schedule or on command."""
+    for job in ("archive", "backup", "limits", "locks", "permissions"):
+        assert isinstance(refused(lambda job=job: daemon.rpc("jobs.run", name=job)), error)  # type: ignore[misc]  # mypy cannot infer the default
+    failed = refused(lambda: daemon.rpc("sync"))
+    assert isinstance(failed, error)
+    assert failed.message
+
+
+def test_gone_and_back(root: Path, kept: Daemon) -> None:
+    away = root.with_name("away")
+    root.rename(away)
+    row = state(kept, "missing")
+    assert row["memories"] == 3 * MANY
+    assert str(root) in row["reasons"][0]
+    before = checks.snapshot(away)
+    assert_idle(kept, RootMissingError)
+    fill(away, count=1)
+    done = kept.run("sync")
+    assert done.returncode == 1
+    assert "not there" in done.stderr
+    assert not root.exists()
+    before |= {name: about for name, about in checks.snapshot(away).items() if name.endswith(".jsonl")}
+    assert checks.snapshot(away) == before
+    away.rename(root)
+    state(kept, "ok")
+    kept.rpc("sync")
+    assert checks.index_on_disk(root) == checks.rebuilt_index(root)
+    assert kept.root()["memories"] == 3 * (MANY + 1)
+
+
+def test_deleted_and_made_anew_empty(root: Path, kept: Daemon) -> None:
+    shutil.rmtree(root)
+    state(kept, "missing")
+    root.mkdir(mode=0o700)
+    row = state(kept, "suspect")
+    assert row["memories"] == 3 * MANY
+    assert "root resume" in row["reasons"][0]
+    assert_idle(kept, GuardError)
+    time.sleep(3)  # longer than two looks: nothing may happen by itself
+    assert kept.root()["state"] == "suspect"
+    assert list(root.iterdir()) == []
+    done = kept.run("root", "resume", "memories")
+    assert done.returncode == 0, done.stderr
+    row = state(kept, "ok")
+    until(lambda: kept.root()["memories"] == 0, "what is there now is right")
+
+
+def test_replaced_by_an_empty_one_in_one_move(root: Path, kept: Daemon) -> None:
+    other = root.with_name("other")
+    other.mkdir()
+    away = root.with_name("away")
+    root.rename(away)
+    other.rename(root)
+    state(kept, "suspect")
+    before = checks.snapshot(away)
+    assert_idle(kept, GuardError)
+    assert list(root.iterdir()) == []
+    assert checks.snapshot(away) == before
+    root.rename(other)
+    away.rename(root)
+    state(kept, "ok")
+    kept.rpc("sync")
+    assert checks.index_on_disk(root) == checks.rebuilt_index(root)
+
+
+def test_replaced_by_a_copy(root: Path, kept: Daemon) -> None:
+    copy = root.with_name("copy")
+    shutil.copytree(root, copy)
+    shutil.rmtree(root)
+    copy.rename(root)
+    state(kept, "ok")
+    fill(root, count=1)
+    until(lambda: checks.index_on_disk(root) == checks.rebuilt_index(root), "the copy is watched")
+    until(lambda: kept.root()["memories"] == 3 * (MANY + 1), "all are there")
+
+
+@pytest.mark.soak
+def test_replaced_by_other_memories_it_is_taken_after_a_minute(root: Path, kept: Daemon) -> None:
+    other = root.with_name("other")
+    other.mkdir(mode=0o700)
+    (other / "tasks.jsonl").write_text(line(memory(kind="task")))
+    shutil.rmtree(root)
+    other.rename(root)
+    state(kept, "suspect")
+    began = time.monotonic()
+    assert not (root / "index.json").exists()
+    kept.until_root(lambda row: row["state"] == "ok", "it is taken", 90)
+    assert time.monotonic() - began > 55
+    until(lambda: (root / "index.json").exists(), "it is indexed")
+
+
+def test_a_link_that_comes_to_lead_elsewhere(tmp_path: Path, daemon: MakeDaemon) -> None:
+    one, other, link = tmp_path / "one", tmp_path / "other", tmp_path / "link"
+    fill(one)
+    other.mkdir()
+    link.symlink_to(one)
+    tending = daemon(link).start()
+    assert tending.root()["state"] == "ok"
+    fill(one, count=1)
+    until(lambda: checks.index_on_disk(one) == checks.rebuilt_index(one), "the store behind the link is watched")
+    point(link, other)
+    state(tending, "suspect")
+    before = checks.snapshot(one)
+    fill(one, count=1)
+    assert list(other.iterdir()) == []
+    point(link, one)
+    state(tending, "ok")
+    until(lambda: checks.index_on_disk(one) == checks.rebuilt_index(one), "it is tended again")
+    assert before
+    copy = tmp_path / "copy"
+    shutil.copytree(one, copy)
+    point(link, copy)
+    tending.until_root(lambda row: row["state"] == "ok", "a copy is as good")
+    fill(copy, count=1)
+    until(lambda: checks.index_on_disk(copy) == checks.rebuilt_index(copy), "the copy is tended")
+
+
+def point(link: Path, target: Path) -> None:
+    new = link.with_name("new-link")
+    new.symlink_to(target)
+    new.rename(link)
+
+
+def test_files_deleted_one_by_one_are_followed_to_the_last(root: Path, kept: Daemon) -> None:
+    for name in checks.LIVE:
+        (root / name).unlink()
+    until(lambda: kept.root()["memories"] == 0, "the deletions are followed")
+    assert kept.root()["state"] == "ok"
+    until(lambda: checks.index_on_disk(root) == checks.rebuilt_index(root), "the index says so")
+    assert kept.root()["backups"]["count"] == 3
+
+
+def test_files_emptied_in_place_are_followed_and_told(root: Path, kept: Daemon) -> None:
+    for name in checks.LIVE:
+        (root / name).write_bytes(b"")
+    until(lambda: kept.root()["memories"] == 0, "what is there is right")
+    found = {(each["code"], each["path"]) for each in kept.rpc("check")["findings"]}
+    assert {("emptied-file", name) for name in checks.LIVE} <= found
+    kept.rpc("jobs.run", name="backup")
+    assert kept.root()["backups"]["count"] == 3
+    shown = kept.rpc("backup.verify")["backups"]
+    assert all(each["valid"] and each["bytes"] for each in shown)
+    kept.rpc("backup.restore", file="tasks.jsonl")
+    until(lambda: kept.root()["memories"] == MANY, "a backup brings them back")
+
+
+def test_a_loss_that_nobody_saw(root: Path, kept: Daemon) -> None:
+    """While the daemon was away nearly everything went: it says so and does nothing."""
+    assert kept.stop() == 0
+    saved = root.with_name("saved")
+    shutil.copytree(root, saved)
+    for name in ("learnings.jsonl", "tasks.jsonl"):
+        (root / name).unlink()
+    before = checks.snapshot(root)
+    kept.start()
+    row = state(kept, "suspect")
+    assert "60 of 90" in row["reasons"][0]
+    assert_idle(kept, GuardError)
+    assert checks.snapshot(root) == before
+    for name in ("learnings.jsonl", "tasks.jsonl"):
+        shutil.copy(saved / name, root / name)
+    state(kept, "ok")
+    kept.rpc("sync")
+    assert checks.index_on_disk(root) == checks.rebuilt_index(root)
+
+
+def test_the_last_good_backup_is_kept_after_a_loss(root: Path, kept: Daemon) -> None:
+    newest = {path.name for path in (root / ".backup").iterdir()}
+    away = root.with_name("away")
+    root.rename(away)
+    state(kept, "missing")
+    away.rename(root)
+    state(kept, "ok")
+    for _ in range(8):
+        fill(root, count=1)
+        kept.rpc("sync")
+        kept.rpc("backup.create")
+    left = {path.name for path in (root / ".backup").iterdir()}
+    assert newest <= left
+    assert len(left) <= 3 * 6
+
+
+def test_a_file_where_the_root_was(root: Path, kept: Daemon) -> None:
+    away = root.with_name("away")
+    root.rename(away)
+    root.write_text("no directory")
+    row = state(kept, "failed")
+    assert "no directory" in row["reasons"][0]
+    assert_idle(kept, RootMissingError)
+    assert root.read_text() == "no directory"
+    root.unlink()
+    away.rename(root)
+    state(kept, "ok")
+
+
+def test_paused_is_left_alone(root: Path, kept: Daemon) -> None:
+    assert kept.run("root", "pause", "memories").returncode == 0
+    state(kept, "paused")
+    before = checks.snapshot(root)
+    fill(root, count=1)
+    assert isinstance(refused(lambda: kept.rpc("sync")), PausedError)
+    assert {"index.json": checks.snapshot(root)["index.json"]} == {"index.json": before["index.json"]}
+    assert kept.run("root", "resume", "memories").returncode == 0
+    state(kept, "ok")
+    until(lambda: checks.index_on_disk(root) == checks.rebuilt_index(root), "it is indexed again")
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="modes do not stop root")
+def test_no_permission(root: Path, kept: Daemon) -> None:
+    root.chmod(0)
+    try:
+        row = kept.until_root(lambda row: row["state"] in ("failed", "degraded", "read_only"), "it is told")
+        assert row["memories"] == 3 * MANY
+    finally:
+        root.chmod(0o700)
+    state(kept, "ok")
+
+
+def mounts_work() -> bool:
+    return os.geteuid() == 0 and os.system("unshare -m --propagation private mount -t tmpfs none /mnt 2>/dev/null") == 0
+
+
+@pytest.mark.root_only
+@pytest.mark.skipif(not mounts_work(), reason="mounting needs root")
+def test_something_mounted_over_the_root(root: Path, daemon: MakeDaemon) -> None:
+    """As a network or a removable disk that comes and goes."""
+    fill(root)
+    tending = daemon(root, prefix=["unshare", "-m", "--propagation", "private"]).start()
+
+    def inside(*words: str) -> None:
+        subprocess.run(["nsenter", "-t", str(tending.pid), "-m", *words], check=True)
+
+    inside("mount", "-t", "tmpfs", "-o", "size=1m", "none", str(root))
+    row = state(tending, "suspect")
+    assert row["memories"] == 3 * MANY
+    assert_idle(tending, GuardError)
+    inside("umount", "-l", str(root))
+    state(tending, "ok")
+    fill(root, count=1)
+    until(lambda: checks.index_on_disk(root) == checks.rebuilt_index(root), "it is tended again")
+    until(lambda: tending.root()["memories"] == 3 * (MANY + 1), "all are there")
