@@ -157,7 +157,7 @@ def _write(
                 guard = held.check if held is not None else None
                 done = atomic.replace(store.tree, path, content, expected=seen[path], guard=guard)
                 _remember(store, path, content, seen[path], now)
-                state.seen = {**seen, path: done.fingerprint}
+                seen = state.seen = {**seen, path: done.fingerprint}
     except BusyError as error:  # also a lock lost half-way
         return Indexed(result, waits=error.message, retry_at=now + RETRY_S)
     except (StoreChangedError, ChangingError):

@@ -6,6 +6,7 @@ import json
 import os
 from collections.abc import Callable
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,6 +14,9 @@ import pytest
 from memoryd.core.policy import Mode, Policy
 from memoryd.disk.locking import DirectoryLock
 from memoryd.operations.indexing import FIGHT_S, QUIET_S, update_index
+from memoryd.operations.refresh import refresh
+from memoryd.store import Store
+from tests.layouts.contract import NOW
 from tests.layouts.samples import learning, lines, memory
 from tests.operations.conftest import MakeWorld
 from tests.operations.world import CORE, LEARNINGS, World, same_meaning
@@ -78,6 +82,22 @@ class TestWriting:
         with pytest.raises(OSError, match="not a regular file"):
             world.sync()
         assert world.path("index.json").is_fifo()
+
+    def test_of_two_index_files_both_are_known_for_ours(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        """One taken for another program's would be looked at again, and later be held back for a minute."""
+        root = tmp_path / "root"
+        root.mkdir(mode=0o700)
+        content = {"id": "mem_1748681950340_nrs0enwdu", "content": "x", "created": "2025-05-31T08:59:10.340Z"}
+        (root / "memory_20250531015910.json").write_text(json.dumps(content))
+        store = Store("files", str(root), "json-files", Policy(), str(tmp_path / "state"))
+        store.attach()
+        refresh(store, None, NOW)
+        assert sorted(update_index(store, NOW, force=True).written) == ["_index.json", "_stats.json"]
+        rendered: list[int] = []
+        monkeypatch.setattr(type(store.layout), "index", lambda *_: rendered.append(1))
+        assert update_index(store, NOW).written == ()
+        assert rendered == []
+        store.close()
 
 
 class TestNotWriting:
