@@ -17,9 +17,7 @@ class MemorydError(Exception):
     rpc_code = -32603
     exit_code = 70
 
-    def __init__(
-        self, message: str, *, hint: str | None = None, data: Mapping[str, Any] | None = None
-    ) -> None:
+    def __init__(self, message: str, *, hint: str | None = None, data: Mapping[str, Any] | None = None) -> None:
         super().__init__(message)
         self.message = message
         self.hint = hint

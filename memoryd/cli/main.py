@@ -105,9 +105,7 @@ def _internal(error: Exception) -> MemorydError:
     while at is not None and at.tb_next is not None:
         at = at.tb_next
     place = f"{at.tb_frame.f_code.co_filename}:{at.tb_lineno}" if at else "unknown place"
-    return MemorydError(
-        f"internal error: {type(error).__name__}: {error}", hint=f"please report it, with {place}"
-    )
+    return MemorydError(f"internal error: {type(error).__name__}: {error}", hint=f"please report it, with {place}")
 
 
 def _close_stdout() -> None:

@@ -29,6 +29,4 @@ def event_line(event: dict[str, Any]) -> str:
     """One event for people: time, topic, root, then the rest as name=value."""
     rest = {key: value for key, value in event.items() if key not in ("at", "topic", "root")}
     told = " ".join(f"{key}={value}" for key, value in rest.items())
-    return shown(
-        f"{when(event.get('at'))} {event.get('topic', ''):<8} {event.get('root', '-'):<12} {told}".rstrip()
-    )
+    return shown(f"{when(event.get('at'))} {event.get('topic', ''):<8} {event.get('root', '-'):<12} {told}".rstrip())

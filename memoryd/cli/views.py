@@ -110,20 +110,15 @@ def history(screen: Screen, result: Result) -> None:
         )
         for e in result.get("entries", [])
     ]
-    screen.table(
-        ("receipt", "when", "root", "operation", "by", "what"), rows, empty="nothing was changed yet"
-    )
+    screen.table(("receipt", "when", "root", "operation", "by", "what"), rows, empty="nothing was changed yet")
     _truncated(screen, result)
 
 
 def roots(screen: Screen, result: Result) -> None:
     rows = [
-        (r.get("name"), r.get("state"), r.get("layout"), r.get("mode"), r.get("path"))
-        for r in result.get("roots", [])
+        (r.get("name"), r.get("state"), r.get("layout"), r.get("mode"), r.get("path")) for r in result.get("roots", [])
     ]
-    screen.table(
-        ("name", "state", "layout", "mode", "path"), rows, empty="no roots; see `memoryd root add --help`"
-    )
+    screen.table(("name", "state", "layout", "mode", "path"), rows, empty="no roots; see `memoryd root add --help`")
 
 
 def settings(screen: Screen, result: Result) -> None:

@@ -151,9 +151,7 @@ def _write(path: str, old: str | None, new: str, wanted: dict[str, Any], state_d
     """Read the new text as the daemon will, make sure it says what was meant, and replace the file."""
     config = parse(new, path, state_dir)
     if {"root": [], **tomllib.loads(new)} != {"root": [], **wanted}:
-        raise ConfigError(
-            f"{path}: this file is written in a way memoryd cannot edit safely", hint="edit it by hand"
-        )
+        raise ConfigError(f"{path}: this file is written in a way memoryd cannot edit safely", hint="edit it by hand")
     real = os.path.realpath(path)
     present = read_text(real) if os.path.exists(real) else None
     if present != old:

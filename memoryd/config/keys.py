@@ -25,9 +25,7 @@ class Key:
 
 DAEMON: Mapping[str, Key] = {
     "log_level": Key(values.choice("debug", "info", "warning", "error"), "debug, info, warning or error"),
-    "log_format": Key(
-        values.choice("auto", "console", "json"), "auto: console on a terminal, else JSON lines"
-    ),
+    "log_format": Key(values.choice("auto", "console", "json"), "auto: console on a terminal, else JSON lines"),
     "settle_ms": Key(values.integer(0, 60_000), "quiet time before a change is indexed, in milliseconds"),
     "settle_cap_ms": Key(values.integer(1, 600_000), "but never later than this after the first change"),
     "quiet_s": Key(values.number(0, 3600), "quiet time that scheduled upkeep waits for, in seconds"),
@@ -37,9 +35,7 @@ DAEMON: Mapping[str, Key] = {
 
 # The keys of [defaults], each of which may stand in a [[root]] too.
 POLICY: Mapping[str, Key] = {
-    "mode": Key(
-        values.choice(*Mode), "maintain, or observe: report the same things, write nothing unattended"
-    ),
+    "mode": Key(values.choice(*Mode), "maintain, or observe: report the same things, write nothing unattended"),
     "backups": Key(values.integer(1, 1000), "how many backups of each file are kept"),
     "archive_learnings_after_days": Key(values.number(0, YEARS), "days without access"),
     "archive_tasks_after_days": Key(values.number(0, YEARS), "days after completion"),
@@ -53,9 +49,7 @@ POLICY: Mapping[str, Key] = {
         values.number(1, 30 * DAY_S), "the same for a lock that names no process and that nobody holds"
     ),
     "lock_wait_s": Key(values.number(0, 3600), "how long to wait for a lock that somebody holds"),
-    "final_newline": Key(
-        values.choice("always", "keep", "never"), "always, keep or never; without it lines get glued"
-    ),
+    "final_newline": Key(values.choice("always", "keep", "never"), "always, keep or never; without it lines get glued"),
     "fix_permissions": Key(values.flag, "close files and folders that are open to other users"),
     "archive_flag": Key(values.flag, "json-files: set archived on what is old, of no relevance and hardly used"),
     "archive_sessions": Key(values.flag, "session-files: move whole sessions to the archive by age"),
@@ -81,9 +75,7 @@ SCHEDULE: Mapping[str, Key] = {
     "locks": Key(values.schedule("locks"), "clear the locks of dead processes"),
     "permissions": Key(values.schedule("permissions"), "close what is open to other users"),
     "verify": Key(values.schedule("verify"), "check backups and index against the files"),
-    "rescan": Key(
-        values.schedule("rescan"), "look for changes that no event told; adaptive: at its own pace"
-    ),
+    "rescan": Key(values.schedule("rescan"), "look for changes that no event told; adaptive: at its own pace"),
 }
 assert tuple(SCHEDULE) == JOBS, "each job has its line in the configuration"
 
@@ -96,7 +88,5 @@ ROOT: Mapping[str, Key] = {
 }
 
 MEMORY_CONFIGURATION: Mapping[str, Key] = {
-    "external_path": Key(
-        values.words, "wins when set; made when missing; relative means relative to project"
-    ),
+    "external_path": Key(values.words, "wins when set; made when missing; relative means relative to project"),
 }

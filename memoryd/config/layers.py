@@ -46,9 +46,7 @@ def is_table(value: object, path: KeyPath, problems: Problems) -> bool:
     return False
 
 
-def unknown_keys(
-    table: Mapping[str, object], path: KeyPath, known: Collection[str], problems: Problems
-) -> None:
+def unknown_keys(table: Mapping[str, object], path: KeyPath, known: Collection[str], problems: Problems) -> None:
     for name in table:
         if name not in known:
             problems.add((*path, name), _unknown(name, known))
@@ -80,9 +78,7 @@ def read_table(
     return layer
 
 
-def _take(
-    layer: Layer, name: str, read: values.Reader, value: object, *, path: KeyPath, problems: Problems
-) -> None:
+def _take(layer: Layer, name: str, read: values.Reader, value: object, *, path: KeyPath, problems: Problems) -> None:
     try:
         layer.values[name] = read(value)
     except ValueError as error:
@@ -139,9 +135,7 @@ def _read_limit(layer: Layer, name: str, table: dict[str, object], path: KeyPath
     named = not table.keys().isdisjoint(values.LIMIT_PARTS)
     if table and not named and all(isinstance(value, dict) or value == "off" for value in table.values()):
         file = f"{path[-1]}.{next(iter(table))}"
-        problems.add(
-            path, f'is a table of tables; a file name with a dot stands in quotes: "{file}" = {LIMIT_EXAMPLE}'
-        )
+        problems.add(path, f'is a table of tables; a file name with a dot stands in quotes: "{file}" = {LIMIT_EXAMPLE}')
         return
     unknown_keys(table, path, tuple(values.LIMIT_PARTS), problems)
     parts = Layer()

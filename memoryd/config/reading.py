@@ -102,9 +102,7 @@ def read_text(path: str) -> str:
 
 def _decoded(content: bytes, path: str) -> str:
     if content.startswith(b"\xef\xbb\xbf"):
-        raise ConfigError(
-            f"{path}:1: begins with a byte order mark, which TOML does not allow; save it without"
-        )
+        raise ConfigError(f"{path}:1: begins with a byte order mark, which TOML does not allow; save it without")
     try:
         return content.decode()
     except UnicodeDecodeError as error:

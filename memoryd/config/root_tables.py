@@ -52,9 +52,7 @@ def read_roots(
 def _tables(tables: object, problems: Problems) -> list[tuple[int, object]]:
     if isinstance(tables, list):
         return list(enumerate(tables))
-    problems.add(
-        ("root",), f"is {shown(tables)}; allowed: one [[root]], with two brackets, for each directory"
-    )
+    problems.add(("root",), f"is {shown(tables)}; allowed: one [[root]], with two brackets, for each directory")
     return []
 
 
@@ -93,14 +91,10 @@ def _locate(
     here = layer.values
     project = _project(layer, where, problems)
     if {"path", "project"} <= written or {"path", "memory_configuration"} <= written:
-        problems.add(
-            (*where, "path"), "stands beside project or memory_configuration; allowed: one of the two ways"
-        )
+        problems.add((*where, "path"), "stands beside project or memory_configuration; allowed: one of the two ways")
         return None
     if "memory_path" in written and "project" not in written:
-        problems.add(
-            (*where, "memory_path"), "is relative to a project, and none is named; allowed: project, or path"
-        )
+        problems.add((*where, "memory_path"), "is relative to a project, and none is named; allowed: project, or path")
         return None
     if "external_path" in here:
         return (*where, "memory_configuration", "external_path"), here["external_path"], project
@@ -128,9 +122,7 @@ def _within(
     project: str, memory_path: str, where: KeyPath, problems: Problems
 ) -> tuple[KeyPath, str, str | None] | None:
     if os.path.isabs(memory_path) or memory_path.startswith("~"):
-        problems.add(
-            (*where, "memory_path"), f"{memory_path!r} is not relative to the project; allowed: path instead"
-        )
+        problems.add((*where, "memory_path"), f"{memory_path!r} is not relative to the project; allowed: path instead")
         return None
     return (*where, "memory_path"), memory_path, project
 

@@ -61,9 +61,7 @@ def expand(written: str, base: str | None) -> str:
         raise ValueError(f"{written!r} names a home directory that this machine does not know")
     if not os.path.isabs(path):
         if base is None:
-            raise ValueError(
-                f"{written!r} is relative; allowed: an absolute path, or one that begins with ~/"
-            )
+            raise ValueError(f"{written!r} is relative; allowed: an absolute path, or one that begins with ~/")
         path = os.path.join(base, path)
     return os.path.normpath(path) if ".." not in path.split("/") else path
 
@@ -80,9 +78,7 @@ def real_directory(path: str) -> str:
     except PermissionError:
         return real  # it may be readable once the daemon runs; until then the root says why it is not
     except (OSError, ValueError) as error:
-        raise ValueError(
-            f"{path!r} cannot be a directory: {getattr(error, 'strerror', None) or error}"
-        ) from None
+        raise ValueError(f"{path!r} cannot be a directory: {getattr(error, 'strerror', None) or error}") from None
     if not stat.S_ISDIR(mode):
         kind = "a file" if stat.S_ISREG(mode) else "a pipe, socket or device"
         raise ValueError(f"{path!r} is {kind}; allowed: a directory")

@@ -57,8 +57,7 @@ def _root(root: RootConfig) -> dict[str, Any]:
         job: _entry(text, root.origins, f"schedule.{job}") for job, text in root.policy.schedule.items()
     }
     shown["limits"] = {
-        file: _entry(_limit(limit), root.origins, f"limits.{file}")
-        for file, limit in root.policy.limits.items()
+        file: _entry(_limit(limit), root.origins, f"limits.{file}") for file, limit in root.policy.limits.items()
     }
     return shown
 

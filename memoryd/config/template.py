@@ -69,9 +69,7 @@ def _defaults_of(settings: DaemonConfig | Policy) -> dict[str, object]:
 
 
 def _settings(keys: Mapping[str, Key], defaults: Mapping[str, object]) -> str:
-    return "".join(
-        f"# {name} = {toml(defaults[name])}".ljust(45) + f" # {key.meaning}\n" for name, key in keys.items()
-    )
+    return "".join(f"# {name} = {toml(defaults[name])}".ljust(45) + f" # {key.meaning}\n" for name, key in keys.items())
 
 
 def toml(value: object) -> str:

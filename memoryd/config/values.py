@@ -93,9 +93,7 @@ def choices(*allowed: str) -> Reader:
 
     def read(value: object) -> tuple[str, ...]:
         if not isinstance(value, list):
-            raise WrongValueError(
-                f"is {shown(value)}, not an array; allowed: an array of {', '.join(allowed)}"
-            )
+            raise WrongValueError(f"is {shown(value)}, not an array; allowed: an array of {', '.join(allowed)}")
         return tuple(dict.fromkeys(one(element) for element in value))
 
     return read
@@ -122,9 +120,7 @@ def timezone(value: object) -> str:
     except (zoneinfo.ZoneInfoNotFoundError, ValueError, OSError):
         near = nearest(name, zoneinfo.available_timezones())
         ask = f'did you mean "{near}"? ' if near else ""
-        problem = (
-            f"{shown(name)} is no time zone of this machine; {ask}allowed: names such as Europe/Berlin or UTC"
-        )
+        problem = f"{shown(name)} is no time zone of this machine; {ask}allowed: names such as Europe/Berlin or UTC"
         raise WrongValueError(problem) from None
     return name
 

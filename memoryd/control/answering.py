@@ -97,9 +97,7 @@ class Answering:
         """Called by the thread that finished the work: only enqueues."""
         self._enqueue(0, partial(self._finished_line, token, request, started, future))
 
-    def _finished_line(
-        self, token: int, request: Request, started: float, future: Future[dict[str, Any]]
-    ) -> bytes:
+    def _finished_line(self, token: int, request: Request, started: float, future: Future[dict[str, Any]]) -> bytes:
         """In the writer's thread: the reply to finished work; nothing if it was answered already."""
         with self._changed:
             if self._pending.pop(token, None) is None:

@@ -61,15 +61,9 @@ class Connection:
         self._limits = limits
         self._outbox = Outbox()
         self._lines = LineReader()
-        self._answering = Answering(
-            peer, lambda request: invoke(self, request), mutates, self._enqueue, limits.pending
-        )
-        self._reader = threading.Thread(
-            target=self._read_all, name=f"control-in-{peer.connection}", daemon=True
-        )
-        self._writer = threading.Thread(
-            target=self._write_all, name=f"control-out-{peer.connection}", daemon=True
-        )
+        self._answering = Answering(peer, lambda request: invoke(self, request), mutates, self._enqueue, limits.pending)
+        self._reader = threading.Thread(target=self._read_all, name=f"control-in-{peer.connection}", daemon=True)
+        self._writer = threading.Thread(target=self._write_all, name=f"control-out-{peer.connection}", daemon=True)
 
     def start(self, hello: bytes) -> None:
         self._enqueue(len(hello), lambda: hello)
@@ -190,9 +184,7 @@ class Connection:
                 self._send_all(make())
             self._sock.shutdown(socket.SHUT_WR)
         except OSError as error:
-            get_logger(__name__).debug(
-                "client_unreachable", connection=self.peer.connection, reason=str(error)
-            )
+            get_logger(__name__).debug("client_unreachable", connection=self.peer.connection, reason=str(error))
             self.cut()
         finally:
             self._outbox.abandon()

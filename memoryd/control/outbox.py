@@ -20,9 +20,7 @@ Make = Callable[[], bytes]
 class Outbox:
     """Filled by any thread, emptied by the connection's writer."""
 
-    def __init__(
-        self, max_replies: int = 1024, max_bytes: int = 8 * 1024 * 1024, max_events: int = 256
-    ) -> None:
+    def __init__(self, max_replies: int = 1024, max_bytes: int = 8 * 1024 * 1024, max_events: int = 256) -> None:
         self._max_replies = max_replies
         self._max_bytes = max_bytes
         self._replies: deque[tuple[int, Make]] = deque()
@@ -92,9 +90,7 @@ class Outbox:
     def wait_empty(self, timeout: float) -> bool:
         """True once everything put so far has been sent, or nothing will be any more."""
         with self._changed:
-            return self._changed.wait_for(
-                lambda: not (self._replies or self._events or self._sending), timeout
-            )
+            return self._changed.wait_for(lambda: not (self._replies or self._events or self._sending), timeout)
 
     def finish(self) -> None:
         """Nothing more is taken in; what is queued is still sent."""

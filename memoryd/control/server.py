@@ -142,9 +142,7 @@ class Server:
         self.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self.close()
 
     # -- events -----------------------------------------------------------------------------------
@@ -222,9 +220,7 @@ class Server:
                 )
             # Our own health probe must get through while foreign clients hold every place.
             if self.clients >= self._limits.clients and who.pid != os.getpid():
-                raise BusyError(
-                    f"{self.clients} clients are connected already", hint="close some, then try again"
-                )
+                raise BusyError(f"{self.clients} clients are connected already", hint="close some, then try again")
         except MemorydError as error:
             get_logger(__name__).warning("client_refused", reason=error.message)
             _turn_away(sock, protocol.encode_error(None, error))
@@ -232,9 +228,7 @@ class Server:
         self._welcome(sock, who)
 
     def _welcome(self, sock: socket.socket, who: Peer) -> None:
-        connection = Connection(
-            sock, who, self._invoke, mutates=self._mutates, ended=self._forget, limits=self._limits
-        )
+        connection = Connection(sock, who, self._invoke, mutates=self._mutates, ended=self._forget, limits=self._limits)
         with self._lock:
             self._connections = (*self._connections, connection)
         try:

@@ -51,9 +51,7 @@ CODES: dict[str, Code] = {
     "torn-tail": Code(_E, "the last line is cut off and nobody is writing it any more"),
     "joined-lines": Code(_W, "two memories stand on one line; both are read", fixable=True),
     "invalid-schema": Code(_E, "a memory that breaks the schema beyond correction; it is skipped and kept"),
-    "corrected-schema": Code(
-        _W, "a field is missing or wrong and was corrected in memory only", fixable=True
-    ),
+    "corrected-schema": Code(_W, "a field is missing or wrong and was corrected in memory only", fixable=True),
     "task-metadata": Code(_W, "the task metadata breaks the schema; the task is kept and never archived by age"),
     "schema-bound": Code(_W, "a field is longer or holds more than the schema allows; kept and indexed"),
     "wrong-type-for-file": Code(_W, "a memory lies in the file of another type; indexed by its own type"),
@@ -74,9 +72,7 @@ CODES: dict[str, Code] = {
     "unreadable": Code(_E, "the file cannot be read"),
     "too-large": Code(_W, "the file is larger than 64 MB and is not read"),
     "wide-permissions": Code(_W, "a file or folder is open to other users", fixable=True),
-    "index-newer": Code(
-        _W, "the index is of a newer version than memoryd knows; the folder is left as it is"
-    ),
+    "index-newer": Code(_W, "the index is of a newer version than memoryd knows; the folder is left as it is"),
     "hard-limit": Code(_E, "a file is at its hard limit; archive or forget memories"),
     "soft-limit": Code(_W, "a file is above its soft limit and nothing more can be archived"),
     "near-limit": Code(_I, "a file is at 85 % or more of a limit"),

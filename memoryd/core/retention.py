@@ -16,9 +16,7 @@ from typing import TypeVar
 
 from memoryd.core.dates import compact
 
-_NAME = re.compile(
-    r"(?P<prefix>.+)\.backup(?:\.(?P<stamp>[0-9]{8}_[0-9]{6})(?:_(?P<count>[0-9]{3,6}))?)?", re.DOTALL
-)
+_NAME = re.compile(r"(?P<prefix>.+)\.backup(?:\.(?P<stamp>[0-9]{8}_[0-9]{6})(?:_(?P<count>[0-9]{3,6}))?)?", re.DOTALL)
 _FUTURE_SLACK_S = 300.0
 
 
@@ -110,9 +108,7 @@ def backup_name(file: str, now: float, taken: Collection[str]) -> str:
     base = f"{flat(file)}.backup.{compact(now)}"
     if base not in taken and not any(name.startswith(f"{base}_") for name in taken):
         return base
-    used = [
-        int(name[len(base) + 1 :]) for name in taken if re.fullmatch(re.escape(base) + r"_[0-9]{3,6}", name)
-    ]
+    used = [int(name[len(base) + 1 :]) for name in taken if re.fullmatch(re.escape(base) + r"_[0-9]{3,6}", name)]
     return f"{base}_{max(used, default=0) + 1:03d}"
 
 
@@ -179,9 +175,7 @@ def drop(backups: Iterable[Backup], limit: int, now: float | None = None) -> lis
     """Names that go, the oldest of each file first."""
     held = list(backups)
     kept = keep(held, limit, now)
-    return [
-        b.name for newest_first in _by_file(held, now) for b in reversed(newest_first) if b.name not in kept
-    ]
+    return [b.name for newest_first in _by_file(held, now) for b in reversed(newest_first) if b.name not in kept]
 
 
 def _by_file(backups: Iterable[Backup], now: float | None) -> list[list[Backup]]:

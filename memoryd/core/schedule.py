@@ -101,9 +101,7 @@ def _cron(words: str) -> Cron:
         raise ValueError(f'"{words}" never comes: the months named have no day {min(days)}')
     of_week = sorted({number % 7 for number in weekdays})
     names = "*" if len(of_week) == 7 else ",".join(_WEEKDAY.names[number] for number in of_week)
-    return Cron(
-        (_MINUTE.listed(minute), _HOUR.listed(hour), _DAY.listed(day), _MONTH.listed(month), names), words
-    )
+    return Cron((_MINUTE.listed(minute), _HOUR.listed(hour), _DAY.listed(day), _MONTH.listed(month), names), words)
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,8 +161,6 @@ def _is_number(word: str) -> bool:
 _MINUTE = _Field("minute", 0, 59)
 _HOUR = _Field("hour", 0, 23)
 _DAY = _Field("day of the month", 1, 31)
-_MONTH = _Field(
-    "month", 1, 12, ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
-)
+_MONTH = _Field("month", 1, 12, ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"))
 _WEEKDAY = _Field("weekday", 0, 7, ("sun", "mon", "tue", "wed", "thu", "fri", "sat"))
 _LONGEST_MONTH = (31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)

@@ -106,9 +106,7 @@ def replace(
         raise
 
 
-def create(
-    tree: Tree, path: str, data: bytes, mode: int = 0o600, *, guard: Guard | None = None
-) -> Fingerprint:
+def create(tree: Tree, path: str, data: bytes, mode: int = 0o600, *, guard: Guard | None = None) -> Fingerprint:
     """A new file, visible only when complete; FileExistsError when the name is taken by anything."""
     with ExitStack() as stack:
         directory, name = stack.enter_context(tree.parent(path))
@@ -150,9 +148,7 @@ def append(
         return fingerprint_of(os.fstat(fd))
 
 
-def truncate(
-    tree: Tree, path: str, size: int, *, expected: Fingerprint, guard: Guard | None = None
-) -> Fingerprint:
+def truncate(tree: Tree, path: str, size: int, *, expected: Fingerprint, guard: Guard | None = None) -> Fingerprint:
     """Cut the file to its first `size` bytes: for taking back our own append while nobody wrote after it."""
     if not 0 <= size <= expected.size:
         raise ValueError(f"cannot cut {expected.size} bytes to {size}")

@@ -68,9 +68,7 @@ def list_backups(
     """Backups of `files`, newest first for each, those beside the data last. Known ones are told from the
     journal without reading them; foreign ones are read when `readable` is given to judge them by."""
     found = _found(tree, journal, files, place) + _beside(tree, files)
-    return _sorted(
-        [_looked_at(tree, each, readable) if _needs_look(each, readable) else each for each in found], now
-    )
+    return _sorted([_looked_at(tree, each, readable) if _needs_look(each, readable) else each for each in found], now)
 
 
 def verify(
@@ -159,9 +157,7 @@ def _looked_at(tree: Tree, backup: BackupInfo, readable: Readable | None) -> Bac
     digest = hashlib.sha256(content).hexdigest()
     if backup.seq is not None:
         sound = digest == backup.sha256
-        return replace(
-            backup, valid=sound, problem=None if sound else "its content is not what was backed up"
-        )
+        return replace(backup, valid=sound, problem=None if sound else "its content is not what was backed up")
     return _judged(replace(backup, sha256=digest, bytes=len(content)), content, readable)
 
 

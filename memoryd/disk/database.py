@@ -39,9 +39,7 @@ class Database:
         self._lock = threading.RLock()
         _create_private(path)
         with _plain_errors(path):
-            self._connection = sqlite3.connect(
-                path, timeout=5.0, isolation_level=None, check_same_thread=False
-            )
+            self._connection = sqlite3.connect(path, timeout=5.0, isolation_level=None, check_same_thread=False)
         try:
             self._open(schema)
         except BaseException:
@@ -54,9 +52,7 @@ class Database:
             self._connection.row_factory = sqlite3.Row
             self._connection.execute("PRAGMA journal_mode = WAL")
             self._connection.execute("PRAGMA synchronous = FULL")
-            self._connection.execute(
-                "PRAGMA fullfsync = 1"
-            )  # macOS: a plain fsync does not reach the platter
+            self._connection.execute("PRAGMA fullfsync = 1")  # macOS: a plain fsync does not reach the platter
             self._connection.execute("PRAGMA foreign_keys = ON")
         with self._writing() as db:
             for step in schema[version:]:

@@ -24,9 +24,7 @@ class Displaced:
     could not keep one. `base_size`: bytes of it that the rewrite was decided on.
     """
 
-    def __init__(
-        self, directory: int, temp: str | None, fd: int, path: str, *, base_size: int, digest: str
-    ) -> None:
+    def __init__(self, directory: int, temp: str | None, fd: int, path: str, *, base_size: int, digest: str) -> None:
         """Takes copies of both descriptors."""
         self.path = path
         self.temp = temp

@@ -43,9 +43,7 @@ class Jobs(Database):
     def job_started(self, name: str, now: float) -> None:
         with self._writing(durable=False) as db:
             db.execute("INSERT OR IGNORE INTO jobs (name) VALUES (?)", (name,))
-            db.execute(
-                "UPDATE jobs SET last_start = ?, running = 1, runs = runs + 1 WHERE name = ?", (now, name)
-            )
+            db.execute("UPDATE jobs SET last_start = ?, running = 1, runs = runs + 1 WHERE name = ?", (now, name))
 
     def job_ended(self, name: str, result: str, now: float, error: str | None = None) -> None:
         """`result` is one of RESULTS; only "failed" counts as a failure, only "ok" as a success."""
@@ -74,9 +72,7 @@ class Jobs(Database):
     def jobs_cut_off(self) -> list[str]:
         """At start: names of jobs that were running when the daemon ended; they now count as failed."""
         with self._writing() as db:
-            names = [
-                str(row["name"]) for row in db.execute("SELECT name FROM jobs WHERE running ORDER BY name")
-            ]
+            names = [str(row["name"]) for row in db.execute("SELECT name FROM jobs WHERE running ORDER BY name")]
             db.execute(
                 "UPDATE jobs SET running = 0, last_result = 'failed', failures = failures + 1, "
                 "last_error = 'memoryd ended while the job was running' WHERE running"

@@ -54,8 +54,7 @@ class Journal(Jobs, Shelf):
         with self._writing() as db:
             receipt = self._free_receipt(db, now)
             seq = db.execute(
-                'INSERT INTO entries (receipt, at, operation, "by", summary, state) '
-                "VALUES (?, ?, ?, ?, ?, 'begun')",
+                "INSERT INTO entries (receipt, at, operation, \"by\", summary, state) VALUES (?, ?, ?, ?, ?, 'begun')",
                 (receipt, now, operation, by, said(summary)),
             ).lastrowid
             _insert_steps(db, seq or 0, 0, steps)
@@ -65,15 +64,11 @@ class Journal(Jobs, Shelf):
         """More steps for an entry that has begun (late appends carried over); the first one's position."""
         with self._writing() as db:
             seq = _seq_of(db, receipt)
-            row = db.execute(
-                "SELECT coalesce(max(position) + 1, 0) FROM steps WHERE entry = ?", (seq,)
-            ).fetchone()
+            row = db.execute("SELECT coalesce(max(position) + 1, 0) FROM steps WHERE entry = ?", (seq,)).fetchone()
             _insert_steps(db, seq, int(row[0]), steps)
             return int(row[0])
 
-    def applied(
-        self, receipt: str, position: int, after_sha: str | None = None, after_size: int | None = None
-    ) -> None:
+    def applied(self, receipt: str, position: int, after_sha: str | None = None, after_size: int | None = None) -> None:
         """The step at `position` (0-based) has been made."""
         self._change_step(receipt, position, applied=True, after_sha=after_sha, after_size=after_size)
 
@@ -105,18 +100,14 @@ class Journal(Jobs, Shelf):
             note=None if note is None else said(note),
         )
 
-    def _change_step(
-        self, receipt: str, position: int, *, applied: bool = False, **fields: str | int | None
-    ) -> None:
+    def _change_step(self, receipt: str, position: int, *, applied: bool = False, **fields: str | int | None) -> None:
         values = {"applied": int(applied), "position": position, **dict.fromkeys(_AMENDABLE), **fields}
         with self._writing() as db:
             changed = db.execute(_CHANGE_STEP, {**values, "entry": _seq_of(db, receipt)})
             if changed.rowcount != 1:
                 raise NotFoundError(f"the change {receipt} has no step {position}")
 
-    def finish(
-        self, receipt: str, state: str, *, error: str | None = None, undone_by: str | None = None
-    ) -> None:
+    def finish(self, receipt: str, state: str, *, error: str | None = None, undone_by: str | None = None) -> None:
         """Closes an entry, or marks a closed one as undone by the receipt `undone_by`."""
         if state not in STATES:
             raise ValueError(f"unknown state {state!r}")
@@ -200,9 +191,7 @@ def _receipt(salt: str, now: float, attempt: int) -> str:
 
 
 def _unknown(receipt: str) -> NotFoundError:
-    return NotFoundError(
-        f"no change has the receipt {said(receipt)}", hint="`memoryd history` lists the receipts"
-    )
+    return NotFoundError(f"no change has the receipt {said(receipt)}", hint="`memoryd history` lists the receipts")
 
 
 def _seq_of(db: sqlite3.Connection, receipt: str) -> int:

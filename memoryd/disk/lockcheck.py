@@ -148,9 +148,7 @@ def _retire(dir_fd: int, name: str, fd: int, kind: Kind, sleep: Callable[[float]
         if lockfile.retire(dir_fd, name, fd, may_empty=False) == "removed":
             return "removed"
         sleep(_BETWEEN_S)
-    return lockfile.retire(
-        dir_fd, name, fd, may_empty=kind == ".lock"
-    )  # an emptied soft lock would still bar
+    return lockfile.retire(dir_fd, name, fd, may_empty=kind == ".lock")  # an emptied soft lock would still bar
 
 
 def _open(dir_fd: int, name: str, now: float, flags: int) -> int | LockReport | None:

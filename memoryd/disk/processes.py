@@ -76,9 +76,7 @@ def _numbers() -> Iterator[int]:
             yield int(entry)
 
 
-def open_elsewhere(
-    dev: int, inode: int, *, own_fds: Collection[int], name: str | None = None
-) -> tuple[Answer, int]:
+def open_elsewhere(dev: int, inode: int, *, own_fds: Collection[int], name: str | None = None) -> tuple[Answer, int]:
     """Does any descriptor but our `own_fds` refer to that file? And how many processes could not be asked.
 
     `name` (the file's base name) keeps the search from touching descriptors of other files, one of which
@@ -163,10 +161,7 @@ def inside_removed(path: str) -> int | None:
     gone = f"{path} (deleted)"
     for number in {row.pid for row in flocks()} - {os.getpid(), 0, -1}:
         try:
-            if any(
-                os.readlink(f"/proc/{number}/fd/{entry}") == gone
-                for entry in os.listdir(f"/proc/{number}/fd")
-            ):
+            if any(os.readlink(f"/proc/{number}/fd/{entry}") == gone for entry in os.listdir(f"/proc/{number}/fd")):
                 return number
         except OSError:
             continue  # it went away, closed the file, or belongs to another user

@@ -40,9 +40,7 @@ class _Found:
     unreadable: list[str] = field(default_factory=list)
 
 
-def scan(
-    open_directory: Callable[[str], int], identity: tuple[int, int], skip_dir: Callable[[str], bool]
-) -> Scan:
+def scan(open_directory: Callable[[str], int], identity: tuple[int, int], skip_dir: Callable[[str], bool]) -> Scan:
     """Walk from "" down; `open_directory(path)` gives descriptors, `skip_dir(path)` says what is left out.
 
     Raises OSError when the root itself cannot be read: an empty answer would read as "all was deleted".

@@ -64,9 +64,7 @@ class Held:
 
 
 class Shelf(Database):
-    def add_backup(
-        self, name: str, file: str, *, taken: float, size: int, sha256: str, quality: Quality
-    ) -> BackupRow:
+    def add_backup(self, name: str, file: str, *, taken: float, size: int, sha256: str, quality: Quality) -> BackupRow:
         """A name used again (its file was deleted by hand within the second) gets a new number."""
         with self._writing() as db:
             db.execute("DELETE FROM backups WHERE id = ?", (packed(name),))
@@ -101,8 +99,7 @@ class Shelf(Database):
         """False when this content of this file is there already."""
         with self._writing() as db:
             added = db.execute(
-                "INSERT OR IGNORE INTO quarantine (file, sha256, bytes, reason, at, blob) "
-                "VALUES (?, ?, ?, ?, ?, ?)",
+                "INSERT OR IGNORE INTO quarantine (file, sha256, bytes, reason, at, blob) VALUES (?, ?, ?, ?, ?, ?)",
                 (packed(file), sha256, size, said(reason), now, sha256),
             )
             return added.rowcount == 1

@@ -48,9 +48,7 @@ class Blobs:
     def __init__(self, directory: str) -> None:
         os.makedirs(directory, mode=0o700, exist_ok=True)
         self._tree = Tree(os.path.realpath(directory))
-        self._lock = (
-            threading.Lock()
-        )  # two threads with the same content must not heal each other's blob away
+        self._lock = threading.Lock()  # two threads with the same content must not heal each other's blob away
 
     def close(self) -> None:
         self._tree.close()

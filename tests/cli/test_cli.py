@@ -306,9 +306,7 @@ PARAMS = [
 
 
 @pytest.mark.parametrize(("argv", "method", "params"), PARAMS)
-def test_the_words_become_parameters(
-    argv: list[str], method: str, params: dict[str, Any], stub: Stub
-) -> None:
+def test_the_words_become_parameters(argv: list[str], method: str, params: dict[str, Any], stub: Stub) -> None:
     run(["--socket", stub.path, *argv])
     assert stub.asked[-1] == (method, params)
 
@@ -320,9 +318,7 @@ def test_a_path_is_made_absolute_here(monkeypatch: pytest.MonkeyPatch, tmp_path:
     assert to_params(TABLE["root.add"], {"path": "~/m"}) == {"path": str(tmp_path / "m")}
 
 
-def test_the_evidence_is_shown_before_a_lock_is_forced(
-    stub: Stub, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_evidence_is_shown_before_a_lock_is_forced(stub: Stub, capsys: pytest.CaptureFixture[str]) -> None:
     run(["--socket", stub.path, "lock", "clear", "--force", ".lock"])
     assert stub.asked == [
         ("lock.list", {"path": ".lock"}),
@@ -342,9 +338,7 @@ FAILURES: list[tuple[MemorydError, int]] = [
 
 
 @pytest.mark.parametrize(("error", "code"), FAILURES)
-def test_an_error_of_the_daemon(
-    error: MemorydError, code: int, stub: Stub, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_an_error_of_the_daemon(error: MemorydError, code: int, stub: Stub, capsys: pytest.CaptureFixture[str]) -> None:
     stub.failing["archive"] = error
     assert run(["--socket", stub.path, "archive"]) == code
     out, err = capsys.readouterr()
@@ -373,9 +367,7 @@ USAGE = [
 
 
 @pytest.mark.parametrize("argv", USAGE)
-def test_wrong_words_are_usage_errors(
-    argv: list[str], stub: Stub, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_wrong_words_are_usage_errors(argv: list[str], stub: Stub, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["--socket", stub.path, *argv]) == 2
     assert capsys.readouterr().err.startswith("memoryd: ")
     assert run(["--socket", stub.path, *argv, "--json"]) == 2
@@ -469,9 +461,7 @@ FORBIDDEN = (
 )
 
 
-@pytest.mark.parametrize(
-    "argv", [["--help"], ["status"], ["status", "--json"], ["backup", "list"], ["version"]]
-)
+@pytest.mark.parametrize("argv", [["--help"], ["status"], ["status", "--json"], ["backup", "list"], ["version"]])
 def test_a_client_command_imports_only_what_it_needs(argv: list[str], stub: Stub) -> None:
     code = "import sys; from memoryd.cli.main import run; run(sys.argv[1:])"
     code += "; sys.stderr.write('\\n'.join(sys.modules))"

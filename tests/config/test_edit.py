@@ -221,9 +221,7 @@ def test_somebody_elses_change_meanwhile_is_not_lost(tmp_path: Path, monkeypatch
     assert home.text == FILE + "\n# mine\n"
 
 
-def test_a_write_that_fails_leaves_the_file_and_no_temp(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_write_that_fails_leaves_the_file_and_no_temp(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     home = Home(tmp_path)
     for number, kind in ((28, ConfigError), (13, DeniedError), (30, DeniedError)):
 

@@ -66,9 +66,7 @@ path = \'\'\'
     ],
 )
 def test_lines(key: KeyPath, line: int) -> None:
-    valid = TEXT.replace(
-        'limits."learnings.jsonl" = { max_bytes = "5MB", max_count = 5 }\n[root.limits]', "\n"
-    )
+    valid = TEXT.replace('limits."learnings.jsonl" = { max_bytes = "5MB", max_count = 5 }\n[root.limits]', "\n")
     assert tomllib.loads(valid), "the text is TOML but for one table that is opened twice"
     assert read_lines(TEXT).of(key) == line
 
@@ -92,12 +90,7 @@ def test_dotted() -> None:
 
 
 _KEYS = st.text(st.characters(codec="utf-8", exclude_categories=["Cs"]), max_size=5)
-_SCALARS = (
-    st.integers(-(2**60), 2**60)
-    | st.booleans()
-    | st.text(st.characters(codec="utf-8"), max_size=8)
-    | st.dates()
-)
+_SCALARS = st.integers(-(2**60), 2**60) | st.booleans() | st.text(st.characters(codec="utf-8"), max_size=8) | st.dates()
 _VALUES = st.recursive(
     _SCALARS,
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(_KEYS, inner, max_size=3),

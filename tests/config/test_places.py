@@ -103,9 +103,7 @@ def test_a_long_socket_path_gets_a_short_one_that_all_agree_on() -> None:
     long = exact + "y"
     short = fit(long, {})
     assert short.startswith(f"/tmp/memoryd-{os.getuid()}-")
-    assert short == fit(long, {"TMPDIR": "/" + "t" * 200}), (
-        "a directory that is too long itself is passed over"
-    )
+    assert short == fit(long, {"TMPDIR": "/" + "t" * 200}), "a directory that is too long itself is passed over"
     assert fit(long, {"XDG_RUNTIME_DIR": "/run/user/7"}).startswith("/run/user/7/memoryd-")
     assert fit(long + "z", {}) != short
     assert len(os.fsencode(short)) < SUN_PATH

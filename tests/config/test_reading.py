@@ -279,8 +279,7 @@ def test_one_thing_wrong(tmp_path: Path, lines: list[str], line: int, key: str, 
 def test_everything_wrong_is_told_at_once_in_order(tmp_path: Path) -> None:
     problems = _problems(
         tmp_path,
-        "[[root]]\npath = '/etc/passwd'\n[[root]]\npath='/n/x'\nlayout='no'\n"
-        "[daemon]\nsettle_ms=-1\n[defaults]\nx=1\n",
+        "[[root]]\npath = '/etc/passwd'\n[[root]]\npath='/n/x'\nlayout='no'\n[daemon]\nsettle_ms=-1\n[defaults]\nx=1\n",
     )
     assert [(line, key) for line, key, _ in problems] == [
         (2, "root[1].path"),
@@ -483,13 +482,7 @@ def test_any_text(text: str) -> None:
     assert message is None or message.startswith("c.toml:")
 
 
-_LEAVES = (
-    st.booleans()
-    | st.integers()
-    | st.floats()
-    | st.text(st.characters(codec="utf-8"), max_size=6)
-    | st.dates()
-)
+_LEAVES = st.booleans() | st.integers() | st.floats() | st.text(st.characters(codec="utf-8"), max_size=6) | st.dates()
 _TREES = st.recursive(
     _LEAVES,
     lambda inner: st.lists(inner, max_size=2) | st.dictionaries(_KNOWN, inner, max_size=3),

@@ -62,12 +62,8 @@ def test_detection_goes_by_content(tmp_path: Path) -> None:
         return "jsonl-store" if "agents" in path else None
 
     found = detect(str(home), recognise, str(cwd))
-    assert [(place.path, place.layout) for place in found] == [
-        (str(home / ".claude/agents/memories"), "jsonl-store")
-    ]
+    assert [(place.path, place.layout) for place in found] == [(str(home / ".claude/agents/memories"), "jsonl-store")]
     assert "jsonl-store" in found[0].why
     assert len(asked) == 3, "each directory once, by whatever name"
     assert str(cwd / "memory") in looked_for(str(home), str(cwd))
-    assert looked_for(str(home)) == [
-        path for path in looked_for(str(home), str(cwd)) if path.startswith(str(home))
-    ]
+    assert looked_for(str(home)) == [path for path in looked_for(str(home), str(cwd)) if path.startswith(str(home))]

@@ -55,9 +55,7 @@ def test_a_request_is_read(line: bytes, request_: Request) -> None:
 
 
 @pytest.mark.parametrize(("line", "code", "request_id"), PROBLEMS)
-def test_anything_else_is_a_problem_with_the_standard_code(
-    line: bytes, code: int, request_id: object
-) -> None:
+def test_anything_else_is_a_problem_with_the_standard_code(line: bytes, code: int, request_id: object) -> None:
     problem = decode_request(line)
     assert isinstance(problem, Problem)
     assert (problem.code, problem.id) == (code, request_id)

@@ -311,9 +311,7 @@ def test_an_idle_client_stays(serve: Callable[..., Server], place: str) -> None:
         assert raw.hear()["id"] == 1
 
 
-def test_a_client_that_never_reads_is_cut_and_nobody_waits_for_it(
-    serve: Callable[..., Server], place: str
-) -> None:
+def test_a_client_that_never_reads_is_cut_and_nobody_waits_for_it(serve: Callable[..., Server], place: str) -> None:
     server = serve(limits=Limits(stall_s=0.2, linger_s=0.1))
     with Raw(place) as deaf, Client(place) as client:
         flood = json.dumps(call(1, "check")).encode() + b"\n"
@@ -422,9 +420,7 @@ def test_another_user_is_refused(daemon: Daemon) -> None:
     assert (reply["id"], reply["error"]["code"]) == (None, -32001)
 
 
-def test_the_check_fails_closed(
-    serve: Callable[..., Server], place: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_check_fails_closed(serve: Callable[..., Server], place: str, monkeypatch: pytest.MonkeyPatch) -> None:
     assert peer.own_user(Peer(os.geteuid()))
     assert peer.own_user(Peer(0))
     assert not peer.own_user(Peer(os.geteuid() + 12_345))

@@ -93,9 +93,7 @@ EPERM = {"pid_alive": "alive", "process_started": None}
         (NO_TEXT, 31, {}, "soft", "unprovable"),
     ],
 )
-def test_the_lock_table(
-    owner: LockOwner, age: float, facts: dict[str, Any], kind: Kind, expected: str
-) -> None:
+def test_the_lock_table(owner: LockOwner, age: float, facts: dict[str, Any], kind: Kind, expected: str) -> None:
     assert state(owner, age, kind, **facts) == expected
 
 
@@ -192,9 +190,7 @@ _VALUES = st.recursive(
     max_leaves=5,
 )
 _KEYS = st.sampled_from(["pid", "timestamp", "started_at", "created_at", "time", "host", "hostname"])
-_WORDS = st.sampled_from(
-    ["4711", " ", ":", "\n", "-", ISO, "1760000000", "ada", "٣", "\r", "\x85", "9" * 5000]
-)
+_WORDS = st.sampled_from(["4711", " ", ":", "\n", "-", ISO, "1760000000", "ada", "٣", "\r", "\x85", "9" * 5000])
 
 
 @given(

@@ -148,9 +148,7 @@ class TestReplace:
         assert (tmp_path / "outside").read_bytes() == OLD
         assert_clean(root, NEW)
 
-    def test_nothing_is_written_through_links_or_into_odd_files(
-        self, tmp_path: Path, root: Path, tree: Tree
-    ) -> None:
+    def test_nothing_is_written_through_links_or_into_odd_files(self, tmp_path: Path, root: Path, tree: Tree) -> None:
         outside = tmp_path / "outside"
         outside.mkdir()
         (outside / "x").write_bytes(OLD)
@@ -171,9 +169,7 @@ class TestReplace:
         assert (outside / "x").read_bytes() == OLD
         assert os.listdir(outside) == ["x"]
 
-    def test_short_writes_are_completed(
-        self, root: Path, tree: Tree, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_short_writes_are_completed(self, root: Path, tree: Tree, monkeypatch: pytest.MonkeyPatch) -> None:
         real = os.write
         monkeypatch.setattr(os, "write", lambda fd, data: real(fd, bytes(data[:3])))
         atomic.replace(tree, "f", NEW * 5, expected=tree.stat("f"))
@@ -294,9 +290,7 @@ class TestCompareAndSwap:
         assert caught.value.displaced is None
         assert_clean(root, b"theirs")
 
-    def test_a_plain_rename_would_lose_it(
-        self, root: Path, tree: Tree, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_a_plain_rename_would_lose_it(self, root: Path, tree: Tree, monkeypatch: pytest.MonkeyPatch) -> None:
         """The canary: the same foreign replace in the same window, without exchange."""
         real = os.rename
 
@@ -376,9 +370,7 @@ class TestCompareAndSwap:
         displaced.close()
         assert_clean(root, b"theirs\n")
 
-    def test_same_size_rewrite_in_place_is_seen(
-        self, root: Path, tree: Tree, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_same_size_rewrite_in_place_is_seen(self, root: Path, tree: Tree, monkeypatch: pytest.MonkeyPatch) -> None:
         def scribble() -> None:
             with open(root / "f", "r+b") as file:
                 file.write(b"#")
@@ -469,9 +461,7 @@ class TestLateAppends:
         displaced.close()
         assert_clean(root, NEW)
 
-    def test_between_the_check_and_the_exchange(
-        self, root: Path, tree: Tree, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_between_the_check_and_the_exchange(self, root: Path, tree: Tree, monkeypatch: pytest.MonkeyPatch) -> None:
         def append() -> None:
             with open(root / "f", "ab") as file:
                 file.write(LATE)
@@ -509,9 +499,7 @@ class TestLateAppends:
         assert (root / displaced.temp).read_bytes() == b"other"
 
     @pytest.mark.parametrize("by", ["lease", "proc"])
-    def test_other_processes_count(
-        self, root: Path, tree: Tree, monkeypatch: pytest.MonkeyPatch, by: str
-    ) -> None:
+    def test_other_processes_count(self, root: Path, tree: Tree, monkeypatch: pytest.MonkeyPatch, by: str) -> None:
         if by == "proc":
             monkeypatch.setattr(syscalls, "_lease", lambda fd: None)
         script = "import sys; f = open(sys.argv[1], 'ab'); print(flush=True); sys.stdin.read(1)"
@@ -573,9 +561,7 @@ def test_no_append_is_lost_while_we_rewrite(root: Path, tree: Tree) -> None:
     """Two agents append without any lock and we rewrite as often as we can: each line is there once."""
     (root / "f").write_bytes(b"")
     count, rewrites, carried = 200, 0, 0
-    agents = [
-        subprocess.Popen([sys.executable, "-c", AGENT, str(root / "f"), name, str(count)]) for name in "ab"
-    ]
+    agents = [subprocess.Popen([sys.executable, "-c", AGENT, str(root / "f"), name, str(count)]) for name in "ab"]
     while any(agent.poll() is None for agent in agents):
         with suppress(StoreChangedError, ChangingError):
             content, now = tree.read("f")

@@ -220,11 +220,7 @@ def kill_before(calls: str, number: int, name: str, root: Path) -> bool:
     # strace counts each system call on its own, so only one of a set can be the n-th.
     done = subprocess.run(
         ["strace", "-qq", "-o", os.devnull, "-e", f"trace={calls}"]
-        + [
-            word
-            for call in calls.split(",")
-            for word in ("-e", f"inject={call}:signal=SIGKILL:when={number}")
-        ]
+        + [word for call in calls.split(",") for word in ("-e", f"inject={call}:signal=SIGKILL:when={number}")]
         + [sys.executable, "-B", "-c", SCRIPT, name, os.path.realpath(root), *paths],
         check=False,
         capture_output=True,

@@ -329,9 +329,7 @@ def test_a_full_disk_costs_no_older_backup(store: Store, monkeypatch: pytest.Mon
     assert store.contents() == before
 
 
-def test_a_disk_that_lies_is_caught_before_anything_goes(
-    store: Store, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_disk_that_lies_is_caught_before_anything_goes(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     for number in range(5):
         store.save(good(number), now=NOW + number)
     before = store.contents()

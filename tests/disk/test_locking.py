@@ -198,9 +198,7 @@ def test_changing_holders_are_told_from_one_that_holds(tmp_path: Path, folder: i
         os.close(fd)
 
 
-def test_a_living_process_named_in_a_free_file_is_waited_for(
-    tmp_path: Path, folder: int, spawn: Spawn
-) -> None:
+def test_a_living_process_named_in_a_free_file_is_waited_for(tmp_path: Path, folder: int, spawn: Spawn) -> None:
     other = spawn(SLEEPER, ready=True)
     content = put(tmp_path / ".lock", f'{{"pid":{other.pid}}}', age=-2)
     with pytest.raises(BusyError, match=str(other.pid)), DirectoryLock(folder).hold(0.05):
@@ -211,9 +209,7 @@ def test_a_living_process_named_in_a_free_file_is_waited_for(
     assert (tmp_path / ".lock").read_bytes() == content
 
 
-def test_the_wait_ends_when_that_process_takes_its_file_away(
-    tmp_path: Path, folder: int, spawn: Spawn
-) -> None:
+def test_the_wait_ends_when_that_process_takes_its_file_away(tmp_path: Path, folder: int, spawn: Spawn) -> None:
     other = spawn(SLEEPER, ready=True)
     put(tmp_path / ".lock", f"{other.pid}", age=-2)
     lock = DirectoryLock(folder, sleep=lambda _: (tmp_path / ".lock").unlink(missing_ok=True))
@@ -320,9 +316,7 @@ def test_a_file_made_in_vain_is_not_left_behind(tmp_path: Path, folder: int) -> 
 
 
 @pytest.mark.parametrize("leases", [True, False])
-def test_threads_exclude_each_other(
-    folder: int, tmp_path: Path, leases: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_threads_exclude_each_other(folder: int, tmp_path: Path, leases: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     if not leases:
         monkeypatch.setattr(lockfile, "_lease", lambda fd: None)
     inside = 0
@@ -430,9 +424,7 @@ def test_a_missing_folder_is_no_lock_that_is_held(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("code", [errno.EACCES, errno.EROFS])
-def test_a_folder_we_may_not_write_in_is_said_so(
-    folder: int, monkeypatch: pytest.MonkeyPatch, code: int
-) -> None:
+def test_a_folder_we_may_not_write_in_is_said_so(folder: int, monkeypatch: pytest.MonkeyPatch, code: int) -> None:
     def refuse(*_: object, **__: object) -> int:
         raise OSError(code, os.strerror(code))
 
@@ -660,9 +652,7 @@ def test_looking_does_not_keep_the_flock(tmp_path: Path, folder: int) -> None:
     assert owner.pid == 4711
 
 
-def test_what_may_not_be_opened_is_unprovable(
-    tmp_path: Path, folder: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_may_not_be_opened_is_unprovable(tmp_path: Path, folder: int, monkeypatch: pytest.MonkeyPatch) -> None:
     put(tmp_path / ".lock", "4711", age=400)
 
     def refuse(*_: object) -> int:
@@ -816,8 +806,7 @@ def among_writers(
     lines = [line for n in range(count) for line in (tmp_path / f"sections.{n}").read_text().splitlines()]
     sections = [tuple(map(int, line.split())) for line in lines]
     overlaps = sum(
-        any(began <= committed and checked <= ended for began, ended in sections)
-        for checked, committed in commits
+        any(began <= committed and checked <= ended for began, ended in sections) for checked, committed in commits
     )
     return len(commits), overlaps, len(sections)
 

@@ -77,9 +77,7 @@ def test_who_has_a_file_open(tmp_path: Path) -> None:
 
 
 @linux_only
-def test_processes_that_cannot_be_looked_at_are_counted(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_processes_that_cannot_be_looked_at_are_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     really = os.listdir
 
     def listing(path: str) -> list[str]:

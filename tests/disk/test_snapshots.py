@@ -57,9 +57,7 @@ def test_the_same_content_is_kept_once_and_private(tmp_path: Path, blobs: Blobs)
 
 
 @pytest.mark.parametrize("damage", ["flip", "cut", "empty", "other", "fifo", "link"])
-def test_a_damaged_blob_is_noticed_and_healed_by_the_next_put(
-    tmp_path: Path, blobs: Blobs, damage: str
-) -> None:
+def test_a_damaged_blob_is_noticed_and_healed_by_the_next_put(tmp_path: Path, blobs: Blobs, damage: str) -> None:
     digest = blobs.put(CONTENT)
     path = only_file(tmp_path)
     stored = bytearray(path.read_bytes())

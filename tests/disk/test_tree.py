@@ -71,9 +71,7 @@ class TestPresence:
         root.with_name("elsewhere").rename(root)
         assert tree.presence() is Presence.SAME
 
-    def test_a_removed_and_remade_directory_is_never_taken_for_the_old_one(
-        self, root: Path, tree: Tree
-    ) -> None:
+    def test_a_removed_and_remade_directory_is_never_taken_for_the_old_one(self, root: Path, tree: Tree) -> None:
         for _ in range(50):  # inode numbers are reused at once, unless somebody holds them
             root.rmdir()
             root.mkdir()
@@ -169,9 +167,7 @@ class TestPaths:
             thread.join()
         assert "read" in seen
 
-    @pytest.mark.parametrize(
-        "name", [b"caf\xe9.jsonl", b"line\nbreak", b" -rf ", "東京".encode(), b"\x1b[2J"]
-    )
+    @pytest.mark.parametrize("name", [b"caf\xe9.jsonl", b"line\nbreak", b" -rf ", "東京".encode(), b"\x1b[2J"])
     def test_names_are_bytes(self, root: Path, tree: Tree, name: bytes) -> None:
         with open(os.path.join(os.fsencode(root), name), "wb") as file:
             file.write(b"x")
@@ -343,9 +339,7 @@ class TestScan:
         with pytest.raises(FileNotFoundError):
             tree.listdir("")
 
-    def test_another_device_is_not_entered(
-        self, root: Path, tree: Tree, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_another_device_is_not_entered(self, root: Path, tree: Tree, monkeypatch: pytest.MonkeyPatch) -> None:
         (root / "a").mkdir()
         (root / "a/f").touch()
         monkeypatch.setattr(tree, "identity", (tree.identity[0] + 1, tree.identity[1]))

@@ -132,7 +132,5 @@ def test_passed_sockets_are_taken_once_and_kept_from_children(tmp_path: Path) ->
         print(listen_fds(env, os.getpid()))
         """
     )
-    run = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=True
-    )
+    run = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=True)
     assert run.stdout.splitlines() == ["[(3, 'control'), (4, 'unknown')] {} [False, False]", "[]"]

@@ -327,9 +327,7 @@ def test_a_dead_reader_is_mended_by_itself(watcher: Watcher, root: Path, reports
     reports.wait_touch("agents", "seen", False)
 
 
-def test_a_reader_that_keeps_dying_is_mended_each_time(
-    watcher: Watcher, root: Path, reports: Reports
-) -> None:
+def test_a_reader_that_keeps_dying_is_mended_each_time(watcher: Watcher, root: Path, reports: Reports) -> None:
     def mended(times: int) -> bool:
         return reports.troubles.count(("rebuilt", None)) == times
 
@@ -341,9 +339,7 @@ def test_a_reader_that_keeps_dying_is_mended_each_time(
     reports.wait_touch("agents", "seen", False)
 
 
-def test_watchdogs_lost_table_entry_is_trouble_but_no_death(
-    watcher: Watcher, root: Path, reports: Reports
-) -> None:
+def test_watchdogs_lost_table_entry_is_trouble_but_no_death(watcher: Watcher, root: Path, reports: Reports) -> None:
     stream = watcher._stream
     assert isinstance(stream, WatchdogStream)
     groups = [getattr(emitter, "_inotify", None) for emitter in stream._observer.emitters]
@@ -398,9 +394,7 @@ def test_what_an_older_generation_says_is_dropped(watcher: Watcher, root: Path, 
     assert reports.troubles == []
 
 
-def test_a_rebuild_watches_what_is_there_and_names_what_is_not(
-    watcher: Watcher, root: Path, reports: Reports
-) -> None:
+def test_a_rebuild_watches_what_is_there_and_names_what_is_not(watcher: Watcher, root: Path, reports: Reports) -> None:
     root.rmdir()
     assert watcher.rebuild("test")
     reports.wait_trouble("unwatched", "agents")
@@ -527,9 +521,7 @@ def child(tmp_path: Path) -> Iterator[Callable[[list[str]], Child]]:
         one.close()
 
 
-def test_an_overflow_is_told_once_and_does_not_feed_itself(
-    child: Callable[[list[str]], Child], tmp_path: Path
-) -> None:
+def test_an_overflow_is_told_once_and_does_not_feed_itself(child: Callable[[list[str]], Child], tmp_path: Path) -> None:
     """A stopped reader, more events than the kernel keeps: 3 a file, so 6,000 files against 16,384."""
     files = int(Path("/proc/sys/fs/inotify/max_queued_events").read_text()) // 3 + 600
     if files > 50_000:
@@ -560,9 +552,7 @@ def test_an_overflow_is_told_once_and_does_not_feed_itself(
     assert told["troubles"] == [["overflow", None]]
 
 
-def test_a_refused_watch_is_counted_and_the_limit_named(
-    child: Callable[[list[str]], Child], tmp_path: Path
-) -> None:
+def test_a_refused_watch_is_counted_and_the_limit_named(child: Callable[[list[str]], Child], tmp_path: Path) -> None:
     """The limit is lowered in a user namespace of the child only; the machine's own settings stay."""
     lower = "echo 6 > /proc/sys/user/max_inotify_watches"
     inside = ["unshare", "--user", "--map-root-user", "sh", "-c"]
