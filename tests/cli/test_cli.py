@@ -120,8 +120,6 @@ RESULTS: dict[str, dict[str, Any]] = {
     "dedupe": {"plan": {"actions": []}},
     "reindex": {"plan": {"actions": []}},
     "undo": {"plan": {"actions": [ACTION]}, "diff": "-a\n+b\n"},
-    "repair": {"plan": {"actions": [ACTION]}, "receipt": "r-2"},
-    "dedupe": {"plan": {"actions": [ACTION]}, "receipt": "r-3"},
     "backup.list": {"backups": [BACKUP]},
     "backup.create": {"backups": [BACKUP]},
     "backup.verify": {"backups": [{**BACKUP, "valid": False}]},
