@@ -18,11 +18,6 @@ from tests.operations.world import LEARNINGS, World
 GLUED = b'{"content":"no id","odd": 1.50}'
 
 
-@pytest.fixture
-def world(tmp_path: Path) -> World:
-    return World(tmp_path)
-
-
 def glued(world: World) -> bytes:
     """Two memories on one line, one without an id, and a line nobody can read."""
     first, second = line(learning(1)), line(learning(2))
