@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 
 import memoryd
 from memoryd.control.client import Client
-from memoryd.errors import MemorydError, NoDaemonError
+from memoryd.errors import BusyError, MemorydError, NoDaemonError
 
 T = TypeVar("T")
 
@@ -104,8 +104,8 @@ class Daemon:
             assert code is None, f"the daemon ended with {code}: {self.said()}"
             try:
                 status = self.rpc("status")
-            except NoDaemonError:
-                return None
+            except (NoDaemonError, BusyError):
+                return None  # not there yet, or the look before this one still counts as a client
             return status if all(root["state"] not in UNSETTLED for root in status["roots"]) else None
 
         return until(look, "the daemon is ready")
