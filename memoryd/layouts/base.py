@@ -117,7 +117,8 @@ class UpkeepView:
 
 @dataclass(frozen=True, slots=True)
 class Migration:
-    """One step of a schema change: `edits(text)` gives the edits of one record's text, in its own offsets."""
+    """One step of a schema change: `edits(text)` gives the edits of one record's text, in its own offsets; none
+    for a record that has the new form, since a migration that was cut off is carried out again."""
 
     old: str
     new: str

@@ -9,7 +9,7 @@ from contextlib import suppress
 from memoryd.core.digest import sha256
 from memoryd.core.plan import Action, Kind, Plan
 from memoryd.core.records import Base, Role
-from memoryd.core.text import Edit, Span
+from memoryd.core.text import Edit, Span, splice
 from memoryd.disk.journal import Entry, Step
 from memoryd.disk.shelf import Held
 from memoryd.disk.tree import NotBeneathError, NotRegularError, TooLargeError
@@ -39,14 +39,15 @@ def undo(store: Store, receipt: str, now: float, *, dry_run: bool = False) -> Do
                 hint="a backup can still be restored: `memoryd backup list`",
                 data={"changed": list(dict.fromkeys(changed))},
             )
+        if entry.operation in MOVES and not dry_run:
+            # Before anything moves: a crash in between must not leave it to the schedule to undo the undo.
+            store.journal.hold(_brought_back(store, entry, now))
         return Plan(tuple(_backwards(store, entry)))
 
     done = change(store, Cause("undo", "command"), decide, now=now, wait_s=store.policy.lock_wait_s, dry_run=dry_run)
     if done.receipt is not None:
         store.journal.finish(receipt, "undone", undone_by=done.receipt)
         _tidy(store, entry)
-        if entry.operation in MOVES:
-            store.journal.hold(_brought_back(store, entry, now))
     return done
 
 
@@ -97,11 +98,12 @@ def _tidy(store: Store, entry: Entry) -> None:
 
 
 def _brought_back(store: Store, entry: Entry, now: float) -> Iterator[Held]:
+    """What the undo will bring back, by its text."""
     assert store.layout is not None
     for step in entry.steps:
         if step.kind not in ("rewrite", "remove") or store.role(step.path) is not Role.SOURCE:
             continue
-        content = store.tree.read(step.path)[0]
+        content = _restored(store, step)
         back = _restored_spans(store, step) if step.kind == "rewrite" else [Span(0, len(content))]
         if step.kind == "remove":
             yield Held(step.path, "", sha256(content))
@@ -109,6 +111,12 @@ def _brought_back(store: Store, entry: Entry, now: float) -> Iterator[Held]:
         for record in document.records:
             if any(_touches(span, record.span) for span in back):
                 yield Held(step.path, record.id, sha256(record.span.of(content)))
+
+
+def _restored(store: Store, step: Step) -> bytes:
+    """The content that the undo of this step makes."""
+    blob = store.blobs.get(step.blob or "")
+    return splice(store.tree.read(step.path)[0], decode_edits(blob)) if step.kind == "rewrite" else blob
 
 
 def _touches(restored: Span, record: Span) -> bool:

@@ -136,6 +136,9 @@ class TestOtherOperations:
 
         def check(world: World, calm: World) -> None:
             assert sorted(set(ids(world))) == sorted([uuid(n) for n in (1, 2, 31, 101, 201)])
+            back = {uuid(1), uuid(201)} & set(ids(world, LEARNINGS, TASKS))
+            archive(world.store, world.now, by="schedule")
+            assert back <= set(ids(world, LEARNINGS, TASKS)), "the schedule took back what an undo had brought back"
 
         assert sweep(tmp_path, operate, prepare, check) > 20
 
