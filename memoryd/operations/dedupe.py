@@ -26,7 +26,7 @@ def dedupe(store: Store, now: float, *, by: str, threshold: float | None = None,
         return guarded(store, plan, "dedupe", by)
 
     done = change(store, Cause("dedupe", by), decide, now=now, wait_s=store.policy.lock_wait_s, dry_run=dry_run)
-    if done.receipt is not None:
+    if done.receipt is not None and layout.keeps_every_change:
         for step in store.journal.entry(done.receipt).steps:
             ids = [i for action in done.plan.actions if action.path == step.path for i in action.ids]
             if step.after_sha is not None:

@@ -21,6 +21,7 @@ from memoryd.store import Store
 YOUNG_S = 2.0  # two writes within one clock tick look the same: a file this young is hashed again
 READ_ROLES = (Role.SOURCE, Role.ARCHIVE)
 TOLD_ONCE = ("crlf-newlines",)
+PIECE = 256 * 1024  # bytes of a file of lines that are parsed at a time
 OF_THE_WHOLE = ("corrupt-file", "emptied-file")
 RECENT = 50  # journal entries looked through
 MASS_LOSS = 20  # memories; more than this, and more than half, must have been seen to be deleted
@@ -179,6 +180,8 @@ def _take(store: Store, path: str, content: bytes, fingerprint: Fingerprint, row
         findings = (*_news(store, path, tail), *_file_findings(store, grown, content))
         store.catalogue.extend(grown, replace(tail, findings=findings), anew=OF_THE_WHOLE)
         return "half-written" if tail.pending else "changed"
+    if store.layout.appendable and len(content) > PIECE:
+        return _take_in_pieces(store, new, content, now)
     document = store.layout.parse(path, content, now=now, mtime=mtime, base=Base())
     if row and row.records and document.pending and not document.records and not store.layout.appendable:
         # Somebody is writing the file anew; until it can be read, what it said is still believed.
@@ -189,6 +192,28 @@ def _take(store: Store, path: str, content: bytes, fingerprint: Fingerprint, row
     store.catalogue.replace(counted, replace(document, findings=findings))
     keep_change(store, counted, content, now)
     return "half-written" if document.pending else "changed"
+
+
+def _take_in_pieces(store: Store, new: FileRow, content: bytes, now: float) -> str:
+    """A large file of lines a piece at a time, so that memory does not grow with the store. Until the last piece the
+    row claims nothing: a crash in between has the file read again."""
+    assert store.layout is not None
+    mtime = new.fingerprint.mtime_ns / 1e9
+    counted: FileRow | None = None
+    base = Base()
+    while base.offset < len(content):
+        newline = content.find(b"\n", base.offset + PIECE)
+        end = len(content) if newline < 0 else newline + 1
+        part = store.layout.parse(new.path, content[base.offset : end], now=now, mtime=mtime, base=base)
+        whole = new if end == len(content) else replace(new, digest="")
+        counted = _counted(whole, part, counted)
+        if base.offset == 0:
+            store.catalogue.replace(counted, part)
+        else:
+            findings = (*_news(store, new.path, part), *_file_findings(store, counted, content))
+            store.catalogue.extend(counted, replace(part, findings=findings), anew=OF_THE_WHOLE)
+        base = Base(end, base.line + content.count(b"\n", base.offset, end))
+    return "half-written" if counted is not None and counted.pending else "changed"
 
 
 def _has_grown(store: Store, row: FileRow, content: bytes) -> bool:

@@ -174,6 +174,7 @@ class Daemon:
             if now >= next_check:
                 next_check = now + WATCHER_CHECK_S
                 self.roots.check_watcher()
+                trim_heap()
             if interval is not None and now >= next_ping and self._healthy(now):
                 next_ping = now + interval
                 self._notifier.watchdog()

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from memoryd.core.digest import sha256
 from memoryd.core.plan import Action, Fingerprint, Kind, Plan
 from memoryd.core.records import Role
+from memoryd.core.retention import Quality
 from memoryd.core.text import inverse, splice
 from memoryd.disk import atomic, backups
 from memoryd.disk.atomic import StoreChangedError
@@ -263,9 +264,12 @@ def back_up(store: Store, path: str, content: bytes, fingerprint: Fingerprint, n
     """Into the layout's own place, or the vault of the state directory: verified, rotated; an equal or a worse one
     does not count. The id of the backup made, None for none."""
     assert store.layout is not None
-    quality = store.quality(path, content, now)
+    digest = sha256(content)
+    row = store.catalogue.file(path)
+    known = row is not None and row.digest == digest
+    quality = Quality(row.units, row.records) if row and known else store.quality(path, content, now)
     if store.layout.backup_place is None:
-        state = FileState(path, sha256(content), fingerprint.mode, quality, content)
+        state = FileState(path, digest, fingerprint.mode, quality, content)
         made = store.vault.add_version(state, now, keep=store.policy.backups)
         if quality.records == 0 and quality.units and made is None:
             quarantine(store.journal, store.blobs, path, content, "worse than its newest backup", now=now)

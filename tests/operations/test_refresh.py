@@ -13,6 +13,7 @@ from memoryd.core.records import Base, Document
 from memoryd.disk.nodes import MB
 from memoryd.disk.tree import ChangingError, Tree
 from memoryd.layouts.jsonl_store import JsonlStore
+from memoryd.operations import refresh as refreshing
 from memoryd.operations.check import all_findings
 from memoryd.operations.refresh import YOUNG_S, refresh
 from memoryd.store import Store
@@ -336,3 +337,22 @@ class TestOddFiles:
             world.write(name, lines(memory(77)))
         world.look()
         assert sorted(world.store.catalogue.files()) == sorted([*LIVE, Q3])
+
+
+def test_a_large_file_read_in_pieces_is_read_as_a_whole(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever the size of a piece, records, findings and numbers of lines are the same."""
+    good = lines(*(learning(number) for number in range(40)))
+    data = good + b"not json\r\n" + lines(learning(41), learning(41)) + b"\n" + line(learning(42)) + line(learning(43))
+    (world.root / LEARNINGS).write_bytes(data)
+    world.look()
+    row = world.store.catalogue.file(LEARNINGS)
+    assert row is not None
+    wanted = (list(world.store.catalogue.entries([LEARNINGS])), world.store.catalogue.findings(), row.units, row.digest)
+    for size in (1, 300, 5000):
+        monkeypatch.setattr(refreshing, "PIECE", size)
+        world.store.catalogue.clear()
+        world.look()
+        row = world.store.catalogue.file(LEARNINGS)
+        assert row is not None
+        found = list(world.store.catalogue.entries([LEARNINGS]))
+        assert (found, world.store.catalogue.findings(), row.units, row.digest) == wanted
