@@ -91,7 +91,12 @@ class Tree:
             found = os.stat(self.path)
         except OSError as error:
             return Presence.MISSING if error.errno in (errno.ENOENT, errno.ENOTDIR) else Presence.UNREADABLE
-        return Presence.SAME if (found.st_dev, found.st_ino) == self.identity else Presence.REPLACED
+        if (found.st_dev, found.st_ino) != self.identity:
+            return Presence.REPLACED
+        # Our open descriptor can still list it, but nothing in it can be looked at.
+        effective = os.access in os.supports_effective_ids
+        may_look = os.access(self.path, os.R_OK | os.X_OK, effective_ids=effective)
+        return Presence.SAME if may_look else Presence.UNREADABLE
 
     @contextmanager
     def parent(self, path: str) -> Iterator[tuple[int, str]]:

@@ -7,11 +7,15 @@ from typing import Any
 from memoryd.engine.clock import Clock
 from memoryd.engine.health import Health
 from memoryd.engine.status import RootStatus
+from memoryd.errors import MemorydError
+from memoryd.log import get_logger
 from memoryd.operations.backup import count_backups
 from memoryd.operations.check import finding_counts
 from memoryd.operations.limits import limit_levels
 from memoryd.operations.locks import list_locks
 from memoryd.store import Store
+
+log = get_logger(__name__)
 
 
 class Publisher:
@@ -35,11 +39,7 @@ class Publisher:
         store, result = self._store, self._store.index.result
         found, reasons = self._health.state()
         files, size = store.catalogue.totals()
-        reachable = store.attached and store.layout is not None
-        if reachable and not self.backups_known:
-            self.backups_known = True
-            self._backups = count_backups(store, self._clock.wall())
-        locks = tuple(r.public() for r in list_locks(store, self._clock.wall())) if reachable else ()
+        locks = self._look()
         return RootStatus(
             name=store.name,
             path=store.path,
@@ -60,6 +60,21 @@ class Publisher:
             limits=tuple(level.public() for level in limit_levels(store)),
             backups=self._backups,
         )
+
+    def _look(self) -> tuple[dict[str, Any], ...]:
+        """The locks, and the backups where they may have changed. What cannot be looked at must not keep the
+        state from being told that says so."""
+        store = self._store
+        if not store.attached or store.layout is None:
+            return ()
+        try:
+            if not self.backups_known:
+                self._backups = count_backups(store, self._clock.wall())
+                self.backups_known = True
+            return tuple(report.public() for report in list_locks(store, self._clock.wall()))
+        except (OSError, MemorydError) as error:
+            log.debug("status is incomplete", root=store.name, error=str(error))
+            return ()
 
     def _layout(self) -> str | None:
         return self._store.layout.name if self._store.layout else None
