@@ -6,7 +6,6 @@ Nothing of memoryd is imported: the files are read here by plain JSON, plain SQL
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import sqlite3
@@ -18,13 +17,11 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+from tests.demo_layout_claims import LayoutClaims, sha
+
 LIVE = ("core_memories.jsonl", "learnings.jsonl", "tasks.jsonl")
 DAY = 86_400
 Claim = Mapping[str, Any]
-
-
-def sha(path: Path) -> str:
-    return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
 def objects(line: bytes) -> list[dict[str, Any]]:
@@ -92,7 +89,7 @@ def index(path: Path) -> dict[str, Any]:
     return found
 
 
-class Checker:
+class Checker(LayoutClaims):
     def __init__(self, directory: Path) -> None:
         self.dir = directory
         self.store = directory / "memories"
@@ -102,15 +99,21 @@ class Checker:
         self.entries, self.steps = self._journal()
 
     def _journal(self) -> tuple[dict[str, dict[str, Any]], list[dict[str, Any]]]:
-        (path,) = self.dir.glob("state/roots/*/journal.sqlite")
-        db = sqlite3.connect(path)
-        db.row_factory = sqlite3.Row
-        try:
-            entries = {row["receipt"]: dict(row) for row in db.execute("SELECT * FROM entries")}
-            receipts = {entry["seq"]: receipt for receipt, entry in entries.items()}
-            steps = [dict(row) | {"receipt": receipts[row["entry"]]} for row in db.execute("SELECT * FROM steps")]
-        finally:
-            db.close()
+        """Of all stores: by receipt, and each with the store's name."""
+        entries: dict[str, dict[str, Any]] = {}
+        steps: list[dict[str, Any]] = []
+        for path in self.dir.glob("state/roots/*/journal.sqlite"):
+            db = sqlite3.connect(path)
+            db.row_factory = sqlite3.Row
+            store = {"store": path.parent.name.rpartition("-")[0]}
+            try:
+                own = {row["receipt"]: dict(row) | store for row in db.execute("SELECT * FROM entries")}
+                receipts = {entry["seq"]: receipt for receipt, entry in own.items()}
+                steps += [dict(row) | {"receipt": receipts[row["entry"]]} for row in db.execute("SELECT * FROM steps")]
+            finally:
+                db.close()
+            assert not own.keys() & entries.keys()
+            entries |= own
         return entries, steps
 
     def problems(self) -> list[str]:
@@ -299,12 +302,16 @@ class Checker:
         assert claim["code"] == 0
         assert not (self.dir / "control.sock").exists()
 
+    def check_stores(self, claim: Claim) -> None:
+        assert claim["memories"] == {"jsonl-store": len(live(self.store)), **self.held()}
+
     def check_summary(self, claim: Claim) -> None:
-        wide = sum(len(each["paths"]) for each in self.of("found-wide"))
-        assert claim["wrong"] == len(self.of("found")) + len(self.of("index-stale")) + wide
-        counts = (("closed", "mode"), ("indexed", "indexed"), ("cleared", "lock-cleared"), ("archived", "archived"))
-        for key, name in counts:
+        several = sum(len(each["paths"]) for each in [*self.of("found-wide"), *self.of("files-torn")])
+        single = [each for name in ("found", "index-stale", "document-shrunk") for each in self.of(name)]
+        assert claim["wrong"] == len(single) + several
+        for key, name in (("closed", "mode"), ("indexed", "indexed"), ("archived", "archived")):
             assert claim[key] == len(self.of(name)) > 0
+        assert claim["cleared"] == len(self.of("lock-cleared")) + len(self.of("sessions-cleared")) == 2
 
     # --- the journal
 

@@ -135,7 +135,9 @@ def test_the_checker_catches_every_claim_that_is_tampered_with(kept: Kept) -> No
     assert missed == []
 
 
-@pytest.mark.parametrize("change", ["memory", "index", "backup", "archive"])
+@pytest.mark.parametrize(
+    "change", ["memory", "index", "backup", "archive", "files", "stats", "topics", "shelf", "session", "document"]
+)
 def test_the_checker_catches_files_that_are_not_as_claimed(kept: Kept, tmp_path: Path, change: str) -> None:
     copy = tmp_path / "copy"
     shutil.copytree(kept.directory, copy, ignore=shutil.ignore_patterns("*.sock"))
@@ -145,6 +147,12 @@ def test_the_checker_catches_files_that_are_not_as_claimed(kept: Kept, tmp_path:
         "index": store / "index.json",
         "backup": next(store.glob(".backup/*")),
         "archive": next(store.glob("archive/*/*")),
+        "files": next((copy / "json-files").glob("memory_*.json")),
+        "stats": copy / "json-files" / "_stats.json",
+        "topics": copy / "markdown-topics" / "index.md",
+        "shelf": next((copy / "markdown-topics").glob("archive/*/*.md")),
+        "session": next((copy / "session-files").glob("*/*-pool-errors.json")),
+        "document": next((copy / "user-document").glob("**/data.json")),
     }
     content = paths[change].read_bytes()
     paths[change].write_bytes(content.replace(b"e", b"a", 1) if change != "index" else content.replace(b"1", b"2"))

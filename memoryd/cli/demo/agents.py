@@ -1,10 +1,11 @@
 """The agents of the demo: programs of their own that know nothing of memoryd, only the JSONL store's published
-steps: take `.lock`, append one line, give `.lock` back. The index they leave to memoryd.
+steps: take `.lock`, append one line, give `.lock` back. The index they leave to memoryd. One is the archiver of
+session files, which makes `.archive.lock` and never looks at one that is there.
 
-Run as `python -I agents.py JOB`, where JOB is JSON: {"do": "write", "root", "file", "batches", "think"} or
-{"do": "die", "root"}. `batches` are lists of memories; before each one the agent waits for a line on standard
-input. Everything it does it tells on standard output, one JSON object a line; times there are seconds of the
-monotonic clock, which all processes of a machine share.
+Run as `python -I agents.py JOB`, where JOB is JSON: {"do": "write", "root", "file", "batches", "think"},
+{"do": "die", "root"} or {"do": "die archiving", "root"}. `batches` are lists of memories; before each one the agent
+waits for a line on standard input. Everything it does it tells on standard output, one JSON object a line; times
+there are seconds of the monotonic clock, which all processes of a machine share.
 """
 
 from __future__ import annotations
@@ -80,7 +81,17 @@ def write(root: str, file: str, memory: dict[str, Any]) -> None:
     tell("wrote", id=native["id"], file=file, closed=closed)
 
 
+def archive(root: str) -> None:
+    """Begin as the archiver does, and come no further."""
+    with open(os.path.join(root, ".archive.lock"), "x", encoding="utf-8") as lock:
+        json.dump({"pid": os.getpid(), "started_at": stamp()}, lock)
+    tell("took the lock")
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
 def main(job: dict[str, Any]) -> None:
+    if job["do"] == "die archiving":
+        archive(job["root"])
     if job["do"] == "die":
         lock = acquire(os.path.join(job["root"], ".lock"))
         tell("took the lock")

@@ -12,9 +12,13 @@ LIVE = ("core_memories.jsonl", "learnings.jsonl", "tasks.jsonl")
 _decoder = json.JSONDecoder()
 
 
+def sha_of(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()
+
+
 def sha(path: str) -> str:
     with open(path, "rb") as file:
-        return hashlib.sha256(file.read()).hexdigest()
+        return sha_of(file.read())
 
 
 def hashes(store: str) -> dict[str, str]:

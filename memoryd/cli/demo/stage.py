@@ -1,8 +1,9 @@
 """The demo's throw-away directory and the processes in it: a real daemon with its own state, socket and
 configuration, its agents, and the way to end all of them.
 
-    DIR/memories      the store that memoryd tends        DIR/state        what memoryd knows and keeps
+    DIR/memories      the JSONL store that memoryd tends  DIR/state        what memoryd knows and keeps
     DIR/before        the same store as it was            DIR/memoryd.toml its configuration
+    DIR/LAYOUT        a store of each other layout        DIR/found        these as they were
     DIR/agents        what each agent said it did         DIR/daemon.log   what memoryd logged
     DIR/evidence      copies of files at one moment       DIR/demo.json    every claim the demo made
 """

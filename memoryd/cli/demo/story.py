@@ -7,13 +7,14 @@ import os
 import shutil
 
 from memoryd import __version__
-from memoryd.cli.demo import reading
+from memoryd.cli.demo import json_files, markdown_topics, reading, session_files, user_document
 from memoryd.cli.demo.jsonl_agents import write
 from memoryd.cli.demo.jsonl_look import ROOT, act, look
 from memoryd.cli.demo.jsonl_upkeep import upkeep
 from memoryd.cli.demo.play import Play, Scene
 from memoryd.cli.demo.voice import counted
 
+LAYOUTS = ("jsonl-store", json_files.ROOT, markdown_topics.ROOT, session_files.ROOT, user_document.ROOT)
 READ_S = 1.0  # between two scenes, where somebody looks on
 
 SCENES: tuple[Scene, ...] = (
@@ -21,6 +22,10 @@ SCENES: tuple[Scene, ...] = (
     Scene("memoryd may act", act),
     Scene("Agents write, and one of them dies", write),
     Scene("Old memories, with a way back", upkeep),
+    Scene("Another layout: json-files, one file a memory", json_files.scene),
+    Scene("Another layout: markdown-topics, dated entries", markdown_topics.scene),
+    Scene("Another layout: session-files, one file a session", session_files.scene),
+    Scene("Another layout: user-document, one document a user", user_document.scene),
 )
 
 
@@ -38,13 +43,14 @@ def _end(play: Play) -> None:
     """Once everything is quiet: the index against the files once more, and every broken line still there."""
     stage, voice = play.stage, play.voice
     store = stage.path(ROOT)
-    stage.call("sync", root=ROOT)
+    stage.call("sync")
     play.require(reading.agrees(store), "index.json says what a rebuild says, at the end")
     numbers = reading.index(store)["statistics"]
     held, archived = numbers["total_memories"], numbers["archived_count"]
     text = f"index.json equals a rebuild: {held} memories, {archived} archived"
     voice.say("did", text, "index-at-end", memories=held, archived=archived)
     _tell_broken_kept(play, store)
+    _tell_stores(play)
     code, seconds = stage.stop()
     play.require(code == 0, f"the daemon ends with 0, and not {code}")
     voice.say("did", f"memoryd stopped when asked: exit 0 after {seconds:.1f} s", "stopped", code=code)
@@ -64,16 +70,25 @@ def _tell_broken_kept(play: Play, store: str) -> None:
     play.voice.say("note", text, "broken-kept", lines=lines)
 
 
+def _tell_stores(play: Play) -> None:
+    """What the one daemon says it holds, a store of each layout."""
+    rows = play.stage.call("status")["roots"]
+    play.require(all(row["state"] == "ok" for row in rows), "every store is in order")
+    held = {row["layout"]: row["memories"] for row in rows}
+    play.require(sorted(held) == sorted(LAYOUTS), "a store of each layout is tended")
+    play.voice.say("did", f"one daemon tends {len(held)} stores, all in state ok", "stores", memories=held)
+
+
 def summarise(play: Play, *, keep: bool) -> None:
     """Counts of what was told, and what to type next."""
     voice = play.voice
     times = play.claims("times")[0]
-    wide = sum(len(claim["paths"]) for claim in play.claims("found-wide"))
+    several = sum(len(claim["paths"]) for claim in play.claims("found-wide", "files-torn"))
     counts = {
-        "wrong": len(play.claims("found", "index-stale")) + wide,
+        "wrong": len(play.claims("found", "index-stale", "document-shrunk")) + several,
         "closed": len(play.claims("mode")),
         "indexed": times["count"],
-        "cleared": len(play.claims("lock-cleared")),
+        "cleared": len(play.claims("lock-cleared", "sessions-cleared")),
         "archived": len(play.claims("archived")),
     }
     voice.title("In short")
@@ -83,6 +98,9 @@ def summarise(play: Play, *, keep: bool) -> None:
     moved = f"{counts['archived']} memories archived, taken back, archived"
     text = f"{counted(counts['cleared'], 'dead lock')} cleared; {moved}"
     voice.say("plain", text, "summary", **counts)
+    voice.say("plain", "and five stores, one of each layout, with these memories at the end:")
+    for layout, memories in play.claims("stores")[0]["memories"].items():
+        voice.say("plain", f"  {layout:<16}{memories:>3}")
     voice.say("plain", f"{voice.seconds:.1f} s in all")
     if keep:
         write_claims(play, ok=True, problem=None)
@@ -96,14 +114,16 @@ def _tell_places(play: Play) -> None:
     stage, voice = play.stage, play.voice
     voice.title(f"Kept in {stage.directory}, the daemon is stopped")
     for name, what in (
-        (ROOT, "the store as it is now"),
-        ("before", "the store as it was"),
+        (ROOT, "the JSONL store as it is now"),
+        ("before", "the same store as it was"),
+        *((layout, "the store of that layout as it is now") for layout in LAYOUTS[1:]),
+        ("found", "these four as they were"),
         ("state", "journal, catalogue, and what an undo needs"),
         ("daemon.log", "what the daemon logged"),
         ("demo.json", "what this demo said, in a form that can be checked"),
     ):
         play.require(os.path.exists(stage.path(name)), f"{name} is kept")
-        voice.say("plain", f"{name:<12}{what}")
+        voice.say("plain", f"{name:<17}{what}")
 
 
 def _next(play: Play, *, keep: bool) -> list[tuple[str, str]]:
