@@ -57,6 +57,7 @@ class Policy:
     archive_flag: bool = False  # json-files: set `archived` on what is old, of no relevance and hardly used
     archive_sessions: bool = False  # session-files: move whole sessions to the archive by age
     archive_sessions_after_days: float = 60
+    sensitive_words: bool = False  # markdown-topics: report also words that often stand beside secrets
     lock_stale_after_s: float = 30
     lock_unreadable_after_s: float = 300
     lock_wait_s: float = 10

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 
+from memoryd.core.policy import Policy
 from memoryd.layouts.base import Layout
 from memoryd.layouts.json_files import JsonFiles
 from memoryd.layouts.jsonl_store import JsonlStore
@@ -13,6 +14,13 @@ from memoryd.layouts.user_document import UserDocument
 
 _ALL: tuple[Layout, ...] = (JsonFiles(), MarkdownTopics(), UserDocument(), SessionFiles(), JsonlStore())
 LAYOUTS: Mapping[str, Layout] = {layout.name: layout for layout in _ALL}
+
+
+def configured(layout: Layout | None, policy: Policy) -> Layout | None:
+    """The layout as the policy wants its files read."""
+    if isinstance(layout, MarkdownTopics) and layout.sensitive_words != policy.sensitive_words:
+        return MarkdownTopics(sensitive_words=policy.sensitive_words)
+    return layout
 
 
 def recognise(files: Collection[str], head: Callable[[str], bytes]) -> list[str]:

@@ -10,7 +10,7 @@ import os
 import threading
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from memoryd.catalogue import Catalogue
 from memoryd.core.digest import sha256
@@ -32,9 +32,10 @@ from memoryd.disk.tree import NotBeneathError, NotRegularError, TooLargeError, T
 from memoryd.disk.vault import Vault
 from memoryd.disk.worktree import names_in_git_dir
 from memoryd.errors import RootMissingError, ShuttingDownError
-from memoryd.layouts import LAYOUTS
-from memoryd.layouts.base import FileSummary, IndexResult, Layout, Loaded, UpkeepView
+from memoryd.layouts import LAYOUTS, configured
+from memoryd.layouts.base import FileSummary, Layout, Loaded, UpkeepView
 from memoryd.store.edits import decode_edits
+from memoryd.store.index_state import IndexState
 from memoryd.store.live import LiveFiles
 
 _ROLES = {str(role): role for role in Role}
@@ -53,20 +54,6 @@ class Source:
 
     loaded: Loaded
     fingerprint: Fingerprint
-
-
-@dataclass(slots=True)
-class IndexState:
-    """What was last seen and written of each index file. `dirty`: something was read in since; `noticed`: a
-    version that another program wrote, and when it was first seen."""
-
-    dirty: bool = True
-    seen: dict[str, Fingerprint | None] = field(default_factory=dict)
-    written: dict[str, str] = field(default_factory=dict)
-    written_at: dict[str, float] = field(default_factory=dict)
-    overturned: dict[str, int] = field(default_factory=dict)
-    noticed: dict[str, tuple[Fingerprint, float]] = field(default_factory=dict)
-    result: IndexResult = field(default_factory=IndexResult)
 
 
 @dataclass(slots=True)
@@ -93,7 +80,10 @@ class Store:
         self.journal = Journal(os.path.join(state_dir, "journal.sqlite"))
         self.vault = Vault(os.path.join(state_dir, "snapshots.sqlite"))
         self.blobs = Blobs(os.path.join(state_dir, "blobs"))
-        self.layout: Layout | None = LAYOUTS.get(layout or self.journal.get_meta("layout", ""))
+        self.layout = LAYOUTS.get(layout or self.journal.get_meta("layout", ""))
+        if self.journal.get_meta("sensitive_words", False) != policy.sensitive_words:
+            self.catalogue.clear()  # what was read by the other setting is read anew
+            self.journal.set_meta("sensitive_words", policy.sensitive_words)
         self.explicit_layout = layout is not None
         self.late: list[Late] = []
         self.index = IndexState()
@@ -107,6 +97,15 @@ class Store:
         self.owner = os.geteuid()
         self._tree: Tree | None = None
         self._owned: ExitStack = ExitStack()
+
+    @property
+    def layout(self) -> Layout | None:
+        """None until exactly one layout was recognised."""
+        return self._layout
+
+    @layout.setter
+    def layout(self, layout: Layout | None) -> None:
+        self._layout = configured(layout, self.policy)
 
     # --- attaching
 
