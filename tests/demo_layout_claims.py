@@ -103,7 +103,10 @@ class LayoutClaims:
         assert index["fileIndex"] == {memory["id"]: name for name, memory in memories.items()}
         newest_first = sorted(memories.values(), key=lambda memory: str(memory["created"]), reverse=True)
         assert [each["id"] for each in index["temporalIndex"]] == [memory["id"] for memory in newest_first]
-        assert {kind: len(ids) for kind, ids in index["typeIndex"].items()} == {kind: types[kind] for kind in KINDS}
+        by_type = {kind: {m["id"] for m in memories.values() if m["type"] == kind} for kind in KINDS}
+        assert {kind: set(ids) for kind, ids in index["typeIndex"].items()} == by_type
+        assert {tag: set(ids) for tag, ids in index["tagIndex"].items()} == {"ops": set(index["fileIndex"])}
+        assert index["projectIndex"] == index["entityIndex"] == stats["byProject"] == {}
         assert stats["byType"] == {kind: types[kind] for kind in KINDS}
         assert claim["memories"] == stats["totalMemories"] == len(memories)
         assert claim["dropped"] == len(loaded(self.dir / "found" / FILES / "_index.json")["fileIndex"]) - len(memories)

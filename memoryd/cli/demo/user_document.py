@@ -35,7 +35,7 @@ def scene(play: Play) -> None:
     native = _document(time.time())
     store = lay(play, ROOT, {FILE: _text(native)})
     held = len(native["memories"])
-    text = f"made {store}: {FILE} with {held} memories and their embeddings"
+    text = f"made {store}: {FILE} with {held} memories and embeddings; the demo plays its agent"
     play.voice.say("note", text, "document-sample", path=store, memories=held)
     tend(play, ROOT, schedule={"dedupe": "off", "backup": "off"})
     good = _kept(play, store, native)
