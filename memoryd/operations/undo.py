@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from contextlib import suppress
+from dataclasses import replace
+from itertools import groupby
 
 from memoryd.core.digest import sha256
 from memoryd.core.plan import Action, Kind, Plan
@@ -13,7 +15,7 @@ from memoryd.core.text import Edit, Span, splice
 from memoryd.disk.journal import Entry, Step
 from memoryd.disk.shelf import Held
 from memoryd.disk.tree import NotBeneathError, NotRegularError, TooLargeError
-from memoryd.errors import ConflictError, UsageError
+from memoryd.errors import ConflictError
 from memoryd.store import Store
 from memoryd.store.commit import Cause, Done, change
 from memoryd.store.edits import decode_edits
@@ -25,7 +27,7 @@ def undo(store: Store, receipt: str, now: float, *, dry_run: bool = False) -> Do
     """Every file must still be what the change left; ConflictError names each that is not."""
     entry = store.journal.entry(receipt)
     if entry.state != "done":
-        raise UsageError(
+        raise ConflictError(
             f"the change {receipt} is {entry.state.replace('_', ' ')}, there is nothing to take back",
             hint="`memoryd history` shows what can be undone",
         )
@@ -64,23 +66,27 @@ def _as_left(store: Store, step: Step) -> bool:
 
 
 def _backwards(store: Store, entry: Entry) -> Iterator[Action]:
-    """Last step first, so that a memory is back in the live file before its archive copy goes."""
+    """Last step first, so that a memory is back in the live file before its archive copy goes. What was one
+    group is one again: a crash rolls all of it back, so that no memory stands in both places for good."""
     why = f"undo of {entry.operation} {entry.receipt}"
-    for step in reversed(entry.steps):
-        if step.kind == "chmod":
-            yield Action(Kind.CHMOD, step.path, why, mode=step.mode)
-            continue
-        blob = store.blobs.get(step.blob or "")
-        if step.kind == "rewrite":
-            edits = decode_edits(blob)
-            yield Action(Kind.REWRITE, step.path, why, edits=edits, base=step.after_sha)
-        elif step.kind == "remove":
-            yield Action(Kind.CREATE, step.path, why, data=blob)
-        elif step.before_sha is None:
-            yield Action(Kind.REMOVE, step.path, why, base=step.after_sha)
-        else:
-            span = Span(step.base_size or 0, step.after_size or 0)
-            yield Action(Kind.REWRITE, step.path, why, edits=(Edit(span, b""),), base=step.after_sha)
+    for _, steps in groupby(reversed(entry.steps), key=lambda step: step.group):
+        actions = [_backward(store, step, why) for step in steps]
+        yield from (replace(action, copy=True) for action in actions[:-1])
+        yield actions[-1]
+
+
+def _backward(store: Store, step: Step, why: str) -> Action:
+    if step.kind == "chmod":
+        return Action(Kind.CHMOD, step.path, why, mode=step.mode)
+    blob = store.blobs.get(step.blob or "")
+    if step.kind == "rewrite":
+        return Action(Kind.REWRITE, step.path, why, edits=decode_edits(blob), base=step.after_sha)
+    if step.kind == "remove":
+        return Action(Kind.CREATE, step.path, why, data=blob)
+    if step.before_sha is None:
+        return Action(Kind.REMOVE, step.path, why, base=step.after_sha)
+    span = Span(step.base_size or 0, step.after_size or 0)
+    return Action(Kind.REWRITE, step.path, why, edits=(Edit(span, b""),), base=step.after_sha)
 
 
 def _tidy(store: Store, entry: Entry) -> None:

@@ -56,7 +56,7 @@ def _resolve_group(store: Store, steps: Sequence[Step]) -> str:
         return "interrupted"
     # An append that decides for itself may stand there torn; any other last step did not happen at all.
     mine = steps if decisive.kind == "append" else steps[:-1]
-    taken_back = [_TAKE_BACK[step.kind](store, step) for step in mine]
+    taken_back = [_TAKE_BACK[step.kind](store, step) for step in reversed(mine)]
     return "rolled_back" if all(taken_back) else "interrupted"
 
 
@@ -131,10 +131,19 @@ def _take_back_create(store: Store, step: Step) -> bool:
     return True
 
 
+def _take_back_remove(store: Store, step: Step) -> bool:
+    content = _content(store, step.path)
+    if content is None and step.blob is not None:
+        atomic.create(store.tree, step.path, store.blobs.get(step.blob))
+        return True
+    return content is not None and sha256(content) == step.before_sha
+
+
 _TAKE_BACK: dict[str, Callable[[Store, Step], bool]] = {
     "append": _take_back_append,
     "rewrite": _take_back_rewrite,
     "create": _take_back_create,
+    "remove": _take_back_remove,
     "chmod": lambda store, step: True,  # noqa: ARG005 - a tightened mode harms nothing
 }
 
