@@ -49,6 +49,8 @@ def _root(screen: Screen, root: Result) -> None:
     for limit in root.get("limits", []):
         if limit.get("level") != "ok":
             screen.say(f"  ! {_limit(limit)}")
+        if limit.get("hint"):
+            screen.say(f"    {limit['file']} {limit['hint']}")
 
 
 def _limit(limit: Result) -> str:

@@ -110,12 +110,13 @@ def _from_lines(lines: list[str]) -> LockOwner:
 
 
 def _pid(value: object) -> int | None:
-    """A process that can be asked about: 0, 1 and negative numbers would ask about groups or init."""
+    """A process that can be asked about: 0 and negative numbers would ask about groups. 1 may well be the agent:
+    in a container it is the first process."""
     if isinstance(value, str) and _PID.fullmatch(value):
         value = int(value)
     if not isinstance(value, int) or isinstance(value, bool):
         return None
-    return value if 1 < value <= MAX_PID else None
+    return value if 1 <= value <= MAX_PID else None
 
 
 def _is_time(text: str) -> bool:

@@ -39,14 +39,16 @@ class LockReport:
     identity: tuple[int, int, int, int] | None = None
 
     def public(self) -> dict[str, Any]:
-        """What the control protocol shows; `pid` only where one is named."""
+        """What the control protocol shows; `pid` only where one is named, `action` only of what `clear` did."""
         named = {} if self.pid is None else {"pid": self.pid}
+        done = {} if self.action == "none" else {"action": self.action}
         return {
             "path": self.path,
             **named,
             "age_s": round(self.age_s, 3),
             "state": str(self.state),
             "evidence": self.evidence,
+            **done,
         }
 
 

@@ -20,6 +20,7 @@ from memoryd.errors import (
     RootMissingError,
 )
 from memoryd.log import get_logger
+from memoryd.operations.limits import note_limits
 from memoryd.operations.presence import Sighting
 from memoryd.store import Store
 
@@ -29,6 +30,7 @@ DISK_TROUBLE = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO, errno.EFBIG,
 TROUBLE_FIRST_S, TROUBLE_MOST_S = 1.0, 60.0
 STARVED_S = 3.0  # an index that waits longer than this for a lock is told
 ON_SUSPECT = ("lock.list", "backup.list", "plan")  # what may be looked at on a root that is in doubt
+ON_PAUSED = ("lock.list", "backup.list")  # or that rests: neither reads a memory
 
 
 class Health:
@@ -75,6 +77,14 @@ class Health:
             self._tell("health", {"root": self._store.name, "reason": None})
         self.reason, self._pause_s = None, TROUBLE_FIRST_S
 
+    def note_limits(self) -> bool:
+        """Tell of each hard limit newly reached; True when upkeep ought to make room under a soft one."""
+        crossed, soft = note_limits(self._store)
+        for path in crossed:
+            log.warning("hard limit reached", root=self._store.name, file=path, hint="see `memoryd status`")
+            self._tell("finding", {"root": self._store.name, "code": "hard-limit", "path": path})
+        return soft and self._store.policy.mode is Mode.MAINTAIN
+
     # --- what may be done
 
     def may_run(self, name: str, *, writes: bool) -> bool:
@@ -87,7 +97,7 @@ class Health:
     def require(self, name: str) -> None:
         """The error that answers a command which cannot be carried out as things are."""
         store = self._store
-        if self.paused:
+        if self.paused and name not in ON_PAUSED:
             raise PausedError(f"root {store.name} is paused", hint=f"`memoryd root resume {store.name}`")
         if self.sighting.state in ("missing", "failed"):
             raise RootMissingError(f"root {store.name}: {self.sighting.reason}", hint="see `memoryd status`")
@@ -97,7 +107,10 @@ class Health:
             reason = f"root {store.name} has no layout: {self.unwritten}"
             raise InvalidMemoryError(reason, hint="name its layout in the configuration")
         if self._newer and name not in LOOKS:
-            raise DeniedError(f"root {store.name} is read-only: {self.unwritten}")
+            raise GuardError(
+                f"root {store.name} is read-only: {self.unwritten}",
+                hint='a newer program tends it; `newer_index = "rebuild"` in the configuration overrides that',
+            )
         blocked = store.blocked() if name not in LOOKS else None
         if blocked is not None:
             raise BusyError(f"root {store.name}: {blocked}", hint="finish that first, then try again")

@@ -79,7 +79,7 @@ def _permissions(store: Store, params: Mapping[str, Any], by: str, now: float) -
 
 def _backup_create(store: Store, params: Mapping[str, Any], by: str, now: float) -> dict[str, Any]:
     del by
-    made = backing.create_backups(store, now, file=params.get("file"))
+    made = backing.create_backups(store, now, file=params.get("file"), dry_run=bool(params.get("dry_run")))
     return {"created": made, **_backups(store, now, params, verify=False)}
 
 
@@ -118,20 +118,21 @@ def _check(store: Store, params: Mapping[str, Any], by: str, now: float) -> dict
 
 
 def _locks(store: Store, params: Mapping[str, Any], by: str, now: float) -> dict[str, Any]:
-    del by
-    swept = locking.sweep_locks(store, now, params.get("monotonic"))
+    swept = locking.sweep_locks(store, now, params.get("monotonic"), by=by)
     return {"locks": [report.public() for report in swept]}
 
 
 def _lock_list(store: Store, params: Mapping[str, Any], by: str, now: float) -> dict[str, Any]:
-    del params, by
-    return {"locks": [report.public() for report in locking.list_locks(store, now)]}
+    del by
+    path, found = params.get("path"), locking.list_locks(store, now)
+    wanted = [report for report in found if path is None or locking.named(store, report.path, path)]
+    return {"locks": [report.public() for report in wanted]}
 
 
 def _lock_clear(store: Store, params: Mapping[str, Any], by: str, now: float) -> dict[str, Any]:
     del by
-    force = params.get("path") if params.get("force") else None
-    return {"locks": [report.public() for report in locking.clear_lock(store, now, force=force)]}
+    path, force = params.get("path"), bool(params.get("force"))
+    return {"locks": [report.public() for report in locking.clear_lock(store, now, path=path, force=force)]}
 
 
 def _plan(store: Store, params: Mapping[str, Any], by: str, now: float) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from memoryd.errors import MemorydError
 from memoryd.log import get_logger
 from memoryd.operations.backup import count_backups
 from memoryd.operations.check import finding_counts
-from memoryd.operations.limits import limit_levels
+from memoryd.operations.limits import shown_levels
 from memoryd.operations.locks import list_locks
 from memoryd.store import Store
 
@@ -57,7 +57,7 @@ class Publisher:
             rescans=tuple(self._health.doubts),
             generation=self.generation,
             locks=locks,
-            limits=tuple(level.public() for level in limit_levels(store)),
+            limits=shown_levels(store),
             backups=self._backups,
         )
 

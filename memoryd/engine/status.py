@@ -30,7 +30,7 @@ class RootStatus:
     archived: int = 0
     files: int = 0
     bytes: int = 0
-    findings: Mapping[str, int] = field(default_factory=dict)
+    findings: Mapping[str, int] = field(default_factory=lambda: {"error": 0, "warning": 0, "info": 0})
     watch: Watch = Watch()
     last_scan: float | None = None
     rescans: tuple[tuple[float, str], ...] = ()

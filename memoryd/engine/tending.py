@@ -20,7 +20,6 @@ from memoryd.errors import BusyError, MemorydError, TimeoutExpiredError
 from memoryd.layouts import LAYOUTS, recognise
 from memoryd.log import get_logger
 from memoryd.operations.indexing import Indexed, update_index
-from memoryd.operations.limits import note_limits
 from memoryd.operations.migrate import migrate
 from memoryd.operations.presence import Sighting, accept, sight, suspect_loss
 from memoryd.operations.refresh import Refreshed, refresh
@@ -125,6 +124,9 @@ class Tending:
         self._detect()
         self._migrate()
         self.take_in(None, self._clock.monotonic())
+        if self.store.layout is not None and self.health.tended:
+            self.wants_limits |= self.health.note_limits()  # they may be new where no file is
+            self._publish()
         self._hints.scheduled(self.store.name)
 
     def _detect(self) -> None:
@@ -204,11 +206,7 @@ class Tending:
         self.last_change = self._clock.monotonic()
         if self.health.unindexed_since is None:
             self.health.unindexed_since = since
-        crossed, soft = note_limits(self.store)
-        self.wants_limits |= soft and self.store.policy.mode is Mode.MAINTAIN
-        for path in crossed:
-            log.warning("hard limit reached", root=self.store.name, file=path, hint="see `memoryd status`")
-            self._tell("finding", {"root": self.store.name, "code": "hard-limit", "path": path})
+        self.wants_limits |= self.health.note_limits()
         self._tell("change", {"root": self.store.name, "paths": sorted(done.changed), "gone": sorted(done.gone)})
 
     def _index(self, *, force: bool, wait_s: float) -> Indexed:

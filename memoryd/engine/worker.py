@@ -245,6 +245,8 @@ class Worker:
         jobs = [each for each in (job, *same) if each.future.set_running_or_notify_cancel()]
         if not jobs:
             return
+        if job.recorded:
+            self._performing.start(job)
         result, error = self._performing.attempt(job, self._own if job.name in OWN else self._tending.operate)
         if job.recorded:
             self._performing.record(job, error)

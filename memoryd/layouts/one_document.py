@@ -90,7 +90,7 @@ def _first_value(text: str) -> tuple[Any, int, str]:
         value, end = _counting.raw_decode(text)
     except (ValueError, RecursionError) as error:
         reason = getattr(error, "msg", None) or type(error).__name__
-        return None, 0, f"{reason} at character {getattr(error, 'pos', 0) + 1}"
+        return None, 0, f"{reason.removesuffix(' at')} at character {getattr(error, 'pos', 0) + 1}"
     return value, end, ""
 
 

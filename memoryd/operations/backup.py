@@ -12,16 +12,19 @@ from memoryd.core.plan import Action, Kind, Plan
 from memoryd.core.text import Edit, Span
 from memoryd.disk import backups
 from memoryd.disk.backups import BackupInfo
-from memoryd.errors import InvalidMemoryError, NotFoundError
+from memoryd.errors import NotFoundError, UsageError
 from memoryd.operations.snapshot import choose_versions, keep_version, list_vault, take_snapshot
 from memoryd.store import Store
 from memoryd.store.commit import Cause, Done, back_up, change
 
 
-def create_backups(store: Store, now: float, *, file: str | None = None) -> list[dict[str, Any]]:
-    """A backup of each live file (or of one) whose content differs from its newest backup."""
+def create_backups(store: Store, now: float, *, file: str | None = None, dry_run: bool = False) -> list[dict[str, Any]]:
+    """A backup of each live file (or of one) whose content differs from its newest backup. A dry run tells the
+    same outcomes without an id."""
     if store.layout is not None and store.layout.backup_place is None:
-        return take_snapshot(store, now) if file is None else keep_version(store, file, now)
+        if file is not None:
+            return keep_version(store, file, now, dry_run=dry_run)
+        return [{"file": None, "outcome": "due"}] if dry_run else take_snapshot(store, now)
     results: list[dict[str, Any]] = []
     for path in _files(store, file):
         content, _ = store.tree.read(path, growing=True)
@@ -29,6 +32,9 @@ def create_backups(store: Store, now: float, *, file: str | None = None) -> list
         same = newest and newest[0].valid and newest[0].sha256 == sha256(content)
         if same and _is_there(store, newest[0].name):
             results.append({"file": path, "outcome": "equal", "id": newest[0].id})
+            continue
+        if dry_run:
+            results.append({"file": path, "outcome": "due"})
             continue
         with store.locked(store.policy.lock_wait_s):
             content, fingerprint = store.tree.read(path)
@@ -129,9 +135,7 @@ def _chosen(store: Store, now: float, file: str | None, at: str | None) -> tuple
         versions = choose_versions(store, file=file, at=at)
         return {version.file: store.vault.content(version) for version in versions}, at or versions[0].id
     if at is None and file is None:
-        raise InvalidMemoryError(
-            "which file is to be restored?", hint="name it with --file, or a backup's id with --at"
-        )
+        raise UsageError("which file is to be restored?", hint="name it with --file, or a backup's id with --at")
     chosen = backups.choose(_folder_backups(store, now, file=file), at)
     return {chosen.file: backups.read_backup(store.tree, chosen)}, chosen.name
 

@@ -51,6 +51,15 @@ def limit_levels(store: Store) -> list[Level]:
     return levels
 
 
+def shown_levels(store: Store) -> tuple[dict[str, Any], ...]:
+    """What `status` shows: a file over its hard limit comes with what could go."""
+    told = {each.path: each.message for each in store.noted.get("limits", ()) if each.code == "hard-limit"}
+    return tuple(
+        level.public() | ({"hint": told[level.file]} if level.level == "over" and level.file in told else {})
+        for level in limit_levels(store)
+    )
+
+
 def _count(store: Store, row: FileRow | None, limit: Limit) -> int:
     """Duplicates and what is marked archived are told from the rest only where it matters: near the limit."""
     if row is None:

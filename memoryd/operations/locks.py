@@ -27,15 +27,18 @@ def list_locks(store: Store, now: float, watched: dict[str, float] | None = None
     return reports
 
 
-def sweep_locks(store: Store, now: float, monotonic: float | None = None) -> list[LockReport]:
-    """Clear what is provably dead; each report tells what was done and why it was safe.
+def sweep_locks(
+    store: Store, now: float, monotonic: float | None = None, *, by: str = "schedule", path: str | None = None
+) -> list[LockReport]:
+    """Clear what is provably dead, or only the lock at `path`; each report tells what was done and why it was safe.
 
     With `monotonic`, a lock whose holder nobody can name must also have been seen unchanged for the grace
     time on that clock: a wall clock alone proves no age."""
     watched = None if monotonic is None else _watched(store, now, monotonic)
     stale = {report.path for report in list_locks(store, now, watched) if report.state is State.STALE}
     rules = [rule for rule in (store.layout.locks if store.layout else ()) if rule.name in stale]
-    cleared = [_clear(store, rule, now, "schedule", force=False) for rule in rules]
+    wanted = [rule for rule in rules if path is None or named(store, rule.name, path)]
+    cleared = [_clear(store, rule, now, by, force=False) for rule in wanted]
     return [report for report in cleared if report is not None]
 
 
@@ -50,23 +53,26 @@ def _watched(store: Store, now: float, monotonic: float) -> dict[str, float]:
     return {path: monotonic - since for path, (_, since) in store.lock_watch.items()}
 
 
-def clear_lock(store: Store, now: float, *, force: str | None = None) -> list[LockReport]:
-    """As the sweep, by command; `force` names one lock file whose holder cannot be proved dead."""
-    if force is None:
-        return sweep_locks(store, now)
-    rule = next((rule for rule in (store.layout.locks if store.layout else ()) if _named(store, rule, force)), None)
+def clear_lock(store: Store, now: float, *, path: str | None = None, force: bool = False) -> list[LockReport]:
+    """As the sweep, by command. `path` names one lock file; with `force` it goes although nobody can prove its
+    holder dead."""
+    if path is None or not force:
+        return sweep_locks(store, now, by="command", path=path)
+    rules = store.layout.locks if store.layout else ()
+    rule = next((rule for rule in rules if named(store, rule.name, path)), None)
     if rule is None:
-        raise NotFoundError(f"root {store.name} has no lock {force}", hint="`memoryd lock list` shows them")
+        raise NotFoundError(f"root {store.name} has no lock {path}", hint="`memoryd lock list` shows them")
     report = _clear(store, rule, now, "command", force=True)
     if report is None:
-        raise NotFoundError(f"{force} is not there (any more)")
+        raise NotFoundError(f"{path} is not there (any more)")
     if report.action == "none":
-        raise GuardError(f"{force} is not cleared: {report.evidence}", hint="end the process that holds it")
+        raise GuardError(f"{path} is not cleared: {report.evidence}", hint="end the process that holds it")
     return [report]
 
 
-def _named(store: Store, rule: LockRule, path: str) -> bool:
-    return path in (rule.name, f"{store.path}/{rule.name}", f"{store.tree.path}/{rule.name}")
+def named(store: Store, name: str, path: str) -> bool:
+    """Whether `path`, relative to the root or whole, is the lock file `name` of this store."""
+    return path in (name, f"{store.path}/{name}", f"{store.tree.path}/{name}")
 
 
 def _clear(store: Store, rule: LockRule, now: float, by: str, *, force: bool) -> LockReport | None:

@@ -24,9 +24,11 @@ def take_snapshot(store: Store, now: float) -> list[dict[str, Any]]:
     return [{"file": None, "outcome": "made", "id": made.id, "files": made.files}]
 
 
-def keep_version(store: Store, path: str, now: float) -> list[dict[str, Any]]:
+def keep_version(store: Store, path: str, now: float, *, dry_run: bool = False) -> list[dict[str, Any]]:
     """One file alone."""
     content, fingerprint = store.tree.read(path)
+    if dry_run:
+        return [{"file": path, "outcome": "equal" if store.vault.has_content(sha256(content)) else "due"}]
     made = back_up(store, path, content, fingerprint, now)
     return [{"file": path, "outcome": "made" if made else "equal", "id": made}]
 

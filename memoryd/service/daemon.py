@@ -82,7 +82,7 @@ class Daemon:
         self._stopping = False
         self._reload_asked = False
         self._notifier = Notifier(os.environ)
-        self.roots = Roots(places.state_dir, self.clock, self._tell, self._wake)
+        self.roots = Roots(places.state_dir, self.clock, self.tell, self._wake)
         self._server: Server | None = None
         self._clockwatch = ClockWatch()
         self._seen_progress: dict[str, tuple[int, float]] = {}
@@ -280,7 +280,7 @@ class Daemon:
 
     # --- events
 
-    def _tell(self, topic: str, event: dict[str, Any]) -> None:
+    def tell(self, topic: str, event: dict[str, Any]) -> None:
         if self._server is not None:
             self._server.publish(topic, event)
 

@@ -17,7 +17,7 @@ from memoryd.core.dates import iso
 from memoryd.disk.journal import Entry
 from memoryd.engine.jobs import Job
 from memoryd.engine.worker import Worker
-from memoryd.errors import ConflictError, NotFoundError, UsageError
+from memoryd.errors import ConflictError, NotFoundError, UnknownRootError, UsageError
 from memoryd.log import set_level
 from memoryd.service.gather import gather
 from memoryd.service.report import families, root_row, status
@@ -214,13 +214,14 @@ class Handlers:
         return {"roots": [root_row(self._daemon, worker) for worker in workers]}
 
     def _one(self, params: Params) -> Worker:
-        if params.get("name") is not None:
-            return self._roots.named(params["name"])[0]
-        path = os.path.realpath(os.path.expanduser(params["path"]))
+        name = str(params.get("name") or params["path"])
+        if "name" in params and not name.startswith(("/", "~")):
+            return self._roots.named(name)[0]
+        path = os.path.realpath(os.path.expanduser(name))
         for worker in self._roots.all():
             if os.path.realpath(worker.status.path) == path:
                 return worker
-        raise NotFoundError(f"no root is at {params['path']}", hint="`memoryd root list` shows them")
+        raise UnknownRootError(f"no root is at {path}", hint="`memoryd root list` shows them")
 
     def root_list(self, params: Params) -> Answer:
         if params.get("name") is None and params.get("path") is None:
@@ -253,11 +254,21 @@ class Handlers:
 
     def root_pause(self, params: Params) -> Answer:
         worker = self._one(params)
-        return gather({worker.name: worker.pause()}, lambda _: self._rows([worker]))
+        return self._told(worker, worker.pause())
 
     def root_resume(self, params: Params) -> Answer:
         worker = self._one(params)
-        return gather({worker.name: worker.resume()}, lambda _: self._rows([worker]))
+        return self._told(worker, worker.resume())
+
+    def _told(self, worker: Worker, done: Future[dict[str, Any]]) -> Answer:
+        """The row as it is then, which is also news for whoever follows the topic `root`."""
+
+        def row(_: object) -> dict[str, Any]:
+            seen = worker.status
+            self._daemon.tell("root", {"root": worker.name, "state": seen.state, "reason": "; ".join(seen.reasons)})
+            return self._rows([worker])
+
+        return gather({worker.name: done}, row)
 
     # --- the daemon itself
 

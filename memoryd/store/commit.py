@@ -120,7 +120,12 @@ def commit(store: Store, plan: Plan, cause: Cause, held: Held | None, now: float
 
 def _summary(plan: Plan) -> str:
     moved = [action for action in plan.actions if action.kind is not Kind.APPEND] or list(plan.actions)
-    return "; ".join(f"{action.kind} {action.path}: {action.why} ({len(action.ids)})" for action in moved)
+    return "; ".join(map(_told, moved))
+
+
+def _told(action: Action) -> str:
+    count = f" ({len(action.ids)})" if action.ids else ""
+    return f"{action.kind} {action.path or 'the folder'}: {action.why}{count}"
 
 
 def _prepare(store: Store, action: Action, group: int) -> _Prepared:

@@ -11,7 +11,7 @@ import pytest
 
 from memoryd.core.policy import Limit, LimitKind, Policy
 from memoryd.disk.locking import DirectoryLock
-from memoryd.errors import BusyError, ConflictError, GuardError, NotFoundError, UsageError
+from memoryd.errors import BusyError, ConflictError, GuardError, NotFoundError
 from memoryd.operations.archive import archive, enforce_limits
 from memoryd.operations.undo import undo
 from tests.layouts.samples import DAY, learning, line, lines, memory, task, uuid
@@ -236,7 +236,7 @@ class TestUndo:
         filled(world)
         done = archive(world.store, world.now, by="command")
         undo(world.store, done.receipt or "", world.now)
-        with pytest.raises(UsageError, match="undone"):
+        with pytest.raises(ConflictError, match="undone"):
             undo(world.store, done.receipt or "", world.now)
         with pytest.raises(NotFoundError):
             undo(world.store, "20260101-nothing", world.now)

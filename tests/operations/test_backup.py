@@ -9,7 +9,7 @@ import pytest
 
 from memoryd.core.dates import compact
 from memoryd.core.policy import Policy
-from memoryd.errors import ConflictError, InvalidMemoryError, NotFoundError
+from memoryd.errors import ConflictError, NotFoundError, UsageError
 from memoryd.operations.archive import archive
 from memoryd.operations.backup import create_backups, list_backups, restore
 from memoryd.operations.refresh import refresh
@@ -206,7 +206,7 @@ class TestRestore:
 
     def test_without_a_name_or_a_backup(self, world: World) -> None:
         world.write(CORE, lines(memory(1)))
-        with pytest.raises(InvalidMemoryError):
+        with pytest.raises(UsageError):
             restore(world.store, world.now, file=None)
         with pytest.raises(NotFoundError):
             restore(world.store, world.now, file=CORE)

@@ -295,12 +295,12 @@ class TestLocks:
             [report] = list_locks(world.store, world.now)
             assert (report.state, report.pid) == ("held", holder.pid)
             with pytest.raises(NotFoundError):
-                clear_lock(world.store, world.now, force="other.lock")
+                clear_lock(world.store, world.now, path="other.lock", force=True)
             holder.communicate(b"\n")
 
     def test_force_does_not_take_a_held_flock(self, world: World) -> None:
         with world.store.locked(1.0), pytest.raises(GuardError):
-            clear_lock(world.store, world.now, force=".lock")
+            clear_lock(world.store, world.now, path=".lock", force=True)
 
 
 class TestMigration:

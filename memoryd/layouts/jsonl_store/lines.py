@@ -141,8 +141,8 @@ def _parse_hard(raw: bytes) -> Parsed:
         try:
             native, end = decode_at(text, at)
         except (ValueError, RecursionError) as error:
-            reason = getattr(error, "msg", None) or type(error).__name__
-            problem = Problem("invalid-json", f"{reason} at character {at + 1}")
+            reason = (getattr(error, "msg", None) or type(error).__name__).removesuffix(" at")
+            problem = Problem("invalid-json", f"{reason} at character {getattr(error, 'pos', at) + 1}")
             return Parsed(parts if text[at] == "{" else [], problem, rest_open=text[at] == "{")
         if not isinstance(native, dict):
             return Parsed([], Problem("invalid-json", "is no object"))

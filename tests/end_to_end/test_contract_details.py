@@ -1,0 +1,191 @@
+"""Details of the control protocol that only an outside look at the running program shows."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from memoryd.control.client import Client
+from memoryd.errors import ConflictError, GuardError, MemorydError, UsageError
+from tests.daemon import Daemon
+
+FILES = ("core_memories.jsonl", "learnings.jsonl", "tasks.jsonl")
+QUIET = (
+    '[daemon]\nquiet_s = 0\n[defaults.schedule]\narchive = "off"\nbackup = "off"\nlocks = "off"\npermissions = "off"\n'
+)
+
+
+def _memory(number: int, created: str = "2025-01-01T00:00:00Z") -> str:
+    told: dict[str, Any] = {
+        "id": f"{number:08x}-0000-4000-8000-000000000000",
+        "type": "core",
+        "content": f"memory {number}",
+        "tags": [],
+        "importance": "high",
+        "created_at": created,
+        "updated_at": created,
+        "accessed_at": created,
+        "access_count": 0,
+        "archived": False,
+    }
+    return json.dumps(told, separators=(",", ":")) + "\n"
+
+
+def _store(path: Path, count: int = 3) -> Path:
+    path.mkdir()
+    for name in FILES:
+        (path / name).write_text("")
+    (path / "core_memories.jsonl").write_text("".join(map(_memory, range(count))))
+    return path
+
+
+def _root(path: Path, more: str = "") -> str:
+    return f'[[root]]\nname = "{path.name}"\npath = "{path}"\nlayout = "jsonl-store"\n{more}\n'
+
+
+def _error(daemon: Daemon, method: str, **params: Any) -> MemorydError:
+    with pytest.raises(MemorydError) as caught:
+        daemon.rpc(method, **params)
+    return caught.value
+
+
+@pytest.fixture
+def daemon(tmp_path: Path) -> Iterator[Daemon]:
+    _store(tmp_path / "a")
+    with Daemon(tmp_path / "d", config=QUIET + _root(tmp_path / "a")) as daemon:
+        yield daemon.start()
+
+
+def _leave_lock(root: Path, age_s: float, holder: dict[str, Any] | None) -> Path:
+    lock = root / ".lock"
+    lock.write_text(json.dumps(holder) if holder else "")
+    os.utime(lock, (time.time() - age_s,) * 2)
+    return lock
+
+
+def _dead_pid() -> int:
+    gone = subprocess.Popen([sys.executable, "-c", ""])
+    gone.wait()
+    return gone.pid
+
+
+def test_what_lock_clear_removed_is_in_its_answer(daemon: Daemon, tmp_path: Path) -> None:
+    lock = _leave_lock(tmp_path / "a", 40, {"pid": _dead_pid()})
+    told = daemon.rpc("lock.clear")
+    assert told["cleared"] == [".lock"]
+    assert not lock.exists()
+    assert daemon.rpc("history.list")["entries"][0]["by"] == "command"
+
+
+def test_lock_clear_with_a_path_touches_no_other_lock(daemon: Daemon, tmp_path: Path) -> None:
+    lock = _leave_lock(tmp_path / "a", 40, {"pid": _dead_pid()})
+    assert daemon.rpc("lock.clear", root="a", path="other.lock") == {"locks": [], "cleared": []}
+    assert lock.exists()
+    assert daemon.rpc("lock.list", path="other.lock")["locks"] == []
+    assert daemon.rpc("lock.list", path=str(lock))["locks"][0]["state"] == "stale"
+
+
+def test_force_removes_a_lock_that_nobody_can_prove_dead(daemon: Daemon, tmp_path: Path) -> None:
+    lock = _leave_lock(tmp_path / "a", 40, None)
+    assert daemon.rpc("lock.clear", path=str(lock), force=True)["cleared"] == [".lock"]
+    assert not lock.exists()
+
+
+def test_a_lock_of_the_first_process_is_held(daemon: Daemon, tmp_path: Path) -> None:
+    """In a container the agent may be process 1; asked by another user it answers with EPERM: alive."""
+    lock = _leave_lock(tmp_path / "a", 400, {"pid": 1})
+    (found,) = daemon.rpc("lock.list")["locks"]
+    os.utime(lock, (time.time(),) * 2)  # it began before the lock
+    (fresh,) = daemon.rpc("lock.list")["locks"]
+    assert (found["pid"], fresh["pid"], fresh["state"]) == (1, 1, "held")
+
+
+def test_a_dry_run_of_backup_create_writes_nothing(daemon: Daemon, tmp_path: Path) -> None:
+    told = daemon.rpc("backup.create", dry_run=True)
+    assert [each["outcome"] for each in told["created"]] == ["due"] * 3
+    assert told["backups"] == []
+    assert not (tmp_path / "a" / ".backup").exists()
+
+
+def test_restoring_nothing_in_particular_is_a_usage_error(daemon: Daemon) -> None:
+    assert isinstance(_error(daemon, "backup.restore", root="a"), UsageError)
+    assert daemon.run("backup", "restore", "a").returncode == 2
+
+
+def test_what_is_undone_cannot_be_undone_again(daemon: Daemon) -> None:
+    receipt = daemon.rpc("archive", ids=["00000000-0000-4000-8000-000000000000"])["receipt"]
+    daemon.rpc("undo", receipt=receipt)
+    assert isinstance(_error(daemon, "undo", receipt=receipt), ConflictError)
+    assert daemon.run("undo", receipt).returncode == 1
+
+
+def test_a_run_by_command_counts_as_a_run(daemon: Daemon) -> None:
+    daemon.rpc("jobs.run", name="permissions")
+    (row,) = daemon.rpc("jobs.list", name="permissions")["jobs"]
+    assert (row["runs"], row["last_result"]) == (1, "ok")
+    assert "chmod the folder: mode" in daemon.rpc("history.list")["entries"][0]["summary"]
+
+
+def test_locks_and_backups_of_a_paused_root_can_be_listed(daemon: Daemon) -> None:
+    daemon.rpc("root.pause", name="a")
+    assert daemon.rpc("lock.list", root="a") == {"locks": []}
+    assert daemon.rpc("backup.list", root="a") == {"backups": []}
+    assert _error(daemon, "check", root="a").rpc_code == -32013
+
+
+def test_a_pause_and_its_end_are_told(daemon: Daemon) -> None:
+    with Client(daemon.socket) as client:
+        client.call("subscribe", {"topics": ["root"]})
+        daemon.rpc("root.pause", name="a")
+        daemon.rpc("root.resume", name="a")
+        events = client.events(("root",))
+        told = [next(events), next(events)]
+    assert [(each["root"], each["state"]) for each in told] == [("a", "paused"), ("a", "ok")]
+
+
+def test_where_a_line_is_broken_is_told_in_words(daemon: Daemon, tmp_path: Path) -> None:
+    (tmp_path / "a" / "tasks.jsonl").write_text('{"id":1,\n{"id":"x\n{}\n')
+    os.utime(tmp_path / "a" / "tasks.jsonl", (time.time() - 100,) * 2)
+    messages = [each["message"] for each in daemon.rpc("check")["findings"] if each["code"] == "invalid-json"]
+    assert messages[1] == "Invalid JSON at line 2: Unterminated string starting at character 7"
+
+
+def test_a_root_may_be_named_by_its_directory(daemon: Daemon, tmp_path: Path) -> None:
+    other = _store(tmp_path / "b")
+    (row,) = daemon.rpc("root.add", path=str(other))["roots"]
+    assert set(row["findings"]) == {"error", "warning", "info"}, "also before the first look"
+    assert daemon.run("root", "remove", str(other)).returncode == 0
+    assert _error(daemon, "root.remove", path=str(other)).rpc_code == -32002
+
+
+def test_a_newer_index_is_a_guard_not_a_matter_of_rights(tmp_path: Path) -> None:
+    root = _store(tmp_path / "a")
+    (root / "index.json").write_text('{"version":"2.0.0"}')
+    with Daemon(tmp_path / "d", config=QUIET + _root(root)) as daemon:
+        daemon.start()
+        assert isinstance(_error(daemon, "archive", root="a"), GuardError)
+
+
+def test_status_says_what_could_go_also_after_a_restart(tmp_path: Path) -> None:
+    """A hard limit: one warning for the crossing, suggestions in `status` for as long as it lasts."""
+    root = _store(tmp_path / "a", 5)
+    limits = '[root.limits]\n"core_memories.jsonl" = { max_count = 4 }'
+    with Daemon(tmp_path / "d", config=QUIET + _root(root)) as daemon:
+        daemon.start()
+        assert daemon.stop() == 0
+        daemon.configure(QUIET + _root(root, limits))  # no file changes: the limit does
+        for _ in range(2):
+            daemon.start()
+            row = next(each for each in daemon.root()["limits"] if each["file"] == "core_memories.jsonl")
+            assert row["level"] == "over"
+            assert "memoryd archive 0000000" in row["hint"]
+            assert daemon.stop() == 0
+        assert daemon.log.read_text().count("hard limit reached") == 1
