@@ -20,7 +20,7 @@ from memoryd.engine.worker import Worker
 from memoryd.errors import ConflictError, NotFoundError, UnknownRootError, UsageError
 from memoryd.log import set_level
 from memoryd.service.gather import gather
-from memoryd.service.report import families, root_row, status
+from memoryd.service.report import families, root_row, shown_job, status
 
 if TYPE_CHECKING:
     from memoryd.service.daemon import Daemon
@@ -94,7 +94,7 @@ class Handlers:
     def jobs_list(self, params: Params) -> Answer:
         wanted = params.get("name")
         rows = [row for worker in self._roots.named(params.get("root")) for row in self._roots.job_rows(worker)]
-        return {"jobs": [_shown_job(row) for row in rows if wanted in (None, row["name"])]}
+        return {"jobs": [shown_job(row) for row in rows if wanted in (None, row["name"])]}
 
     def history(self, params: Params) -> Answer:
         limit, wanted = params.get("limit", 50), params.get("receipt")
@@ -194,7 +194,7 @@ class Handlers:
 
         def merge(results: dict[str, dict[str, Any]]) -> dict[str, Any]:
             rows = [row for w in workers for row in self._roots.job_rows(w) if row["name"] == name]
-            return {"jobs": [_shown_job(row) for row in rows], **_merge_plans(results), "results": results}
+            return {"jobs": [shown_job(row) for row in rows], **_merge_plans(results), "results": results}
 
         return gather(futures, merge)
 
@@ -215,7 +215,7 @@ class Handlers:
 
     def _one(self, params: Params) -> Worker:
         name = str(params.get("name") or params["path"])
-        if "name" in params and not name.startswith(("/", "~")):
+        if params.get("name") and not name.startswith(("/", "~")):
             return self._roots.named(name)[0]
         path = os.path.realpath(os.path.expanduser(name))
         for worker in self._roots.all():
@@ -326,8 +326,3 @@ def _merge_plans(results: dict[str, dict[str, Any]]) -> dict[str, Any]:
     if len(receipts) > 1:
         answer["receipts"] = receipts
     return answer
-
-
-def _shown_job(row: dict[str, Any]) -> dict[str, Any]:
-    times = ("last_run", "next_run")
-    return row | {key: iso(row[key]) if row[key] is not None else None for key in times}

@@ -29,13 +29,14 @@ def status(daemon: Daemon, workers: list[Worker]) -> dict[str, Any]:
         "instance": daemon.instance,
         "uptime_s": daemon.uptime_s,
         "roots": rows,
-        "jobs": [_shown(job) for job in jobs],
+        "jobs": [shown_job(job) for job in jobs],
         "resources": resources(),
         "notice": daemon.notice,
     }
 
 
-def _shown(job: dict[str, Any]) -> dict[str, Any]:
+def shown_job(job: dict[str, Any]) -> dict[str, Any]:
+    """A row of the schedule with its times in words."""
     return job | {key: iso(job[key]) if job[key] is not None else None for key in ("last_run", "next_run")}
 
 
