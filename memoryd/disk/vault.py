@@ -40,17 +40,20 @@ _TABLES = (
     _MEMBERS,
     "CREATE INDEX members_by_version ON members (version)",
 )
+_MEANING = ("ALTER TABLE versions ADD COLUMN meaning TEXT NOT NULL DEFAULT ''",)
 
 
 @dataclass(frozen=True, slots=True)
 class FileState:
-    """One file as it is now, to be taken into a snapshot. `content` is None where its digest is known already."""
+    """One file as it is now, to be taken into a snapshot. `content` is None where its digest is known already.
+    Files of one `meaning` (where they have one) need no second version: reading changed them, not writing."""
 
     file: str
     sha256: str
     mode: int
     quality: Quality
     content: bytes | None
+    meaning: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +94,7 @@ class Snapshot:
 
 class Vault(Database):
     def __init__(self, path: str) -> None:
-        super().__init__(path, (_TABLES,))
+        super().__init__(path, (_TABLES, _MEANING))
 
     # --- taking
 
@@ -124,20 +127,20 @@ class Vault(Database):
             "SELECT * FROM versions WHERE file = ? ORDER BY seq DESC LIMIT 1", (packed(state.file),)
         ).fetchone()
         if row is not None:
-            known = Quality(row["units"], row["records"])
-            if row["valid"] and (row["sha256"] == state.sha256 or state.quality.worse_than(known)):
+            worse = state.quality.worse_than(Quality(row["units"], row["records"]))
+            same = row["sha256"] == state.sha256 or (state.meaning != "" and row["meaning"] == state.meaning)
+            if row["valid"] and (same or worse):
                 return int(row["seq"])
         if state.content is not None:
             deflated = zlib.compress(state.content, 6)
             row_values = (state.sha256, len(state.content), deflated)
             db.execute("INSERT OR REPLACE INTO contents VALUES (?, ?, ?)", row_values)
-        values = (packed(state.file), state.sha256, now, state.mode, state.quality.units, state.quality.records)
-        return (
-            db.execute(
-                "INSERT INTO versions (file, sha256, taken, mode, units, records) VALUES (?, ?, ?, ?, ?, ?)", values
-            ).lastrowid
-            or 0
+        quality = state.quality
+        values = (packed(state.file), state.sha256, now, state.mode, quality.units, quality.records, state.meaning)
+        insert = (
+            "INSERT INTO versions (file, sha256, taken, mode, units, records, meaning) VALUES (?, ?, ?, ?, ?, ?, ?)"
         )
+        return db.execute(insert, values).lastrowid or 0
 
     # --- looking
 
@@ -206,6 +209,17 @@ class Vault(Database):
             db.execute(
                 "UPDATE versions SET pinned = (seq IN (SELECT max(seq) FROM versions WHERE valid GROUP BY file))"
             )
+
+    def pin_version(self, file: str, sha256: str) -> None:
+        """The newest version of that content must not rotate out, however often the file is saved after a loss. A
+        pinned version of the file that holds more stays the pinned one instead."""
+        key = packed(file)
+        with self._writing() as db:
+            query = "SELECT seq, records FROM versions WHERE file = ? AND valid AND (pinned OR sha256 = ?)"
+            rows = db.execute(query, (key, sha256)).fetchall()
+            best = max(rows, key=lambda row: (row["records"], row["seq"]), default=None)
+            if best is not None:
+                db.execute("UPDATE versions SET pinned = (seq = ?) WHERE file = ?", (best["seq"], key))
 
 
 def _members(db: sqlite3.Connection, snapshot: int) -> set[int]:

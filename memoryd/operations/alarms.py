@@ -23,7 +23,10 @@ def alarms(store: Store, before: FileRow | None, after: FileRow, document: Docum
     if after.role != Role.SOURCE or after.pending:
         return
     previous = _summary(before) if before is not None and not before.pending else None
-    yield from store.layout.alarms(previous, _summary(after))
+    found = store.layout.alarms(previous, _summary(after))
+    if found and before is not None:
+        store.vault.pin_version(before.path, before.digest)  # the agent's next stores must not push it out
+    yield from found
     yield from _undone(store, after, document)
 
 

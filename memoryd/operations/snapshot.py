@@ -25,7 +25,10 @@ def take_snapshot(store: Store, now: float) -> list[dict[str, Any]]:
 
 
 def keep_version(store: Store, path: str, now: float, *, dry_run: bool = False) -> list[dict[str, Any]]:
-    """One file alone."""
+    """One file alone. NotFoundError where no source file of the store lies at that path."""
+    if store.role(path) is not Role.SOURCE or store.catalogue.file(path) is None:
+        hint = "name a memory file by its path in the root, as `memoryd backup list` and `check` do"
+        raise NotFoundError(f"root {store.name}: {path} is no file that is backed up", hint=hint)
     content, fingerprint = store.tree.read(path)
     if dry_run:
         return [{"file": path, "outcome": "equal" if store.vault.has_content(sha256(content)) else "due"}]
@@ -40,12 +43,16 @@ def _states(store: Store) -> Iterator[FileState]:
         found = store.tree.stat(path)
         if found is None:
             continue
-        quality = Quality(row.units, row.records)
+        quality, meaning = Quality(row.units, row.records), str(row.facts.get("meaning", ""))
         if found.same_content(row.fingerprint) and not row.young and store.vault.has_content(row.digest):
-            yield FileState(path, row.digest, found.mode, quality, None)
+            yield FileState(path, row.digest, found.mode, quality, None, meaning)
             continue
-        content, fingerprint = store.tree.read(path)
-        yield FileState(path, sha256(content), fingerprint.mode, store.quality(path, content, now=0.0), content)
+        try:
+            content, fingerprint = store.tree.read(path)
+        except FileNotFoundError:
+            continue  # it went since the look at it
+        digest, quality = sha256(content), store.quality(path, content, now=0.0)
+        yield FileState(path, digest, fingerprint.mode, quality, content, meaning if digest == row.digest else "")
 
 
 def list_vault(store: Store, *, file: str | None, verify: bool) -> list[dict[str, Any]]:

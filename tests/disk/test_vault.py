@@ -105,3 +105,28 @@ def test_a_damaged_version_is_replaced_by_the_same_content(vault: Vault, tmp_pat
     vault.verify()
     assert vault.take([state("a", b"precious")], 1.0, keep=5) is not None
     assert vault.content(vault.versions("a")[0]) == b"precious"
+
+
+def test_a_file_of_the_same_meaning_needs_no_second_version(vault: Vault) -> None:
+    """Reading a memory rewrites its file; that is no change worth a backup."""
+    digests = [hashlib.sha256(content).hexdigest() for content in (b"used once", b"used twice", b"other")]
+    vault.take([FileState("a", digests[0], 0o600, GOOD, b"used once", "m1")], 1.0, keep=5)
+    assert vault.take([FileState("a", digests[1], 0o600, GOOD, b"used twice", "m1")], 2.0, keep=5) is None
+    assert vault.take([FileState("a", digests[2], 0o600, GOOD, b"other", "m2")], 3.0, keep=5) is not None
+    assert vault.take([FileState("a", digests[0], 0o600, GOOD, b"used once", "")], 4.0, keep=5) is not None
+
+
+def test_a_pinned_version_outlives_rotation_and_gives_way_only_to_a_richer_one(vault: Vault) -> None:
+    def put(content: bytes, records: int) -> str:
+        vault.add_version(state("a", content, Quality(records, records)), 1.0, keep=2)
+        return hashlib.sha256(content).hexdigest()
+
+    vault.pin_version("a", put(b"many", 9))
+    vault.pin_version("a", put(b"fewer", 5))
+    for number in range(4):
+        put(b"%d" % number, 1)
+    assert [vault.content(each) for each in vault.versions("a")] == [b"3", b"2", b"many"]
+    vault.pin_version("a", put(b"most", 20))
+    put(b"x", 1)
+    put(b"y", 1)
+    assert [vault.content(each) for each in vault.versions("a")] == [b"y", b"x", b"most"]

@@ -69,6 +69,17 @@ def test_a_file_that_lost_everything_is_told_and_pushes_nothing_out(root: Root) 
     assert document("a", "b", "c") in [root.store.vault.content(v) for v in root.store.vault.versions(DOCUMENT)]
 
 
+def test_the_last_good_state_before_a_loss_outlives_every_later_store(root: Root) -> None:
+    """The agent goes on storing into what is left; the backup behind the alarm must not rotate out."""
+    whole = document("a", "b", "c", "d", "e", "f")
+    root.write(whole, age_s=50)
+    root.write(document("new"), age_s=40)
+    assert "shrunk" in root.codes()
+    for number in range(8):
+        root.write(document("new", *(f"later {n}" for n in range(number + 1))), age_s=30 - number)
+    assert whole in [root.store.vault.content(v) for v in root.store.vault.versions(DOCUMENT)]
+
+
 def test_a_few_that_go_are_no_alarm(root: Root) -> None:
     root.write(document("a", "b", "c", "d"))
     root.write(document("a", "b", "c"), age_s=30)

@@ -12,11 +12,13 @@ from typing import Any
 import pytest
 
 from memoryd.core.policy import DAY, Policy
+from memoryd.errors import NotFoundError
 from memoryd.layouts import LAYOUTS
 from memoryd.layouts.json_files import JsonFiles
 from memoryd.layouts.json_files.names import is_memory
 from memoryd.layouts.json_files.schema import iso_ms
 from memoryd.operations.archive import archive
+from memoryd.operations.backup import create_backups
 from memoryd.operations.check import check
 from memoryd.operations.dedupe import dedupe
 from memoryd.operations.indexing import Indexed, update_index
@@ -175,6 +177,25 @@ class TestWriters:
         assert {each: before[each] for each in (INDEX, STATS)} == {
             each: folder.everything()[each] for each in (INDEX, STATS)
         }
+
+    def test_an_access_is_no_reason_for_a_backup(self, folder: Folder) -> None:
+        """Reading changes the file; only with something else does a new snapshot come."""
+        folder.write(name(1), file(1))
+        folder.sync()
+        assert create_backups(folder.store, folder.now)[0]["outcome"] == "made"
+        folder.write(name(1), file(1, accessCount=1, relevanceScore=0.9))
+        folder.sync()
+        assert create_backups(folder.store, folder.now)[0]["outcome"] == "equal"
+        folder.write(name(1), file(1, accessCount=1, summary="said anew"))
+        folder.sync()
+        assert create_backups(folder.store, folder.now)[0]["outcome"] == "made"
+
+    @pytest.mark.parametrize("path", ["nothing.json", "../../etc/passwd", INDEX, name(9)])
+    def test_only_memory_files_are_backed_up_by_name(self, folder: Folder, path: str) -> None:
+        folder.write(name(1), file(1))
+        folder.sync()
+        with pytest.raises(NotFoundError, match="no file that is backed up"):
+            create_backups(folder.store, folder.now, file=path)
 
     def test_deleted_added_renamed_and_edited_by_hand(self, folder: Folder) -> None:
         for number in (1, 2, 3):
