@@ -10,7 +10,7 @@ from memoryd.disk.nodes import ChangingError, TooLargeError
 from memoryd.engine.clock import Clock
 from memoryd.engine.hints import Hints, Tell
 from memoryd.engine.jobs import Job
-from memoryd.errors import BusyError, GuardError, LimitExceededError, MemorydError, ShuttingDownError
+from memoryd.errors import BusyError, DeniedError, GuardError, LimitExceededError, MemorydError, ShuttingDownError
 from memoryd.log import get_logger
 from memoryd.store import Store
 
@@ -45,6 +45,8 @@ class Performing:
         try:
             return work(job), None
         except MemorydError as error:
+            if isinstance(error, DeniedError) and isinstance(error.__cause__, OSError):
+                self._trouble(error.__cause__)  # the disk's refusal, in the words of a floor below
             return {}, error
         except ChangingError as error:
             return {}, _busy(self._store, error)

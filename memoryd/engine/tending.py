@@ -8,23 +8,21 @@ import threading
 from collections.abc import Collection
 from typing import Any
 
-from memoryd.core.policy import Mode
 from memoryd.core.records import Role
 from memoryd.engine.clock import Clock
 from memoryd.engine.health import Health
 from memoryd.engine.hints import Hints, Tell
-from memoryd.engine.jobs import OPERATIONS, Job
+from memoryd.engine.jobs import LOOKS, OPERATIONS, Job
 from memoryd.engine.looking import LATE_S, LOOK_S, NEVER, Looking
+from memoryd.engine.order import Order
 from memoryd.engine.publishing import Publisher
 from memoryd.errors import BusyError, MemorydError, TimeoutExpiredError
 from memoryd.layouts import LAYOUTS, recognise
 from memoryd.log import get_logger
 from memoryd.operations.indexing import Indexed, update_index
-from memoryd.operations.migrate import migrate
 from memoryd.operations.presence import Sighting, accept, sight, suspect_loss
 from memoryd.operations.refresh import Refreshed, refresh
 from memoryd.store import Store
-from memoryd.store.recovery import recover
 
 log = get_logger(__name__)
 
@@ -41,6 +39,7 @@ class Tending:
         self.looking = Looking(store, clock, hints, self.health)
         self._publisher = Publisher(store, clock, self.health)
         self._deleted = threading.Event()
+        self._order = Order(store, clock)
         self._scanned = False
         self.wants_limits = False
         self.last_change = clock.monotonic() - 1e6
@@ -88,7 +87,7 @@ class Tending:
         if now >= self.looking.next_scan:
             self.take_in(None, now)
         elif now >= self.looking.next_index:
-            self._index(force=False, wait_s=1.0)
+            self._try_again()
 
     # --- presence
 
@@ -110,7 +109,7 @@ class Tending:
             tell("root", root=self.store.name, state=now.state, reason=now.reason)
         self._tell("root", {"root": self.store.name, "state": now.state, "reason": now.reason})
         if "ok" in (now.state, before.state):
-            self._scanned = self.health.watching = False
+            self._scanned = self._order.kept = self.health.watching = False
         if not self.store.attached:
             self._hints.unwatch(self.store.name)
 
@@ -118,16 +117,17 @@ class Tending:
         """The root is there and ours: watch it, put it in order, read it in."""
         self._publish(state="scanning")
         self.looking.rewatch()
-        for said in recover(self.store, self._clock.wall()):
-            log.warning("recovered", root=self.store.name, what=said)
         self._scanned = True
         self._detect()
-        self._migrate()
+        self._hints.scheduled(self.store.name)
+        try:
+            self._order.put()
+        except (OSError, sqlite3.Error, MemorydError) as error:
+            self.trouble(error)  # what is there can be read all the same
         self.take_in(None, self._clock.monotonic())
         if self.store.layout is not None and self.health.tended:
             self.wants_limits |= self.health.note_limits()  # they may be new where no file is
             self._publish()
-        self._hints.scheduled(self.store.name)
 
     def _detect(self) -> None:
         """`auto` looks again until exactly one layout matches, then keeps it."""
@@ -141,13 +141,7 @@ class Tending:
             self._hints.scheduled(self.store.name)
             log.info("layout recognised", root=self.store.name, layout=names[0])
             return
-        found = " and ".join(names) if names else "none"
-        self.health.unwritten = f'{found} of the layouts fits; name it: layout = "jsonl-store"'
-
-    def _migrate(self) -> None:
-        if self.store.layout is not None and self.store.policy.mode is Mode.MAINTAIN:
-            for said in migrate(self.store, self._clock.wall()):
-                log.info("migrated", root=self.store.name, what=said)
+        self.health.note_shapes(names, tuple(LAYOUTS))
 
     def rest(self) -> None:
         """`root pause`: nothing is read or written until it is resumed."""
@@ -207,18 +201,21 @@ class Tending:
         if self.health.unindexed_since is None:
             self.health.unindexed_since = since
         self.wants_limits |= self.health.note_limits()
-        self._tell("change", {"root": self.store.name, "paths": sorted(done.changed), "gone": sorted(done.gone)})
+        self.health.note_changes(done)
 
     def _index(self, *, force: bool, wait_s: float) -> Indexed:
-        done = update_index(self.store, self._clock.wall(), force=force, wait_s=wait_s)
+        now, prepare = self._clock.wall(), self._order.put
+        done = update_index(self.store, now, force=force, wait_s=wait_s, before_write=prepare)
         health = self.health
         health.unwritten, health.waits = done.unwritten, done.waits
-        self.looking.next_index = NEVER
+        if done.written:
+            health.well()
+        if health.reason is None:  # else the next try stays set
+            self.looking.next_index = NEVER
         if done.waits is None:
             if health.unindexed_since is not None or done.written:
                 self._publisher.generation += 1
             health.unindexed_since = None
-            health.well()
         if done.retry_at is not None:
             pause = max(0.05, done.retry_at - self._clock.wall())
             self.looking.next_index = self._clock.monotonic() + pause
@@ -227,6 +224,18 @@ class Tending:
             self._tell("change", {**event, "generation": self._publisher.generation, "index": True})
         self._publish()
         return done
+
+    def _try_again(self) -> None:
+        """An index that waited for its time, or a disk that refused: it is trusted again when it takes a write,
+        also where none is due. Raises OSError while it does not."""
+        self.looking.next_index = NEVER
+        if self.store.layout is not None:
+            self._index(force=False, wait_s=1.0)
+        if self.health.reason is not None:
+            self._order.put()
+            self._order.prove_writable()
+            self.health.well()
+            self._publish()
 
     def sync(self, timeout_s: float) -> tuple[dict[str, Any], tuple[str, ...]]:
         """A scan that starts after the request, and its index on disk; TimeoutExpiredError when that cannot
@@ -269,11 +278,13 @@ class Tending:
     def operate(self, job: Job) -> dict[str, Any]:
         self.health.require(job.name)
         if job.name == "check":
-            self.take_in(None, self._clock.monotonic())
+            self._read_in()
             self.health.require(job.name)
         if job.name == "verify":
-            self.take_in(None, self._clock.monotonic(), verify=True)
+            self._read_in(verify=True)
             self.health.require(job.name)
+        if job.name not in LOOKS:
+            self._order.put()
         params = dict(job.params)
         if job.name == "locks" and job.by == "schedule":
             params["monotonic"] = self._clock.monotonic()
@@ -288,6 +299,13 @@ class Tending:
         self._publish()
         return result
 
+    def _read_in(self, *, verify: bool = False) -> None:
+        """Everything, for something that has its own answer: an index that cannot be written now follows later."""
+        try:
+            self.take_in(None, self._clock.monotonic(), verify=verify)
+        except (OSError, sqlite3.Error) as error:
+            self.trouble(error)
+
     def _after_change(self, job: Job, result: dict[str, Any]) -> None:
         """Read our own change in at once; it is no sign of writers at work."""
         self.health.well()
@@ -297,7 +315,7 @@ class Tending:
         self.looking.next_late = self._clock.monotonic() + LATE_S
         before = self.last_change
         self._deleted.set()
-        self.take_in(None, self._clock.monotonic())
+        self._read_in()
         self.last_change = before
 
     def _carry_late(self, now: float) -> None:

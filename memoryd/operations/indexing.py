@@ -7,6 +7,7 @@ changed back it is written at most once a minute.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from memoryd.core.digest import sha256
@@ -40,8 +41,16 @@ class Indexed:
     unwritten: str | None = None
 
 
-def update_index(store: Store, now: float, *, force: bool = False, wait_s: float = 1.0) -> Indexed:
-    """Render what changed and write what differs. `force` (an explicit sync) does not wait for quiet."""
+def update_index(
+    store: Store,
+    now: float,
+    *,
+    force: bool = False,
+    wait_s: float = 1.0,
+    before_write: Callable[[], None] = lambda: None,
+) -> Indexed:
+    """Render what changed and write what differs. `force` (an explicit sync) does not wait for quiet.
+    `before_write` may raise; then it is known what the index ought to say, and nothing is written."""
     assert store.layout is not None
     state = store.index
     seen = {path: _stat(store, path) for path in store.layout.index_paths}
@@ -68,6 +77,7 @@ def update_index(store: Store, now: float, *, force: bool = False, wait_s: float
     retry_at = None if force else _contended(store, result, previous, seen, now)
     if retry_at is not None and retry_at > now:
         return Indexed(result, waits="another program also writes the index", retry_at=retry_at)
+    before_write()
     _keep_foreign(store, result, previous, seen, now)
     return _write(store, result, seen, now, wait_s)
 
