@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -24,6 +26,19 @@ def make_world(tmp_path: Path) -> Iterator[MakeWorld]:
     yield make
     for world in made:
         world.store.close()
+
+
+def memory_disk() -> str | None:
+    """A file system in memory where there is one: the death of a process needs no sync, and a sweep of deaths would
+    make ten thousand. None for the usual place."""
+    return "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
+
+
+@pytest.fixture
+def quick_path() -> Iterator[Path]:
+    """As `tmp_path`, for tests that make hundreds of stores."""
+    with tempfile.TemporaryDirectory(prefix="memoryd-test-", dir=memory_disk()) as path:
+        yield Path(path)
 
 
 @pytest.fixture

@@ -30,7 +30,7 @@ class World:
     def __init__(self, base: Path, policy: Policy | None = None) -> None:
         self.root = base / "root"
         self.state = base / "state"
-        self.root.mkdir(mode=0o700, parents=True)
+        self.root.mkdir(mode=0o700, parents=True, exist_ok=True)
         self.policy = policy or Policy()
         self.now = NOW
         self.store = self.open()
