@@ -133,6 +133,12 @@ class Catalogue:
         rows = self._db.execute("SELECT DISTINCT code FROM findings WHERE path = ?", (key_of(path),))
         return frozenset(str(code) for (code,) in rows)
 
+    def paths_with(self, codes: Sequence[str]) -> list[tuple[str, str]]:
+        """(path, code) of each file in which one of the codes was found, sorted."""
+        marks = ", ".join("?" * len(codes))
+        query = f"SELECT DISTINCT path, code FROM findings WHERE code IN ({marks})"  # noqa: S608 - marks alone
+        return sorted((path_of(key), str(code)) for key, code in self._db.execute(query, tuple(codes)))
+
     def totals(self) -> tuple[int, int]:
         """Files and bytes of everything read."""
         row = self._db.execute("SELECT COUNT(*), COALESCE(SUM(size), 0) FROM files").fetchone()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 from collections import deque
+from collections.abc import Sequence
 
 from memoryd.core.policy import Mode
 from memoryd.engine.clock import Clock
@@ -22,12 +23,14 @@ from memoryd.errors import (
 from memoryd.log import get_logger
 from memoryd.operations.limits import note_limits
 from memoryd.operations.presence import Sighting
+from memoryd.operations.refresh import Refreshed
 from memoryd.store import Store
 
 log = get_logger(__name__)
 
 DISK_TROUBLE = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO, errno.EFBIG, errno.ESTALE, errno.EACCES)
 TROUBLE_FIRST_S, TROUBLE_MOST_S = 1.0, 60.0
+ALARMS = ("corrupt-file", "emptied-file", "broken-session", "shrunk", "change-was-undone")
 STARVED_S = 3.0  # an index that waits longer than this for a lock is told
 ON_SUSPECT = ("lock.list", "backup.list", "plan")  # what may be looked at on a root that is in doubt
 ON_PAUSED = ("lock.list", "backup.list")  # or that rests: neither reads a memory
@@ -84,6 +87,23 @@ class Health:
             log.warning("hard limit reached", root=self._store.name, file=path, hint="see `memoryd status`")
             self._tell("finding", {"root": self._store.name, "code": "hard-limit", "path": path})
         return soft and self._store.policy.mode is Mode.MAINTAIN
+
+    def note_changes(self, done: Refreshed) -> None:
+        """Tell what changed, and at once what somebody has to see to before the agents write on. That a memory was
+        only read is no news."""
+        said, gone = sorted({*done.changed} - {*done.accessed}), sorted(done.gone)
+        if said or gone:
+            self._tell("change", {"root": self._store.name, "paths": said, "gone": gone})
+        for path, code in self._store.catalogue.paths_with(ALARMS) if said else ():
+            if path in said:
+                log.warning("alarm", root=self._store.name, file=path, code=code, hint="see `memoryd check`")
+                self._tell("finding", {"root": self._store.name, "code": code, "path": path})
+
+    def note_shapes(self, found: Sequence[str], known: Sequence[str]) -> None:
+        """No layout, or more than one, has the shape of what is there: say how to name it."""
+        looks = f"it looks like {' and like '.join(found)}" if found else "nothing in it has the shape of a layout"
+        named = " or ".join(f'layout = "{name}"' for name in found or known)
+        self.unwritten = f"{looks}; name its layout in the configuration: {named}"
 
     # --- what may be done
 

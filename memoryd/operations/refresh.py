@@ -6,7 +6,7 @@ not empty: what could not be looked at is still believed, and a sudden loss nobo
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from memoryd.catalogue import FileRow
@@ -30,13 +30,15 @@ MASS_LOSS = 20  # memories; more than this, and more than half, must have been s
 @dataclass(frozen=True, slots=True)
 class Refreshed:
     """`waiting`: half-written files to look at again. `directories`: path -> (dev, inode), of a full scan.
-    `loss` says why the root is suspect; then nothing was forgotten."""
+    `loss` says why the root is suspect; then nothing was forgotten. `accessed` are those of the changed files that
+    say the same as before: reading a memory may rewrite its file."""
 
     changed: tuple[str, ...] = ()
     gone: tuple[str, ...] = ()
     waiting: tuple[str, ...] = ()
     directories: dict[str, tuple[int, int]] | None = None
     loss: str | None = None
+    accessed: tuple[str, ...] = ()
 
 
 def refresh(
@@ -50,9 +52,8 @@ def refresh(
     """Look at the touched paths, or at everything (None). `verify` hashes also what looks unchanged."""
     if touched is None:
         return _refresh_all(store, now, verify=verify, deletes_seen=deletes_seen)
-    changed: list[str] = []
+    outcomes: dict[str, str] = {}
     gone: list[str] = []
-    waiting: list[str] = []
     for path in touched:
         if store.role(path) not in READ_ROLES:
             continue
@@ -64,11 +65,11 @@ def refresh(
         if found is None:
             gone += [path] if row else []
         else:
-            _sort(_read_in(store, path, found, row, now, verify=verify), path, changed, waiting)
+            outcomes[path] = _read_in(store, path, found, row, now, verify=verify)
     for path in gone:
         _forget_unread(store, path)
         store.catalogue.forget(path)
-    return Refreshed(tuple(changed), tuple(gone), tuple(waiting))
+    return _sorted(outcomes, gone)
 
 
 def _refresh_all(store: Store, now: float, *, verify: bool, deletes_seen: bool) -> Refreshed:
@@ -79,22 +80,24 @@ def _refresh_all(store: Store, now: float, *, verify: bool, deletes_seen: bool) 
     loss = None if deletes_seen else _mass_loss(known, gone)
     if loss:
         return Refreshed(directories=scan.directories, loss=loss)
-    changed: list[str] = []
-    waiting: list[str] = []
-    for path, found in wanted.items():
-        _sort(_read_in(store, path, found, known.get(path), now, verify=verify), path, changed, waiting)
+    outcomes = {
+        path: _read_in(store, path, found, known.get(path), now, verify=verify) for path, found in wanted.items()
+    }
     for path in gone:
         _forget_unread(store, path)
         store.catalogue.forget(path)
     store.noted["files"] = tuple(_odd_files(store, scan.irregular, scan.unreadable))
-    return Refreshed(tuple(changed), tuple(gone), tuple(waiting), scan.directories)
+    return _sorted(outcomes, gone, scan.directories)
 
 
-def _sort(outcome: str, path: str, changed: list[str], waiting: list[str]) -> None:
-    if outcome in ("changed", "half-written"):
-        changed.append(path)
-    if outcome in ("half-written", "waiting"):
-        waiting.append(path)
+def _sorted(
+    outcomes: Mapping[str, str], gone: Iterable[str], directories: dict[str, tuple[int, int]] | None = None
+) -> Refreshed:
+    def of(*names: str) -> tuple[str, ...]:
+        return tuple(path for path, outcome in outcomes.items() if outcome in names)
+
+    changed, waiting = of("changed", "accessed", "half-written"), of("half-written", "waiting")
+    return Refreshed(changed, tuple(gone), waiting, directories, accessed=of("accessed"))
 
 
 def _beneath(path: str, folders: Iterable[str]) -> bool:
@@ -119,7 +122,8 @@ def _odd_files(store: Store, irregular: Iterable[str], unreadable: Iterable[str]
 
 
 def _read_in(store: Store, path: str, found: Fingerprint, row: FileRow | None, now: float, *, verify: bool) -> str:
-    """same, changed, half-written (read in, look again) or waiting (not readable just now)."""
+    """same, changed, accessed (read in, says the same), half-written (read in, look again) or waiting (not readable
+    just now)."""
     if row and _unchanged(row, found) and not (row.young or row.pending or verify):
         return "same"
     try:
@@ -191,7 +195,15 @@ def _take(store: Store, path: str, content: bytes, fingerprint: Fingerprint, row
     findings = (*document.findings, *_file_findings(store, counted, content), *alarms(store, row, counted, document))
     store.catalogue.replace(counted, replace(document, findings=findings))
     keep_change(store, counted, content, now)
-    return "half-written" if document.pending else "changed"
+    if document.pending:
+        return "half-written"
+    return "accessed" if row and _says_the_same(row, document) else "changed"
+
+
+def _says_the_same(row: FileRow, document: Document) -> bool:
+    """By the layout's own measure, where it has one."""
+    meaning = document.facts.get("meaning")
+    return meaning is not None and row.facts.get("meaning") == meaning
 
 
 def _take_in_pieces(store: Store, new: FileRow, content: bytes, now: float) -> str:
