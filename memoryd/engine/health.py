@@ -20,6 +20,7 @@ from memoryd.errors import (
     PausedError,
     RootMissingError,
 )
+from memoryd.layouts import LAYOUTS
 from memoryd.log import get_logger
 from memoryd.operations.limits import note_limits
 from memoryd.operations.presence import Sighting
@@ -99,10 +100,10 @@ class Health:
                 log.warning("alarm", root=self._store.name, file=path, code=code, hint="see `memoryd check`")
                 self._tell("finding", {"root": self._store.name, "code": code, "path": path})
 
-    def note_shapes(self, found: Sequence[str], known: Sequence[str]) -> None:
+    def note_shapes(self, found: Sequence[str]) -> None:
         """No layout, or more than one, has the shape of what is there: say how to name it."""
         looks = f"it looks like {' and like '.join(found)}" if found else "nothing in it has the shape of a layout"
-        named = " or ".join(f'layout = "{name}"' for name in found or known)
+        named = " or ".join(f'layout = "{name}"' for name in found or LAYOUTS)
         self.unwritten = f"{looks}; name its layout in the configuration: {named}"
 
     # --- what may be done

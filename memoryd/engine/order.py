@@ -8,6 +8,7 @@ from __future__ import annotations
 from memoryd.core.policy import Mode
 from memoryd.disk.room import prove_room
 from memoryd.engine.clock import Clock
+from memoryd.layouts import LAYOUTS, recognise
 from memoryd.log import get_logger
 from memoryd.operations.migrate import migrate
 from memoryd.store import Store
@@ -23,6 +24,17 @@ class Order:
         self._store = store
         self._clock = clock
         self.kept = False
+
+    def recognise(self) -> list[str]:
+        """The layouts whose shape the root has; `auto` looks again until it is exactly one, then keeps that."""
+        store = self._store
+        files = store.tree.scan(lambda _: False).files
+        names = recognise(files, lambda path: store.tree.read_range(path, 0, 4096))
+        if len(names) == 1:
+            store.layout = LAYOUTS[names[0]]
+            store.journal.set_meta("layout", names[0])
+            log.info("layout recognised", root=store.name, layout=names[0])
+        return names
 
     def put(self) -> None:
         """Raises what the disk says, and BusyError where a migration finds no gap between the writers."""

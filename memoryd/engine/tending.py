@@ -17,7 +17,6 @@ from memoryd.engine.looking import LATE_S, LOOK_S, NEVER, Looking
 from memoryd.engine.order import Order
 from memoryd.engine.publishing import Publisher
 from memoryd.errors import BusyError, MemorydError, TimeoutExpiredError
-from memoryd.layouts import LAYOUTS, recognise
 from memoryd.log import get_logger
 from memoryd.operations.indexing import Indexed, update_index
 from memoryd.operations.presence import Sighting, accept, sight, suspect_loss
@@ -130,18 +129,12 @@ class Tending:
             self._publish()
 
     def _detect(self) -> None:
-        """`auto` looks again until exactly one layout matches, then keeps it."""
-        if self.store.layout is not None:
-            return
-        files = self.store.tree.scan(lambda _: False).files
-        names = recognise(files, lambda path: self.store.tree.read_range(path, 0, 4096))
-        if len(names) == 1:
-            self.store.layout = LAYOUTS[names[0]]
-            self.store.journal.set_meta("layout", names[0])
-            self._hints.scheduled(self.store.name)
-            log.info("layout recognised", root=self.store.name, layout=names[0])
-            return
-        self.health.note_shapes(names, tuple(LAYOUTS))
+        if self.store.layout is None:
+            shapes = self._order.recognise()
+            if len(shapes) == 1:
+                self._hints.scheduled(self.store.name)
+            else:
+                self.health.note_shapes(shapes)
 
     def rest(self) -> None:
         """`root pause`: nothing is read or written until it is resumed."""
