@@ -6,7 +6,6 @@ import re
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import replace
-from itertools import groupby
 
 from memoryd.core.digest import sha256
 from memoryd.core.plan import Action, Kind, Plan
@@ -66,13 +65,13 @@ def _as_left(store: Store, step: Step) -> bool:
 
 
 def _backwards(store: Store, entry: Entry) -> Iterator[Action]:
-    """Last step first, so that a memory is back in the live file before its archive copy goes. What was one
-    group is one again: a crash rolls all of it back, so that no memory stands in both places for good."""
+    """Last step first, so that a memory is back in the live file before its archive copy goes. All of it is one
+    group, since groups may have shared an archive: a crash rolls it back whole, so that no memory stands in both
+    places for good."""
     why = f"undo of {entry.operation} {entry.receipt}"
-    for _, steps in groupby(reversed(entry.steps), key=lambda step: step.group):
-        actions = [_backward(store, step, why) for step in steps]
-        yield from (replace(action, copy=True) for action in actions[:-1])
-        yield actions[-1]
+    actions = [_backward(store, step, why) for step in reversed(entry.steps)]
+    yield from (replace(action, copy=True) for action in actions[:-1])
+    yield from actions[-1:]
 
 
 def _backward(store: Store, step: Step, why: str) -> Action:

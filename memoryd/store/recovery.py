@@ -56,8 +56,16 @@ def _resolve_group(store: Store, steps: Sequence[Step]) -> str:
         return "interrupted"
     # An append that decides for itself may stand there torn; any other last step did not happen at all.
     mine = steps if decisive.kind == "append" else steps[:-1]
-    taken_back = [_TAKE_BACK[step.kind](store, step) for step in reversed(mine)]
-    return "rolled_back" if all(taken_back) else "interrupted"
+    return "rolled_back" if _taken_back(store, mine) else "interrupted"
+
+
+def _taken_back(store: Store, steps: Sequence[Step]) -> bool:
+    """What an undo had put back into a live file stays there unless its archive copy stands again."""
+    whole = True
+    for step in reversed(steps):
+        if whole or store.role(step.path) is not Role.SOURCE:
+            whole = _TAKE_BACK[step.kind](store, step) and whole
+    return whole
 
 
 def _state_of(store: Store, step: Step) -> str:
@@ -109,14 +117,16 @@ def _take_back_append(store: Store, step: Step) -> bool:
 
 
 def _take_back_rewrite(store: Store, step: Step) -> bool:
-    """Undo our own rewrite of an archive where it is still as we left it."""
-    content = _content(store, step.path)
-    if content is None or step.blob is None:
+    """Undo our own rewrite where the file is still as we left it."""
+    if _content(store, step.path) is None or step.blob is None:
         return False
+    content, fingerprint = store.tree.read(step.path)
     if sha256(content) != step.after_sha:
         return sha256(content) == step.before_sha
     before = splice(content, decode_edits(store.blobs.get(step.blob)))
-    atomic.replace(store.tree, step.path, before, expected=store.tree.stat(step.path))
+    displaced = atomic.replace(store.tree, step.path, before, expected=fingerprint, exchange=True).displaced
+    if displaced is not None and not displaced.close_if_silent():
+        displaced.leave()  # somebody has it open: the next start looks what came
     return True
 
 

@@ -26,6 +26,7 @@ from memoryd.store import Store
 from memoryd.store.recovery import recover
 from tests.layouts.contract import NOW
 from tests.layouts.test_markdown_topics import CORPUS, TOKEN, entries, entry
+from tests.operations.death import dying
 
 LONG = b"# T\n\n" + entries(10, 3000) + entry("2024-12-15", "old") + entry("2023-06-01", "older", end="")
 
@@ -49,6 +50,12 @@ class Folder:
         self.store.close()
         self.store = self.open()
         return recover(self.store, self.now)
+
+    def kill(self) -> None:
+        """What the kernel does when the process dies: descriptors go, files stay as they are."""
+        for late in self.store.late:
+            late.displaced.leave()
+        self.store.late.clear()
 
     def write(self, path: str, content: bytes) -> None:
         (self.root / path).parent.mkdir(parents=True, exist_ok=True)
@@ -192,6 +199,34 @@ class TestPruning:
         assert folder.read("a/b.md") == folder.read("a/c.md") == b"# T\n\n" + entries(10, 3000)
         for year, title in ((2024, "old"), (2023, "older")):
             assert folder.read(f"archive/a/{year}.md").count(f": {title}\n".encode()) == 2
+
+    def test_an_undo_that_dies_leaves_no_entry_in_two_places(self, tmp_path: Path) -> None:
+        """Two files share their archives, written by the group of the first: the undo is done whole or not."""
+        own = LONG.replace(b": old", b": other old").replace(b": number", b": other number")
+        for at in range(1, 200):
+            (tmp_path / str(at)).mkdir()
+            folder = Folder(tmp_path / str(at))
+            folder.write("a/b.md", LONG)
+            folder.write("a/c.md", own)
+            folder.sync()
+            receipt = prune(folder.store, folder.now, by="schedule").receipt
+            assert receipt is not None
+            pruned = folder.contents()
+            with dying(at) as death:
+                undo(folder.store, receipt, folder.now)
+            folder.kill()
+            folder.restart()
+            after = folder.contents()
+            held = b"".join(after.values())
+            for title in (b"old", b"older", b"other old", b"other older"):
+                assert held.count(b": " + title + b"\n") == 1, (at, death.call, title)
+            folder.store.close()
+            if not death.came:
+                assert after["a/b.md"] == LONG
+                assert "archive/a/2024.md" not in after
+                return
+            assert after == pruned or (after["a/b.md"], after["a/c.md"]) == (LONG, own), (at, death.call)
+        raise AssertionError("it never ended")
 
 
 class TestGit:
