@@ -331,7 +331,7 @@ TestStoreMachine.settings = _settings(15)
 
 @pytest.mark.soak
 def test_many_more_histories() -> None:
-    run_state_machine_as_test(StoreMachine, settings=settings(_settings(120), derandomize=False))
+    run_state_machine_as_test(StoreMachine, settings=settings(_settings(80), derandomize=False))
 
 
 class Simplest:
