@@ -24,7 +24,8 @@ class Action:
     """One step. `base` is the SHA-256 (hex) of the content that `edits` were decided on; `whys`, where
     given, holds the reason for each of `ids`. A `copy` keeps memories elsewhere before a later action of
     its group takes them out of a live file; appends always are. `aside` are spans of the content before that no
-    other file keeps: their bytes go to quarantine first."""
+    other file keeps: their bytes go to quarantine first. `mode` is that of a CHMOD, or of a file that comes back;
+    a file that is new is private."""
 
     kind: Kind
     path: str

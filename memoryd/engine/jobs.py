@@ -64,8 +64,9 @@ def _prune(store: Store, params: Mapping[str, Any], by: str, now: float) -> dict
 
 
 def _dedupe(store: Store, params: Mapping[str, Any], by: str, now: float) -> dict[str, Any]:
-    threshold = params.get("threshold")
-    return _done(dedupe(store, now, by=by, threshold=threshold, dry_run=bool(params.get("dry_run"))))
+    threshold, dry_run = params.get("threshold"), bool(params.get("dry_run"))
+    as_job = bool(params.get("as_job"))
+    return _done(dedupe(store, now, by=by, threshold=threshold, dry_run=dry_run, as_job=as_job))
 
 
 def _repair(store: Store, params: Mapping[str, Any], by: str, now: float) -> dict[str, Any]:

@@ -303,7 +303,7 @@ class Worker:
     def run_now(self, name: str) -> Future[dict[str, Any]]:
         """`jobs run`: as the schedule would, but at once and by command."""
         require_job(self.store, name)
-        return self.submit(Job(name, recorded=True))
+        return self.submit(Job(name, {"as_job": True}, recorded=True))
 
     def _refuse_all(self) -> None:
         with self._condition:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from contextlib import suppress
 
 from memoryd.core.findings import Finding
 from memoryd.core.plan import Kind, Plan
@@ -36,7 +37,18 @@ def archive(
         return guarded(store, plan, "archive", by)
 
     cause, wait_s = Cause("archive", by), store.policy.lock_wait_s
-    return change(store, cause, decide, now=now, wait_s=wait_s, dry_run=dry_run, soft=True)
+    done = change(store, cause, decide, now=now, wait_s=wait_s, dry_run=dry_run, soft=True)
+    if done.receipt is not None:
+        _tidy(store, done.plan)
+    return done
+
+
+def _tidy(store: Store, plan: Plan) -> None:
+    """Folders whose last file went are taken away, as the archiver of that layout does; an undo makes them anew."""
+    removed = (action.path for action in plan.actions if action.kind is Kind.REMOVE)
+    for folder in sorted({path.rpartition("/")[0] for path in removed} - {""}):
+        with suppress(OSError):  # something is in it, or somebody else was as tidy
+            store.tree.rmdir(folder)
 
 
 def enforce_limits(store: Store, now: float, *, by: str, dry_run: bool = False) -> Done:

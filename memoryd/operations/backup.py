@@ -115,10 +115,10 @@ def restore(
     up first, files that the snapshot does not know stay. Undoable.
 
     Also says what would differ: lines only in the live files (`lost`) and only in the backup (`gained`)."""
-    contents, source = _chosen(store, now, file, at)
+    contents, modes, source = _chosen(store, now, file, at)
 
     def decide() -> Plan:
-        actions = [_put(store, path, content, source) for path, content in contents.items()]
+        actions = [_put(store, path, content, modes.get(path), source) for path, content in contents.items()]
         return Plan(tuple(action for action in actions if action is not None))
 
     live = {path: _live(store, path) for path in contents}
@@ -129,15 +129,16 @@ def restore(
     return done, {"file": file or next(iter(contents)), "files": len(contents), "backup": source, **differing}
 
 
-def _chosen(store: Store, now: float, file: str | None, at: str | None) -> tuple[dict[str, bytes], str]:
-    """The contents to bring back by path, and the id they come from."""
+def _chosen(store: Store, now: float, file: str | None, at: str | None) -> tuple[dict[str, bytes], dict[str, int], str]:
+    """The contents to bring back by path, the modes their files had where that is known, and the id they come from."""
     if store.layout is not None and store.layout.backup_place is None:
         versions = choose_versions(store, file=file, at=at)
-        return {version.file: store.vault.content(version) for version in versions}, at or versions[0].id
+        contents = {version.file: store.vault.content(version) for version in versions}
+        return contents, {version.file: version.mode for version in versions}, at or versions[0].id
     if at is None and file is None:
         raise UsageError("which file is to be restored?", hint="name it with --file, or a backup's id with --at")
     chosen = backups.choose(_folder_backups(store, now, file=file), at)
-    return {chosen.file: backups.read_backup(store.tree, chosen)}, chosen.name
+    return {chosen.file: backups.read_backup(store.tree, chosen)}, {}, chosen.name
 
 
 def newest_good(store: Store, path: str, now: float) -> bytes | None:
@@ -155,14 +156,14 @@ def _live(store: Store, path: str) -> bytes | None:
         return None
 
 
-def _put(store: Store, path: str, content: bytes, source: str) -> Action | None:
+def _put(store: Store, path: str, content: bytes, mode: int | None, source: str) -> Action | None:
     why = f"restored from {source}"
     data = _live(store, path)
     # The next append must begin a line of its own, also where the backup was of a file that ended without one.
     if store.layout and store.layout.appendable and store.policy.final_newline == "always" and content[-1:] != b"\n":
         content += b"\n" if content else b""
     if data is None:
-        return Action(Kind.CREATE, path, why, data=content)
+        return Action(Kind.CREATE, path, why, data=content, mode=mode)
     if data == content:
         return None
     return Action(Kind.REWRITE, path, why, edits=(Edit(Span(0, len(data)), content),), base=sha256(data))

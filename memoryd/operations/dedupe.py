@@ -10,14 +10,17 @@ from memoryd.store import Store
 from memoryd.store.commit import Cause, Done, change
 
 
-def dedupe(store: Store, now: float, *, by: str, threshold: float | None = None, dry_run: bool = False) -> Done:
-    """`threshold` is a similarity from 0 to 1 where the layout measures one. Unattended runs of a layout whose agents
-    keep a cache only suggest."""
+def dedupe(
+    store: Store, now: float, *, by: str, threshold: float | None = None, dry_run: bool = False, as_job: bool = False
+) -> Done:
+    """`threshold` is a similarity from 0 to 1 where the layout measures one. The job of a layout whose agents keep a
+    cache only suggests, also where a person runs it (`as_job`)."""
     layout = store.layout
     assert layout is not None
+    # Asked for, every memory is compared, not only where the schedule would look.
+    asked = by == "command" and not (as_job and layout.keeps_every_change)
 
     def decide() -> Plan:
-        asked = by == "command"  # then every memory is compared, not only where the schedule would look
         plan = layout.dedupe(store.upkeep_view(now, unattended=not asked, whole=asked), threshold)
         store.noted["dedupe"] = tuple(
             Finding("possible-duplicate", note.path, note.why, id=note.ids[0] if note.ids else None)

@@ -81,7 +81,7 @@ def _backward(store: Store, step: Step, why: str) -> Action:
     if step.kind == "rewrite":
         return Action(Kind.REWRITE, step.path, why, edits=decode_edits(blob), base=step.after_sha)
     if step.kind == "remove":
-        return Action(Kind.CREATE, step.path, why, data=blob)
+        return Action(Kind.CREATE, step.path, why, data=blob, mode=step.mode)
     if step.before_sha is None:
         return Action(Kind.REMOVE, step.path, why, base=step.after_sha)
     span = Span(step.base_size or 0, step.after_size or 0)

@@ -148,6 +148,7 @@ def _prepare(store: Store, action: Action, group: int) -> _Prepared:
         after_size=len(after) if after is not None else None,
         base_size=len(before) if before is not None else 0,
         blob=blob,
+        mode=fingerprint.mode if fingerprint is not None and action.kind is Kind.REMOVE else None,
     )
     return _Prepared(action, step, before, after, fingerprint)
 
@@ -232,7 +233,8 @@ class _Commit:
     def create(self, prepared: _Prepared, position: int) -> None:
         self._make_folder(prepared.action.path, position)
         self.guard()
-        atomic.create(self.tree, prepared.action.path, prepared.action.data)
+        action = prepared.action
+        atomic.create(self.tree, action.path, action.data, 0o600 if action.mode is None else action.mode)
 
     def remove(self, prepared: _Prepared, position: int) -> None:
         del position
@@ -245,9 +247,11 @@ class _Commit:
         self.tree.chmod(prepared.action.path, prepared.action.mode)
 
     def _make_folder(self, path: str, position: int) -> None:
-        """How many folders above the file had to be made is noted, for an undo to take them away again."""
+        """How many folders above the file had to be made is noted, for an undo to take them away again. They are
+        open to whom the root is, or an agent of another user could not write into them."""
         folder = path.rpartition("/")[0]
-        made = self.tree.mkdir(folder) if folder else []
+        private = self.store.layout is None or self.store.layout.private
+        made = self.tree.mkdir(folder, 0o700 if private else self.tree.mode_of("")) if folder else []
         if made:
             self.store.journal.amend(self.receipt, position, note=f"made {len(made)} folders")
 

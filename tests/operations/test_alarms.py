@@ -98,3 +98,13 @@ def test_a_merge_that_the_agent_wrote_over_is_told_once(root: Root) -> None:
     assert "change-was-undone" in root.codes()
     root.write(document("likes tea", "Likes  TEA", "plays chess", "new"), age_s=5)
     assert "change-was-undone" not in root.codes()
+
+
+def test_the_job_only_suggests_also_when_a_person_runs_it(root: Root) -> None:
+    """Only `dedupe` itself writes a document that agents keep in a cache."""
+    before = document(*["likes tea"] * 12)
+    root.write(before)
+    assert dedupe(root.store, NOW, by="command", as_job=True).receipt is None
+    assert root.path.read_bytes() == before
+    assert {each.code for each in root.store.noted["dedupe"]} == {"possible-duplicate"}
+    assert dedupe(root.store, NOW, by="command").receipt is not None
