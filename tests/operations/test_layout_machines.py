@@ -317,4 +317,4 @@ def test_canary(monkeypatch: pytest.MonkeyPatch, fault: str) -> None:
 
 @pytest.mark.parametrize("machine", MACHINES, ids=lambda machine: machine.layout)
 def test_any_history(machine: type[LayoutMachine]) -> None:
-    run_state_machine_as_test(machine, settings=_settings(25))
+    run_state_machine_as_test(machine, settings=_settings(18))
