@@ -6,6 +6,7 @@ while the worker works. It can be deleted at any time; a damaged one is thrown a
 
 from __future__ import annotations
 
+import os
 import sqlite3
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import closing
@@ -19,8 +20,9 @@ import msgspec
 from memoryd.catalogue.rows import COLUMNS, ENTRY, TABLES, FileRow, clean, file_row, key_of, path_of, plain
 from memoryd.core.findings import Finding
 from memoryd.core.records import Document, Entry
+from memoryd.core.secrets import redact
 
-SCHEMA = 2
+SCHEMA = 3
 MANY = 100  # files; of more the records are fetched by one query
 
 
@@ -195,7 +197,7 @@ class Catalogue:
                     r.line,
                     plain(r.id),
                     r.type,
-                    plain(r.title),
+                    plain(redact(r.title)),
                     r.created,
                     r.used,
                     r.archived,
@@ -214,6 +216,7 @@ class Catalogue:
 def _open_or_rebuild(path: str) -> sqlite3.Connection:
     """Open the catalogue, or begin an empty one where it is missing, damaged or of another schema."""
     for attempt in (1, 2):
+        os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))  # SQLite's own files take the mode of this one
         db = sqlite3.connect(path, timeout=10, check_same_thread=False)
         try:
             db.execute("PRAGMA journal_mode=WAL")

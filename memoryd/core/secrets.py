@@ -52,6 +52,11 @@ def redact(text: str) -> str:
     return _SHAPES.sub(lambda match: f"[redacted:{(match.lastgroup or '').replace('_', '-')}]", text)
 
 
+def headline(text: str, width: int = 100) -> str:
+    """The first line of a memory, as lists show it. Redacted before the cut, which might leave half a token."""
+    return redact(text.partition("\n")[0][: 10 * width])[:width]
+
+
 def find_words(text: str) -> Iterator[Secret]:
     """The seed's general words wherever they stand, also inside other words."""
     lowered = text.lower()

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from memoryd.core.git import blocked_by_git
-from memoryd.core.secrets import TOKENS, VIOLATION, WORDS, check_sensitive, find_secrets, redact
+from memoryd.core.secrets import TOKENS, VIOLATION, WORDS, check_sensitive, find_secrets, headline, redact
 
 SHAPES = {
     "github-token": ["ghp_" + "a1B2" * 9, "gho_" + "x" * 36, "github_pat_11ABCDEFG0_abcdefghij"],
@@ -120,3 +120,13 @@ class TestGit:
     def test_a_resting_work_tree_and_none_at_all_do_not(self) -> None:
         assert blocked_by_git({"HEAD", "index", "refs", "ORIG_HEAD", "FETCH_HEAD"}) is None
         assert blocked_by_git(()) is None
+
+
+def test_a_headline_never_holds_half_a_token() -> None:
+    """The catalogue and every list carry it, so a token must not be cut into something nobody recognises."""
+    token = "ghp_" + "a1B2" * 9
+    for lead in range(60, 100):
+        shown = headline("x" * lead + f" {token} rest\nsecond line")
+        assert "ghp_" not in shown
+        assert len(shown) <= 100
+    assert headline("first\nsecond") == "first"

@@ -10,11 +10,15 @@ from pathlib import Path
 import pytest
 
 from memoryd.core.policy import DAY, Policy
+from memoryd.layouts.session_files.naming import slug
 from memoryd.operations.archive import archive
 from memoryd.operations.backup import create_backups, restore
+from memoryd.operations.dedupe import dedupe
 from memoryd.operations.refresh import refresh
 from memoryd.operations.undo import undo
 from memoryd.store import Store
+from tests.layouts import json_samples
+from tests.layouts.samples import learning, lines
 from tests.layouts.session_samples import memory, path_of, session, text
 
 NOW = 1_790_000_000.0
@@ -77,3 +81,41 @@ def test_a_restored_file_has_the_mode_it_had(folder: Folder) -> None:
     refresh(folder.store, None, NOW)
     restore(folder.store, NOW, file=path)
     assert folder.everything() == before
+
+
+@pytest.mark.parametrize("layout", ["json-files", "markdown-topics", "session-files", "user-document", "jsonl-store"])
+def test_no_state_of_memoryd_holds_a_secret_in_the_clear(tmp_path: Path, layout: str) -> None:
+    """Verbatim bytes exist only in the compressed, private blobs."""
+    secret = "ghp_" + "a1B2" * 9
+    root = tmp_path / "root"
+    for path, content in with_secret(secret)[layout].items():
+        (root / path).parent.mkdir(parents=True, exist_ok=True)
+        (root / path).write_bytes(content)
+        os.utime(root / path, (NOW - 60,) * 2)
+    store = Store("r", str(root), layout, Policy(), str(tmp_path / "state"))
+    store.attach()
+    refresh(store, None, NOW)
+    assert store.catalogue.totals()[0] == 1
+    create_backups(store, NOW)
+    dedupe(store, NOW, by="command")
+    store.close()
+    state = [path for path in (tmp_path / "state").rglob("*") if path.is_file()]
+    held = [path.name for path in state for form in (secret, slug(secret)) if form.encode() in path.read_bytes()]
+    assert held == []
+    assert any(b"[redacted:github-token]" in path.read_bytes() for path in state)
+    assert [path.name for path in state if path.stat().st_mode & 0o077] == []
+
+
+def with_secret(secret: str) -> dict[str, dict[str, bytes]]:
+    """For each layout a store that says the same secret twice."""
+    said = f"use {secret} for it"
+    twice = session(memory(said, "one two three"), memory(said, "one two three"), name=NAMES[0])
+    item = {"data": {"id": 1, "content": said}, "embedding": [1.0]}
+    entry = f"## 2026-01-01: {said}\n**Context:** {said}\n---\n"
+    return {
+        "json-files": {json_samples.name(1): json_samples.file(1, content=said, summary=said)},
+        "markdown-topics": {"topic/sub.md": f"# {said}\n{entry}{entry}".encode()},
+        "session-files": {path_of(NAMES[0]): text(twice)},
+        "user-document": {"u/__long-memories/data.json": text({"memories": [item, item], "updated_at": None})},
+        "jsonl-store": {"learnings.jsonl": lines(learning(1, content=said), learning(2, content=said))},
+    }

@@ -16,6 +16,7 @@ import msgspec
 
 from memoryd.core.dates import parse_stamp
 from memoryd.core.digest import sha256
+from memoryd.core.secrets import headline
 from memoryd.layouts.json_files.names import time_of
 
 TYPES = ("breakthrough", "decision", "feedback", "error_recovery", "pattern", "user_preference")
@@ -60,7 +61,7 @@ def read_memory(native: Mapping[str, Any], path: str, mtime: float) -> Facts:
         "entities": list(dict.fromkeys(map(clean, sound.get("entities", ())))),
         "project": clean(sound.get("projectId", "")),
     }
-    title = clean(sound.get("summary") or sound.get("content", "")).split("\n", 1)[0][:100]
+    title = headline(clean(sound.get("summary") or sound.get("content", "")))
     return Facts(
         clean(native["id"]),
         clean(sound.get("type", "")),

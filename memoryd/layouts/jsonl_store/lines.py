@@ -15,6 +15,7 @@ import msgspec
 from memoryd.core.findings import Finding
 from memoryd.core.json_text import decode_at, skip_space
 from memoryd.core.records import Base, Document, Record
+from memoryd.core.secrets import headline
 from memoryd.core.text import Span
 from memoryd.layouts.jsonl_store.schema import MAX_LINE, Problem, read_memory, sound
 
@@ -167,7 +168,7 @@ def _record(
         line.number,
         reading.id,
         reading.type,
-        sound(native["content"].split("\n", 1)[0][:100]),
+        sound(headline(native["content"])),
         facts["created"],
         used,
         tuple(facts["tags"]),

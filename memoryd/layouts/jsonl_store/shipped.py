@@ -10,6 +10,7 @@ import msgspec
 
 from memoryd.core.findings import Finding
 from memoryd.core.records import Document, Record
+from memoryd.core.secrets import headline
 from memoryd.core.text import Span
 from memoryd.layouts.jsonl_store.lines import FRESH_S
 from memoryd.layouts.jsonl_store.schema import MAX_CONTENT, read_memory, sound
@@ -66,6 +67,6 @@ def _record(
     identity = reading.id or f"{path}#{place}"
     tags = tuple(facts.get("tags", ()))
     used = facts.get("accessed")
-    title = sound(content.split("\n", 1)[0][:100])
+    title = sound(headline(content))
     span = Span(0, 0)  # the file is one value; nothing in it is ever edited by span
     return Record(span, 1, identity, kind, title, facts.get("created"), used, tags, False, element, facts)

@@ -10,6 +10,7 @@ from memoryd.core.dates import iso
 from memoryd.core.findings import Finding
 from memoryd.core.json_elements import Member, elements, last, members
 from memoryd.core.records import Document, Record
+from memoryd.core.secrets import headline, redact
 from memoryd.core.similarity import same, tokens
 from memoryd.core.text import Span
 from memoryd.layouts.one_document import FRESH_S, decode, look, marks, sound, text_of, unread
@@ -83,7 +84,7 @@ def _records(session: Session, data: bytes, header: _Header, archived: bool) -> 
         for native, span in zip(session.native["memories"], session.elements, strict=True)
         if isinstance(native, dict)
     ]
-    bases = [f"{header.session}#{_type(native)}:{slug(text_of(native, 'title'))}" for native, _ in found]
+    bases = [f"{header.session}#{_type(native)}:{slug(redact(text_of(native, 'title')))}" for native, _ in found]
     ids = told_apart(bases, [span.of(data) for _, span in found])
     lines = _lines(data, [span for _, span in found])
     return [
@@ -92,7 +93,7 @@ def _records(session: Session, data: bytes, header: _Header, archived: bool) -> 
             line,
             identity,
             _type(native),
-            text_of(native, "title")[:200],
+            headline(text_of(native, "title"), 200),
             header.created,
             header.updated or header.created,
             _tags(native),

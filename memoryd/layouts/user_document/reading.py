@@ -11,6 +11,7 @@ from memoryd.core.digest import sha256
 from memoryd.core.findings import Finding
 from memoryd.core.json_elements import Member, elements, last, members
 from memoryd.core.records import Document, Record
+from memoryd.core.secrets import headline
 from memoryd.core.text import Span
 from memoryd.layouts.one_document import FRESH_S, decode, look, marks, sound, text_of, unread
 from memoryd.layouts.user_document import schema
@@ -139,7 +140,7 @@ def _records(text: _Text) -> Iterator[Record]:
             line,
             _id(user, item.data.value.of(data), seen),
             text_of(native, "category") or schema.CATEGORY,
-            sound(native["content"].split("\n", 1)[0][:100]),
+            sound(headline(native["content"])),
             schema.created(native),
             None,
             tuple(map(sound, schema.topics(native))),
