@@ -33,6 +33,10 @@ def create_backups(store: Store, now: float, *, file: str | None = None, dry_run
         if same and _is_there(store, newest[0].name):
             results.append({"file": path, "outcome": "equal", "id": newest[0].id})
             continue
+        if newest and not content:
+            # Emptied, as by archiving its last memory: there is nothing to keep, so the lock is not taken for it.
+            results.append({"file": path, "outcome": "kept apart", "id": None})
+            continue
         if dry_run:
             results.append({"file": path, "outcome": "due"})
             continue

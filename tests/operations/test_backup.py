@@ -28,6 +28,16 @@ def save(world: World, number: int, later: float = 60.0) -> None:
 
 
 class TestCreate:
+    def test_an_emptied_file_is_no_reason_to_touch_the_folder(self, world: World) -> None:
+        """A lock taken for nothing would move the folder's time stamp at each run."""
+        world.write(CORE, lines(memory(1)))
+        create_backups(world.store, world.now)
+        world.write(CORE, b"")
+        before = world.path("").stat().st_mtime_ns
+        assert [each["outcome"] for each in create_backups(world.store, world.now)] == ["kept apart"]
+        assert world.path("").stat().st_mtime_ns == before
+        assert len(world.backups()) == 1
+
     def test_of_every_live_file_by_the_seeds_name(self, world: World) -> None:
         for name, content in ((CORE, lines(memory(1))), (LEARNINGS, lines(learning(2)))):
             world.write(name, content)
