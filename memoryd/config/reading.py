@@ -24,6 +24,7 @@ from memoryd.core.policy import Limit
 from memoryd.errors import ConfigError
 
 LARGEST_FILE = 1024 * 1024  # a configuration beyond a megabyte is some other file
+CORRECT = "nothing was started or changed; correct this and try again"
 TOP_LEVEL = ("daemon", "defaults", "root")
 
 _PLACE = re.compile(r"(.*) \(at (?:line (\d+), column (\d+)|end of document)\)", re.DOTALL)
@@ -102,22 +103,24 @@ def read_text(path: str) -> str:
 
 def _decoded(content: bytes, path: str) -> str:
     if content.startswith(b"\xef\xbb\xbf"):
-        raise ConfigError(f"{path}:1: begins with a byte order mark, which TOML does not allow; save it without")
+        raise ConfigError(
+            f"{path}:1: begins with a byte order mark, which TOML does not allow; save it without", hint=CORRECT
+        )
     try:
         return content.decode()
     except UnicodeDecodeError as error:
         line = content.count(b"\n", 0, error.start) + 1
-        raise ConfigError(f"{path}:{line}: is not UTF-8; allowed: UTF-8 text") from error
+        raise ConfigError(f"{path}:{line}: is not UTF-8; allowed: UTF-8 text", hint=CORRECT) from error
 
 
 def _toml(text: str, path: str | None) -> tuple[dict[str, Any], Lines]:
     try:
         return tomllib.loads(text), read_lines(text)
     except tomllib.TOMLDecodeError as error:
-        raise ConfigError(_syntax(str(error), text, path)) from error
+        raise ConfigError(_syntax(str(error), text, path), hint=CORRECT) from error
     except (ValueError, RecursionError) as error:
         # integers of thousands of digits, dates that do not exist, tables nested without end
-        raise ConfigError(f"{path}: is not valid TOML: {error}") from error
+        raise ConfigError(f"{path}: is not valid TOML: {error}", hint=CORRECT) from error
 
 
 def _syntax(message: str, text: str, path: str | None) -> str:

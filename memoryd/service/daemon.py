@@ -8,6 +8,7 @@ import os
 import select
 import signal
 import socket
+import sqlite3
 import uuid
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -25,7 +26,7 @@ from memoryd.disk.ownership import Ownership, take
 from memoryd.disk.processes import trim_heap
 from memoryd.engine.clock import Clock
 from memoryd.engine.worker import Pace
-from memoryd.errors import ConfigError, MemorydError
+from memoryd.errors import ConfigError, DeniedError, MemorydError
 from memoryd.layouts import LAYOUTS
 from memoryd.log import configure, get_logger, set_level
 from memoryd.service.clockwatch import ClockWatch
@@ -55,7 +56,13 @@ def run(
     daemon = Daemon(places, [(path, layout) for path in paths], log_level)
     asked = daemon.config.daemon.log_format if log_format == "auto" else log_format
     configure(style=asked, level=daemon.log_level)
-    return daemon.run()
+    try:
+        return daemon.run()
+    except (OSError, sqlite3.OperationalError) as error:
+        raise DeniedError(
+            f"the state directory {places.state_dir} cannot be used: {error}",
+            hint="make room or correct its mode, or name another with --state-dir",
+        ) from error
 
 
 class Daemon:

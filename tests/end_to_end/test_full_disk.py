@@ -256,3 +256,34 @@ def test_canary_a_writer_that_truncates_first_is_caught(disk: Disk) -> None:
     with pytest.raises(OSError, match="No space"):
         write()
     assert checks.missing(root, frozenset(ids)) != set() or (root / "learnings.jsonl").read_bytes() != lines
+
+
+@pytest.mark.parametrize("disk", ["64k", "256k", "512k"], indirect=True)
+def test_a_state_that_is_full_from_the_start(disk: Disk, root: Path, daemon: MakeDaemon) -> None:
+    """It starts and says so, or says why it cannot; never a crash, never a change of the store."""
+    add(root, 5, days=100)
+    disk.fill()
+    for room in (0, 4, 16, 40, 56, 120, 200):
+        os.truncate(disk.seen / "ballast", max(0, disk.seen.joinpath("ballast").stat().st_size - 1024 * room))
+        disk.inside("rm", "-rf", str(disk.path / "state"))
+        lines = (root / "learnings.jsonl").read_bytes()
+        tending = daemon(root, base=f"d-{room}", config=OFF, prefix=disk.prefix)
+        tending.state = disk.path / "state"
+        process = tending.spawn()
+        until(lambda process=process, it=tending: process.poll() is not None or answers(it), "it decides")  # type: ignore[misc]  # mypy cannot infer the defaults
+        if process.poll() is not None:
+            assert process.returncode == 77, (room, tending.said())
+            assert "hint:" in tending.said()
+            tending.log.unlink()
+        else:
+            state = tending.await_ready()["roots"][0]["state"]
+            assert state in ("ok", "read_only", "failed"), room
+            assert tending.stop() == 0
+        assert (root / "learnings.jsonl").read_bytes() == lines
+
+
+def answers(tending: Daemon) -> bool:
+    try:
+        return bool(tending.rpc("ping"))
+    except MemorydError:
+        return False
