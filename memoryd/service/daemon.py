@@ -210,8 +210,7 @@ class Daemon:
             self._notifier.status(states)
 
     def _summary(self) -> str:
-        states = [f"{worker.name} {worker.status.state}" for worker in self.roots.all()]
-        return ", ".join(states)
+        return ", ".join(f"{worker.name} {worker.status.state}" for worker in self.roots.all())
 
     # --- signals
 
