@@ -30,7 +30,12 @@ class Role(StrEnum):
 @dataclass(frozen=True, slots=True)
 class Record:
     """One memory as found. Times are seconds since the epoch, UTC. `native` is the object as the agent
-    wrote it; `facts` are the layout's own corrected values, which indices and upkeep are decided on."""
+    wrote it; `facts` are the layout's own corrected values, which indices and upkeep are decided on.
+
+    The rest is what it is searched by: `text` is the whole of what it says beside title and tags, never cut;
+    `labels` are further words that lead to it (category, entities, topics, the place); `weight` is what its own
+    layout says it is worth, from 0 to 1; `uses` how often it was read; `owner` the user whose it is, where nothing
+    may cross from one to another; `embedding` the vector its agent stored beside it."""
 
     span: Span
     line: int
@@ -43,6 +48,12 @@ class Record:
     archived: bool
     native: Mapping[str, Any]
     facts: Mapping[str, Any] = field(default_factory=dict)
+    text: str = ""
+    labels: tuple[str, ...] = ()
+    weight: float | None = None
+    uses: int = 0
+    owner: str = ""
+    embedding: tuple[float, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)
