@@ -22,7 +22,7 @@ class Asked(NamedTuple):
     """What somebody wants stored: native fields as given, and where (`topic`, `subtopic`, `user`, `session`)."""
 
     memory: Mapping[str, Any]
-    where: Mapping[str, str] = {}  # noqa: RUF012 - an empty mapping is shared, never changed
+    where: Mapping[str, str] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +63,7 @@ class Stored(NamedTuple):
 class Touch(NamedTuple):
     """So many reads of a memory, the last of them at this time (seconds)."""
 
-    count: int
+    times: int
     at: float
 
 
