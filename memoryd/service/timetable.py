@@ -19,6 +19,7 @@ from apscheduler.executors.pool import ThreadPoolExecutor
 from apscheduler.jobstores.base import JobLookupError
 from apscheduler.jobstores.memory import MemoryJobStore
 from apscheduler.schedulers.background import BackgroundScheduler
+from apscheduler.schedulers.base import STATE_STOPPED
 from apscheduler.triggers.cron import CronTrigger
 from apscheduler.triggers.date import DateTrigger
 
@@ -43,6 +44,18 @@ class _Entry:
     at: float | None = None
 
 
+class _Scheduler(BackgroundScheduler):  # type: ignore[misc]  # APScheduler has no types
+    """APScheduler's, but for one race: stopped in the middle of a pass over its jobs, it looks for one of them where
+    only those of a scheduler not yet started are, and its thread would end with an error."""
+
+    def remove_job(self, job_id: str, jobstore: str | None = None) -> None:
+        try:
+            super().remove_job(job_id, jobstore)
+        except JobLookupError:
+            if self.state != STATE_STOPPED:
+                raise
+
+
 class Timetable:
     """Calls `enqueue(root, job)` when a job is due. Times are wall-clock seconds; methods are thread-safe.
 
@@ -59,7 +72,7 @@ class Timetable:
         self._beat_id = ""
         self.missed = 0
         self.errors = 0
-        self._scheduler = BackgroundScheduler(
+        self._scheduler = _Scheduler(
             jobstores={"default": MemoryJobStore()},
             # One thread, so that a hanging `enqueue` shows in `tick_age`.
             executors={"default": ThreadPoolExecutor(1)},

@@ -10,6 +10,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import pytest
 from apscheduler.events import EVENT_JOB_ERROR
+from apscheduler.jobstores.base import JobLookupError
 
 from memoryd.core.schedule import parse_schedule
 from memoryd.service.timetable import ADAPTIVE_AT_MOST_S, Timetable
@@ -263,3 +264,15 @@ def test_cron_lines_in_utc_need_no_zone_tables(timetable: Timetable, monkeypatch
     now = moment("2026-03-10T12:00:00")
     timetable.set("agents", "archive", parse_schedule("15 3 * * *"), now, now)
     assert timetable.next_run("agents", "archive") == moment("2026-03-11T03:15:00")
+
+
+def test_stopped_in_the_middle_of_a_pass_its_thread_ends_in_order(timetable: Timetable) -> None:
+    """APScheduler then looks for the job it has just submitted among those of a scheduler not yet started."""
+    scheduler = timetable._scheduler
+    scheduler.shutdown(wait=False)
+    scheduler.remove_job("already gone")
+
+
+def test_a_job_that_is_not_there_is_still_told_while_it_runs(timetable: Timetable) -> None:
+    with pytest.raises(JobLookupError):
+        timetable._scheduler.remove_job("never there")
