@@ -147,6 +147,10 @@ def _record(data: bytes, native: Mapping[str, Any], span: Span, facts: Facts) ->
         facts.archived,
         native,
         facts.values,
+        facts.text,
+        facts.labels,
+        facts.weight,
+        facts.values["access"],
     )
 
 

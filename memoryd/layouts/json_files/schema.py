@@ -30,7 +30,8 @@ _FIRST_MS, _LAST_MS = -62_135_596_800_000, 253_402_300_799_999  # the years 1 to
 
 
 class Facts(NamedTuple):
-    """`problems` names the fields of a wrong type; `values` are the facts of the record (plain JSON)."""
+    """`problems` names the fields of a wrong type; `values` are the facts of the record (plain JSON). `text` is the
+    content, with the summary where the title does not say all of it."""
 
     id: str
     type: str
@@ -41,6 +42,17 @@ class Facts(NamedTuple):
     tags: tuple[str, ...]
     values: dict[str, Any]
     problems: tuple[str, ...]
+    text: str
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        return (*self.values["entities"], self.type) if self.type else tuple(self.values["entities"])
+
+    @property
+    def weight(self) -> float:
+        """By relevance, as the server sorts what it finds; its `confidence` says how sure a memory is, not what it
+        is worth."""
+        return float(min(max(self.values["relevance"], 0), 1))
 
 
 def read_memory(native: Mapping[str, Any], path: str, mtime: float) -> Facts:
@@ -61,7 +73,8 @@ def read_memory(native: Mapping[str, Any], path: str, mtime: float) -> Facts:
         "entities": list(dict.fromkeys(map(clean, sound.get("entities", ())))),
         "project": clean(sound.get("projectId", "")),
     }
-    title = headline(clean(sound.get("summary") or sound.get("content", "")))
+    content, summary = clean(sound.get("content", "")), clean(sound.get("summary", ""))
+    title = headline(summary or content)
     return Facts(
         clean(native["id"]),
         clean(sound.get("type", "")),
@@ -72,6 +85,7 @@ def read_memory(native: Mapping[str, Any], path: str, mtime: float) -> Facts:
         tags,
         values,
         wrong,
+        content if not summary or summary == title else f"{content}\n{summary}",
     )
 
 

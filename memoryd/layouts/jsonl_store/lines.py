@@ -17,7 +17,7 @@ from memoryd.core.json_text import decode_at, skip_space
 from memoryd.core.records import Base, Document, Record
 from memoryd.core.secrets import headline
 from memoryd.core.text import Span
-from memoryd.layouts.jsonl_store.schema import MAX_LINE, Problem, read_memory, sound
+from memoryd.layouts.jsonl_store.schema import MAX_LINE, MOST_USES, WEIGHTS, Problem, read_memory, sound
 
 FRESH_S = 2.0  # an unparsable tail younger than this is a writer at work, not damage
 _BOM = b"\xef\xbb\xbf"
@@ -175,6 +175,10 @@ def _record(
         facts["archived"],
         native,
         facts,
+        sound(native["content"]),
+        (facts["category"],) if facts["category"] else (),
+        WEIGHTS[facts["importance"]],
+        min(facts["access_count"], MOST_USES),
     )
     return record, problems
 

@@ -22,12 +22,15 @@ FILE_TYPES: Mapping[str, str] = {
     "tasks.jsonl": "task",
 }
 IMPORTANCE = ("high", "medium", "low")
+# What each is worth when memories are ranked: the seed names three steps and no distance, so they are even.
+WEIGHTS: Mapping[str, float] = {"high": 1.0, "medium": 0.5, "low": 0.0}
 STATUS = ("completed", "in-progress", "blocked")
 MAX_CONTENT = 5000  # Unicode code points
 MAX_LINE = 10 * 1024  # bytes
 MAX_CATEGORY = 50
 MAX_TAGS = 10
 MAX_TAG = 30
+MOST_USES = 2**53  # a number without bound, which JSON lets in, fits into no column
 FUTURE_S = 300  # a stamp this far ahead of the clock is in the future
 
 _UUID4 = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}", re.IGNORECASE)

@@ -13,7 +13,7 @@ from memoryd.core.records import Document, Record
 from memoryd.core.secrets import headline
 from memoryd.core.text import Span
 from memoryd.layouts.jsonl_store.lines import FRESH_S
-from memoryd.layouts.jsonl_store.schema import MAX_CONTENT, read_memory, sound
+from memoryd.layouts.jsonl_store.schema import MAX_CONTENT, MOST_USES, WEIGHTS, read_memory, sound
 
 _NAME = re.compile(r"(?!index\.json$)[^./][^/]*\.json")
 _LISTS = {"core_memories": "core", "learnings": "learning", "tasks": "task"}
@@ -69,4 +69,21 @@ def _record(
     used = facts.get("accessed")
     title = sound(headline(content))
     span = Span(0, 0)  # the file is one value; nothing in it is ever edited by span
-    return Record(span, 1, identity, kind, title, facts.get("created"), used, tags, False, element, facts)
+    category = facts.get("category")
+    return Record(
+        span,
+        1,
+        identity,
+        kind,
+        title,
+        facts.get("created"),
+        used,
+        tags,
+        False,
+        element,
+        facts,
+        sound(content),
+        (category,) if category else (),
+        WEIGHTS[facts["importance"]] if "importance" in element and "importance" in facts else None,
+        min(facts.get("access_count", 0), MOST_USES),
+    )

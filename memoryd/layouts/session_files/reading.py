@@ -13,9 +13,10 @@ from memoryd.core.records import Document, Record
 from memoryd.core.secrets import headline, redact
 from memoryd.core.similarity import same, tokens
 from memoryd.core.text import Span
-from memoryd.layouts.one_document import FRESH_S, decode, look, marks, sound, text_of, unread
+from memoryd.layouts.one_document import FRESH_S, decode, look, marks, text_of, unread
 from memoryd.layouts.session_files.naming import moment, session_of, session_path, slug, told_apart
 from memoryd.layouts.session_files.schema import FUTURE_S, check_memory, check_session, confidence
+from memoryd.layouts.session_files.searching import labels, said, tags, worth
 
 
 class Session(NamedTuple):
@@ -96,10 +97,13 @@ def _records(session: Session, data: bytes, header: _Header, archived: bool) -> 
             headline(text_of(native, "title"), 200),
             header.created,
             header.updated or header.created,
-            _tags(native),
+            tags(native),
             archived,
             native,
             {"session": header.session, "category": text_of(native, "category"), "confidence": confidence(native)},
+            said(native),
+            labels(native),
+            worth(native),
         )
         for (native, span), identity, line in zip(found, ids, lines, strict=True)
     ]
@@ -114,16 +118,6 @@ def _lines(data: bytes, spans: Sequence[Span]) -> Iterator[int]:
 
 def _type(native: Mapping[str, Any]) -> str:
     return text_of(native, "type") or "unknown"
-
-
-def _tags(native: Mapping[str, Any]) -> tuple[str, ...]:
-    """Tools named and entities recognised: the only labels a memory of this layout has."""
-    tools = native.get("tools_mentioned")
-    entities = native.get("related_entities")
-    found = [each for each in tools if isinstance(each, str)] if isinstance(tools, list) else []
-    if isinstance(entities, list):
-        found += [text_of(each, "slug") for each in entities if isinstance(each, dict)]
-    return tuple(dict.fromkeys(sound(each) for each in found if each))
 
 
 def _facts(header: _Header, records: Sequence[Record], path: str, *, now: float, mtime: float) -> dict[str, Any]:
