@@ -6,7 +6,7 @@ the verbatim text, the native fields, and the few plain facts that every floor a
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, NamedTuple
@@ -35,7 +35,8 @@ class Record:
     The rest is what it is searched by: `text` is the whole of what it says beside title and tags, never cut;
     `labels` are further words that lead to it (category, entities, topics, the place); `weight` is what its own
     layout says it is worth, from 0 to 1; `uses` how often it was read; `owner` the user whose it is, where nothing
-    may cross from one to another; `embedding` the vector its agent stored beside it."""
+    may cross from one to another; `embedding` the vector its agent stored beside it (finite, not all zero; an array
+    rather than a tuple, which would cost four times as much)."""
 
     span: Span
     line: int
@@ -53,7 +54,7 @@ class Record:
     weight: float | None = None
     uses: int = 0
     owner: str = ""
-    embedding: tuple[float, ...] | None = None
+    embedding: Sequence[float] | None = None
 
 
 @dataclass(frozen=True, slots=True)

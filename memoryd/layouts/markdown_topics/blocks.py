@@ -14,11 +14,14 @@ from dataclasses import dataclass
 from datetime import date
 from typing import NamedTuple
 
+from memoryd.core.policy import DAY
+
 BOM = b"\xef\xbb\xbf"
 _ENTRY = re.compile(rb"## (\d{4}-\d{2}-\d{2}): (.+)")
 _FROM = re.compile(rb"<!-- from: (.+) -->")
 _FENCE = re.compile(rb" {0,3}(`{3,}|~{3,})(.*)", re.DOTALL)
 _H1 = re.compile(rb"# +(.+)")
+_EPOCH = date(1970, 1, 1).toordinal()
 
 
 class Line(NamedTuple):
@@ -76,6 +79,11 @@ def heading_of(text: bytes) -> Heading | None:
         return Heading(date.fromisoformat(match[1].decode("ascii")), match[2].strip())
     except ValueError:
         return Heading(None, match[2].strip())
+
+
+def seconds_of(day: date) -> float:
+    """Midnight in UTC, since the epoch."""
+    return float((day.toordinal() - _EPOCH) * DAY)
 
 
 def first_title(lines: Sequence[Line], before: int) -> bytes | None:

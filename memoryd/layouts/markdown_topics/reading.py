@@ -1,22 +1,19 @@
-"""From the bytes of a topic file to records and findings. Never raises.
+"""From the bytes of a topic file to its memories. Never raises.
 
 A file with no dated entry (front matter, plain notes) is one memory as a whole: it is listed and found, never pruned.
-Findings name a line and what is wrong there, never what the memory says.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from datetime import date
 from typing import Any
 
-from memoryd.core.findings import Finding
-from memoryd.core.policy import DAY, KB
 from memoryd.core.records import Document, Record
-from memoryd.core.secrets import Secret, find_secrets, find_words
+from memoryd.core.secrets import redact
 from memoryd.core.text import Span
-from memoryd.layouts.markdown_topics.blocks import BOM, Line, Outline, Section, first_title, heading_of, outline
+from memoryd.layouts.markdown_topics.blocks import BOM, Outline, Section, first_title, outline, seconds_of
+from memoryd.layouts.markdown_topics.checking import findings_of
 from memoryd.layouts.markdown_topics.naming import (
     ARCHIVE,
     Place,
@@ -27,18 +24,11 @@ from memoryd.layouts.markdown_topics.naming import (
     topic_of_archive,
 )
 
-MOST_ENTRIES = 10  # seed 001: prune above ten entries or 5 KB of the whole file, keep the most recent five to ten
-FEWEST_ENTRIES = 5
-MOST_BYTES = 5 * KB
 FRESH_S = 2.0  # bytes that are no text, this young, are a writer at work
 ENTRY, DOCUMENT = "entry", "document"
 
-_LABELS = (b"Context", b"Problem", b"Solution")
-_LABEL = re.compile(rb"\*\*([A-Za-z]+):\*\*")
 _MARKUP = re.compile(rb"#{1,6}( .*)?|[-*_ ]{3,}|<!--.*-->")
-# A separator without its newline, or an italic closing line, and the next entry glued to it.
-GLUED = re.compile(rb"(?:-{3,}|\*[^*]+\*)[ \t]*(?=## (\d{4}-\d{2}-\d{2}): \S)")
-_EPOCH = date(1970, 1, 1).toordinal()
+_PARTING = re.compile(r"[-_\s]+")
 
 
 def read_document(path: str, data: bytes, *, now: float, mtime: float, words: bool = False) -> Document:
@@ -51,7 +41,7 @@ def read_document(path: str, data: bytes, *, now: float, mtime: float, words: bo
         records = (_whole(path, data, found, shelved=shelved),)
     waits = not readable and abs(now - mtime) < FRESH_S
     broken = int(not readable and not records and bool(data.strip(b"\0 \t\r\n")))
-    findings = [] if waits else [*_findings(path, data, found, shelved=shelved, now=now, words=words)]
+    findings = [] if waits else [*findings_of(path, data, found, shelved=shelved, now=now, words=words)]
     facts = _facts(found, len(data))
     return Document(path, records, tuple(findings), len(records) + broken, broken, waits, facts)
 
@@ -68,13 +58,6 @@ def _is_text(data: bytes) -> bool:
 
 def text_of(raw: bytes) -> str:
     return plain(raw.decode("utf-8", "surrogateescape")).strip()
-
-
-def seconds_of(day: date) -> float:
-    return float((day.toordinal() - _EPOCH) * DAY)
-
-
-# --- records
 
 
 def _entries(path: str, data: bytes, found: Outline, *, shelved: bool) -> Iterator[Record]:
@@ -99,6 +82,8 @@ def _entries(path: str, data: bytes, found: Outline, *, shelved: bool) -> Iterat
             shelved,
             {},
             facts,
+            text=_said(data[section.start : section.end]),
+            labels=_labels(place),
         )
 
 
@@ -116,12 +101,37 @@ def _whole(path: str, data: bytes, found: Outline, *, shelved: bool) -> Record:
     start = len(BOM) if data.startswith(BOM) else 0
     identity = plain("/".join(filter(None, place)))
     topic = topic_of_archive(path) if shelved else place.topic
-    facts = {"title": title}
-    return Record(Span(start, len(data)), 1, identity, DOCUMENT, title, None, None, _tags(topic), shelved, {}, facts)
+    return Record(
+        Span(start, len(data)),
+        1,
+        identity,
+        DOCUMENT,
+        title,
+        None,
+        None,
+        _tags(topic),
+        shelved,
+        {},
+        {"title": title},
+        text=_said(data[start:]),
+        labels=_labels(Place(topic, place.subtopic)),
+    )
 
 
 def _tags(topic: str) -> tuple[str, ...]:
     return tuple(plain(part) for part in topic.split("/") if part)
+
+
+def _labels(place: Place) -> tuple[str, ...]:
+    """The names on the way to a memory, and the words they are made of (`git-privacy` -> git-privacy, git, privacy)."""
+    names = [plain(name) for name in (*place.topic.split("/"), place.subtopic) if name]
+    parts = (part for name in names for part in (name, *_PARTING.split(name)) if part)
+    return tuple(dict.fromkeys(parts))
+
+
+def _said(raw: bytes) -> str:
+    """All of it, as text that any index takes, but for what looks like a secret."""
+    return redact(raw.decode("utf-8", "replace"))
 
 
 def _says_something(found: Outline) -> bool:
@@ -141,101 +151,3 @@ def _facts(found: Outline, size: int) -> dict[str, Any]:
         "size": size,
         "front_matter": found.front > 0,
     }
-
-
-# --- findings
-
-
-def _findings(path: str, data: bytes, found: Outline, *, shelved: bool, now: float, words: bool) -> Iterator[Finding]:
-    yield from _of_bytes(path, data)
-    yield from _of_headings(path, found)
-    yield from _of_sections(path, found, now)
-    if found.open_fence is not None:
-        line = next(each.number for each in found.lines if each.start == found.open_fence)
-        yield Finding("unclosed-fence", path, "the code fence that begins here never ends", line)
-    if not shelved:
-        yield from _of_order(path, found)
-        if len(data) > MOST_BYTES and len(found.sections) <= FEWEST_ENTRIES:
-            what = f"{len(data)} bytes in {len(found.sections)} entries; only a person can shorten it"
-            yield Finding("oversize", path, what)
-    yield from _of_secrets(path, data, words=words)
-
-
-def _of_bytes(path: str, data: bytes) -> Iterator[Finding]:
-    if data.startswith(BOM):
-        yield Finding("byte-order-mark", path, "the file begins with a byte order mark", 1)
-    newline = data.find(b"\r\n")
-    if newline >= 0:
-        yield Finding("crlf-newlines", path, "lines end in CRLF", data.count(b"\n", 0, newline) + 1)
-    nul = data.find(b"\0")
-    if nul >= 0:
-        yield Finding("nul-bytes", path, "NUL bytes, as a power cut leaves them", data.count(b"\n", 0, nul) + 1)
-    try:
-        data.decode("utf-8")
-    except UnicodeDecodeError as error:
-        line = data.count(b"\n", 0, error.start) + 1
-        yield Finding("invalid-encoding", path, "bytes that are not UTF-8; the rest of the file is read", line)
-
-
-def _of_headings(path: str, found: Outline) -> Iterator[Finding]:
-    for line in found.lines:
-        if line.quoted:
-            continue
-        heading = heading_of(line.text)
-        if heading is not None and heading.day is None:
-            yield Finding("invalid-date", path, "the date does not exist, so that no entry begins", line.number)
-        elif glue_at(line) is not None:
-            yield Finding("glued-heading", path, "an entry is glued to the line before it and not seen", line.number)
-
-
-def glue_at(line: Line) -> int | None:
-    """Where in the line a glued entry begins."""
-    match = None if line.quoted else GLUED.match(line.text)
-    heading = heading_of(line.text[match.end() :]) if match is not None else None
-    return match.end() if match is not None and heading is not None and heading.day is not None else None
-
-
-def _of_sections(path: str, found: Outline, now: float) -> Iterator[Finding]:
-    labels = [(line.start, set(_LABEL.findall(line.text))) for line in found.lines if not line.quoted]
-    at = 0
-    for section in found.sections:
-        named: set[bytes] = set()
-        while at < len(labels) and labels[at][0] < section.end:
-            named |= labels[at][1] if labels[at][0] >= section.start else set()
-            at += 1
-        missing = [label.decode() for label in _LABELS if label not in named]
-        if missing:
-            yield Finding("missing-labels", path, f"the entry has no {', '.join(missing)}", section.line)
-        if seconds_of(section.day) > now + DAY:  # tomorrow has begun elsewhere on earth
-            yield Finding("future-stamp", path, "the entry is dated in the future", section.line)
-
-
-def _of_order(path: str, found: Outline) -> Iterator[Finding]:
-    """Told once a file, at the first entry that is newer than the one above it; never reordered unasked."""
-    above: Section | None = None
-    for section in found.sections:
-        if above is not None and section.day > above.day:
-            yield Finding("not-newest-first", path, "the entry is newer than the one above it", section.line)
-            return
-        above = section
-
-
-def _of_secrets(path: str, data: bytes, *, words: bool) -> Iterator[Finding]:
-    text = data.decode("utf-8", "replace")
-    for line, secret in _by_line(text, find_secrets(text)):
-        yield Finding("secret-shape", path, f"something shaped like a secret: {secret.pattern}", line)
-    if words:
-        for line, secret in _by_line(text, find_words(text)):
-            yield Finding("sensitive-word", path, f"the word {secret.pattern}", line)
-
-
-def _by_line(text: str, secrets: Iterator[Secret]) -> Iterator[tuple[int, Secret]]:
-    """Each pattern once a line."""
-    at, line = 0, 1
-    told: set[tuple[int, str]] = set()
-    for secret in sorted(secrets, key=lambda each: each.start):
-        line += text.count("\n", at, secret.start)
-        at = secret.start
-        if (line, secret.pattern) not in told:
-            told.add((line, secret.pattern))
-            yield line, secret

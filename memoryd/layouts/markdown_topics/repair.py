@@ -9,8 +9,9 @@ from __future__ import annotations
 from memoryd.core.text import Edit, Span
 from memoryd.layouts.base import Fix, Loaded
 from memoryd.layouts.markdown_topics.blocks import newline_of, outline
+from memoryd.layouts.markdown_topics.checking import glue_at
 from memoryd.layouts.markdown_topics.naming import ARCHIVE
-from memoryd.layouts.markdown_topics.reading import ENTRY, glue_at, read_document
+from memoryd.layouts.markdown_topics.reading import ENTRY, read_document
 
 
 def fixes(path: str, loaded: Loaded) -> tuple[Fix, ...]:

@@ -16,8 +16,9 @@ from memoryd.core.plan import Action, Kind, Plan
 from memoryd.core.records import Record
 from memoryd.core.text import Edit
 from memoryd.layouts.base import FileSummary, Loaded, UpkeepView
+from memoryd.layouts.markdown_topics.checking import FEWEST_ENTRIES, MOST_BYTES, MOST_ENTRIES
 from memoryd.layouts.markdown_topics.naming import archive_of
-from memoryd.layouts.markdown_topics.reading import ENTRY, FEWEST_ENTRIES, MOST_BYTES, MOST_ENTRIES
+from memoryd.layouts.markdown_topics.reading import ENTRY
 from memoryd.layouts.markdown_topics.shelf import Moved, insertions, missing
 
 

@@ -11,11 +11,12 @@ from memoryd.core.digest import sha256
 from memoryd.core.findings import Finding
 from memoryd.core.json_elements import Member, elements, last, members
 from memoryd.core.records import Document, Record
-from memoryd.core.secrets import headline
+from memoryd.core.secrets import headline, redact
 from memoryd.core.text import Span
 from memoryd.layouts.one_document import FRESH_S, decode, look, marks, sound, text_of, unread
 from memoryd.layouts.user_document import schema
 from memoryd.layouts.user_document.embeddings import ABSENT, Embedding, common_size, inspect, problem_of
+from memoryd.layouts.user_document.vectors import vector
 
 FILE = "__long-memories/data.json"
 STAMPS = ("updated_at", "last_deduplicated_at")
@@ -133,26 +134,38 @@ def _records(text: _Text) -> Iterator[Record]:
         if item is None:
             continue
         line, at = line + data.count(b"\n", at, item.span.start), item.span.start
-        native, embedding = item.native, text.embeddings[number]
-        usable = problem_of(embedding, text.common) is None
-        yield Record(
-            item.span,
-            line,
-            _id(user, item.data.value.of(data), seen),
-            text_of(native, "category") or schema.CATEGORY,
-            sound(headline(native["content"])),
-            schema.created(native),
-            None,
-            tuple(map(sound, schema.topics(native))),
-            False,
-            native,
-            {
-                "user": user,
-                "number": schema.number_of(native),
-                "importance": schema.importance(native),
-                "embedding": embedding.size if usable else 0,
-            },
-        )
+        yield _record(text, user, item, line, _id(user, item.data.value.of(data), seen), text.embeddings[number])
+
+
+def _record(text: _Text, user: str, item: Item, line: int, identity: str, embedding: Embedding) -> Record:
+    native = item.native
+    category, topics = text_of(native, "category") or schema.CATEGORY, tuple(map(sound, schema.topics(native)))
+    usable = item.embedding is not None and problem_of(embedding, text.common) is None
+    level = schema.importance(native)
+    facts = {
+        "user": user,
+        "number": schema.number_of(native),
+        "importance": level,
+        "embedding": embedding.size if usable else 0,
+    }
+    return Record(
+        item.span,
+        line,
+        identity,
+        category,
+        sound(headline(native["content"])),
+        schema.created(native),
+        None,
+        topics,
+        False,
+        native,
+        facts,
+        text=sound(redact(native["content"])),
+        labels=(category, *topics),
+        weight=level,
+        owner=sound(user),
+        embedding=vector(item.embedding.of(text.data)) if usable and item.embedding is not None else None,
+    )
 
 
 def _id(user: str, text: bytes, seen: Counter[str]) -> str:

@@ -20,6 +20,11 @@ _SLACK = 1e-9  # 0.95 itself must count as 0.95
 _decode = msgspec.json.Decoder(list[float]).decode
 
 
+def vector(text: bytes) -> Vector:
+    """The numbers of a JSON array that was found finite."""
+    return array("d", _decode(text))
+
+
 def unit(text: bytes) -> Vector:
     """A vector of length 1 from the text of a JSON array that was found finite and not all zero."""
     numbers = _decode(text)
