@@ -81,7 +81,7 @@ def _settings(keys: Mapping[str, Key], default: Callable[[str], str]) -> str:
 
 
 def _defaults_of(settings: DaemonConfig | Policy) -> Callable[[str], str]:
-    known = {field.name for field in fields(settings)}
+    known = {field.name for field in fields(settings) if getattr(settings, field.name) is not None}
     return lambda name: f"`{toml(getattr(settings, name))}`" if name in known else "by layout"
 
 

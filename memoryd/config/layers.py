@@ -150,7 +150,7 @@ def _read_limit(layer: Layer, name: str, table: dict[str, object], path: KeyPath
 
 def policy(layer: Layer, known_limits: Mapping[str, Limit]) -> Policy:
     """The policy of one root from its layers; what no layer names keeps its built-in value."""
-    plain = {name: layer.values[name] for name in POLICY if name in layer.values}
+    plain = {name: layer.values[name] for name in _POLICY_KEYS if name in layer.values}
     if "mode" in plain:
         plain["mode"] = Mode(plain["mode"])
     schedule = {job: layer.values.get(f"schedule.{job}", text) for job, text in DEFAULT_SCHEDULE.items()}
@@ -170,4 +170,4 @@ def origins(layer: Layer) -> dict[str, str]:
     """The origin of every policy value, written down or built in."""
     names = [field.name for field in fields(Policy) if field.name not in POLICY_TABLES]
     names += [f"schedule.{job}" for job in DEFAULT_SCHEDULE]
-    return {**dict.fromkeys([*names, "secrets", "layout"], DEFAULT), **layer.origins}
+    return {**dict.fromkeys([*names, "layout"], DEFAULT), **layer.origins}

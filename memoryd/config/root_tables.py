@@ -197,7 +197,6 @@ def _root(found: _Found, layer: Layer, problems: Problems, known_limits: Mapping
         display_path=found.display_path,
         layout=layer.values.get("layout", "auto"),
         policy=policy(layer, known_limits),
-        secrets=layer.values.get("secrets"),
         project=layer.values.get("project"),
         external=found.external,
         origin=COMMAND_LINE if key is None else f"root:{problems.lines.of(key[:2])}",

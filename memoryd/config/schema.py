@@ -37,7 +37,7 @@ class RootConfig:
     """One root. `path` is absolute with links resolved, of a directory that need not be there (yet).
 
     `external` means the directory was named by `memory_configuration.external_path`: it is to be
-    made when it is missing. `secrets` None leaves the choice to the layout. `position` counts the
+    made when it is missing. `position` counts the
     `[[root]]` tables of the file from 0; None for a root of the command line.
     """
 
@@ -46,7 +46,6 @@ class RootConfig:
     display_path: str
     layout: str = "auto"
     policy: Policy = field(default_factory=Policy)
-    secrets: str | None = None
     project: str | None = None
     external: bool = False
     origin: str = field(default=COMMAND_LINE, compare=False)

@@ -44,7 +44,7 @@ def effective(config: Config) -> dict[str, Any]:
 
 
 def _root(root: RootConfig) -> dict[str, Any]:
-    plain = {"layout": root.layout, "secrets": root.secrets, "project": root.project}
+    plain = {"layout": root.layout, "project": root.project}
     plain |= {field.name: getattr(root.policy, field.name) for field in fields(Policy)}
     del plain["schedule"], plain["limits"]
     shown: dict[str, Any] = {

@@ -10,6 +10,9 @@ from typing import Any
 from memoryd.core.text import Edit, Span
 
 
+WHATEVER = "whatever is there"  # the base of an append that was decided on without a look at the file
+
+
 class Kind(StrEnum):
     APPEND = "append"  # add `data` at the end of `path`, creating it when missing
     REWRITE = "rewrite"  # apply `edits` to `path`
@@ -21,11 +24,13 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Action:
-    """One step. `base` is the SHA-256 (hex) of the content that `edits` were decided on; `whys`, where
+    """One step. `base` is the SHA-256 (hex) of the content that `edits` were decided on, or WHATEVER for an append of
+    whole lines, which then begins a line of its own; `whys`, where
     given, holds the reason for each of `ids`. A `copy` keeps memories elsewhere before a later action of
     its group takes them out of a live file; appends always are. `aside` are spans of the content before that no
     other file keeps: their bytes go to quarantine first. `mode` is that of a CHMOD, or of a file that comes back;
-    a file that is new is private."""
+    a file that is new is private. A `light` REWRITE changes what is only counted: it is worth no backup, which would
+    push out one of a memory."""
 
     kind: Kind
     path: str
@@ -38,6 +43,7 @@ class Action:
     whys: tuple[str, ...] = ()
     copy: bool = False
     aside: tuple[Span, ...] = ()
+    light: bool = False
 
     def public(self) -> dict[str, Any]:
         """What the control protocol and `--dry-run` show; `memories` tells the reason for each id."""

@@ -124,8 +124,8 @@ schedule = { archive = "15 3 * * MON-FRI", rescan = "adaptive" }
 "c d/e.jsonl" = { max_bytes = "1.5 kb" }
 """,
     ).roots
-    assert root.secrets == "literal"
     assert root.policy == Policy(
+        secrets="literal",
         mode=Mode.OBSERVE,
         backups=2,
         archive_tasks_after_days=0.5,

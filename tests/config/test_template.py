@@ -39,7 +39,7 @@ def test_every_commented_setting_is_valid_and_says_the_default() -> None:
     text = SETTING.sub(r"\1", settings) + "[[root]]\npath = '/n/a'\n"
     config = parse(text, "c.toml", "/nowhere/state")
     assert config.daemon == DaemonConfig()
-    assert config.roots[0].policy == Policy()
+    assert config.roots[0].policy == Policy(secrets="shapes")
     assert set(config.origins) == {*DaemonConfig.__dataclass_fields__}, "every setting of the daemon is shown"
     written = {name for name, origin in config.roots[0].origins.items() if origin != "default"}
     assert {name for name in Policy.__dataclass_fields__ if name not in ("schedule", "limits")} <= written
