@@ -8,35 +8,67 @@ from __future__ import annotations
 
 import os
 import sqlite3
+import threading
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import closing
+from contextlib import contextmanager
 from itertools import groupby
 from operator import itemgetter
-from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from memoryd.catalogue.rows import COLUMNS, ENTRY, TABLES, FileRow, clean, file_row, key_of, path_of, plain
+from memoryd.catalogue.rows import (
+    COLUMNS,
+    ENTRY,
+    TABLES,
+    TOLD_APART,
+    FileRow,
+    Place,
+    clean,
+    file_row,
+    key_of,
+    path_of,
+    plain,
+)
 from memoryd.core.findings import Finding
 from memoryd.core.records import Document, Entry
-from memoryd.core.secrets import redact
 
-SCHEMA = 3
 MANY = 100  # files; of more the records are fetched by one query
+IDLE = 4  # readers that wait to be lent again
 
 
 class Catalogue:
-    """One writer (the root's worker); readers in other threads open their own with `reader()`."""
+    """One writer (the root's worker); other threads read by what `reader()` lends them."""
 
     def __init__(self, path: str, *, read_only: bool = False) -> None:
         self.path = path
-        self._db = _open_reader(path) if read_only else _open_or_rebuild(path)
+        self._db = open_reader(path) if read_only else open_or_rebuild(path)
+        self._lending = threading.Lock()
+        self._idle: list[Catalogue] = []
+        self._closed = False
 
-    def reader(self) -> closing[Catalogue]:
-        return closing(Catalogue(self.path, read_only=True))
+    @contextmanager
+    def reader(self) -> Iterator[Catalogue]:
+        """For any thread, for the time of the block: opening a connection costs more than most questions."""
+        with self._lending:
+            lent = self._idle.pop() if self._idle else None
+        lent = lent or Catalogue(self.path, read_only=True)
+        try:
+            yield lent
+        finally:
+            with self._lending:
+                kept = not self._closed and len(self._idle) < IDLE
+                if kept:
+                    self._idle.append(lent)
+            if not kept:
+                lent.close()
 
     def close(self) -> None:
+        with self._lending:
+            self._closed = True
+            idle, self._idle = self._idle, []
+        for each in idle:
+            each.close()
         self._db.close()
 
     # --- what the worker writes
@@ -44,8 +76,10 @@ class Catalogue:
     def replace(self, row: FileRow, document: Document) -> None:
         """Forget what was known of the file and take the document instead."""
         with self._db:
-            self._forget(row.path)
-            self._insert(row, document)
+            known = texts.known_of(self._db, key_of(row.path))
+            self._forget_rows(row.path)
+            self._insert(row, document, known)
+            texts.leave_out(self._db, known)
 
     def extend(self, row: FileRow, tail: Document, *, anew: Sequence[str] = ()) -> None:
         """The file grew: keep its records, add those of the tail; `row` describes the whole file. Findings of
@@ -54,7 +88,7 @@ class Catalogue:
         with self._db:
             self._db.execute("DELETE FROM files WHERE path = ?", (key,))
             self._db.executemany("DELETE FROM findings WHERE path = ? AND code = ?", [(key, code) for code in anew])
-            self._insert(row, tail)
+            self._insert(row, tail, {})
 
     def restamp(self, row: FileRow) -> None:
         """The same content under a new fingerprint."""
@@ -63,12 +97,14 @@ class Catalogue:
 
     def forget(self, path: str) -> None:
         with self._db:
-            self._forget(path)
+            texts.leave_out(self._db, texts.known_of(self._db, key_of(path)))
+            self._forget_rows(path)
 
     def clear(self) -> None:
         with self._db:
-            for table in ("files", "records", "findings"):
+            for table in ("files", "records", "findings", "texts", "vectors"):
                 self._db.execute(f"DELETE FROM {table}")  # noqa: S608 - the names stand in the line above
+            self._db.execute("INSERT INTO words(words) VALUES ('delete-all')")
 
     # --- what everybody reads
 
@@ -126,6 +162,21 @@ class Catalogue:
         found = {path_of(row[0]) for identity in ids for row in self._db.execute(query, (plain(identity),))}
         return tuple(sorted(found))
 
+    def places(self, identity: str) -> list[Place]:
+        """Where memories with exactly this id stand; where none has it, those that bear it with `~` and six hex
+        digits of their content, since more than one wanted it."""
+        query = (
+            "SELECT r.path, f.role, r.start, r.end, r.line, r.id, r.archived FROM records r"
+            " JOIN files f ON f.path = r.path WHERE r.id "
+        )
+        asked = plain(identity)
+        rows = self._db.execute(f"{query} = ?", (asked,)).fetchall()
+        if not rows:
+            bounds = (f"{asked}~", f"{asked}~g")
+            rows = self._db.execute(f"{query} > ? AND r.id < ?", bounds).fetchall()
+            rows = [row for row in rows if TOLD_APART.fullmatch(row[5], len(asked))]
+        return [Place(path_of(row[0]), *row[1:6], archived=bool(row[6])) for row in rows]
+
     def findings(self) -> list[Finding]:
         rows = self._db.execute("SELECT code, path, message, line, id FROM findings ORDER BY path, line")
         return [Finding(code, path_of(path), message, line, i) for code, path, message, line, i in rows]
@@ -152,7 +203,7 @@ class Catalogue:
 
     # --- inner workings
 
-    def _forget(self, path: str) -> None:
+    def _forget_rows(self, path: str) -> None:
         key = (key_of(path),)
         self._db.execute("DELETE FROM files WHERE path = ?", key)
         self._db.execute("DELETE FROM records WHERE path = ?", key)
@@ -182,61 +233,36 @@ class Catalogue:
             ),
         )
 
-    def _insert(self, row: FileRow, document: Document) -> None:
+    def _insert(self, row: FileRow, document: Document, known: texts.Known) -> None:
         self._put_file(row)
         key = key_of(row.path)
         encode = msgspec.json.Encoder().encode
+        taken = texts.take_in(self._db, document.records, known)
         self._db.executemany(
-            "INSERT INTO records (path, start, end, line, id, type, title, created, used, archived, tags, facts)"
-            " VALUES (?,?,?,?,?,?,?,?,?,?,?,?)",
+            f"INSERT INTO records ({RECORD}) VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)",  # noqa: S608 - constant text
             (
                 (
+                    number,
                     key,
                     r.span.start,
                     r.span.end,
                     r.line,
                     plain(r.id),
                     r.type,
-                    plain(redact(r.title)),
+                    title,
                     r.created,
                     r.used,
                     r.archived,
-                    plain("\n".join(r.tags)),
+                    tags,
+                    plain(r.owner),
+                    r.weight,
+                    r.uses,
                     encode(clean(r.facts)),
                 )
-                for r in document.records
+                for r, (number, title, tags) in zip(document.records, taken, strict=True)
             ),
         )
         self._db.executemany(
             "INSERT INTO findings VALUES (?,?,?,?,?)",
             ((key, f.code, f.line, plain(f.id) if f.id else None, plain(f.message)) for f in document.findings),
         )
-
-
-def _open_or_rebuild(path: str) -> sqlite3.Connection:
-    """Open the catalogue, or begin an empty one where it is missing, damaged or of another schema."""
-    for attempt in (1, 2):
-        os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))  # SQLite's own files take the mode of this one
-        db = sqlite3.connect(path, timeout=10, check_same_thread=False)
-        try:
-            db.execute("PRAGMA journal_mode=WAL")
-            # A cache need not survive a power cut: what a cut tears is detected and built anew.
-            db.execute("PRAGMA synchronous=OFF")
-            version = db.execute("PRAGMA user_version").fetchone()[0]
-            if version == SCHEMA and db.execute("PRAGMA quick_check(1)").fetchone()[0] == "ok":
-                return db
-            if version == 0 and not db.execute("SELECT 1 FROM sqlite_master").fetchone():
-                db.executescript(f"BEGIN; {TABLES} PRAGMA user_version={SCHEMA}; COMMIT;")
-                return db
-        except sqlite3.DatabaseError:
-            if attempt == 2:
-                db.close()
-                raise
-        db.close()
-        for suffix in ("", "-wal", "-shm"):
-            Path(path + suffix).unlink(missing_ok=True)
-    raise AssertionError("a catalogue just deleted is empty")
-
-
-def _open_reader(path: str) -> sqlite3.Connection:
-    return sqlite3.connect(f"{Path(path).absolute().as_uri()}?mode=ro", uri=True, timeout=2, check_same_thread=False)

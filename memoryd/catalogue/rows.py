@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -20,16 +21,22 @@ CREATE TABLE files (
   young INTEGER NOT NULL, pending INTEGER NOT NULL, facts BLOB NOT NULL
 ) WITHOUT ROWID;
 CREATE TABLE records (
-  key INTEGER PRIMARY KEY, path BLOB NOT NULL, start INTEGER NOT NULL, end INTEGER NOT NULL,
+  key INTEGER PRIMARY KEY AUTOINCREMENT, path BLOB NOT NULL, start INTEGER NOT NULL, end INTEGER NOT NULL,
   line INTEGER NOT NULL, id TEXT NOT NULL, type TEXT NOT NULL, title TEXT NOT NULL,
-  created REAL, used REAL, archived INTEGER NOT NULL, tags TEXT NOT NULL, facts BLOB NOT NULL
+  created REAL, used REAL, archived INTEGER NOT NULL, tags TEXT NOT NULL,
+  owner TEXT NOT NULL, weight REAL, uses INTEGER NOT NULL, facts BLOB NOT NULL
 );
 CREATE INDEX records_by_path ON records (path, start);
 CREATE INDEX records_by_id ON records (id);
+CREATE TABLE texts (key INTEGER PRIMARY KEY, labels TEXT NOT NULL, body TEXT NOT NULL);
+CREATE VIRTUAL TABLE words USING fts5(title, labels, body, content='', tokenize='ascii');
+CREATE VIRTUAL TABLE vocabulary USING fts5vocab(words, row);
+CREATE TABLE vectors (key INTEGER PRIMARY KEY, model TEXT NOT NULL, vector BLOB NOT NULL);
 CREATE TABLE findings (path BLOB NOT NULL, code TEXT NOT NULL, line INTEGER, id TEXT, message TEXT NOT NULL);
 CREATE INDEX findings_by_path ON findings (path);
 CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
 """
+RECORD = "key, path, start, end, line, id, type, title, created, used, archived, tags, owner, weight, uses, facts"
 ENTRY = "path, line, id, type, archived, facts"
 COLUMNS = (
     "path, role, dev, inode, size, mtime_ns, ctime_ns, digest, lines, whole, units, broken,"
@@ -54,6 +61,21 @@ class FileRow:
     young: bool = False
     pending: bool = False
     facts: Mapping[str, Any] = field(default_factory=dict)
+
+
+TOLD_APART = re.compile(r"~[0-9a-f]{6}(\.\d+)?")  # what equal ids get behind them
+
+
+class Place(NamedTuple):
+    """Where a memory stands, as last read. `archived`: by the mark it bears; its file may be an archive besides."""
+
+    path: str
+    role: str
+    start: int
+    end: int
+    line: int
+    id: str
+    archived: bool
 
 
 def key_of(path: str) -> bytes:
