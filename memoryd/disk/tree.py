@@ -85,6 +85,13 @@ class Tree:
         if fd >= 0:
             os.close(fd)
 
+    def twin(self) -> Tree:
+        """The same directory by a descriptor of its own, for another thread; whoever gets it closes it."""
+        twin = Tree.__new__(Tree)
+        twin.path, twin.identity, twin.born_ns = self.path, self.identity, self.born_ns
+        twin.fd = os.dup(self.fd)
+        return twin
+
     def presence(self) -> Presence:
         """Is the path still this directory? Never raises: what cannot be looked at is `unreadable`."""
         try:
@@ -173,6 +180,20 @@ class Tree:
             fd = open_regular(directory, name, path)
             try:
                 return pread_all(fd, start, length)
+            finally:
+                os.close(fd)
+
+    def read_span(self, path: str, start: int, length: int) -> tuple[bytes, Fingerprint]:
+        """As `read_range`, with the fingerprint of the file that the bytes belong to: both are of one moment.
+        Raises ChangingError where it is written meanwhile."""
+        with self.parent(path) as (directory, name):
+            fd = open_regular(directory, name, path)
+            try:
+                before = fingerprint_of(os.fstat(fd))
+                content = pread_all(fd, start, length)
+                if not before.same_content(fingerprint_of(os.fstat(fd))):
+                    raise ChangingError(path)
+                return content, before
             finally:
                 os.close(fd)
 

@@ -412,3 +412,19 @@ class TestChanges:
         os.chown(root / "f", 12345, 12345)
         with pytest.raises(PermissionError):
             tree.chmod("f", 0o600)
+
+
+def test_a_span_is_of_the_file_that_its_fingerprint_names(tmp_path: Path) -> None:
+    (tmp_path / "a").write_bytes(b"one two three")
+    with Tree(str(tmp_path)) as tree:
+        assert tree.read_span("a", 4, 3) == (b"two", tree.stat("a"))
+        assert tree.read_span("a", 8, 100)[0] == b"three"
+
+
+def test_a_twin_outlives_the_tree_it_was_made_from(tmp_path: Path) -> None:
+    (tmp_path / "a").write_bytes(b"one")
+    tree = Tree(str(tmp_path))
+    with tree.twin() as twin:
+        tree.close()
+        assert twin.read("a")[0] == b"one"
+        assert twin.identity == tree.identity
