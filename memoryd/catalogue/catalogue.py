@@ -6,8 +6,6 @@ while the worker works. It can be deleted at any time; a damaged one is thrown a
 
 from __future__ import annotations
 
-import os
-import sqlite3
 import threading
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -17,10 +15,12 @@ from typing import Any
 
 import msgspec
 
+from memoryd.catalogue import texts
+from memoryd.catalogue.opening import open_or_rebuild, open_reader
 from memoryd.catalogue.rows import (
     COLUMNS,
     ENTRY,
-    TABLES,
+    RECORD,
     TOLD_APART,
     FileRow,
     Place,
@@ -175,7 +175,7 @@ class Catalogue:
             bounds = (f"{asked}~", f"{asked}~g")
             rows = self._db.execute(f"{query} > ? AND r.id < ?", bounds).fetchall()
             rows = [row for row in rows if TOLD_APART.fullmatch(row[5], len(asked))]
-        return [Place(path_of(row[0]), *row[1:6], archived=bool(row[6])) for row in rows]
+        return [Place(path_of(key), role, at, to, line, i, bool(old)) for key, role, at, to, line, i, old in rows]
 
     def findings(self) -> list[Finding]:
         rows = self._db.execute("SELECT code, path, message, line, id FROM findings ORDER BY path, line")
