@@ -1,0 +1,1 @@
+"""Search: how well it finds, how fast, and what it never does."""
