@@ -86,10 +86,15 @@ class Tree:
             os.close(fd)
 
     def twin(self) -> Tree:
-        """The same directory by a descriptor of its own, for another thread; whoever gets it closes it."""
+        """The same directory by a descriptor of its own, for another thread; whoever gets it closes it. Raises
+        FileNotFoundError where this one was closed meanwhile: then its number may be another file's already."""
         twin = Tree.__new__(Tree)
         twin.path, twin.identity, twin.born_ns = self.path, self.identity, self.born_ns
-        twin.fd = os.dup(self.fd)
+        twin.fd = os.dup(self.fd) if self.fd >= 0 else -1
+        found = os.fstat(twin.fd) if twin.fd >= 0 else None
+        if found is None or (found.st_dev, found.st_ino) != self.identity:
+            twin.close()
+            raise FileNotFoundError(errno.ENOENT, "the directory was closed", self.path)
         return twin
 
     def presence(self) -> Presence:

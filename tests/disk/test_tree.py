@@ -428,3 +428,5 @@ def test_a_twin_outlives_the_tree_it_was_made_from(tmp_path: Path) -> None:
         tree.close()
         assert twin.read("a")[0] == b"one"
         assert twin.identity == tree.identity
+    with pytest.raises(FileNotFoundError):
+        tree.twin()
