@@ -22,12 +22,12 @@ _WORD = re.compile(r"\w+")
 _ENDINGS = ("ations", "ation", "ings", "ing", "ies", "ied", "ers", "er", "ed", "es", "ly", "s", "e", "y")
 _STOP = frozenset(
     _WORD.findall(
-        "a about after all am an and any are as at be because been before but by can cannot could did do does doing done"
-        " for from get give go got had has have he her here hers him his how i if in into is it its just let like made make"
-        " may me might more most much must my no nor not of off on once one only or other our out over own per put s said"
-        " same shall she should so some still such t take than that the their them then there these they this those to"
-        " too until up us use used uses was we were what when where which while who whom whose why will with without"
-        " would yet you your user"
+        "a about after all am an and any are as at be because been before but by can cannot could did do does "
+        "doing done for from get give go got had has have he her here hers him his how i if in into is it its "
+        "just let like made make may me might more most much must my no nor not of off on once one only or "
+        "other our out over own per put s said same shall she should so some still such t take than that the "
+        "their them then there these they this those to too until up us use used uses was we were what when "
+        "where which while who whom whose why will with without would yet you your user "
     )
 )
 
