@@ -20,6 +20,7 @@ from memoryd.catalogue.opening import open_or_rebuild, open_reader
 from memoryd.catalogue.rows import (
     COLUMNS,
     ENTRY,
+    PLACE,
     RECORD,
     TOLD_APART,
     FileRow,
@@ -28,6 +29,7 @@ from memoryd.catalogue.rows import (
     file_row,
     key_of,
     path_of,
+    place,
     plain,
 )
 from memoryd.core.findings import Finding
@@ -165,17 +167,14 @@ class Catalogue:
     def places(self, identity: str) -> list[Place]:
         """Where memories with exactly this id stand; where none has it, those that bear it with `~` and six hex
         digits of their content, since more than one wanted it."""
-        query = (
-            "SELECT r.path, f.role, r.start, r.end, r.line, r.id, r.archived FROM records r"
-            " JOIN files f ON f.path = r.path WHERE r.id "
-        )
+        query = f"SELECT {PLACE} FROM records JOIN files USING (path) WHERE id "  # noqa: S608 - constant text
         asked = plain(identity)
         rows = self._db.execute(f"{query} = ?", (asked,)).fetchall()
         if not rows:
             bounds = (f"{asked}~", f"{asked}~g")
-            rows = self._db.execute(f"{query} > ? AND r.id < ?", bounds).fetchall()
-            rows = [row for row in rows if TOLD_APART.fullmatch(row[5], len(asked))]
-        return [Place(path_of(key), role, at, to, line, i, bool(old)) for key, role, at, to, line, i, old in rows]
+            found = map(place, self._db.execute(f"{query} > ? AND id < ?", bounds))
+            return [each for each in found if TOLD_APART.fullmatch(each.id, len(asked))]
+        return [place(row) for row in rows]
 
     def findings(self) -> list[Finding]:
         rows = self._db.execute("SELECT code, path, message, line, id FROM findings ORDER BY path, line")

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from memoryd.core.plan import Fingerprint
+from memoryd.core.records import Role
 
 TABLES = """
 CREATE TABLE files (
@@ -67,7 +68,8 @@ TOLD_APART = re.compile(r"~[0-9a-f]{6}(\.\d+)?")  # what equal ids get behind th
 
 
 class Place(NamedTuple):
-    """Where a memory stands, as last read. `archived`: by the mark it bears; its file may be an archive besides."""
+    """Where a memory stands, as last read: in the file of that fingerprint and digest (`young`: the fingerprint alone
+    proves nothing yet). `archived`: by the mark it bears; its file may be an archive besides."""
 
     path: str
     role: str
@@ -76,6 +78,23 @@ class Place(NamedTuple):
     line: int
     id: str
     archived: bool
+    fingerprint: Fingerprint
+    digest: str
+    young: bool
+
+    @property
+    def live(self) -> bool:
+        return self.role == Role.SOURCE and not self.archived
+
+
+PLACE = "path, role, start, end, line, id, archived, dev, inode, size, mtime_ns, ctime_ns, digest, young"
+
+
+def place(row: Sequence[Any]) -> Place:
+    """A row of the columns of PLACE."""
+    key, role, start, end, line, identity, archived, *numbers, digest, young = row
+    print_ = Fingerprint(*numbers)
+    return Place(path_of(key), role, start, end, line, identity, bool(archived), print_, digest, bool(young))
 
 
 def key_of(path: str) -> bytes:
