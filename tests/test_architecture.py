@@ -27,8 +27,8 @@ FLOORS = {
     "operations": 4,
     "engine": 5,
     "control": 6,
-    "service": 7,
-    "cli": 8, "mcp": 8,
+    "service": 7, "mcp": 7,
+    "cli": 8,
     "__main__": 9,
 }  # fmt: skip
 
@@ -45,6 +45,7 @@ KEEPERS = {
     "click": "cli/",
     "rich": "cli/",
     "ctypes": "disk/syscalls.py",
+    "mcp": "mcp/server.py",
 }
 
 PURE = ("core", "layouts")

@@ -76,7 +76,7 @@ def _extra_options(method: Method) -> list[click.Parameter]:
 
 def _parameter(method: Method, param: Param) -> click.Parameter:
     type_ = click.Choice(param.choices) if param.choices else _TYPES.get(param.type, click.STRING)
-    complete = _complete_roots if _names_root(method, param) else None
+    complete = complete_roots if _names_root(method, param) else None
     if param.cli == "argument":
         return click.Argument(
             [param.name],
@@ -201,7 +201,7 @@ def _names_root(method: Method, param: Param) -> bool:
     )
 
 
-def _complete_roots(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
+def complete_roots(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
     """Names of roots for the shell's Tab key; nothing when no daemon answers at once."""
     from memoryd.control.client import Client  # noqa: PLC0415 - only while completing
     from memoryd.errors import MemorydError  # noqa: PLC0415 - as above

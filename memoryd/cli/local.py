@@ -1,19 +1,20 @@
-"""Commands that are no method of the control socket: run, demo, init, events, completion, version."""
+"""Commands that are no method of the control socket: run, demo, init, events, mcp, completion, version."""
 
 from __future__ import annotations
 
 import os
 import sys
 import time
+from types import ModuleType
 from typing import Any
 
 import click
 
 from memoryd import __version__
 from memoryd.cli import exits
-from memoryd.cli.commands import example, json_option, socket_of
+from memoryd.cli.commands import complete_roots, example, json_option, socket_of
 from memoryd.control.methods import LAYOUTS, LEVELS, TOPICS
-from memoryd.errors import ConflictError, MemorydError, NoDaemonError
+from memoryd.errors import ConfigError, ConflictError, MemorydError, NoDaemonError
 
 STOP_WAIT_S = 10.0
 
@@ -123,6 +124,45 @@ def events(ctx: click.Context, topics: tuple[str, ...], as_json: bool) -> None:
     raise NoDaemonError("the daemon has ended", hint="start it again with `memoryd run`")
 
 
+@click.command(epilog=example("memoryd mcp", "memoryd mcp --root agents --read-only"))
+@click.option(
+    "--root", "roots", multiple=True, metavar="ROOT", shell_complete=complete_roots, help="Only this root; repeatable."
+)
+@click.option("--read-only", is_flag=True, help="Offer nothing that writes.")
+@click.pass_context
+def mcp(ctx: click.Context, roots: tuple[str, ...], read_only: bool) -> None:
+    """Serve the memories to an agent by the Model Context Protocol.
+
+    The agent starts it and talks to it on standard input and output. It needs a running daemon for its answers, not
+    for its start. Install it with: pip install 'memoryd[mcp]'
+    """
+    socket_of(ctx)  # a wrong --config is told now, not to an agent
+    if sys.stdin.isatty():
+        click.echo(
+            "memoryd: waiting for an agent on standard input; the README says how to make one start it", err=True
+        )
+    _mcp_server().serve(lambda: socket_of(ctx), roots, read_only=read_only)
+
+
+def _mcp_server() -> ModuleType:
+    """The module that serves. ConfigError where its package is missing or too old."""
+    import gc  # noqa: PLC0415 - for `mcp` alone
+
+    gc.disable()  # the package makes its many types at import, a tenth of which would go into looking for garbage
+    try:
+        from memoryd.mcp import server  # noqa: PLC0415 - takes half a second
+    except ImportError as error:
+        if (error.name or "").partition(".")[0] == "memoryd":
+            raise
+        raise ConfigError(
+            f"`memoryd mcp` needs the package mcp, version 2.3 or newer ({error})",
+            hint="pip install 'memoryd[mcp]'",
+        ) from error
+    finally:
+        gc.enable()
+    return server
+
+
 @click.command(epilog=example('eval "$(memoryd completion bash)"', "memoryd completion fish | source"))
 @click.argument("shell", type=click.Choice(("bash", "zsh", "fish")))
 @click.pass_context
@@ -195,5 +235,5 @@ def _answers(path: str) -> bool:
 
 
 COMMANDS: dict[str, click.Command] = {
-    command.name or "": command for command in (run, demo, init, events, completion, version)
+    command.name or "": command for command in (run, demo, init, events, mcp, completion, version)
 }

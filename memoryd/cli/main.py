@@ -16,7 +16,7 @@ from memoryd.errors import MemorydError, UsageError
 
 # In the order of use: how to start it, how to look at it, what it can do, how it is run.
 _LOCAL_FIRST = ("run", "demo", "init")
-_LOCAL_LAST = ("events", "completion", "version")
+_LOCAL_LAST = ("events", "mcp", "completion", "version")
 
 
 class Commands(click.Group):
