@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 
 from memoryd.core.text import Edit, Span
@@ -159,10 +159,44 @@ def setting(data: bytes, found: Sequence[Member], brace: int, key: str, value: b
     member = last(found, key)
     if member is not None:
         return Edit(member.value, value)
-    name = json.dumps(key).encode()
+    name = _quoted(key)
     if not found:
         return Edit(Span(brace + 1, brace + 1), name + b":" + value)
+    at, gap, colon = _style(data, brace, found)
+    return Edit(Span(at, at), gap + name + colon + value)
+
+
+def revision(data: bytes, brace: int, values: Mapping[str, bytes | None]) -> list[Edit]:
+    """Give members of the object at `brace` these values and take away those whose value is None, repeated ones too;
+    every other byte stays. What is new goes behind the last member, in the object's own style."""
+    found = members(data, brace)
+    gone = [number for number, each in enumerate(found) if values.get(each.key, b"") is None]
+    there = {each.key: each.value for each in found}
+    new = [(key, value) for key, value in values.items() if value is not None and key not in there]
+    end = value_end(data, brace)
+    if len(gone) == len(found):
+        inner = b",".join(_quoted(key) + b":" + value for key, value in new)
+        return [Edit(Span(brace + 1, end - 1), inner)] if found or new else []
+    edits = [Edit(there[key], value) for key, value in values.items() if value is not None and key in there]
+    edits += removals(Span(brace, end), [Span(each.start, each.value.end) for each in found], gone)
+    if new:
+        at, gap, colon = _style(data, brace, found)
+        edits.append(Edit(Span(at, at), b"".join(gap + _quoted(key) + colon + value for key, value in new)))
+    return edits
+
+
+def lead(data: bytes, brace: int) -> bytes:
+    """The white space between an object's brace and its first member."""
+    return data[brace + 1 : skip_space(data, brace + 1)]
+
+
+def _quoted(key: str) -> bytes:
+    return json.dumps(key, ensure_ascii=False).encode()
+
+
+def _style(data: bytes, brace: int, found: Sequence[Member]) -> tuple[int, bytes, bytes]:
+    """Where a new member goes, what stands before it and what between its key and its value."""
     end = found[-1]
     colon = data[value_end(data, end.start) : end.value.start]
     gap = data[found[-2].value.end : end.start] if len(found) > 1 else b"," + data[brace + 1 : end.start]
-    return Edit(Span(end.value.end, end.value.end), gap + name + colon + value)
+    return end.value.end, gap, colon
