@@ -7,7 +7,7 @@ question. Nothing here waits for a worker.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from memoryd.catalogue import Catalogue
@@ -27,7 +27,7 @@ class Place:
     state: str
     generation: int
     lag_ms: int
-    policy: Policy = Policy()
+    policy: Policy = field(default_factory=Policy)
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +36,7 @@ class Asked:
     memories ready to paste."""
 
     query: str
-    filters: Filters = Filters()
+    filters: Filters = field(default_factory=Filters)
     mode: Mode = "hybrid"
     limit: int = LIMIT
     max_tokens: int | None = None
