@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from memoryd.core.text import Edit, Span
@@ -104,6 +104,14 @@ def elements(data: bytes, array: Span) -> list[Span]:
         if data[at : at + 1] != b"]":
             at = skip_space(data, _after(data, at, b","))
     return found
+
+
+def lines(data: bytes, spans: Iterable[Span]) -> Iterator[int]:
+    """The number of the line on which each begins; the spans are in order."""
+    line, at = 1, 0
+    for span in spans:
+        line, at = line + data.count(b"\n", at, span.start), span.start
+        yield line
 
 
 def _after(data: bytes, at: int, mark: bytes) -> int:

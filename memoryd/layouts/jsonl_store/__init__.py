@@ -8,13 +8,14 @@ KB and MB are 1,024-based. The `<agent-id>.json` form that the server really shi
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Collection, Mapping
+from typing import Any
 
 from memoryd.core.findings import Finding
 from memoryd.core.plan import Plan
 from memoryd.core.policy import MB, Limit, LimitKind
 from memoryd.core.records import Base, Document, Role
+from memoryd.core.text import Edit
 from memoryd.layouts.base import (
     FileSummary,
     Fix,
@@ -26,15 +27,13 @@ from memoryd.layouts.base import (
     UpkeepView,
     is_temp,
 )
-from memoryd.layouts.jsonl_store import index, lines, repair, shipped, upkeep
+from memoryd.layouts.jsonl_store import index, lines, repair, shipped, storing, upkeep
 from memoryd.layouts.jsonl_store.schema import FILE_TYPES
-
-_ARCHIVE = re.compile(r"archive/\d{4}/[^/]+\.jsonl")
-_FILE_OF_ARCHIVE = (("learning", "learning"), ("task", "task"), ("core", "core"))
+from memoryd.layouts.storing import Asked, Found, Stored, StoringView, Touch
 
 
 class JsonlStore:
-    """See `memoryd.layouts.base.Layout`."""
+    """See `memoryd.layouts.base.Layout` and `memoryd.layouts.storing.Storing`."""
 
     name = "jsonl-store"
     lock: str | None = ".lock"
@@ -71,7 +70,7 @@ class JsonlStore:
             return Role.SOURCE
         if path == index.INDEX:
             return Role.INDEX
-        return Role.ARCHIVE if _ARCHIVE.fullmatch(path) else Role.FOREIGN
+        return Role.ARCHIVE if upkeep.is_archive(path) else Role.FOREIGN
 
     def live_paths(self, present: Collection[str]) -> tuple[str, ...]:
         del present
@@ -84,7 +83,7 @@ class JsonlStore:
         if shipped.is_candidate(path):
             return shipped.parse(path, data, now=now, mtime=mtime)
         counted = path in FILE_TYPES
-        kind = FILE_TYPES[path] if counted else _archived_type(path)
+        kind = FILE_TYPES[path] if counted else upkeep.archived_type(path)
         return lines.parse_lines(path, data, kind, now=now, mtime=mtime, base=base, counted=counted)
 
     def index(self, view: IndexView) -> IndexResult:
@@ -118,7 +117,26 @@ class JsonlStore:
     def fixes(self, path: str, loaded: Loaded, now: float) -> tuple[Fix, ...]:
         return repair.fixes(path, loaded, now)
 
+    # --- storing
 
-def _archived_type(path: str) -> str:
-    name = path.rpartition("/")[2]
-    return next((kind for prefix, kind in _FILE_OF_ARCHIVE if name.startswith(prefix)), "core")
+    def add(self, view: StoringView, asked: Asked) -> Stored:
+        return storing.add(view, asked)
+
+    def update(self, view: StoringView, found: Found, changes: Mapping[str, Any]) -> Stored:
+        return storing.update(view, found, changes)
+
+    def forget(self, view: StoringView, found: Found) -> Stored:
+        return storing.forget(view, found)
+
+    def unarchive(self, view: StoringView, found: Found) -> Stored:
+        return storing.unarchive(view, found)
+
+    def put_back(self, view: StoringView, path: str, kept: bytes) -> Stored:
+        return storing.put_back(view, path, kept)
+
+    def touch(self, path: str, loaded: Loaded, touches: Mapping[str, Touch]) -> tuple[Edit, ...]:
+        return storing.touch(path, loaded, touches)
+
+    def native(self, path: str, text: bytes) -> Mapping[str, Any]:
+        del path
+        return storing.native(text)

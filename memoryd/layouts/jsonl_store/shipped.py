@@ -4,11 +4,13 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
 
 from memoryd.core.findings import Finding
+from memoryd.core.json_elements import elements, last, lines, members, skip_space
 from memoryd.core.records import Document, Record
 from memoryd.core.secrets import headline
 from memoryd.core.text import Span
@@ -38,52 +40,58 @@ def parse(path: str, data: bytes, *, now: float, mtime: float) -> Document:
         return Document(path, (), (Finding("foreign-file", path, "is no part of the layout"),))
     findings = [Finding("shipped-form", path, "an <agent-id>.json file of the shipped server; read only")]
     records: list[Record] = []
+    lists = members(data, skip_space(data, 0))
     for key, kind in _LISTS.items():
-        elements = content.get(key, [])
-        if not isinstance(elements, list):
+        natives = content.get(key, [])
+        if not isinstance(natives, list):
             findings.append(Finding("invalid-schema", path, f"{key}: is no list"))
             continue
-        for position, element in enumerate(elements):
+        member = last(lists, key)
+        spans = elements(data, member.value) if member is not None else []
+        for position, (native, span, line) in enumerate(zip(natives, spans, lines(data, spans), strict=True)):
             place = f"{key}[{position}]"
-            record = _record(path, place, element, kind, findings, now=now, mtime=mtime)
-            if record:
-                records.append(record)
+            told = _unusable(native)
+            if told:
+                findings.append(Finding("invalid-schema", path, f"{place}: {told}"))
+            else:
+                records.append(_record(f"{path}#{place}", native, kind, span, line, now=now, mtime=mtime))
     return Document(path, tuple(records), tuple(findings), len(records))
 
 
-def _record(
-    path: str, place: str, element: Any, kind: str, findings: list[Finding], *, now: float, mtime: float
-) -> Record | None:
+def _content(native: Mapping[str, Any]) -> Any:
+    return native.get("content") or native.get("description") or native.get("title")
+
+
+def _unusable(native: object) -> str:
     """The shipped server's memories have fewer fields; only what makes one unusable is reported."""
-    if not isinstance(element, dict):
-        findings.append(Finding("invalid-schema", path, f"{place}: is no object"))
-        return None
-    content = element.get("content") or element.get("description") or element.get("title")
-    if not isinstance(content, str) or not 0 < len(content) <= MAX_CONTENT:
-        findings.append(Finding("invalid-schema", path, f"{place}: content is missing or too long"))
-        return None
-    reading = read_memory({**element, "content": content}, kind, now=now, mtime=mtime)
+    if not isinstance(native, dict):
+        return "is no object"
+    content = _content(native)
+    sound_length = isinstance(content, str) and 0 < len(content) <= MAX_CONTENT
+    return "" if sound_length else "content is missing or too long"
+
+
+def _record(
+    fallback: str, native: Mapping[str, Any], kind: str, span: Span, line: int, *, now: float, mtime: float
+) -> Record:
+    content = _content(native)
+    reading = read_memory({**native, "content": content}, kind, now=now, mtime=mtime)
     facts = {**(reading.facts or {}), "shipped": True}
-    identity = reading.id or f"{path}#{place}"
-    tags = tuple(facts.get("tags", ()))
-    used = facts.get("accessed")
-    title = sound(headline(content))
-    span = Span(0, 0)  # the file is one value; nothing in it is ever edited by span
     category = facts.get("category")
     return Record(
         span,
-        1,
-        identity,
+        line,
+        reading.id or fallback,
         kind,
-        title,
+        sound(headline(content)),
         facts.get("created"),
-        used,
-        tags,
+        facts.get("accessed"),
+        tuple(facts.get("tags", ())),
         False,
-        element,
+        native,
         facts,
         sound(content),
         (category,) if category else (),
-        WEIGHTS[facts["importance"]] if "importance" in element and "importance" in facts else None,
+        WEIGHTS[facts["importance"]] if "importance" in native and "importance" in facts else None,
         min(facts.get("access_count", 0), MOST_USES),
     )

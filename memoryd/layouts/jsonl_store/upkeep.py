@@ -10,6 +10,7 @@ A soft limit moves the least used learnings, or the longest completed tasks, dow
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import NamedTuple
 
@@ -21,6 +22,9 @@ from memoryd.core.policy import DAY, Limit, LimitKind
 from memoryd.core.records import Record
 from memoryd.core.text import Edit, Span, splice
 from memoryd.layouts.base import Loaded, UpkeepView
+
+_ARCHIVE = re.compile(r"archive/\d{4}/[^/]+\.jsonl")
+_TYPE_OF_ARCHIVE = (("learning", "learning"), ("task", "task"), ("core", "core"))
 
 
 class Move(NamedTuple):
@@ -151,7 +155,7 @@ def _group(path: str, loaded: Loaded, moves: list[Move], view: UpkeepView) -> li
         for target, group in sorted(by_archive.items())
         if (action := _copy(target, group, loaded, view.archive(target)))
     ]
-    edits = tuple(_removals(loaded.data, moves, view.policy.final_newline))
+    edits = tuple(removals(loaded.data, [move.record.span for move in moves], view.policy.final_newline))
     whys = sorted({move.why for move in moves})
     ids = tuple(move.record.id for move in moves)
     base = sha256(loaded.data)
@@ -166,6 +170,16 @@ def archive_path(path: str, record: Record) -> str:
     year, number = quarter(record.facts["created"])
     stem = path.removesuffix(".jsonl")
     return f"archive/{year:04}/{stem}_{year:04}_Q{number}.jsonl"
+
+
+def is_archive(path: str) -> bool:
+    return _ARCHIVE.fullmatch(path) is not None
+
+
+def archived_type(path: str) -> str:
+    """Of both forms of the name: `learnings_2025_Q4.jsonl` and `learning_memories_2025_Q4.jsonl`."""
+    name = path.rpartition("/")[2]
+    return next((kind for prefix, kind in _TYPE_OF_ARCHIVE if name.startswith(prefix)), "core")
 
 
 def _copy(target: str, moves: list[Move], loaded: Loaded, existing: bytes | None) -> Action | None:
@@ -193,9 +207,9 @@ def archived_copy(line: bytes) -> bytes:
     return with_member(text, "archived", "true").encode("utf-8")
 
 
-def _removals(data: bytes, moves: list[Move], final_newline: str) -> list[Edit]:
-    taken = {move.record.span for move in moves}
-    edits = [Edit(span, b"") for span in _merged([line_span(data, span) for span in sorted(taken)])]
+def removals(data: bytes, spans: Collection[Span], final_newline: str) -> list[Edit]:
+    """Take memories out of a file, each with its line."""
+    edits = [Edit(span, b"") for span in _merged([line_span(data, span) for span in sorted(set(spans))])]
     left = splice(data, edits)
     if final_newline == "always" and left and not left.endswith(b"\n"):
         edits.append(Edit(Span(len(data), len(data)), b"\n"))

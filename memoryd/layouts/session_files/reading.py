@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from memoryd.core.dates import iso
 from memoryd.core.findings import Finding
-from memoryd.core.json_elements import Member, elements, last, members
+from memoryd.core.json_elements import Member, elements, last, lines, members
 from memoryd.core.records import Document, Record
 from memoryd.core.secrets import headline, redact
 from memoryd.core.similarity import same, tokens
@@ -87,7 +87,6 @@ def _records(session: Session, data: bytes, header: _Header, archived: bool) -> 
     ]
     bases = [f"{header.session}#{_type(native)}:{slug(redact(text_of(native, 'title')))}" for native, _ in found]
     ids = told_apart(bases, [span.of(data) for _, span in found])
-    lines = _lines(data, [span for _, span in found])
     return [
         Record(
             span,
@@ -105,15 +104,8 @@ def _records(session: Session, data: bytes, header: _Header, archived: bool) -> 
             labels(native),
             worth(native),
         )
-        for (native, span), identity, line in zip(found, ids, lines, strict=True)
+        for (native, span), identity, line in zip(found, ids, lines(data, [span for _, span in found]), strict=True)
     ]
-
-
-def _lines(data: bytes, spans: Sequence[Span]) -> Iterator[int]:
-    line, at = 1, 0
-    for span in spans:
-        line, at = line + data.count(b"\n", at, span.start), span.start
-        yield line
 
 
 def _type(native: Mapping[str, Any]) -> str:
@@ -149,10 +141,8 @@ def _findings(path: str, data: bytes, session: Session, records: Sequence[Record
     if len({member.key for member in session.members}) < len(session.members):
         yield Finding("duplicate-key", path, "the session names one key twice; the last value counts")
     by_start = {record.span.start: record for record in records}
-    lines = _lines(data, session.elements)
-    for number, (native, span, line) in enumerate(
-        zip(session.native["memories"], session.elements, lines, strict=True)
-    ):
+    memories = zip(session.native["memories"], session.elements, lines(data, session.elements), strict=True)
+    for number, (native, span, line) in enumerate(memories):
         record = by_start.get(span.start)
         if record is None:
             yield Finding("invalid-schema", path, f"memories[{number}]: is no object; skipped and kept", line)
