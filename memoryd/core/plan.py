@@ -9,7 +9,6 @@ from typing import Any
 
 from memoryd.core.text import Edit, Span
 
-
 WHATEVER = "whatever is there"  # the base of an append that was decided on without a look at the file
 
 

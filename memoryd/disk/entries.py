@@ -17,9 +17,9 @@ STATES = frozenset({"begun", "done", "undone", "rolled_back", "interrupted", "fa
 class Step:
     """One change to one file. Digests are SHA-256 (hex) of the whole file before and after; None: no file.
 
-    `base_size` is the length an append found, `blob` the content that an undo needs, `mode` the permission
-    bits before a chmod, `group` the number of the group that stands or falls together. `position` and
-    `applied` are the journal's: what `begin` is given there is ignored.
+    `base_size` is the length an append found, `blob` the content that an undo needs, or `content` where it is small
+    enough to stand here (compressed), `mode` the permission bits before a chmod, `group` the number of the group
+    that stands or falls together. `position` and `applied` are the journal's: what `begin` is given there is ignored.
     """
 
     kind: str
@@ -31,6 +31,7 @@ class Step:
     after_size: int | None = None
     base_size: int | None = None
     blob: str | None = None
+    content: bytes | None = None
     mode: int | None = None
     note: str | None = None
     position: int = 0
@@ -72,10 +73,10 @@ class Entry:
 
 
 def columns_of(step: Step) -> tuple[Any, ...]:
-    """In the order of the table, from `group_no` to `note`."""
+    """In the order of the table, from `group_no` to `content`."""
     sizes = (step.before_sha, step.before_size, step.after_sha, step.after_size, step.base_size)
     note = None if step.note is None else said(step.note)
-    return (step.group, str(step.kind), packed(step.path), *sizes, step.blob, step.mode, note)
+    return (step.group, str(step.kind), packed(step.path), *sizes, step.blob, step.mode, note, step.content)
 
 
 def step_of(row: sqlite3.Row) -> Step:

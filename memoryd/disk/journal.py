@@ -37,7 +37,8 @@ _TABLES = (
         PRIMARY KEY (entry, position)) WITHOUT ROWID""",
     "CREATE INDEX steps_blob ON steps (blob) WHERE blob IS NOT NULL",
 )
-_SCHEMA = ((*_TABLES, *JOB_TABLES, *SHELF_TABLES),)
+# In the order in which they came: what is small lies in the journal itself since the second.
+_SCHEMA = ((*_TABLES, *JOB_TABLES, *SHELF_TABLES), ("ALTER TABLE steps ADD COLUMN content BLOB",))
 
 
 class Journal(Jobs, Shelf):
@@ -47,11 +48,14 @@ class Journal(Jobs, Shelf):
         """Raises JournalError for a file of a newer memoryd, of another program, or a damaged one."""
         super().__init__(path, _SCHEMA)
 
-    def begin(self, operation: str, by: str, summary: str, steps: Sequence[Step], now: float) -> str:
-        """Durable on return. The receipt (`20260131-k2f7xqa`) sorts by time and differs between roots."""
+    def begin(
+        self, operation: str, by: str, summary: str, steps: Sequence[Step], now: float, *, durable: bool = True
+    ) -> str:
+        """Durable on return, unless the steps only add: then the files prove themselves, and a sync is saved. The
+        receipt (`20260131-k2f7xqa`) sorts by time and differs between roots."""
         if by not in CAUSES:
             raise ValueError(f"unknown cause {by!r}")
-        with self._writing() as db:
+        with self._writing(durable=durable) as db:
             receipt = self._free_receipt(db, now)
             seq = db.execute(
                 "INSERT INTO entries (receipt, at, operation, \"by\", summary, state) VALUES (?, ?, ?, ?, ?, 'begun')",
@@ -108,10 +112,11 @@ class Journal(Jobs, Shelf):
                 raise NotFoundError(f"the change {receipt} has no step {position}")
 
     def finish(self, receipt: str, state: str, *, error: str | None = None, undone_by: str | None = None) -> None:
-        """Closes an entry, or marks a closed one as undone by the receipt `undone_by`."""
+        """Closes an entry, or marks a closed one as undone by the receipt `undone_by`. One that is done need not be
+        synced: after a power cut its files tell the same."""
         if state not in STATES:
             raise ValueError(f"unknown state {state!r}")
-        with self._writing() as db:
+        with self._writing(durable=state != "done") as db:
             db.execute(
                 "UPDATE entries SET state = ?, error = coalesce(?, error), "
                 "undone_by = coalesce(?, undone_by) WHERE seq = ?",
@@ -204,6 +209,6 @@ def _seq_of(db: sqlite3.Connection, receipt: str) -> int:
 def _insert_steps(db: sqlite3.Connection, entry: int, first: int, steps: Iterable[Step]) -> None:
     db.executemany(
         "INSERT INTO steps (entry, position, group_no, kind, path, before_sha, before_size, after_sha, "
-        "after_size, base_size, blob, mode, note) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        "after_size, base_size, blob, mode, note, content) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
         [(entry, position, *columns_of(step)) for position, step in enumerate(steps, first)],
     )

@@ -5,7 +5,8 @@ gets a lock on a file that has lost its name. memoryd cannot change that, but ne
 after the flock it compares the file it has open with the one the path names, waits 10 ms and compares again,
 and once more right before each rename (`Held.check`). Each time it also asks the kernel who is inside with a
 removed lock file: sections longer than the 10 ms show nowhere else (measured, sections of 20 ms: 16 of 22
-commits overlapped one without that question, none with it).
+commits overlapped one without that question, none with it). The 10 ms are over already where the lock file is new
+and no name came or went in the folder for longer: whoever would still remove a lock file late had to be in it then.
 
 `DirectoryLock` takes the lock; `owner_of`, `inspect` and `clear` (of `disk/lockcheck`) look and sweep.
 """
@@ -38,10 +39,19 @@ __all__ = [
 
 _SHORTEST_S, _LONGEST_S = 0.002, 0.050  # between two looks at a lock that is taken
 SETTLE_S = 0.010  # measured: with it and both comparisons no commit fell into another's short section
+QUIET_S = 0.050  # a folder's time stamp is only as fine as the kernel's tick, 10 ms at most
 
 
 class LockLostError(BusyError):
     """The lock file lost its name while we held it: whoever comes next would not wait for us. Do it again."""
+
+
+@dataclass(slots=True)
+class Trace:
+    """The time stamp of the folder as our own last lock file left it, kept from one lock to the next: a folder that
+    still has it was left alone since."""
+
+    mtime_ns: int = 0
 
 
 @dataclass(slots=True)
@@ -55,6 +65,7 @@ class Held:
     created: bool
     found: LockOwner
     waited_s: float
+    trace: Trace
 
     def check(self) -> None:
         """The guard right before each rename. Raises LockLostError."""
@@ -76,6 +87,7 @@ class Held:
         try:
             if self.created and lockfile.read_owner(self.fd).pid in (os.getpid(), None):
                 _put_away(self.dir_fd, self.name, self.fd)
+                self.trace.mtime_ns = os.fstat(self.dir_fd).st_mtime_ns
         finally:
             os.close(self.fd)
 
@@ -159,6 +171,7 @@ class DirectoryLock:
     monotonic: Callable[[], float] = time.monotonic
     sleep: Callable[[float], None] = time.sleep
     jitter: Callable[[], float] = random.random  # from 0 to 1; keeps equal waiters from marching in step
+    trace: Trace = field(default_factory=Trace)
 
     @contextmanager
     def hold(self, deadline_s: float) -> Iterator[Held]:
@@ -175,20 +188,26 @@ class DirectoryLock:
 
     def _acquire(self, wait: _Wait) -> Held:
         while True:
+            quiet = self._quiet()
             opened = lockfile.open_or_create(self.dir_fd, self.name)
             if opened is not None:
                 fd, created = opened
-                held = self._settle_on(fd, created, wait)
+                held = self._settle_on(fd, created, wait, settled=quiet and created)
                 if held is not None:
                     return held
             wait.pause()
 
-    def _settle_on(self, fd: int, created: bool, wait: _Wait) -> Held | None:
+    def _quiet(self) -> bool:
+        """No name came or went in the folder for a while, or none but our own last lock file."""
+        changed = os.fstat(self.dir_fd).st_mtime_ns
+        return changed == self.trace.mtime_ns or self.wall() - changed / 1e9 >= QUIET_S
+
+    def _settle_on(self, fd: int, created: bool, wait: _Wait, *, settled: bool) -> Held | None:
         """The lock on this very file; None when the path has come to name another one."""
         held = None
         try:
             while lockfile.names(self.dir_fd, self.name, fd):
-                if self._try(fd, wait):
+                if self._try(fd, wait, settled=settled and wait.looks == 0):
                     held = self._held(fd, created, wait)
                     return held
                 wait.pause()
@@ -206,15 +225,16 @@ class DirectoryLock:
         finally:
             os.close(fd)
 
-    def _try(self, fd: int, wait: _Wait) -> bool:
+    def _try(self, fd: int, wait: _Wait, *, settled: bool) -> bool:
         """One attempt: flock, nobody else's claim, and all that still so after settling."""
         if not lockfile.try_flock(fd):
             wait.see(fd, lockfile.read_owner(fd), None)
             return False
         claimant = self._inside(fd)
         if claimant is None:
-            self.sleep(SETTLE_S)
-            claimant = self._inside(fd)
+            if not settled:
+                self.sleep(SETTLE_S)
+                claimant = self._inside(fd)
             if claimant is None and lockfile.names(self.dir_fd, self.name, fd):
                 return True
             wait.lost += claimant is None
@@ -243,4 +263,4 @@ class DirectoryLock:
         found = lockfile.read_owner(fd)
         if created:
             lockfile.write_record(fd, encode_owner(os.getpid(), self.wall(), self.host))
-        return Held(self.dir_fd, self.name, fd, created, found, self.monotonic() - wait.began)
+        return Held(self.dir_fd, self.name, fd, created, found, self.monotonic() - wait.began, self.trace)

@@ -18,6 +18,7 @@ from memoryd.errors import ConflictError
 from memoryd.store import Store
 from memoryd.store.commit import Cause, Done, change
 from memoryd.store.edits import decode_edits
+from memoryd.store.kept import kept_of
 
 MOVES = ("archive", "limits", "prune", "dedupe")  # what they moved would be due again at once: an undo holds it back
 
@@ -77,7 +78,7 @@ def _backwards(store: Store, entry: Entry) -> Iterator[Action]:
 def _backward(store: Store, step: Step, why: str) -> Action:
     if step.kind == "chmod":
         return Action(Kind.CHMOD, step.path, why, mode=step.mode)
-    blob = store.blobs.get(step.blob or "")
+    blob = kept_of(store.blobs, step)
     if step.kind == "rewrite":
         return Action(Kind.REWRITE, step.path, why, edits=decode_edits(blob), base=step.after_sha)
     if step.kind == "remove":
@@ -120,7 +121,7 @@ def _brought_back(store: Store, entry: Entry, now: float) -> Iterator[Held]:
 
 def _restored(store: Store, step: Step) -> bytes:
     """The content that the undo of this step makes."""
-    blob = store.blobs.get(step.blob or "")
+    blob = kept_of(store.blobs, step)
     return splice(store.tree.read(step.path)[0], decode_edits(blob)) if step.kind == "rewrite" else blob
 
 
@@ -132,7 +133,7 @@ def _touches(restored: Span, record: Span) -> bool:
 def _restored_spans(store: Store, step: Step) -> list[Span]:
     """Where the restored bytes stand in the restored content."""
     shift, spans = 0, []
-    for edit in decode_edits(store.blobs.get(step.blob or "")):
+    for edit in decode_edits(kept_of(store.blobs, step)):
         start = edit.span.start + shift
         spans.append(Span(start, start + len(edit.new)))
         shift += len(edit.new) - (edit.span.end - edit.span.start)

@@ -15,23 +15,23 @@ from memoryd.core.digest import sha256
 from memoryd.core.plan import Action, Fingerprint, Kind, Plan
 from memoryd.core.records import Role
 from memoryd.core.retention import Quality
-from memoryd.core.text import inverse, splice
 from memoryd.disk import atomic, backups
 from memoryd.disk.atomic import StoreChangedError
 from memoryd.disk.displaced import Displaced
-from memoryd.disk.journal import Step
 from memoryd.disk.locking import Held, LockLostError
 from memoryd.disk.snapshots import quarantine
 from memoryd.disk.tree import ChangingError
 from memoryd.disk.vault import FileState
 from memoryd.errors import BusyError
-from memoryd.store.edits import encode_edits
+from memoryd.store.preparing import Prepared, prepare
 from memoryd.store.recovery import resolve
 from memoryd.store.store import Late, Store
 
 # What means "somebody else was faster": decide again on the new state.
 CHANGED = (StoreChangedError, LockLostError, ChangingError)
 ATTEMPTS = 25
+# What takes nothing away proves itself in the files: the journal need not be on disk before it.
+ADDING = (Kind.APPEND, Kind.CREATE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,15 +48,6 @@ class Done:
     receipt: str | None
 
 
-@dataclass(frozen=True, slots=True)
-class _Prepared:
-    action: Action
-    step: Step
-    before: bytes | None
-    after: bytes | None
-    fingerprint: Fingerprint | None
-
-
 def change(
     store: Store,
     cause: Cause,
@@ -67,20 +58,22 @@ def change(
     dry_run: bool = False,
     first: Callable[[Plan], None] | None = None,
     soft: bool = False,
+    sure: bool = False,
 ) -> Done:
     """Decide and commit under the store's lock; decide again while others change the files meanwhile.
 
     `first` is done with the plan right before it is carried out; `soft` takes the lock files of other programs
-    whose existence is the lock, too. A dry run decides without the lock and commits
-    nothing. Raises BusyError when others never pause."""
-    try:
-        plan = decide()
-        if dry_run or not plan:
-            # Looking needs no lock, and a lock taken for nothing would move the folder's time stamp.
-            return Done(plan, None)
-    except ChangingError:
-        if dry_run:
-            raise
+    whose existence is the lock, too. A dry run decides without the lock and commits nothing; what is `sure` to change
+    something is decided under the lock alone. Raises BusyError when others never pause."""
+    if dry_run or not sure:
+        try:
+            plan = decide()
+            if dry_run or not plan:
+                # Looking needs no lock, and a lock taken for nothing would move the folder's time stamp.
+                return Done(plan, None)
+        except ChangingError:
+            if dry_run:
+                raise
     reason = ""  # a file that does not hold still for a look does so under the lock
     for _ in range(ATTEMPTS):
         with store.locked(wait_s) as held, store.soft_locked() if soft else nullcontext():
@@ -102,10 +95,11 @@ def change(
 def commit(store: Store, plan: Plan, cause: Cause, held: Held | None, now: float) -> str:
     """Carry the plan out under the lock and return its receipt. A failing group is rolled back whole
     (see `recovery.resolve`); groups before it stay done."""
-    groups = [[_prepare(store, action, number) for action in group] for number, group in enumerate(plan.groups())]
+    groups = [[prepare(store, action, number) for action in group] for number, group in enumerate(plan.groups())]
     steps = [prepared.step for group in groups for prepared in group]
-    receipt = store.journal.begin(cause.operation, cause.by, _summary(plan), steps, now)
-    work = _Commit(store, receipt, held, now)
+    adding = all(action.kind in ADDING for action in plan.actions)
+    receipt = store.journal.begin(cause.operation, cause.by, _summary(plan), steps, now, durable=not adding)
+    work = _Commit(store, receipt, held, now, adding)
     position = 0
     try:
         for group in groups:
@@ -128,61 +122,18 @@ def _told(action: Action) -> str:
     return f"{action.kind} {action.path or 'the folder'}: {action.why}{count}"
 
 
-def _prepare(store: Store, action: Action, group: int) -> _Prepared:
-    """Read what the action is about, check it is what the plan was decided on, keep what an undo needs."""
-    if action.kind is Kind.CHMOD:
-        was = store.tree.mode_of(action.path)
-        return _Prepared(action, Step("chmod", action.path, group, mode=was), None, None, None)
-    before, fingerprint = _current(store, action.path)
-    found = sha256(before) if before is not None else None
-    if action.kind is not Kind.CREATE and found != action.base:
-        raise StoreChangedError(action.path)
-    after, blob = _outcome(store, action, before)
-    step = Step(
-        str(action.kind),
-        action.path,
-        group,
-        before_sha=found,
-        before_size=len(before) if before is not None else None,
-        after_sha=sha256(after) if after is not None else None,
-        after_size=len(after) if after is not None else None,
-        base_size=len(before) if before is not None else 0,
-        blob=blob,
-        mode=fingerprint.mode if fingerprint is not None and action.kind is Kind.REMOVE else None,
-    )
-    return _Prepared(action, step, before, after, fingerprint)
-
-
-def _current(store: Store, path: str) -> tuple[bytes | None, Fingerprint | None]:
-    try:
-        return store.tree.read(path)
-    except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
-        return None, None
-
-
-def _outcome(store: Store, action: Action, before: bytes | None) -> tuple[bytes | None, str | None]:
-    """The content after the action, and the blob that takes it back (or proves it was ours)."""
-    if action.kind is Kind.APPEND:
-        return (before or b"") + action.data, store.blobs.put(action.data)
-    if action.kind is Kind.REWRITE:
-        assert before is not None
-        return splice(before, action.edits), store.blobs.put(encode_edits(inverse(before, action.edits)))
-    if action.kind is Kind.CREATE:
-        return action.data, store.blobs.put(action.data)
-    return None, store.blobs.put(before or b"")
-
-
 class _Commit:
     """One commit under way: what its steps share."""
 
-    def __init__(self, store: Store, receipt: str, held: Held | None, now: float) -> None:
+    def __init__(self, store: Store, receipt: str, held: Held | None, now: float, adding: bool) -> None:
         self.store = store
         self.tree = store.tree
         self.receipt = receipt
         self.guard = held.check if held is not None else _unguarded
         self.now = now
+        self.adding = adding
 
-    def carry_out(self, group: Sequence[_Prepared], first: int) -> None:
+    def carry_out(self, group: Sequence[Prepared], first: int) -> None:
         """`first` is the position of the group's first step in the journal's entry."""
         for prepared in group:
             if prepared.action.kind in (Kind.REWRITE, Kind.REMOVE):
@@ -190,15 +141,16 @@ class _Commit:
             self._lay_aside(prepared)
         for position, prepared in enumerate(group, first):
             _APPLY[prepared.action.kind](self, prepared, position)
-            self.store.journal.applied(self.receipt, position)
+            if not self.adding:  # else the end of the whole is written down at once
+                self.store.journal.applied(self.receipt, position)
 
-    def _lay_aside(self, prepared: _Prepared) -> None:
+    def _lay_aside(self, prepared: Prepared) -> None:
         action, before = prepared.action, prepared.before or b""
         if action.aside:
             content = b"\n".join(span.of(before) for span in action.aside)
             quarantine(self.store.journal, self.store.blobs, action.path, content, action.why, now=self.now)
 
-    def _back_up(self, prepared: _Prepared) -> None:
+    def _back_up(self, prepared: Prepared) -> None:
         """Live files only: archives are covered by the journal."""
         path, layout = prepared.action.path, self.store.layout
         if layout is None or layout.role(path) is not Role.SOURCE:
@@ -207,12 +159,14 @@ class _Commit:
         assert prepared.fingerprint is not None
         back_up(self.store, path, prepared.before, prepared.fingerprint, self.now)
 
-    def append(self, prepared: _Prepared, position: int) -> None:
-        action = prepared.action
+    def append(self, prepared: Prepared, position: int) -> None:
+        action, grown = prepared.action, prepared.grown
         self._make_folder(action.path, position)
-        atomic.append(self.tree, action.path, action.data, expected=prepared.fingerprint, guard=self.guard)
+        after = atomic.append(self.tree, action.path, action.data, expected=prepared.fingerprint, guard=self.guard)
+        if grown is not None and after.size == grown.before.size + len(grown.tail):
+            self.store.growing.note(action.path, grown._replace(after=after))
 
-    def rewrite(self, prepared: _Prepared, position: int) -> None:
+    def rewrite(self, prepared: Prepared, position: int) -> None:
         path, before, after = prepared.action.path, prepared.before, prepared.after
         assert before is not None
         assert after is not None
@@ -230,18 +184,18 @@ class _Commit:
             self.store.late.append(Late(displaced, self.receipt, position, known, self.now))
             self.store.carry_over(self.now)
 
-    def create(self, prepared: _Prepared, position: int) -> None:
+    def create(self, prepared: Prepared, position: int) -> None:
         self._make_folder(prepared.action.path, position)
         self.guard()
         action = prepared.action
         atomic.create(self.tree, action.path, action.data, 0o600 if action.mode is None else action.mode)
 
-    def remove(self, prepared: _Prepared, position: int) -> None:
+    def remove(self, prepared: Prepared, position: int) -> None:
         del position
         assert prepared.fingerprint is not None
         atomic.remove(self.tree, prepared.action.path, expected=prepared.fingerprint, guard=self.guard)
 
-    def chmod(self, prepared: _Prepared, position: int) -> None:
+    def chmod(self, prepared: Prepared, position: int) -> None:
         del position
         assert prepared.action.mode is not None
         self.tree.chmod(prepared.action.path, prepared.action.mode)
@@ -256,7 +210,7 @@ class _Commit:
             self.store.journal.amend(self.receipt, position, note=f"made {len(made)} folders")
 
 
-_APPLY: dict[Kind, Callable[[_Commit, _Prepared, int], None]] = {
+_APPLY: dict[Kind, Callable[[_Commit, Prepared, int], None]] = {
     Kind.APPEND: _Commit.append,
     Kind.REWRITE: _Commit.rewrite,
     Kind.CREATE: _Commit.create,

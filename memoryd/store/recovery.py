@@ -18,6 +18,7 @@ from memoryd.disk import atomic, temps
 from memoryd.disk.journal import Entry, Step
 from memoryd.disk.snapshots import quarantine
 from memoryd.store.edits import decode_edits
+from memoryd.store.kept import has_kept, kept_of
 from memoryd.store.store import Store
 
 RECENT = 50  # entries whose replaced inodes may still lie about after a crash
@@ -102,7 +103,7 @@ def _take_back_append(store: Store, step: Step) -> bool:
     base = step.base_size or 0
     if content is None or len(content) == base:
         return content is not None or step.before_sha is None
-    if step.blob is None or not store.blobs.get(step.blob).startswith(content[base:]):
+    if not has_kept(step) or not kept_of(store.blobs, step).startswith(content[base:]):
         return False
     if step.before_sha is not None and sha256(content[:base]) != step.before_sha:
         return False
@@ -118,12 +119,12 @@ def _take_back_append(store: Store, step: Step) -> bool:
 
 def _take_back_rewrite(store: Store, step: Step) -> bool:
     """Undo our own rewrite where the file is still as we left it."""
-    if _content(store, step.path) is None or step.blob is None:
+    if _content(store, step.path) is None or not has_kept(step):
         return False
     content, fingerprint = store.tree.read(step.path)
     if sha256(content) != step.after_sha:
         return sha256(content) == step.before_sha
-    before = splice(content, decode_edits(store.blobs.get(step.blob)))
+    before = splice(content, decode_edits(kept_of(store.blobs, step)))
     displaced = atomic.replace(store.tree, step.path, before, expected=fingerprint, exchange=True).displaced
     if displaced is not None and not displaced.close_if_silent():
         displaced.leave()  # somebody has it open: the next start looks what came
@@ -143,8 +144,8 @@ def _take_back_create(store: Store, step: Step) -> bool:
 
 def _take_back_remove(store: Store, step: Step) -> bool:
     content = _content(store, step.path)
-    if content is None and step.blob is not None:
-        atomic.create(store.tree, step.path, store.blobs.get(step.blob))
+    if content is None and has_kept(step):
+        atomic.create(store.tree, step.path, kept_of(store.blobs, step))
         return True
     return content is not None and sha256(content) == step.before_sha
 

@@ -23,7 +23,7 @@ from memoryd.core.text import splice
 from memoryd.disk import atomic
 from memoryd.disk.atomic import Displaced
 from memoryd.disk.journal import Journal
-from memoryd.disk.locking import DirectoryLock, Held
+from memoryd.disk.locking import DirectoryLock, Held, Trace
 from memoryd.disk.ownership import own_directory
 from memoryd.disk.processes import network_file_system
 from memoryd.disk.snapshots import Blobs, quarantine
@@ -35,7 +35,9 @@ from memoryd.errors import RootMissingError, ShuttingDownError
 from memoryd.layouts import LAYOUTS, configured
 from memoryd.layouts.base import FileSummary, Layout, Loaded, UpkeepView
 from memoryd.store.edits import decode_edits
+from memoryd.store.growing import Growing
 from memoryd.store.index_state import IndexState
+from memoryd.store.kept import has_kept, kept_of
 from memoryd.store.live import LiveFiles
 
 _ROLES = {str(role): role for role in Role}
@@ -87,11 +89,13 @@ class Store:
         self.explicit_layout = layout is not None
         self.late: list[Late] = []
         self.index = IndexState()
+        self.growing = Growing()
         # Findings that lie in no single file: duplicates, limits, locks, modes, odd files.
         self.noted: dict[str, tuple[Finding, ...]] = {}
         # Lock files by name: as first seen (monotonic seconds) and not changed since.
         self.lock_watch: dict[str, tuple[tuple[int, int, int, int], float]] = {}
         self.network_fs: str | None = None
+        self.lock_trace = Trace()
         self.halted = threading.Event()
         self.attachments = 0  # how often the directory was opened: with another number all that is watched is void
         self.owner = os.geteuid()
@@ -241,7 +245,9 @@ class Store:
         if self.layout is None or self.layout.lock is None:
             yield None
             return
-        lock = DirectoryLock(self.tree.fd, self.layout.lock, honour_soft=honour_soft, sleep=self._wait)
+        lock = DirectoryLock(
+            self.tree.fd, self.layout.lock, honour_soft=honour_soft, sleep=self._wait, trace=self.lock_trace
+        )
         with lock.hold(wait_s) as held:
             yield held
 
@@ -301,9 +307,9 @@ class Store:
     def _amend(self, late: Late, content: bytes, extra: bytes) -> None:
         """What the undo of that change compares with has grown by the carried bytes, before and after."""
         step = self.journal.entry(late.receipt).steps[late.position]
-        if step.after_sha != sha256(content) or step.blob is None:
+        if step.after_sha != sha256(content) or not has_kept(step):
             return
-        before = splice(content, decode_edits(self.blobs.get(step.blob))) + extra
+        before = splice(content, decode_edits(kept_of(self.blobs, step))) + extra
         after = content + extra
         self.journal.amend(
             late.receipt,

@@ -11,7 +11,7 @@ import re
 import shutil
 import tempfile
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
@@ -62,6 +62,7 @@ class LayoutMachine(RuleBasedStateMachine):
     places: ClassVar[Sequence[str]]
     foreign_index: ClassVar[Sequence[tuple[str, bytes | None]]] = ()
     jobs: ClassVar[Sequence[str]]  # those that may change files here
+    copies_ahead: ClassVar[bool] = False  # files share an archive, which is written once for all of them
     policy: ClassVar[Policy] = Policy()
 
     def __init__(self) -> None:
@@ -357,14 +358,23 @@ class LayoutMachine(RuleBasedStateMachine):
             self.agent_edits_a_file(data=data, age=60.0, way="in place")
         self.rise()
         assert self.store.journal.unfinished() == []
-        more = {each: n for each, n in self.stored().items() if n > max(before[each], self.most[each])}
-        assert not more, f"the recovery left copies: {more}"
+        if self.copies_ahead and self._copied(before) and isinstance(act, partial):
+            # Copied ahead for a later file of the same run: the next run finds the copy and only removes.
+            self.sync()
+            act()
+        assert not self._copied(before), "the recovery left copies"
+
+    def _copied(self, before: Mapping[Any, int]) -> dict[Any, int]:
+        return {each: n for each, n in self.stored().items() if n > max(before[each], self.most[each])}
+
+    def runs(self) -> list[Callable[[], object]]:
+        return [partial(self.upkeep, job, by) for job in self.jobs for by in ("command", "schedule")]
 
     def acts(self) -> list[Callable[[], object]]:
         """What memoryd may be at when it dies."""
         done = [each for each in self.store.journal.entries() if _can_be_undone(each)]
         return [
-            *(partial(self.upkeep, job, by) for job in self.jobs for by in ("command", "schedule")),
+            *self.runs(),
             lambda: repair(self.store, self.now),
             lambda: create_backups(self.store, self.now),
             self.sync,

@@ -273,6 +273,7 @@ class TestVerify:
 
     def test_state_that_nothing_names_goes(self, world: World, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr("memoryd.operations.verify.KEPT_ENTRIES", 2)
+        monkeypatch.setattr("memoryd.store.kept.SMALL", 0)  # so that each change has blobs
         world.write(CORE, lines(*(memory(n) for n in range(1, 6))))
         world.look()
         receipts = [archive(world.store, world.now + n, by="command", ids=[uuid(n)]).receipt or "" for n in range(1, 6)]

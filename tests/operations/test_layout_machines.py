@@ -113,6 +113,7 @@ def _filled(buckets: Mapping[str, Any]) -> dict[str, Any]:
 class MarkdownTopicsMachine(LayoutMachine):
     layout = "markdown-topics"
     jobs = ("prune",)
+    copies_ahead = True
     policy = Policy(backups=3)
     places = ("a/b.md", "a/c.md", "a/d/e.md", "notes.md", "x y/z.md")
     foreign_index = (
@@ -312,7 +313,7 @@ def test_canary(monkeypatch: pytest.MonkeyPatch, fault: str) -> None:
     else:
         monkeypatch.setattr(place, name_, wrong)
     with pytest.raises((AssertionError, BaseExceptionGroup)):
-        run_state_machine_as_test(machine, settings=_settings(60))
+        run_state_machine_as_test(machine, settings=_settings(120))
 
 
 @pytest.mark.parametrize("machine", MACHINES, ids=lambda machine: machine.layout)

@@ -1,0 +1,42 @@
+"""What an undo or a recovery needs of a change: in the journal where it is small, else in a blob of its own.
+
+Compressed in both places, and both are private: these are verbatim bytes of memories.
+"""
+
+from __future__ import annotations
+
+import zlib
+from typing import NamedTuple
+
+from memoryd.disk.journal import Step
+from memoryd.disk.snapshots import BlobError, Blobs
+
+SMALL = 64 * 1024  # a blob costs two syncs more than a row that is written anyway
+_FAST = 1
+
+
+class Kept(NamedTuple):
+    """The two columns of a step; exactly one is set."""
+
+    blob: str | None
+    content: bytes | None
+
+
+def keep(blobs: Blobs, content: bytes) -> Kept:
+    if len(content) > SMALL:
+        return Kept(blobs.put(content), None)
+    return Kept(None, zlib.compress(content, _FAST))
+
+
+def has_kept(step: Step) -> bool:
+    return step.content is not None or step.blob is not None
+
+
+def kept_of(blobs: Blobs, step: Step) -> bytes:
+    """Raises BlobError when it is missing or damaged."""
+    if step.content is None:
+        return blobs.get(step.blob or "")
+    try:
+        return zlib.decompress(step.content)
+    except zlib.error as error:
+        raise BlobError(step.after_sha or "", f"is damaged in the journal ({error})") from error
