@@ -17,6 +17,7 @@ from memoryd.core.dates import compact
 from memoryd.disk.database import packed, said
 from memoryd.disk.entries import CAUSES, STATES, Entry, Step, columns_of, entry_of, step_of
 from memoryd.disk.jobtimes import JOB_TABLES, Jobs
+from memoryd.disk.remembered import REMEMBERED_TABLES, Remembered
 from memoryd.disk.shelf import SHELF_TABLES, Shelf, unreferenced
 from memoryd.errors import NotFoundError
 
@@ -38,10 +39,14 @@ _TABLES = (
     "CREATE INDEX steps_blob ON steps (blob) WHERE blob IS NOT NULL",
 )
 # In the order in which they came: what is small lies in the journal itself since the second.
-_SCHEMA = ((*_TABLES, *JOB_TABLES, *SHELF_TABLES), ("ALTER TABLE steps ADD COLUMN content BLOB",))
+_SCHEMA = (
+    (*_TABLES, *JOB_TABLES, *SHELF_TABLES),
+    ("ALTER TABLE steps ADD COLUMN content BLOB",),
+    REMEMBERED_TABLES,
+)
 
 
-class Journal(Jobs, Shelf):
+class Journal(Jobs, Shelf, Remembered):
     """One file a root in the state directory; every method may be called from any thread."""
 
     def __init__(self, path: str) -> None:
@@ -156,8 +161,11 @@ class Journal(Jobs, Shelf):
             return unreferenced(db, freed)
 
     def blobs_in_use(self) -> frozenset[str]:
-        """Every blob that an entry or the quarantine names."""
-        query = "SELECT blob FROM steps WHERE blob IS NOT NULL UNION SELECT blob FROM quarantine"
+        """Every blob that an entry, the quarantine or a forgotten memory names."""
+        query = (
+            "SELECT blob FROM steps WHERE blob IS NOT NULL UNION SELECT blob FROM quarantine "
+            "UNION SELECT blob FROM forgotten WHERE blob IS NOT NULL"
+        )
         return frozenset(str(row["blob"]) for row in self._rows(query))
 
     def _entries(self, query: str, *values: Any) -> list[Entry]:

@@ -138,8 +138,9 @@ class Shelf(Database):
 
 
 def unreferenced(db: sqlite3.Connection, blobs: Iterable[str]) -> list[str]:
-    """Those of `blobs` that no journal step and no quarantine entry names, each once."""
-    query = "SELECT blob FROM steps WHERE blob = ?1 UNION SELECT blob FROM quarantine WHERE blob = ?1"
+    """Those of `blobs` that no journal step, no quarantine entry and no forgotten memory names, each once."""
+    tables = ("steps", "quarantine", "forgotten")
+    query = " UNION ".join(f"SELECT blob FROM {table} WHERE blob = ?1" for table in tables)  # noqa: S608 - those above
     return [blob for blob in sorted(set(blobs)) if db.execute(query, (blob,)).fetchone() is None]
 
 

@@ -39,11 +39,11 @@ def archive(
     cause, wait_s = Cause("archive", by), store.policy.lock_wait_s
     done = change(store, cause, decide, now=now, wait_s=wait_s, dry_run=dry_run, soft=True)
     if done.receipt is not None:
-        _tidy(store, done.plan)
+        tidy(store, done.plan)
     return done
 
 
-def _tidy(store: Store, plan: Plan) -> None:
+def tidy(store: Store, plan: Plan) -> None:
     """Folders whose last file went are taken away, as the archiver of that layout does; an undo makes them anew."""
     removed = (action.path for action in plan.actions if action.kind is Kind.REMOVE)
     for folder in sorted({path.rpartition("/")[0] for path in removed} - {""}):

@@ -1,0 +1,201 @@
+"""Storing through memoryd: add, update, forget and bring back, each by the rules of the root's own layout.
+
+The layout decides what changes, the commit carries it out: under the store's lock, against exactly the bytes it was
+decided on, and decided again where another writer was faster. Only the memory itself must hold still: when somebody
+else changes or takes away just what is to be changed, that is a conflict for whoever asked to settle.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple, TypeVar
+
+from memoryd.core.digest import sha256
+from memoryd.core.plan import Plan
+from memoryd.core.secrets import redact
+from memoryd.disk.journal import Step
+from memoryd.disk.remembered import Forgotten
+from memoryd.disk.shelf import Held
+from memoryd.errors import ConflictError, InvalidMemoryError, NotFoundError
+from memoryd.layouts.storing import Asked, Found, Stored, StoringView
+from memoryd.operations.archive import tidy
+from memoryd.operations.locate import find_archived, find_live, no_such
+from memoryd.operations.sensitive import require_storable
+from memoryd.store import Store
+from memoryd.store.commit import Cause, change
+from memoryd.store.kept import keep, kept_of
+from memoryd.store.storing import Embed, layout_of, no_embedder, storing_view
+
+F = TypeVar("F", Found, Found | None)
+
+
+@dataclass(frozen=True, slots=True)
+class Means:
+    """What storing is given from above: a random number of 64 bits, whoever makes vectors, and whether the five
+    general words of the seed's list may stand in a topic file."""
+
+    number: int = 0
+    embed: Embed = no_embedder
+    allow_words: bool = False
+
+
+class Outcome(NamedTuple):
+    """`receipt` is None where nothing had to change; `paths` are the files that did."""
+
+    id: str
+    path: str
+    receipt: str | None
+    paths: tuple[str, ...]
+    warnings: tuple[str, ...] = ()
+
+    def public(self, root: str) -> dict[str, Any]:
+        told: dict[str, Any] = {"root": root, "id": self.id, "path": self.path}
+        more = {"receipt": self.receipt, "warnings": list(self.warnings)}
+        return told | {key: value for key, value in more.items() if value}
+
+
+def add(store: Store, asked: Asked, now: float, means: Means) -> Outcome:
+    """A new memory. Raises SensitiveError, InvalidMemoryError, LimitExceededError, UsageError."""
+    warnings = require_storable(store, asked.memory, allow_words=means.allow_words)
+    view = _view(store, now, means)
+    return _carry_out(store, "add", lambda: layout_of(store).add(view(), asked), now, warnings=warnings)
+
+
+def update(store: Store, asked: str, changes: Mapping[str, Any], now: float, means: Means) -> Outcome:
+    """Named fields of one live memory; None takes a field away."""
+    warnings = require_storable(store, changes, allow_words=means.allow_words)
+    view, still = _view(store, now, means), _Still(asked)
+
+    def decide() -> Stored:
+        found = still.the_same(lambda: find_live(store, asked, now))
+        return layout_of(store).update(view(), found, changes)
+
+    return _carry_out(store, "update", decide, now, warnings=warnings)
+
+
+def forget(store: Store, asked: str, now: float, means: Means) -> Outcome:
+    """Out of the live memories: into the archive of the layout, else aside, for `unarchive` to put back."""
+    view, still = _view(store, now, means), _Still(asked)
+
+    def decide() -> Stored:
+        found = still.the_same(lambda: find_live(store, asked, now))
+        return layout_of(store).forget(view(), found)
+
+    def lay_aside(stored: Stored) -> None:
+        if stored.kept is not None:  # before it is taken out: a crash in between must not lose the way back
+            kept = keep(store.blobs, stored.kept)
+            store.journal.keep_forgotten(Forgotten(stored.id, stored.path, kept.blob, kept.content), now)
+
+    return _carry_out(store, "forget", decide, now, first=lay_aside)
+
+
+def unarchive(store: Store, asked: str, now: float, means: Means) -> Outcome:
+    """An archived memory, or one that was forgotten where there is no archive, back among the live ones."""
+    view, still = _view(store, now, means), _Still(asked)
+
+    def decide() -> Stored:
+        found = still.the_same(lambda: find_archived(store, asked, now))
+        if found is not None:
+            return layout_of(store).unarchive(view(), found)
+        return _put_back(store, asked, view())
+
+    outcome = _carry_out(store, "unarchive", decide, now)
+    if outcome.receipt is not None:
+        _hold(store, outcome, now)
+        store.blobs.drop(store.journal.take_forgotten(outcome.id))
+    return outcome
+
+
+def _put_back(store: Store, asked: str, view: StoringView) -> Stored:
+    kept = store.journal.forgotten(asked)
+    if any(place.live for place in store.catalogue.places(asked)):
+        raise NotFoundError(f"root {store.name}: {redact(asked)} is not archived", hint="it is there, and live")
+    if not kept:
+        raise no_such(asked, store.name)
+    if len(kept) > 1:
+        raise ConflictError(
+            f"root {store.name}: {len(kept)} forgotten memories bear the id {redact(asked)}",
+            hint="name one of them by its whole id",
+            data={"candidates": [{"root": store.name, "id": each.id} for each in kept]},
+        )
+    taken_out = Step("remove", kept[0].path, blob=kept[0].blob, content=kept[0].content)
+    return layout_of(store).put_back(view, taken_out.path, kept_of(store.blobs, taken_out))
+
+
+def _hold(store: Store, outcome: Outcome, now: float) -> None:
+    """No schedule moves it again as it is: what somebody brought back would be due again at once."""
+    source = store.load(outcome.path, now)
+    if source is None:
+        return
+    data = source.loaded.data
+    spans = [record.span for record in source.loaded.document.records if record.id == outcome.id]
+    store.journal.hold(Held(outcome.path, outcome.id, sha256(span.of(data))) for span in spans)
+
+
+class _Still:
+    """The memory as it was first seen; later looks must find the same."""
+
+    def __init__(self, asked: str) -> None:
+        self._asked = asked
+        self._seen: tuple[str, bytes] | None = None
+
+    def the_same(self, look: Callable[[], F]) -> F:
+        found: F | None
+        try:
+            found = look()
+        except NotFoundError:
+            if self._seen is None:
+                raise
+            found = None
+        text = found.record.span.of(found.loaded.data) if found is not None else None
+        if self._seen is not None and text != self._seen[1]:
+            raise ConflictError(
+                f"{redact(self._asked)} in {self._seen[0]} was changed by another program meanwhile; nothing was done",
+                hint="look at it as it is now with `memoryd get`, then try again",
+                data={"changed": [self._seen[0]], "id": self._asked},
+            )
+        if found is not None and text is not None:
+            self._seen = (found.path, text)
+        return found  # type: ignore[return-value]  # where None is no answer, the look has raised
+
+
+def _view(store: Store, now: float, means: Means) -> Callable[[], StoringView]:
+    """Made anew for each decision: what it has read is of one moment."""
+    return lambda: storing_view(store, now, number=means.number, embed=means.embed)
+
+
+def _carry_out(
+    store: Store,
+    operation: str,
+    decide: Callable[[], Stored],
+    now: float,
+    *,
+    first: Callable[[Stored], None] | None = None,
+    warnings: tuple[str, ...] = (),
+) -> Outcome:
+    made: list[Stored] = []
+
+    def plan() -> Plan:
+        made[:] = [_without_secrets(decide)]
+        return made[0].plan
+
+    def prepare(_: Plan) -> None:
+        if first is not None:
+            first(made[0])
+
+    cause, wait_s = Cause(operation, "command"), store.policy.lock_wait_s
+    done = change(store, cause, plan, now=now, wait_s=wait_s, first=prepare, soft=operation != "add", sure=True)
+    tidy(store, done.plan)
+    paths = tuple(dict.fromkeys(action.path for action in done.plan.actions))
+    return Outcome(made[0].id, made[0].path, done.receipt, paths, warnings)
+
+
+def _without_secrets(decide: Callable[[], Stored]) -> Stored:
+    """A layout may repeat in its refusal what it was given."""
+    try:
+        return decide()
+    except InvalidMemoryError as error:
+        findings = [{str(k): redact(str(v)) for k, v in each.items()} for each in error.data.get("findings", ())]
+        hint = redact(error.hint) if error.hint else None
+        raise InvalidMemoryError(redact(error.message), hint=hint, data={"findings": findings}) from None

@@ -1,0 +1,94 @@
+"""Reading one memory whole, as its agent wrote it. For any thread: beside the worker, and never through its inbox.
+
+While the file is as it was read, only the memory's own bytes are read; else the file is parsed as it is now.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from memoryd.catalogue.rows import Place
+from memoryd.core.digest import sha256
+from memoryd.core.records import Base
+from memoryd.disk.tree import ChangingError, NotBeneathError, NotRegularError, TooLargeError, Tree
+from memoryd.errors import RootMissingError
+from memoryd.layouts.base import Layout
+from memoryd.operations.locate import in_file, in_order, the_one
+from memoryd.store import Store
+from memoryd.store.storing import layout_of
+
+
+class Memory(NamedTuple):
+    """`native` is the object as written, or `{"text": ...}` of a memory that is none."""
+
+    id: str
+    path: str
+    line: int
+    archived: bool
+    layout: str
+    native: Mapping[str, Any]
+
+    def public(self, root: str) -> dict[str, Any]:
+        told = {"root": root, "id": self.id, "path": self.path, "line": self.line, "layout": self.layout}
+        text = {"text": self.native["text"]} if self.native.keys() == {"text"} else {}
+        return {**told, "archived": self.archived, "memory": self.native, **text}
+
+
+class _Read(NamedTuple):
+    text: bytes
+    line: int
+
+
+def read_memory(store: Store, asked: str, now: float) -> Memory | None:
+    """None where no memory has the id. Raises ConflictError for a bare id of several, RootMissingError."""
+    layout = store.layout
+    if layout is None:
+        return None
+    with store.catalogue.reader() as catalogue:
+        places = in_order(layout, catalogue.places(asked))
+    if not places:
+        return None
+    live = [each for each in places if each.live]
+    try:
+        with store.tree.twin() as tree:
+            for place in the_one(store.name, asked, live or places):
+                found = _read(layout, tree, place, now)
+                if found is not None:
+                    return _memory(store, layout, place, found)
+    except FileNotFoundError as error:
+        raise RootMissingError(f"root {store.name}: {store.path} is not there", hint="see `memoryd status`") from error
+    return None
+
+
+def _memory(store: Store, layout: Layout, place: Place, found: _Read) -> Memory:
+    native = layout_of(store).native(place.path, found.text)
+    return Memory(place.id, place.path, found.line, not place.live, layout.name, native)
+
+
+def _read(layout: Layout, tree: Tree, place: Place, now: float) -> _Read | None:
+    if not place.young and place.digest:
+        try:
+            text, found = tree.read_span(place.path, place.start, place.end - place.start)
+        except (FileNotFoundError, NotADirectoryError, NotBeneathError, NotRegularError):
+            return None  # gone, or something else stands there: the worker will notice
+        except ChangingError:
+            return _look_through(layout, tree, place, now)
+        if found.same_content(place.fingerprint) and found.ctime_ns == place.fingerprint.ctime_ns:
+            return _Read(text, place.line)
+    return _look_through(layout, tree, place, now)
+
+
+def _look_through(layout: Layout, tree: Tree, place: Place, now: float) -> _Read | None:
+    """The file as it is now. Where it still begins as it was read, what stood there stands there."""
+    try:
+        content, found = tree.read(place.path, growing=True)
+    except (FileNotFoundError, NotADirectoryError, NotBeneathError, NotRegularError, TooLargeError):
+        return None
+    size = place.fingerprint.size
+    known = content if len(content) == size else content[:size] if layout.appendable else b""
+    if place.digest and len(known) == size and sha256(known) == place.digest:
+        return _Read(content[place.start : place.end], place.line)
+    document = layout.parse(place.path, content, now=now, mtime=found.mtime_ns / 1e9, base=Base())
+    record = in_file(document.records, place)
+    return _Read(record.span.of(content), record.line) if record is not None else None

@@ -1,0 +1,31 @@
+"""Counting reads: where the layout counts them, in its own file; else in memoryd's own state, so that nothing volatile
+lies beside memories that are kept under version control."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from memoryd.core.digest import sha256
+from memoryd.core.plan import Action, Kind, Plan
+from memoryd.layouts.storing import Touch
+from memoryd.store import Store
+from memoryd.store.commit import Cause, change
+from memoryd.store.storing import layout_of
+
+
+def count_reads(store: Store, path: str, touches: Mapping[str, Touch], now: float) -> tuple[str, ...]:
+    """One rewrite of one file, by exact edits; the paths that changed. Raises BusyError."""
+
+    def decide() -> Plan:
+        source = store.load(path, now)
+        edits = layout_of(store).touch(path, source.loaded, touches) if source is not None else ()
+        if source is None or not edits:
+            return Plan()
+        base, why = sha256(source.loaded.data), "reads counted"
+        return Plan((Action(Kind.REWRITE, path, why, tuple(touches), edits, base=base, light=True),))
+
+    done = change(store, Cause("touch", "command"), decide, now=now, wait_s=store.policy.lock_wait_s)
+    if done.receipt is None:
+        store.journal.add_uses(path, {identity: (touch.times, touch.at) for identity, touch in touches.items()})
+        return ()
+    return (path,)

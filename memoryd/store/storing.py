@@ -1,0 +1,68 @@
+"""What storing is decided on, as far as a store can tell it: files as they are asked for, never all of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import cast
+
+from memoryd.core.records import Role
+from memoryd.layouts.base import FileSummary, Loaded
+from memoryd.layouts.storing import Storing, StoringView
+from memoryd.store.store import Store
+
+Embed = Callable[[str, int], Sequence[float] | None]
+
+
+def no_embedder(text: str, size: int) -> None:
+    """Where none is configured."""
+    del text, size
+
+
+class KnownFiles(Mapping[str, FileSummary]):
+    """What the catalogue knows of each file. One is looked up alone; only who asks for all pays for all."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._all: dict[str, FileSummary] | None = None
+
+    def __getitem__(self, path: str) -> FileSummary:
+        if self._all is not None:
+            return self._all[path]
+        row = self._store.catalogue.file(path)
+        if row is None:
+            raise KeyError(path)
+        size = row.fingerprint.size
+        return FileSummary(path, Role(row.role), size, row.units, row.broken, row.records, row.facts)
+
+    def _every(self) -> dict[str, FileSummary]:
+        if self._all is None:
+            self._all = self._store.files()
+        return self._all
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._every())
+
+    def __len__(self) -> int:
+        return len(self._every())
+
+
+def layout_of(store: Store) -> Storing:
+    """The storing half of the root's layout, which must be known."""
+    assert store.layout is not None
+    return cast("Storing", store.layout)
+
+
+def storing_view(store: Store, now: float, *, number: int = 0, embed: Embed = no_embedder) -> StoringView:
+    """`number` is random, 64 bits; `embed` gives a vector of a size, or None."""
+
+    def load(path: str) -> Loaded | None:
+        source = store.load(path, now)
+        return source.loaded if source is not None else None
+
+    def content(path: str) -> bytes | None:
+        try:
+            return store.tree.read(path)[0]
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+
+    return StoringView(load, content, KnownFiles(store), store.policy, store.limits, now, number, embed)
