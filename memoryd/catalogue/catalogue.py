@@ -32,6 +32,7 @@ from memoryd.catalogue.rows import (
     place,
     plain,
 )
+from memoryd.catalogue.searching import Searching
 from memoryd.core.findings import Finding
 from memoryd.core.records import Document, Entry
 
@@ -45,6 +46,7 @@ class Catalogue:
     def __init__(self, path: str, *, read_only: bool = False) -> None:
         self.path = path
         self._db = open_reader(path) if read_only else open_or_rebuild(path)
+        self.words = Searching(self._db)
         self._lending = threading.Lock()
         self._idle: list[Catalogue] = []
         self._closed = False

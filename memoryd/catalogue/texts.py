@@ -10,10 +10,11 @@ table of texts, by the rules of `core.words` (whose version the catalogue notes)
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from memoryd.catalogue.rows import plain
+from memoryd.catalogue.searching import one_line
 from memoryd.core.records import Record
 from memoryd.core.secrets import redact
 from memoryd.core.words import indexable
@@ -66,7 +67,7 @@ def take_in(db: sqlite3.Connection, records: Sequence[Record], known: Known) -> 
 def text_of(record: Record) -> Text:
     return Text(
         plain(redact(record.title)),
-        plain(redact("\n".join(record.tags))),
+        plain(redact("\n".join(map(one_line, record.tags)))),
         plain(redact("\n".join(record.labels))),
         plain(redact(record.text)),
     )
@@ -84,11 +85,3 @@ def leave_out(db: sqlite3.Connection, known: Known) -> None:
 def _indexed(each: tuple[int, Text]) -> tuple[int, str, str, str]:
     key, text = each
     return key, indexable(text.title), indexable(f"{text.labels}\n{text.tags}"), indexable(text.body)
-
-
-def tags_of(joined: str) -> list[str]:
-    return joined.split("\n") if joined else []
-
-
-def join(parts: Iterable[str]) -> str:
-    return "\n".join(parts)

@@ -55,6 +55,9 @@ def _letter(code: int) -> str:
     kind = unicodedata.category(char)
     if _within(code, _OPTIONAL):
         return ""
+    bare = "".join(each for each in unicodedata.normalize("NFD", char) if not _within(ord(each), _OPTIONAL))
+    if bare != unicodedata.normalize("NFD", char):
+        return bare
     if kind == "Cf":  # joiners, soft hyphens, directions
         return " " if code == _ZERO_WIDTH_SPACE else ""
     if kind[0] in "PZ" or kind in ("Cc", "Cs") or char in _SIGN.values():
@@ -72,7 +75,7 @@ _LETTERS = _Letters()
 def indexable(text: str) -> str:
     """The text as it goes into the index, which folds the case of ASCII itself."""
     if not text.isascii():
-        folded = unicodedata.normalize("NFKD", text).casefold()
+        folded = unicodedata.normalize("NFKC", text).casefold()
         text = _BEYOND.sub(lambda run: run.group().translate(_LETTERS), folded)
     if "++" in text or "#" in text:
         text = _SIGNS.sub(lambda found: f"{found[1]} {found[1]}{_SIGN[found[2]]}", text)

@@ -1,0 +1,77 @@
+"""What somebody typed as the words that are looked for. Any text is a legal question: nothing in it is an operator.
+
+A piece between white space is one unit: `1.0.21`, `foo_bar`, `C++` or a run of Chinese is a phrase of its parts. The
+expressions made here hold nothing but words of the index, in quotes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple
+
+from memoryd.core.words import tokens, unspaced
+from memoryd.search.stems import STOP_WORDS, beginning
+
+LONGEST = 4_096  # characters that are looked at; who pastes a book is answered by its beginning
+MOST = 32  # units
+
+
+class Term(NamedTuple):
+    """A word by which memories are found: `expression` is for the index, `text` what it begins with or is."""
+
+    expression: str
+    text: str
+    prefix: bool = False
+
+
+@dataclass(frozen=True)
+class Asked:
+    """`raw` as typed."""
+
+    raw: str
+
+    @cached_property
+    def units(self) -> tuple[tuple[str, ...], ...]:
+        """The words of each piece, each piece once."""
+        pieces = (tuple(tokens(piece)) for piece in self.raw[:LONGEST].split())
+        return tuple(dict.fromkeys(piece for piece in pieces if piece))[:MOST]
+
+    @cached_property
+    def phrase(self) -> Term | None:
+        """All of it, word by word, where it is more than one unit."""
+        if len(self.units) < 2:
+            return None
+        return phrase(tuple(tokens(self.raw[:LONGEST]))[: 2 * MOST])
+
+    @cached_property
+    def exact(self) -> tuple[Term, ...]:
+        """Each unit as it was typed."""
+        return tuple(phrase(unit) for unit in self.units)
+
+    @cached_property
+    def loose(self) -> tuple[Term, ...]:
+        """The words of the units apart from each other and in any form, without those that say nothing."""
+        terms = dict.fromkeys(term for unit in self.units for term in _apart(unit))
+        telling = tuple(term for term in terms if term.text not in STOP_WORDS)
+        return (telling or tuple(terms))[:MOST]
+
+
+def phrase(words: tuple[str, ...]) -> Term:
+    text = " ".join(words)
+    return Term(f'"{text}"', text)
+
+
+def _apart(unit: tuple[str, ...]) -> list[Term]:
+    """A run of a script without spaces falls into pairs, which mostly are its words."""
+    terms: list[Term] = []
+    for number, word in enumerate(unit):
+        after = unit[number + 1] if number + 1 < len(unit) else ""
+        if not unspaced(word):
+            start = beginning(word) if word not in STOP_WORDS else None
+            terms.append(Term(f'"{start}"*', start, True) if start else phrase((word,)))
+        elif after and unspaced(after):
+            terms.append(phrase((word, after)))
+        elif number == 0 or not unspaced(unit[number - 1]):
+            terms.append(phrase((word,)))
+    return terms
