@@ -17,6 +17,7 @@ from memoryd.core.records import Base, Document, Role
 from memoryd.disk.tree import ChangingError, NotBeneathError, NotRegularError, TooLargeError
 from memoryd.operations.alarms import alarms, keep_change
 from memoryd.store import Store
+from memoryd.store.growing import Grown
 
 YOUNG_S = 2.0  # two writes within one clock tick look the same: a file this young is hashed again
 READ_ROLES = (Role.SOURCE, Role.ARCHIVE)
@@ -126,6 +127,9 @@ def _read_in(store: Store, path: str, found: Fingerprint, row: FileRow | None, n
     just now)."""
     if row and _unchanged(row, found) and not (row.young or row.pending or verify):
         return "same"
+    grown = store.growing.since(path, row.fingerprint, found) if row and row.digest and row.whole else None
+    if row and grown and not store.catalogue.codes_of(path).intersection(OF_THE_WHOLE):
+        return _take_tail(store, row, grown, now)
     try:
         content, fingerprint = store.tree.read(path, growing=True)
     except (FileNotFoundError, ChangingError):
@@ -204,6 +208,18 @@ def _says_the_same(row: FileRow, document: Document) -> bool:
     """By the layout's own measure, where it has one."""
     meaning = document.facts.get("meaning")
     return meaning is not None and row.facts.get("meaning") == meaning
+
+
+def _take_tail(store: Store, row: FileRow, grown: Grown, now: float) -> str:
+    """Our own append, of whole lines: what was there is known, so nothing is read."""
+    assert store.layout is not None
+    base = Base(row.fingerprint.size, row.lines + 1)
+    mtime = grown.after.mtime_ns / 1e9
+    tail = store.layout.parse(row.path, grown.tail, now=now, mtime=mtime, base=base)
+    lines, digest = row.lines + grown.tail.count(b"\n"), grown.digest.hexdigest()
+    same = replace(row, fingerprint=grown.after, digest=digest, lines=lines, young=abs(now - mtime) < YOUNG_S)
+    store.catalogue.extend(_counted(same, tail, row), replace(tail, findings=tuple(_news(store, row.path, tail))))
+    return "changed"
 
 
 def _take_in_pieces(store: Store, new: FileRow, content: bytes, now: float) -> str:

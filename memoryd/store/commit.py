@@ -153,7 +153,7 @@ class _Commit:
     def _back_up(self, prepared: Prepared) -> None:
         """Live files only: archives are covered by the journal."""
         path, layout = prepared.action.path, self.store.layout
-        if layout is None or layout.role(path) is not Role.SOURCE:
+        if layout is None or prepared.action.light or layout.role(path) is not Role.SOURCE:
             return
         assert prepared.before is not None
         assert prepared.fingerprint is not None

@@ -1,0 +1,112 @@
+"""Storing at the end of a file costs what is stored, not what is there."""
+
+from __future__ import annotations
+
+import pytest
+
+from memoryd.core.plan import WHATEVER, Action, Kind, Plan
+from memoryd.disk.tree import Tree
+from memoryd.operations.undo import undo
+from memoryd.store.commit import Cause, change
+from tests.layouts.samples import lines, memory, uuid
+from tests.operations.world import CORE, World
+
+
+def add(world: World, number: int) -> str:
+    def decide() -> Plan:
+        data = lines(memory(number))
+        return Plan((Action(Kind.APPEND, CORE, "stored", (uuid(number),), data=data, base=WHATEVER),))
+
+    done = change(world.store, Cause("add", "command"), decide, now=world.now, wait_s=1.0, sure=True)
+    assert done.receipt is not None
+    return done.receipt
+
+
+def known(world: World) -> list[tuple[object, ...]]:
+    return [(e.path, e.line, e.id) for e in world.store.catalogue.entries([CORE])]
+
+
+@pytest.fixture
+def reads(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Paths of the files that are read whole from here on."""
+    seen: list[str] = []
+    real = Tree.read
+
+    def spying(self: Tree, path: str, **how: object) -> object:
+        seen.append(path)
+        return real(self, path, **how)  # type: ignore[arg-type]  # whatever it was asked with
+
+    monkeypatch.setattr(Tree, "read", spying)
+    return seen
+
+
+def test_the_second_append_reads_nothing_and_is_known_as_if_it_had(world: World, reads: list[str]) -> None:
+    world.write(CORE, lines(memory(1)))
+    world.look()
+    add(world, 2)
+    world.look([CORE])
+    reads.clear()
+    add(world, 3)
+    world.look([CORE])
+    assert reads == []
+    assert world.read(CORE) == lines(memory(1), memory(2), memory(3))
+    told = known(world)
+    row = world.store.catalogue.file(CORE)
+    world.store.catalogue.clear()
+    world.look()
+    assert known(world) == told
+    again = world.store.catalogue.file(CORE)
+    assert row is not None
+    assert again is not None
+    assert (row.digest, row.lines, row.records, row.units) == (again.digest, again.lines, again.records, again.units)
+
+
+def test_a_line_without_its_newline_is_not_joined(world: World) -> None:
+    world.write(CORE, lines(memory(1)).rstrip(b"\n"))
+    world.look()
+    add(world, 2)
+    world.look([CORE])
+    assert world.read(CORE) == lines(memory(1), memory(2))
+    assert [each[1] for each in known(world)] == [1, 2]
+
+
+def test_what_somebody_wrote_between_two_of_ours_is_read(world: World) -> None:
+    world.write(CORE, lines(memory(1)))
+    world.look()
+    add(world, 2)
+    world.look([CORE])
+    with (world.root / CORE).open("ab") as file:
+        file.write(lines(memory(9)))
+    add(world, 3)
+    world.look([CORE])
+    assert [str(each[2]) for each in known(world)] == [uuid(n) for n in (1, 2, 9, 3)]
+
+
+def test_a_file_that_is_not_there_is_made(world: World) -> None:
+    add(world, 1)
+    assert world.read(CORE) == lines(memory(1))
+
+
+def test_it_is_undone_while_nothing_came_after_it(world: World) -> None:
+    world.write(CORE, lines(memory(1)))
+    world.look()
+    add(world, 2)
+    undo(world.store, add(world, 3), world.now)
+    assert world.read(CORE) == lines(memory(1), memory(2))
+
+
+def test_after_a_kill_it_stands_or_it_does_not(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What only adds is not synced before it: the file itself proves it."""
+    world.write(CORE, lines(memory(1)))
+    world.look()
+
+    def dies(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(world.store.journal, "finish", dies)
+    with pytest.raises(KeyboardInterrupt):
+        add(world, 2)
+    world.kill()
+    said = world.rise()
+    assert any("is now done" in each for each in said)
+    assert world.read(CORE) == lines(memory(1), memory(2))
