@@ -20,7 +20,7 @@ def test_there_are_enough() -> None:
 
 def test_a_paraphrase_shares_at_most_one_word_with_its_memory() -> None:
     assert max(map(shared, paraphrases())) <= 1
-    assert mean(map(shared, paraphrases())) < 0.1
+    assert mean(map(shared, paraphrases())) < 0.5
     assert mean(map(shared, mixed())) > 1.5, "the same measure finds words that are shared"
 
 
