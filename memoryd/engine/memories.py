@@ -6,13 +6,18 @@ makes one change, not twenty.
 
 from __future__ import annotations
 
+import os
+import sqlite3
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 from memoryd.engine.clock import Clock
+from memoryd.engine.health import Health
+from memoryd.engine.hints import Tell
 from memoryd.engine.jobs import Job
-from memoryd.errors import BusyError
+from memoryd.engine.looking import NEVER
+from memoryd.errors import BusyError, MemorydError, NotFoundError
 from memoryd.layouts.storing import Asked, Touch
 from memoryd.log import get_logger
 from memoryd.operations import memories
@@ -25,11 +30,11 @@ log = get_logger(__name__)
 QUIET_S, LONGEST_S = 3.0, 60.0  # without a further read; since the first that is not written yet
 MOST = 10_000  # memories whose reads wait to be written
 PLACES = ("topic", "subtopic", "user", "session")
-NEVER = float("inf")
 
 
 def _means(params: Mapping[str, Any]) -> Means:
-    return Means(int(params.get("number", 0)), allow_words=bool(params.get("allow_sensitive_words")))
+    number = int.from_bytes(os.urandom(8))
+    return Means(number, allow_words=bool(params.get("allow_sensitive_words")))
 
 
 def _add(store: Store, params: Mapping[str, Any], now: float) -> Outcome:
@@ -65,7 +70,7 @@ class Reads:
         self._clock = clock
         self._lock = threading.Lock()
         self._waiting: dict[str, dict[str, Touch]] = {}
-        self._first = self._last = NEVER
+        self._first = self._last = NEVER  # when, of those that wait
 
     def note(self, path: str, identity: str) -> None:
         wall, now = self._clock.wall(), self._clock.monotonic()
@@ -79,6 +84,12 @@ class Reads:
 
     def next_due(self) -> float:
         return min(self._last + QUIET_S, self._first + LONGEST_S)
+
+    def put_off(self) -> None:
+        """They are due as if they had been made now."""
+        with self._lock:
+            if self._waiting:
+                self._first = self._last = self._clock.monotonic()
 
     def write(self) -> tuple[str, ...]:
         """The files that changed. What cannot be had now, for a writer at work, waits for the next time."""
@@ -104,6 +115,62 @@ class Reads:
             self._first, self._last = min(self._first, now), now
 
 
-def perform(store: Store, job: Job, now: float) -> Outcome:
-    """What is asked of one memory; every refusal is an error that says what to do."""
-    return STORING[job.name](store, job.params, now)
+class Memories:
+    """`read_in` looks at everything; `took` reads in files that memoryd has just changed."""
+
+    def __init__(
+        self,
+        store: Store,
+        clock: Clock,
+        tell: Tell,
+        health: Health,
+        read_in: Callable[[], None],
+        took: Callable[[Collection[str]], None],
+    ) -> None:
+        self._store = store
+        self._clock = clock
+        self._tell = tell
+        self._health = health
+        self._read_in = read_in
+        self._took = took
+        self.reads = Reads(store, clock)
+
+    def perform(self, job: Job) -> dict[str, Any]:
+        """What is asked of one memory. Its own files are read in before the reply, so that a search after it finds
+        what is there now; the layout's index follows when the root has settled."""
+        try:
+            outcome = STORING[job.name](self._store, job.params, self._clock.wall())
+        except NotFoundError:
+            self._read_in()  # another program may have written it a moment ago
+            outcome = STORING[job.name](self._store, job.params, self._clock.wall())
+        told = outcome.public(self._store.name)
+        if outcome.receipt is not None:
+            self._health.well()
+            log.info("changed", **told, operation=job.name, by=job.by)
+            self._tell("change", {**told, "operation": job.name})
+            self._took(outcome.paths)
+        return told
+
+    def next_due(self) -> float:
+        return self.reads.next_due()
+
+    def write_reads(self) -> None:
+        """Not where nothing may be written: then they wait."""
+        if self.reads.next_due() == NEVER:
+            return
+        try:
+            self._health.require("touch")
+        except MemorydError as error:
+            log.debug("reads are counted later", root=self._store.name, reason=error.message)
+            self.reads.put_off()
+            return
+        written = self.reads.write()
+        if written:
+            self._took(written)
+
+    def end(self) -> None:
+        """The last chance for what still waits."""
+        try:
+            self.write_reads()
+        except (OSError, sqlite3.Error, MemorydError) as error:
+            log.warning("reads are not counted", root=self._store.name, reason=str(error))

@@ -13,10 +13,12 @@ from memoryd.engine.clock import Clock
 from memoryd.engine.health import Health
 from memoryd.engine.hints import Hints, Tell
 from memoryd.engine.jobs import LOOKS, OPERATIONS, Job
+from memoryd.engine.late import carry_late
 from memoryd.engine.looking import LATE_S, LOOK_S, NEVER, Looking
+from memoryd.engine.memories import STORING, Memories
 from memoryd.engine.order import Order
 from memoryd.engine.publishing import Publisher
-from memoryd.errors import BusyError, MemorydError, TimeoutExpiredError
+from memoryd.errors import MemorydError, TimeoutExpiredError
 from memoryd.log import get_logger
 from memoryd.operations.indexing import Indexed, update_index
 from memoryd.operations.presence import Sighting, accept, sight, suspect_loss
@@ -40,6 +42,8 @@ class Tending:
         self._deleted = threading.Event()
         self._order = Order(store, clock)
         self._scanned = False
+        self.memories = Memories(store, clock, tell, self.health, self._read_in, self._take_own)
+        self.unsettled: set[str] = set()  # what memoryd changed itself: its index follows when the root has settled
         self.wants_limits = False
         self.last_change = clock.monotonic() - 1e6
         self.status = self._publisher.first()
@@ -69,10 +73,11 @@ class Tending:
 
     def end(self) -> None:
         self._hints.unwatch(self.store.name)
+        self.memories.end()
         self.store.close()
 
     def next_due(self) -> float:
-        return self.looking.next_due()
+        return min(self.looking.next_due(), self.memories.next_due() if self.health.tended else NEVER)
 
     def tick(self) -> None:
         """What is due by time: a look at the root, late appends, a scan, an index that waited."""
@@ -82,7 +87,9 @@ class Tending:
         if not self.health.tended:
             self.looking.rest()
             return
-        self._carry_late(now)
+        carry_late(self.store, self._clock, self.looking)
+        if now >= self.memories.next_due():
+            self.memories.write_reads()
         if now >= self.looking.next_scan:
             self.take_in(None, now)
         elif now >= self.looking.next_index:
@@ -235,6 +242,7 @@ class Tending:
         be had, never a stale ok."""
         began = self._clock.monotonic()
         self.health.require("sync")
+        self.memories.write_reads()
         waiting = self.take_in(None, began)
         self.health.require("sync")
         if self.store.layout is not None:
@@ -270,6 +278,9 @@ class Tending:
 
     def operate(self, job: Job) -> dict[str, Any]:
         self.health.require(job.name)
+        if job.name in STORING:
+            self._order.put()
+            return self.memories.perform(job)
         if job.name == "check":
             self._read_in()
             self.health.require(job.name)
@@ -292,6 +303,15 @@ class Tending:
         self._publish()
         return result
 
+    def _take_own(self, paths: Collection[str]) -> None:
+        """Files that memoryd has just changed; it is no sign of writers at work."""
+        before = self.last_change
+        self.looking.next_late = self._clock.monotonic() + LATE_S
+        self._note_changes(self._refresh(paths, verify=False), self._clock.monotonic())
+        self._publisher.backups_known = False
+        self.unsettled.update(paths)
+        self.last_change = before
+
     def _read_in(self, *, verify: bool = False) -> None:
         """Everything, for something that has its own answer: an index that cannot be written now follows later."""
         try:
@@ -310,24 +330,6 @@ class Tending:
         self._deleted.set()
         self._read_in()
         self.last_change = before
-
-    def _carry_late(self, now: float) -> None:
-        """Look at replaced inodes: what was appended to one goes into the live file, under the lock."""
-        if not self.store.late:
-            self.looking.next_late = NEVER
-            return
-        if now < self.looking.next_late:
-            return
-        self.looking.next_late = now + LATE_S
-        if not self.store.has_late_bytes():
-            self.store.carry_over(self._clock.wall())
-            return
-        try:
-            with self.store.locked(0.2, honour_soft=False):
-                carried = self.store.carry_over(self._clock.wall())
-        except BusyError:
-            return  # the next look tries again; the bytes are kept until then
-        log.warning("late append carried over", root=self.store.name, bytes=carried)
 
     # --- trouble and status
 

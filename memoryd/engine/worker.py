@@ -105,6 +105,14 @@ class Worker:
                 self._scheduled[name] = Job(name, by="schedule", due=self._clock.monotonic())
                 self._condition.notify()
 
+    def require(self, name: str) -> None:
+        """The error that answers what cannot be looked at as the root is."""
+        self._tending.health.require(name)
+
+    def note_read(self, path: str, identity: str) -> None:
+        """A memory was read and that is to be counted."""
+        self._tending.memories.reads.note(path, identity)
+
     def pause(self) -> Future[dict[str, Any]]:
         """Takes hold before the next thing is begun; the future is done when the root rests."""
         self._tending.health.paused = True
@@ -193,6 +201,9 @@ class Worker:
             self._perform_scheduled(job)
         self.step = "idle"
         self._tending.tick()
+        with self._condition:
+            while self._tending.unsettled:
+                self._settler.touch(self._tending.unsettled.pop(), self._clock.monotonic())
         if self._tending.wants_limits:
             self._tending.wants_limits = False
             self.fall_due("limits")
