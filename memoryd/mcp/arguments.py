@@ -26,6 +26,10 @@ Type = Annotated[str | UnsetType, Meta(description="Only memories of this type, 
 Tags = Annotated[list[str] | UnsetType, Meta(description="Only memories that have every one of these tags.")]
 Since = Annotated[str | UnsetType, Meta(description="Only memories since this date (2026-01-31) or age (7d, 24h).")]
 Archived = Annotated[bool | UnsetType, Meta(description="true: archived memories too.")]
+User = Annotated[
+    str | UnsetType,
+    Meta(description="user-document: whose memories. Users are kept apart; left out, no user's memories are shown."),
+]
 Id = Annotated[str, Meta(min_length=1, description="The id, as search_memories and list_memories give it.")]
 
 
@@ -40,6 +44,7 @@ class Search(Arguments):
     tags: Tags = UNSET
     since: Since = UNSET
     archived: Archived = UNSET
+    user: User = UNSET
     mode: Annotated[Mode | UnsetType, Meta(description="hybrid (default): by words and by meaning.")] = UNSET
     limit: Annotated[Count | UnsetType, Meta(description="At most so many memories (default 10).")] = UNSET
     max_tokens: Annotated[
@@ -60,6 +65,7 @@ class Listing(Arguments):
     tags: Tags = UNSET
     since: Since = UNSET
     archived: Archived = UNSET
+    user: User = UNSET
     limit: Annotated[Count | UnsetType, Meta(description="At most so many a page.")] = UNSET
     cursor: Annotated[str | UnsetType, Meta(description="`next_cursor` of the page before.")] = UNSET
 

@@ -142,11 +142,11 @@ class Memories:
         return found[0]
 
     def _placed(self, params: Values) -> Values:
-        """The same with the root in which the id is to be changed. Without a limit the daemon finds it itself."""
-        roots = self._scope.chosen(params.get("root"))
-        if len(roots) > 1:
-            return {**params, "root": self._find({"id": params["id"]})["root"]}
-        return _given({**params, "root": roots[0]})
+        """The same with the root in which the id is to be changed."""
+        root, *others = self._scope.chosen(params.get("root"))
+        if root is None or others:
+            root = self._find({"id": params["id"]})["root"]
+        return {**params, "root": root}
 
     def _only_root(self) -> str:
         if len(self._scope.names) == 1:

@@ -51,7 +51,7 @@ def content_of(memory: Mapping[str, Any]) -> tuple[str, str]:
 
 def recalled(topic: str, found: Mapping[str, Any]) -> str:
     """A message ready to use: the memories of a search, each with its source."""
-    text = found.get("text") or _joined(found.get("hits", []))
+    text = found.get("embedding") or _joined(found.get("hits", []))
     if not text:
         return f"No memories about “{topic}” were found. Store what you learn about it with add_memory."
     return (

@@ -1,0 +1,182 @@
+"""A control socket as the daemon's, with the real server and protocol behind it and a few memories in a dict."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+import threading
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from memoryd.control.answering import Answer
+from memoryd.control.methods import TABLE, Field, Method, Param
+from memoryd.control.peer import Peer
+from memoryd.control.server import Server
+from memoryd.errors import ConflictError, InvalidMemoryError, NotFoundError, SensitiveError, UnknownRootError
+
+Values = dict[str, Any]
+
+_SEARCH = ("query", "root", "type", "since", "mode", "user")
+_PLACES = ("id", "root", "topic", "subtopic", "user", "session")
+
+
+def _row(name: str, text: tuple[str, ...], numbers: tuple[str, ...] = (), **others: Any) -> Method:
+    """A row as the contract tells it."""
+    params = [
+        *(Param(each, "str", each) for each in text),
+        *(Param(each, "int", each) for each in numbers),
+        *(Param(each, kind, each) for each, kind in others.items()),
+    ]
+    return Method(name, None, name, name, name, tuple(params), (Field("id", "str", "id"),), "job", False)
+
+
+CONTRACT: dict[str, Method] = {
+    row.name: row
+    for row in (
+        _row("memory.search", _SEARCH, ("limit", "max_tokens"), tags="list", archived="bool"),
+        _row("memory.get", ("id", "root"), touch="bool"),
+        _row("memory.list", ("root", "type", "since", "cursor", "user"), ("limit",), tags="list", archived="bool"),
+        _row("memory.add", _PLACES[1:], memory="object", allow_sensitive_words="bool"),
+        _row("memory.update", ("id", "root"), changes="object"),
+        _row("memory.forget", ("id", "root")),
+    )
+}
+
+LAYOUTS = {"agents": "jsonl-store", "notes": "markdown-topics", "private": "user-document"}
+
+
+class FakeDaemon:
+    """`memories[root][id]` is the native object; `calls` is what was asked; `fail` an error to answer with instead."""
+
+    def __init__(self, **memories: dict[str, Values]) -> None:
+        self.memories: dict[str, dict[str, Values]] = {name: {} for name in LAYOUTS} | memories
+        self.calls: list[tuple[str, Values]] = []
+        self.fail: Exception | None = None
+        self._lock = threading.Lock()
+        self.socket = ""  # while it is entered
+        self._server: Server | None = None
+
+    def __enter__(self) -> FakeDaemon:
+        self.socket = f"{tempfile.mkdtemp(prefix='md-')}/c"  # the name of a socket must be short
+        return self.start()
+
+    def __exit__(self, *unused: object) -> None:
+        self.stop()
+        shutil.rmtree(os.path.dirname(self.socket))
+
+    def start(self) -> FakeDaemon:
+        names = ("status", *CONTRACT)
+        handlers = {name: self._handler(name) for name in names}
+        self._server = Server(
+            self.socket, handlers, {"version": "1", "pid": 1, "instance": "i"}, table=CONTRACT | TABLE
+        )
+        self._server.start()
+        return self
+
+    def stop(self) -> None:
+        if self._server is not None:
+            self._server.close(0.2)
+            self._server = None
+
+    def asked(self, method: str) -> list[Values]:
+        return [params for name, params in self.calls if name == method]
+
+    def __call__(self, method: str, params: Mapping[str, Any]) -> Values:
+        """Asked without a socket, as a `Link` would."""
+        return self._answer(method, dict(params))
+
+    # -- answering --------------------------------------------------------------------------------
+
+    def _handler(self, name: str) -> Any:
+        def handle(params: Values, _: Peer) -> Answer:
+            return self._answer(name, params)
+
+        return handle
+
+    def _answer(self, name: str, params: Values) -> Values:
+        with self._lock:
+            self.calls.append((name, dict(params)))
+            if self.fail is not None:
+                raise self.fail
+            result: Values = getattr(self, name.replace("memory.", ""))(params)
+            return result
+
+    def _roots(self, params: Values) -> list[str]:
+        if "root" not in params:
+            return list(self.memories)
+        if params["root"] not in self.memories:
+            raise UnknownRootError(f"there is no root {params['root']}", hint="see `memoryd root list`")
+        return [params["root"]]
+
+    def _rows(self, params: Values) -> Iterator[tuple[str, str, Values]]:
+        for root in self._roots(params):
+            for key, memory in self.memories[root].items():
+                yield root, key, memory
+
+    def _one(self, params: Values) -> tuple[str, str, Values]:
+        found = [row for row in self._rows(params) if row[1] == params["id"]]
+        if not found:
+            raise NotFoundError(f"there is no memory {params['id']}", hint="`memoryd search` finds ids")
+        if len(found) > 1:
+            raise ConflictError("the id stands in several roots", data={"candidates": [row[0] for row in found]})
+        return found[0]
+
+    def status(self, params: Values) -> Values:
+        rows = [
+            {"name": root, "layout": LAYOUTS.get(root), "state": "ok", "path": f"/m/{root}", "memories": len(memories),
+             "watch": {"mode": "inotify"}}
+            for root, memories in self.memories.items() if root in self._roots(params)
+        ]  # fmt: skip
+        return {"state": "ok", "pid": 1, "version": "1", "uptime_s": 2.5, "roots": rows, "jobs": [], "resources": {}}
+
+    def search(self, params: Values) -> Values:
+        words = params["query"].lower().split()
+        hits = []
+        for root, key, memory in self._rows(params):
+            text = str(memory.get("content") or memory.get("text"))
+            score = sum(word in text.lower() for word in words) / len(words)
+            if score:
+                whole = text if "max_tokens" in params else text[:40]
+                hits.append(self._hit(root, key, memory) | {"snippet": whole, "score": score, "why": {"words": score}})
+        hits.sort(key=lambda hit: -hit["score"])
+        fresh = {root: {"state": "fresh", "generation": 3, "lag_ms": 0.0} for root in self._roots(params)}
+        return {"hits": hits[: params.get("limit", 10)], "took_ms": 0.5, "fresh": fresh}
+
+    def get(self, params: Values) -> Values:
+        root, key, memory = self._one(params)
+        return {"root": root, "id": key, "path": "f", "line": 1, "memory": memory}
+
+    def list(self, params: Values) -> Values:
+        rows = [self._hit(*row) for row in self._rows(params)]
+        start = int(params.get("cursor", 0))
+        end = start + params.get("limit", 50)
+        return {"memories": rows[start:end]} | ({"next_cursor": str(end)} if end < len(rows) else {})
+
+    def add(self, params: Values) -> Values:
+        [root] = self._roots(params)
+        text = str(params["memory"].get("content", ""))
+        if "ghp_" in text:
+            raise SensitiveError("Security violation: Cannot store sensitive data", hint="store where it is kept")
+        if not text:
+            findings = [{"field": "content", "rule": "is missing"}]
+            raise InvalidMemoryError("the memory does not fit", data={"findings": findings})
+        key = f"new/{len(self.memories[root])}#ü"
+        self.memories[root][key] = params["memory"]
+        return {"id": key, "path": "f", "receipt": "r-1"}
+
+    def update(self, params: Values) -> Values:
+        root, key, memory = self._one(params)
+        self.memories[root][key] = {**memory, **params["changes"]}
+        return {"id": key, "path": "f", "receipt": "r-2"}
+
+    def forget(self, params: Values) -> Values:
+        root, key, _ = self._one(params)
+        del self.memories[root][key]
+        return {"id": key, "path": "f", "receipt": "r-3"}
+
+    @staticmethod
+    def _hit(root: str, key: str, memory: Values) -> Values:
+        title = str(memory.get("content", key))[:20]
+        return {"root": root, "id": key, "path": "f", "line": 1, "title": title, "type": memory.get("type"),
+                "tags": memory.get("tags", []), "archived": False}  # fmt: skip

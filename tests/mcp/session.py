@@ -1,0 +1,76 @@
+"""Sessions of the official client with `memoryd mcp`, in a process of its own or in this one."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+from mcp import Client, MCPError, StdioServerParameters, types
+from mcp.server.lowlevel import Server
+
+import memoryd
+from memoryd.mcp.link import Link
+from memoryd.mcp.memories import Memories
+from memoryd.mcp.scope import Scope
+from memoryd.mcp.server import build
+
+T = TypeVar("T")
+Work = Callable[[Client], Awaitable[T]]
+
+PATIENCE_S = 60.0
+
+
+def server(socket: str, *options: str) -> StdioServerParameters:
+    """The process as an agent starts it: with hardly any environment."""
+    words = ["-m", "memoryd", "--socket", socket, "mcp", *options]
+    return StdioServerParameters(
+        command=sys.executable, args=words, env={"PYTHONPATH": str(Path(memoryd.__file__).parents[1])}
+    )
+
+
+def inside(socket: str, *roots: str, read_only: bool = False) -> Server[Any]:
+    """The same server without its process, for what does not depend on it."""
+    return build(Memories(Link(lambda: socket), Scope(roots)), read_only=read_only)
+
+
+def session(started: StdioServerParameters | Server[Any], work: Work[T], mode: str = "legacy") -> T:
+    """What `work` makes of a client that is connected. `mode`: "legacy" begins with initialize, as agents do today."""
+
+    async def run() -> T:
+        async with Client(started, mode=mode) as client:
+            return await asyncio.wait_for(work(client), PATIENCE_S)
+
+    return asyncio.run(run())
+
+
+async def told(client: Client, tool: str, **arguments: Any) -> dict[str, Any]:
+    """The structured answer of a tool that must not fail."""
+    result = await client.call_tool(tool, arguments)
+    assert not result.is_error, text_of(result)
+    assert isinstance(result.structured_content, dict)
+    return result.structured_content
+
+
+async def refusal(client: Client, tool: str, **arguments: Any) -> str:
+    """What an agent reads of a call that must fail."""
+    result = await client.call_tool(tool, arguments)
+    assert result.is_error, result
+    assert result.structured_content is None
+    return text_of(result)
+
+
+def text_of(result: types.CallToolResult) -> str:
+    [first, *_] = result.content
+    assert isinstance(first, types.TextContent)
+    return first.text
+
+
+async def protocol_error(call: Awaitable[object]) -> MCPError:
+    try:
+        await call
+    except MCPError as error:
+        return error
+    raise AssertionError("nothing was refused")
