@@ -1,0 +1,149 @@
+"""A store in memory, in which a layout stores as the daemon lets it: look, plan, carry out, and read what came of it.
+
+Every plan is carried out as a commit would, refused where the content is not the one it was decided on; after each
+the memory that `Stored` names must be read at its place, under exactly its id.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+from memoryd.core.digest import sha256
+from memoryd.core.plan import WHATEVER, Action, Kind
+from memoryd.core.policy import Policy
+from memoryd.core.records import Document, Record, Role
+from memoryd.core.text import splice
+from memoryd.layouts.base import FileSummary, Layout, Loaded
+from memoryd.layouts.storing import Asked, Found, Stored, Storing, StoringView, Touch
+from tests.layouts.contract import NOW, OLD, Files, document
+
+
+class StoringLayout(Layout, Storing, Protocol):
+    """Both halves."""
+
+
+class Storehouse:
+    """`opened` names the files that were looked at since it was last emptied."""
+
+    def __init__(self, layout: StoringLayout, files: Mapping[str, bytes] = {}, **fields: Any) -> None:
+        self.layout = layout
+        self.files: Files = dict(files)
+        self.now: float = fields.pop("now", NOW)
+        self.policy: Policy = fields.pop("policy", Policy())
+        self.limits = fields.pop("limits", layout.limits)
+        self.number = 0
+        self.opened: list[str] = []
+        assert not fields
+
+    # --- what the daemon gives a layout
+
+    def view(self) -> StoringView:
+        self.number += 1
+        number = self.number * 0x9E3779B97F4A
+        files = self.summaries()
+        return StoringView(self._load, self._content, files, self.policy, self.limits, self.now, number)
+
+    def read(self, path: str) -> Document:
+        return document(self.layout, path, self.files[path], now=self.now, mtime=OLD)
+
+    def summaries(self) -> dict[str, FileSummary]:
+        found = {}
+        for path, data in self.files.items():
+            role = self.layout.role(path)
+            if role in (Role.SOURCE, Role.ARCHIVE):
+                d = self.read(path)
+                found[path] = FileSummary(path, role, len(data), d.units, d.broken, len(d.records), d.facts)
+        return found
+
+    def _load(self, path: str) -> Loaded | None:
+        self.opened.append(path)
+        return Loaded(self.files[path], self.read(path), OLD) if path in self.files else None
+
+    def _content(self, path: str) -> bytes | None:
+        self.opened.append(path)
+        return self.files.get(path)
+
+    # --- storing
+
+    def found(self, identity: str, path: str | None = None) -> Found:
+        """Live files come first."""
+        live = [each for each in self.layout.live_paths(self.files) if each in self.files]
+        archives = sorted(each for each in self.files if self.layout.role(each) is Role.ARCHIVE)
+        others = sorted(each for each in self.files if self.layout.role(each) is Role.SOURCE and each not in live)
+        for each in [path] if path is not None else [*live, *archives, *others]:
+            read = self.read(each)
+            for record in read.records:
+                if record.id == identity:
+                    return Found(each, Loaded(self.files[each], read, OLD), record)
+        raise AssertionError(f"{identity} is nowhere")
+
+    def record(self, identity: str, path: str | None = None) -> Record:
+        return self.found(identity, path).record
+
+    def text(self, identity: str, path: str | None = None) -> bytes:
+        found = self.found(identity, path)
+        return found.record.span.of(found.loaded.data)
+
+    def native(self, identity: str) -> Mapping[str, Any]:
+        found = self.found(identity)
+        return self.layout.native(found.path, found.record.span.of(found.loaded.data))
+
+    def add(self, memory: Mapping[str, Any], **where: str) -> Stored:
+        return self._there(self.layout.add(self.view(), Asked(memory, where)))
+
+    def update(self, identity: str, **changes: Any) -> Stored:
+        return self._there(self.layout.update(self.view(), self.found(identity), changes))
+
+    def forget(self, identity: str) -> Stored:
+        return self.carried_out(self.layout.forget(self.view(), self.found(identity)))
+
+    def unarchive(self, identity: str) -> Stored:
+        return self._there(self.layout.unarchive(self.view(), self.found(identity)))
+
+    def put_back(self, path: str, kept: bytes) -> Stored:
+        return self._there(self.layout.put_back(self.view(), path, kept))
+
+    def touch(self, **times: Any) -> None:
+        """Each identity's `Touch`, in every file that holds it."""
+        touches = {identity: Touch(*touch) for identity, touch in times.items()}
+        for path in list(self.files):
+            if self.layout.role(path) in (Role.SOURCE, Role.ARCHIVE):
+                loaded = Loaded(self.files[path], self.read(path), OLD)
+                self.files[path] = splice(loaded.data, self.layout.touch(path, loaded, touches))
+
+    # --- carrying out
+
+    def _there(self, stored: Stored) -> Stored:
+        self.carried_out(stored)
+        assert stored.id in [record.id for record in self.read(stored.path).records], stored
+        return stored
+
+    def carried_out(self, stored: Stored) -> Stored:
+        for action in stored.plan.actions:
+            self._perform(action)
+        return stored
+
+    def _perform(self, action: Action) -> None:
+        before = self.files.get(action.path)
+        if action.kind is Kind.APPEND and action.base == WHATEVER:
+            lead = b"\n" if before and not before.endswith(b"\n") else b""
+            self.files[action.path] = (before or b"") + lead + action.data
+            return
+        assert action.base == (sha256(before) if before is not None else None), action
+        if action.kind is Kind.APPEND:
+            self.files[action.path] = (before or b"") + action.data
+        elif action.kind is Kind.REWRITE:
+            assert before is not None
+            self.files[action.path] = splice(before, action.edits)
+        elif action.kind is Kind.CREATE:
+            assert before is None
+            self.files[action.path] = action.data
+        else:
+            assert action.kind is Kind.REMOVE
+            del self.files[action.path]
+
+
+def rules(error: BaseException) -> dict[str, str]:
+    """Field and rule of every finding of an InvalidMemoryError."""
+    return {each["field"]: each["rule"] for each in error.data["findings"]}  # type: ignore[attr-defined]  # it has it
