@@ -9,12 +9,14 @@ that do not keep to the form are listed and read as they are.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
+from typing import Any
 
 from memoryd.core.findings import Finding
 from memoryd.core.git import blocked_by_git
 from memoryd.core.plan import Plan
 from memoryd.core.policy import Limit
 from memoryd.core.records import Base, Document, Role
+from memoryd.core.text import Edit
 from memoryd.layouts.base import (
     FileSummary,
     Fix,
@@ -26,10 +28,11 @@ from memoryd.layouts.base import (
     UpkeepView,
     is_temp,
 )
-from memoryd.layouts.markdown_topics import index, repair, upkeep
+from memoryd.layouts.markdown_topics import changing, index, leaving, repair, storing, upkeep
 from memoryd.layouts.markdown_topics.blocks import outline
-from memoryd.layouts.markdown_topics.naming import ARCHIVE, SUFFIX
+from memoryd.layouts.markdown_topics.naming import ARCHIVE, INDEX, SUFFIX
 from memoryd.layouts.markdown_topics.reading import read_document
+from memoryd.layouts.storing import Asked, Found, Stored, StoringView, Touch
 
 
 class MarkdownTopics:
@@ -39,7 +42,7 @@ class MarkdownTopics:
     lock: str | None = None
     locks: tuple[LockRule, ...] = ()
     backup_place: str | None = None
-    index_paths: tuple[str, ...] = (index.INDEX,)
+    index_paths: tuple[str, ...] = (INDEX,)
     keeps_every_change = False
     appendable = False
     private = False
@@ -55,7 +58,7 @@ class MarkdownTopics:
         return None
 
     def recognises(self, files: Collection[str], head: Callable[[str], bytes]) -> bool:
-        if index.INDEX in files and b"Memory Index" in head(index.INDEX):
+        if INDEX in files and b"Memory Index" in head(INDEX):
             return True
         topics = (path for path in sorted(files) if "/" in path and self.role(path) is Role.SOURCE)
         return any(outline(head(path)).sections for path in topics)
@@ -65,7 +68,7 @@ class MarkdownTopics:
             return Role.TEMP
         if not path.endswith(SUFFIX) or any(part.startswith(".") for part in path.split("/")):
             return Role.FOREIGN
-        if path == index.INDEX:
+        if path == INDEX:
             return Role.INDEX
         return Role.ARCHIVE if path.startswith(ARCHIVE) else Role.SOURCE
 
@@ -109,3 +112,27 @@ class MarkdownTopics:
     def fixes(self, path: str, loaded: Loaded, now: float) -> tuple[Fix, ...]:
         del now
         return repair.fixes(path, loaded)
+
+    def add(self, view: StoringView, asked: Asked) -> Stored:
+        return storing.add(view, asked)
+
+    def update(self, view: StoringView, found: Found, changes: Mapping[str, Any]) -> Stored:
+        del view
+        return changing.update(found, changes)
+
+    def forget(self, view: StoringView, found: Found) -> Stored:
+        return leaving.forget(view, found)
+
+    def unarchive(self, view: StoringView, found: Found) -> Stored:
+        return leaving.unarchive(view, found)
+
+    def put_back(self, view: StoringView, path: str, kept: bytes) -> Stored:
+        return leaving.put_back(view, path, kept)
+
+    def touch(self, path: str, loaded: Loaded, touches: Mapping[str, Touch]) -> tuple[Edit, ...]:
+        del path, loaded, touches  # how often a memory was read is kept outside: nothing volatile in a repository
+        return ()
+
+    def native(self, path: str, text: bytes) -> Mapping[str, Any]:
+        del path
+        return {"text": text.decode("utf-8", "replace")}

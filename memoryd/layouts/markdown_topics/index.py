@@ -16,10 +16,9 @@ from memoryd.core.records import Role
 from memoryd.layouts.base import FileSummary, IndexResult, IndexView
 from memoryd.layouts.markdown_topics.blocks import Outline, newline_of, outline
 from memoryd.layouts.markdown_topics.listing import listable, updated
-from memoryd.layouts.markdown_topics.naming import place_of, plain
+from memoryd.layouts.markdown_topics.naming import INDEX, place_of, plain
 from memoryd.layouts.markdown_topics.reading import DOCUMENT, ENTRY
 
-INDEX = "index.md"
 BEGIN, END = b"<!-- memoryd:begin -->", b"<!-- memoryd:end -->"
 _NEW = b"# Memory Index\n\n## Topics\n"
 _HIGH_HEADING = re.compile(rb"#{1,2}[ \t]+.*")

@@ -13,6 +13,7 @@ from memoryd.core.digest import sha256
 from memoryd.core.secrets import redact
 
 ARCHIVE = "archive/"
+INDEX = "index.md"
 SUFFIX = ".md"
 _SLUG_LENGTH = 80  # characters; long titles are cut at a word
 

@@ -37,7 +37,7 @@ def read_document(path: str, data: bytes, *, now: float, mtime: float, words: bo
     found = outline(data, shelved=shelved)
     readable = _is_text(data)
     records = tuple(_entries(path, data, found, shelved=shelved))
-    if not records and readable and _says_something(found):
+    if not records and readable and says_something(found):
         records = (_whole(path, data, found, shelved=shelved),)
     waits = not readable and abs(now - mtime) < FRESH_S
     broken = int(not readable and not records and bool(data.strip(b"\0 \t\r\n")))
@@ -54,6 +54,12 @@ def _is_text(data: bytes) -> bool:
     except UnicodeDecodeError:
         return False
     return True
+
+
+def record_at(path: str, data: bytes, start: int) -> Record:
+    """The first record that begins at that offset or behind it, as it is read in the whole file."""
+    records = read_document(path, data, now=0.0, mtime=-FRESH_S).records
+    return next(each for each in records if each.span.start >= start)
 
 
 def text_of(raw: bytes) -> str:
@@ -134,9 +140,9 @@ def _said(raw: bytes) -> str:
     return redact(raw.decode("utf-8", "replace"))
 
 
-def _says_something(found: Outline) -> bool:
+def says_something(found: Outline, *, after: int = 0) -> bool:
     """More than headings, separators and comments: what is left when the last entry was taken out is no memory."""
-    lines = ((line, line.text.strip()) for line in found.lines)
+    lines = ((line, line.text.strip()) for line in found.lines if line.start >= after)
     return any(text and (line.quoted or not _MARKUP.fullmatch(text)) for line, text in lines)
 
 

@@ -30,8 +30,8 @@ def missing(existing: bytes, moves: Iterable[Moved]) -> list[Moved]:
     known = {(section.source, _text(existing, section)) for section in outline(existing, shelved=True).sections}
     left: list[Moved] = []
     for move in moves:
-        text = _bare(move.text)
-        named = (_name(move.source), text)
+        text = bare(move.text)
+        named = (written_name(move.source), text)
         if named not in known and (None, text) not in known:
             known.add(named)
             left.append(move)
@@ -66,7 +66,7 @@ def _blocks(existing: bytes, at: int, moves: Sequence[Moved]) -> bytes:
     text = newline_of(existing) if lead else b""
     for move in moves:
         newline = newline_of(existing or move.text)
-        text += b"<!-- from: " + _name(move.source) + b" -->" + newline + move.text
+        text += b"<!-- from: " + written_name(move.source) + b" -->" + newline + move.text
         text += b"" if move.text.endswith(b"\n") else newline
     return text
 
@@ -74,7 +74,7 @@ def _blocks(existing: bytes, at: int, moves: Sequence[Moved]) -> bytes:
 def _reads_back(existing: bytes, before: Outline, moves: Sequence[Moved], after: bytes) -> bool:
     """Every entry of the archive and every new one is found again, whole."""
     wanted = Counter((section.source, section.day, _text(existing, section)) for section in before.sections)
-    wanted.update((_name(move.source), move.day, _bare(move.text)) for move in moves)
+    wanted.update((written_name(move.source), move.day, bare(move.text)) for move in moves)
     there = Counter(
         (section.source, section.day, _text(after, section)) for section in outline(after, shelved=True).sections
     )
@@ -82,15 +82,22 @@ def _reads_back(existing: bytes, before: Outline, moves: Sequence[Moved], after:
 
 
 def _text(data: bytes, section: Section) -> bytes:
-    return _bare(data[section.start : section.end])
+    return bare(data[section.start : section.end])
 
 
-def _bare(text: bytes) -> bytes:
+def bare(text: bytes) -> bytes:
     """An entry at the end of a file may lack the newline it gets above another one."""
     return text.rstrip(b"\r\n")
 
 
-def _name(source: str) -> bytes:
+def written_name(source: str) -> bytes:
     """The file's name as it stands in a comment: what would end the comment or its line is percent-encoded."""
     raw = source.encode("utf-8", "surrogateescape").replace(b"-->", b"--%3E")
     return re.sub(rb"[\x00-\x1f\x7f]", lambda match: b"%%%02X" % match.group()[0], raw)
+
+
+def sources(name: bytes) -> list[str]:
+    """The names that the one in a comment may stand for: with `%..` read back, and to the letter."""
+    raw = name.replace(b"--%3E", b"-->")
+    raw = re.sub(rb"%(0[0-9A-F]|1[0-9A-F]|7F)", lambda match: bytes([int(match[1], 16)]), raw)
+    return [each.decode("utf-8", "surrogateescape") for each in dict.fromkeys((raw, name))]

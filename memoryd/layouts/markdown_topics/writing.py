@@ -8,9 +8,11 @@ from datetime import date
 
 from memoryd.core.text import Edit, Span
 from memoryd.layouts.markdown_topics.blocks import Heading, heading_of, newline_of, outline
+from memoryd.layouts.markdown_topics.checking import glue_at
 
 LABELS = ("Context", "Problem", "Solution", "Code")
 _RUN = re.compile(r"`{3,}")
+_FENCES = ("```", "~~~")  # a fence begins on a line of its own
 
 
 def render_entry(title: str, day: date, fields: Mapping[str, str | None]) -> bytes:
@@ -20,12 +22,18 @@ def render_entry(title: str, day: date, fields: Mapping[str, str | None]) -> byt
     lines goes into a fence of its own. ValueError (a sentence) where the text would not be one entry."""
     known = {key.casefold(): (key, value) for key, value in fields.items() if value}
     own = [(label, known.pop(label.casefold())[1]) for label in LABELS if label.casefold() in known]
-    others = [(_label(key), value) for key, value in known.values()]
+    others = [(label_of(key), value) for key, value in known.values()]
     lines = [f"## {day.isoformat()}: {' '.join(title.split())}"]
-    for label, value in [*own, *others]:
-        text = (value or "").replace("\r\n", "\n").strip()
-        lines.append(f"**{label}:** {text}" if label != "Code" else _code(text))
+    lines += [field_line(label, value or "") for label, value in [*own, *others]]
     return checked_entry("\n".join([*lines, "---", ""]).encode("utf-8"))
+
+
+def field_line(label: str, value: str) -> str:
+    """`**Context:** value`, which may go on over further lines."""
+    text = value.replace("\r\n", "\n").strip()
+    if label == "Code":
+        return _code(text)
+    return f"**{label}:**\n{text}" if text.startswith(_FENCES) else f"**{label}:** {text}"
 
 
 def checked_entry(text: bytes) -> bytes:
@@ -39,6 +47,9 @@ def checked_entry(text: bytes) -> bytes:
         raise ValueError(f"line {number} would begin another entry; put examples into a code fence")
     if found.open_fence is not None:
         raise ValueError("a code fence is never closed; the entries below would be hidden in it")
+    glued = next((line.number for line in found.lines if glue_at(line) is not None), None)
+    if glued is not None:
+        raise ValueError(f"line {glued} looks like another entry glued to a separator; put examples into a code fence")
     return text[found.sections[0].start :].rstrip() + b"\n"
 
 
@@ -66,7 +77,7 @@ def _begin(first: Heading | None) -> str:
     return "an entry begins with a line of the form `## YYYY-MM-DD: Title`"
 
 
-def _label(key: str) -> str:
+def label_of(key: str) -> str:
     """`root_cause` -> `Root Cause`; what has capitals already stays."""
     text = " ".join(key.replace("_", " ").split())
     return text.title() if text.islower() else text
