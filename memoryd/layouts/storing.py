@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import UTC, tzinfo
 from typing import Any, NamedTuple, Protocol
 
 from memoryd.core.plan import Plan
@@ -29,7 +30,7 @@ class Asked(NamedTuple):
 class StoringView:
     """All that storing is decided on. `load` reads and parses one file afresh (None: not there), `content` gives the
     bytes of any file, `files` what the catalogue knows of all; `number` is random, 64 bits; `embed(text, size)` gives
-    a vector of that size, None where no embedder has it."""
+    a vector of that size, None where no embedder has it; `zone` is that of the place, by which some files are named."""
 
     load: Callable[[str], Loaded | None]
     content: Callable[[str], bytes | None]
@@ -39,6 +40,7 @@ class StoringView:
     now: float
     number: int = 0
     embed: Callable[[str, int], Sequence[float] | None] = field(default=lambda text, size: None)  # noqa: ARG005
+    zone: tzinfo = UTC
 
 
 @dataclass(frozen=True, slots=True)

@@ -230,7 +230,7 @@ class TestNames:
         moment = datetime(2025, 6, 9, 16, 38, 20)  # noqa: DTZ001 - names are in local time
         taken: list[str] = []
         for wanted in ("", "_1", "_2"):
-            made = free_name(moment, taken)
+            made = free_name(moment, taken.__contains__)
             assert made == f"memory_20250609163820{wanted}.json"
             assert JSON.role(made) is Role.SOURCE
             taken.append(made)

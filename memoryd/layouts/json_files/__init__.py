@@ -8,11 +8,13 @@ So memoryd reads patiently, compares by meaning, and writes the two index files 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
+from typing import Any
 
 from memoryd.core.findings import Finding
 from memoryd.core.plan import Plan
 from memoryd.core.policy import Limit
 from memoryd.core.records import Base, Document, Role
+from memoryd.core.text import Edit
 from memoryd.layouts.base import (
     FileSummary,
     Fix,
@@ -24,11 +26,12 @@ from memoryd.layouts.base import (
     UpkeepView,
     is_temp,
 )
-from memoryd.layouts.json_files import index, names, reading, similar, upkeep
+from memoryd.layouts.json_files import index, names, reading, similar, storing, upkeep
+from memoryd.layouts.storing import Asked, Found, Stored, StoringView, Touch
 
 
 class JsonFiles:
-    """See `memoryd.layouts.base.Layout`."""
+    """See `memoryd.layouts.base.Layout` and `memoryd.layouts.storing.Storing`."""
 
     name = "json-files"
     lock: str | None = None
@@ -105,3 +108,30 @@ class JsonFiles:
     def fixes(self, path: str, loaded: Loaded, now: float) -> tuple[Fix, ...]:
         del now
         return upkeep.fixes(path, loaded)
+
+    # --- storing
+
+    def add(self, view: StoringView, asked: Asked) -> Stored:
+        return storing.add(view, asked)
+
+    def update(self, view: StoringView, found: Found, changes: Mapping[str, Any]) -> Stored:
+        return storing.update(view, found, changes)
+
+    def forget(self, view: StoringView, found: Found) -> Stored:
+        del view
+        return storing.forget(found)
+
+    def unarchive(self, view: StoringView, found: Found) -> Stored:
+        del view
+        return storing.unarchive(found)
+
+    def put_back(self, view: StoringView, path: str, kept: bytes) -> Stored:
+        return storing.put_back(view, path, kept)
+
+    def touch(self, path: str, loaded: Loaded, touches: Mapping[str, Touch]) -> tuple[Edit, ...]:
+        del path
+        return storing.touch(loaded, touches)
+
+    def native(self, path: str, text: bytes) -> Mapping[str, Any]:
+        del path
+        return storing.native(text)

@@ -7,8 +7,9 @@ nothing better does. The real server overwrites a taken name without looking; ou
 from __future__ import annotations
 
 import re
-from collections.abc import Collection
+from collections.abc import Callable
 from datetime import datetime
+from itertools import chain, count
 
 INDEX = "_index.json"
 STATS = "_stats.json"
@@ -44,13 +45,10 @@ def time_of(path: str) -> float | None:
         return None
 
 
-def free_name(local: datetime, taken: Collection[str]) -> str:
+def free_name(local: datetime, is_taken: Callable[[str], bool]) -> str:
     """The name for a new memory; `local` is the wall clock where the daemon runs, as the server names files.
 
     The file is to be created exclusively, and this asked again when somebody else was faster."""
     stem = f"memory_{local:%Y%m%d%H%M%S}"
-    name, count = f"{stem}.json", 0
-    while name in taken:
-        count += 1
-        name = f"{stem}_{count}.json"
-    return name
+    counted = (f"{stem}_{number}.json" for number in count(1))
+    return next(name for name in chain([f"{stem}.json"], counted) if not is_taken(name))

@@ -115,10 +115,10 @@ def iso_ms(seconds: float) -> str:
 
 
 def render_new(fields: Mapping[str, Any], *, identity: str, created: float) -> bytes:
-    """The file of a new memory: version 1, never used, full relevance, not archived; two spaces, no final newline."""
-    stamp = iso_ms(created)
-    native = {
-        **fields,
+    """The file of a new memory: version 1, never used, full relevance, not archived, unless `fields` say otherwise; two
+    spaces, no final newline. What it says comes first, then what the server counts, as that writes it."""
+    stamp = fields.get("created", iso_ms(created))
+    counted = {
         "id": identity,
         "version": 1,
         "created": stamp,
@@ -127,7 +127,8 @@ def render_new(fields: Mapping[str, Any], *, identity: str, created: float) -> b
         "relevanceScore": 1,
         "archived": False,
     }
-    return msgspec.json.format(msgspec.json.encode(native), indent=2)
+    said = {key: value for key, value in fields.items() if key not in counted}
+    return msgspec.json.format(msgspec.json.encode({**said, **counted, **fields}), indent=2)
 
 
 def new_id(created: float, number: int) -> str:
@@ -166,14 +167,15 @@ def _is_flag(value: object) -> bool:
     return isinstance(value, bool)
 
 
-def _is_number(value: object) -> bool:
+def is_number(value: object) -> bool:
+    """Finite, and whole ones only where every JSON reader still counts exactly."""
     if isinstance(value, int):
         return not isinstance(value, bool) and abs(value) < 2**53
     return isinstance(value, float) and math.isfinite(value)
 
 
 def _is_count(value: object) -> bool:
-    return isinstance(value, int) and _is_number(value) and value >= 0
+    return isinstance(value, int) and is_number(value) and value >= 0
 
 
 def _is_texts(value: object) -> bool:
@@ -184,7 +186,7 @@ _FIELDS: Mapping[str, Callable[[object], bool]] = {
     "content": _is_text,
     "summary": _is_text,
     "type": _is_text,
-    "confidence": _is_number,
+    "confidence": is_number,
     "tags": _is_texts,
     "entities": _is_texts,
     "version": _is_count,
@@ -192,7 +194,7 @@ _FIELDS: Mapping[str, Callable[[object], bool]] = {
     "lastAccessed": _is_stamp,
     "lastUpdated": _is_stamp,
     "accessCount": _is_count,
-    "relevanceScore": _is_number,
+    "relevanceScore": is_number,
     "archived": _is_flag,
     "projectId": _is_text,
 }
