@@ -31,15 +31,15 @@ class Rule(NamedTuple):
     told: str
 
 
-def refuse(breaches: Iterable[Breach]) -> None:
+def refuse(breaches: Iterable[Breach], hint: str = "nothing was stored; mend the fields named") -> None:
     """Raises InvalidMemoryError, naming the first and listing all, when there is any."""
-    found = list(dict.fromkeys(breaches))
+    found = list(dict.fromkeys(Breach(_shown(breach.field), breach.rule) for breach in breaches))
     if not found:
         return
     more = f" (and {len(found) - 1} more)" if len(found) > 1 else ""
     findings = [breach._asdict() for breach in found]
     message = f"{found[0].field}: {found[0].rule}{more}"
-    raise InvalidMemoryError(message, hint="nothing was stored; mend the fields named", data={"findings": findings})
+    raise InvalidMemoryError(message, hint=hint, data={"findings": findings})
 
 
 def broken(rules: Mapping[str, Rule], native: Mapping[str, Any], fields: Collection[str]) -> Iterator[Breach]:

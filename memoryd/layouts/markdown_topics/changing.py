@@ -12,6 +12,7 @@ from memoryd.core.plan import Action, Kind, Plan
 from memoryd.core.records import Record
 from memoryd.core.text import Edit, Span, splice
 from memoryd.errors import UsageError
+from memoryd.layouts.asked import Breach, refuse
 from memoryd.layouts.markdown_topics.blocks import newline_of, outline
 from memoryd.layouts.markdown_topics.editing import field_edits, heading_edits, style_of
 from memoryd.layouts.markdown_topics.reading import DOCUMENT, read_document, record_at
@@ -25,7 +26,6 @@ from memoryd.layouts.markdown_topics.wording import (
     unspoiled,
     whole_entry,
 )
-from memoryd.layouts.refusals import Broken, refused
 from memoryd.layouts.storing import Found, Stored
 
 
@@ -58,16 +58,15 @@ def _whole(record: Record, data: bytes, changes: Mapping[str, Any]) -> Edit:
 
 
 def _named(record: Record, data: bytes, changes: Mapping[str, Any]) -> list[Edit]:
-    broken: list[Broken] = []
+    broken: list[Breach] = []
     title = title_of(changes[TITLE], broken) if TITLE in changes else None
     day = day_of(changes[DATE], broken) if DATE in changes else None
     texts = texts_of({key: value for key, value in changes.items() if key not in (TITLE, DATE)}, broken)
-    if broken:
-        raise refused(broken)
+    refuse(broken)
     entry = record.span.of(data)
     edits = [*heading_edits(entry, title, day), *field_edits(entry, texts, style_of(entry, data))]
     if len(outline(splice(entry, edits)).sections) != 1:
-        raise refused([Broken(next(iter(texts), TITLE), "would not stay one entry; replace it whole with `text`")])
+        refuse([Breach(next(iter(texts), TITLE), "would not stay one entry; replace it whole with `text`")])
     by = record.span.start
     return [Edit(Span(edit.span.start + by, edit.span.end + by), edit.new) for edit in edits]
 
@@ -75,7 +74,7 @@ def _named(record: Record, data: bytes, changes: Mapping[str, Any]) -> list[Edit
 def _document_edits(found: Found, changes: Mapping[str, Any]) -> list[Edit]:
     """A document has no fields: its text is replaced whole, front matter and all; a byte order mark stays."""
     data, span = found.loaded.data, found.record.span
-    broken = [Broken(key, "a document without dated entries has no fields; replace `text`") for key in changes]
+    broken = [Breach(key, "a document without dated entries has no fields; replace `text`") for key in changes]
     broken = [each for each in broken if each.field != TEXT]
     text = unspoiled(TEXT, changes[TEXT], broken) if TEXT in changes else None
     new = (text or "").replace("\r\n", "\n").rstrip("\n").replace("\n", newline_of(data).decode()).encode()
@@ -83,10 +82,9 @@ def _document_edits(found: Found, changes: Mapping[str, Any]) -> list[Edit]:
         after = read_document(found.path, data[: span.start] + new, now=0.0, mtime=-1e9).records
         if [each.type for each in after] != [DOCUMENT]:
             rule = (
-                "must say something" if not after else "holds dated entries; the document would be no memory any more"
+                "must hold no dated entries, or the document is no memory any more" if after else "must say something"
             )
-            broken.append(Broken(TEXT, rule))
-    if broken:
-        raise refused(broken)
+            broken.append(Breach(TEXT, rule))
+    refuse(broken)
     old = span.of(data)
     return [Edit(Span(span.start, span.start + len(old.rstrip(b"\r\n"))), new)]

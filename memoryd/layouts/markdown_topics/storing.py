@@ -10,6 +10,7 @@ from memoryd.core.digest import sha256
 from memoryd.core.plan import Action, Kind, Plan
 from memoryd.core.text import Edit, Span, splice
 from memoryd.errors import UsageError
+from memoryd.layouts.asked import Breach, refuse
 from memoryd.layouts.base import Loaded, UpkeepView
 from memoryd.layouts.markdown_topics import upkeep
 from memoryd.layouts.markdown_topics.blocks import outline
@@ -17,7 +18,6 @@ from memoryd.layouts.markdown_topics.placing import path_for
 from memoryd.layouts.markdown_topics.reading import read_document, record_at, says_something
 from memoryd.layouts.markdown_topics.wording import entry_of
 from memoryd.layouts.markdown_topics.writing import insert_on_top
-from memoryd.layouts.refusals import Broken, refused
 from memoryd.layouts.storing import Asked, Stored, StoringView
 
 
@@ -32,7 +32,8 @@ def add(view: StoringView, asked: Asked) -> Stored:
     try:
         edit = insert_on_top(before, entry)
     except ValueError as error:
-        raise refused([Broken("subtopic", str(error))]) from None
+        refuse([Breach("subtopic", str(error))])
+        raise  # never reached: one breach is always refused
     return _with_prune(view, path, before, edit)
 
 

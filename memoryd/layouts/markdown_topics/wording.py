@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from datetime import UTC, date, datetime
 from typing import Any
 
+from memoryd.layouts.asked import Breach, refuse
 from memoryd.layouts.markdown_topics.writing import checked_entry, label_of, render_entry
-from memoryd.layouts.refusals import Broken, refused
 
 TEXT, TITLE, DATE = "text", "title", "date"
 _DAY = re.compile(r"\d{4}-\d{2}-\d{2}", re.ASCII)
@@ -24,9 +24,9 @@ def entry_of(memory: Mapping[str, Any], now: float) -> bytes:
     InvalidMemoryError names every field that does not fit."""
     if TEXT in memory:
         return whole_entry(memory)
-    broken: list[Broken] = []
+    broken: list[Breach] = []
     if memory.get(TITLE) is None:
-        broken.append(Broken(TITLE, "is missing; an entry has a title"))
+        broken.append(Breach(TITLE, "is missing; an entry has a title"))
     else:
         title_of(memory[TITLE], broken)
     day = datetime.fromtimestamp(now, UTC).date()
@@ -34,74 +34,73 @@ def entry_of(memory: Mapping[str, Any], now: float) -> bytes:
         day = day_of(memory[DATE], broken) or day
     fields = {key: value for key, value in memory.items() if key not in (TITLE, DATE)}
     texts = texts_of(fields, broken)
-    if broken:
-        raise refused(broken)
+    refuse(broken)
     return render_entry(memory[TITLE], day, texts)
 
 
 def whole_entry(memory: Mapping[str, Any]) -> bytes:
     """`text` stands alone: it is an entry as somebody wrote it."""
-    broken = [Broken(key, "has no place beside `text`, which is the whole entry") for key in memory if key != TEXT]
+    broken = [Breach(key, "has no place beside `text`, which is the whole entry") for key in memory if key != TEXT]
     text = unspoiled(TEXT, memory[TEXT], broken)
+    entry = b""
     if text is not None:
         try:
             entry = checked_entry(text.replace("\r\n", "\n").encode("utf-8"))
         except ValueError as error:
-            broken.append(Broken(TEXT, str(error)))
-    if broken:
-        raise refused(broken)
+            broken.append(Breach(TEXT, str(error)))
+    refuse(broken)
     return entry
 
 
-def title_of(value: object, broken: list[Broken]) -> str | None:
+def title_of(value: object, broken: list[Breach]) -> str | None:
     """In one line. None, and a line in `broken`, where it is no title."""
     text = unspoiled(TITLE, value, broken)
     if text is None:
         return None
     title = " ".join(text.split())
     if not title:
-        broken.append(Broken(TITLE, "must not be empty"))
+        broken.append(Breach(TITLE, "must not be empty"))
     elif any(unicodedata.category(each) == "Cc" for each in title):
-        broken.append(Broken(TITLE, "must not hold control characters"))
+        broken.append(Breach(TITLE, "must not hold control characters"))
     else:
         return title
     return None
 
 
-def day_of(value: object, broken: list[Broken]) -> date | None:
+def day_of(value: object, broken: list[Breach]) -> date | None:
     try:
         if isinstance(value, str) and _DAY.fullmatch(value):
             return date.fromisoformat(value)
     except ValueError:
         pass  # a date that the calendar does not have is told as any other
-    broken.append(Broken(DATE, "must be a date of the calendar as YYYY-MM-DD"))
+    broken.append(Breach(DATE, "must be a date of the calendar as YYYY-MM-DD"))
     return None
 
 
-def texts_of(fields: Mapping[str, Any], broken: list[Broken]) -> dict[str, str | None]:
+def texts_of(fields: Mapping[str, Any], broken: list[Breach]) -> dict[str, str | None]:
     """Each field as text (None and empty ones as None), each proved to stay inside one entry."""
     texts: dict[str, str | None] = {}
     known: set[str] = set()
     for key, value in fields.items():
         label = label_of(key)
         if not _LABEL.fullmatch(label):
-            broken.append(Broken(key, "the name of a field is made of words, at most 80 characters"))
+            broken.append(Breach(key, "the name of a field is made of words, at most 80 characters"))
         elif label.casefold() in known:
-            broken.append(Broken(key, "is given twice"))
+            broken.append(Breach(key, "is given twice"))
         else:
             texts[key] = _text(key, value, broken)
         known.add(label.casefold())
     return texts
 
 
-def _text(key: str, value: object, broken: list[Broken]) -> str | None:
+def _text(key: str, value: object, broken: list[Breach]) -> str | None:
     text = unspoiled(key, _plain(value), broken) if value is not None else None
     if text is None or not text.strip():
         return None
     try:
         render_entry("T", _ANY_DAY, {key: text})
     except ValueError as error:
-        broken.append(Broken(key, str(error)))
+        broken.append(Breach(key, str(error)))
     return text
 
 
@@ -116,14 +115,14 @@ def _plain(value: object) -> object:
     return value
 
 
-def unspoiled(field: str, value: object, broken: list[Broken]) -> str | None:
+def unspoiled(field: str, value: object, broken: list[Breach]) -> str | None:
     """A text that UTF-8 can hold and a line-based file can show."""
     if not isinstance(value, str):
-        broken.append(Broken(field, "must be a text"))
+        broken.append(Breach(field, "must be a text"))
     elif any("\ud800" <= each <= "\udfff" for each in value):
-        broken.append(Broken(field, "must be valid Unicode"))
+        broken.append(Breach(field, "must be valid Unicode"))
     elif "\0" in value:
-        broken.append(Broken(field, "must not hold NUL characters"))
+        broken.append(Breach(field, "must not hold NUL characters"))
     else:
         return value
     return None
