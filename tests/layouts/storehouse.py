@@ -7,6 +7,8 @@ the memory that `Stored` names must be read at its place, under exactly its id.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
+from datetime import UTC, tzinfo
 from typing import Any, Protocol
 
 from memoryd.core.digest import sha256
@@ -32,6 +34,7 @@ class Storehouse:
         self.now: float = fields.pop("now", NOW)
         self.policy: Policy = fields.pop("policy", Policy())
         self.limits = fields.pop("limits", layout.limits)
+        self.zone: tzinfo = UTC
         self.number = 0
         self.opened: list[str] = []
         assert not fields
@@ -42,7 +45,8 @@ class Storehouse:
         self.number += 1
         number = self.number * 0x9E3779B97F4A
         files = self.summaries()
-        return StoringView(self._load, self._content, files, self.policy, self.limits, self.now, number)
+        view = StoringView(self._load, self._content, files, self.policy, self.limits, self.now, number)
+        return replace(view, zone=self.zone)
 
     def read(self, path: str) -> Document:
         return document(self.layout, path, self.files[path], now=self.now, mtime=OLD)
