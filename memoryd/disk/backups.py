@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from memoryd.core.plan import Fingerprint
 from memoryd.core.retention import Quality, backup_name, drop
 from memoryd.disk import atomic
-from memoryd.disk.copies import PLACE, BackupInfo, Readable, known_backup, list_backups, verify
+from memoryd.disk.copies import PLACE, BackupInfo, Looked, Readable, known_backup, list_backups, verify
 from memoryd.disk.journal import Journal
 from memoryd.disk.snapshots import Blobs, quarantine
 from memoryd.disk.tree import Tree
@@ -62,17 +62,18 @@ def create(  # noqa: PLR0917 - where it goes, then what was read: two groups in 
     files: Sequence[str] = (),
     place: str = PLACE,
     readable: Readable | None = None,
+    looked_at: Looked | None = None,
 ) -> CreateResult:
     """Backs up `content` of `file` (as read together with `fingerprint`), then rotates to `limit`.
 
-    Every existing backup of the file is read again first, so that neither "equal" nor a rotation relies on
-    one that has rotted. `files` are all files of the root, to tell whose a foreign backup is. Raises OSError
-    when the disk refuses; then no older backup is gone.
+    Every existing backup of the file is read first (but for those in `looked_at` that stand there unchanged), so
+    that neither "equal" nor a rotation relies on one that has rotted. `files` are all files of the root, to tell whose
+    a foreign backup is. Raises OSError when the disk refuses; then no older backup is gone.
     """
     if fingerprint.size != len(content):
         raise ConflictError(f"{file} changed while it was read for its backup", hint="try again")
     known = files or (file,)
-    looked = verify(tree, journal, known, now=now, place=place, readable=readable, beside=False)
+    looked = verify(tree, journal, known, now=now, place=place, readable=readable, beside=False, looked_at=looked_at)
     newest_first = [each for each in looked if each.file == file]
     digest = hashlib.sha256(content).hexdigest()
     if newest_first and newest_first[0].valid and newest_first[0].sha256 == digest:
@@ -81,7 +82,9 @@ def create(  # noqa: PLR0917 - where it goes, then what was read: two groups in 
         quarantine(journal, blobs, file, content, reason, now=now)
         return CreateResult("quarantined", None, digest)
     else:
-        made = _written(tree, journal, file, content, place, now=now)
+        made, seen = _written(tree, journal, file, content, place, now=now)
+        if looked_at is not None:
+            looked_at[f"{place}/{made}"] = (seen, digest)
         row = journal.add_backup(made, file, taken=now, size=len(content), sha256=digest, quality=quality)
         newest_first.insert(0, known_backup(row, f"{place}/{made}", len(content)))
         result = CreateResult("made", made, digest)
@@ -131,18 +134,20 @@ def read_backup(tree: Tree, backup: BackupInfo) -> bytes:
     return content
 
 
-def _written(tree: Tree, journal: Journal, file: str, content: bytes, place: str, *, now: float) -> str:
-    """The name of the new copy, which has been read back."""
+def _written(
+    tree: Tree, journal: Journal, file: str, content: bytes, place: str, *, now: float
+) -> tuple[str, Fingerprint]:
+    """The name of the new copy, which has been read back, and what `stat` says of it."""
     tree.mkdir(place, 0o700)
     taken = {*tree.listdir(place), *(row.name for row in journal.backup_rows())}
     name = backup_name(file, now, taken)
     path = f"{place}/{name}"
     atomic.create(tree, path, content, 0o600)
-    stored, _ = tree.read(path)
+    stored, seen = tree.read(path)
     if stored != content:
         tree.unlink(path)
         raise OSError(errno.EIO, "the disk did not keep what was written", path)
-    return name
+    return name, seen
 
 
 def _rotate(

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from memoryd.core.dates import iso
+from memoryd.core.plan import Fingerprint
 from memoryd.core.retention import Backup, Quality, order, parse_backup_name
 from memoryd.disk.journal import Journal
 from memoryd.disk.nodes import NotBeneathError, NotRegularError
@@ -22,6 +23,9 @@ PLACE = ".backup"
 _END_OF_TIME = 253_402_300_800.0  # the year 10000: later modification times are nonsense
 
 Readable = Callable[[bytes], Quality]
+# Backups this process has read or written: path -> what `stat` said then, and the SHA-256 (hex). While `stat` says the
+# same, another reading would be one of the same cached pages; only a verification asked for reads them anyway.
+Looked = dict[str, tuple[Fingerprint, str]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +72,9 @@ def list_backups(
     """Backups of `files`, newest first for each, those beside the data last. Known ones are told from the
     journal without reading them; foreign ones are read when `readable` is given to judge them by."""
     found = _found(tree, journal, files, place) + _beside(tree, files)
-    return _sorted([_looked_at(tree, each, readable) if _needs_look(each, readable) else each for each in found], now)
+    return _sorted(
+        [_looked_at(tree, each, readable, {}) if _needs_look(each, readable) else each for each in found], now
+    )
 
 
 def verify(
@@ -80,11 +86,13 @@ def verify(
     place: str = PLACE,
     readable: Readable | None = None,
     beside: bool = True,
+    looked_at: Looked | None = None,
 ) -> list[BackupInfo]:
     """As `list_backups`, but reads every one: known ones must have the hash they were made with, foreign ones
-    must be at least half readable. The journal remembers the verdict."""
+    must be at least half readable. The journal remembers the verdict. With `looked_at`, those that stand there as
+    they were are not read again."""
     found = [*_found(tree, journal, files, place), *(_beside(tree, files) if beside else [])]
-    looked = [_looked_at(tree, each, readable) for each in found]
+    looked = [_looked_at(tree, each, readable, {} if looked_at is None else looked_at) for each in found]
     _remember(journal, looked)
     return _sorted(looked, now)
 
@@ -149,12 +157,16 @@ def _needs_look(backup: BackupInfo, readable: Readable | None) -> bool:
     return backup.seq is None and readable is not None
 
 
-def _looked_at(tree: Tree, backup: BackupInfo, readable: Readable | None) -> BackupInfo:
+def _looked_at(tree: Tree, backup: BackupInfo, readable: Readable | None, looked_at: Looked) -> BackupInfo:
+    known = looked_at.get(backup.path) if backup.seq is not None else None
+    if known is not None and known[1] == backup.sha256 and known[0] == tree.stat(backup.path):
+        return replace(backup, valid=True, problem=None)
     try:
-        content, _ = tree.read(backup.path)
+        content, seen = tree.read(backup.path)
     except OSError as error:  # gone, too large, unreadable: no proof of damage, but nothing to rely on
         return replace(backup, valid=False, unread=True, problem=f"it cannot be read: {error.strerror}")
     digest = hashlib.sha256(content).hexdigest()
+    looked_at[backup.path] = (seen, digest)
     if backup.seq is not None:
         sound = digest == backup.sha256
         return replace(backup, valid=sound, problem=None if sound else "its content is not what was backed up")

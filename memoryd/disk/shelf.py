@@ -65,8 +65,9 @@ class Held:
 
 class Shelf(Database):
     def add_backup(self, name: str, file: str, *, taken: float, size: int, sha256: str, quality: Quality) -> BackupRow:
-        """A name used again (its file was deleted by hand within the second) gets a new number."""
-        with self._writing() as db:
+        """A name used again (its file was deleted by hand within the second) gets a new number. Not synced: the copy
+        itself is, and one whose row a power cut took is judged by its content."""
+        with self._writing(durable=False) as db:
             db.execute("DELETE FROM backups WHERE id = ?", (packed(name),))
             values = (packed(name), packed(file), packed(name), taken, size, sha256)
             seq = db.execute(
@@ -84,7 +85,7 @@ class Shelf(Database):
         return [_backup_row(row) for row in self._rows(query, packed(file))]
 
     def forget_backups(self, ids: Iterable[str]) -> None:
-        with self._writing() as db:
+        with self._writing(durable=False) as db:
             db.executemany("DELETE FROM backups WHERE id = ?", [(packed(each),) for each in ids])
 
     def mark_backup(self, backup_id: str, *, valid: bool | None = None, pinned: bool | None = None) -> None:

@@ -41,6 +41,7 @@ _TABLES = (
     "CREATE INDEX members_by_version ON members (version)",
 )
 _MEANING = ("ALTER TABLE versions ADD COLUMN meaning TEXT NOT NULL DEFAULT ''",)
+_BY_CONTENT = ("CREATE INDEX versions_by_content ON versions (sha256)",)
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +95,7 @@ class Snapshot:
 
 class Vault(Database):
     def __init__(self, path: str) -> None:
-        super().__init__(path, (_TABLES, _MEANING))
+        super().__init__(path, (_TABLES, _MEANING, _BY_CONTENT))
 
     # --- taking
 
@@ -118,7 +119,8 @@ class Vault(Database):
         with self._writing() as db:
             before = db.execute("SELECT max(seq) FROM versions WHERE file = ?", (packed(state.file),)).fetchone()[0]
             seq = self._version_of(db, state, now)
-            _rotate(db, keep)
+            if seq != before:
+                _rotate_file(db, packed(state.file), keep)
         return None if seq == before else next(each for each in self.versions(state.file) if each.seq == seq)
 
     def _version_of(self, db: sqlite3.Connection, state: FileState, now: float) -> int:
@@ -239,6 +241,19 @@ def _rotate(db: sqlite3.Connection, keep: int) -> None:
         (keep,),
     )
     db.execute("DELETE FROM contents WHERE sha256 NOT IN (SELECT sha256 FROM versions)")
+
+
+def _rotate_file(db: sqlite3.Connection, file: bytes, keep: int) -> None:
+    """As `_rotate`, but for the versions of one file: its cost does not grow with the store."""
+    old = (
+        "SELECT seq, sha256 FROM versions v WHERE file = ? AND pinned = 0 AND NOT EXISTS"
+        " (SELECT 1 FROM members WHERE version = v.seq) AND seq NOT IN"
+        " (SELECT seq FROM versions WHERE file = ? ORDER BY seq DESC LIMIT ?)"
+    )
+    gone = db.execute(old, (file, file, keep)).fetchall()
+    db.executemany("DELETE FROM versions WHERE seq = ?", [(row["seq"],) for row in gone])
+    unused = "DELETE FROM contents WHERE sha256 = ? AND NOT EXISTS (SELECT 1 FROM versions WHERE sha256 = ?)"
+    db.executemany(unused, [(row["sha256"], row["sha256"]) for row in gone])
 
 
 def _inflated(deflated: bytes) -> bytes | None:

@@ -7,6 +7,7 @@ from memoryd.engine.looking import LATE_S, NEVER, Looking
 from memoryd.errors import BusyError
 from memoryd.log import get_logger
 from memoryd.store import Store
+from memoryd.store.late import carry_over, has_late_bytes
 
 log = get_logger(__name__)
 
@@ -20,12 +21,12 @@ def carry_late(store: Store, clock: Clock, looking: Looking) -> None:
     if now < looking.next_late:
         return
     looking.next_late = now + LATE_S
-    if not store.has_late_bytes():
-        store.carry_over(clock.wall())
+    if not has_late_bytes(store):
+        carry_over(store, clock.wall())
         return
     try:
         with store.locked(0.2, honour_soft=False):
-            carried = store.carry_over(clock.wall())
+            carried = carry_over(store, clock.wall())
     except BusyError:
         return  # the next look tries again; the bytes are kept until then
     log.warning("late append carried over", root=store.name, bytes=carried)

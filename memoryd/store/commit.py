@@ -23,9 +23,10 @@ from memoryd.disk.snapshots import quarantine
 from memoryd.disk.tree import ChangingError
 from memoryd.disk.vault import FileState
 from memoryd.errors import BusyError
+from memoryd.store.late import Late, carry_over
 from memoryd.store.preparing import Prepared, prepare
 from memoryd.store.recovery import resolve
-from memoryd.store.store import Late, Store
+from memoryd.store.store import Store
 
 # What means "somebody else was faster": decide again on the new state.
 CHANGED = (StoreChangedError, LockLostError, ChangingError)
@@ -103,7 +104,7 @@ def commit(store: Store, plan: Plan, cause: Cause, held: Held | None, now: float
     position = 0
     try:
         for group in groups:
-            work.carry_out(group, position)
+            work.carry_out(group, position, last=group is groups[-1])
             position += len(group)
     except BaseException as error:
         store.journal.finish(receipt, resolve(store, store.journal.entry(receipt)), error=str(error))
@@ -133,15 +134,16 @@ class _Commit:
         self.now = now
         self.adding = adding
 
-    def carry_out(self, group: Sequence[Prepared], first: int) -> None:
-        """`first` is the position of the group's first step in the journal's entry."""
+    def carry_out(self, group: Sequence[Prepared], first: int, *, last: bool) -> None:
+        """`first` is the position of the group's first step in the journal's entry. What is made as the very last is
+        not written down by itself: the end of the whole is, at once."""
         for prepared in group:
             if prepared.action.kind in (Kind.REWRITE, Kind.REMOVE):
                 self._back_up(prepared)
             self._lay_aside(prepared)
         for position, prepared in enumerate(group, first):
             _APPLY[prepared.action.kind](self, prepared, position)
-            if not self.adding:  # else the end of the whole is written down at once
+            if not (self.adding or (last and prepared is group[-1])):
                 self.store.journal.applied(self.receipt, position)
 
     def _lay_aside(self, prepared: Prepared) -> None:
@@ -182,7 +184,7 @@ class _Commit:
         """Whoever had the replaced inode open may still append to it."""
         if displaced is not None:
             self.store.late.append(Late(displaced, self.receipt, position, known, self.now))
-            self.store.carry_over(self.now)
+            carry_over(self.store, self.now)
 
     def create(self, prepared: Prepared, position: int) -> None:
         self._make_folder(prepared.action.path, position)
@@ -250,5 +252,6 @@ def back_up(store: Store, path: str, content: bytes, fingerprint: Fingerprint, n
         files=store.layout.live_paths(()),
         place=store.layout.backup_place,
         readable=lambda found: store.quality(path, found, now),
+        looked_at=store.backups_seen,
     )
     return done.name if done.outcome == "made" else None

@@ -13,20 +13,17 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 
 from memoryd.catalogue import Catalogue
-from memoryd.core.digest import sha256
 from memoryd.core.findings import Finding
 from memoryd.core.plan import Fingerprint
 from memoryd.core.policy import Limit, Policy
 from memoryd.core.records import Base, Role
 from memoryd.core.retention import Quality
-from memoryd.core.text import splice
-from memoryd.disk import atomic
-from memoryd.disk.atomic import Displaced
+from memoryd.disk.copies import Looked
 from memoryd.disk.journal import Journal
 from memoryd.disk.locking import DirectoryLock, Held, Trace
 from memoryd.disk.ownership import own_directory
 from memoryd.disk.processes import network_file_system
-from memoryd.disk.snapshots import Blobs, quarantine
+from memoryd.disk.snapshots import Blobs
 from memoryd.disk.softlock import hold_soft
 from memoryd.disk.tree import NotBeneathError, NotRegularError, TooLargeError, Tree
 from memoryd.disk.vault import Vault
@@ -34,10 +31,9 @@ from memoryd.disk.worktree import names_in_git_dir
 from memoryd.errors import RootMissingError, ShuttingDownError
 from memoryd.layouts import LAYOUTS, configured
 from memoryd.layouts.base import FileSummary, Layout, Loaded, UpkeepView
-from memoryd.store.edits import decode_edits
 from memoryd.store.growing import Growing
 from memoryd.store.index_state import IndexState
-from memoryd.store.kept import has_kept, kept_of
+from memoryd.store.late import Late, leave_all
 from memoryd.store.live import LiveFiles
 
 _ROLES = {str(role): role for role in Role}
@@ -56,17 +52,6 @@ class Source:
 
     loaded: Loaded
     fingerprint: Fingerprint
-
-
-@dataclass(slots=True)
-class Late:
-    """An inode that a commit replaced: whoever had it open may still append to it."""
-
-    displaced: Displaced
-    receipt: str
-    position: int
-    known: int
-    since: float
 
 
 class Store:
@@ -96,6 +81,7 @@ class Store:
         self.lock_watch: dict[str, tuple[tuple[int, int, int, int], float]] = {}
         self.network_fs: str | None = None
         self.lock_trace = Trace()
+        self.backups_seen: Looked = {}
         self.halted = threading.Event()
         self.attachments = 0  # how often the directory was opened: with another number all that is watched is void
         self.owner = os.geteuid()
@@ -158,11 +144,7 @@ class Store:
             self._tree = None
 
     def close(self) -> None:
-        for late in self.late:
-            # What nobody can write to any more goes now; the rest is looked at by the recovery at the next start.
-            if not (late.displaced.intact() and late.displaced.close_if_silent(late.known)):
-                late.displaced.leave()
-        self.late.clear()
+        leave_all(self)
         self.detach()
         self.catalogue.close()
         self.journal.close()
@@ -264,58 +246,3 @@ class Store:
                 if rule.kind == "soft":
                     held.enter_context(hold_soft(self.tree.fd, rule.name))
             yield
-
-    # --- late appends
-
-    def carry_over(self, now: float) -> int:
-        """Bytes that somebody appended to a replaced inode go into the live file; the count of bytes carried.
-
-        Must run under the store's lock where bytes are found. An inode is let go when nobody else has it
-        open and two seconds have passed."""
-        carried = 0
-        for late in list(self.late):
-            late.since = min(late.since, now)  # the clock may have been set back
-            extra = late.displaced.late(late.known)
-            if extra:
-                carried += self._carry(late, extra)
-            elif now - late.since >= 2 and late.displaced.only_ours():
-                self._let_go(late, now)
-        return carried
-
-    def _let_go(self, late: Late, now: float) -> None:
-        if not late.displaced.intact():  # somebody wrote into it in place: only this inode holds that
-            reason = "changed in place while it was replaced"
-            content = late.displaced.late(0)
-            quarantine(self.journal, self.blobs, late.displaced.path, content, reason, now=now)
-            late.displaced.close()
-        elif not late.displaced.close_if_silent(late.known):
-            return  # something came between the look and now: carried over the next time
-        self.late.remove(late)
-
-    def has_late_bytes(self) -> bool:
-        return any(late.displaced.late(late.known) for late in self.late)
-
-    def _carry(self, late: Late, extra: bytes) -> int:
-        path = late.displaced.path
-        content, fingerprint = self.tree.read(path)
-        lead = b"\n" if content and not content.endswith(b"\n") else b""
-        atomic.append(self.tree, path, lead + extra, expected=fingerprint)
-        late.known += len(extra)
-        self._amend(late, content, lead + extra)
-        return len(extra)
-
-    def _amend(self, late: Late, content: bytes, extra: bytes) -> None:
-        """What the undo of that change compares with has grown by the carried bytes, before and after."""
-        step = self.journal.entry(late.receipt).steps[late.position]
-        if step.after_sha != sha256(content) or not has_kept(step):
-            return
-        before = splice(content, decode_edits(kept_of(self.blobs, step))) + extra
-        after = content + extra
-        self.journal.amend(
-            late.receipt,
-            late.position,
-            before_sha=sha256(before),
-            before_size=len(before),
-            after_sha=sha256(after),
-            after_size=len(after),
-        )

@@ -36,6 +36,7 @@ from memoryd.operations.repair import repair
 from memoryd.operations.undo import undo
 from memoryd.store import Store
 from memoryd.store.commit import Done
+from memoryd.store.late import carry_over
 from memoryd.store.recovery import recover
 from tests.layouts.contract import NOW
 from tests.operations.death import dying
@@ -245,7 +246,7 @@ class LayoutMachine(RuleBasedStateMachine):
     @rule(seconds=st.sampled_from((1, 3, 3600, DAY, 40 * DAY, 100 * DAY, -1, -3600, -2 * DAY)))
     def the_clock_jumps(self, seconds: int) -> None:
         self.now += seconds
-        self.store.carry_over(self.now)
+        carry_over(self.store, self.now)
 
     # --- memoryd
 
@@ -406,7 +407,7 @@ class LayoutMachine(RuleBasedStateMachine):
     def settle(self) -> None:
         """Time passes until nobody can have a replaced file open, and nobody can be writing any more."""
         self.now += 3.0
-        self.store.carry_over(self.now)
+        carry_over(self.store, self.now)
         assert self.temps() == []
 
     # --- what is always true

@@ -20,6 +20,7 @@ from memoryd.operations.backup import create_backups, restore
 from memoryd.operations.undo import undo
 from memoryd.store import Store
 from memoryd.store.commit import Cause, change
+from memoryd.store.late import carry_over
 from tests.layouts.samples import learning, lines, memory, task, uuid
 from tests.operations.death import dying
 from tests.operations.world import CORE, LEARNINGS, LIVE, Q3, TASKS, World, same_meaning
@@ -332,7 +333,7 @@ def test_bytes_that_came_late_into_a_replaced_file_are_carried_over(world: World
         done = archive(world.store, world.now, by="schedule")
         agent.write(lines(learning(500)))
         agent.flush()
-        world.store.carry_over(world.now)
+        carry_over(world.store, world.now)
         assert uuid(500) in ids(world, LEARNINGS)
         agent.write(lines(learning(501)))
     world.settle()

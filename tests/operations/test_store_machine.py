@@ -33,6 +33,7 @@ from memoryd.operations.backup import create_backups, restore
 from memoryd.operations.permissions import tighten
 from memoryd.operations.undo import undo
 from memoryd.store import recovery
+from memoryd.store.late import carry_over
 from tests.layouts.contract import EXPLORING, MORE
 from tests.layouts.samples import DAY, learning, line, memory, task, uuid
 from tests.operations.conftest import memory_disk
@@ -178,7 +179,7 @@ class StoreMachine(RuleBasedStateMachine):
     @rule(seconds=st.sampled_from((1, 3, 3600, DAY, 40 * DAY, 100 * DAY, -1, -3600, -2 * DAY)))
     def the_clock_jumps(self, seconds: int) -> None:
         self.world.now += seconds
-        self.world.store.carry_over(self.world.now)
+        carry_over(self.world.store, self.world.now)
 
     # --- memoryd
 

@@ -15,6 +15,7 @@ from memoryd.disk.temps import is_our_temp
 from memoryd.operations.indexing import Indexed, update_index
 from memoryd.operations.refresh import Refreshed, refresh
 from memoryd.store import Store
+from memoryd.store.late import carry_over
 from memoryd.store.recovery import recover
 from tests.layouts.contract import NOW, index_of
 from tests.layouts.samples import line
@@ -75,7 +76,7 @@ class World:
     def settle(self) -> None:
         """Time passes until nobody can have a replaced file open any more."""
         self.now += 3.0
-        self.store.carry_over(self.now)
+        carry_over(self.store, self.now)
 
     # --- agents
 
