@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from memoryd.cli import exits
+from memoryd.cli import exits, fields
 from memoryd.control.methods import Method, Param, groups
 from memoryd.errors import UsageError
 
@@ -46,7 +46,7 @@ def group_command(word: str) -> click.Group:
 def method_command(method: Method) -> click.Command:
     """The command of one row: its parameters as arguments and options, and --json."""
     assert method.command is not None
-    params = [_parameter(method, param) for param in method.params if param.cli]
+    params = [each for param in method.params if param.cli for each in _parameters(method, param)]
     return click.Command(
         method.command[-1],
         params=[*params, *_extra_options(method), json_option()],
@@ -74,6 +74,10 @@ def _extra_options(method: Method) -> list[click.Parameter]:
     return [click.Option(["--offline"], metavar="PATH", type=click.STRING, help=text)]
 
 
+def _parameters(method: Method, param: Param) -> list[click.Parameter]:
+    return fields.parameters(param) if param.cli == "fields" else [_parameter(method, param)]
+
+
 def _parameter(method: Method, param: Param) -> click.Parameter:
     type_ = click.Choice(param.choices) if param.choices else _TYPES.get(param.type, click.STRING)
     complete = complete_roots if _names_root(method, param) else None
@@ -82,7 +86,7 @@ def _parameter(method: Method, param: Param) -> click.Parameter:
             [param.name],
             type=type_,
             required=param.required,
-            nargs=-1 if param.repeatable else 1,
+            nargs=-1 if param.repeatable or param.joined else 1,
             metavar=_metavar(param),
             shell_complete=complete,
         )
@@ -101,6 +105,8 @@ def _parameter(method: Method, param: Param) -> click.Parameter:
 
 def _metavar(param: Param) -> str:
     word = param.placeholder or param.name.upper()
+    if param.joined:
+        return f"{word}..."
     return f"[{word}]..." if param.repeatable else word if param.required else f"[{word}]"
 
 
@@ -124,9 +130,13 @@ def to_params(method: Method, values: Values) -> Values:
     params: Values = {}
     for param in method.params:
         value = values.get(param.name)
-        if value in (None, False, ()):
+        if param.cli == "fields":
+            value = fields.gathered(value or (), values.get(fields.FILE_OPTION), values.get(fields.TAG_OPTION, ()))
+        if value in (None, False, (), {}):
             continue
-        if param.local_path:
+        if param.joined:
+            value = " ".join(value)
+        elif param.local_path:
             value = os.path.abspath(os.path.expanduser(value))
         elif param.scale != 1:
             value = round(value * param.scale)

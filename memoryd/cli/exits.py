@@ -27,6 +27,8 @@ def of_result(method: str, result: dict[str, Any]) -> int:
         case "check":
             summary = result.get("summary", {})
             return FINDINGS if summary.get("error") or summary.get("warning") else DONE
+        case "memory.search":
+            return DONE if result.get("hits") else FINDINGS
         case "backup.verify":
             return DONE if all(backup.get("valid") for backup in result.get("backups", [])) else FINDINGS
         case "jobs.run":

@@ -38,6 +38,14 @@ class Screen:
     def say(self, text: str = "") -> None:
         self._out.write(shown(text, keep="\n\t") + "\n")
 
+    def head(self, text: str) -> None:
+        """A line that stands out on a terminal."""
+        self._out.write(f"\x1b[1m{shown(text)}\x1b[0m\n" if self._fancy else shown(text) + "\n")
+
+    @property
+    def fancy(self) -> bool:
+        return self._fancy
+
     def table(self, headers: Sequence[str], rows: Iterable[Sequence[object]], empty: str = "none") -> None:
         cells = [[shown(str(cell)) for cell in row] for row in rows]
         if not cells:

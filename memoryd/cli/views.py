@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
+from memoryd.cli.found import hits, listed, memory, stored
 from memoryd.cli.overview import Result, counts, jobs, ping, status, sync
 from memoryd.cli.screen import Screen, duration, size, when, yes
 
@@ -168,6 +169,13 @@ VIEWS: dict[str, View] = {
     "status": status,
     "sync": sync,
     "check": check,
+    "memory.search": hits,
+    "memory.get": memory,
+    "memory.list": listed,
+    "memory.add": stored,
+    "memory.update": stored,
+    "memory.forget": stored,
+    "memory.unarchive": stored,
     "plan": plan,
     "archive": change,
     "reindex": change,

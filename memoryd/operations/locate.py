@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 
 from memoryd.catalogue.rows import Place
 from memoryd.core.records import Record
+from memoryd.core.secrets import redact
 from memoryd.errors import ConflictError, NotFoundError, UsageError
 from memoryd.layouts.base import Layout
 from memoryd.layouts.storing import Found
@@ -31,7 +32,7 @@ def the_one(store_name: str, asked: str, places: Sequence[Place]) -> list[Place]
     ids = list(dict.fromkeys(each.id for each in places))
     if len(ids) > 1:
         raise ConflictError(
-            f"root {store_name}: {len(ids)} memories bear the id {asked}: {', '.join(ids[:5])}",
+            f"root {store_name}: {len(ids)} memories bear the id {redact(asked)}: {', '.join(ids[:5])}",
             hint="name one of them by its whole id",
             data={"candidates": [{"root": store_name, "id": each} for each in ids]},
         )
@@ -47,7 +48,7 @@ def find_live(store: Store, asked: str, now: float) -> Found:
     if found is None:
         raise _no_live(store, asked, archived=any(not each.live for each in places))
     if found.path not in store.layout.live_paths([found.path]):
-        raise UsageError(f"root {store.name}: {found.path} is only read, so {asked} stays as it is")
+        raise UsageError(f"root {store.name}: {found.path} is only read, so {found.record.id} stays as it is")
     return found
 
 
@@ -75,11 +76,13 @@ def in_file(records: Iterable[Record], place: Place) -> Record | None:
 
 def _no_live(store: Store, asked: str, *, archived: bool) -> NotFoundError:
     if archived:
-        hint = f"it is archived; `memoryd unarchive {asked}` brings it back"
-        return NotFoundError(f"root {store.name}: no live memory has the id {asked}", hint=hint)
+        hint = f"it is archived; `memoryd unarchive {redact(asked)}` brings it back"
+        return NotFoundError(f"root {store.name}: no live memory has the id {redact(asked)}", hint=hint)
     return no_such(asked, store.name)
 
 
 def no_such(asked: str, *roots: str) -> NotFoundError:
     where = f"root {roots[0]}: no" if len(roots) == 1 else "no"
-    return NotFoundError(f"{where} memory has the id {asked}", hint="`memoryd search` and `memoryd list` print ids")
+    return NotFoundError(
+        f"{where} memory has the id {redact(asked)}", hint="`memoryd search` and `memoryd list` print ids"
+    )

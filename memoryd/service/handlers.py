@@ -20,6 +20,7 @@ from memoryd.engine.worker import Worker
 from memoryd.errors import ConflictError, NotFoundError, UnknownRootError, UsageError
 from memoryd.log import set_level
 from memoryd.service.gather import gather
+from memoryd.service.memories import memory_handlers
 from memoryd.service.report import families, root_row, shown_job, status
 
 if TYPE_CHECKING:
@@ -63,6 +64,7 @@ def handlers(daemon: Daemon) -> Mapping[str, Callable[[Params, Peer], Answer]]:
         "log.level": host.log_level,
         "metrics": host.metrics,
         "shutdown": host.shutdown,
+        **memory_handlers(daemon),
     }
     return {name: _without_peer(call) for name, call in table.items()}
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import pty
 import select
+import shlex
 import subprocess
 import sys
 import time
@@ -92,6 +94,18 @@ LOCK = {
     "evidence": "pid 77 is dead",
 }
 
+MEMORY = {
+    "root": "agents",
+    "id": "m-1",
+    "path": "l.jsonl",
+    "line": 7,
+    "type": "learning",
+    "tags": ["db"],
+    "created": "2026-01-02T03:04:05Z",
+    "archived": False,
+}
+STORED = {"root": "agents", "id": "m-1", "path": "l.jsonl", "receipt": "r-9"}
+
 RESULTS: dict[str, dict[str, Any]] = {
     "ping": {"pid": 2_000_000_000, "version": "1", "instance": "i", "uptime_s": 99.5},
     "status": {
@@ -150,6 +164,20 @@ RESULTS: dict[str, dict[str, Any]] = {
     "config.validate": {"added": [], "changed": [], "removed": []},
     "config.reload": {"added": ["b"], "changed": [], "removed": ["c"]},
     "log.level": {"level": "debug"},
+    "memory.search": {
+        "hits": [
+            {**MEMORY, "title": "Pool size", "snippet": "20 \x1b[31mconnections", "score": 1.5, "why": {"text": 1.5}},
+            {**MEMORY, "title": "Old", "snippet": "", "score": 1, "why": {}, "archived": True},
+        ],
+        "took_ms": 0.4,
+        "fresh": {"agents": {"state": "stale", "generation": 3, "lag_ms": 80}},
+    },
+    "memory.get": {**MEMORY, "layout": "jsonl-store", "memory": {"id": "m-1", "content": "Zürich"}},
+    "memory.list": {"memories": [{**MEMORY, "title": "Pool size"}], "next_cursor": "c-2", "fresh": {}},
+    "memory.add": {**STORED, "warnings": ["content: looks like an assignment of a password"]},
+    "memory.update": STORED,
+    "memory.forget": STORED,
+    "memory.unarchive": {key: value for key, value in STORED.items() if key != "receipt"},
     "metrics": {"text": "# HELP memoryd_up 1\nmemoryd_up 1.0\n"},
     "shutdown": {"stopping": True, "pid": 2_000_000_000},
 }
@@ -163,6 +191,12 @@ EXAMPLES: dict[str, list[str]] = {
     "root.remove": ["agents"],
     "root.pause": ["agents"],
     "root.resume": ["agents"],
+    "memory.search": ["pool", "size"],
+    "memory.get": ["m-1"],
+    "memory.add": ["content=x"],
+    "memory.update": ["m-1", "importance=high"],
+    "memory.forget": ["m-1"],
+    "memory.unarchive": ["m-1"],
 }
 CLIENT_METHODS = [method for method in METHODS if method.command]
 CODES = {"check": 1, "backup.verify": 1}
@@ -253,10 +287,11 @@ def test_a_view_survives_a_result_it_does_not_know(
 
 def test_what_people_read(stub: Stub, capsys: pytest.CaptureFixture[str]) -> None:
     told = []
-    for command in (["status"], ["check"], ["archive"], ["sync"], ["plan"], ["config", "show"]):
+    search, get, add = ["search", "x"], ["get", "m-1"], ["add", "a=b"]
+    for command in (["status"], ["check"], ["archive"], ["sync"], ["plan"], ["config", "show"], search, get, add):
         run(["--socket", stub.path, *command])
         told.append(capsys.readouterr().out)
-    status, check, archive, sync, plan, config = told
+    status, check, archive, sync, plan, config, found, memory, stored = told
     assert "fs.inotify.max_user_watches" in status
     assert "l.jsonl: near its soft limit (490 of 500 memories" in status
     assert "a/l.jsonl:3" in check
@@ -267,6 +302,25 @@ def test_what_people_read(stub: Stub, capsys: pytest.CaptureFixture[str]) -> Non
     assert "observe mode" in sync
     assert "older than 90 days" in plan
     assert "roots.a.schedule.archive" in config
+    assert "20 \\x1b[31mconnections" in found
+    assert "Old (archived)" in found
+    assert "agents/l.jsonl:7  m-1" in found
+    assert "what is known is stale" in found
+    assert json.loads(memory) == {"id": "m-1", "content": "Zürich"}
+    assert "! content: looks like an assignment" in stored
+
+
+def test_nothing_found_is_told_by_the_exit_code(stub: Stub, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(RESULTS, "memory.search", {"hits": [], "took_ms": 1, "fresh": {}})
+    assert run(["--socket", stub.path, "search", "x"]) == 1
+
+
+def test_within_a_budget_only_the_text_is_printed(
+    stub: Stub, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(RESULTS, "memory.search", {"hits": [{}], "embedding": "## One\n\nTwo\n", "tokens": 4})
+    assert run(["--socket", stub.path, "search", "x", "--max-tokens", "9"]) == 0
+    assert capsys.readouterr().out == "## One\n\nTwo\n"
 
 
 # -- parameters ----------------------------------------------------------------------------------
@@ -300,6 +354,28 @@ PARAMS = [
     (["log-level", "debug"], "log.level", {"level": "debug"}),
     (["undo", "r-1", "--dry-run"], "undo", {"receipt": "r-1", "dry_run": True}),
     (["history", "--limit", "3"], "history.list", {"limit": 3}),
+    (
+        ["search", "C++", "pool  size", "--tag", "a", "--tag", "b", "--max-tokens", "50", "--archived"],
+        "memory.search",
+        {"query": "C++ pool  size", "tags": ["a", "b"], "max_tokens": 50, "archived": True},
+    ),
+    (["list", "--since", "30d", "--user", "u"], "memory.list", {"since": "30d", "user": "u"}),
+    (["get", "m-1", "--touch"], "memory.get", {"id": "m-1", "touch": True}),
+    (
+        ["add", "--root", "r", "--topic", "t", "content=a=b", "n=2", 'q="2"', "x=null", "w=NaN", "l=1", "l=two"],
+        "memory.add",
+        {
+            "root": "r",
+            "topic": "t",
+            "memory": {"content": "a=b", "n": 2, "q": "2", "x": None, "w": "NaN", "l": [1, "two"]},
+        },
+    ),
+    (["add", "--tag", "a", "tags=[1]"], "memory.add", {"memory": {"tags": ["a"]}}),
+    (
+        ["update", "m-1", "importance=high", "--allow-sensitive-words"],
+        "memory.update",
+        {"id": "m-1", "changes": {"importance": "high"}, "allow_sensitive_words": True},
+    ),
 ]
 
 
@@ -307,6 +383,25 @@ PARAMS = [
 def test_the_words_become_parameters(argv: list[str], method: str, params: dict[str, Any], stub: Stub) -> None:
     run(["--socket", stub.path, *argv])
     assert stub.asked[-1] == (method, params)
+
+
+def test_a_memory_comes_from_a_file_or_from_standard_input(
+    stub: Stub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "m.json").write_text('  {"content": "from the file", "type": "core"}')
+    run(["--socket", stub.path, "add", "--file", str(tmp_path / "m.json"), "type=task"])
+    assert stub.asked[-1][1] == {"memory": {"content": "from the file", "type": "task"}}
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO("## 2026-01-31: Ä".encode())))
+    run(["--socket", stub.path, "add", "--file", "-"])
+    assert stub.asked[-1][1] == {"memory": {"text": "## 2026-01-31: Ä"}}
+
+
+@pytest.mark.parametrize("words", [["content"], ["=x"], ["--file", "/nowhere"], ["--file", "BAD"], []])
+def test_what_is_no_memory_is_not_sent(words: list[str], stub: Stub, tmp_path: Path) -> None:
+    (tmp_path / "bad").write_text("{no")
+    told = [str(tmp_path / "bad") if word == "BAD" else word for word in words]
+    assert run(["--socket", stub.path, "add", *told]) == 2
+    assert stub.asked == []
 
 
 def test_a_path_is_made_absolute_here(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -421,14 +516,14 @@ def test_every_help_has_an_example(command: tuple[str, ...], capsys: pytest.Capt
 
 def test_the_table_is_reachable() -> None:
     """Each row with a command is one, and there is nothing else but the client's own."""
-    own = {("run",), ("demo",), ("init",), ("events",), ("completion",), ("version",)}
+    own = {("run",), ("demo",), ("init",), ("events",), ("mcp",), ("completion",), ("version",)}
     groups = {(method.command[0],) for method in CLIENT_METHODS if method.command and len(method.command) > 1}
     assert set(all_commands()) == {method.command for method in CLIENT_METHODS} | groups | own
 
 
 def test_examples_in_the_table_are_commands_that_parse(stub: Stub) -> None:
     for method in CLIENT_METHODS:
-        argv = method.example.split()
+        argv = shlex.split(method.example)
         assert argv[0] == "memoryd"
         assert run(["--socket", stub.path, *argv[1:]]) == CODES.get(method.name, 0), method.example
         if method.name == "shutdown":

@@ -16,6 +16,7 @@ from memoryd.control.methods import (
     journal,
     locks,
     looking,
+    memories,
     process,
     roots,
     schedule,
@@ -43,6 +44,7 @@ __all__ = [
 # In the order in which help and rpc.discover show them.
 METHODS: tuple[Method, ...] = (
     *looking.METHODS,
+    *memories.METHODS,
     *upkeep.METHODS,
     *backups.METHODS,
     *locks.METHODS,
@@ -52,6 +54,8 @@ METHODS: tuple[Method, ...] = (
     *events.METHODS,
     *process.METHODS,
 )
+
+_EXAMPLE: dict[str, Any] = {"object": {}}
 
 TABLE: dict[str, Method] = {method.name: method for method in METHODS}
 
@@ -72,4 +76,4 @@ def groups() -> dict[str, tuple[Method, ...]]:
 
 def example_params(method: Method) -> dict[str, Any]:
     """Required parameters with a plausible value, for documentation and tests."""
-    return {p.name: (p.choices[0] if p.choices else p.name) for p in method.params if p.required}
+    return {p.name: p.choices[0] if p.choices else _EXAMPLE.get(p.type, p.name) for p in method.params if p.required}

@@ -11,14 +11,16 @@ Type = Literal["str", "int", "float", "bool", "list", "object"]
 TOPICS = ("change", "root", "job", "finding", "health", "log")
 LEVELS = ("debug", "info", "warning", "error")
 JOB_NAMES = ("archive", "limits", "prune", "dedupe", "backup", "locks", "permissions", "verify", "rescan")
+MODES = ("text", "semantic", "hybrid")
 LAYOUTS = ("auto", "json-files", "markdown-topics", "user-document", "session-files", "jsonl-store")
 
 
 @dataclass(frozen=True, slots=True)
 class Param:
-    """One named parameter. `cli` is "argument", an option flag such as "--file", or None for protocol
-    only. `scale` turns the option's unit into the parameter's (seconds into ms); giving the option
-    also sets the boolean parameters named in `implies`."""
+    """One named parameter. `cli` is "argument", an option flag such as "--file", "fields" for an object whose members
+    are given as NAME=VALUE arguments or by --file, or None for protocol only. `scale` turns the option's unit into the
+    parameter's (seconds into ms); giving the option also sets the boolean parameters named in `implies`. `joined`: all
+    words of the argument are one text."""
 
     name: str
     type: Type
@@ -32,6 +34,7 @@ class Param:
     implies: tuple[str, ...] = ()
     minimum: float | None = None
     maximum: float | None = None
+    joined: bool = False
     local_path: bool = False  # the client makes it absolute: the daemon has another working directory
 
 
