@@ -8,7 +8,7 @@ is decided a floor above, before any of this. A memory that does not fit its lay
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import UTC, tzinfo
 from typing import Any, NamedTuple, Protocol
 
@@ -26,6 +26,11 @@ class Asked(NamedTuple):
     where: Mapping[str, str] = {}
 
 
+def no_vector(text: str, size: int) -> None:
+    """Where nothing makes vectors."""
+    del text, size
+
+
 @dataclass(frozen=True, slots=True)
 class StoringView:
     """All that storing is decided on. `load` reads and parses one file afresh (None: not there), `content` gives the
@@ -39,7 +44,7 @@ class StoringView:
     limits: Mapping[str, Limit]
     now: float
     number: int = 0
-    embed: Callable[[str, int], Sequence[float] | None] = field(default=lambda text, size: None)  # noqa: ARG005
+    embed: Callable[[str, int], Sequence[float] | None] = no_vector
     zone: tzinfo = UTC
 
 

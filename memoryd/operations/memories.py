@@ -18,14 +18,14 @@ from memoryd.disk.journal import Step
 from memoryd.disk.remembered import Forgotten
 from memoryd.disk.shelf import Held
 from memoryd.errors import ConflictError, InvalidMemoryError, NotFoundError
-from memoryd.layouts.storing import Asked, Found, Stored, StoringView
+from memoryd.layouts.storing import Asked, Found, Stored, StoringView, no_vector
 from memoryd.operations.archive import tidy
 from memoryd.operations.locate import find_archived, find_live, no_such
 from memoryd.operations.sensitive import require_storable
 from memoryd.store import Store
 from memoryd.store.commit import Cause, change
 from memoryd.store.kept import keep, kept_of
-from memoryd.store.storing import Embed, layout_of, no_embedder, storing_view
+from memoryd.store.storing import Embed, layout_of, storing_view
 
 F = TypeVar("F", Found, Found | None)
 
@@ -36,7 +36,7 @@ class Means:
     general words of the seed's list may stand in a topic file."""
 
     number: int = 0
-    embed: Embed = no_embedder
+    embed: Embed = no_vector
     allow_words: bool = False
 
 

@@ -7,15 +7,10 @@ from typing import cast
 
 from memoryd.core.records import Role
 from memoryd.layouts.base import FileSummary, Loaded
-from memoryd.layouts.storing import Storing, StoringView
+from memoryd.layouts.storing import Storing, StoringView, no_vector
 from memoryd.store.store import Store
 
 Embed = Callable[[str, int], Sequence[float] | None]
-
-
-def no_embedder(text: str, size: int) -> None:
-    """Where none is configured."""
-    del text, size
 
 
 class KnownFiles(Mapping[str, FileSummary]):
@@ -52,7 +47,7 @@ def layout_of(store: Store) -> Storing:
     return cast("Storing", store.layout)
 
 
-def storing_view(store: Store, now: float, *, number: int = 0, embed: Embed = no_embedder) -> StoringView:
+def storing_view(store: Store, now: float, *, number: int = 0, embed: Embed = no_vector) -> StoringView:
     """`number` is random, 64 bits; `embed` gives a vector of a size, or None."""
 
     def load(path: str) -> Loaded | None:
