@@ -1,0 +1,263 @@
+"""Storing, changing, forgetting and bringing back single memories, beside writers that ask nobody."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from memoryd.core.policy import Limit, LimitKind, Policy
+from memoryd.core.secrets import SUGGESTION, VIOLATION
+from memoryd.errors import ConflictError, InvalidMemoryError, LimitExceededError, NotFoundError, SensitiveError
+from memoryd.layouts.storing import Asked, StoringView, Touch
+from memoryd.operations import memories
+from memoryd.operations.archive import archive
+from memoryd.operations.memories import Means, Outcome
+from memoryd.operations.reading import Memory, read_memory
+from memoryd.operations.touching import count_reads
+from memoryd.operations.undo import undo
+from memoryd.store import Store
+from memoryd.store.storing import storing_view
+from tests.layouts.samples import learning, line, lines, memory, uuid
+from tests.operations.conftest import MakeWorld
+from tests.operations.world import CORE, LEARNINGS, LIVE, World
+
+CANARY = "ghp_" + "aB3dE6gH9" * 4
+ARCHIVE = "archive/2026/learnings_2026_Q1.jsonl"
+
+
+def filled(world: World) -> None:
+    world.write(CORE, lines(memory(101)))
+    world.write(LEARNINGS, b"{not json}\n" + lines(learning(1), learning(2)))
+    world.look()
+
+
+def add(world: World, number: int = 7, **fields: Any) -> Outcome:
+    native = {"type": "learning", "content": "what was learnt", **fields}
+    done = memories.add(world.store, Asked(native), world.now, Means(number))
+    world.look(done.paths)
+    return done
+
+
+def update(world: World, asked: str, **changes: Any) -> Outcome:
+    return memories.update(world.store, asked, changes, world.now, Means())
+
+
+def read(world: World, asked: str) -> Memory | None:
+    return read_memory(world.store, asked, world.now)
+
+
+def meanwhile(monkeypatch: pytest.MonkeyPatch, *acts: Callable[[], object]) -> None:
+    """Each act of another program comes after one decision, before its commit."""
+    left = list(acts)
+
+    def view(store: Store, now: float, **more: Any) -> StoringView:
+        made = storing_view(store, now, **more)
+        if left:
+            left.pop(0)()
+        return made
+
+    monkeypatch.setattr(memories, "storing_view", view)
+
+
+class TestStoring:
+    def test_a_memory_is_there_at_once_and_an_undo_takes_it_out_again(self, world: World) -> None:
+        filled(world)
+        before = world.read(LEARNINGS)
+        done = add(world, tags=["db"])
+        found = read(world, done.id)
+        assert found is not None
+        assert (found.path, found.line, found.native["tags"]) == (LEARNINGS, 4, ["db"])
+        assert world.read(LEARNINGS).startswith(before)
+        undo(world.store, str(done.receipt), world.now)
+        assert world.read(LEARNINGS) == before
+
+    def test_an_update_changes_nothing_but_its_fields(self, world: World) -> None:
+        filled(world)
+        before = world.read(LEARNINGS)
+        done = update(world, uuid(1), importance="low")
+        lines_before, lines_after = before.splitlines(), world.read(LEARNINGS).splitlines()
+        assert [*lines_after[:1], *lines_after[2:]] == [*lines_before[:1], *lines_before[2:]]
+        was, now = json.loads(lines_before[1]), json.loads(lines_after[1])
+        assert {key for key in now if now[key] != was[key]} == {"importance", "updated_at"}
+        undo(world.store, str(done.receipt), world.now)
+        assert world.read(LEARNINGS) == before
+
+    def test_an_update_that_changes_nothing_has_no_receipt_and_touches_nothing(self, world: World) -> None:
+        filled(world)
+        before = world.memories()
+        done = update(world, uuid(1), importance="high")
+        assert (done.receipt, done.paths, world.memories()) == (None, (), before)
+
+    def test_forgotten_is_archived_and_comes_back(self, world: World) -> None:
+        filled(world)
+        gone = memories.forget(world.store, uuid(1), world.now, Means())
+        assert gone.path == ARCHIVE
+        world.look(gone.paths)
+        found = read(world, uuid(1))
+        assert found is not None
+        assert (found.path, found.archived) == (ARCHIVE, True)
+        back = memories.unarchive(world.store, uuid(1), world.now, Means())
+        assert (back.path, world.read(ARCHIVE)) == (LEARNINGS, b"")
+        assert line(learning(1)) in world.read(LEARNINGS).splitlines()
+
+    def test_what_was_brought_back_is_moved_by_no_schedule(self, world: World) -> None:
+        """It is as old as before, and its age would move it with the next run."""
+        world.write(LEARNINGS, lines(learning(1, "2025-01-01T00:00:00Z")))
+        world.look()
+        archive(world.store, world.now, by="schedule")
+        world.look()
+        assert world.read(LEARNINGS) == b""
+        memories.unarchive(world.store, uuid(1), world.now, Means())
+        world.look()
+        assert archive(world.store, world.now, by="schedule").receipt is None
+        assert archive(world.store, world.now, by="command", ids=[uuid(1)]).receipt is not None
+
+    def test_refusals(self, make_world: MakeWorld) -> None:
+        world = make_world(Policy(limits={CORE: Limit(LimitKind.HARD, None, 1)}))
+        filled(world)
+        memories.forget(world.store, uuid(2), world.now, Means())
+        world.look()
+        before = world.memories()
+        with pytest.raises(LimitExceededError):
+            add(world, type="core")
+        with pytest.raises(InvalidMemoryError) as invalid:
+            add(world, content="", tags="db")
+        assert [each["field"] for each in invalid.value.data["findings"]] == ["content", "tags"]
+        with pytest.raises(NotFoundError):
+            update(world, uuid(99), importance="low")
+        with pytest.raises(NotFoundError) as archived:
+            update(world, uuid(2), importance="low")
+        assert f"memoryd unarchive {uuid(2)}" in str(archived.value.hint)
+        with pytest.raises(NotFoundError):
+            memories.unarchive(world.store, uuid(1), world.now, Means())
+        assert world.memories() == before
+
+
+class TestBesideOthers:
+    def test_a_foreign_change_of_other_memories_is_kept(self, world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+        filled(world)
+        meanwhile(
+            monkeypatch,
+            lambda: world.append(LEARNINGS, learning(3)),
+            lambda: world.replace(LEARNINGS, lines(learning(2, content="changed"), learning(3), learning(1))),
+        )
+        update(world, uuid(1), importance="low")
+        found = [json.loads(each) for each in world.read(LEARNINGS).splitlines()]
+        assert [(each["id"], each["content"]) for each in found[:2]] == [
+            (uuid(2), "changed"),
+            (uuid(3), "memory number 3"),
+        ]
+        assert found[2]["importance"] == "low"
+
+    @pytest.mark.parametrize("there", [(learning(2), learning(1, content="theirs")), (learning(2),)])
+    def test_a_foreign_change_of_the_memory_itself_is_a_conflict(
+        self, there: tuple[dict[str, Any], ...], world: World, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        filled(world)
+        meanwhile(monkeypatch, lambda: world.replace(LEARNINGS, lines(*there)))
+        with pytest.raises(ConflictError) as error:
+            update(world, uuid(1), content="ours")
+        assert error.value.data["changed"] == [LEARNINGS]
+        assert world.read(LEARNINGS) == lines(*there)
+
+    def test_what_a_stranger_has_just_put_there_is_read_as_it_is(self, world: World) -> None:
+        filled(world)
+        world.replace(LEARNINGS, lines(learning(5), learning(1, content="theirs")))
+        found = read(world, uuid(1))
+        assert found is not None
+        assert (found.line, found.native["content"]) == (2, "theirs")
+        assert read(world, uuid(2)) is None
+
+    def test_behind_a_foreign_append_what_is_known_still_stands(self, world: World) -> None:
+        filled(world)
+        world.append(LEARNINGS, learning(5), age=0)
+        found = read(world, uuid(2))
+        assert found is not None
+        assert (found.line, found.native["id"]) == (3, uuid(2))
+
+
+class TestSecrets:
+    def test_the_canary_is_nowhere(self, world: World) -> None:
+        filled(world)
+        before = world.memories()
+        told = []
+        natives: tuple[dict[str, Any], ...] = (
+            {"content": f"it is {CANARY}"},
+            {"task_metadata": {"deep": [{"er": CANARY}]}},
+            {CANARY: "as a name"},
+        )
+        for native in natives:
+            with pytest.raises(SensitiveError) as error:
+                memories.add(world.store, Asked(native), world.now, Means())
+            told.append(error.value)
+            with pytest.raises(SensitiveError) as error:
+                memories.update(world.store, uuid(1), native, world.now, Means())
+            told.append(error.value)
+        assert {(each.message, each.hint) for each in told} == {(VIOLATION, SUGGESTION)}
+        assert CANARY not in repr([each.data for each in told])
+        assert world.memories() == before
+        for path in world.state.rglob("*"):
+            assert not path.is_file() or CANARY.encode() not in path.read_bytes(), path
+
+    def test_an_error_does_not_repeat_what_it_was_given(self, world: World) -> None:
+        with pytest.raises(NotFoundError) as error:
+            update(world, CANARY, importance="low")
+        assert CANARY not in str(error.value)
+
+    def test_off_is_off_and_even_then_nothing_is_repeated(self, make_world: MakeWorld) -> None:
+        world = make_world(Policy(secrets="off"))
+        done = add(world, content=f"it is {CANARY}")
+        found = read(world, done.id)
+        assert found is not None
+        assert CANARY in found.native["content"]
+        with pytest.raises(InvalidMemoryError) as error:
+            add(world, type=CANARY)
+        assert CANARY not in repr((error.value, error.value.hint, error.value.data))
+        assert CANARY.encode() not in (world.state / "catalogue.sqlite").read_bytes()
+
+    def test_the_seeds_list_where_it_is_asked_for(self, make_world: MakeWorld) -> None:
+        world = make_world(Policy(secrets="seed"))
+        with pytest.raises(SensitiveError):
+            add(world, content="Key learnings")
+        means = Means(3, allow_words=True)
+        memories.add(world.store, Asked({"type": "core", "content": "Key learnings"}), world.now, means)
+        with pytest.raises(SensitiveError):
+            memories.add(world.store, Asked({"type": "core", "content": "api_key"}), world.now, means)
+
+
+class TestReads:
+    def test_counts_are_one_light_rewrite(self, world: World) -> None:
+        filled(world)
+        backups = world.backups()
+        assert count_reads(
+            world.store, LEARNINGS, {uuid(1): Touch(3, world.now), uuid(2): Touch(1, world.now)}, world.now
+        )
+        found = [json.loads(each) for each in world.read(LEARNINGS).splitlines()[1:]]
+        assert [each["access_count"] for each in found] == [8, 6]
+        assert world.read(LEARNINGS).startswith(b"{not json}\n")
+        assert world.backups() == backups
+        assert count_reads(world.store, LEARNINGS, {uuid(77): Touch(1, world.now)}, world.now) == ()
+        assert world.store.journal.uses(LEARNINGS) == {uuid(77): (1, world.now)}
+
+    def test_archived_memories_are_read_when_no_live_one_has_the_id(self, world: World) -> None:
+        world.write(ARCHIVE, lines(learning(1, content="old", archived=True)))
+        world.look()
+        old = read(world, uuid(1))
+        assert old is not None
+        assert (old.native["content"], old.archived) == ("old", True)
+        world.write(LEARNINGS, lines(learning(1, content="new")))
+        world.look()
+        new = read(world, uuid(1))
+        assert new is not None
+        assert (new.native["content"], new.archived) == ("new", False)
+
+    def test_of_equal_ids_the_first_counts(self, world: World) -> None:
+        for number, path in enumerate(LIVE):
+            world.write(path, lines(memory(1, content=f"in {number}")))
+        world.look()
+        found = read(world, uuid(1))
+        assert found is not None
+        assert found.path == CORE
