@@ -33,6 +33,7 @@ from memoryd.catalogue.rows import (
     plain,
 )
 from memoryd.catalogue.searching import Searching
+from memoryd.catalogue.vocabulary import Vocabulary
 from memoryd.core.findings import Finding
 from memoryd.core.records import Document, Entry
 
@@ -43,10 +44,11 @@ IDLE = 4  # readers that wait to be lent again
 class Catalogue:
     """One writer (the root's worker); other threads read by what `reader()` lends them."""
 
-    def __init__(self, path: str, *, read_only: bool = False) -> None:
+    def __init__(self, path: str, *, read_only: bool = False, vocabulary: Vocabulary | None = None) -> None:
         self.path = path
         self._db = open_reader(path) if read_only else open_or_rebuild(path)
-        self.words = Searching(self._db)
+        self._vocabulary = vocabulary or Vocabulary()
+        self.words = Searching(self._db, self._vocabulary)
         self._lending = threading.Lock()
         self._idle: list[Catalogue] = []
         self._closed = False
@@ -56,7 +58,7 @@ class Catalogue:
         """For any thread, for the time of the block: opening a connection costs more than most questions."""
         with self._lending:
             lent = self._idle.pop() if self._idle else None
-        lent = lent or Catalogue(self.path, read_only=True)
+        lent = lent or Catalogue(self.path, read_only=True, vocabulary=self._vocabulary)
         try:
             yield lent
         finally:

@@ -9,9 +9,11 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from itertools import islice
 from typing import NamedTuple
 
 from memoryd.catalogue.rows import path_of, plain
+from memoryd.catalogue.vocabulary import Vocabulary, holding
 from memoryd.core.asking import Filters
 from memoryd.core.secrets import redact
 
@@ -19,11 +21,15 @@ from memoryd.core.secrets import redact
 FIELDS = ("title", "labels", "text")
 _SCORED = "w.rowid, -bm25(words, 3.0, 2.0, 1.0) AS score, r.created, r.weight, r.uses"
 _FROM = "FROM words AS w CROSS JOIN records AS r ON r.key = w.rowid WHERE words MATCH ?"
+_FROM_TEXTS = "FROM records AS r JOIN texts AS t USING (key)"
+_FROM_WORDS = _FROM.replace(" WHERE", " CROSS JOIN texts AS t ON t.key = w.rowid WHERE")
 _WHOLE = (
     "r.key, r.path, r.line, r.id, r.type, r.title, r.created, r.archived, r.tags, r.owner, r.weight, r.uses,"
     " t.labels, t.body"
 )
 _TOTALS = "SELECT block FROM words_data WHERE id = 1"  # kept by the index: how many rows, then words of each field
+_COMMON = 1_000  # a count from here on is believed while not much has changed
+_LETTERS = 6.5  # of a word, with the space after it
 _MOST_KEPT = 20_000  # words whose commonness is remembered
 
 
@@ -59,10 +65,11 @@ class Memory(NamedTuple):
 class Searching:
     """Reads through one connection, by one thread at a time."""
 
-    def __init__(self, db: sqlite3.Connection) -> None:
+    def __init__(self, db: sqlite3.Connection, vocabulary: Vocabulary) -> None:
         self._db = db
+        self._vocabulary = vocabulary
         self._version = -1
-        self._size = 0
+        self._size = self._words = 0
         self._frequencies: dict[str, int] = {}
 
     @contextmanager
@@ -78,53 +85,73 @@ class Searching:
     def _look(self) -> None:
         """Forget what was remembered of another state. A first read is what begins the snapshot."""
         version = self._db.execute("PRAGMA data_version").fetchone()[0]
-        if version != self._version or len(self._frequencies) > _MOST_KEPT:
-            self._version = version
-            self._frequencies.clear()
-            self._size = _first_number(self._db.execute(_TOTALS).fetchone())
+        if version == self._version:
+            return
+        self._version = version
+        size, *words = _numbers(self._db.execute(_TOTALS).fetchone())
+        alike = abs(size - self._size) * 20 < size and len(self._frequencies) < _MOST_KEPT
+        common = {each: count for each, count in self._frequencies.items() if count >= _COMMON} if alike else {}
+        self._frequencies, self._size, self._words = common, size, sum(words)
 
     @property
     def size(self) -> int:
         """How many memories there are, archived ones too."""
         return self._size
 
+    @property
+    def usual_length(self) -> float:
+        """Characters of a text, about: the index counts words."""
+        return max(_LETTERS * self._words / max(self._size, 1), 1.0)
+
     def frequency(self, expression: str) -> int:
-        """In how many memories it matches."""
+        """In how many memories it matches. Nobody needs to know exactly how common a common word is: counting ends at
+        a fifth of all."""
         known = self._frequencies.get(expression)
         if known is None:
-            query = "SELECT count(*) FROM words WHERE words MATCH ?"
-            known = self._frequencies[expression] = self._db.execute(query, (expression,)).fetchone()[0]
+            most = max(self._size // 5, 1_000)
+            query = "SELECT count(*) FROM (SELECT 1 FROM words WHERE words MATCH ? LIMIT ?)"
+            known = self._frequencies[expression] = self._db.execute(query, (expression, most)).fetchone()[0]
         return known
 
-    def best(self, expression: str, filters: Filters, limit: int, newest: int) -> list[Match]:
-        """The best by the index's own measure. Where more than `newest` match, only the last of them that came in
-        are measured: what so many say tells nothing, and measuring each would take too long."""
+    def best(self, expression: str, filters: Filters, limit: int, *, newest: int = 0, within: str = "") -> list[Match]:
+        """The best by the index's own measure, of those that match `within` as well. Where more than `newest` match,
+        only the last of them that came in are measured: what so many say tells nothing."""
         where, values = conditions(filters)
-        query = f"SELECT {_SCORED} {_FROM}{where} ORDER BY score DESC, w.rowid DESC LIMIT ?"
         given: tuple[str | float, ...] = (expression, *values)
+        if within:
+            where += " AND +w.rowid IN (SELECT rowid FROM words WHERE words MATCH ?)"
+            given = (*given, within)
         if newest and self.frequency(expression) > newest:
             at = f"SELECT w.rowid {_FROM}{where} ORDER BY w.rowid DESC LIMIT 1 OFFSET ?"
             row = self._db.execute(at, (*given, newest)).fetchone()
-            if row:
-                query = query.replace(" ORDER", " AND w.rowid > ? ORDER")
-                given = (*given, row[0])
+            where, given = where + " AND w.rowid > ?", (*given, row[0] if row else 0)
+        query = f"SELECT {_SCORED} {_FROM}{where} ORDER BY score DESC, w.rowid DESC LIMIT ?"
         return [Match(*each) for each in self._db.execute(query, (*given, limit))]
 
-    def matching(self, expression: str | None, filters: Filters) -> Iterator[Memory]:
-        """Whole memories, the last that came in first; None: all of them."""
+    def matching(self, expression: str, filters: Filters, limit: int) -> list[Memory]:
+        """Whole memories, the last that came in first."""
+        return list(islice(self.each(expression, filters), limit))
+
+    def each(self, expression: str, filters: Filters) -> Iterator[Memory]:
+        """The same, one after the other."""
         where, values = conditions(filters)
-        if expression is None:
-            query = f"SELECT {_WHOLE} FROM records AS r JOIN texts AS t USING (key) WHERE 1{where} ORDER BY r.key DESC"  # noqa: S608 - constant text
-            rows = self._db.execute(query, values)
-        else:
-            query = f"SELECT {_WHOLE} {_FROM}{where} ORDER BY w.rowid DESC"
-            query = query.replace(" WHERE", " JOIN texts AS t ON t.key = w.rowid WHERE", 1)
-            rows = self._db.execute(query, (expression, *values))
-        return map(_memory, rows)
+        query = f"SELECT {_WHOLE} {_FROM_WORDS}{where} ORDER BY w.rowid DESC"
+        return map(_memory, self._db.execute(query, (expression, *values)))
+
+    def every(self, filters: Filters, *, after: int = 0, sign: str = "") -> Iterator[Memory]:
+        """Whole memories with keys above `after`, the last that came in first; with `sign` in their text,
+        whatever the case of ASCII."""
+        where, values = conditions(filters)
+        given: list[str | float] = [after, *values]
+        if sign:
+            where += " AND (instr(lower(t.body), ?) OR instr(lower(r.title), ?) OR instr(lower(r.tags), ?))"
+            given += [sign] * 3
+        query = f"SELECT {_WHOLE} {_FROM_TEXTS} WHERE r.key > ?{where} ORDER BY r.key DESC"
+        return map(_memory, self._db.execute(query, given))
 
     def memories(self, keys: Sequence[int]) -> dict[int, Memory]:
         marks = ",".join("?" * len(keys))
-        query = f"SELECT {_WHOLE} FROM records AS r JOIN texts AS t USING (key) WHERE r.key IN ({marks})"  # noqa: S608 - marks alone
+        query = f"SELECT {_WHOLE} {_FROM_TEXTS} WHERE r.key IN ({marks})"
         return {row[0]: _memory(row) for row in self._db.execute(query, tuple(keys))}
 
     def owners(self) -> tuple[str, ...]:
@@ -133,9 +160,13 @@ class Searching:
         ends = [self._db.execute(query.format(which)).fetchone()[0] for which in ("min", "max")]
         return tuple(dict.fromkeys(name for name in ends if name is not None))
 
-    def vocabulary(self) -> Iterator[str]:
-        """Every word of the index."""
-        return (row[0] for row in self._db.execute("SELECT term FROM vocabulary"))
+    def words_with(self, piece: str, most: int) -> tuple[int, list[str] | None]:
+        """The words that hold a piece (None: more than `most`), of the memories up to a key, which is told."""
+        upto, words = self._vocabulary.made(self.last_key(), self._terms)
+        return upto, holding(words, piece, most)
+
+    def _terms(self) -> list[str]:
+        return [row[0] for row in self._db.execute("SELECT term FROM vocabulary")]
 
     def last_key(self) -> int:
         row = self._db.execute("SELECT seq FROM sqlite_sequence WHERE name = 'records'").fetchone()
@@ -163,14 +194,15 @@ def conditions(filters: Filters) -> tuple[str, tuple[str | float, ...]]:
     return "".join(parts), tuple(values)
 
 
-def _first_number(row: tuple[bytes] | None) -> int:
-    """Seven bits a byte, the high ones first; the last byte has no eighth."""
-    number = 0
+def _numbers(row: tuple[bytes] | None) -> list[int]:
+    """Seven bits a byte, the high ones first; the last byte of a number has no eighth."""
+    numbers, number = [], 0
     for byte in row[0] if row else b"":
         number = number << 7 | byte & 0x7F
         if byte < 0x80:
-            break
-    return number
+            numbers.append(number)
+            number = 0
+    return numbers or [0]
 
 
 def one_line(tag: str) -> str:

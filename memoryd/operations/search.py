@@ -1,20 +1,29 @@
 """Search over roots: what is found, where it stands, why it is there, and how fresh the answer is.
 
 No memory file is opened: everything comes from the catalogues, through readers that are lent for the time of a
-question. Nothing here waits for a worker.
+question. Nothing here waits for a worker. Being found is no access.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple
 
 from memoryd.catalogue import Catalogue
+from memoryd.catalogue.searching import Memory
 from memoryd.core.asking import Filters, Mode
+from memoryd.core.dates import iso
 from memoryd.core.policy import Policy
+from memoryd.operations.prompting import pasted
+from memoryd.search.asked import Asked as Words
+from memoryd.search.candidates import Candidate
+from memoryd.search.engine import TASTES, Embedded, Engine, Question, Taste
+from memoryd.search.explaining import names, needles, snippet, spots
 
 LIMIT = 10  # hits, where no number is asked for
+FOLLOWED = ("ok", "degraded", "read_only")  # states of a root whose changes are taken in as they come
+BEHIND = ("paused", "scanning")
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,8 +52,105 @@ class Asked:
     user: str | None = None
 
 
-def search(places: Sequence[Place], asked: Asked, *, now: float, clock: Callable[[], float]) -> dict[str, Any]:
+class Hit(NamedTuple):
+    place: Place
+    memory: Memory
+    found: Candidate
+
+
+EMBEDDED = Embedded()
+
+
+def search(
+    places: Sequence[Place], asked: Asked, *, now: float, clock: Callable[[], float], engine: Engine = EMBEDDED
+) -> dict[str, Any]:
     """The result of `memory.search`: hits[{root, id, path, line, title, snippet, score, why, type, tags, created,
     archived, layout, owner?}], took_ms, fresh{NAME: {state, generation, lag_ms, withheld?}}, and with `max_tokens`
     `embedding` (text) and `tokens`. `now` is wall clock seconds, `clock` monotonic seconds."""
-    raise NotImplementedError
+    began = clock()
+    words = Words(asked.query)
+    fresh = {place.name: freshness(place) for place in places}
+    hits: list[Hit] = []
+    for place in places:
+        hits += _found(place, asked, words, now, engine, fresh[place.name])
+    hits.sort(key=lambda hit: (-round(hit.found.score, 6), hit.place.name, -(hit.memory.created or 0), hit.memory.id))
+    hits = hits[: asked.limit]
+    result: dict[str, Any] = {}
+    if asked.max_tokens is not None:
+        text, kept = pasted([(hit.place.name, hit.memory) for hit in hits], asked.max_tokens)
+        hits = [hits[number] for number in kept]
+        result = {"embedding": text, "tokens": -(-len(text) // 4)}
+    sought = needles(words)
+    shown = [_shown(hit, sought) for hit in hits]
+    return {"hits": shown, **result, "took_ms": round((clock() - began) * 1000, 3), "fresh": fresh}
+
+
+def freshness(place: Place) -> dict[str, Any]:
+    """`fresh`: every change known of is in the answer; `stale`: some are not, or are not followed now; `unknown`: the
+    root cannot be looked at, or is in doubt, so that only what was known before can be told."""
+    state = "unknown"
+    if place.state in FOLLOWED:
+        state = "stale" if place.lag_ms else "fresh"
+    elif place.state in BEHIND:
+        state = "stale"
+    return {"state": state, "generation": place.generation, "lag_ms": place.lag_ms}
+
+
+def _found(place: Place, asked: Asked, words: Words, now: float, engine: Engine, fresh: dict[str, Any]) -> list[Hit]:
+    with place.catalogue.reader() as reader, reader.words.snapshot():
+        filters = of_one_user(reader, asked.filters, asked.user, fresh)
+        if filters is None:
+            return []
+        question = Question(words, filters, asked.mode, asked.limit, now, _taste(place))
+        found = engine.find(reader, question)
+        memories = reader.words.memories([each.key for each in found])
+    return [Hit(place, memories[each.key], each) for each in found if each.key in memories]
+
+
+def of_one_user(reader: Catalogue, filters: Filters, user: str | None, fresh: dict[str, Any]) -> Filters | None:
+    """Users are strictly apart: of a root with several nothing is told unless one is named; None means so."""
+    owners = reader.words.owners()
+    if not owners:
+        return filters if user is None else None
+    if user is not None:
+        return replace(filters, owner=user)
+    if len(owners) > 1:
+        fresh["withheld"] = "memories of several users: name one with `user`"
+        return None
+    return filters
+
+
+def _taste(place: Place) -> Taste:
+    return TASTES.get(place.layout or "", Taste())
+
+
+def _shown(hit: Hit, sought: Sequence[Any]) -> dict[str, Any]:
+    memory, found = hit.memory, hit.found
+    fields: Mapping[str, list[Any]] = {
+        "title": spots(sought, memory.title),
+        "labels": spots(sought, f"{memory.labels}\n{memory.tags}"),
+        "text": spots(sought, memory.body),
+    }
+    terms = names(sought, [spot for each in fields.values() for spot in each])
+    why = {"terms": terms, "fields": [name for name, each in fields.items() if each], **found.why}
+    text, where = (memory.body, fields["text"]) if memory.body.strip() else (memory.title, fields["title"])
+    return {**placed(hit.place, memory), "snippet": snippet(sought, where, text), "score": round(found.score, 6),
+            "why": why}  # fmt: skip
+
+
+def placed(place: Place, memory: Memory) -> dict[str, Any]:
+    """What search and list tell of one memory."""
+    owner = {"user": memory.owner} if memory.owner else {}
+    return {
+        "root": place.name,
+        "id": memory.id,
+        "path": memory.path,
+        "line": memory.line,
+        "title": memory.title,
+        "type": memory.type,
+        "tags": memory.tags.split("\n") if memory.tags else [],
+        "created": iso(memory.created) if memory.created is not None else None,
+        "archived": memory.archived,
+        "layout": place.layout,
+        **owner,
+    }

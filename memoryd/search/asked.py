@@ -32,10 +32,15 @@ class Asked:
     raw: str
 
     @cached_property
+    def pieces(self) -> tuple[str, ...]:
+        """Between white space, each once."""
+        return tuple(dict.fromkeys(self.raw[:LONGEST].split()))[: 2 * MOST]
+
+    @cached_property
     def units(self) -> tuple[tuple[str, ...], ...]:
         """The words of each piece, each piece once."""
-        pieces = (tuple(tokens(piece)) for piece in self.raw[:LONGEST].split())
-        return tuple(dict.fromkeys(piece for piece in pieces if piece))[:MOST]
+        units = (tuple(tokens(piece)) for piece in self.pieces)
+        return tuple(dict.fromkeys(unit for unit in units if unit))[:MOST]
 
     @cached_property
     def phrase(self) -> Term | None:

@@ -70,15 +70,22 @@ def share(score: float, rarities: float) -> float:
     return min(score / (_MOST_OF_A_WORD * rarities), 1.0) if rarities else 0.0
 
 
-def scored(span: Span, part: float, worth: Worth, now: float) -> tuple[float, dict[str, Any]]:
-    """The score of a match that is `part` (0..1) of the best of its span, and what it is made of."""
-    fresh = recency(worth.created, now)
+def scored(span: Span, part: float, worth: Worth, now: float) -> float:
+    """The score of a match that is `part` (0..1) of the best of its span."""
     weight = 0.5 if worth.weight is None else min(max(worth.weight, 0.0), 1.0)
-    used = worth.uses / (worth.uses + 5)
-    standing = 0.5 * fresh + 0.35 * weight + 0.15 * used
-    score = span.low + (span.high - span.low) * ((1 - STANDING) * part + STANDING * standing)
-    why = {"match": span.name, "text": round(part, 4), "recency": round(fresh, 4), "weight": worth.weight}
-    return score, why | {"uses": worth.uses}
+    standing = 0.5 * recency(worth.created, now) + 0.35 * weight + 0.15 * worth.uses / (worth.uses + 5)
+    return span.low + (span.high - span.low) * ((1 - STANDING) * part + STANDING * standing)
+
+
+def reasons(span: Span, part: float, worth: Worth, now: float) -> dict[str, Any]:
+    """What such a score is made of."""
+    return {
+        "match": span.name,
+        "text": round(part, 4),
+        "recency": round(recency(worth.created, now), 4),
+        "weight": worth.weight,
+        "uses": worth.uses,
+    }
 
 
 def recency(created: float | None, now: float) -> float:

@@ -1,8 +1,10 @@
 """The text arm: memories by their words, the best first.
 
 All words first; only where too few have them, the words in other forms, then some of the words, the rare ones: what
-stands in more than a tenth of the memories says too little to look for alone. Each step costs what it finds, so the
-sum of what is looked at is bounded.
+stands in more than a tenth of the memories says too little to look for alone.
+
+What a question costs follows from how many memories have its words, and is bounded: the index measures only by words
+that tell something, and of a great many memories with a word only the last that came in.
 """
 
 from __future__ import annotations
@@ -13,10 +15,14 @@ from typing import NamedTuple, Protocol
 from memoryd.core.asking import Filters
 from memoryd.search.asked import Asked, Term
 from memoryd.search.candidates import Candidate
-from memoryd.search.scoring import ALL, FORMS, PHRASE, SOME, Span, Worth, rarity, scored, share
+from memoryd.search.explaining import counted
+from memoryd.search.scoring import ALL, FORMS, PHRASE, SOME, Span, Worth, rarity, reasons, scored, share
+from memoryd.search.stems import STOP_WORDS
 
 POOL = 50  # memories of a step that are weighed against each other by more than their text
-NEWEST = 2_500  # memories that are measured in one step
+CHEAP = 3_000  # memories with any of the words: so many the index may measure without a second thought
+NEWEST = 2_500  # memories that are measured where more match
+FILLING = 800  # the same where something better was found already
 FEW = 5  # a word in no more memories than this is never too common
 
 
@@ -35,84 +41,168 @@ class Matched(Protocol):
     def uses(self) -> int: ...
 
 
+class Told(Protocol):
+    """One memory with its texts."""
+
+    @property
+    def key(self) -> int: ...
+    @property
+    def title(self) -> str: ...
+    @property
+    def tags(self) -> str: ...
+    @property
+    def labels(self) -> str: ...
+    @property
+    def body(self) -> str: ...
+    @property
+    def created(self) -> float | None: ...
+    @property
+    def weight(self) -> float | None: ...
+    @property
+    def uses(self) -> int: ...
+
+
 class Reader(Protocol):
-    """What is asked of a catalogue, within one snapshot."""
+    """What is asked of a catalogue, within one snapshot. `usual_length` is that of a text, in characters."""
 
     @property
     def size(self) -> int: ...
+    @property
+    def usual_length(self) -> float: ...
     def frequency(self, expression: str) -> int: ...
-    def best(self, expression: str, filters: Filters, limit: int, newest: int) -> Sequence[Matched]: ...
+    def matching(self, expression: str, filters: Filters, limit: int) -> Sequence[Told]: ...
+    def best(
+        self, expression: str, filters: Filters, limit: int, *, newest: int = 0, within: str = ""
+    ) -> Sequence[Matched]: ...
 
 
-class Step(NamedTuple):
-    """One way to look: `rarities` are those of all the words that could have matched, added up."""
+class Found(NamedTuple):
+    """A match that is `part` (0..1) of the best of its span."""
 
+    key: int
+    score: float
     span: Span
-    expression: str
-    rarities: float
-    few: bool  # surely no more than NEWEST match
+    part: float
+    worth: Worth
+
+
+class Sought(NamedTuple):
+    """A term and how many memories have it."""
+
+    term: Term
+    often: int
 
 
 def text_candidates(reader: Reader, asked: Asked, filters: Filters, limit: int, now: float) -> list[Candidate]:
     """At most `limit`; ties go to what came into the catalogue last."""
-    found: dict[int, Candidate] = {}
-    for step in _steps(reader, asked):
+    found: dict[int, Found] = {}
+    for span, matches in _steps(reader, asked, filters, max(POOL, 2 * limit), found):
+        for key, part, worth in matches:
+            if key not in found:
+                found[key] = Found(key, scored(span, part, worth, now), span, part, worth)
         if len(found) >= limit:
             break
-        for match in reader.best(step.expression, filters, max(POOL, 2 * limit), 0 if step.few else NEWEST):
-            if match.key not in found:
-                part = share(match.score, step.rarities)
-                worth = Worth(match.created, match.weight, match.uses)
-                found[match.key] = Candidate(match.key, *scored(step.span, part, worth, now))
-    return sorted(found.values(), key=lambda each: (-each.score, -each.key))[:limit]
+    best = sorted(found.values(), key=lambda each: (-each.score, -each.key))[:limit]
+    return [Candidate(each.key, each.score, reasons(each.span, each.part, each.worth, now)) for each in best]
 
 
-def _steps(reader: Reader, asked: Asked) -> Iterator[Step]:
-    """Made one after the other as they are needed."""
-    exact = asked.exact
-    if not exact:
-        return
-    often = [reader.frequency(term.expression) for term in exact]
-    if min(often):
-        whole = asked.phrase
-        if whole is not None:
-            count = reader.frequency(whole.expression)
-            if count:
-                yield Step(PHRASE, whole.expression, rarity(count, reader.size), count <= NEWEST)
-        together = " AND ".join(term.expression for term in exact)
-        span = ALL if whole is not None else PHRASE
-        yield Step(span, together, _rarities(reader, often), min(often) <= NEWEST)
-    yield from _loose_steps(reader, asked)
+Matches = Iterable[tuple[int, float, Worth]]
 
 
-def _loose_steps(reader: Reader, asked: Asked) -> Iterator[Step]:
-    loose = asked.loose
-    often = {term: reader.frequency(term.expression) for term in loose}
-    rarities = _rarities(reader, often.values())
-    known = {term: count for term, count in often.items() if count}
-    if known and len(known) == len(loose):
-        together = " AND ".join(term.expression for term in loose)
-        yield Step(FORMS, together, rarities, min(known.values()) <= NEWEST)
-    if len(loose) > 1 and known:
-        chosen = _telling(known, reader.size)
-        phrases = [term.expression for term in asked.exact if " " in term.text]
-        some = " OR ".join([*(term.expression for term in chosen), *phrases])
-        yield Step(SOME, some, rarities, sum(known[term] for term in chosen) <= NEWEST)
+def _steps(
+    reader: Reader, asked: Asked, filters: Filters, pool: int, found: dict[int, Found]
+) -> Iterator[tuple[Span, Matches]]:
+    """One after the other as they are needed; `found` grows meanwhile."""
+    look = _Look(reader, filters, pool)
+    exact = look.sought(asked.exact)
+    if exact and all(each.often for each in exact):
+        if asked.phrase is not None:
+            yield PHRASE, look.phrase(asked.phrase)
+        yield ALL if asked.phrase is not None else PHRASE, look.together(exact)
+    loose = look.sought(asked.loose)
+    if loose and not found and all(each.often for each in loose):
+        yield FORMS, look.together(loose)
+    if len(loose) > 1:
+        yield SOME, look.some(loose, asked, FILLING if found else NEWEST)
 
 
-def _telling(known: dict[Term, int], size: int) -> list[Term]:
-    """The words that are worth looking for alone, the rarest first, while what they find can be measured."""
-    rising = sorted(known, key=lambda term: known[term])
-    common = max(size / 10, FEW)
-    chosen = [term for term in rising if known[term] <= common] or rising[:1]
-    total, most = 0, len(chosen)
-    for number, term in enumerate(chosen):
-        total += known[term]
-        if total > 2 * NEWEST and number:
-            most = number
-            break
-    return chosen[:most]
+class _Look:
+    """Ways to look into one catalogue for one question."""
+
+    def __init__(self, reader: Reader, filters: Filters, pool: int) -> None:
+        self._reader = reader
+        self._filters = filters
+        self._pool = pool
+
+    def sought(self, terms: Iterable[Term]) -> list[Sought]:
+        return [Sought(term, self._count(term)) for term in terms]
+
+    def _count(self, term: Term) -> int:
+        """That a word which says nothing is common needs no counting where there are many memories."""
+        if term.text in STOP_WORDS and self._reader.size > CHEAP:
+            return self._reader.size // 2
+        return self._reader.frequency(term.expression)
+
+    def phrase(self, whole: Term) -> Matches:
+        few = self._reader.matching(whole.expression, self._filters, self._pool + 1)
+        if len(few) > self._pool:
+            total = self._rarities([Sought(whole, self._reader.frequency(whole.expression))])
+            return self._measured(whole.expression, total, NEWEST)
+        return self._read([Sought(whole, 1)], few)
+
+    def together(self, terms: Sequence[Sought]) -> Matches:
+        """Memories with all of the terms."""
+        every = " AND ".join(each.term.expression for each in terms)
+        if sum(each.often for each in terms) <= CHEAP:
+            return self._measured(every, self._rarities(terms))
+        few = self._reader.matching(every, self._filters, self._pool + 1)
+        if len(few) <= self._pool:
+            return self._read(terms, few)
+        telling = _affordable(terms, self._common, CHEAP)
+        by = " AND ".join(each.term.expression for each in telling)
+        return self._measured(by, self._rarities(telling), NEWEST, within=every if len(telling) < len(terms) else "")
+
+    def some(self, terms: Sequence[Sought], asked: Asked, budget: int) -> Matches:
+        """Memories with any of the telling terms, or a unit of them as it was typed."""
+        known = [each for each in terms if each.often]
+        if not known:
+            return ()
+        telling = _affordable(known, self._common, budget)
+        units = [term.expression for term in asked.exact if " " in term.text]
+        by = " OR ".join([*(each.term.expression for each in telling), *units])
+        return self._measured(by, self._rarities(terms), NEWEST if len(telling) == 1 else 0)
+
+    @property
+    def _common(self) -> float:
+        return max(self._reader.size / 10, FEW)
+
+    def _measured(self, expression: str, rarities: float, newest: int = 0, within: str = "") -> Matches:
+        for each in self._reader.best(expression, self._filters, self._pool, newest=newest, within=within):
+            yield each.key, share(each.score, rarities), Worth(each.created, each.weight, each.uses)
+
+    def _read(self, terms: Sequence[Sought], memories: Iterable[Told]) -> Matches:
+        """Measured here as the index would: asking it costs as much as all memories with any of the words."""
+        rarities = [rarity(each.often, self._reader.size) for each in terms]
+        plain = [each.term for each in terms]
+        for each in memories:
+            length = 0.25 + 0.75 * len(each.body) / self._reader.usual_length
+            fields = ((3, each.title), (2, f"{each.labels}\n{each.tags}"), (1, each.body))
+            counts = zip(*([weight * n for n in counted(plain, text)] for weight, text in fields), strict=True)
+            parts = (sum(each) / (sum(each) + 1.2 * length) for each in counts)
+            part = sum(map(float.__mul__, rarities, parts)) / (sum(rarities) or 1.0)
+            yield each.key, part, Worth(each.created, each.weight, each.uses)
+
+    def _rarities(self, terms: Iterable[Sought]) -> float:
+        return sum(rarity(each.often, self._reader.size) for each in terms)
 
 
-def _rarities(reader: Reader, counts: Iterable[int]) -> float:
-    return sum(rarity(count, reader.size) for count in counts)
+def _affordable(terms: Sequence[Sought], common: float, budget: int) -> list[Sought]:
+    """The terms that tell something, the rarest first, while what they find can be measured; the rarest in any case."""
+    rising = sorted(terms, key=lambda each: each.often)
+    chosen = [each for each in rising if each.often <= common] or rising[:1]
+    total = 0
+    for number, each in enumerate(chosen):
+        total += each.often
+        if total > budget and number:
+            return chosen[:number]
+    return chosen

@@ -1,0 +1,156 @@
+"""Where in a memory the words of a question stand, and the piece of its text that shows them best.
+
+Only for the few that are shown: the texts are looked through as they are, folded letter by letter so that places stay.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from memoryd.core.words import tokens, unspaced
+from memoryd.search.asked import Asked, Term
+
+WIDTH = 200  # characters of a snippet
+_MOST_SPOTS = 12  # of one word
+_MARK = re.compile(r"\[redacted:[a-z0-9-]*\]")
+_MORE = "…"
+
+
+class Needle(NamedTuple):
+    """What is looked for in a folded text. `worth`: the whole question before a piece of it before a word."""
+
+    text: str
+    worth: int
+    name: str
+    whole: bool = True  # a word of its own
+    start: bool = True  # or at least the beginning of one
+
+
+class Spot(NamedTuple):
+    at: int
+    end: int
+    needle: int
+
+
+class _Same(dict[str, str]):
+    """Each character as one character without case and accent."""
+
+    def __missing__(self, char: str) -> str:
+        bare = unicodedata.normalize("NFKD", char).casefold()[:1]
+        self[char] = made = bare or char
+        return made
+
+
+_SAME = _Same()
+
+
+def fold(text: str) -> str:
+    """As long as the text, character by character."""
+    return text.lower() if text.isascii() else "".join([_SAME[char] for char in text])
+
+
+def needles(asked: Asked) -> tuple[Needle, ...]:
+    found: list[Needle] = []
+    whole = fold(asked.raw[:WIDTH].strip(" \t\r\n\"'“”«»"))
+    if whole and asked.phrase is not None:
+        found.append(Needle(whole, 8, "", whole=False, start=False))
+    pieces = (piece for piece in asked.pieces if len(piece) > 1 and not piece.isalnum())
+    found += [Needle(fold(piece), 3, "", whole=False, start=False) for piece in pieces]
+    found += [_of_term(term) for term in asked.loose]
+    return tuple(dict.fromkeys(found))
+
+
+def _of_term(term: Term) -> Needle:
+    alone = [word.replace("\ue000", "++").replace("\ue001", "#") for word in term.text.split(" ")]
+    apart = "" if unspaced(alone[0]) else " "
+    text = apart.join(alone)
+    signs = not text[-1:].isalnum() or unspaced(alone[0])
+    return Needle(fold(text), 1, text + "*" * term.prefix, not term.prefix and not signs, not unspaced(alone[0]))
+
+
+def spots(needles: Sequence[Needle], text: str) -> list[Spot]:
+    """Where they stand, the first few of each, in order."""
+    folded = fold(text)
+    return sorted(spot for number, needle in enumerate(needles) for spot in _spots(number, needle, folded))
+
+
+def _spots(number: int, needle: Needle, folded: str) -> Iterator[Spot]:
+    length = len(needle.text)
+    at, count = folded.find(needle.text), 0
+    while at >= 0 and count < _MOST_SPOTS:
+        end = at + length
+        begins = not needle.start or at == 0 or not folded[at - 1].isalnum()
+        if begins and not (needle.whole and folded[end : end + 1].isalnum()):
+            yield Spot(at, end, number)
+            count += 1
+        at = folded.find(needle.text, end)
+
+
+def names(needles: Sequence[Needle], found: Sequence[Spot]) -> list[str]:
+    """The words that stand there, as `why` tells them."""
+    there = {spot.needle for spot in found}
+    return [needle.name for number, needle in enumerate(needles) if number in there and needle.name]
+
+
+def snippet(needles: Sequence[Needle], found: Sequence[Spot], text: str) -> str:
+    """At most WIDTH characters around what matches best; a mark of something redacted is there whole or not at all."""
+    low, high = _best(needles, found)
+    if len(text) <= WIDTH:
+        return " ".join(text.split())
+    room = WIDTH - 2
+    start = min(max(0, low - max(20, (room - (high - low)) // 3)), max(0, len(text) - room))
+    end = min(len(text), start + room)
+    start, end = _at_words(text, start, end, low, high)
+    start, end = _around_marks(text, start, end)
+    cut = " ".join(text[start:end].split())
+    return f"{_MORE if start else ''}{cut}{_MORE if end < len(text) else ''}"
+
+
+def _best(needles: Sequence[Needle], found: Sequence[Spot]) -> tuple[int, int]:
+    """From the first to the last spot of the window that holds the most."""
+    best, at = 0, (0, 0)
+    for number, first in enumerate(found):
+        inside = [spot for spot in found[number:] if spot.end <= first.at + WIDTH - 60] or [first]
+        worth = sum(needles[which].worth for which in {spot.needle for spot in inside})
+        if worth > best:
+            best, at = worth, (first.at, max(spot.end for spot in inside))
+    return at
+
+
+def _at_words(text: str, start: int, end: int, low: int, high: int) -> tuple[int, int]:
+    """Cut between words, where there are such."""
+    if start:
+        space = text.find(" ", start, min(low, start + 20))
+        start = space + 1 if space >= 0 else start
+    if end < len(text):
+        space = text.rfind(" ", max(high, end - 20), end)
+        end = space if space >= 0 else end
+    return start, end
+
+
+def _around_marks(text: str, start: int, end: int) -> tuple[int, int]:
+    for mark in _MARK.finditer(text, max(0, start - 60), end + 60):
+        if mark.start() < start < mark.end():
+            start = mark.end()
+        if mark.start() < end < mark.end():
+            end = mark.start()
+    return start, max(start, end)
+
+
+def keywords(asked: Asked, text: str) -> set[str]:
+    """Which of the telling words stand in a short text, such as a path or a tag."""
+    words = tokens(text)
+    return {
+        term.text
+        for term in asked.loose
+        if any(word.startswith(term.text) if term.prefix else word == term.text for word in words)
+    }
+
+
+def counted(terms: Sequence[Term], text: str) -> list[int]:
+    """How often each stands in a text, a dozen times at most."""
+    folded = fold(text)
+    return [sum(1 for _ in _spots(0, _of_term(term), folded)) for term in terms]
