@@ -44,6 +44,8 @@ def _stale(screen: Screen, result: Result) -> None:
     for name, fresh in result.get("fresh", {}).items():
         if fresh.get("state") != "fresh":
             screen.say(f"! {name}: what is known is {fresh.get('state')}; see `memoryd status {name}`")
+        if fresh.get("withheld"):
+            screen.say(f"! {name}: {fresh['withheld']}")
 
 
 def memory(screen: Screen, result: Result) -> None:

@@ -190,7 +190,10 @@ class _Commit:
         self._make_folder(prepared.action.path, position)
         self.guard()
         action = prepared.action
-        atomic.create(self.tree, action.path, action.data, 0o600 if action.mode is None else action.mode)
+        try:
+            atomic.create(self.tree, action.path, action.data, 0o600 if action.mode is None else action.mode)
+        except FileExistsError as error:
+            raise StoreChangedError(action.path) from error  # somebody took the name: decide again
 
     def remove(self, prepared: Prepared, position: int) -> None:
         del position
