@@ -10,11 +10,13 @@ its archived sessions are read, its aggregate is a derived file, and archiving b
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
+from typing import Any
 
 from memoryd.core.findings import Finding
 from memoryd.core.plan import Plan
 from memoryd.core.policy import Limit
 from memoryd.core.records import Base, Document, Role
+from memoryd.core.text import Edit
 from memoryd.layouts.base import (
     FileSummary,
     Fix,
@@ -26,13 +28,14 @@ from memoryd.layouts.base import (
     UpkeepView,
     is_temp,
 )
-from memoryd.layouts.session_files import archiving, index, merging, naming, reading, repair
+from memoryd.layouts.session_files import archiving, index, merging, naming, reading, repair, storing
+from memoryd.layouts.storing import Asked, Found, Stored, StoringView, Touch
 
 _LOOKED_AT = 2 * archiving.AT_ONCE  # the oldest sessions: more than one run can move, also when some are held back
 
 
 class SessionFiles:
-    """See `memoryd.layouts.base.Layout`."""
+    """See `memoryd.layouts.base.Layout` and `memoryd.layouts.storing.Storing`."""
 
     name = "session-files"
     lock: str | None = None
@@ -111,3 +114,29 @@ class SessionFiles:
     def fixes(self, path: str, loaded: Loaded, now: float) -> tuple[Fix, ...]:
         del path, now
         return repair.fixes(loaded)
+
+    # --- storing
+
+    def add(self, view: StoringView, asked: Asked) -> Stored:
+        return storing.add(view, asked)
+
+    def update(self, view: StoringView, found: Found, changes: Mapping[str, Any]) -> Stored:
+        return storing.update(view, found, changes)
+
+    def forget(self, view: StoringView, found: Found) -> Stored:
+        del view
+        return storing.forget(found)
+
+    def unarchive(self, view: StoringView, found: Found) -> Stored:
+        return storing.unarchive(view, found)
+
+    def put_back(self, view: StoringView, path: str, kept: bytes) -> Stored:
+        return storing.put_back(view, path, kept)
+
+    def touch(self, path: str, loaded: Loaded, touches: Mapping[str, Touch]) -> tuple[Edit, ...]:
+        del path, loaded, touches  # the layout counts no reads
+        return ()
+
+    def native(self, path: str, text: bytes) -> Mapping[str, Any]:
+        del path
+        return storing.native(text)

@@ -79,6 +79,11 @@ def _header(native: Mapping[str, Any], path: str) -> _Header:
     return _Header(session, moment(native.get("timestamp")), moment(native.get("last_updated")))
 
 
+def records_of(path: str, data: bytes, session: Session) -> list[Record]:
+    """The memories of a session taken apart, under the ids that any reader finds them by."""
+    return _records(session, data, _header(session.native, path), archived=False)
+
+
 def _records(session: Session, data: bytes, header: _Header, archived: bool) -> list[Record]:
     found = [
         (native, span)

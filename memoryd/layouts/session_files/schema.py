@@ -39,7 +39,9 @@ class Problem(NamedTuple):
 def confidence(native: Mapping[str, Any]) -> float:
     """The score that decides between two versions; what is missing or no number counts as 0."""
     found = native.get("confidence_score")
-    if isinstance(found, bool) or not isinstance(found, int | float) or math.isnan(found):
+    if isinstance(found, bool) or not isinstance(found, int | float):
+        return 0.0
+    if isinstance(found, float) and math.isnan(found):  # a whole number may be too large to be asked
         return 0.0
     return float(max(-1e9, min(found, 1e9)))
 
@@ -70,7 +72,7 @@ def _check_bounds(native: Mapping[str, Any]) -> Iterator[Problem]:
         yield Problem("field-type", "confidence_score: missing or no number; counts as 0")
     elif not LOWEST <= score <= HIGHEST:
         yield Problem("schema-bound", f"confidence_score: outside {LOWEST} to {HIGHEST}")
-    for key, known in (("type", TYPES), ("category", CATEGORIES)):
+    for key, known in (("type", TYPES), ("category", CATEGORIES | {""})):  # to name none is no unknown one
         value = native.get(key)
         if isinstance(value, str) and value not in known:
             yield Problem("unknown-value", f"{key}: none of the known ones")
@@ -78,20 +80,20 @@ def _check_bounds(native: Mapping[str, Any]) -> Iterator[Problem]:
 
 def _check_nested(native: Mapping[str, Any]) -> Iterator[Problem]:
     alternatives = native.get("alternatives", [])
-    if not isinstance(alternatives, list) or not all(map(_is_alternative, alternatives)):
+    if not isinstance(alternatives, list) or not all(map(is_alternative, alternatives)):
         yield Problem("field-type", "alternatives: no list of objects with option and why_not")
     entities = native.get("related_entities", [])
-    if not isinstance(entities, list) or not all(map(_is_entity, entities)):
+    if not isinstance(entities, list) or not all(map(is_entity, entities)):
         yield Problem("field-type", "related_entities: no list of objects with type, raw, slug and resolved")
     elif any(each["type"] not in ENTITIES for each in entities):
         yield Problem("unknown-value", "related_entities: a type that is none of the known ones")
 
 
-def _is_alternative(found: object) -> bool:
+def is_alternative(found: object) -> bool:
     return isinstance(found, dict) and all(isinstance(found.get(key), str) for key in ("option", "why_not"))
 
 
-def _is_entity(found: object) -> bool:
+def is_entity(found: object) -> bool:
     return (
         isinstance(found, dict)
         and isinstance(found.get("type"), str)

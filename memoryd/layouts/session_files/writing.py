@@ -33,15 +33,15 @@ class Merged(NamedTuple):
     edits: tuple[Edit, ...]
 
 
-def new_session(session: str, memory: Mapping[str, Any], now: float) -> bytes:
-    """The text of a session file that holds this one memory. The stamp is that of the session's id."""
+def new_session(session: str, memory: Mapping[str, Any] | None, now: float) -> bytes:
+    """The text of a session file that holds this one memory, or none yet. The stamp is that of the session's id."""
     begun = moment(session[:19])
     content = {
         "session_id": session,
         "timestamp": iso(now if begun is None else begun),
         "last_updated": iso(now),
         "extraction_count": 1,
-        "memories": [memory],
+        "memories": [] if memory is None else [memory],
         "suggestions": [],
     }
     return _rendered(content, 0) + b"\n"
