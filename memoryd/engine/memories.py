@@ -10,6 +10,7 @@ import os
 import sqlite3
 import threading
 from collections.abc import Callable, Collection, Mapping
+from datetime import UTC, datetime
 from typing import Any
 
 from memoryd.engine.clock import Clock
@@ -32,26 +33,27 @@ MOST = 10_000  # memories whose reads wait to be written
 PLACES = ("topic", "subtopic", "user", "session")
 
 
-def _means(params: Mapping[str, Any]) -> Means:
-    number = int.from_bytes(os.urandom(8))
-    return Means(number, allow_words=bool(params.get("allow_sensitive_words")))
+def _means(params: Mapping[str, Any], now: float) -> Means:
+    """Files named by the second are named by the local one, as their own programs do."""
+    number, zone = int.from_bytes(os.urandom(8)), datetime.fromtimestamp(now).astimezone().tzinfo
+    return Means(number, zone or UTC, allow_words=bool(params.get("allow_sensitive_words")))
 
 
 def _add(store: Store, params: Mapping[str, Any], now: float) -> Outcome:
     where = {name: params[name] for name in PLACES if params.get(name) is not None}
-    return memories.add(store, Asked(params["memory"], where), now, _means(params))
+    return memories.add(store, Asked(params["memory"], where), now, _means(params, now))
 
 
 def _update(store: Store, params: Mapping[str, Any], now: float) -> Outcome:
-    return memories.update(store, params["id"], params.get("changes", {}), now, _means(params))
+    return memories.update(store, params["id"], params["changes"], now, _means(params, now))
 
 
 def _forget(store: Store, params: Mapping[str, Any], now: float) -> Outcome:
-    return memories.forget(store, params["id"], now, _means(params))
+    return memories.forget(store, params["id"], now, _means(params, now))
 
 
 def _unarchive(store: Store, params: Mapping[str, Any], now: float) -> Outcome:
-    return memories.unarchive(store, params["id"], now, _means(params))
+    return memories.unarchive(store, params["id"], now, _means(params, now))
 
 
 STORING: Mapping[str, Callable[[Store, Mapping[str, Any], float], Outcome]] = {

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from datetime import UTC, tzinfo
 from typing import Any, NamedTuple, TypeVar
 
 from memoryd.core.digest import sha256
@@ -32,10 +33,11 @@ F = TypeVar("F", Found, Found | None)
 
 @dataclass(frozen=True, slots=True)
 class Means:
-    """What storing is given from above: a random number of 64 bits, whoever makes vectors, and whether the five
-    general words of the seed's list may stand in a topic file."""
+    """What storing is given from above: a random number of 64 bits, the time zone of the place, whoever makes vectors,
+    and whether the five general words of the seed's list may stand in a topic file."""
 
     number: int = 0
+    zone: tzinfo = UTC
     embed: Embed = no_vector
     allow_words: bool = False
 
@@ -162,7 +164,7 @@ class _Still:
 
 def _view(store: Store, now: float, means: Means) -> Callable[[], StoringView]:
     """Made anew for each decision: what it has read is of one moment."""
-    return lambda: storing_view(store, now, number=means.number, embed=means.embed)
+    return lambda: storing_view(store, now, number=means.number, embed=means.embed, zone=means.zone)
 
 
 def _carry_out(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import UTC, tzinfo
 from typing import cast
 
 from memoryd.core.records import Role
@@ -47,8 +48,10 @@ def layout_of(store: Store) -> Storing:
     return cast("Storing", store.layout)
 
 
-def storing_view(store: Store, now: float, *, number: int = 0, embed: Embed = no_vector) -> StoringView:
-    """`number` is random, 64 bits; `embed` gives a vector of a size, or None."""
+def storing_view(
+    store: Store, now: float, *, number: int = 0, embed: Embed = no_vector, zone: tzinfo = UTC
+) -> StoringView:
+    """`number` is random, 64 bits; `embed` gives a vector of a size, or None; `zone` is that of the place."""
 
     def load(path: str) -> Loaded | None:
         source = store.load(path, now)
@@ -60,4 +63,4 @@ def storing_view(store: Store, now: float, *, number: int = 0, embed: Embed = no
         except (FileNotFoundError, NotADirectoryError):
             return None
 
-    return StoringView(load, content, KnownFiles(store), store.policy, store.limits, now, number, embed)
+    return StoringView(load, content, KnownFiles(store), store.policy, store.limits, now, number, embed, zone)
