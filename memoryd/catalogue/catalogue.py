@@ -33,6 +33,7 @@ from memoryd.catalogue.rows import (
     plain,
 )
 from memoryd.catalogue.searching import Searching
+from memoryd.catalogue.vectors import Home, Vectors
 from memoryd.catalogue.vocabulary import Vocabulary
 from memoryd.core.findings import Finding
 from memoryd.core.records import Document, Entry
@@ -44,11 +45,14 @@ IDLE = 4  # readers that wait to be lent again
 class Catalogue:
     """One writer (the root's worker); other threads read by what `reader()` lends them."""
 
-    def __init__(self, path: str, *, read_only: bool = False, vocabulary: Vocabulary | None = None) -> None:
+    def __init__(
+        self, path: str, *, read_only: bool = False, vocabulary: Vocabulary | None = None, home: Home | None = None
+    ) -> None:
         self.path = path
         self._db = open_reader(path) if read_only else open_or_rebuild(path)
         self._vocabulary = vocabulary or Vocabulary()
         self.words = Searching(self._db, self._vocabulary)
+        self.vectors = Vectors(self._db, home or Home())
         self._lending = threading.Lock()
         self._idle: list[Catalogue] = []
         self._closed = False
@@ -58,7 +62,7 @@ class Catalogue:
         """For any thread, for the time of the block: opening a connection costs more than most questions."""
         with self._lending:
             lent = self._idle.pop() if self._idle else None
-        lent = lent or Catalogue(self.path, read_only=True, vocabulary=self._vocabulary)
+        lent = lent or Catalogue(self.path, read_only=True, vocabulary=self._vocabulary, home=self.vectors.home)
         try:
             yield lent
         finally:
@@ -83,6 +87,7 @@ class Catalogue:
         """Forget what was known of the file and take the document instead."""
         with self._db:
             known = texts.known_of(self._db, key_of(row.path))
+            self.vectors.drop_own(key_of(row.path), document.records)
             self._forget_rows(row.path)
             self._insert(row, document, known)
             texts.leave_out(self._db, known)
@@ -265,6 +270,7 @@ class Catalogue:
                 for r, (number, title, tags) in zip(document.records, taken, strict=True)
             ),
         )
+        self.vectors.take_in(document.records, [number for number, _, _ in taken])
         self._db.executemany(
             "INSERT INTO findings VALUES (?,?,?,?,?)",
             ((key, f.code, f.line, plain(f.id) if f.id else None, plain(f.message)) for f in document.findings),

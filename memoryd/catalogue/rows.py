@@ -29,7 +29,7 @@ CREATE TABLE records (
 );
 CREATE INDEX records_by_path ON records (path, start);
 CREATE INDEX records_by_id ON records (id);
-CREATE INDEX records_by_created ON records (created, id);
+CREATE INDEX records_by_created ON records (ifnull(created, -1e18), id);
 CREATE INDEX records_by_owner ON records (owner) WHERE owner <> '';
 CREATE TABLE texts (key INTEGER PRIMARY KEY, labels TEXT NOT NULL, body TEXT NOT NULL);
 CREATE VIRTUAL TABLE words USING fts5(title, labels, body, content='', tokenize='ascii');

@@ -23,11 +23,13 @@ _SCORED = "w.rowid, -bm25(words, 3.0, 2.0, 1.0) AS score, r.created, r.weight, r
 _FROM = "FROM words AS w CROSS JOIN records AS r ON r.key = w.rowid WHERE words MATCH ?"
 _FROM_TEXTS = "FROM records AS r JOIN texts AS t USING (key)"
 _FROM_WORDS = _FROM.replace(" WHERE", " CROSS JOIN texts AS t ON t.key = w.rowid WHERE")
+_MADE = "ifnull(r.created, -1e18)"  # as it is indexed
 _WHOLE = (
     "r.key, r.path, r.line, r.id, r.type, r.title, r.created, r.archived, r.tags, r.owner, r.weight, r.uses,"
     " t.labels, t.body"
 )
 _TOTALS = "SELECT block FROM words_data WHERE id = 1"  # kept by the index: how many rows, then words of each field
+NEVER = -1e18
 _COMMON = 1_000  # a count from here on is believed while not much has changed
 _LETTERS = 6.5  # of a word, with the space after it
 _MOST_KEPT = 20_000  # words whose commonness is remembered
@@ -60,6 +62,16 @@ class Memory(NamedTuple):
     uses: int
     labels: str
     body: str
+
+
+class Before(NamedTuple):
+    """A place in a list: what comes after the memory that was last shown. `same`: whatever was made at its time comes
+    after it too; otherwise what has a smaller id, or the same and a smaller key."""
+
+    created: float | None
+    id: str
+    key: int
+    same: bool = False
 
 
 class Searching:
@@ -154,6 +166,20 @@ class Searching:
         query = f"SELECT {_WHOLE} {_FROM_TEXTS} WHERE r.key IN ({marks})"
         return {row[0]: _memory(row) for row in self._db.execute(query, tuple(keys))}
 
+    def newest(self, filters: Filters, limit: int, before: Before | None) -> list[Memory]:
+        """By the time they were made, those without any last; then by id and key, falling."""
+        where, values = conditions(filters)
+        given = [*values]
+        if before is not None:
+            made = NEVER if before.created is None else before.created
+            where += f" AND {_MADE} <= ?"
+            given.append(made)
+            if not before.same:
+                where += f" AND ({_MADE} < ? OR (r.id, r.key) < (?, ?))"
+                given += [made, before.id, before.key]
+        query = f"SELECT {_WHOLE} {_FROM_TEXTS} WHERE 1{where} ORDER BY {_MADE} DESC, r.id DESC, r.key DESC LIMIT ?"
+        return [_memory(row) for row in self._db.execute(query, (*given, limit))]
+
     def owners(self) -> tuple[str, ...]:
         """The first and the last name of users whose memories are here: two mean several."""
         query = "SELECT {}(owner) FROM records WHERE owner <> ''"
@@ -186,7 +212,7 @@ def conditions(filters: Filters) -> tuple[str, tuple[str | float, ...]]:
         parts.append(" AND instr(char(10) || r.tags || char(10), ?)")
         values.append(f"\n{plain(redact(one_line(tag)))}\n")
     if filters.since is not None:
-        parts.append(" AND r.created >= ?")
+        parts.append(f" AND {_MADE} >= ?")
         values.append(filters.since)
     if filters.owner is not None:
         parts.append(" AND r.owner = ?")

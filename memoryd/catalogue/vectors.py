@@ -1,0 +1,143 @@
+"""Vectors in the catalogue, packed: one a memory, of the model that made it.
+
+A vector belongs to a text, and a key is never used for another text: so it dies with its record and needs no date.
+A vector that an agent stored beside its memory stands under `own:SIZE` and is kept as it is; such a memory gets none
+of another model. Only an own vector can change under its key; `home.changes` counts that.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from array import array
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from memoryd.catalogue.searching import conditions
+from memoryd.core.asking import Filters
+from memoryd.core.records import Record
+
+OWN = "own:"
+_FITS = "(v.model = ? OR v.model GLOB 'own:*')"
+_MOST_ASKED = 500  # keys in one question
+
+
+class Home:
+    """One catalogue with all its readers, while it is open: what is kept of it in memory hangs on this."""
+
+    __slots__ = ("__weakref__", "changes")
+
+    def __init__(self) -> None:
+        self.changes = 0
+
+
+class Sample(NamedTuple):
+    """One memory with the vector its agent stored."""
+
+    key: int
+    model: str
+    vector: bytes
+    text: str
+
+
+class Vectors:
+    """Reads and writes through one connection, by one thread at a time."""
+
+    def __init__(self, db: sqlite3.Connection, home: Home) -> None:
+        self._db = db
+        self.home = home
+
+    # --- what the worker writes
+
+    def put(self, model: str, rows: Sequence[tuple[int, bytes]]) -> None:
+        """Vectors made for these keys; what has gone meanwhile is left out."""
+        query = (
+            "INSERT OR REPLACE INTO vectors SELECT ?, ?, ? WHERE EXISTS (SELECT 1 FROM records WHERE key = ?)"
+            " AND NOT EXISTS (SELECT 1 FROM vectors WHERE key = ? AND model GLOB 'own:*')"
+        )
+        with self._db:
+            self._db.executemany(query, ((key, model, vector, key, key) for key, vector in rows))
+
+    def take_in(self, records: Sequence[Record], keys: Sequence[int]) -> None:
+        """The vectors that agents stored; part of the transaction that takes in the records."""
+        for record, key in zip(records, keys, strict=True):
+            if record.embedding is not None:
+                vector = array("f", record.embedding).tobytes()
+                row = (key, f"{OWN}{len(record.embedding)}", vector)
+                known = self._db.execute("SELECT model, vector FROM vectors WHERE key = ?", (key,)).fetchone()
+                if known != row[1:]:
+                    self.home.changes += known is not None
+                    self._db.execute("INSERT OR REPLACE INTO vectors VALUES (?,?,?)", row)
+
+    def drop_own(self, path: bytes, records: Sequence[Record]) -> None:
+        """Before a file is taken in anew: own vectors of memories of which some have none any more."""
+        if any(record.embedding is None for record in records):
+            found = self._db.execute(
+                "DELETE FROM vectors WHERE key IN (SELECT key FROM records WHERE path = ?) AND model GLOB 'own:*'",
+                (path,),
+            )
+            self.home.changes += found.rowcount > 0
+
+    # --- what is still to be made
+
+    def missing(self, model: str, after: int, limit: int) -> list[tuple[int, str]]:
+        """(key, redacted text) of memories that have neither a vector of the model nor one of their own, by key."""
+        query = (
+            "SELECT r.key, r.title, t.body, t.labels, r.tags FROM records AS r JOIN texts AS t USING (key)"
+            f" LEFT JOIN vectors AS v ON v.key = r.key AND {_FITS}"
+            " WHERE r.key > ? AND v.key IS NULL ORDER BY r.key LIMIT ?"
+        )
+        return [(key, _said(*parts)) for key, *parts in self._db.execute(query, (model, after, limit))]
+
+    def left(self, model: str, after: int) -> int:
+        """How many these are."""
+        query = (
+            f"SELECT count(*) FROM records AS r LEFT JOIN vectors AS v ON v.key = r.key AND {_FITS}"
+            " WHERE r.key > ? AND v.key IS NULL"
+        )
+        return int(self._db.execute(query, (model, after)).fetchone()[0])
+
+    # --- what search reads
+
+    def load(self, model: str, after: int) -> Iterator[tuple[int, bytes]]:
+        """(key, vector) of all of a model with keys above `after`, by key."""
+        query = "SELECT key, vector FROM vectors WHERE key > ? AND model = ? ORDER BY key"
+        return iter(self._db.execute(query, (after, model)))
+
+    def of(self, key: int) -> tuple[str, bytes] | None:
+        """(model, vector) of one memory."""
+        row = self._db.execute("SELECT model, vector FROM vectors WHERE key = ?", (key,)).fetchone()
+        return (row[0], row[1]) if row else None
+
+    def sample(self, owner: str | None) -> Sample | None:
+        """The newest memory with a vector of its own, of one owner or of anybody."""
+        of_owner, given = ("", ()) if owner is None else (" AND r.owner = ?", (owner,))
+        row = self._db.execute(
+            "SELECT r.key, v.model, v.vector, r.title, t.body, t.labels, r.tags"
+            " FROM records AS r JOIN vectors AS v USING (key) JOIN texts AS t USING (key)"
+            f" WHERE r.owner <> ''{of_owner} AND v.model GLOB 'own:*' ORDER BY r.key DESC LIMIT 1",
+            given,
+        ).fetchone()
+        return Sample(row[0], row[1], row[2], row[4] or row[3]) if row else None
+
+    def allowed(self, filters: Filters, keys: Sequence[int]) -> set[int]:
+        """Those of the keys whose memories the filters let in."""
+        where, values = conditions(filters)
+        found: set[int] = set()
+        for at in range(0, len(keys), _MOST_ASKED):
+            some = keys[at : at + _MOST_ASKED]
+            marks = ",".join("?" * len(some))
+            query = f"SELECT r.key FROM records AS r WHERE r.key IN ({marks}){where}"
+            found.update(key for (key,) in self._db.execute(query, (*some, *values)))
+        return found
+
+    def all_allowed(self, filters: Filters) -> list[int]:
+        """The keys of all memories that the filters let in, rising."""
+        where, values = conditions(filters)
+        rows = self._db.execute(f"SELECT r.key FROM records AS r WHERE r.key > 0{where} ORDER BY r.key", values)
+        return [key for (key,) in rows]
+
+
+def _said(title: str, body: str, labels: str, tags: str) -> str:
+    """All that a memory says, each thing once: titles are often the beginning of the text."""
+    head = "" if body.startswith(title.rstrip("….")) else title
+    return "\n".join(part for part in (head, body, labels, tags) if part)
