@@ -17,8 +17,16 @@ from memoryd.core.asking import Filters
 from memoryd.core.records import Record
 
 OWN = "own:"
-_FITS = "(v.model = ? OR v.model GLOB 'own:*')"
 _MOST_ASKED = 500  # keys in one question
+
+_LACKING = "LEFT JOIN vectors AS v ON v.key = r.key AND (v.model = ? OR v.model GLOB 'own:*') WHERE v.key IS NULL"
+_TEXTS = "SELECT r.key, r.title, t.body, t.labels, r.tags FROM records AS r JOIN texts AS t USING (key)"
+_SAMPLES = (
+    "SELECT r.key, v.model, v.vector, r.title, t.body FROM records AS r"
+    " JOIN vectors AS v USING (key) JOIN texts AS t USING (key) WHERE v.model GLOB 'own:*'"
+)
+_COUNT = "SELECT count(*) FROM records AS r"
+_KEYS = "SELECT r.key FROM records AS r WHERE r.key"
 
 
 class Home:
@@ -81,19 +89,13 @@ class Vectors:
 
     def missing(self, model: str, after: int, limit: int) -> list[tuple[int, str]]:
         """(key, redacted text) of memories that have neither a vector of the model nor one of their own, by key."""
-        query = (
-            "SELECT r.key, r.title, t.body, t.labels, r.tags FROM records AS r JOIN texts AS t USING (key)"
-            f" LEFT JOIN vectors AS v ON v.key = r.key AND {_FITS}"
-            " WHERE r.key > ? AND v.key IS NULL ORDER BY r.key LIMIT ?"
-        )
-        return [(key, _said(*parts)) for key, *parts in self._db.execute(query, (model, after, limit))]
+        query = f"{_TEXTS} {_LACKING} AND r.key > ? ORDER BY r.key LIMIT ?"
+        rows = self._db.execute(query, (model, after, limit))
+        return [(key, _said(*parts)) for key, *parts in rows]
 
     def left(self, model: str, after: int) -> int:
         """How many these are."""
-        query = (
-            f"SELECT count(*) FROM records AS r LEFT JOIN vectors AS v ON v.key = r.key AND {_FITS}"
-            " WHERE r.key > ? AND v.key IS NULL"
-        )
+        query = f"{_COUNT} {_LACKING} AND r.key > ?"
         return int(self._db.execute(query, (model, after)).fetchone()[0])
 
     # --- what search reads
@@ -111,12 +113,7 @@ class Vectors:
     def sample(self, owner: str | None) -> Sample | None:
         """The newest memory with a vector of its own, of one owner or of anybody."""
         of_owner, given = ("", ()) if owner is None else (" AND r.owner = ?", (owner,))
-        row = self._db.execute(
-            "SELECT r.key, v.model, v.vector, r.title, t.body, t.labels, r.tags"
-            " FROM records AS r JOIN vectors AS v USING (key) JOIN texts AS t USING (key)"
-            f" WHERE r.owner <> ''{of_owner} AND v.model GLOB 'own:*' ORDER BY r.key DESC LIMIT 1",
-            given,
-        ).fetchone()
+        row = self._db.execute(f"{_SAMPLES}{of_owner} ORDER BY r.key DESC LIMIT 1", given).fetchone()
         return Sample(row[0], row[1], row[2], row[4] or row[3]) if row else None
 
     def allowed(self, filters: Filters, keys: Sequence[int]) -> set[int]:
@@ -126,14 +123,14 @@ class Vectors:
         for at in range(0, len(keys), _MOST_ASKED):
             some = keys[at : at + _MOST_ASKED]
             marks = ",".join("?" * len(some))
-            query = f"SELECT r.key FROM records AS r WHERE r.key IN ({marks}){where}"
+            query = f"{_KEYS} IN ({marks}){where}"
             found.update(key for (key,) in self._db.execute(query, (*some, *values)))
         return found
 
     def all_allowed(self, filters: Filters) -> list[int]:
         """The keys of all memories that the filters let in, rising."""
         where, values = conditions(filters)
-        rows = self._db.execute(f"SELECT r.key FROM records AS r WHERE r.key > 0{where} ORDER BY r.key", values)
+        rows = self._db.execute(f"{_KEYS} > 0{where} ORDER BY r.key", values)
         return [key for (key,) in rows]
 
 
