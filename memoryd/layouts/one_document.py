@@ -18,7 +18,7 @@ from memoryd.core.records import Document
 from memoryd.core.text import Span
 
 FRESH_S = 2.0  # a file that does not parse and is younger than this is being written
-_BOM = b"\xef\xbb\xbf"
+BOM = b"\xef\xbb\xbf"
 _REFUSED = (msgspec.DecodeError, UnicodeDecodeError, RecursionError, ValueError)
 _BLANK = b" \t\r\n\0"
 
@@ -34,7 +34,7 @@ class Whole(NamedTuple):
 
 
 def look(data: bytes) -> Whole:
-    start = skip_space(data, len(_BOM) if data.startswith(_BOM) else 0)
+    start = skip_space(data, len(BOM) if data.startswith(BOM) else 0)
     if not data[start:].strip(_BLANK):
         return Whole(None, problem="the file is empty")
     end = start + len(data[start:].rstrip(b" \t\r\n"))
@@ -120,7 +120,7 @@ def unread(path: str, whole: Whole, code: str, *, now: float, mtime: float) -> D
 def marks(path: str, data: bytes, whole: Whole) -> list[Finding]:
     """What is odd about the file as a whole although it can be read."""
     found: list[Finding] = []
-    if data.startswith(_BOM):
+    if data.startswith(BOM):
         found.append(Finding("byte-order-mark", path, "the file begins with a byte order mark", 1))
     if whole.rest is not None:
         line = data.count(b"\n", 0, whole.rest.start) + 1

@@ -17,7 +17,7 @@ _HINT = "a topic is a folder below the base (auth, or auth/tokens for a nested o
 def path_for(where: Mapping[str, str]) -> str:
     """`topic/subtopic.md`. Topics may be nested; a subtopic may be named with its `.md`. UsageError for names that
     are missing, lead out of the base, are hidden, or name the archive."""
-    strange = sorted(set(where) - {"topic", "subtopic"})
+    strange = sorted(key for key, value in where.items() if value and key not in ("topic", "subtopic"))
     if strange:
         raise UsageError(f"{strange[0]}: means nothing here; a topic and a subtopic name the place", hint=_HINT)
     topic = where.get("topic", "").strip()

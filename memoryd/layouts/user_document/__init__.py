@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping
+from typing import Any
 
 from memoryd.core.findings import Finding
 from memoryd.core.plan import Plan
@@ -28,7 +29,8 @@ from memoryd.layouts.base import (
     is_temp,
 )
 from memoryd.layouts.one_document import look
-from memoryd.layouts.user_document import merging, reading
+from memoryd.layouts.storing import Asked, Found, Stored, StoringView, Touch
+from memoryd.layouts.user_document import merging, reading, storing
 from memoryd.layouts.user_document.alarms import change_was_undone, shrink_alarm
 
 __all__ = ["UserDocument", "change_was_undone", "shrink_alarm"]
@@ -121,3 +123,27 @@ class UserDocument:
         if "torn-file" not in codes or whole.rest is None:
             return ()
         return (Fix("torn-file", (Edit(whole.rest, b""),), "the end of an older text behind the document goes"),)
+
+    def add(self, view: StoringView, asked: Asked) -> Stored:
+        return storing.add(view, asked)
+
+    def update(self, view: StoringView, found: Found, changes: Mapping[str, Any]) -> Stored:
+        return storing.update(view, found, changes)
+
+    def forget(self, view: StoringView, found: Found) -> Stored:
+        return storing.forget(view, found)
+
+    def unarchive(self, view: StoringView, found: Found) -> Stored:
+        del view
+        return storing.unarchive(found)
+
+    def put_back(self, view: StoringView, path: str, kept: bytes) -> Stored:
+        return storing.put_back(view, path, kept)
+
+    def touch(self, path: str, loaded: Loaded, touches: Mapping[str, Touch]) -> tuple[Edit, ...]:
+        del path, loaded, touches  # the program keeps no such count
+        return ()
+
+    def native(self, path: str, text: bytes) -> Mapping[str, Any]:
+        del path
+        return storing.native(text)

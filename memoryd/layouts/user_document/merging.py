@@ -8,7 +8,6 @@ memory that goes matches the one that stays itself: no chains.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
@@ -22,7 +21,7 @@ from memoryd.core.text import Edit, Span
 from memoryd.layouts.base import Loaded, UpkeepView
 from memoryd.layouts.one_document import decode, look
 from memoryd.layouts.user_document.reading import STAMPS, Item, Taken, take_apart
-from memoryd.layouts.user_document.stamps import like
+from memoryd.layouts.user_document.stamping import stamped
 from memoryd.layouts.user_document.vectors import nearness, unit
 
 THRESHOLD = 0.95
@@ -175,7 +174,7 @@ def _action(path: str, loaded: Loaded, taken: Taken, found: Found, now: float) -
     edits = [
         *removals(taken.array, taken.elements, [pair.gone.place for pair in gone]),
         *_unions(loaded.data, found.pairs),
-        *_stamped(loaded.data, taken, now),
+        *stamped(loaded.data, taken, now, STAMPS),
     ]
     edits = [edit for edit in edits if edit.span.of(loaded.data) != edit.new]
     if not edits:
@@ -190,16 +189,6 @@ def _action(path: str, loaded: Loaded, taken: Taken, found: Found, now: float) -
         whys=tuple(pair.why for pair in gone),
         aside=tuple(pair.gone.item.span for pair in gone),
     )
-
-
-def _stamped(data: bytes, taken: Taken, now: float) -> Iterator[Edit]:
-    """`updated_at` changes with every save, `last_deduplicated_at` with every run; in the file's own form."""
-    members_of = [last(taken.members, key) for key in STAMPS]
-    written = [decode(member.value.of(data)) if member else None for member in members_of]
-    example = next((each for each in written if isinstance(each, str)), None)
-    stamp = json.dumps(like(example, now)).encode()
-    for key in STAMPS:
-        yield setting(data, taken.members, taken.value.start, key, stamp)
 
 
 def _unions(data: bytes, pairs: Sequence[Pair]) -> Iterator[Edit]:

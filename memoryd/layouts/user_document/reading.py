@@ -169,11 +169,20 @@ def _record(text: _Text, user: str, item: Item, line: int, identity: str, embedd
 
 
 def _id(user: str, text: bytes, seen: Counter[str]) -> str:
-    """`user/<hash of the data's bytes>`: it does not depend on where the memory stands. Equal bytes: `.2`, `.3`."""
-    digest = sha256(text)[:12]
-    identity = f"{user}/{digest}" if user else digest
+    identity = identity_of(user, text)
     seen[identity] += 1
-    return sound(identity if seen[identity] == 1 else f"{identity}.{seen[identity]}")
+    return told_apart(identity, seen[identity])
+
+
+def identity_of(user: str, text: bytes) -> str:
+    """`user/<hash of the data's bytes>`: it does not depend on where the memory stands."""
+    digest = sha256(text)[:12]
+    return sound(f"{user}/{digest}" if user else digest)
+
+
+def told_apart(identity: str, number: int) -> str:
+    """Of equal bytes the second is `.2`, the third `.3`."""
+    return identity if number == 1 else f"{identity}.{number}"
 
 
 def _findings(text: _Text, records: Sequence[Record], stamps: Sequence[Any]) -> Iterator[Finding]:

@@ -1,0 +1,193 @@
+"""Storing in a user's document: one element put in, changed or taken out by exact edits, `updated_at` with it.
+
+Nothing else of the file changes a byte, and no file of another user is read. What is new is written compactly. There
+is no archive: what is forgotten goes out with its bytes kept, and comes back at the end. See `memoryd.layouts.storing`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from memoryd.core.digest import sha256
+from memoryd.core.json_elements import addition, last, members, removals, revision, setting, skip_space
+from memoryd.core.plan import Action, Kind, Plan
+from memoryd.core.records import Record
+from memoryd.core.text import Edit, Span, splice
+from memoryd.errors import BusyError, ConflictError, NotFoundError
+from memoryd.layouts.asked import differing, place, refuse
+from memoryd.layouts.base import Loaded
+from memoryd.layouts.one_document import BOM, decode, look
+from memoryd.layouts.storing import Asked, Found, Stored, StoringView
+from memoryd.layouts.user_document.asking import (
+    DATA,
+    EMBEDDING,
+    changed_breaches,
+    completed,
+    embedding_breaches,
+    new_breaches,
+    parts_of,
+)
+from memoryd.layouts.user_document.fitting import size_of, vector_for
+from memoryd.layouts.user_document.placing import path_for
+from memoryd.layouts.user_document.reading import Item, Taken, identity_of, take_apart, told_apart, user_of
+from memoryd.layouts.user_document.stamping import stamped
+from memoryd.layouts.user_document.stamps import like
+
+USER = "user"
+
+
+class _Open(NamedTuple):
+    """A document that can be written into, and when."""
+
+    path: str
+    loaded: Loaded
+    taken: Taken
+    now: float
+
+
+def add(view: StoringView, asked: Asked) -> Stored:
+    place({key: value for key, value in asked.where.items() if key != USER}, "user-document")
+    parts = parts_of(asked.memory)
+    native = completed(parts.native, view.now)
+    path = path_for(view, asked.where.get(USER, ""))
+    opened = _open(view, path)
+    document = opened.loaded.document if opened is not None else None
+    given = embedding_breaches(parts.embedding, size_of(document)) if parts.embedding is not None else ()
+    refuse((*new_breaches(native), *given))
+    vector = vector_for(view, document, native["content"], parts.embedding)
+    text = _json(native, escaped=opened is not None and _escapes(opened.loaded.data))
+    element = b'{"data":' + text + b',"embedding":' + _json(vector) + b"}"
+    if opened is None:
+        return _new_document(view, path, element, "store a memory in a new document")
+    return _put_in(opened, element, "store a memory")
+
+
+def _open(view: StoringView, path: str) -> _Open | None:
+    """None where there is no document yet."""
+    loaded = view.load(path)
+    return _opened(view, path, loaded) if loaded is not None else None
+
+
+def _opened(view: StoringView, path: str, loaded: Loaded) -> _Open:
+    """The document taken apart. What cannot be read whole is not written into."""
+    if loaded.document.pending:
+        raise BusyError(f"{path}: somebody is writing it", hint="try again in a moment")
+    whole = look(loaded.data)
+    taken = take_apart(loaded.data, whole.value) if whole.value is not None else None
+    if taken is None or whole.rest is not None:
+        raise ConflictError(
+            f"{path}: the document cannot be read whole, so nothing is stored in it",
+            hint="`memoryd check` says why; `memoryd backup list` shows what can be restored",
+        )
+    return _Open(path, loaded, taken, view.now)
+
+
+def _new_document(view: StoringView, path: str, element: bytes, why: str) -> Stored:
+    """As the seed shows it."""
+    identity = identity_of(user_of(path), _data_of(element))
+    stamp = json.dumps(like(None, view.now)).encode()
+    data = b'{"memories":[' + element + b'],"updated_at":' + stamp + b',"last_deduplicated_at":null}'
+    return Stored(Plan((Action(Kind.CREATE, path, why, (identity,), data=data),)), identity, path)
+
+
+def _put_in(opened: _Open, element: bytes, why: str) -> Stored:
+    """At the end of the list."""
+    taken = opened.taken
+    identity = _told_apart(identity_of(user_of(opened.path), _data_of(element)), opened.loaded.document.records)
+    edit = addition(opened.loaded.data, taken.array, taken.elements, [element], None)
+    return _rewritten(opened, [edit], identity, why)
+
+
+def _told_apart(identity: str, before: Iterable[Record]) -> str:
+    same = sum(each.id == identity or each.id.startswith(f"{identity}.") for each in before)
+    return told_apart(identity, same + 1)
+
+
+def _rewritten(opened: _Open, edits: Sequence[Edit], identity: str, why: str, kept: Span | None = None) -> Stored:
+    """With `updated_at`, which changes with every save."""
+    data = opened.loaded.data
+    whole = [*edits, *stamped(data, opened.taken, opened.now, ("updated_at",))]
+    changed = tuple(edit for edit in whole if edit.span.of(data) != edit.new)
+    aside = (kept,) if kept is not None else ()
+    action = Action(Kind.REWRITE, opened.path, why, (identity,), changed, base=sha256(data), aside=aside)
+    return Stored(Plan((action,)), identity, opened.path, kept.of(data) if kept is not None else None)
+
+
+def update(view: StoringView, found: Found, changes: Mapping[str, Any]) -> Stored:
+    """New content needs a new vector: the one given, or one that can be made."""
+    opened = _opened(view, found.path, found.loaded)
+    item = opened.taken.items[opened.taken.elements.index(found.record.span)]
+    assert item is not None, "a record is an element with data"
+    parts = parts_of(changes)
+    wanted = differing(item.native, parts.native)
+    refuse(changed_breaches({**changes, **parts.native}, wanted))
+    vector = None
+    if "content" in wanted or (parts.embedding is not None and parts.embedding != list(found.record.embedding or ())):
+        content = wanted.get("content", item.native["content"])
+        vector = vector_for(view, found.loaded.document, content, parts.embedding)
+    if not wanted and vector is None:
+        return Stored(Plan(), found.record.id, found.path)
+    edits, text = _data_edits(found.loaded.data, item, wanted)
+    if vector is not None:
+        edits.append(_vector_edit(found.loaded.data, item, vector))
+    before = [each for each in found.loaded.document.records if each.span.start < found.record.span.start]
+    identity = _told_apart(identity_of(user_of(found.path), text), before)
+    named = ", ".join([*wanted, *([EMBEDDING] if vector is not None else [])])
+    return _rewritten(opened, edits, identity, f"set {named}")
+
+
+def _data_edits(data: bytes, item: Item, wanted: Mapping[str, Any]) -> tuple[list[Edit], bytes]:
+    """The edits of the file, and the text of the memory's data after them."""
+    brace, escaped = item.data.value.start, _escapes(data)
+    values = {key: None if value is None else _json(value, escaped=escaped) for key, value in wanted.items()}
+    edits = revision(data, brace, values)
+    inside = [Edit(Span(edit.span.start - brace, edit.span.end - brace), edit.new) for edit in edits]
+    return edits, splice(item.data.value.of(data), inside)
+
+
+def _vector_edit(data: bytes, item: Item, vector: Sequence[float]) -> Edit:
+    return setting(data, members(data, item.span.start), item.span.start, EMBEDDING, _json(vector))
+
+
+def forget(view: StoringView, found: Found) -> Stored:
+    opened, span = _opened(view, found.path, found.loaded), found.record.span
+    edits = removals(opened.taken.array, opened.taken.elements, [opened.taken.elements.index(span)])
+    return _rewritten(opened, edits, found.record.id, "forget a memory", kept=span)
+
+
+def put_back(view: StoringView, path: str, kept: bytes) -> Stored:
+    """Byte for byte, at the end."""
+    opened = _open(view, path)
+    if opened is None:
+        return _new_document(view, path, kept, "put a memory back in a new document")
+    return _put_in(opened, kept, "put a memory back")
+
+
+def unarchive(found: Found) -> Stored:
+    raise NotFoundError(
+        f"{found.record.id} is not archived",
+        hint="this layout has no archive; what was forgotten is put back by its id",
+    )
+
+
+def native(text: bytes) -> Mapping[str, Any]:
+    """The fields of `data`; the vector beside them says nothing to a reader."""
+    inner = decode(_data_of(text))
+    return inner if isinstance(inner, dict) else {"text": text.decode("utf-8", "replace")}
+
+
+def _data_of(element: bytes) -> bytes:
+    member = last(members(element, skip_space(element, 0)), DATA)
+    assert member is not None, "a memory has data"
+    return member.value.of(element)
+
+
+def _escapes(data: bytes) -> bool:
+    """Does this document write other alphabets as `\\u....`?"""
+    return b"\\u" in data and data.removeprefix(BOM).isascii()
+
+
+def _json(value: Any, *, escaped: bool = False) -> bytes:
+    return json.dumps(value, ensure_ascii=escaped, allow_nan=False, separators=(",", ":")).encode()
