@@ -29,6 +29,7 @@ _SUMMARY: dict[str, Schema] = {
     "type": _MAYBE_TEXT,
     "tags": _list(_TEXT),
     "archived": {"type": "boolean"},
+    "layout": _MAYBE_TEXT,
 }
 
 SEARCH = _object(
@@ -50,7 +51,6 @@ SEARCH = _object(
         "fresh": {"type": "object", "description": "{root: {state, generation, lag_ms}}: how current the answer is."},
         "embedding": {"type": "string", "description": "With max_tokens: the memories as one text, ready to use."},
         "tokens": {"type": "integer", "description": "How many tokens that is, about."},
-        "skipped": _list({"type": "object"}),
     },
 )
 
@@ -69,6 +69,7 @@ CHANGED = _object(
     {
         "path": _SUMMARY["path"],
         "receipt": {"type": ["string", "null"], "description": "`memoryd undo RECEIPT` takes the change back."},
+        "warnings": {"type": "array", "description": "What was stored and yet looks like a secret."},
     },
 )
 

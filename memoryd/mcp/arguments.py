@@ -30,6 +30,13 @@ User = Annotated[
     str | UnsetType,
     Meta(description="user-document: whose memories. Users are kept apart; left out, no user's memories are shown."),
 ]
+SensitiveWords = Annotated[
+    bool | UnsetType,
+    Meta(
+        description="true: store although it contains a word like 'key' or 'token'. Never lifts the refusal of real "
+        "secrets. Use it only when the text holds no secret value."
+    ),
+]
 Id = Annotated[str, Meta(min_length=1, description="The id, as search_memories and list_memories give it.")]
 
 
@@ -84,19 +91,14 @@ class Add(Arguments):
         Text | UnsetType,
         Meta(description="session-files, required: the session id, YYYY-MM-DD-HH-MM-SS-session-name."),
     ] = UNSET
-    allow_sensitive_words: Annotated[
-        bool | UnsetType,
-        Meta(
-            description="true: store although it contains a word like 'key' or 'token'. Never lifts the refusal of "
-            "real secrets. Use it only when the text holds no secret value."
-        ),
-    ] = UNSET
+    allow_sensitive_words: SensitiveWords = UNSET
 
 
 class Update(Arguments):
     id: Id
     root: OneRoot = UNSET
     changes: Annotated[dict[str, Any] | UnsetType, Meta(extra_json_schema=CHANGES)] = UNSET
+    allow_sensitive_words: SensitiveWords = UNSET
     touch: Annotated[
         bool | UnsetType,
         Meta(description="true: count it as used, so that upkeep keeps it longer (layouts with access statistics)."),

@@ -1,18 +1,16 @@
 """What an agent can ask for, within the roots it may see. Every method takes and gives plain JSON values.
 
-Where the server is limited to several roots, each is asked by itself and the answers are merged here, so that nothing
-of another root is ever asked for.
+The limit is asked for and looked at: the daemon is told the roots, and what it sends of another is not passed on.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from memoryd.errors import ConflictError, MemorydError, NoDaemonError, NotFoundError, UsageError
+from memoryd.errors import ConflictError, NotFoundError, UnknownRootError, UsageError
 from memoryd.mcp.addresses import address
 from memoryd.mcp.link import Call, Values
-from memoryd.mcp.merging import merged_hits, next_page, page_of
 from memoryd.mcp.scope import Scope
 
 _ROOT_FIELDS = (
@@ -32,33 +30,26 @@ class Memories:
 
     def search(self, params: Values) -> Values:
         """`memory.search`; each hit with its `uri`."""
-        answers, skipped = self._each("memory.search", params)
-        result = merged_hits(answers, params)
-        result["hits"] = [self._addressed(hit) for hit in result["hits"] if self._scope.inside(hit)]
-        return {**result, "skipped": skipped} if skipped else result
+        result = self._ask("memory.search", self._within(params))
+        return {**result, "hits": self._rows(result.get("hits", []))}
 
     def get(self, params: Values) -> Values:
         """`memory.get`, without the numbers of a stored embedding unless `embedding` asks for them."""
         params = dict(params)
         whole = params.pop("embedding", False)
         found = self._addressed(self._find(params))
+        found.pop("text", None)  # said once is enough for an agent: it stands in `memory` too
         return found if whole else _without_vectors(found)
 
     def page(self, params: Values) -> Values:
-        """`memory.list`. Limited to several roots it goes through them one after another."""
-        params = dict(params)
-        roots = self._scope.chosen(params.pop("root", None))
-        at, cursor = page_of(params.pop("cursor", None), len(roots))
-        asked = {**params, "root": roots[at], "cursor": cursor}
-        result = self._call("memory.list", _given(asked))
-        rows = [self._addressed(row) for row in result.get("memories", []) if self._scope.inside(row)]
-        following = next_page(at, result.get("next_cursor"), len(roots))
-        return _given({**result, "memories": rows, "next_cursor": following})
+        """`memory.list`; each memory with its `uri`."""
+        result = self._ask("memory.list", self._within(params))
+        return {**result, "memories": self._rows(result.get("memories", []))}
 
     def status(self, params: Values) -> Values:
         """The daemon, and the roots an agent may see."""
-        [root, *_] = self._scope.chosen(params.get("root")) if params.get("root") else [None]
-        told = self._call("status", _given({"root": root}))
+        root = self._scope.checked(params.get("root"))
+        told = self._ask("status", _given({"root": root}))
         rows = [row for row in told.get("roots", []) if self._scope.holds(row.get("name"))]
         missing = [name for name in self._scope.names if root is None and name not in {row["name"] for row in rows}]
         result = {
@@ -78,75 +69,80 @@ class Memories:
 
     def add(self, params: Values) -> Values:
         """`memory.add`; the root may be left out where there is only one."""
-        root = params.get("root") or self._only_root()
-        self._scope.chosen(root)
-        return self._addressed(self._call("memory.add", {**params, "root": root}), root)
+        root = self._scope.checked(params.get("root")) or self._only_root()
+        return self._addressed(self._ask("memory.add", {**params, "root": root}))
 
     def update(self, params: Values) -> Values:
         """`memory.update` with `changes`; with `touch` alone the memory is only marked as used."""
-        params = self._placed(params)
+        params = dict(params)
         touch = params.pop("touch", False)
         if not touch and not params.get("changes"):
             raise UsageError("nothing is to be changed", hint="give `changes`, or `touch`: true")
-        result: Values = {}
-        if params.get("changes"):
-            result = self._call("memory.update", params)
+        params = self._placed(params)
+        if not params.get("changes"):
+            seen = self._ask("memory.get", {"id": params["id"], "root": params["root"], "touch": True})
+            return self._addressed({key: seen[key] for key in ("root", "id", "path") if key in seen})
+        changed = self._addressed(self._ask("memory.update", params))
         if touch:
-            asked = {"id": result.get("id", params["id"]), "root": params.get("root"), "touch": True}
-            seen = self._call("memory.get", _given(asked))
-            result = result or {key: seen[key] for key in ("root", "id", "path") if key in seen}
-        return self._addressed(result, params.get("root"))
+            self._ask("memory.get", {"id": changed["id"], "root": changed["root"], "touch": True})
+        return changed
 
     def forget(self, params: Values) -> Values:
-        params = self._placed(params)
-        return self._addressed(self._call("memory.forget", params), params.get("root"))
+        """`memory.forget`."""
+        return self._addressed(self._ask("memory.forget", self._placed(params)))
 
     # -- asking -----------------------------------------------------------------------------------
 
-    def _each(self, method: str, params: Values) -> tuple[list[Values], list[Values]]:
-        """The answers of every root, and the roots that had none. Raises the first error when none answers."""
-        params = dict(params)
-        roots = self._scope.chosen(params.pop("root", None))
-        answers: list[Values] = []
-        errors: list[tuple[str | None, MemorydError]] = []
-        for root in roots:
-            try:
-                answers.append(self._call(method, _given({**params, "root": root})))
-            except NoDaemonError:
+    def _ask(self, method: str, params: Values) -> Values:
+        try:
+            return self._call(method, params)
+        except UnknownRootError as error:
+            if not self._scope.names:
                 raise
-            except MemorydError as error:
-                errors.append((root, error))
-        if not answers:
-            raise errors[0][1]
-        return answers, [{"root": root, "code": error.name, "message": error.message} for root, error in errors]
+            # The daemon's hint names every root there is.
+            raise UnknownRootError(
+                error.message, hint="this server was started for a root that is not there"
+            ) from error
+
+    def _within(self, params: Values) -> Values:
+        """The same for one root, or for those an agent may see."""
+        if self._scope.checked(params.get("root")) is not None or not self._scope.names:
+            return dict(params)
+        return {**params, "roots": list(self._scope.names)}
 
     def _find(self, params: Values) -> Values:
         """The one memory of this id in the roots an agent may see."""
-        params = dict(params)
-        roots = self._scope.chosen(params.pop("root", None))
+        named = self._scope.checked(params.get("root"))
+        if named is not None or not self._scope.names:
+            return self._own(self._ask("memory.get", params))
         found: list[Values] = []
-        missed: list[MemorydError] = []
-        for root in roots:
+        for root in self._scope.names:
             try:
-                found.append(self._call("memory.get", _given({**params, "root": root})))
+                found.append(self._own(self._ask("memory.get", {**params, "root": root})))
             except NotFoundError as error:
-                missed.append(error)
-        found = [each for each in found if self._scope.inside(each)]
+                missed = error
+        if not found:
+            raise missed
         if len(found) > 1:
             names = [each["root"] for each in found]
             raise ConflictError(
                 "several roots have a memory of this id", hint=f"name one: {', '.join(names)}", data={"roots": names}
             )
-        if not found:
-            raise missed[0] if missed else NotFoundError("no such memory in the roots that this server serves")
         return found[0]
 
     def _placed(self, params: Values) -> Values:
         """The same with the root in which the id is to be changed."""
-        root, *others = self._scope.chosen(params.get("root"))
-        if root is None or others:
-            root = self._find({"id": params["id"]})["root"]
+        root = self._scope.checked(params.get("root")) or self._find({"id": params["id"]})["root"]
         return {**params, "root": root}
+
+    def _own(self, row: Values) -> Values:
+        """What the daemon sent, if it is of a root within."""
+        if not self._scope.holds(row.get("root")):
+            raise NotFoundError("there is no such memory in the roots that this server serves")
+        return row
+
+    def _rows(self, rows: Sequence[Values]) -> list[Values]:
+        return [self._addressed(row) for row in rows if self._scope.holds(row.get("root"))]
 
     def _only_root(self) -> str:
         if len(self._scope.names) == 1:
@@ -157,12 +153,10 @@ class Memories:
             raise UsageError("say in which root to store", hint=f"`root` is one of: {known or 'none is there yet'}")
         return next(iter(layouts))
 
-    def _addressed(self, row: Mapping[str, Any], root: str | None = None) -> Values:
-        """The row with its root and its `uri`, where it tells both parts."""
-        name = row.get("root", root)
-        if not isinstance(name, str) or not isinstance(row.get("id"), str):
-            return dict(row)
-        return {"root": name, **row, "uri": address(name, row["id"])}
+    @staticmethod
+    def _addressed(row: Mapping[str, Any]) -> Values:
+        """The row with its `uri`."""
+        return {**row, "uri": address(row["root"], row["id"])}
 
 
 def _given(params: Mapping[str, Any]) -> Values:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from memoryd.errors import UnknownRootError
 
@@ -15,22 +13,11 @@ class Scope:
 
     names: tuple[str, ...] = ()
 
-    def chosen(self, root: str | None) -> tuple[str | None, ...]:
-        """The values of `root` to ask the daemon with, one call each. (None,) is one call about all roots, and never
-        stands where there is a limit. UnknownRootError for a root outside."""
-        if root is not None:
-            if not self.holds(root):
-                raise self.refusal()
-            return (root,)
-        return self.names or (None,)
-
     def holds(self, root: object) -> bool:
         return not self.names or root in self.names
 
-    def inside(self, row: Mapping[str, Any]) -> bool:
-        """Whether what the daemon sent is of a root within."""
-        return self.holds(row.get("root"))
-
-    def refusal(self) -> UnknownRootError:
-        known = ", ".join(self.names)
-        return UnknownRootError("this server does not serve that root", hint=f"it serves: {known}")
+    def checked(self, root: str | None) -> str | None:
+        """The root that was asked for. UnknownRootError where it lies outside."""
+        if root is not None and not self.holds(root):
+            raise UnknownRootError("this server does not serve that root", hint=f"it serves: {', '.join(self.names)}")
+        return root

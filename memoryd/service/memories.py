@@ -83,8 +83,14 @@ class MemoryHandlers:
                 worker.lag_ms(now),
                 worker.store.policy,
             )
-            for worker in self._roots.named(params.get("root"))
+            for worker in self._asked_of(params)
         ]
+
+    def _asked_of(self, params: Params) -> list[Worker]:
+        """One root, several, or all; each once."""
+        if "root" in params or "roots" not in params:
+            return self._roots.named(params.get("root"))
+        return [worker for name in dict.fromkeys(params["roots"]) for worker in self._roots.named(name)]
 
     def _filters(self, params: Params) -> Filters:
         since = params.get("since")

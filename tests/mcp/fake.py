@@ -10,39 +10,15 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from memoryd.control.answering import Answer
-from memoryd.control.methods import TABLE, Field, Method, Param
+from memoryd.control.methods import TABLE
+from memoryd.control.parameters import checked
 from memoryd.control.peer import Peer
 from memoryd.control.server import Server
 from memoryd.errors import ConflictError, InvalidMemoryError, NotFoundError, SensitiveError, UnknownRootError
 
 Values = dict[str, Any]
 
-_SEARCH = ("query", "root", "type", "since", "mode", "user")
-_PLACES = ("id", "root", "topic", "subtopic", "user", "session")
-
-
-def _row(name: str, text: tuple[str, ...], numbers: tuple[str, ...] = (), **others: Any) -> Method:
-    """A row as the contract tells it."""
-    params = [
-        *(Param(each, "str", each) for each in text),
-        *(Param(each, "int", each) for each in numbers),
-        *(Param(each, kind, each) for each, kind in others.items()),
-    ]
-    return Method(name, None, name, name, name, tuple(params), (Field("id", "str", "id"),), "job", False)
-
-
-CONTRACT: dict[str, Method] = {
-    row.name: row
-    for row in (
-        _row("memory.search", _SEARCH, ("limit", "max_tokens"), tags="list", archived="bool"),
-        _row("memory.get", ("id", "root"), touch="bool"),
-        _row("memory.list", ("root", "type", "since", "cursor", "user"), ("limit",), tags="list", archived="bool"),
-        _row("memory.add", _PLACES[1:], memory="object", allow_sensitive_words="bool"),
-        _row("memory.update", ("id", "root"), changes="object"),
-        _row("memory.forget", ("id", "root")),
-    )
-}
-
+METHODS = ("status", *(f"memory.{verb}" for verb in ("search", "get", "list", "add", "update", "forget")))
 LAYOUTS = {"agents": "jsonl-store", "notes": "markdown-topics", "private": "user-document"}
 
 
@@ -66,11 +42,8 @@ class FakeDaemon:
         shutil.rmtree(os.path.dirname(self.socket))
 
     def start(self) -> FakeDaemon:
-        names = ("status", *CONTRACT)
-        handlers = {name: self._handler(name) for name in names}
-        self._server = Server(
-            self.socket, handlers, {"version": "1", "pid": 1, "instance": "i"}, table=CONTRACT | TABLE
-        )
+        handlers = {name: self._handler(name) for name in METHODS}
+        self._server = Server(self.socket, handlers, {"version": "1", "pid": 1, "instance": "i"})
         self._server.start()
         return self
 
@@ -84,7 +57,7 @@ class FakeDaemon:
 
     def __call__(self, method: str, params: Mapping[str, Any]) -> Values:
         """Asked without a socket, as a `Link` would."""
-        return self._answer(method, dict(params))
+        return self._answer(method, checked(TABLE[method], params))
 
     # -- answering --------------------------------------------------------------------------------
 
@@ -103,11 +76,11 @@ class FakeDaemon:
             return result
 
     def _roots(self, params: Values) -> list[str]:
-        if "root" not in params:
-            return list(self.memories)
-        if params["root"] not in self.memories:
-            raise UnknownRootError(f"there is no root {params['root']}", hint="see `memoryd root list`")
-        return [params["root"]]
+        wanted: list[str] = [params["root"]] if "root" in params else params.get("roots", list(self.memories))
+        for root in wanted:
+            if root not in self.memories:
+                raise UnknownRootError(f"there is no root {root!r}", hint=f"the roots are: {', '.join(self.memories)}")
+        return wanted
 
     def _rows(self, params: Values) -> Iterator[tuple[str, str, Values]]:
         for root in self._roots(params):
@@ -141,11 +114,16 @@ class FakeDaemon:
                 hits.append(self._hit(root, key, memory) | {"snippet": whole, "score": score, "why": {"words": score}})
         hits.sort(key=lambda hit: -hit["score"])
         fresh = {root: {"state": "fresh", "generation": 3, "lag_ms": 0.0} for root in self._roots(params)}
-        return {"hits": hits[: params.get("limit", 10)], "took_ms": 0.5, "fresh": fresh}
+        found = hits[: params.get("limit", 10)]
+        more: Values = {}
+        if "max_tokens" in params and found:
+            more["embedding"] = "\n".join(f"{hit['snippet']} ({hit['root']} {hit['id']})" for hit in found)
+        return {"hits": found, "took_ms": 0.5, "fresh": fresh, **more}
 
     def get(self, params: Values) -> Values:
         root, key, memory = self._one(params)
-        return {"root": root, "id": key, "path": "f", "line": 1, "memory": memory}
+        text = {"text": memory["text"]} if "text" in memory else {}
+        return {"root": root, "id": key, "path": "f", "line": 1, "memory": memory, "archived": False, **text}
 
     def list(self, params: Values) -> Values:
         rows = [self._hit(*row) for row in self._rows(params)]
@@ -163,17 +141,17 @@ class FakeDaemon:
             raise InvalidMemoryError("the memory does not fit", data={"findings": findings})
         key = f"new/{len(self.memories[root])}#ü"
         self.memories[root][key] = params["memory"]
-        return {"id": key, "path": "f", "receipt": "r-1"}
+        return {"root": root, "id": key, "path": "f", "receipt": "r-1"}
 
     def update(self, params: Values) -> Values:
         root, key, memory = self._one(params)
         self.memories[root][key] = {**memory, **params["changes"]}
-        return {"id": key, "path": "f", "receipt": "r-2"}
+        return {"root": root, "id": key, "path": "f", "receipt": "r-2"}
 
     def forget(self, params: Values) -> Values:
         root, key, _ = self._one(params)
         del self.memories[root][key]
-        return {"id": key, "path": "f", "receipt": "r-3"}
+        return {"root": root, "id": key, "path": "f", "receipt": "r-3"}
 
     @staticmethod
     def _hit(root: str, key: str, memory: Values) -> Values:

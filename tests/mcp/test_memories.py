@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memoryd.errors import ConflictError, MemorydError, NotFoundError, RootMissingError, UnknownRootError, UsageError
+from memoryd.errors import ConflictError, MemorydError, NotFoundError, UnknownRootError, UsageError
 from memoryd.mcp import arguments
 from memoryd.mcp.addresses import address, parts
 from memoryd.mcp.memories import Memories
@@ -35,26 +35,20 @@ def of(daemon: FakeDaemon, *roots: str) -> Memories:
 
 
 class TestTwoRootsOfFive:
-    def test_a_search_asks_each_by_itself_and_merges_by_score(self, daemon: FakeDaemon) -> None:
+    def test_a_search_is_of_both(self, daemon: FakeDaemon) -> None:
         found = of(daemon, "agents", "e").search({"query": "pool size", "limit": 8})
-        assert [params["root"] for params in daemon.asked("memory.search")] == ["agents", "e"]
-        scores = [hit["score"] for hit in found["hits"]]
-        assert scores == sorted(scores, reverse=True)
-        assert len(scores) == 8
-        assert {hit["root"] for hit in found["hits"][:6]} == {"agents", "e"}
+        assert daemon.asked("memory.search") == [{"query": "pool size", "limit": 8, "roots": ["agents", "e"]}]
+        assert {hit["root"] for hit in found["hits"]} == {"agents", "e"}
         assert set(found["fresh"]) == {"agents", "e"}
+        one = of(daemon, "agents", "e").search({"query": "pool", "root": "e"})
+        assert {hit["root"] for hit in one["hits"]} == {"e"}
 
-    def test_a_root_that_is_missing_is_told_and_the_other_still_answers(self, daemon: FakeDaemon) -> None:
+    def test_a_root_that_is_not_there_is_told_without_naming_the_others(self, daemon: FakeDaemon) -> None:
         del daemon.memories["e"]
-        found = of(daemon, "agents", "e").search({"query": "pool"})
-        assert {hit["root"] for hit in found["hits"]} == {"agents"}
-        assert [(each["root"], each["code"]) for each in found["skipped"]] == [("e", "unknown-root")]
-        assert of(daemon, "agents", "e").status({})["missing"] == ["e"]
-
-    def test_nothing_that_answers_is_an_error(self, daemon: FakeDaemon) -> None:
-        daemon.fail = RootMissingError("gone")
-        with pytest.raises(RootMissingError):
+        with pytest.raises(UnknownRootError, match="'e'") as refused:
             of(daemon, "agents", "e").search({"query": "pool"})
+        assert "notes" not in error_text(refused.value)
+        assert of(daemon, "agents", "e").status({})["missing"] == ["e"]
 
     def test_pages_go_through_both_and_meet_each_memory_once(self, daemon: FakeDaemon) -> None:
         memories = of(daemon, "agents", "e")
@@ -67,11 +61,6 @@ class TestTwoRootsOfFive:
             if cursor is None:
                 break
         assert seen == [*FIVE["agents"], *FIVE["e"]]
-
-    @pytest.mark.parametrize("cursor", ["", "x", "3", "[9,null]", '["a","b"]', "[0,1]", "[-1,null]", "[true]"])
-    def test_a_foreign_cursor_is_refused(self, daemon: FakeDaemon, cursor: str) -> None:
-        with pytest.raises(UsageError, match="cursor"):
-            of(daemon, "agents", "e").page({"cursor": cursor})
 
     def test_an_id_is_looked_for_in_both_and_only_there(self, daemon: FakeDaemon) -> None:
         memories = of(daemon, "agents", "e")
@@ -98,7 +87,7 @@ class TestTwoRootsOfFive:
 
     def test_what_a_daemon_sends_of_another_root_is_not_passed_on(self, daemon: FakeDaemon) -> None:
         def leaky(method: str, params: Any) -> Values:
-            return daemon(method, {name: value for name, value in params.items() if name != "root"})
+            return daemon(method, {name: value for name, value in params.items() if name not in ("root", "roots")})
 
         memories = Memories(leaky, Scope(("agents", "e")))
         assert {hit["root"] for hit in memories.search({"query": "pool"})["hits"]} <= {"agents", "e"}

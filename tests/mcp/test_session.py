@@ -272,8 +272,8 @@ class TestLimits:
             ] == "unknown-root"
 
         session(server(daemon.socket, "--root", "agents", "--root", "notes"), work)
-        asked = [params.get("root") for name, params in daemon.calls if name != "status"]
-        assert set(asked) == {"agents", "notes"}
+        asked = [params.get("roots", params.get("root")) for name, params in daemon.calls if name != "status"]
+        assert {str(each) for each in asked} == {"agents", "notes", "['agents', 'notes']"}
         assert "u/1" in daemon.memories["private"]
 
 

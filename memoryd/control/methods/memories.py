@@ -14,6 +14,7 @@ _ALLOW = Param(
     "let password, token, key, secret and credential stand in a topic file; never a token itself",
     cli="--allow-sensitive-words",
 )
+_ROOTS = Param("roots", "list", "only these roots")
 _FILTERS = (
     Param("type", "str", "only memories of this type", cli="--type", placeholder="TYPE"),
     Param("tags", "list", "only memories with this tag; repeatable, all must be there", cli="--tag", repeatable=True),
@@ -41,6 +42,7 @@ METHODS: tuple[Method, ...] = (
         (
             Param("query", "str", "what to look for", cli="argument", required=True, joined=True),
             ROOT_OPTION,
+            _ROOTS,
             *_FILTERS,
             Param("mode", "str", "how to look (default: hybrid)", cli="--mode", choices=MODES),
             Param("limit", "int", "at most so many", cli="--limit", placeholder="N", minimum=1, maximum=1000),
@@ -93,6 +95,7 @@ METHODS: tuple[Method, ...] = (
         "memoryd list --root agents --type task --limit 20",
         (
             ROOT_OPTION,
+            _ROOTS,
             *_FILTERS,
             Param("limit", "int", "at most so many", cli="--limit", placeholder="N", minimum=1, maximum=1000),
             Param("cursor", "str", "go on where the page before ended", cli="--cursor", placeholder="CURSOR"),
