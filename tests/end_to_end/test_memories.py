@@ -1,0 +1,322 @@
+"""The seven verbs of memories through a real daemon and its socket, in every layout."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from memoryd.control.client import Client
+from memoryd.core.secrets import VIOLATION
+from memoryd.disk.temps import is_our_temp
+from memoryd.errors import ConflictError, InvalidMemoryError, LimitExceededError, NotFoundError, SensitiveError
+from tests.daemon import Daemon, refused
+from tests.end_to_end.conftest import MakeDaemon
+
+QUIET = '[defaults.schedule]\narchive = "off"\nbackup = "off"\ndedupe = "off"\nprune = "off"\nlimits = "off"\n'
+CANARY = "ghp_" + "aB3dE6gH9" * 4
+WORDS = "the quorum of zebrafish"
+
+
+@dataclass(frozen=True)
+class Case:
+    """`memory` is stored, then changed by `changes`; `there` stands in the root before."""
+
+    layout: str
+    memory: Mapping[str, Any]
+    changes: Mapping[str, Any]
+    where: Mapping[str, str] = field(default_factory=dict)
+    there: Mapping[str, str] = field(default_factory=dict)
+    wrong: str = "content"
+
+    def params(self, **more: Any) -> dict[str, Any]:
+        return {"memory": {**self.memory, **more}, **self.where}
+
+
+OTHER = {"data": {"id": 1, "content": "another"}, "embedding": [0.25, 1.5, 2]}
+DOCUMENT = {"memories": [OTHER], "updated_at": "2025-12-31T12:00:00Z", "last_deduplicated_at": None}
+SESSION = "2026-01-31-10-00-00-pool"
+CASES = [
+    Case("jsonl-store", {"type": "learning", "content": WORDS}, {"importance": "high"}),
+    Case("json-files", {"content": WORDS, "type": "fact", "tags": ["a"]}, {"summary": "changed"}),
+    Case(
+        "markdown-topics",
+        {"title": "Pool", "context": "c", "problem": "p", "solution": WORDS},
+        {"solution": f"{WORDS} changed"},
+        {"topic": "db", "subtopic": "pool"},
+        wrong="title",
+    ),
+    Case(
+        "session-files",
+        {"type": "insight", "category": "code", "title": "Pool", "content": WORDS, "confidence_score": 80},
+        {"confidence_score": 90},
+        {"session": SESSION},
+    ),
+    Case(
+        "user-document",
+        {"content": WORDS, "embedding": [1.0, 0.5, 0.25]},
+        {"importance": 0.9},
+        {"user": "bucket"},
+        {"bucket/__long-memories/data.json": json.dumps(DOCUMENT, separators=(",", ":"))},
+    ),
+]
+EACH = pytest.mark.parametrize("case", CASES, ids=lambda case: str(case.layout))
+
+
+def begun(make: MakeDaemon, tmp_path: Path, case: Case, config: str = QUIET) -> tuple[Daemon, Path]:
+    root = tmp_path / "memories"
+    root.mkdir(mode=0o700)
+    for path, text in case.there.items():
+        (root / path).parent.mkdir(parents=True)
+        (root / path).write_text(text)
+    return make(root, config=config, options=["--layout", case.layout]).start(), root
+
+
+def sources(root: Path) -> dict[str, bytes]:
+    """All files of the root but what memoryd derives or keeps beside, replaced inodes for a moment among it."""
+    found = (path for path in root.rglob("*") if path.is_file() and not is_our_temp(path.name))
+    aside = ("index.json", "index.md", "_index.json", "_stats.json", ".backup", ".lock")
+    kept = (path for path in found if not {*path.relative_to(root).parts} & {*aside})
+    return {str(path.relative_to(root)): path.read_bytes() for path in kept if path.stat().st_size}
+
+
+def everything(daemon: Daemon, root: Path) -> bytes:
+    places = (path for place in (daemon.state, root) for path in place.rglob("*") if path.is_file())
+    return b"".join(path.read_bytes() for path in places) + daemon.log.read_bytes()
+
+
+@EACH
+def test_a_memory_comes_changes_goes_and_comes_back(case: Case, tmp_path: Path, daemon: MakeDaemon) -> None:
+    held, root = begun(daemon, tmp_path, case)
+    at_first = sources(root)
+    with Client(held.socket) as client:
+        added = client.call("memory.add", case.params())
+        assert WORDS.encode() in (root / added["path"]).read_bytes()
+        got = client.call("memory.get", {"id": added["id"]})
+        assert (got["root"], got["id"], got["path"], got["layout"]) == ("memories", *_place(added), case.layout)
+        assert WORDS in json.dumps(got["memory"])
+        assert got.get("text") == got["memory"].get("text")
+        updated = client.call("memory.update", {"id": added["id"], "changes": case.changes})
+        changed = client.call("memory.get", {"id": updated["id"], "root": "memories"})
+        for value in case.changes.values():
+            assert str(value) in json.dumps(changed["memory"])
+        before = sources(root)
+        gone = client.call("memory.forget", {"id": updated["id"]})
+        assert live(client, updated["id"]) is None
+        back = client.call("memory.unarchive", {"id": updated["id"]})
+        again = live(client, back["id"])
+        assert again is not None
+        assert again["memory"] == changed["memory"]
+        assert {path for path, text in sources(root).items() if WORDS.encode() in text} == {back["path"]}
+        held.rpc("sync")
+        assert held.rpc("check")["summary"]["error"] == 0
+        for receipt in (back["receipt"], gone["receipt"]):
+            client.call("undo", {"receipt": receipt})
+        assert sources(root) == before
+        for receipt in (updated["receipt"], added["receipt"]):
+            client.call("undo", {"receipt": receipt})
+        assert sources(root) == at_first
+
+
+def live(client: Client, identity: str) -> dict[str, Any] | None:
+    """The memory, unless it is archived or gone."""
+    try:
+        found = dict(client.call("memory.get", {"id": identity}))
+    except NotFoundError:
+        return None
+    return None if found["archived"] else found
+
+
+def _place(added: dict[str, Any]) -> tuple[str, str]:
+    return added["id"], added["path"]
+
+
+@EACH
+def test_what_is_wrong_is_said_by_field_and_rule(case: Case, tmp_path: Path, daemon: MakeDaemon) -> None:
+    held, root = begun(daemon, tmp_path, case)
+    before = sources(root)
+    error = refused(lambda: held.rpc("memory.add", **case.params(**{case.wrong: 7})))
+    assert isinstance(error, InvalidMemoryError)
+    assert case.wrong in [each["field"] for each in error.data["findings"]]
+    assert all(each.keys() == {"field", "rule"} for each in error.data["findings"])
+    assert sources(root) == before
+
+
+@EACH
+def test_a_secret_is_not_stored_and_nowhere_repeated(case: Case, tmp_path: Path, daemon: MakeDaemon) -> None:
+    held, root = begun(daemon, tmp_path, case)
+    stored = held.rpc("memory.add", **case.params())
+    with Client(held.socket) as listener:
+        listener.call("subscribe")
+        for act in (
+            lambda: held.rpc("memory.add", **case.params(more=f"it is {CANARY}")),
+            lambda: held.rpc("memory.update", id=stored["id"], changes={"more": {"deep": [CANARY]}}),
+            lambda: held.rpc("memory.update", id=CANARY, changes={"more": "x"}),
+            lambda: held.rpc("memory.get", id=CANARY),
+        ):
+            error = refused(act)
+            assert CANARY not in repr((error, error.message, error.hint, error.data))
+            if isinstance(error, SensitiveError):
+                assert error.message == VIOLATION
+                assert error.hint
+        held.rpc("memory.update", id=stored["id"], changes=dict(case.changes))
+        for event in listener.events():
+            assert CANARY not in json.dumps(event)
+            assert WORDS not in json.dumps(event)
+            if event.get("operation") == "memory.update":
+                break
+    assert CANARY not in json.dumps([held.rpc("metrics"), held.rpc("history.list"), held.rpc("check")])
+    assert held.stop() == 0
+    assert CANARY.encode() not in everything(held, root)
+
+
+@EACH
+def test_unknown_fields_are_kept(case: Case, tmp_path: Path, daemon: MakeDaemon) -> None:
+    if case.layout == "markdown-topics":
+        pytest.skip("an entry is text: it has no fields to be unknown")
+    held, _ = begun(daemon, tmp_path, case)
+    added = held.rpc("memory.add", **case.params(projectId="p-1", nested={"ä": [1, 2.5]}))
+    updated = held.rpc("memory.update", id=added["id"], changes={"later": [True]})
+    found = json.dumps(held.rpc("memory.get", id=updated["id"])["memory"], ensure_ascii=False)
+    assert all(part in found for part in ('"projectId": "p-1"', '"ä": [1, 2.5]', '"later": [true]'))
+
+
+def test_the_words_that_a_topic_file_may_hold_when_asked(tmp_path: Path, daemon: MakeDaemon) -> None:
+    case = CASES[2]
+    held, _ = begun(daemon, tmp_path, case)
+    wanted = case.params(solution="Key learnings about the token")
+    assert isinstance(refused(lambda: held.rpc("memory.add", **wanted)), SensitiveError)
+    stored = held.rpc("memory.add", **wanted, allow_sensitive_words=True)
+    assert "Key learnings" in held.rpc("memory.get", id=stored["id"])["text"]
+    stolen = {**wanted, "memory": {**wanted["memory"], "solution": "-----begin"}}
+    assert isinstance(refused(lambda: held.rpc("memory.add", **stolen, allow_sensitive_words=True)), SensitiveError)
+
+
+def test_a_hard_limit_refuses_and_a_soft_one_makes_room(tmp_path: Path, daemon: MakeDaemon) -> None:
+    limits = '[defaults.limits]\n"core_memories.jsonl" = {max_count = 2}\n"learnings.jsonl" = {max_count = 2}\n'
+    held, root = begun(daemon, tmp_path, CASES[0], QUIET + limits)
+    for number in range(2):
+        held.rpc("memory.add", memory={"type": "core", "content": f"{number}"})
+    error = refused(lambda: held.rpc("memory.add", memory={"type": "core", "content": "one too many"}))
+    assert isinstance(error, LimitExceededError)
+    assert (root / "core_memories.jsonl").read_bytes().count(b"\n") == 2
+    for number in range(3):
+        held.rpc("memory.add", memory={"type": "learning", "content": f"{number}"})
+    held.rpc("jobs.run", name="limits")
+    assert (root / "learnings.jsonl").read_bytes().count(b"\n") == 2
+
+
+def test_the_index_follows_without_being_asked(tmp_path: Path, daemon: MakeDaemon) -> None:
+    held, root = begun(daemon, tmp_path, CASES[0])
+    added = held.rpc("memory.add", memory={"type": "core", "content": "x", "tags": ["zebra"]})
+    held.until_root(lambda row: row["memories"] == 1 and row["lag_ms"] == 0, "the memory is in the index")
+    assert json.loads((root / "index.json").read_text())["tags_index"]["zebra"] == [added["id"]]
+
+
+def test_commands_write_in_observe_mode_and_the_daemon_by_itself_does_not(tmp_path: Path, daemon: MakeDaemon) -> None:
+    held, root = begun(daemon, tmp_path, CASES[0], QUIET + '[defaults]\nmode = "observe"\n')
+    held.rpc("memory.add", memory={"type": "core", "content": "x"})
+    assert held.rpc("sync")["roots"]["memories"]["written"] is False
+    assert sorted(os.listdir(root)) == ["core_memories.jsonl"]
+
+
+def test_a_root_that_rests_or_is_gone_says_so(tmp_path: Path, daemon: MakeDaemon) -> None:
+    held, root = begun(daemon, tmp_path, CASES[0])
+    added = held.rpc("memory.add", memory={"type": "core", "content": "x"})
+    calls = {
+        "memory.add": {"memory": {"type": "core", "content": "y"}},
+        "memory.get": {"id": added["id"]},
+        "memory.update": {"id": added["id"], "changes": {"content": "y"}},
+        "memory.forget": {"id": added["id"]},
+        "memory.unarchive": {"id": added["id"]},
+    }
+
+    def codes() -> set[int]:
+        return {refused(lambda m=m, p=p: held.rpc(m, **p)).rpc_code for m, p in calls.items()}  # type: ignore[misc]
+
+    held.rpc("root.pause", name="memories")
+    assert codes() == {-32013}
+    held.rpc("root.resume", name="memories")
+    root.rename(tmp_path / "away")
+    held.until_root(lambda row: row["state"] == "missing", "the root is missing")
+    assert codes() == {-32003}
+    root.mkdir(mode=0o700)
+    held.until_root(lambda row: row["state"] == "suspect", "the root is suspect")
+    assert codes() == {-32012}
+
+
+def test_ids_are_found_across_roots_while_that_is_beyond_doubt(tmp_path: Path, daemon: MakeDaemon) -> None:
+    roots = [tmp_path / name for name in ("one", "two")]
+    for root in roots:
+        root.mkdir(mode=0o700)
+        (root / "core_memories.jsonl").touch(mode=0o600)
+    held = daemon(*roots, config=QUIET).start()
+    memory = {"type": "core", "content": "x"}
+    assert "--root" in str(refused(lambda: held.rpc("memory.add", memory=memory)).hint)
+    one = held.rpc("memory.add", root="one", memory=memory)
+    assert held.rpc("memory.get", id=one["id"])["root"] == "one"
+    assert held.rpc("memory.update", id=one["id"], changes={"importance": "low"})["root"] == "one"
+    held.rpc("memory.add", root="two", memory={**memory, "id": one["id"]})
+    for method, more in (("memory.get", {}), ("memory.forget", {}), ("memory.update", {"changes": {"category": "c"}})):
+        error = refused(lambda m=method, p=more: held.rpc(m, id=one["id"], **p))  # type: ignore[misc]
+        assert isinstance(error, ConflictError)
+        assert error.data["candidates"] == [{"root": name, "id": one["id"]} for name in ("one", "two")]
+    assert held.rpc("memory.forget", id=one["id"], root="two")["root"] == "two"
+    assert held.rpc("memory.update", id=one["id"], changes={"category": "c"})["root"] == "one"
+
+
+def test_reads_are_counted_together_and_a_sync_writes_them(tmp_path: Path, daemon: MakeDaemon) -> None:
+    held, _ = begun(daemon, tmp_path, CASES[0])
+    added = held.rpc("memory.add", memory={"type": "core", "content": "x"})
+    for _ in range(5):
+        held.rpc("memory.get", id=added["id"], touch=True)
+    held.rpc("memory.get", id=added["id"])
+    held.rpc("sync")
+    assert held.rpc("memory.get", id=added["id"])["memory"]["access_count"] == 5
+    assert [each["operation"] for each in held.rpc("history.list")["entries"]] == ["touch", "add"]
+    assert held.rpc("backup.list")["backups"] == []
+
+
+def test_reads_are_counted_before_the_daemon_ends(tmp_path: Path, daemon: MakeDaemon) -> None:
+    held, root = begun(daemon, tmp_path, CASES[0])
+    added = held.rpc("memory.add", memory={"type": "core", "content": "x"})
+    held.rpc("memory.get", id=added["id"], touch=True)
+    assert held.stop() == 0
+    assert json.loads((root / "core_memories.jsonl").read_text())["access_count"] == 1
+
+
+def test_what_an_agent_has_just_written_can_be_asked_for(tmp_path: Path, daemon: MakeDaemon) -> None:
+    """Before it is indexed, even where that takes long."""
+    slow = "[daemon]\nsettle_ms = 60000\nsettle_cap_ms = 60000\n"
+    held, root = begun(daemon, tmp_path, CASES[0], slow)
+    identity = "550e8400-e29b-41d4-a716-446655440000"
+    native = {"id": identity, "type": "core", "content": "x", "created_at": "2026-01-01T10:00:00Z"}
+    (root / "core_memories.jsonl").write_text(json.dumps(native) + "\n")
+    done = held.rpc("memory.update", id=identity, changes={"importance": "low"})
+    assert done["path"] == "core_memories.jsonl"
+    assert held.rpc("memory.get", id=identity)["memory"]["importance"] == "low"
+
+
+def test_the_commands(tmp_path: Path, daemon: MakeDaemon) -> None:
+    held, _ = begun(daemon, tmp_path, CASES[2])
+    entry = tmp_path / "entry.md"
+    entry.write_text("## 2026-01-31: Pools\n\n**Context:** Zürich\n\n---\n")
+    added = held.run("add", "--topic", "db", "--subtopic", "pool", "--file", str(entry), "--json")
+    assert added.returncode == 0, added.stderr
+    stored = json.loads(added.stdout)
+    got = held.run("get", stored["id"])
+    assert (got.returncode, "**Context:** Zürich" in got.stdout) == (0, True)
+    assert held.run("update", stored["id"], "context=Basel").returncode == 0
+    assert "Basel" in held.run("get", stored["id"]).stdout
+    forgotten = held.run("forget", stored["id"])
+    assert "take it back with `memoryd undo" in forgotten.stdout
+    missing = held.run("update", stored["id"], "context=Bern")
+    assert (missing.returncode, "memoryd unarchive" in missing.stderr) == (1, True)
+    assert held.run("unarchive", stored["id"]).returncode == 0
+    nothing = held.run("get", "db/pool#2020-01-01:none")
+    assert (nothing.returncode, nothing.stdout) == (1, "")
