@@ -13,7 +13,7 @@ from memoryd.core.json_elements import lead, lines, revision
 from memoryd.core.text import Span, splice
 
 KEYS = st.sampled_from(("a", "b", "é", 'c"\\', "d"))
-VALUES = st.sampled_from((1, "x,}", [1, {"a": 2}], {"a": []}, None, "é"))
+VALUES: st.SearchStrategy[Any] = st.sampled_from((1, "x,}", [1, {"a": 2}], {"a": []}, None, "é"))
 
 
 def revised(text: str, values: dict[str, Any]) -> str:
