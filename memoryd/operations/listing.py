@@ -24,7 +24,7 @@ class Mark(NamedTuple):
     created: float | None
     root: str
     id: str
-    key: Annotated[int, msgspec.Meta(ge=0, lt=2**63)]
+    key: Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
 
 
 def list_memories(
