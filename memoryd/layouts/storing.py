@@ -76,11 +76,12 @@ class Touch(NamedTuple):
 
 class Storing(Protocol):
     """The storing half of a layout. Errors: `InvalidMemoryError` (does not fit), `LimitExceededError` (a hard limit),
-    `UsageError` (a place is missing or means nothing here), `NotFoundError`."""
+    `UsageError` (a place is missing or means nothing here), `ConflictError` (what is there stands in the way),
+    `BusyError` (it is being written)."""
 
     def add(self, view: StoringView, asked: Asked) -> Stored:
-        """A new memory by the layout's own rules. An append whose place needs no look at the file is an APPEND with
-        no `base` ("whatever is there"); the commit sees to the newline before it."""
+        """A new memory by the layout's own rules. An append whose place needs no look at the file is an APPEND to
+        `WHATEVER`; the commit sees to the newline before it."""
 
     def update(self, view: StoringView, found: Found, changes: Mapping[str, Any]) -> Stored:
         """Only the named fields change; a value of None takes a field away. What is derived from them follows
