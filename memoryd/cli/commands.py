@@ -5,13 +5,16 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from memoryd.cli import exits, fields
 from memoryd.control.methods import Method, Param, groups
 from memoryd.errors import UsageError
+
+if TYPE_CHECKING:
+    from memoryd.control.client import Client
 
 _TYPES: dict[str, click.ParamType[Any]] = {"str": click.STRING, "int": click.INT, "float": click.FLOAT}
 _REPLY_MARGIN_S = 10
@@ -158,7 +161,7 @@ def _ask(ctx: click.Context, method: Method, params: Values, *, quiet: bool) -> 
     with Client(path) as client:
         if params.get("force") and not quiet:
             _show_evidence(client.call("lock.list", {key: params[key] for key in params if key != "force"}))
-        result = client.call(method.name, params, timeout=_patience(method, params))
+        result = _call(client, method, params)
     if not isinstance(result, dict):
         result = {"result": result}
     if method.name == "shutdown":
@@ -166,6 +169,19 @@ def _ask(ctx: click.Context, method: Method, params: Values, *, quiet: bool) -> 
 
         wait_gone(path, result.get("pid"))
     return result
+
+
+def _call(client: Client, method: Method, params: Values) -> Any:
+    timeout = _patience(method, params)
+    try:
+        return client.call(method.name, params, timeout=timeout)
+    except UsageError as error:
+        if method.name != "memory.get" or "offset" not in error.data:
+            raise
+    from memoryd.cli.parts import whole  # noqa: PLC0415 - for a memory too long for one answer
+
+    asked = {key: value for key, value in params.items() if key != "touch"}  # counted by now
+    return whole(lambda offset: client.call(method.name, {**asked, "offset": offset}, timeout=timeout))
 
 
 def _patience(method: Method, params: Values) -> float:

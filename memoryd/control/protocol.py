@@ -129,6 +129,11 @@ def encode_reply(request_id: Id, result: Mapping[str, Any], limit: int = MAX_LIN
     return _shortened(request_id, result, limit)
 
 
+def fits(result: Mapping[str, Any], limit: int = MAX_LINE) -> bool:
+    """Whether a result goes into one line whole, whatever the id of its request."""
+    return len(encode(result)) + 1024 < limit
+
+
 def _shortened(request_id: Id, result: Mapping[str, Any], limit: int) -> bytes:
     kept = dict(result)
     full: dict[str, int] = {}

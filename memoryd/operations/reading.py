@@ -18,9 +18,11 @@ from memoryd.operations.locate import in_file, in_order, the_one
 from memoryd.store import Store
 from memoryd.store.storing import layout_of
 
+PART = 100_000  # characters; in the worst of escapes they fill half a line of the protocol
+
 
 class Memory(NamedTuple):
-    """`native` is the object as written, or `{"text": ...}` of a memory that is none."""
+    """`native` is the object as written, or `{"text": ...}` of a memory that is none; `written` are its bytes."""
 
     id: str
     path: str
@@ -28,11 +30,23 @@ class Memory(NamedTuple):
     archived: bool
     layout: str
     native: Mapping[str, Any]
+    written: bytes
 
     def public(self, root: str) -> dict[str, Any]:
-        told = {"root": root, "id": self.id, "path": self.path, "line": self.line, "layout": self.layout}
         text = {"text": self.native["text"]} if self.native.keys() == {"text"} else {}
-        return {**told, "archived": self.archived, "memory": self.native, **text}
+        return {**self._place(root), "memory": self.native, **text}
+
+    def part(self, root: str, offset: int) -> dict[str, Any]:
+        """Some of the text that it is written in, from that character on; `next_offset` where there is more. Parts
+        of one `sha256` fit together."""
+        text = self.written.decode("utf-8", "replace")
+        part, end = text[offset : offset + PART], offset + PART
+        more = {"next_offset": end} if end < len(text) else {}
+        return {**self._place(root), "part": part, "sha256": sha256(self.written), "offset": offset, **more}
+
+    def _place(self, root: str) -> dict[str, Any]:
+        told = {"root": root, "id": self.id, "path": self.path, "line": self.line, "layout": self.layout}
+        return {**told, "archived": self.archived}
 
 
 class _Read(NamedTuple):
@@ -63,7 +77,7 @@ def read_memory(store: Store, asked: str, now: float) -> Memory | None:
 
 def _memory(store: Store, layout: Layout, place: Place, found: _Read) -> Memory:
     native = layout_of(store).native(place.path, found.text)
-    return Memory(place.id, place.path, found.line, not place.live, layout.name, native)
+    return Memory(place.id, place.path, found.line, not place.live, layout.name, native, found.text)
 
 
 def _read(layout: Layout, tree: Tree, place: Place, now: float) -> _Read | None:

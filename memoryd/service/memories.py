@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any
 
+from memoryd.control.protocol import fits
 from memoryd.core.asking import Filters
 from memoryd.core.dates import parse_stamp
 from memoryd.core.policy import DAY
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 Params = dict[str, Any]
 Answer = dict[str, Any] | Future[dict[str, Any]]
 
+SURELY_FITS = 80_000  # bytes of a memory, in the worst of escapes
 _AGO = re.compile(r"(\d{1,6})\s*([smhdw])")
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": DAY, "w": 7 * DAY}
 
@@ -67,8 +69,12 @@ class MemoryHandlers:
 
     def page(self, params: Params) -> Answer:
         limit, cursor = params.get("limit", LISTED), params.get("cursor")
-        filters, user = self._filters(params), params.get("user")
-        return list_memories(self._places(params), filters, user=user, limit=limit, cursor=cursor)
+        filters, user, places = self._filters(params), params.get("user"), self._places(params)
+        while True:
+            page = list_memories(places, filters, user=user, limit=limit, cursor=cursor)
+            if limit == 1 or fits(page):
+                return page
+            limit //= 2  # cut to fit by the protocol, it would not be where the cursor says it ends
 
     def _places(self, params: Params) -> list[Place]:
         """The roots as they are asked, and how fresh what is known of them is."""
@@ -125,7 +131,16 @@ class MemoryHandlers:
         worker, memory = found[0]
         if params.get("touch") and not memory.archived:
             worker.note_read(memory.path, memory.id)
-        return memory.public(worker.name)
+        if "offset" in params:
+            return memory.part(worker.name, params["offset"])
+        told = memory.public(worker.name)
+        if len(memory.written) > SURELY_FITS and not fits(told):
+            raise UsageError(
+                f"{memory.id} has {len(memory.written)} bytes, more than fit into one answer",
+                hint="ask for its text in parts: with `offset` 0, then with each `next_offset`",
+                data={"offset": 0},
+            )
+        return told
 
     def _read(self, worker: Worker, asked: str, *, strict: bool) -> Memory | None:
         """Of several roots, one that cannot be read does not keep the others from their answer."""

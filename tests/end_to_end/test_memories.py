@@ -101,6 +101,8 @@ def test_a_memory_comes_changes_goes_and_comes_back(case: Case, tmp_path: Path, 
         assert (got["root"], got["id"], got["path"], got["layout"]) == ("memories", *_place(added), case.layout)
         assert WORDS in json.dumps(got["memory"])
         assert got.get("text") == got["memory"].get("text")
+        assert [each["id"] for each in client.call("memory.list", {"limit": 1})["memories"]] == [added["id"]]
+        assert client.call("memory.search", {"query": WORDS, "mode": "text"})["hits"][0]["id"] == added["id"]
         updated = client.call("memory.update", {"id": added["id"], "changes": case.changes})
         changed = client.call("memory.get", {"id": updated["id"], "root": "memories"})
         for value in case.changes.values():
@@ -320,3 +322,35 @@ def test_the_commands(tmp_path: Path, daemon: MakeDaemon) -> None:
     assert held.run("unarchive", stored["id"]).returncode == 0
     nothing = held.run("get", "db/pool#2020-01-01:none")
     assert (nothing.returncode, nothing.stdout) == (1, "")
+
+
+def test_a_memory_too_long_for_one_answer_comes_in_parts(tmp_path: Path, daemon: MakeDaemon) -> None:
+    """The text is worth more than one line of the protocol, the more so in its escapes."""
+    text = "## 2026-01-31: Long\n\n" + 'quote " and bell \x07 東京 ' * 40_000 + "\n\n---\n"
+    held, root = begun(daemon, tmp_path, CASES[2])
+    (root / "db").mkdir()
+    (root / "db/long.md").write_text(text)
+    held.rpc("sync")
+    identity = held.rpc("memory.list")["memories"][0]["id"]
+    error = refused(lambda: held.rpc("memory.get", id=identity))
+    assert (error.rpc_code, error.data["offset"]) == (-32602, 0)
+    got = held.run("get", identity, "--json")
+    assert got.returncode == 0, got.stderr
+    found = json.loads(got.stdout)
+    assert found["text"] == found["memory"]["text"]
+    assert found["text"].strip() == text.strip()
+
+
+def test_a_page_is_cut_where_its_cursor_says(tmp_path: Path, daemon: MakeDaemon) -> None:
+    held, root = begun(daemon, tmp_path, CASES[0])
+    tags = [f"{n:04}" + "\u0001" * 26 for n in range(10)]
+    natives = [{"type": "core", "content": f"{n}", "tags": tags, "id": f"m-{n}"} for n in range(700)]
+    (root / "core_memories.jsonl").write_text("".join(json.dumps(each) + "\n" for each in natives))
+    held.rpc("sync")
+    seen: list[str] = []
+    page: dict[str, Any] = {"next_cursor": None}
+    while "next_cursor" in page:
+        page = held.rpc("memory.list", limit=1000, cursor=page["next_cursor"])
+        assert "truncated" not in page
+        seen += [each["id"] for each in page["memories"]]
+    assert sorted(seen) == sorted(each["id"] for each in natives)
