@@ -48,7 +48,10 @@ SEARCH = _object(
     },
     {
         "took_ms": _NUMBER,
-        "fresh": {"type": "object", "description": "{root: {state, generation, lag_ms}}: how current the answer is."},
+        "fresh": {
+            "type": "object",
+            "description": "{root: {state, generation, lag_ms, withheld?}}: how current and how full.",
+        },
         "embedding": {"type": "string", "description": "With max_tokens: the memories as one text, ready to use."},
         "tokens": {"type": "integer", "description": "How many tokens that is, about."},
     },

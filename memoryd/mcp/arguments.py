@@ -28,7 +28,10 @@ Since = Annotated[str | UnsetType, Meta(description="Only memories since this da
 Archived = Annotated[bool | UnsetType, Meta(description="true: archived memories too.")]
 User = Annotated[
     str | UnsetType,
-    Meta(description="user-document: whose memories. Users are kept apart; left out, no user's memories are shown."),
+    Meta(
+        description="user-document: only this user's memories. Users are kept apart: where there are several, none's "
+        "are shown unless one is named here."
+    ),
 ]
 SensitiveWords = Annotated[
     bool | UnsetType,
