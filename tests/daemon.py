@@ -97,7 +97,7 @@ class Daemon:
         self.await_ready()
         return self
 
-    def await_ready(self) -> dict[str, Any]:
+    def await_ready(self, timeout_s: float = PATIENCE_S) -> dict[str, Any]:
         def look() -> dict[str, Any] | None:
             assert self.process is not None
             code = self.process.poll()
@@ -108,7 +108,7 @@ class Daemon:
                 return None  # not there yet, or the look before this one still counts as a client
             return status if all(root["state"] not in UNSETTLED for root in status["roots"]) else None
 
-        return until(look, "the daemon is ready")
+        return until(look, "the daemon is ready", timeout_s)
 
     @property
     def pid(self) -> int:

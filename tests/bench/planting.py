@@ -29,7 +29,7 @@ class Needle(NamedTuple):
 # What is planted, how it is asked for, what looks like it.
 SHAPES: tuple[tuple[str, str, str, tuple[str, ...]], ...] = (
     ("version", "pinned to 1.0.21 since then", "1.0.21", ("1.0.2", "1.0.210", "21.0.1", "release 1.0 of 21 parts")),
-    ("c++", "the bindings are written in C++ alone", "C++", ("plain C here", "a C# service", "grade C + bonus")),
+    ("c++", "the bindings are written in C++ alone", "C++", ("plain C here", "a D# service", "grade C + bonus")),
     ("c#", "the importer is a C# console program", "C#", ("C major", "number #4 of C")),
     ("hyphen", "every draft is labelled ICC-REVIEW first", "ICC-REVIEW", ("the ICC asked", "REVIEW by ICC")),
     ("underscores", "look into pg_stat_zymotic for it", "pg_stat_zymotic", ("pg stat", "stat_pg_zymurgy")),
@@ -103,6 +103,6 @@ def _rare(wording: Wording, where: Where) -> Needle:
 
 
 def _with_common(wording: Wording) -> Needle:
-    """Asked together with words that other memories have and this one mostly not."""
-    word, others = wording.unusual(), wording.middling(2)
+    """Asked together with words that very many memories have, this one or not."""
+    word, others = wording.unusual(), wording.everyday(2)
     return Needle("rare word among common", f"{others[0]} {word} {others[1]}", word, Where.BODY)

@@ -10,6 +10,7 @@ import pytest
 
 from memoryd.core.findings import Severity
 from memoryd.core.records import Base, Document, Role
+from memoryd.core.words import tokens
 from memoryd.layouts import LAYOUTS
 from tests.bench.corpora import LONG, LONGEST, Corpus, generate
 from tests.bench.draft import OLD_S
@@ -104,6 +105,15 @@ def test_needles_do_not_repeat_themselves() -> None:
     assert len({each.planted for each in made}) == len(made)
     assert len(vocabulary()) > TAIL
     assert not {each.planted for each in made} & {*vocabulary()}
+
+
+def test_no_rival_is_what_is_asked_for() -> None:
+    """Word by word: `1.0.210` begins like `1.0.21` and is another word."""
+    made = needles(Random(1), 5)
+    rivals = [f" {' '.join(tokens(rival))} " for each in made for rival in each.rivals]
+    for each in made:
+        sought = f" {' '.join(tokens(each.query))} "
+        assert not [rival for rival in rivals if sought in rival], each
 
 
 def test_too_many_needles_are_refused(tmp_path: Path) -> None:

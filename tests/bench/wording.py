@@ -102,6 +102,10 @@ class Wording:
         """Different words, neither the commonest nor rare."""
         return self._random.sample(vocabulary()[40:3000], count)
 
+    def everyday(self, count: int) -> list[str]:
+        """Different words, each in a large part of all memories."""
+        return self._random.sample(vocabulary()[:50], count)
+
     def sentence(self) -> str:
         if self._random.random() < 0.4:
             return self._random.choice(SENTENCES).format(*self.words(3))

@@ -1,0 +1,60 @@
+"""A daemon over generated stores: limits lifted, upkeep by schedule off, everything read in."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from memoryd.control.client import Client
+from memoryd.layouts import LAYOUTS
+from tests.bench.corpora import Corpus
+from tests.daemon import Daemon
+
+JOBS = ("archive", "limits", "prune", "dedupe", "backup", "permissions", "verify")
+READ_IN_S = 1800.0  # a large store may take that long at first
+
+
+class Rig(NamedTuple):
+    """`read_in_s`: from the start of the process to the first whole index on disk."""
+
+    daemon: Daemon
+    client: Client
+    read_in_s: float
+
+    def call(self, method: str, **params: Any) -> Any:
+        return self.client.call(method, params)
+
+
+def config(*corpora: Corpus) -> str:
+    """Each is a root that is called like its layout."""
+    off = "\n".join(f'{job} = "off"' for job in JOBS)
+    return "\n".join([f"[defaults.schedule]\n{off}", *map(_root, corpora)])
+
+
+def _root(corpus: Corpus) -> str:
+    lifted = "\n".join(f'"{name}" = "off"' for name in LAYOUTS[corpus.layout].limits)
+    name = corpus.layout
+    return f'[[root]]\nname = "{name}"\npath = "{corpus.root}"\nlayout = "{name}"\n[root.limits]\n{lifted}\n'
+
+
+@contextmanager
+def running(base: Path, *corpora: Corpus) -> Iterator[Rig]:
+    with Daemon(base, config=config(*corpora)) as daemon:
+        daemon.spawn()
+        began = time.monotonic()
+        daemon.await_ready(READ_IN_S)
+        daemon.rpc("sync", timeout=READ_IN_S, timeout_ms=600_000)
+        took = time.monotonic() - began
+        with Client(daemon.socket, timeout=60.0) as client:
+            yield Rig(daemon, client, took)
+        daemon.stop(60.0)
+
+
+def timed(act: Callable[[], object]) -> float:
+    """Milliseconds."""
+    began = time.perf_counter()
+    act()
+    return (time.perf_counter() - began) * 1000
