@@ -77,7 +77,7 @@ class Touch(NamedTuple):
 class Storing(Protocol):
     """The storing half of a layout. Errors: `InvalidMemoryError` (does not fit), `LimitExceededError` (a hard limit),
     `UsageError` (a place is missing or means nothing here), `ConflictError` (what is there stands in the way),
-    `BusyError` (it is being written)."""
+    `BusyError` (it is being written), `NotFoundError`."""
 
     def add(self, view: StoringView, asked: Asked) -> Stored:
         """A new memory by the layout's own rules. An append whose place needs no look at the file is an APPEND to
