@@ -35,14 +35,8 @@ _LETTERS = 6.5  # of a word, with the space after it
 _MOST_KEPT = 20_000  # words whose commonness is remembered
 
 
-class Match(NamedTuple):
-    """`score` is what the index says, higher is better; `created` in seconds."""
-
-    key: int
-    score: float
-    created: float | None
-    weight: float | None
-    uses: int
+Match = tuple[int, float, float | None, float | None, int]
+"""Key, what the index says (higher is better), when it was made (seconds), weight, uses."""
 
 
 class Memory(NamedTuple):
@@ -138,7 +132,7 @@ class Searching:
             row = self._db.execute(at, (*given, newest)).fetchone()
             where, given = where + " AND w.rowid > ?", (*given, row[0] if row else 0)
         query = f"SELECT {_SCORED} {_FROM}{where} ORDER BY score DESC, w.rowid DESC LIMIT ?"
-        return [Match(*each) for each in self._db.execute(query, (*given, limit))]
+        return self._db.execute(query, (*given, limit)).fetchall()
 
     def matching(self, expression: str, filters: Filters, limit: int) -> list[Memory]:
         """Whole memories, the last that came in first."""

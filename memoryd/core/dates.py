@@ -28,7 +28,7 @@ def parse_stamp(value: object) -> Stamp | None:
 
 def iso(seconds: float) -> str:
     """`2026-01-31T10:00:00Z`, whole seconds."""
-    return datetime.fromtimestamp(int(seconds), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return datetime.fromtimestamp(int(seconds), UTC).isoformat()[:19] + "Z"
 
 
 def compact(seconds: float) -> str:

@@ -6,12 +6,12 @@ question. Nothing here waits for a worker. Being found is no access.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 from memoryd.catalogue import Catalogue
-from memoryd.catalogue.searching import Memory
+from memoryd.catalogue.searching import FIELDS, Memory
 from memoryd.core.asking import Filters, Mode
 from memoryd.core.dates import iso
 from memoryd.core.policy import Policy
@@ -19,7 +19,7 @@ from memoryd.operations.prompting import pasted
 from memoryd.search.asked import Asked as Words
 from memoryd.search.candidates import Candidate
 from memoryd.search.engine import TASTES, Embedded, Engine, Question, Taste
-from memoryd.search.explaining import names, needles, snippet, spots
+from memoryd.search.explaining import Needle, Spot, fold, names, needles, snippet, spots
 
 LIMIT = 10  # hits, where no number is asked for
 FOLLOWED = ("ok", "degraded", "read_only")  # states of a root whose changes are taken in as they come
@@ -124,18 +124,24 @@ def _taste(place: Place) -> Taste:
     return TASTES.get(place.layout or "", Taste())
 
 
-def _shown(hit: Hit, sought: Sequence[Any]) -> dict[str, Any]:
+def _shown(hit: Hit, sought: Sequence[Needle]) -> dict[str, Any]:
     memory, found = hit.memory, hit.found
-    fields: Mapping[str, list[Any]] = {
-        "title": spots(sought, memory.title),
-        "labels": spots(sought, f"{memory.labels}\n{memory.tags}"),
-        "text": spots(sought, memory.body),
+    head = f"{memory.title}\n{memory.labels}\n{memory.tags}\n"
+    everywhere = spots(sought, fold(head + memory.body))
+    begins, titled = len(head), len(memory.title)
+    told = [Spot(at - begins, end - begins, which) for at, end, which in everywhere if at >= begins]
+    in_title = [spot for spot in everywhere[: len(everywhere) - len(told)] if spot.end <= titled]
+    there = (in_title, len(everywhere) > len(told) + len(in_title), told)
+    why = {
+        "terms": names(sought, everywhere),
+        "fields": [name for name, each in zip(FIELDS, there, strict=True) if each],
+        **found.why,
     }
-    terms = names(sought, [spot for each in fields.values() for spot in each])
-    why = {"terms": terms, "fields": [name for name, each in fields.items() if each], **found.why}
-    text, where = (memory.body, fields["text"]) if memory.body.strip() else (memory.title, fields["title"])
-    return {**placed(hit.place, memory), "snippet": snippet(sought, where, text), "score": round(found.score, 6),
-            "why": why}  # fmt: skip
+    shown = placed(hit.place, memory)
+    shown["snippet"] = snippet(sought, told, memory.body) or snippet(sought, in_title, memory.title)
+    shown["score"] = round(found.score, 6)
+    shown["why"] = why
+    return shown
 
 
 def placed(place: Place, memory: Memory) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from memoryd.core.words import tokens, unspaced
@@ -71,22 +71,27 @@ def _of_term(term: Term) -> Needle:
     return Needle(fold(text), 1, text + "*" * term.prefix, not term.prefix and not signs, not unspaced(alone[0]))
 
 
-def spots(needles: Sequence[Needle], text: str) -> list[Spot]:
-    """Where they stand, the first few of each, in order."""
-    folded = fold(text)
-    return sorted(spot for number, needle in enumerate(needles) for spot in _spots(number, needle, folded))
+def spots(needles: Sequence[Needle], folded: str) -> list[Spot]:
+    """Where in a folded text they stand, the first few of each, in order."""
+    found: list[Spot] = []
+    for number, needle in enumerate(needles):
+        if needle.text in folded:
+            found += _spots(number, needle, folded)
+    found.sort()
+    return found
 
 
-def _spots(number: int, needle: Needle, folded: str) -> Iterator[Spot]:
-    length = len(needle.text)
-    at, count = folded.find(needle.text), 0
-    while at >= 0 and count < _MOST_SPOTS:
-        end = at + length
-        begins = not needle.start or at == 0 or not folded[at - 1].isalnum()
-        if begins and not (needle.whole and folded[end : end + 1].isalnum()):
-            yield Spot(at, end, number)
-            count += 1
-        at = folded.find(needle.text, end)
+def _spots(number: int, needle: Needle, folded: str) -> list[Spot]:
+    text, _, _, whole, start = needle
+    found: list[Spot] = []
+    at = folded.find(text)
+    while at >= 0 and len(found) < _MOST_SPOTS:
+        end = at + len(text)
+        begins = not start or at == 0 or not folded[at - 1].isalnum()
+        if begins and not (whole and folded[end : end + 1].isalnum()):
+            found.append(Spot(at, end, number))
+        at = folded.find(text, end)
+    return found
 
 
 def names(needles: Sequence[Needle], found: Sequence[Spot]) -> list[str]:
@@ -97,9 +102,9 @@ def names(needles: Sequence[Needle], found: Sequence[Spot]) -> list[str]:
 
 def snippet(needles: Sequence[Needle], found: Sequence[Spot], text: str) -> str:
     """At most WIDTH characters around what matches best; a mark of something redacted is there whole or not at all."""
-    low, high = _best(needles, found)
     if len(text) <= WIDTH:
         return " ".join(text.split())
+    low, high = _best(needles, found)
     room = WIDTH - 2
     start = min(max(0, low - max(20, (room - (high - low)) // 3)), max(0, len(text) - room))
     end = min(len(text), start + room)
@@ -111,12 +116,19 @@ def snippet(needles: Sequence[Needle], found: Sequence[Spot], text: str) -> str:
 
 def _best(needles: Sequence[Needle], found: Sequence[Spot]) -> tuple[int, int]:
     """From the first to the last spot of the window that holds the most."""
+    if not found or found[-1].end - found[0].at <= WIDTH - 60:
+        return (found[0].at, max(spot.end for spot in found)) if found else (0, 0)
     best, at = 0, (0, 0)
     for number, first in enumerate(found):
-        inside = [spot for spot in found[number:] if spot.end <= first.at + WIDTH - 60] or [first]
-        worth = sum(needles[which].worth for which in {spot.needle for spot in inside})
+        inside, end = {first.needle}, first.end
+        for spot in found[number + 1 :]:
+            if spot.end > first.at + WIDTH - 60:
+                break
+            inside.add(spot.needle)
+            end = max(end, spot.end)
+        worth = sum(needles[which].worth for which in inside)
         if worth > best:
-            best, at = worth, (first.at, max(spot.end for spot in inside))
+            best, at = worth, (first.at, end)
     return at
 
 
@@ -153,4 +165,4 @@ def keywords(asked: Asked, text: str) -> set[str]:
 def counted(terms: Sequence[Term], text: str) -> list[int]:
     """How often each stands in a text, a dozen times at most."""
     folded = fold(text)
-    return [sum(1 for _ in _spots(0, _of_term(term), folded)) for term in terms]
+    return [len(_spots(0, _of_term(term), folded)) for term in terms]

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 from memoryd.core.policy import DAY
 
 STANDING = 0.2  # the share of age, weight and uses in a span
-HALF_LIFE_DAYS = 90
+_HALF_LIFE = 90 * DAY
 _MOST_OF_A_WORD = 2.2  # BM25 of a word that is there without end: k1 + 1
 
 
@@ -52,12 +52,8 @@ class Points:
 NO_POINTS: Mapping[str, float] = MappingProxyType({})
 
 
-class Worth(NamedTuple):
-    """What is known of a memory beside its text. `created` in seconds."""
-
-    created: float | None
-    weight: float | None
-    uses: int
+Worth = tuple[float | None, float | None, int]
+"""What is known of a memory beside its text: when it was made (seconds), its weight, its uses."""
 
 
 def rarity(frequency: int, size: int) -> float:
@@ -72,8 +68,9 @@ def share(score: float, rarities: float) -> float:
 
 def scored(span: Span, part: float, worth: Worth, now: float) -> float:
     """The score of a match that is `part` (0..1) of the best of its span."""
-    weight = 0.5 if worth.weight is None else min(max(worth.weight, 0.0), 1.0)
-    standing = 0.5 * recency(worth.created, now) + 0.35 * weight + 0.15 * worth.uses / (worth.uses + 5)
+    created, weight, uses = worth
+    standing = 0.5 * recency(created, now) + 0.15 * uses / (uses + 5)
+    standing += 0.175 if weight is None else 0.35 * min(max(weight, 0.0), 1.0)
     return span.low + (span.high - span.low) * ((1 - STANDING) * part + STANDING * standing)
 
 
@@ -82,9 +79,9 @@ def reasons(span: Span, part: float, worth: Worth, now: float) -> dict[str, Any]
     return {
         "match": span.name,
         "text": round(part, 4),
-        "recency": round(recency(worth.created, now), 4),
-        "weight": worth.weight,
-        "uses": worth.uses,
+        "recency": round(recency(worth[0], now), 4),
+        "weight": worth[1],
+        "uses": worth[2],
     }
 
 
@@ -92,7 +89,7 @@ def recency(created: float | None, now: float) -> float:
     """1 for today, half of it after each half-life; 0 where nobody knows."""
     if created is None:
         return 0.0
-    return float(0.5 ** (max(now - created, 0.0) / DAY / HALF_LIFE_DAYS))
+    return float(0.5 ** ((now - created) / _HALF_LIFE)) if created < now else 1.0
 
 
 class Told(NamedTuple):
@@ -105,15 +102,14 @@ class Told(NamedTuple):
 
 def pointed(points: Points, told: Told, worth: Worth, now: float) -> float:
     """The points of seed 001."""
-    fresh = 0.0
-    if worth.created is not None:
-        fresh = exp(-points.decay * max(now - worth.created, 0.0) / DAY)
+    created, _, uses = worth
+    fresh = exp(-points.decay * max(now - created, 0.0) / DAY) if created is not None else 0.0
     return (
         points.keyword * told.keywords
         + points.context * told.context
         + points.tag * told.tags
         + points.recency * fresh
-        + points.uses * (worth.uses // 5)
+        + points.uses * (uses // 5)
     )
 
 

@@ -15,7 +15,7 @@ from memoryd.core.asking import Filters
 from memoryd.core.words import tokens, unspaced
 from memoryd.search.asked import Asked
 from memoryd.search.candidates import Candidate
-from memoryd.search.scoring import PART, Worth, reasons, scored
+from memoryd.search.scoring import PART, reasons, scored
 
 MOST_WORDS = 400  # of the index that hold a piece; of more nearly every memory has one
 
@@ -57,7 +57,7 @@ def part_candidates(
         text = f"{memory.title}\n{memory.tags}\n{memory.body}".casefold()
         held = [piece for piece in pieces if piece in text]
         if held:
-            worth = Worth(memory.created, memory.weight, memory.uses)
+            worth = (memory.created, memory.weight, memory.uses)
             part = len(held) / len(pieces)
             found.append(Candidate(memory.key, scored(PART, part, worth, now), reasons(PART, part, worth, now)))
         if len(found) >= 2 * limit:

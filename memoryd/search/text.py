@@ -10,6 +10,7 @@ that tell something, and of a great many memories with a word only the last that
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from operator import itemgetter
 from typing import NamedTuple, Protocol
 
 from memoryd.core.asking import Filters
@@ -19,26 +20,17 @@ from memoryd.search.explaining import counted
 from memoryd.search.scoring import ALL, FORMS, PHRASE, SOME, Span, Worth, rarity, reasons, scored, share
 from memoryd.search.stems import STOP_WORDS
 
-POOL = 50  # memories of a step that are weighed against each other by more than their text
+POOL = 30  # memories of a step that are weighed against each other by more than their text
 CHEAP = 3_000  # memories with any of the words: so many the index may measure without a second thought
 NEWEST = 2_500  # memories that are measured where more match
-FILLING = 800  # the same where something better was found already
+SPREAD = 1_500  # memories that are measured where only some of the words can be asked for
+FILLING = 10  # the same for each place that is left where something better was found already
+SHORT = 3  # words; a longer question is not asked again for all of them in other forms
 FEW = 5  # a word in no more memories than this is never too common
 
 
-class Matched(Protocol):
-    """One memory that the index found; `score` is its own measure."""
-
-    @property
-    def key(self) -> int: ...
-    @property
-    def score(self) -> float: ...
-    @property
-    def created(self) -> float | None: ...
-    @property
-    def weight(self) -> float | None: ...
-    @property
-    def uses(self) -> int: ...
+Matched = tuple[int, float, float | None, float | None, int]
+"""One memory that the index found: key, its own measure, and what the memory is worth beside its text."""
 
 
 class Told(Protocol):
@@ -76,14 +68,9 @@ class Reader(Protocol):
     ) -> Sequence[Matched]: ...
 
 
-class Found(NamedTuple):
-    """A match that is `part` (0..1) of the best of its span."""
-
-    key: int
-    score: float
-    span: Span
-    part: float
-    worth: Worth
+Found = tuple[float, int, Span, float, Worth]
+"""Score, key, and a match that is a part (0..1) of the best of its span."""
+Matches = Iterable[tuple[int, float, Worth]]
 
 
 class Sought(NamedTuple):
@@ -96,34 +83,31 @@ class Sought(NamedTuple):
 def text_candidates(reader: Reader, asked: Asked, filters: Filters, limit: int, now: float) -> list[Candidate]:
     """At most `limit`; ties go to what came into the catalogue last."""
     found: dict[int, Found] = {}
-    for span, matches in _steps(reader, asked, filters, max(POOL, 2 * limit), found):
+    for span, matches in _steps(reader, asked, filters, limit, found):
         for key, part, worth in matches:
             if key not in found:
-                found[key] = Found(key, scored(span, part, worth, now), span, part, worth)
+                found[key] = scored(span, part, worth, now), key, span, part, worth
         if len(found) >= limit:
             break
-    best = sorted(found.values(), key=lambda each: (-each.score, -each.key))[:limit]
-    return [Candidate(each.key, each.score, reasons(each.span, each.part, each.worth, now)) for each in best]
-
-
-Matches = Iterable[tuple[int, float, Worth]]
+    best = sorted(found.values(), key=itemgetter(0, 1), reverse=True)[:limit]
+    return [Candidate(key, score, reasons(span, part, worth, now)) for score, key, span, part, worth in best]
 
 
 def _steps(
-    reader: Reader, asked: Asked, filters: Filters, pool: int, found: dict[int, Found]
+    reader: Reader, asked: Asked, filters: Filters, limit: int, found: dict[int, Found]
 ) -> Iterator[tuple[Span, Matches]]:
     """One after the other as they are needed; `found` grows meanwhile."""
-    look = _Look(reader, filters, pool)
+    look = _Look(reader, filters, max(POOL, 2 * limit))
     exact = look.sought(asked.exact)
-    if exact and all(each.often for each in exact):
-        if asked.phrase is not None:
-            yield PHRASE, look.phrase(asked.phrase)
-        yield ALL if asked.phrase is not None else PHRASE, look.together(exact)
+    every = list(look.together(exact)) if exact and all(each.often for each in exact) else []
+    if every and asked.phrase is not None:
+        yield PHRASE, look.phrase(asked.phrase)
+    yield ALL if asked.phrase is not None else PHRASE, every
     loose = look.sought(asked.loose)
-    if loose and not found and all(each.often for each in loose):
+    if not every and 0 < len(loose) <= SHORT and all(each.often for each in loose):
         yield FORMS, look.together(loose)
     if len(loose) > 1:
-        yield SOME, look.some(loose, asked, FILLING if found else NEWEST)
+        yield SOME, look.some(loose, asked, FILLING * limit if found else SPREAD)
 
 
 class _Look:
@@ -177,8 +161,8 @@ class _Look:
         return max(self._reader.size / 10, FEW)
 
     def _measured(self, expression: str, rarities: float, newest: int = 0, within: str = "") -> Matches:
-        for each in self._reader.best(expression, self._filters, self._pool, newest=newest, within=within):
-            yield each.key, share(each.score, rarities), Worth(each.created, each.weight, each.uses)
+        rows = self._reader.best(expression, self._filters, self._pool, newest=newest, within=within)
+        return [(row[0], share(row[1], rarities), row[2:]) for row in rows]
 
     def _read(self, terms: Sequence[Sought], memories: Iterable[Told]) -> Matches:
         """Measured here as the index would: asking it costs as much as all memories with any of the words."""
@@ -190,7 +174,7 @@ class _Look:
             counts = zip(*([weight * n for n in counted(plain, text)] for weight, text in fields), strict=True)
             parts = (sum(each) / (sum(each) + 1.2 * length) for each in counts)
             part = sum(map(float.__mul__, rarities, parts)) / (sum(rarities) or 1.0)
-            yield each.key, part, Worth(each.created, each.weight, each.uses)
+            yield each.key, part, (each.created, each.weight, each.uses)
 
     def _rarities(self, terms: Iterable[Sought]) -> float:
         return sum(rarity(each.often, self._reader.size) for each in terms)

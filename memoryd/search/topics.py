@@ -7,8 +7,8 @@ from typing import Protocol
 
 from memoryd.search.asked import Asked
 from memoryd.search.candidates import Candidate
-from memoryd.search.explaining import keywords, names, needles, spots
-from memoryd.search.scoring import PHRASE, Points, Told, Worth, of_points, pointed
+from memoryd.search.explaining import fold, keywords, names, needles, spots
+from memoryd.search.scoring import PHRASE, Points, Told, of_points, pointed
 
 
 class Memory(Protocol):
@@ -42,11 +42,11 @@ def by_points(
 
 
 def _pointed(asked: Asked, found: Candidate, memory: Memory, points: Points, now: float) -> Candidate:
-    worth = Worth(memory.created, memory.weight, memory.uses)
+    worth = (memory.created, memory.weight, memory.uses)
     every = needles(asked)
     text = f"{memory.title}\n{memory.labels}\n{memory.tags}\n{memory.body}"
     tagged = sum(1 for tag in memory.tags.split("\n") if tag and keywords(asked, tag))
-    told = Told(len(names(every, spots(every, text))), bool(keywords(asked, memory.labels)), tagged)
+    told = Told(len(names(every, spots(every, fold(text)))), bool(keywords(asked, memory.labels)), tagged)
     earned = pointed(points, told, worth, now)
     part = of_points(points, earned, len(asked.loose))
     # The measure of the index parts those with equal points.
