@@ -16,6 +16,7 @@ from memoryd.search.candidates import Candidate
 from memoryd.search.scoring import Points
 
 DEPTH = 50  # candidates of each arm that are joined
+POINTED = 20  # memories that are compared by points
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,5 +103,5 @@ def by_text(words: Words, question: Question, limit: int) -> list[Candidate]:
     points = question.taste.points
     if points is None:
         return text.text_candidates(words, question.asked, question.filters, limit, question.now)
-    found = text.text_candidates(words, question.asked, question.filters, max(limit, DEPTH), question.now)
-    return topics.by_points(words, question.asked, found, points, limit, question.now)
+    found = text.text_candidates(words, question.asked, question.filters, max(2 * limit, POINTED), question.now)
+    return topics.by_points(words, question.asked, found, limit, points=points, now=question.now)

@@ -10,7 +10,7 @@ import unicodedata
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from memoryd.core.words import tokens, unspaced
+from memoryd.core.words import unspaced
 from memoryd.search.asked import Asked, Term
 
 WIDTH = 200  # characters of a snippet
@@ -52,13 +52,14 @@ def fold(text: str) -> str:
     return text.lower() if text.isascii() else "".join([_SAME[char] for char in text])
 
 
-def needles(asked: Asked) -> tuple[Needle, ...]:
+def needles(asked: Asked, *, words_only: bool = False) -> tuple[Needle, ...]:
+    """The telling words, and unless only they are wanted the pieces they come from and the whole question."""
     found: list[Needle] = []
-    whole = fold(asked.raw[:WIDTH].strip(" \t\r\n\"'“”«»"))
-    if whole and asked.phrase is not None:
-        found.append(Needle(whole, 8, "", whole=False, start=False))
-    pieces = (piece for piece in asked.pieces if len(piece) > 1 and not piece.isalnum())
-    found += [Needle(fold(piece), 3, "", whole=False, start=False) for piece in pieces]
+    if not words_only:
+        whole = fold(asked.raw[:WIDTH].strip(" \t\r\n\"'“”«»"))
+        pieces = [fold(piece) for piece in asked.pieces if len(piece) > 1 and not piece.isalnum()]
+        found += [Needle(whole, 8, "", whole=False, start=False)] if whole and asked.phrase is not None else []
+        found += [Needle(piece, 3, "", whole=False, start=False) for piece in pieces]
     found += [_of_term(term) for term in asked.loose]
     return tuple(dict.fromkeys(found))
 
@@ -81,11 +82,11 @@ def spots(needles: Sequence[Needle], folded: str) -> list[Spot]:
     return found
 
 
-def _spots(number: int, needle: Needle, folded: str) -> list[Spot]:
+def _spots(number: int, needle: Needle, folded: str, most: int = _MOST_SPOTS) -> list[Spot]:
     text, _, _, whole, start = needle
     found: list[Spot] = []
     at = folded.find(text)
-    while at >= 0 and len(found) < _MOST_SPOTS:
+    while at >= 0 and len(found) < most:
         end = at + len(text)
         begins = not start or at == 0 or not folded[at - 1].isalnum()
         if begins and not (whole and folded[end : end + 1].isalnum()):
@@ -152,14 +153,9 @@ def _around_marks(text: str, start: int, end: int) -> tuple[int, int]:
     return start, max(start, end)
 
 
-def keywords(asked: Asked, text: str) -> set[str]:
-    """Which of the telling words stand in a short text, such as a path or a tag."""
-    words = tokens(text)
-    return {
-        term.text
-        for term in asked.loose
-        if any(word.startswith(term.text) if term.prefix else word == term.text for word in words)
-    }
+def present(needles: Sequence[Needle], folded: str) -> int:
+    """How many of them stand in a folded text."""
+    return sum(1 for needle in needles if needle.text in folded and _spots(0, needle, folded, 1))
 
 
 def counted(terms: Sequence[Term], text: str) -> list[int]:

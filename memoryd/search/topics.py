@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import cache
+from operator import attrgetter
 from typing import Protocol
 
 from memoryd.search.asked import Asked
 from memoryd.search.candidates import Candidate
-from memoryd.search.explaining import fold, keywords, names, needles, spots
+from memoryd.search.explaining import fold, needles, present
 from memoryd.search.scoring import PHRASE, Points, Told, of_points, pointed
 
 
@@ -33,25 +35,33 @@ class Reader(Protocol):
 
 
 def by_points(
-    reader: Reader, asked: Asked, found: Sequence[Candidate], points: Points, limit: int, now: float
+    reader: Reader, asked: Asked, found: Sequence[Candidate], limit: int, *, points: Points, now: float
 ) -> list[Candidate]:
     """The same memories in the order of their points; who says the whole question word by word stays before all."""
     memories = reader.memories([each.key for each in found])
-    ranked = [_pointed(asked, each, memories[each.key], points, now) for each in found if each.key in memories]
-    return sorted(ranked, key=lambda each: (-each.score, -each.key))[:limit]
+    points_of = _Telling(asked, points, now)
+    ranked = [points_of.scored(each, memories[each.key]) for each in found if each.key in memories]
+    return sorted(ranked, key=attrgetter("score", "key"), reverse=True)[:limit]
 
 
-def _pointed(asked: Asked, found: Candidate, memory: Memory, points: Points, now: float) -> Candidate:
-    worth = (memory.created, memory.weight, memory.uses)
-    every = needles(asked)
-    text = f"{memory.title}\n{memory.labels}\n{memory.tags}\n{memory.body}"
-    tagged = sum(1 for tag in memory.tags.split("\n") if tag and keywords(asked, tag))
-    told = Told(len(names(every, spots(every, fold(text)))), bool(keywords(asked, memory.labels)), tagged)
-    earned = pointed(points, told, worth, now)
-    part = of_points(points, earned, len(asked.loose))
-    # The measure of the index parts those with equal points.
-    score = part * 0.99 + 0.01 * found.why["text"]
-    if found.why["match"] == PHRASE.name:
-        score = PHRASE.low + (PHRASE.high - PHRASE.low) * score
-    why = {**found.why, "points": round(earned, 3), "keywords": told.keywords, "context": told.context, "tags": tagged}
-    return found._replace(score=score, why=why)
+class _Telling:
+    """Counts for one question; many memories share their path and their tags, so these are looked at once."""
+
+    def __init__(self, asked: Asked, points: Points, now: float) -> None:
+        self._points = points
+        self._now = now
+        self._words = needles(asked, words_only=True)
+        self._in_line = cache(lambda line: present(self._words, fold(line)))
+
+    def scored(self, found: Candidate, memory: Memory) -> Candidate:
+        tagged = sum(1 for tag in memory.tags.split("\n") if tag and self._in_line(tag))
+        text = fold(f"{memory.title}\n{memory.labels}\n{memory.tags}\n{memory.body}")
+        told = Told(present(self._words, text), bool(self._in_line(memory.labels)), tagged)
+        earned = pointed(self._points, told, (memory.created, memory.weight, memory.uses), self._now)
+        # The measure of the index parts those with equal points.
+        score = of_points(self._points, earned, len(self._words)) * 0.99 + 0.01 * found.why["text"]
+        if found.why["match"] == PHRASE.name:
+            score = PHRASE.low + (PHRASE.high - PHRASE.low) * score
+        why = {**found.why, "points": round(earned, 3)}
+        why |= {"keywords": told.keywords, "context": told.context, "tags": told.tags}
+        return Candidate(found.key, score, why)
