@@ -16,6 +16,7 @@ from memoryd.mcp.scope import Scope
 _ROOT_FIELDS = (
     "name", "path", "layout", "mode", "state", "reasons", "memories", "archived", "findings", "limits", "lag_ms",
 )  # fmt: skip
+_BRIEF = ("root", "id", "uri", "title", "type", "created", "score")
 _VECTOR = 32  # a list of at least so many numbers is no reading for an agent
 
 
@@ -29,9 +30,12 @@ class Memories:
     # -- looking ----------------------------------------------------------------------------------
 
     def search(self, params: Values) -> Values:
-        """`memory.search`; each hit with its `uri`."""
+        """`memory.search`; each hit with its `uri`. Where whole memories come as one text, hits only say which."""
         result = self._ask("memory.search", self._within(params))
-        return {**result, "hits": self._rows(result.get("hits", []))}
+        rows = self._rows(result.get("hits", []))
+        if "embedding" in result:
+            rows = [{key: row[key] for key in _BRIEF if key in row} for row in rows]
+        return {**result, "hits": rows}
 
     def get(self, params: Values) -> Values:
         """`memory.get`, without the numbers of a stored embedding unless `embedding` asks for them."""

@@ -23,11 +23,13 @@ from memoryd.mcp.addresses import TEMPLATE, parts
 from memoryd.mcp.link import Link, Values
 from memoryd.mcp.memories import Memories
 from memoryd.mcp.scope import Scope
-from memoryd.mcp.telling import as_json, content_of, error_data, error_text, internal, recalled
+from memoryd.mcp.telling import answer_text, content_of, error_data, error_text, internal, recalled
 
 _PAGE = 50
 _RECALL_TOKENS = 1000
 _MOST_COMPLETIONS = 100
+_LAYOUTS_S = 1.0  # the list of tools tells the roots, but does not wait for them: agents wait for it at their start
+_LINKS_SINCE = "2025-06-18"  # the version of the protocol that brought links to resources
 
 INSTRUCTIONS = """\
 memoryd keeps the memories of AI agents in plain files. Search them (search_memories) before you begin a task and when \
@@ -50,7 +52,11 @@ def serve(find_socket: Callable[[], str], roots: Sequence[str], *, read_only: bo
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     # The SDK logs what it could not serve with the values in it, and these may be memories.
     logging.getLogger("mcp").setLevel(logging.CRITICAL + 1)
-    asyncio.run(_serve(build(Memories(Link(find_socket), Scope(tuple(dict.fromkeys(roots)))), read_only=read_only)))
+    memories = Memories(Link(find_socket), Scope(tuple(dict.fromkeys(roots))))
+    try:
+        asyncio.run(_serve(build(memories, read_only=read_only)))
+    except* BrokenPipeError:
+        pass  # the agent is gone: there is nobody left to tell
 
 
 async def _serve(server: Server[Any]) -> None:
@@ -90,13 +96,13 @@ class _Faces:
 
     async def list_tools(self, _: Context, __: types.PaginatedRequestParams | None) -> types.ListToolsResult:
         try:
-            layouts = await _apart(self._memories.layouts)
-        except MemorydError:
-            layouts = {}  # no daemon yet: each call will say so
+            layouts = await asyncio.wait_for(_apart(self._memories.layouts), _LAYOUTS_S)
+        except (MemorydError, TimeoutError):
+            layouts = {}  # no daemon yet, or a stuck one: each call will say so
         offered = tools.offered(read_only=self._read_only)
         return types.ListToolsResult(tools=[_tool(tool, layouts) for tool in offered])
 
-    async def call_tool(self, _: Context, params: types.CallToolRequestParams) -> types.CallToolResult:
+    async def call_tool(self, context: Context, params: types.CallToolRequestParams) -> types.CallToolResult:
         tool = tools.TOOLS.get(params.name)
         if tool is None:
             raise MCPError(types.INVALID_PARAMS, "there is no such tool")
@@ -105,8 +111,9 @@ class _Faces:
             result = await _apart(tools.carry_out, tool, self._memories, given, read_only=self._read_only)
         except MemorydError as error:
             return types.CallToolResult(content=[types.TextContent(text=error_text(error))], is_error=True)
-        content: list[types.ContentBlock] = [types.TextContent(text=as_json(result))]
-        content += [_link(hit) for hit in result.get("hits", [])]
+        content: list[types.ContentBlock] = [types.TextContent(text=answer_text(result))]
+        if context.protocol_version >= _LINKS_SINCE and "embedding" not in result:
+            content += [_link(hit) for hit in result.get("hits", [])]
         return types.CallToolResult(content=content, structured_content=result)
 
     # -- resources --------------------------------------------------------------------------------

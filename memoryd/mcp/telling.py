@@ -19,7 +19,7 @@ def error_text(error: MemorydError) -> str:
     if error.hint:
         lines.append(f"hint: {error.hint}")
     lines.append(f"code: {error.name}" + ("" if isinstance(error, NoDaemonError) else f" ({error.rpc_code})"))
-    lines += [f"{name}: {as_json(error.data[name])}" for name in _DETAILS if error.data.get(name)]
+    lines += [f"{name}: {_as_json(error.data[name])}" for name in _DETAILS if error.data.get(name)]
     return redact("\n".join(lines))
 
 
@@ -37,7 +37,13 @@ def internal(error: Exception) -> MemorydError:
     return MemorydError(f"internal error: {type(error).__name__}", hint=f"please report it, with {place}")
 
 
-def as_json(value: Any) -> str:
+def answer_text(result: Mapping[str, Any]) -> str:
+    """An answer for agents that read text alone: whole memories as they are to be used, all else as JSON."""
+    text = result.get("embedding")
+    return text if isinstance(text, str) else _as_json(result)
+
+
+def _as_json(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 

@@ -3,23 +3,29 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
+import socket
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 from mcp import Client, types
 
 from memoryd.errors import ConflictError, MemorydError
 from memoryd.mcp.addresses import address
 from tests.mcp.fake import FakeDaemon
-from tests.mcp.session import inside, protocol_error, refusal, server, session, told
+from tests.mcp.session import inside, protocol_error, refusal, server, session, text_of, told
 
 ENTRY = "## 2026-01-02: Pool size\n\n**Context:** db/pool\n\n---\n"
 READING = ["search_memories", "get_memory", "list_memories", "memory_status"]
+HEAVY = {"numpy", "watchdog", "apscheduler", "structlog", "rich", "sqlite3", "tomlkit", "prometheus_client"}
 WRITING = ["add_memory", "update_memory", "forget_memory"]
 
 
@@ -104,6 +110,17 @@ def test_a_search_links_its_hits(daemon: FakeDaemon) -> None:
     result = session(server(daemon.socket), work)
     links = [block for block in result.content if isinstance(block, types.ResourceLink)]
     assert [link.uri for link in links] == ["memory://notes/db%2Fpool%232026-01-02%3Apool-size"]
+
+
+def test_whole_memories_come_as_text_ready_to_use(daemon: FakeDaemon) -> None:
+    async def work(client: Client) -> types.CallToolResult:
+        return await client.call_tool("search_memories", {"query": "pool size", "root": "agents", "max_tokens": 50})
+
+    result = session(inside(daemon.socket), work)
+    assert len(result.content) == 1
+    assert text_of(result) == "the pool size is ten (agents 1)"
+    assert result.structured_content is not None
+    assert "snippet" not in str(result.structured_content["hits"])
 
 
 class TestResources:
@@ -287,6 +304,82 @@ def test_many_calls_at_once_are_answered_apart(daemon: FakeDaemon) -> None:
     session(server(daemon.socket), work)
 
 
+class Raw:
+    """A client that says exactly what it is told, in whatever version of the protocol."""
+
+    def __init__(self, socket: str) -> None:
+        started = server(socket)
+        self.process = subprocess.Popen(
+            [started.command, *started.args],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env={**os.environ, **(started.env or {})},
+        )
+        assert self.process.stdin
+        assert self.process.stdout
+        self.send, self.receive = self.process.stdin, self.process.stdout
+
+    def tell(self, method: str, **more: Any) -> None:
+        self.send.write(json.dumps({"jsonrpc": "2.0", "method": method, **more}) + "\n")
+        self.send.flush()
+
+    def ask(self, method: str, **params: Any) -> dict[str, Any]:
+        self.tell(method, id=1, params=params)
+        answer: dict[str, Any] = json.loads(self.receive.readline())
+        return dict(answer["result"])
+
+    def hello(self, version: str) -> str:
+        told = self.ask(
+            "initialize", protocolVersion=version, capabilities={}, clientInfo={"name": "raw", "version": "1"}
+        )
+        self.tell("notifications/initialized")
+        return str(told["protocolVersion"])
+
+
+@pytest.fixture
+def raw(daemon: FakeDaemon) -> Iterator[Raw]:
+    client = Raw(daemon.socket)
+    with client.process:
+        yield client
+        client.process.kill()
+
+
+@pytest.mark.parametrize(("version", "links"), [("2024-11-05", 0), ("2025-03-26", 0), ("2025-06-18", 1)])
+def test_older_agents_get_nothing_they_do_not_know(raw: Raw, version: str, links: int) -> None:
+    assert raw.hello(version) == version
+    result = raw.ask("tools/call", name="search_memories", arguments={"query": "pool", "root": "agents"})
+    kinds = [block["type"] for block in result["content"]]
+    assert kinds == ["text", *["resource_link"] * links]
+    assert json.loads(result["content"][0]["text"])["hits"][0]["id"] == "1"
+
+
+def test_an_agent_that_is_gone_leaves_no_noise(raw: Raw) -> None:
+    raw.hello("2025-06-18")
+    raw.receive.close()
+    raw.tell("ping", id=2)
+    raw.send.close()
+    assert raw.process.wait(30) == 0
+    assert raw.process.stderr
+    assert raw.process.stderr.read() == ""
+
+
+def test_a_daemon_that_hangs_does_not_keep_the_tools_from_an_agent(tmp_path: Path) -> None:
+    """It accepts and says nothing."""
+    with socket.socket(socket.AF_UNIX) as mute, tempfile.TemporaryDirectory(prefix="md-") as short:
+        mute.bind(f"{short}/c")
+        mute.listen(1)
+
+        async def work(client: Client) -> None:
+            began = time.monotonic()
+            assert len((await client.list_tools()).tools) == 7
+            assert time.monotonic() - began < 10
+            mute.close()  # with it ends the call that waits
+
+        session(inside(f"{short}/c"), work)
+
+
 def test_it_ends_with_its_input_and_says_nothing_else_on_its_output(daemon: FakeDaemon) -> None:
     started = server(daemon.socket)
     env = {**os.environ, **(started.env or {})}
@@ -296,19 +389,30 @@ def test_it_ends_with_its_input_and_says_nothing_else_on_its_output(daemon: Fake
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
 
-def test_the_first_answer_comes_soon(daemon: FakeDaemon) -> None:
-    """Within one second where nothing else runs; three times that is allowed for here, and the best of three counts."""
+def test_the_first_answer_costs_little(daemon: FakeDaemon) -> None:
+    """It takes 0.5 to 0.6 s of a quiet processor (the README tells the time by the clock), nearly all for loading the
+    protocol's package. A busy machine counts more; the best of three is held against twice that."""
 
     def first() -> float:
-        began = time.monotonic()
+        raw = Raw(daemon.socket)
+        with raw.process:
+            raw.hello("2025-06-18")
+            assert raw.ask("tools/call", name="search_memories", arguments={"query": "pool"})["content"]
+            spent = psutil.Process(raw.process.pid).cpu_times()
+            raw.process.kill()
+        return float(spent.user + spent.system)
 
-        async def work(client: Client) -> float:
-            await told(client, "search_memories", query="pool")
-            return time.monotonic() - began
+    assert min(first() for _ in range(3)) < 1.2
 
-        return session(server(daemon.socket), work)
 
-    assert min(first() for _ in range(3)) < 3.0
+def test_nothing_of_the_daemon_is_loaded() -> None:
+    """A process of this kind stands beside every agent."""
+    ours = "[name for name in sys.modules if name.startswith('memoryd.')]"
+    code = f"import sys, memoryd.cli.main, memoryd.mcp.server; print(*{ours}, *(set(sys.modules) & {HEAVY}))"
+    env = {**os.environ, **(server("").env or {})}
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, env=env, check=True)
+    loaded = {name.split(".")[1] if name.startswith("memoryd.") else name for name in done.stdout.split()}
+    assert loaded == {"mcp", "cli", "control", "core", "errors"}
 
 
 def test_a_missing_package_is_named(daemon: FakeDaemon) -> None:
