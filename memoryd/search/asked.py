@@ -57,9 +57,18 @@ class Asked:
     @cached_property
     def loose(self) -> tuple[Term, ...]:
         """The words of the units apart from each other and in any form, without those that say nothing."""
-        terms = dict.fromkeys(term for unit in self.units for term in _apart(unit))
+        terms = tuple(dict.fromkeys(_beginning(term) for term in self._apart))
         telling = tuple(term for term in terms if term.text not in STOP_WORDS)
-        return (telling or tuple(terms))[:MOST]
+        return (telling or terms)[:MOST]
+
+    @cached_property
+    def telling(self) -> tuple[Term, ...]:
+        """The same words just as they were typed."""
+        return (tuple(term for term in self._apart if term.text not in STOP_WORDS) or self._apart)[:MOST]
+
+    @cached_property
+    def _apart(self) -> tuple[Term, ...]:
+        return tuple(dict.fromkeys(term for unit in self.units for term in _apart(unit)))
 
 
 def phrase(words: tuple[str, ...]) -> Term:
@@ -69,14 +78,18 @@ def phrase(words: tuple[str, ...]) -> Term:
 
 def _apart(unit: tuple[str, ...]) -> list[Term]:
     """A run of a script without spaces falls into pairs, which mostly are its words."""
+    if not any(map(unspaced, unit)):
+        return [phrase((word,)) for word in unit]
     terms: list[Term] = []
     for number, word in enumerate(unit):
         after = unit[number + 1] if number + 1 < len(unit) else ""
-        if not unspaced(word):
-            start = beginning(word) if word not in STOP_WORDS else None
-            terms.append(Term(f'"{start}"*', start, True) if start else phrase((word,)))
-        elif after and unspaced(after):
+        if unspaced(word) and after and unspaced(after):
             terms.append(phrase((word, after)))
-        elif number == 0 or not unspaced(unit[number - 1]):
+        elif not unspaced(word) or number == 0 or not unspaced(unit[number - 1]):
             terms.append(phrase((word,)))
     return terms
+
+
+def _beginning(term: Term) -> Term:
+    start = beginning(term.text) if term.text not in STOP_WORDS and not unspaced(term.text[:1]) else None
+    return Term(f'"{start}"*', start, True) if start else term

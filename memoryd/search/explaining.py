@@ -145,6 +145,8 @@ def _at_words(text: str, start: int, end: int, low: int, high: int) -> tuple[int
 
 
 def _around_marks(text: str, start: int, end: int) -> tuple[int, int]:
+    if "[redacted:" not in text:
+        return start, end
     for mark in _MARK.finditer(text, max(0, start - 60), end + 60):
         if mark.start() < start < mark.end():
             start = mark.end()

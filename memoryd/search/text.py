@@ -70,7 +70,7 @@ class Reader(Protocol):
 
 Found = tuple[float, int, Span, float, Worth]
 """Score, key, and a match that is a part (0..1) of the best of its span."""
-Matches = Iterable[tuple[int, float, Worth]]
+Matches = list[tuple[int, float, Worth]]
 
 
 class Sought(NamedTuple):
@@ -98,16 +98,14 @@ def _steps(
 ) -> Iterator[tuple[Span, Matches]]:
     """One after the other as they are needed; `found` grows meanwhile."""
     look = _Look(reader, filters, max(POOL, 2 * limit))
-    exact = look.sought(asked.exact)
-    every = list(look.together(exact)) if exact and all(each.often for each in exact) else []
+    every = look.together(asked.exact)
     if every and asked.phrase is not None:
         yield PHRASE, look.phrase(asked.phrase)
     yield ALL if asked.phrase is not None else PHRASE, every
-    loose = look.sought(asked.loose)
-    if not every and 0 < len(loose) <= SHORT and all(each.often for each in loose):
-        yield FORMS, look.together(loose)
-    if len(loose) > 1:
-        yield SOME, look.some(loose, asked, FILLING * limit if found else SPREAD)
+    if not every and len(asked.loose) <= SHORT:
+        yield FORMS, look.together(asked.loose)
+    if len(asked.loose) > 1:
+        yield SOME, look.some(asked.telling if found else asked.loose, asked, FILLING * limit if found else SPREAD)
 
 
 class _Look:
@@ -128,56 +126,61 @@ class _Look:
         return self._reader.frequency(term.expression)
 
     def phrase(self, whole: Term) -> Matches:
-        few = self._reader.matching(whole.expression, self._filters, self._pool + 1)
-        if len(few) > self._pool:
-            total = self._rarities([Sought(whole, self._reader.frequency(whole.expression))])
-            return self._measured(whole.expression, total, NEWEST)
-        return self._read([Sought(whole, 1)], few)
+        if self._reader.size > CHEAP:
+            few = self._reader.matching(whole.expression, self._filters, self._pool + 1)
+            if len(few) <= self._pool:
+                return self._read([Sought(whole, 1)], few)
+        return self._measured(whole.expression, [whole], newest=NEWEST)
 
-    def together(self, terms: Sequence[Sought]) -> Matches:
-        """Memories with all of the terms."""
-        every = " AND ".join(each.term.expression for each in terms)
-        if sum(each.often for each in terms) <= CHEAP:
-            return self._measured(every, self._rarities(terms))
+    def together(self, terms: Sequence[Term]) -> Matches:
+        """Memories with all of the terms. Where there are many memories, what matches is fetched first: mostly it is
+        next to nothing, while measuring costs as much as all memories with any of the words."""
+        every = " AND ".join(each.expression for each in terms)
+        if not every:
+            return []
+        if self._reader.size <= CHEAP or (len(terms) == 1 and self._count(terms[0]) <= CHEAP):
+            return self._measured(every, terms)
         few = self._reader.matching(every, self._filters, self._pool + 1)
         if len(few) <= self._pool:
-            return self._read(terms, few)
-        telling = _affordable(terms, self._common, CHEAP)
+            return self._read(self.sought(terms), few) if few else []
+        telling = _affordable(self.sought(terms), self._common, CHEAP)
         by = " AND ".join(each.term.expression for each in telling)
-        return self._measured(by, self._rarities(telling), NEWEST, within=every if len(telling) < len(terms) else "")
+        within = every if len(telling) < len(terms) else ""
+        return self._measured(by, [each.term for each in telling], newest=NEWEST, within=within)
 
-    def some(self, terms: Sequence[Sought], asked: Asked, budget: int) -> Matches:
+    def some(self, terms: Sequence[Term], asked: Asked, budget: int) -> Matches:
         """Memories with any of the telling terms, or a unit of them as it was typed."""
-        known = [each for each in terms if each.often]
+        known = [each for each in self.sought(terms) if each.often]
         if not known:
-            return ()
+            return []
         telling = _affordable(known, self._common, budget)
         units = [term.expression for term in asked.exact if " " in term.text]
         by = " OR ".join([*(each.term.expression for each in telling), *units])
-        return self._measured(by, self._rarities(terms), NEWEST if len(telling) == 1 else 0)
+        return self._measured(by, terms, newest=NEWEST if len(telling) == 1 else 0)
 
     @property
     def _common(self) -> float:
         return max(self._reader.size / 10, FEW)
 
-    def _measured(self, expression: str, rarities: float, newest: int = 0, within: str = "") -> Matches:
+    def _measured(self, expression: str, terms: Sequence[Term], *, newest: int = 0, within: str = "") -> Matches:
+        """By the index, as a part of what all of the terms could earn."""
         rows = self._reader.best(expression, self._filters, self._pool, newest=newest, within=within)
-        return [(row[0], share(row[1], rarities), row[2:]) for row in rows]
+        most = sum(rarity(self._count(term), self._reader.size) for term in terms) if rows else 0.0
+        return [(row[0], share(row[1], most), row[2:]) for row in rows]
 
     def _read(self, terms: Sequence[Sought], memories: Iterable[Told]) -> Matches:
-        """Measured here as the index would: asking it costs as much as all memories with any of the words."""
+        """Measured here as the index would."""
         rarities = [rarity(each.often, self._reader.size) for each in terms]
         plain = [each.term for each in terms]
+        found: Matches = []
         for each in memories:
             length = 0.25 + 0.75 * len(each.body) / self._reader.usual_length
             fields = ((3, each.title), (2, f"{each.labels}\n{each.tags}"), (1, each.body))
             counts = zip(*([weight * n for n in counted(plain, text)] for weight, text in fields), strict=True)
             parts = (sum(each) / (sum(each) + 1.2 * length) for each in counts)
             part = sum(map(float.__mul__, rarities, parts)) / (sum(rarities) or 1.0)
-            yield each.key, part, (each.created, each.weight, each.uses)
-
-    def _rarities(self, terms: Iterable[Sought]) -> float:
-        return sum(rarity(each.often, self._reader.size) for each in terms)
+            found.append((each.key, part, (each.created, each.weight, each.uses)))
+        return found
 
 
 def _affordable(terms: Sequence[Sought], common: float, budget: int) -> list[Sought]:
