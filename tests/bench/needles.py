@@ -16,6 +16,7 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 from memoryd.layouts import LAYOUTS
 from tests.bench.corpora import Corpus, Planted, generate
@@ -82,7 +83,8 @@ def search_all(layout: str, size: int, seed: int, modes: Sequence[str]) -> Itera
                 yield ask_all(corpus, rig, mode)
 
 
-def table(rows: Sequence[Row]) -> str:
+def table(rows: Sequence[Any]) -> str:
+    """Of dataclasses of one kind."""
     cells = [[*asdict(rows[0])], *([str(value) for value in asdict(row).values()] for row in rows)]
     widths = [max(len(line[at]) for line in cells) for at in range(len(cells[0]))]
     return "\n".join("  ".join(f"{cell:>{width}}" for cell, width in zip(line, widths, strict=True)) for line in cells)
