@@ -84,6 +84,11 @@ def test_the_dependencies_are_all_there() -> None:
     assert sorted(row[0] for row in _rows("package")) == sorted(re.split("[<>=]", line)[0] for line in lines)
 
 
+def test_the_extras_are_all_there() -> None:
+    extras = tomllib.loads((TOP / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    assert {row[0].strip("`") for row in _rows("extra")} == set(extras) - {"test", "dev"}
+
+
 def test_the_example_configuration_can_be_used(tmp_path: Path) -> None:
     path = tmp_path / "config.toml"
     path.write_text(_blocks("toml")[0])
