@@ -2,5 +2,6 @@
 
 from memoryd.catalogue.catalogue import Catalogue
 from memoryd.catalogue.rows import FileRow
+from memoryd.catalogue.splicing import Hole
 
-__all__ = ["Catalogue", "FileRow"]
+__all__ = ["Catalogue", "FileRow", "Hole"]

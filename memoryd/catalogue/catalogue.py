@@ -33,6 +33,7 @@ from memoryd.catalogue.rows import (
     plain,
 )
 from memoryd.catalogue.searching import Searching
+from memoryd.catalogue.splicing import Hole, make_room
 from memoryd.catalogue.vectors import Home, Vectors
 from memoryd.catalogue.vocabulary import Vocabulary
 from memoryd.core.findings import Finding
@@ -100,6 +101,15 @@ class Catalogue:
             self._db.execute("DELETE FROM files WHERE path = ?", (key,))
             self._db.executemany("DELETE FROM findings WHERE path = ? AND code = ?", [(key, code) for code in anew])
             self._insert(row, tail, {})
+
+    def splice(self, row: FileRow, hole: Hole, document: Document) -> None:
+        """The lines of the hole became those of the document; `row` describes the whole file as it is now."""
+        key = key_of(row.path)
+        with self._db:
+            known = texts.known_of(self._db, key, hole.span)
+            make_room(self._db, key, hole)
+            self._insert(row, document, known)
+            texts.leave_out(self._db, known)
 
     def restamp(self, row: FileRow) -> None:
         """The same content under a new fingerprint."""

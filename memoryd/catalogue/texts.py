@@ -17,6 +17,7 @@ from memoryd.catalogue.rows import plain
 from memoryd.catalogue.searching import one_line
 from memoryd.core.records import Record
 from memoryd.core.secrets import redact
+from memoryd.core.text import Span
 from memoryd.core.words import indexable
 
 
@@ -32,14 +33,20 @@ class Text(NamedTuple):
 Known = dict[Text, list[int]]
 """The keys of the records of one file, by their texts."""
 
-_OF_FILE = "SELECT key, title, tags, labels, body FROM records JOIN texts USING (key) WHERE path = ? ORDER BY start"
+_ANYWHERE = 2**62
+_OF_FILE = (
+    "SELECT key, title, tags, labels, body FROM records JOIN texts USING (key)"
+    " WHERE path = ? AND start >= ? AND start < ? ORDER BY start"
+)
 _PUT = "INSERT INTO words (rowid, title, labels, body) VALUES (?,?,?,?)"
 _TAKE_OUT = "INSERT INTO words (words, rowid, title, labels, body) VALUES ('delete',?,?,?,?)"
 
 
-def known_of(db: sqlite3.Connection, path: bytes) -> Known:
+def known_of(db: sqlite3.Connection, path: bytes, within: Span | None = None) -> Known:
+    """Of the whole file, or of what stands within some bytes of it."""
     known: Known = {}
-    for key, *parts in db.execute(_OF_FILE, (path,)):
+    where = (path, within.start, within.end) if within is not None else (path, 0, _ANYWHERE)
+    for key, *parts in db.execute(_OF_FILE, where):
         known.setdefault(Text(*parts), []).append(key)
     return known
 

@@ -16,10 +16,9 @@ from memoryd.core.plan import Fingerprint
 from memoryd.core.records import Base, Document, Role
 from memoryd.disk.tree import ChangingError, NotBeneathError, NotRegularError, TooLargeError
 from memoryd.operations.alarms import alarms, keep_change
+from memoryd.operations.own_lines import YOUNG_S, counted, take_lines
 from memoryd.store import Store
-from memoryd.store.growing import Grown
 
-YOUNG_S = 2.0  # two writes within one clock tick look the same: a file this young is hashed again
 READ_ROLES = (Role.SOURCE, Role.ARCHIVE)
 TOLD_ONCE = ("crlf-newlines",)
 PIECE = 256 * 1024  # bytes of a file of lines that are parsed at a time
@@ -127,9 +126,8 @@ def _read_in(store: Store, path: str, found: Fingerprint, row: FileRow | None, n
     just now)."""
     if row and _unchanged(row, found) and not (row.young or row.pending or verify):
         return "same"
-    grown = store.growing.since(path, row.fingerprint, found) if row and row.digest and row.whole else None
-    if row and grown and not store.catalogue.codes_of(path).intersection(OF_THE_WHOLE):
-        return _take_tail(store, row, grown, now)
+    if row and take_lines(store, row, found, now):
+        return "changed"
     try:
         content, fingerprint = store.tree.read(path, growing=True)
     except (FileNotFoundError, ChangingError):
@@ -184,7 +182,7 @@ def _take(store: Store, path: str, content: bytes, fingerprint: Fingerprint, row
     if row and _has_grown(store, row, content):
         base = Base(row.fingerprint.size, row.lines + 1)
         tail = store.layout.parse(path, content[base.offset :], now=now, mtime=mtime, base=base)
-        grown = _counted(new, tail, row)
+        grown = counted(new, tail, row)
         findings = (*_news(store, path, tail), *_file_findings(store, grown, content))
         store.catalogue.extend(grown, replace(tail, findings=findings), anew=OF_THE_WHOLE)
         return "half-written" if tail.pending else "changed"
@@ -195,10 +193,10 @@ def _take(store: Store, path: str, content: bytes, fingerprint: Fingerprint, row
         # Somebody is writing the file anew; until it can be read, what it said is still believed.
         store.catalogue.restamp(replace(row, fingerprint=fingerprint, young=young, pending=True))
         return "waiting"
-    counted = _counted(new, document, None)
-    findings = (*document.findings, *_file_findings(store, counted, content), *alarms(store, row, counted, document))
-    store.catalogue.replace(counted, replace(document, findings=findings))
-    keep_change(store, counted, content, now)
+    read = counted(new, document, None)
+    findings = (*document.findings, *_file_findings(store, read, content), *alarms(store, row, read, document))
+    store.catalogue.replace(read, replace(document, findings=findings))
+    keep_change(store, read, content, now)
     if document.pending:
         return "half-written"
     return "accessed" if row and _says_the_same(row, document) else "changed"
@@ -210,38 +208,26 @@ def _says_the_same(row: FileRow, document: Document) -> bool:
     return meaning is not None and row.facts.get("meaning") == meaning
 
 
-def _take_tail(store: Store, row: FileRow, grown: Grown, now: float) -> str:
-    """Our own append, of whole lines: what was there is known, so nothing is read."""
-    assert store.layout is not None
-    base = Base(row.fingerprint.size, row.lines + 1)
-    mtime = grown.after.mtime_ns / 1e9
-    tail = store.layout.parse(row.path, grown.tail, now=now, mtime=mtime, base=base)
-    lines, digest = row.lines + grown.tail.count(b"\n"), grown.digest.hexdigest()
-    same = replace(row, fingerprint=grown.after, digest=digest, lines=lines, young=abs(now - mtime) < YOUNG_S)
-    store.catalogue.extend(_counted(same, tail, row), replace(tail, findings=tuple(_news(store, row.path, tail))))
-    return "changed"
-
-
 def _take_in_pieces(store: Store, new: FileRow, content: bytes, now: float) -> str:
     """A large file of lines a piece at a time, so that memory does not grow with the store. Until the last piece the
     row claims nothing: a crash in between has the file read again."""
     assert store.layout is not None
     mtime = new.fingerprint.mtime_ns / 1e9
-    counted: FileRow | None = None
+    so_far: FileRow | None = None
     base = Base()
     while base.offset < len(content):
         newline = content.find(b"\n", base.offset + PIECE)
         end = len(content) if newline < 0 else newline + 1
         part = store.layout.parse(new.path, content[base.offset : end], now=now, mtime=mtime, base=base)
         whole = new if end == len(content) else replace(new, digest="")
-        counted = _counted(whole, part, counted)
+        so_far = counted(whole, part, so_far)
         if base.offset == 0:
-            store.catalogue.replace(counted, part)
+            store.catalogue.replace(so_far, part)
         else:
-            findings = (*_news(store, new.path, part), *_file_findings(store, counted, content))
-            store.catalogue.extend(counted, replace(part, findings=findings), anew=OF_THE_WHOLE)
+            findings = (*_news(store, new.path, part), *_file_findings(store, so_far, content))
+            store.catalogue.extend(so_far, replace(part, findings=findings), anew=OF_THE_WHOLE)
         base = Base(end, base.line + content.count(b"\n", base.offset, end))
-    return "half-written" if counted is not None and counted.pending else "changed"
+    return "half-written" if so_far is not None and so_far.pending else "changed"
 
 
 def _has_grown(store: Store, row: FileRow, content: bytes) -> bool:
@@ -250,18 +236,6 @@ def _has_grown(store: Store, row: FileRow, content: bytes) -> bool:
     if not (store.layout and store.layout.appendable and row.whole and 0 < size < len(content)):
         return False
     return not row.pending and sha256(content[:size]) == row.digest
-
-
-def _counted(row: FileRow, part: Document, before: FileRow | None) -> FileRow:
-    units, broken, records = (before.units, before.broken, before.records) if before else (0, 0, 0)
-    return replace(
-        row,
-        units=units + part.units,
-        broken=broken + part.broken,
-        records=records + len(part.records),
-        pending=part.pending,
-        facts=part.facts,
-    )
 
 
 def _news(store: Store, path: str, tail: Document) -> Iterable[Finding]:

@@ -162,11 +162,11 @@ class _Commit:
         back_up(self.store, path, prepared.before, prepared.fingerprint, self.now)
 
     def append(self, prepared: Prepared, position: int) -> None:
-        action, grown = prepared.action, prepared.grown
+        action, change = prepared.action, prepared.change
         self._make_folder(action.path, position)
         after = atomic.append(self.tree, action.path, action.data, expected=prepared.fingerprint, guard=self.guard)
-        if grown is not None and after.size == grown.before.size + len(grown.tail):
-            self.store.growing.note(action.path, grown._replace(after=after))
+        if change is not None and after.size == change.start + len(change.new):
+            self.store.own_changes.note(action.path, change._replace(after=after))
 
     def rewrite(self, prepared: Prepared, position: int) -> None:
         path, before, after = prepared.action.path, prepared.before, prepared.after
@@ -178,6 +178,8 @@ class _Commit:
         except StoreChangedError as error:
             self._watch(error.displaced, position, 0)
             raise
+        if prepared.change is not None:
+            self.store.own_changes.note(path, prepared.change._replace(after=replaced.fingerprint))
         self._watch(replaced.displaced, position, len(before))
 
     def _watch(self, displaced: Displaced | None, position: int, known: int) -> None:

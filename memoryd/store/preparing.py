@@ -12,23 +12,23 @@ from memoryd.core.plan import WHATEVER, Action, Fingerprint, Kind
 from memoryd.core.text import inverse, splice
 from memoryd.disk.atomic import StoreChangedError
 from memoryd.disk.journal import Step
+from memoryd.store.changes import OwnChange, digest_of, lines_of
 from memoryd.store.edits import encode_edits
-from memoryd.store.growing import Grown, digest_of
 from memoryd.store.kept import Kept, keep
 from memoryd.store.store import Store
 
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """`before` and `after` are contents, None for no file; of an append that did not look, `after` is missing and
-    `grown` says what the file will be."""
+    """`before` and `after` are contents, None for no file; of an append that did not look both are missing.
+    `change` says what lines become what, its `after` not being known yet."""
 
     action: Action
     step: Step
     before: bytes | None
     after: bytes | None
     fingerprint: Fingerprint | None
-    grown: Grown | None = None
+    change: OwnChange | None = None
 
 
 def prepare(store: Store, action: Action, group: int) -> Prepared:
@@ -63,7 +63,20 @@ def _prepare_known(store: Store, action: Action, group: int) -> Prepared:
         content=kept.content,
         mode=fingerprint.mode if fingerprint is not None and action.kind is Kind.REMOVE else None,
     )
-    return Prepared(action, step, before, after, fingerprint)
+    return Prepared(action, step, before, after, fingerprint, _change_of(store, action, before, after, fingerprint))
+
+
+def _change_of(
+    store: Store, action: Action, before: bytes | None, after: bytes | None, fingerprint: Fingerprint | None
+) -> OwnChange | None:
+    """Where files are read line by line, a rewrite is taken in by lines."""
+    lined = store.layout is not None and store.layout.appendable
+    if not lined or action.kind is not Kind.REWRITE or not action.edits or not before or not after or not fingerprint:
+        return None
+    start, line, old, new = lines_of(before, after, action.edits)
+    if new and not new.endswith(b"\n") and start + len(new) < len(after):
+        return None  # the line below was joined to it
+    return OwnChange(fingerprint, start, line, old, new, fingerprint, digest_of(after))
 
 
 def _prepare_append(store: Store, action: Action, group: int) -> Prepared | None:
@@ -71,7 +84,7 @@ def _prepare_append(store: Store, action: Action, group: int) -> Prepared | None
     found = store.tree.stat(action.path)
     if found is None:
         return None
-    lead, digest = b"", store.growing.digest(action.path, found)
+    lead, digest = b"", store.own_changes.digest(action.path, found)
     if digest is None:
         content, found = store.tree.read(action.path)
         lead = b"" if content.endswith(b"\n") or not content else b"\n"
@@ -92,7 +105,14 @@ def _prepare_append(store: Store, action: Action, group: int) -> Prepared | None
         blob=kept.blob,
         content=kept.content,
     )
-    return Prepared(replace(action, data=tail), step, None, None, found, Grown(found, tail, found, digest))
+    return Prepared(
+        replace(action, data=tail),
+        step,
+        None,
+        None,
+        found,
+        OwnChange(found, found.size, None, b"", tail, found, digest),
+    )
 
 
 def _current(store: Store, path: str) -> tuple[bytes | None, Fingerprint | None]:

@@ -31,7 +31,7 @@ from memoryd.disk.worktree import names_in_git_dir
 from memoryd.errors import RootMissingError, ShuttingDownError
 from memoryd.layouts import LAYOUTS, configured
 from memoryd.layouts.base import FileSummary, Layout, Loaded, UpkeepView
-from memoryd.store.growing import Growing
+from memoryd.store.changes import OwnChanges
 from memoryd.store.index_state import IndexState
 from memoryd.store.late import Late, leave_all
 from memoryd.store.live import LiveFiles
@@ -74,7 +74,7 @@ class Store:
         self.explicit_layout = layout is not None
         self.late: list[Late] = []
         self.index = IndexState()
-        self.growing = Growing()
+        self.own_changes = OwnChanges()
         # Findings that lie in no single file: duplicates, limits, locks, modes, odd files.
         self.noted: dict[str, tuple[Finding, ...]] = {}
         # Lock files by name: as first seen (monotonic seconds) and not changed since.

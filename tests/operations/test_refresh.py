@@ -15,7 +15,8 @@ from memoryd.disk.tree import ChangingError, Tree
 from memoryd.layouts.jsonl_store import JsonlStore
 from memoryd.operations import refresh as refreshing
 from memoryd.operations.check import all_findings
-from memoryd.operations.refresh import YOUNG_S, refresh
+from memoryd.operations.own_lines import YOUNG_S
+from memoryd.operations.refresh import refresh
 from memoryd.store import Store
 from tests.layouts.samples import learning, line, lines, memory, task, uuid
 from tests.operations.world import CORE, LEARNINGS, LIVE, Q3, TASKS, World

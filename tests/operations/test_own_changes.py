@@ -1,12 +1,17 @@
-"""Storing at the end of a file costs what is stored, not what is there."""
+"""Our own changes to files of lines cost what is changed, not what is there."""
 
 from __future__ import annotations
 
 import pytest
 
+from memoryd.core.digest import sha256
 from memoryd.core.plan import WHATEVER, Action, Kind, Plan
+from memoryd.core.records import Base, Document
+from memoryd.core.text import Edit, Span
 from memoryd.disk.tree import Tree
+from memoryd.layouts.jsonl_store import JsonlStore
 from memoryd.operations.undo import undo
+from memoryd.store.changes import OwnChanges
 from memoryd.store.commit import Cause, change
 from tests.layouts.samples import lines, memory, uuid
 from tests.operations.world import CORE, World
@@ -110,3 +115,72 @@ def test_after_a_kill_it_stands_or_it_does_not(world: World, monkeypatch: pytest
     said = world.rise()
     assert any("is now done" in each for each in said)
     assert world.read(CORE) == lines(memory(1), memory(2))
+
+
+def rewrite(world: World, *changes: tuple[bytes, bytes]) -> None:
+    """Each of the first bytes becomes the second, in one change."""
+
+    def decide() -> Plan:
+        data = world.read(CORE)
+        edits = tuple(Edit(Span(data.index(old), data.index(old) + len(old)), new) for old, new in changes)
+        return Plan((Action(Kind.REWRITE, CORE, "changed", edits=edits, base=sha256(data)),))
+
+    change(world.store, Cause("update", "command"), decide, now=world.now, wait_s=1.0)
+
+
+def told(world: World) -> list[object]:
+    row = world.store.catalogue.file(CORE)
+    assert row is not None
+    with world.store.catalogue.reader() as reader:
+        places = [reader.places(each.id) for each in reader.entries([CORE])]
+    whole = (row.digest, row.lines, row.units, row.broken, row.records, row.whole)
+    return [whole, known(world), places, world.store.catalogue.findings()]
+
+
+BROKEN = b"{broken\n"
+FIRST, SECOND, THIRD = (lines(memory(n)) for n in (1, 2, 3))
+
+
+@pytest.mark.parametrize(
+    ("content", "changes"),
+    [
+        (FIRST + SECOND + THIRD, [(SECOND, b"")]),
+        (FIRST + SECOND + THIRD, [(SECOND, lines(memory(2, content="much longer than it was before"), memory(7)))]),
+        (FIRST + BROKEN + SECOND + BROKEN, [(SECOND, b"")]),
+        (FIRST + BROKEN + SECOND + BROKEN, [(BROKEN, b"")]),
+        (FIRST + BROKEN + SECOND, [(b"{broken", b"")]),
+        (FIRST + SECOND + THIRD, [(FIRST, b""), (THIRD, lines(memory(3, content="x")))]),
+        (FIRST + SECOND + THIRD, [(SECOND + THIRD[:1], THIRD[:1])]),
+        (FIRST + SECOND, [(FIRST + SECOND, b"")]),
+        (FIRST + SECOND.rstrip(), [(b"}", b"} ")]),
+        (FIRST + SECOND, [(FIRST[-2:] + SECOND[:1], b"}" + SECOND[:1])]),
+    ],
+)
+def test_a_rewritten_line_is_taken_in_as_if_all_had_been_read(
+    world: World, content: bytes, changes: list[tuple[bytes, bytes]]
+) -> None:
+    world.write(CORE, content)
+    world.look()
+    rewrite(world, *changes)
+    world.look([CORE])
+    partly = told(world)
+    world.store.catalogue.clear()
+    world.store.own_changes = OwnChanges()
+    world.look()
+    assert partly == told(world)
+
+
+def test_only_the_changed_line_is_parsed(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    world.write(CORE, FIRST + SECOND + THIRD)
+    world.look()
+    rewrite(world, (b'"' + uuid(2).encode(), b'"' + uuid(5).encode()))
+    parsed: list[bytes] = []
+    real = JsonlStore.parse
+
+    def spying(self: JsonlStore, path: str, data: bytes, *, now: float, mtime: float, base: Base) -> Document:
+        parsed.append(data)
+        return real(self, path, data, now=now, mtime=mtime, base=base)
+
+    monkeypatch.setattr(JsonlStore, "parse", spying)
+    world.look([CORE])
+    assert parsed == [SECOND, SECOND.replace(uuid(2).encode(), uuid(5).encode())]

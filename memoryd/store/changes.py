@@ -1,0 +1,82 @@
+"""Our own changes to files of lines: what became of which lines, and the digest of the whole, without reading it again.
+
+An append under the lock needs neither the old content nor a second look at it: the digest goes on from where it was,
+and the catalogue takes in the new lines alone; a rewrite of one line is taken in as one line. That is what keeps the
+cost of storing one memory from growing with the store. Whatever does not fit (somebody else wrote, another inode
+stands there) is read in the usual way.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+from memoryd.core.plan import Fingerprint
+from memoryd.core.text import Edit
+
+if TYPE_CHECKING:
+    from hashlib import _Hash
+
+FEW = 64  # files; a root with more changes to them one after the other
+LARGEST = 1024 * 1024  # bytes of lines that are remembered: larger changes are read again
+
+
+class OwnChange(NamedTuple):
+    """From byte `start`, in line `line` (from 1), the whole lines `old` became `new`; `before` and `after` are the file
+    before and after, `digest` is of all of it after. An append has no `old`, and no `line`: the catalogue knows it."""
+
+    before: Fingerprint
+    start: int
+    line: int | None
+    old: bytes
+    new: bytes
+    after: Fingerprint
+    digest: _Hash
+
+    @property
+    def appended(self) -> bool:
+        return not self.old and self.start == self.before.size
+
+
+class OwnChanges:
+    """The last one of each file. Used by the root's worker alone."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, OwnChange] = {}
+
+    def digest(self, path: str, found: Fingerprint) -> _Hash | None:
+        """A copy to go on with, where the file is exactly as we left it, ending in a newline."""
+        known = self._known.get(path)
+        if known is None or not known.after.same_content(found) or not known.new.endswith(b"\n"):
+            return None
+        ended = known.appended or known.start + len(known.new) < known.after.size
+        return known.digest.copy() if ended else None
+
+    def note(self, path: str, change: OwnChange) -> None:
+        if len(self._known) >= FEW:
+            self._known.clear()
+        if len(change.old) + len(change.new) > LARGEST:
+            self._known.pop(path, None)
+        else:
+            self._known[path] = change
+
+    def between(self, path: str, before: Fingerprint, after: Fingerprint) -> OwnChange | None:
+        """The change that leads from one state of the file to the other, if it was ours and nothing else."""
+        known = self._known.get(path)
+        fits = known is not None and known.before.same_content(before) and known.after.same_content(after)
+        return known if fits else None
+
+
+def digest_of(content: bytes) -> _Hash:
+    return hashlib.sha256(content)
+
+
+def lines_of(before: bytes, after: bytes, edits: Sequence[Edit]) -> tuple[int, int, bytes, bytes]:
+    """(start, line, old, new): the whole lines that a rewrite by these edits changed, the first to the last."""
+    first, last = min(e.span.start for e in edits), max(e.span.end for e in edits)
+    start = before.rfind(b"\n", 0, first) + 1
+    newline = before.find(b"\n", max(last - 1, start))
+    end = len(before) if newline < 0 else newline + 1
+    until = end + len(after) - len(before)
+    return start, before.count(b"\n", 0, start) + 1, before[start:end], after[start:until]
