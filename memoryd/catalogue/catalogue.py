@@ -121,6 +121,12 @@ class Catalogue:
             texts.leave_out(self._db, texts.known_of(self._db, key_of(path)))
             self._forget_rows(path)
 
+    def set_uses(self, path: str, uses: Mapping[str, int]) -> None:
+        """How often memories of one file were read, where the file itself does not say it."""
+        rows = [(times, key_of(path), plain(identity)) for identity, times in uses.items()]
+        with self._db:
+            self._db.executemany("UPDATE records SET uses = ? WHERE path = ? AND id = ?", rows)
+
     def clear(self) -> None:
         with self._db:
             for table in ("files", "records", "findings", "texts", "vectors"):

@@ -62,7 +62,9 @@ class Remembered(Database):
                 [(packed(path), packed(identity), *read) for identity, read in reads.items()],
             )
 
-    def uses(self, path: str) -> dict[str, tuple[int, float]]:
-        """(how often, when last) by id, of one file."""
-        rows = self._rows("SELECT id, times, at FROM uses WHERE path = ?", packed(path))
-        return {unpacked(row["id"]): (int(row["times"]), float(row["at"])) for row in rows}
+    def uses(self) -> dict[str, dict[str, int]]:
+        """How often each was read: {path: {id: times}}."""
+        found: dict[str, dict[str, int]] = {}
+        for row in self._rows("SELECT path, id, times FROM uses"):
+            found.setdefault(unpacked(row["path"]), {})[unpacked(row["id"])] = int(row["times"])
+        return found

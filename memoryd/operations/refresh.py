@@ -17,6 +17,7 @@ from memoryd.core.records import Base, Document, Role
 from memoryd.disk.tree import ChangingError, NotBeneathError, NotRegularError, TooLargeError
 from memoryd.operations.alarms import alarms, keep_change
 from memoryd.operations.own_lines import YOUNG_S, counted, take_lines
+from memoryd.operations.touching import with_uses
 from memoryd.store import Store
 
 READ_ROLES = (Role.SOURCE, Role.ARCHIVE)
@@ -195,7 +196,7 @@ def _take(store: Store, path: str, content: bytes, fingerprint: Fingerprint, row
         return "waiting"
     read = counted(new, document, None)
     findings = (*document.findings, *_file_findings(store, read, content), *alarms(store, row, read, document))
-    store.catalogue.replace(read, replace(document, findings=findings))
+    store.catalogue.replace(read, replace(with_uses(store, document), findings=findings))
     keep_change(store, read, content, now)
     if document.pending:
         return "half-written"

@@ -4,9 +4,11 @@ lies beside memories that are kept under version control."""
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 from memoryd.core.digest import sha256
 from memoryd.core.plan import Action, Kind, Plan
+from memoryd.core.records import Document
 from memoryd.layouts.storing import Touch
 from memoryd.store import Store
 from memoryd.store.commit import Cause, change
@@ -26,6 +28,23 @@ def count_reads(store: Store, path: str, touches: Mapping[str, Touch], now: floa
 
     done = change(store, Cause("touch", "command"), decide, now=now, wait_s=store.policy.lock_wait_s)
     if done.receipt is None:
-        store.journal.add_uses(path, {identity: (touch.times, touch.at) for identity, touch in touches.items()})
+        _remember(store, path, touches)
         return ()
     return (path,)
+
+
+def _remember(store: Store, path: str, touches: Mapping[str, Touch]) -> None:
+    store.journal.add_uses(path, {identity: (touch.times, touch.at) for identity, touch in touches.items()})
+    known = store.uses.setdefault(path, {})
+    for identity, touch in touches.items():
+        known[identity] = known.get(identity, 0) + touch.times
+    store.catalogue.set_uses(path, known)
+
+
+def with_uses(store: Store, document: Document) -> Document:
+    """What was counted outside the file is said of its records, too."""
+    known = store.uses.get(document.path)
+    if not known:
+        return document
+    records = (replace(each, uses=each.uses + known.get(each.id, 0)) for each in document.records)
+    return replace(document, records=tuple(records))

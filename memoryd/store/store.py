@@ -77,6 +77,7 @@ class Store:
         self.own_changes = OwnChanges()
         # Findings that lie in no single file: duplicates, limits, locks, modes, odd files.
         self.noted: dict[str, tuple[Finding, ...]] = {}
+        self.uses = self.journal.uses()  # of memories whose layout has no place to count them, by path and id
         # Lock files by name: as first seen (monotonic seconds) and not changed since.
         self.lock_watch: dict[str, tuple[tuple[int, int, int, int], float]] = {}
         self.network_fs: str | None = None

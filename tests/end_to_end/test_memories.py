@@ -292,6 +292,30 @@ def test_reads_are_counted_before_the_daemon_ends(tmp_path: Path, daemon: MakeDa
     assert json.loads((root / "core_memories.jsonl").read_text())["access_count"] == 1
 
 
+def test_reads_of_entries_are_counted_beside_their_files(tmp_path: Path, daemon: MakeDaemon) -> None:
+    """A folder under version control holds nothing volatile, and yet a search knows what is used."""
+    case = CASES[2]
+    held, root = begun(daemon, tmp_path, case)
+    added = held.rpc("memory.add", **case.params())
+    held.rpc("sync")
+    before = {path: (path.read_bytes(), path.stat().st_mtime_ns) for path in root.rglob("*") if path.is_file()}
+
+    def score() -> float:
+        return float(held.rpc("memory.search", query=WORDS, mode="text")["hits"][0]["score"])
+
+    unread = score()
+    for _ in range(10):
+        held.rpc("memory.get", id=added["id"], touch=True)
+    held.rpc("sync")
+    read = score()
+    assert read > unread
+    held.stop()
+    held.start()
+    held.rpc("reindex")
+    assert score() == pytest.approx(read, rel=0.01)
+    assert {path: (path.read_bytes(), path.stat().st_mtime_ns) for path in before} == before
+
+
 def test_what_an_agent_has_just_written_can_be_asked_for(tmp_path: Path, daemon: MakeDaemon) -> None:
     """Before it is indexed, even where that takes long."""
     slow = "[daemon]\nsettle_ms = 60000\nsettle_cap_ms = 60000\n"

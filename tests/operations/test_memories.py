@@ -240,7 +240,7 @@ class TestReads:
         assert world.read(LEARNINGS).startswith(b"{not json}\n")
         assert world.backups() == backups
         assert count_reads(world.store, LEARNINGS, {uuid(77): Touch(1, world.now)}, world.now) == ()
-        assert world.store.journal.uses(LEARNINGS) == {uuid(77): (1, world.now)}
+        assert world.store.journal.uses() == {LEARNINGS: {uuid(77): 1}}
 
     def test_archived_memories_are_read_when_no_live_one_has_the_id(self, world: World) -> None:
         world.write(ARCHIVE, lines(learning(1, content="old", archived=True)))
