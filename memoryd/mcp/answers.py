@@ -58,8 +58,14 @@ SEARCH = _object(
 )
 
 GET = _object(
-    {**_WHERE, "memory": {"type": "object", "description": "As its agent wrote it; `text` where it is markdown."}},
-    {**_SUMMARY, "left_out": {**_list(_TEXT), "description": "Fields left out for their length (embeddings)."}},
+    _WHERE,
+    {
+        **_SUMMARY,
+        "memory": {"type": "object", "description": "As its agent wrote it; `text` where it is markdown."},
+        "left_out": {**_list(_TEXT), "description": "Fields left out for their length (embeddings)."},
+        "part": {"type": "string", "description": "With offset, instead of `memory`: some of its text."},
+        "next_offset": {"type": "integer", "description": "Where the text goes on; absent at its end."},
+    },
 )
 
 LIST = _object(

@@ -16,6 +16,7 @@ from memoryd.mcp.fields import CHANGES, MEMORY
 _MOST = 100
 
 Count = Annotated[int, Meta(ge=1, le=_MOST)]
+Offset = Annotated[int, Meta(ge=0)]
 Tokens = Annotated[int, Meta(ge=1, le=100_000)]
 Mode = Annotated[Literal["hybrid", "text", "semantic"], Meta(extra_json_schema={"type": "string"})]
 Text = Annotated[str, Meta(min_length=1)]
@@ -67,6 +68,10 @@ class Get(Arguments):
     id: Id
     root: OneRoot = UNSET
     embedding: Annotated[bool | UnsetType, Meta(description="true: with the numbers of a stored embedding.")] = UNSET
+    offset: Annotated[
+        Offset | UnsetType,
+        Meta(description="For a very long memory: its text from this character on, then from each next_offset."),
+    ] = UNSET
 
 
 class Listing(Arguments):

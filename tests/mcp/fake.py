@@ -122,6 +122,9 @@ class FakeDaemon:
 
     def get(self, params: Values) -> Values:
         root, key, memory = self._one(params)
+        if "offset" in params:
+            part = memory["text"][params["offset"] : params["offset"] + 10]
+            return {"root": root, "id": key, "path": "f", "part": part, "next_offset": params["offset"] + 10}
         text = {"text": memory["text"]} if "text" in memory else {}
         return {"root": root, "id": key, "path": "f", "line": 1, "memory": memory, "archived": False, **text}
 

@@ -123,6 +123,16 @@ def test_whole_memories_come_as_text_ready_to_use(daemon: FakeDaemon) -> None:
     assert "snippet" not in str(result.structured_content["hits"])
 
 
+def test_a_very_long_memory_is_read_in_parts(daemon: FakeDaemon) -> None:
+    async def work(client: Client) -> list[str]:
+        first = await told(client, "get_memory", id="1", root="notes", offset=0)
+        second = await told(client, "get_memory", id="1", root="notes", offset=first["next_offset"])
+        return [first["part"], second["part"]]
+
+    daemon.memories["notes"]["1"]["text"] = "a" * 10 + "b" * 10
+    assert session(inside(daemon.socket), work) == ["a" * 10, "b" * 10]
+
+
 class TestResources:
     def test_they_are_listed_page_by_page_and_each_can_be_read(self, daemon: FakeDaemon) -> None:
         daemon.memories["agents"] |= {f"n{i}": {"content": f"number {i}"} for i in range(120)}
