@@ -10,7 +10,7 @@ from memoryd.core.git import blocked_by_git
 from memoryd.core.secrets import TOKENS, VIOLATION, WORDS, check_sensitive, find_secrets, headline, redact
 
 SHAPES = {
-    "github-token": ["ghp_" + "a1B2" * 9, "gho_" + "x" * 36, "github_pat_11ABCDEFG0_abcdefghij"],
+    "github-token": ["ghp_" + "a1B2" * 9, "gho_" + "z" * 36, "github_pat_11ABCDEFG0_abcdefghij"],
     "sk-token": ["sk-proj-AbC1dEfGh2IjKlMnOp", "sk-" + "a" * 20, "sk-ant-api03-Zz_9-abcdefgh"],
     "aws-access-key": ["AKIAIOSFODNN7EXAMPLE"],
     "slack-token": ["xoxb-123456789012-abcdef", "xoxp-1234567890"],

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from memoryd.core.findings import Finding
 from memoryd.core.policy import DAY, KB
-from memoryd.core.secrets import Secret, find_secrets, find_words
+from memoryd.core.secrets import BLOCK, Secret, find_secrets, find_words
 from memoryd.layouts.markdown_topics.blocks import BOM, Line, Outline, Section, heading_of, seconds_of
 
 MOST_ENTRIES = 10  # seed 001: prune above ten entries or 5 KB of the whole file, keep the most recent five to ten
@@ -96,7 +96,7 @@ def _of_order(path: str, found: Outline) -> Iterator[Finding]:
 
 def _of_secrets(path: str, data: bytes, *, words: bool) -> Iterator[Finding]:
     text = data.decode("utf-8", "replace")
-    for line, secret in _by_line(text, find_secrets(text)):
+    for line, secret in _by_line(text, find_secrets(text, BLOCK)):
         yield Finding("secret-shape", path, f"something shaped like a secret: {secret.pattern}", line)
     if words:
         for line, secret in _by_line(text, find_words(text)):

@@ -1,0 +1,64 @@
+"""Finding secrets of both levels in a text, and taking them out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from memoryd.core.secrets.spans import Secret, without_overlap
+from memoryd.core.secrets.surroundings import find_assigned
+from memoryd.core.secrets.tokens import find_tokens
+from memoryd.core.secrets.values import COVER
+
+
+def find_secrets(text: str, level: str | None = None) -> Iterator[Secret]:
+    """Everything shaped like a secret, in order, without overlap; of one level (`block`, `warn`) where it is named."""
+    return (each for each in _found(text) if level is None or each.level == level)
+
+
+def redact(text: str) -> str:
+    """The text with `[redacted:PATTERN]` in place of each secret; of an assignment in place of the value alone.
+    Redacting twice changes nothing."""
+    found = _found(text)
+    if not found:
+        return text
+    parts: list[str] = []
+    at = 0
+    for secret in found:
+        parts += [text[at : secret.start], f"[redacted:{secret.pattern}]"]
+        at = secret.end
+    return "".join([*parts, text[at:]])
+
+
+def headline(text: str, width: int = 100) -> str:
+    """The first line of a memory, as lists show it. Redacted before the cut, which might leave half a token."""
+    return redact(text.partition("\n")[0][: 10 * width])[:width]
+
+
+def _found(text: str) -> list[Secret]:
+    """Tokens first; then what stands in their surroundings, with the tokens covered, so that `token=TOKEN` is told as
+    the token it is, and just as it will be told when the token has been taken out."""
+    lowered = _lowered(text)
+    tokens = without_overlap(list(find_tokens(text, lowered)))
+    if tokens:
+        text = _covered(text, tokens)
+        lowered = _lowered(text)
+    return without_overlap([*tokens, *find_assigned(text, lowered)])
+
+
+def _lowered(text: str) -> str:
+    """In small letters, of the same length: there are letters that become two."""
+    lowered = text.lower()
+    return lowered if len(lowered) == len(text) else "".join(map(_small, text))
+
+
+def _small(character: str) -> str:
+    return character.lower() if len(character.lower()) == 1 else character
+
+
+def _covered(text: str, tokens: list[Secret]) -> str:
+    parts: list[str] = []
+    at = 0
+    for token in tokens:
+        parts += [text[at : token.start], COVER * (token.end - token.start)]
+        at = token.end
+    return "".join([*parts, text[at:]])
