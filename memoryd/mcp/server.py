@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import signal
 from collections.abc import Callable, Sequence
 from typing import Any, ParamSpec, TypeVar
@@ -56,7 +57,8 @@ def serve(find_socket: Callable[[], str], roots: Sequence[str], *, read_only: bo
     try:
         asyncio.run(_serve(build(memories, read_only=read_only)))
     except* BrokenPipeError:
-        pass  # the agent is gone: there is nobody left to tell
+        # The agent is gone. What was meant for it stays in the SDK's buffer, and would be complained of at the end.
+        os._exit(0)
 
 
 async def _serve(server: Server[Any]) -> None:
