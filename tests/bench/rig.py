@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -41,8 +41,8 @@ def _root(corpus: Corpus) -> str:
 
 
 @contextmanager
-def running(base: Path, *corpora: Corpus) -> Iterator[Rig]:
-    with Daemon(base, config=config(*corpora)) as daemon:
+def running(base: Path, *corpora: Corpus, prefix: Sequence[str] = ()) -> Iterator[Rig]:
+    with Daemon(base, config=config(*corpora), prefix=prefix) as daemon:
         daemon.spawn()
         began = time.monotonic()
         daemon.await_ready(READ_IN_S)
