@@ -150,6 +150,9 @@ class Catalogue:
         row = self._db.execute(query, (key_of(path),)).fetchone()
         return file_row(row) if row else None
 
+    def knows(self, path: str) -> bool:
+        return self._db.execute("SELECT 1 FROM files WHERE path = ?", (key_of(path),)).fetchone() is not None
+
     def entries(self, paths: Sequence[str]) -> Iterator[Entry]:
         """Records of these files, file by file in the order given, each in file order."""
         decode = msgspec.json.Decoder(dict).decode

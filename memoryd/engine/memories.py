@@ -136,6 +136,7 @@ class Memories:
         self._read_in = read_in
         self._took = took
         self.reads = Reads(store, clock)
+        self.counts: dict[str, int] = dict.fromkeys((name.removeprefix("memory.") for name in STORING), 0)
 
     def perform(self, job: Job) -> dict[str, Any]:
         """What is asked of one memory. Its own files are read in before the reply, so that a search after it finds
@@ -148,10 +149,15 @@ class Memories:
         told = outcome.public(self._store.name)
         if outcome.receipt is not None:
             self._health.well()
+            self.counts[job.name.removeprefix("memory.")] += 1
             log.info("changed", **told, operation=job.name, by=job.by)
             self._tell("change", {**told, "operation": job.name})
             self._took(outcome.paths)
         return told
+
+    def note_read(self, path: str, identity: str) -> None:
+        """A memory was read and that is to be counted."""
+        self.reads.note(path, identity)
 
     def next_due(self) -> float:
         return self.reads.next_due()

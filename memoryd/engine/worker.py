@@ -17,6 +17,7 @@ from typing import Any
 from memoryd.engine.clock import Clock
 from memoryd.engine.hints import Hints, Tell
 from memoryd.engine.jobs import OWN, QUIET_JOBS, WRITING_JOBS, Job, require_job
+from memoryd.engine.memories import Memories
 from memoryd.engine.performing import Performing
 from memoryd.engine.settle import Settler
 from memoryd.engine.status import RootStatus
@@ -109,10 +110,6 @@ class Worker:
         """The error that answers what cannot be looked at as the root is."""
         self._tending.health.require(name)
 
-    def note_read(self, path: str, identity: str) -> None:
-        """A memory was read and that is to be counted."""
-        self._tending.memories.reads.note(path, identity)
-
     def pause(self) -> Future[dict[str, Any]]:
         """Takes hold before the next thing is begun; the future is done when the root rests."""
         self._tending.health.paused = True
@@ -137,6 +134,11 @@ class Worker:
     @property
     def status(self) -> RootStatus:
         return self._tending.status
+
+    @property
+    def memories(self) -> Memories:
+        """Of it `note_read` and `counts` are for any thread."""
+        return self._tending.memories
 
     def lag_ms(self, monotonic: float) -> int:
         """Age of the oldest change that is not in the index yet."""

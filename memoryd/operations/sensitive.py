@@ -1,46 +1,59 @@
 """May this be stored? Asked first, over every text of the memory, and never answered with what was found.
 
 Unmistakable tokens are refused everywhere. Topic files are held against their seed's own list too, of which the five
-general words can be lifted. What only looks like an assignment of a secret is stored, with a warning.
+general words can be lifted. What only its surroundings show to be a secret is stored, with a warning.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
-from memoryd.core.secrets import SUGGESTION, VIOLATION, check_sensitive, redact
+from memoryd.core.secrets import SUGGESTION, VIOLATION, judge, redact
 from memoryd.errors import SensitiveError
 from memoryd.store import Store
 
 BY_THE_SEED = ("markdown-topics",)  # layouts whose seed has a list of its own
+SHORT = 200  # characters; a secret that is the whole value of a field is no longer
+
+
+class _Text(NamedTuple):
+    """A string of the memory, the name it stands under, and whether it is such a name itself."""
+
+    text: str
+    name: str
+    is_name: bool = False
 
 
 def require_storable(store: Store, memory: Mapping[str, Any], *, allow_words: bool = False) -> tuple[str, ...]:
     """Warnings for what may be stored; SensitiveError, naming the field and the pattern, for what may not."""
     assert store.layout is not None
     mode = store.policy.secrets or ("seed" if store.layout.name in BY_THE_SEED else "shapes")
-    if mode == "off":
-        return ()
-    for name, value in memory.items():
-        for text, is_name in _strings({name: value}):
+    warnings: dict[str, None] = {}
+    for field, value in memory.items():
+        for found in _texts(field, value):
             # Names of fields are no texts, and `key` is a good name; but a token in one is a token.
-            pattern = check_sensitive(text, allow_words, "shapes" if is_name else mode)
-            if pattern is not None:
-                data = {"field": redact(str(name)), "pattern": pattern}
+            blocked, patterns = judge(found.text, "shapes" if found.is_name and mode != "off" else mode, allow_words)
+            if blocked is not None:
+                data = {"field": redact(str(field)), "pattern": blocked}
                 raise SensitiveError(VIOLATION, hint=SUGGESTION, data=data)
-    return ()
+            if mode != "off" and len(found.text) <= SHORT:
+                patterns = (*patterns, *judge(f"{found.name}: {found.text}", "shapes").warnings)
+            for pattern in patterns:
+                warnings[f"{redact(str(field))}: looks like a secret ({pattern}); it was stored all the same"] = None
+    return tuple(warnings)
 
 
-def _strings(value: object) -> Iterator[tuple[str, bool]]:
-    """Every string in it, however deep, and whether it is the name of a field."""
-    pending = [value]
+def _texts(name: str, value: object) -> Iterator[_Text]:
+    """Every string in it, however deep."""
+    yield _Text(name, "", is_name=True)
+    pending = [(name, value)]
     while pending:
-        found = pending.pop()
+        above, found = pending.pop()
         if isinstance(found, str):
-            yield found, False
+            yield _Text(found, above)
         elif isinstance(found, Mapping):
-            yield from ((str(key), True) for key in found)
-            pending += found.values()
+            yield from (_Text(str(key), "", is_name=True) for key in found)
+            pending += [(str(key), each) for key, each in found.items()]
         elif isinstance(found, list | tuple):
-            pending += found
+            pending += [(above, each) for each in found if not isinstance(each, float | int)]

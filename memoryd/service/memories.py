@@ -130,7 +130,7 @@ class MemoryHandlers:
             raise _ambiguous(asked, [(worker.name, memory.id) for worker, memory in found])
         worker, memory = found[0]
         if params.get("touch") and not memory.archived:
-            worker.note_read(memory.path, memory.id)
+            worker.memories.note_read(memory.path, memory.id)
         if "offset" in params:
             return memory.part(worker.name, params["offset"])
         told = memory.public(worker.name)

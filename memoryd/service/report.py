@@ -100,8 +100,18 @@ def families(daemon: Daemon, workers: Iterable[Worker]) -> list[Family]:
         each("backups", "Backups held.", lambda w: w.status.backups["count"]),
         each("findings_error", "Findings of severity error.", lambda w: w.status.findings.get("error", 0)),
         each("findings_warning", "Findings of severity warning.", lambda w: w.status.findings.get("warning", 0)),
+        _stored(held),
         *_job_families(daemon, held),
     ]
+
+
+def _stored(workers: list[Worker]) -> Family:
+    samples = tuple(
+        ({"root": worker.name, "operation": name}, float(count))
+        for worker in workers
+        for name, count in worker.memories.counts.items()
+    )
+    return Family("memoryd_memory_changes", "Memories stored, changed and forgotten by command.", samples, "counter")
 
 
 def _job_families(daemon: Daemon, workers: list[Worker]) -> list[Family]:

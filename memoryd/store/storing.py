@@ -30,6 +30,11 @@ class KnownFiles(Mapping[str, FileSummary]):
         size = row.fingerprint.size
         return FileSummary(path, Role(row.role), size, row.units, row.broken, row.records, row.facts)
 
+    def __contains__(self, path: object) -> bool:
+        if self._all is None and isinstance(path, str):
+            return self._store.catalogue.knows(path)
+        return path in self._every()
+
     def _every(self) -> dict[str, FileSummary]:
         if self._all is None:
             self._all = self._store.files()

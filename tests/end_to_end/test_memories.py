@@ -213,6 +213,16 @@ def test_a_hard_limit_refuses_and_a_soft_one_makes_room(tmp_path: Path, daemon: 
     assert (root / "learnings.jsonl").read_bytes().count(b"\n") == 2
 
 
+def test_what_was_stored_is_counted(tmp_path: Path, daemon: MakeDaemon) -> None:
+    held, _ = begun(daemon, tmp_path, CASES[0])
+    added = held.rpc("memory.add", **CASES[0].params())
+    refused(lambda: held.rpc("memory.add", memory={"type": "core"}))
+    held.rpc("memory.forget", id=added["id"])
+    text = held.rpc("metrics")["text"]
+    for verb, count in (("add", 1), ("forget", 1), ("update", 0)):
+        assert f'memoryd_memory_changes_total{{operation="{verb}",root="memories"}} {count}.0' in text
+
+
 def test_the_index_follows_without_being_asked(tmp_path: Path, daemon: MakeDaemon) -> None:
     held, root = begun(daemon, tmp_path, CASES[0])
     added = held.rpc("memory.add", memory={"type": "core", "content": "x", "tags": ["zebra"]})

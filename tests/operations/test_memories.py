@@ -202,6 +202,16 @@ class TestSecrets:
         for path in world.state.rglob("*"):
             assert not path.is_file() or CANARY.encode() not in path.read_bytes(), path
 
+    def test_what_only_looks_like_a_secret_is_stored_with_a_warning(self, world: World) -> None:
+        done = add(world, content="log in with password=Tr0ub4dor&3xyz", nested={"password": "Tr0ub4dor&3xyz"})
+        assert [each.partition(":")[0] for each in done.warnings] == ["content", "nested"]
+        assert "Tr0ub4dor" not in repr(done.warnings)
+        assert b"Tr0ub4dor" in world.read(LEARNINGS)
+        for path in world.state.rglob("catalogue*"):
+            assert b"Tr0ub4dor" not in path.read_bytes(), path
+        assert update(world, done.id, content="log in with $PASSWORD").warnings == ()
+        assert add(world, content="the key to the token is a good password").warnings == ()
+
     def test_an_error_does_not_repeat_what_it_was_given(self, world: World) -> None:
         with pytest.raises(NotFoundError) as error:
             update(world, CANARY, importance="low")
