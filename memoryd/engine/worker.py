@@ -203,9 +203,8 @@ class Worker:
             self._perform_scheduled(job)
         self.step = "idle"
         self._tending.tick()
-        with self._condition:
-            while self._tending.unsettled:
-                self._settler.touch(self._tending.unsettled.pop(), self._clock.monotonic())
+        while self._tending.unsettled:
+            self.touch(self._tending.unsettled.pop(), deleted=False)
         if self._tending.wants_limits:
             self._tending.wants_limits = False
             self.fall_due("limits")
