@@ -19,26 +19,25 @@ from memoryd.disk.journal import Step
 from memoryd.disk.remembered import Forgotten
 from memoryd.disk.shelf import Held
 from memoryd.errors import ConflictError, InvalidMemoryError, NotFoundError
-from memoryd.layouts.storing import Asked, Found, Stored, StoringView, no_vector
+from memoryd.layouts.storing import Asked, Found, Stored, StoringView
 from memoryd.operations.archive import tidy
 from memoryd.operations.locate import find_archived, find_live, no_such
 from memoryd.operations.sensitive import require_storable
 from memoryd.store import Store
 from memoryd.store.commit import Cause, change
 from memoryd.store.kept import keep, kept_of
-from memoryd.store.storing import Embed, layout_of, storing_view
+from memoryd.store.storing import layout_of, storing_view
 
 F = TypeVar("F", Found, Found | None)
 
 
 @dataclass(frozen=True, slots=True)
 class Means:
-    """What storing is given from above: a random number of 64 bits, the time zone of the place, whoever makes vectors,
-    and whether the five general words of the seed's list may stand in a topic file."""
+    """What storing is given from above: a random number of 64 bits, the time zone of the place, and whether the five
+    general words of the seed's list may stand in a topic file."""
 
     number: int = 0
     zone: tzinfo = UTC
-    embed: Embed = no_vector
     allow_words: bool = False
 
 
@@ -164,7 +163,7 @@ class _Still:
 
 def _view(store: Store, now: float, means: Means) -> Callable[[], StoringView]:
     """Made anew for each decision: what it has read is of one moment."""
-    return lambda: storing_view(store, now, number=means.number, embed=means.embed, zone=means.zone)
+    return lambda: storing_view(store, now, number=means.number, zone=means.zone)
 
 
 def _carry_out(

@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import os
 import threading
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 
@@ -31,6 +31,7 @@ from memoryd.disk.worktree import names_in_git_dir
 from memoryd.errors import RootMissingError, ShuttingDownError
 from memoryd.layouts import LAYOUTS, configured
 from memoryd.layouts.base import FileSummary, Layout, Loaded, UpkeepView
+from memoryd.layouts.storing import no_vector
 from memoryd.store.changes import OwnChanges
 from memoryd.store.index_state import IndexState
 from memoryd.store.late import Late, leave_all
@@ -77,6 +78,7 @@ class Store:
         self.own_changes = OwnChanges()
         # Findings that lie in no single file: duplicates, limits, locks, modes, odd files.
         self.noted: dict[str, tuple[Finding, ...]] = {}
+        self.embed: Callable[[str, int], Sequence[float] | None] = no_vector  # until somebody knows better
         self.uses = self.journal.uses()  # of memories whose layout has no place to count them, by path and id
         # Lock files by name: as first seen (monotonic seconds) and not changed since.
         self.lock_watch: dict[str, tuple[tuple[int, int, int, int], float]] = {}

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from datetime import UTC, tzinfo
 from typing import cast
 
 from memoryd.core.records import Role
 from memoryd.layouts.base import FileSummary, Loaded
-from memoryd.layouts.storing import Storing, StoringView, no_vector
+from memoryd.layouts.storing import Storing, StoringView
 from memoryd.store.store import Store
-
-Embed = Callable[[str, int], Sequence[float] | None]
 
 
 class KnownFiles(Mapping[str, FileSummary]):
@@ -53,10 +51,8 @@ def layout_of(store: Store) -> Storing:
     return cast("Storing", store.layout)
 
 
-def storing_view(
-    store: Store, now: float, *, number: int = 0, embed: Embed = no_vector, zone: tzinfo = UTC
-) -> StoringView:
-    """`number` is random, 64 bits; `embed` gives a vector of a size, or None; `zone` is that of the place."""
+def storing_view(store: Store, now: float, *, number: int = 0, zone: tzinfo = UTC) -> StoringView:
+    """`number` is random, 64 bits; `zone` is that of the place."""
 
     def load(path: str) -> Loaded | None:
         source = store.load(path, now)
@@ -68,4 +64,4 @@ def storing_view(
         except (FileNotFoundError, NotADirectoryError):
             return None
 
-    return StoringView(load, content, KnownFiles(store), store.policy, store.limits, now, number, embed, zone)
+    return StoringView(load, content, KnownFiles(store), store.policy, store.limits, now, number, store.embed, zone)

@@ -388,3 +388,13 @@ def test_a_page_is_cut_where_its_cursor_says(tmp_path: Path, daemon: MakeDaemon)
         assert "truncated" not in page
         seen += [each["id"] for each in page["memories"]]
     assert sorted(seen) == sorted(each["id"] for each in natives)
+
+
+def test_a_document_with_nobody_to_make_its_vectors_says_what_to_do(tmp_path: Path, daemon: MakeDaemon) -> None:
+    held, root = begun(daemon, tmp_path, CASES[4])
+    before = sources(root)
+    error = refused(lambda: held.rpc("memory.add", user="bucket", memory={"content": "no vector"}))
+    assert isinstance(error, InvalidMemoryError)
+    assert [each["field"] for each in error.data["findings"]] == ["embedding"]
+    assert error.hint
+    assert sources(root) == before
