@@ -2,7 +2,7 @@
 
 A vector belongs to a text, and a key is never used for another text: so it dies with its record and needs no date.
 A vector that an agent stored beside its memory stands under `own:SIZE` and is kept as it is; such a memory gets none
-of another model. Only an own vector can change under its key; `home.changes` counts that.
+of another model. Vectors come in with rising keys; `home.changes` counts what came otherwise, or became another.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from array import array
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
+from memoryd.catalogue.rows import plain
 from memoryd.catalogue.searching import conditions
 from memoryd.core.asking import Filters
 from memoryd.core.records import Record
@@ -23,8 +24,9 @@ _LACKING = "LEFT JOIN vectors AS v ON v.key = r.key AND (v.model = ? OR v.model 
 _TEXTS = "SELECT r.key, r.title, t.body, t.labels, r.tags FROM records AS r JOIN texts AS t USING (key)"
 _SAMPLES = (
     "SELECT r.key, v.model, v.vector, r.title, t.body FROM records AS r"
-    " JOIN vectors AS v USING (key) JOIN texts AS t USING (key) WHERE v.model GLOB 'own:*'"
+    " CROSS JOIN vectors AS v ON v.key = r.key CROSS JOIN texts AS t ON t.key = r.key"
 )
+_BEGINNINGS = "SELECT r.key, r.title, substr(t.body, 1, ?), r.tags FROM records AS r JOIN texts AS t USING (key)"
 _COUNT = "SELECT count(*) FROM records AS r"
 _KEYS = "SELECT r.key FROM records AS r WHERE r.key"
 
@@ -32,10 +34,11 @@ _KEYS = "SELECT r.key FROM records AS r WHERE r.key"
 class Home:
     """One catalogue with all its readers, while it is open: what is kept of it in memory hangs on this."""
 
-    __slots__ = ("__weakref__", "changes")
+    __slots__ = ("__weakref__", "changes", "highest")
 
     def __init__(self) -> None:
         self.changes = 0
+        self.highest = 0
 
 
 class Sample(NamedTuple):
@@ -64,6 +67,9 @@ class Vectors:
         )
         with self._db:
             self._db.executemany(query, ((key, model, vector, key, key) for key, vector in rows))
+        keys = [key for key, _ in rows]
+        self.home.changes += min(keys, default=self.home.highest) < self.home.highest
+        self.home.highest = max(keys, default=self.home.highest)
 
     def take_in(self, records: Sequence[Record], keys: Sequence[int]) -> None:
         """The vectors that agents stored; part of the transaction that takes in the records."""
@@ -110,11 +116,21 @@ class Vectors:
         row = self._db.execute("SELECT model, vector FROM vectors WHERE key = ?", (key,)).fetchone()
         return (row[0], row[1]) if row else None
 
-    def sample(self, owner: str | None) -> Sample | None:
-        """The newest memory with a vector of its own, of one owner or of anybody."""
-        of_owner, given = ("", ()) if owner is None else (" AND r.owner = ?", (owner,))
-        row = self._db.execute(f"{_SAMPLES}{of_owner} ORDER BY r.key DESC LIMIT 1", given).fetchone()
-        return Sample(row[0], row[1], row[2], row[4] or row[3]) if row else None
+    def samples(self, owner: str | None, limit: int) -> list[Sample]:
+        """Some memories with a vector of their own, of one owner or of anybody."""
+        which, given = ("<> ''", ()) if owner is None else ("= ? AND r.owner <> ''", (plain(owner),))
+        rows = self._db.execute(f"{_SAMPLES} WHERE r.owner {which} AND v.model GLOB 'own:*' LIMIT ?", (*given, limit))
+        return [Sample(key, model, vector, body or title) for key, model, vector, title, body in rows]
+
+    def beginnings(self, keys: Sequence[int], characters: int) -> dict[int, str]:
+        """The title and as much of the text of each."""
+        found: dict[int, str] = {}
+        for at in range(0, len(keys), _MOST_ASKED):
+            some = keys[at : at + _MOST_ASKED]
+            marks = ",".join("?" * len(some))
+            rows = self._db.execute(f"{_BEGINNINGS} WHERE r.key IN ({marks})", (characters, *some))
+            found.update((key, _said(title, body, "", tags)) for key, title, body, tags in rows)
+        return found
 
     def allowed(self, filters: Filters, keys: Sequence[int]) -> set[int]:
         """Those of the keys whose memories the filters let in."""

@@ -1,0 +1,99 @@
+"""Vectors by a server that speaks the embeddings protocol of OpenAI: Ollama, vLLM, llama.cpp or a cloud.
+
+Texts leave the process here, already redacted, and only to the address that the configuration names.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import urllib.error
+import urllib.request
+from collections.abc import Sequence
+from typing import Any
+
+from memoryd.search.embedding.embedder import EmbedderError, pack_floats, unit
+
+BATCH = 32  # texts in one request
+TIMEOUT_S = 20.0
+LONGEST = 8_000  # characters of a text: most models read no more
+LARGEST_ANSWER = 64 * 1024 * 1024
+
+
+class Endpoint:
+    """`url` is that of the API (`http://localhost:11434/v1`); `key` goes into the authorisation header, and nowhere
+    else."""
+
+    fast = False
+
+    def __init__(self, url: str, model: str, size: int, key: str | None = None, timeout_s: float = TIMEOUT_S) -> None:
+        self.name = f"endpoint:{model}:{size}"
+        self.size = size
+        self._url = url.rstrip("/") + "/embeddings"
+        self._model = model
+        self._headers = {"Content-Type": "application/json", "Accept": "application/json"}
+        if key:
+            self._headers["Authorization"] = f"Bearer {key}"
+        self._timeout_s = timeout_s
+
+    def embed(self, texts: Sequence[str]) -> list[bytes]:
+        """Texts without a word get zeros: servers refuse them."""
+        vectors = [bytes(4 * self.size)] * len(texts)
+        asked = [number for number, text in enumerate(texts) if text.strip()]
+        for at in range(0, len(asked), BATCH):
+            some = asked[at : at + BATCH]
+            for number, vector in zip(some, self._ask([texts[each][:LONGEST] for each in some]), strict=True):
+                vectors[number] = vector
+        return vectors
+
+    def rest(self) -> None:
+        """Nothing is kept."""
+
+    def _ask(self, texts: list[str]) -> list[bytes]:
+        body = json.dumps({"model": self._model, "input": texts, "encoding_format": "float"}).encode()
+        request = urllib.request.Request(self._url, body, self._headers)  # noqa: S310 - the configuration allows http(s) only
+        try:
+            with _opener().open(request, timeout=self._timeout_s) as answer:
+                content = answer.read(LARGEST_ANSWER)
+        except urllib.error.HTTPError as error:
+            raise self._trouble(f"answers {error.code} {error.reason}", _hint(error.code)) from error
+        except (OSError, ValueError) as error:
+            reason = getattr(error, "reason", None) or error
+            raise self._trouble(f"cannot be reached: {reason}", "is the server running, and its url right?") from error
+        return self._vectors(content, len(texts))
+
+    def _vectors(self, content: bytes, wanted: int) -> list[bytes]:
+        try:
+            rows = sorted(json.loads(content)["data"], key=lambda row: row["index"])
+            vectors = [[float(number) for number in row["embedding"]] for row in rows]
+        except (ValueError, KeyError, TypeError) as error:
+            raise self._trouble("does not answer with embeddings", "url is the address of the API, as …/v1") from error
+        if len(vectors) != wanted:
+            raise self._trouble(f"gave {len(vectors)} embeddings for {wanted} texts", None)
+        sizes = {len(vector) for vector in vectors}
+        if sizes != {self.size}:
+            found = ", ".join(map(str, sorted(sizes)))
+            raise self._trouble(f"gives vectors of {found} numbers, not {self.size}", "set size in [search.endpoint]")
+        if not all(math.isfinite(number) for vector in vectors for number in vector):
+            raise self._trouble("gives numbers without bound", None)
+        return [pack_floats(unit(vector)) for vector in vectors]
+
+    def _trouble(self, what: str, hint: str | None) -> EmbedderError:
+        return EmbedderError(f"embeddings endpoint {self._url} {what}", hint=hint)
+
+
+class _NoRedirect(urllib.request.HTTPRedirectHandler):
+    """The key and the texts go to the address that was named and nowhere else."""
+
+    def redirect_request(self, req: Any, fp: Any, code: int, msg: str, headers: Any, newurl: str) -> None:  # noqa: ARG002 - the signature is the library's
+        return None
+
+
+def _opener() -> urllib.request.OpenerDirector:
+    return urllib.request.build_opener(_NoRedirect)
+
+
+def _hint(code: int) -> str | None:
+    if code in (401, 403):
+        return "key_env in [search.endpoint] names the variable that holds the key"
+    return "is the name of the model right?" if code in (400, 404) else None
