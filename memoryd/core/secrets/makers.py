@@ -27,7 +27,10 @@ MAKERS: tuple[tuple[str, str], ...] = (
     ("huggingface-token", rf"(?:hf|api_org)_{A}{{30,}}+"),
     ("langsmith-key", rf"(?:lsv2_(?:pt|sk)|ls)__?{H}{{32}}(?:_{H}{{10}})?"),
     ("model-key", rf"(?:gsk_|xai-|pplx-|jina_){A}{{40,}}+|r8_{A}{{37}}|csk-{A}{{40,}}+|tgp_v1_{W}{{40,}}+"),
-    ("model-key-2", rf"pcsk_{A}{{4,8}}_{A}{{40,}}+|nvapi-{W}{{50,}}+|(?<![_-])fc-{H}{{32}}|e2b_{H}{{40}}|sk_{H}{{48}}"),
+    (
+        "model-key-2",
+        rf"pcsk_{A}{{4,8}}_{A}{{40,}}+|nvapi-{W}{{50,}}+|(?<![]_-])fc-{H}{{32}}|e2b_{H}{{40}}|sk_{H}{{48}}",
+    ),
     ("tavily-key", rf"tvly-(?:[a-z]{{3,5}}-)?{A}{{20,}}+"),
     # clouds
     ("aws-access-key", rf"A(?:KIA|SIA|BIA|CCA)[0-9A-Z]{{16}}|ABSK{B}{{100,}}+"),
@@ -76,7 +79,7 @@ MAKERS: tuple[tuple[str, str], ...] = (
     # mail and telephony
     ("twilio-key", rf"SK{H}{{32}}"),
     ("sendgrid-key", rf"SG\.{W}{{16,32}}\.{W}{{20,}}+"),
-    ("mailgun-key", rf"(?<![_-])key-{H}{{32}}|{H}{{32}}-{H}{{8}}-{H}{{8}}"),
+    ("mailgun-key", rf"(?<![]_-])key-{H}{{32}}|{H}{{32}}-{H}{{8}}-{H}{{8}}"),
     ("mailchimp-key", rf"{H}{{32}}-us\d{{1,2}}"),
     ("brevo-key", rf"xkeysib-{H}{{64}}-{A}{{16}}"),
     ("resend-key", rf"re_{A}{{8}}_{A}{{24,}}+"),
@@ -88,7 +91,7 @@ MAKERS: tuple[tuple[str, str], ...] = (
     ("vault-token", rf"hv[sbr]\.{W}{{20,}}+"),
     ("terraform-token", rf"{A}{{14}}\.atlasv1\.[A-Za-z0-9_=-]{{60,}}+"),
     ("doppler-token", rf"dp\.(?:pt|st|sa|ct|scim|audit)\.(?:[a-z0-9_-]{{1,40}}\.)?{A}{{40,}}+"),
-    ("pulumi-token", rf"(?<![_-])pul-{H}{{40}}"),
+    ("pulumi-token", rf"(?<![]_-])pul-{H}{{40}}"),
     ("onepassword-token", rf"ops_eyJ{W}{{100,}}+"),
     ("age-key", r"AGE-SECRET-KEY-1[0-9A-Z]{50,}+"),
     ("buildkite-token", rf"bku[as]_{H}{{40}}"),
@@ -96,7 +99,7 @@ MAKERS: tuple[tuple[str, str], ...] = (
     ("sonar-token", rf"sq[apu]_{H}{{40}}"),
     ("prefect-key", rf"pn[ub]_{A}{{36,}}+"),
     ("deno-token", rf"dd[pow]_{A}{{36,}}+"),
-    ("infracost-key", rf"(?<![_-])ico-{A}{{32}}"),
+    ("infracost-key", rf"(?<![]_-])ico-{A}{{32}}"),
     # tools of the office
     ("linear-key", rf"lin_(?:api|oauth)_{A}{{32,}}+"),
     ("notion-token", rf"(?:secret|ntn)_{A}{{40,}}+"),

@@ -53,8 +53,8 @@ _ADDRESS = re.compile(r"://([^\s/?#\"'<>:@\[]{0,64}):([^\s\"'<>@/\[\]]{1,200})@(
 _HEXADECIMAL = re.compile(r"[0-9a-f]{32,}")
 _BASIC = re.compile(r"basic ([A-Za-z0-9+/]{8,400}={0,2})(?![A-Za-z0-9])", re.IGNORECASE)
 _CURL = re.compile(r"[^\n\[\ue000]{0,160}?\s(?:-u|--user)[ =]?[\"']?([^\s:\"'$<{]{1,64}):([^\s\"'$<{@]{4,160})")
-_SIGNATURE = re.compile(r"sig=([A-Za-z0-9%+/=]{40,200})")
-_PGPASS = re.compile(r":5432:[\w*-]{1,64}:[\w.*-]{1,64}:([^\s:]{6,160})")
+_SIGNATURE = re.compile(r"sig=([A-Za-z0-9%+/=]{40,200}+)(?![\w-])")
+_PGPASS = re.compile(r":5432:[\w*-]{1,64}:[\w.*-]{1,64}:([^\s:\[]{6,160}+)(?!\[)")
 _STANDS_IN = re.compile(r"[${<%*]|x+$", re.IGNORECASE)
 _SCHEMATIC = {
     "pass", "password", "passwd", "pwd", "pw", "secret", "user", "username", "guest", "admin", "root", "postgres",

@@ -21,7 +21,7 @@ _SHADOW = bytes(97 if chr(code) in "_-~" or (code < 128 and chr(code).isalnum())
 _LONG = b"a" * _RUN
 _SPACE = re.compile(r"\s")
 
-_LOOSE_SHAPE = rf"(?<![_-])[a-z]{{2,12}}(?:[_-][a-z0-9]{{1,8}}){{0,2}}_{A}{{32,}}+"
+_LOOSE_SHAPE = rf"(?<![]_-])[a-z]{{2,12}}(?:[_-][a-z0-9]{{1,8}}){{0,2}}_{A}{{32,}}+"
 # One flat alternation without groups: then each branch is refused by its first character alone.
 _TOKEN = re.compile(
     "(?<![A-Za-z0-9])(?=[A-Za-z0-9])(?:"
@@ -39,7 +39,9 @@ _PEM = re.compile(
 )
 _PUTTY = re.compile(r"(?<=Private-Lines: )\d{1,3}(?:\s{1,4}[A-Za-z0-9+/=]{16,64})++")
 
-_FILL = 12  # characters of one kind at the end: `xxxxxxxxxxxx`
+_PREFIX = re.compile(r"[A-Za-z0-9.]{1,12}[_-]")
+_FILL = 12  # characters
+_FILLED = {sign * _FILL for sign in "xX0"}
 
 
 def find_tokens(text: str, lowered: str) -> Iterator[Secret]:
@@ -88,8 +90,8 @@ def _words(text: str, shadow: bytes) -> Iterator[tuple[int, int]]:
 
 def _is_filler(token: str) -> bool:
     """`sk-your-key-goes-here`, `ghp_xxxxxxxxxxxxxxxxxxxx`, `HRKU-YOUR_KEY_COMES_HERE`: what documents say instead."""
-    _, sign, body = token.partition("_" if "_" in token[:12] else "-")
-    return bool(sign) and (_worded(body) or token[-_FILL:] in {"x" * _FILL, "X" * _FILL, "0" * _FILL})
+    prefix = _PREFIX.match(token)
+    return prefix is not None and (_worded(token[prefix.end() :]) or token[-_FILL:] in _FILLED)
 
 
 def _worded(body: str) -> bool:
