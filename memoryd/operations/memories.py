@@ -104,7 +104,8 @@ def unarchive(store: Store, asked: str, now: float, means: Means) -> Outcome:
     outcome = _carry_out(store, "unarchive", decide, now)
     if outcome.receipt is not None:
         _hold(store, outcome, now)
-        store.blobs.drop(store.journal.take_forgotten(outcome.id))
+        if store.journal.forgotten(outcome.id):
+            store.blobs.drop(store.journal.take_forgotten(outcome.id))
     return outcome
 
 
@@ -135,11 +136,12 @@ def _hold(store: Store, outcome: Outcome, now: float) -> None:
 
 
 class _Still:
-    """The memory as it was first seen; later looks must find the same."""
+    """The memory as it was first seen; later looks must find the same. That it was read in between, which some
+    programs count in its file, changes nothing of it."""
 
     def __init__(self, asked: str) -> None:
         self._asked = asked
-        self._seen: tuple[str, bytes] | None = None
+        self._seen: Found | None = None
 
     def the_same(self, look: Callable[[], F]) -> F:
         found: F | None
@@ -149,16 +151,22 @@ class _Still:
             if self._seen is None:
                 raise
             found = None
-        text = found.record.span.of(found.loaded.data) if found is not None else None
-        if self._seen is not None and text != self._seen[1]:
+        if self._seen is not None and (found is None or not _says_the_same(self._seen, found)):
             raise ConflictError(
-                f"{redact(self._asked)} in {self._seen[0]} was changed by another program meanwhile; nothing was done",
+                f"{redact(self._asked)} in {self._seen.path} was changed by another program meanwhile",
                 hint="look at it as it is now with `memoryd get`, then try again",
-                data={"changed": [self._seen[0]], "id": self._asked},
+                data={"changed": [self._seen.path], "id": redact(self._asked)},
             )
-        if found is not None and text is not None:
-            self._seen = (found.path, text)
+        self._seen = found
         return found  # type: ignore[return-value]  # where None is no answer, the look has raised
+
+
+def _says_the_same(one: Found, other: Found) -> bool:
+    """By its bytes, else by the layout's own measure of a file, where it has one."""
+    if one.record.span.of(one.loaded.data) == other.record.span.of(other.loaded.data):
+        return True
+    before, after = (each.loaded.document.facts.get("meaning") for each in (one, other))
+    return before is not None and before == after
 
 
 def _view(store: Store, now: float, means: Means) -> Callable[[], StoringView]:

@@ -12,11 +12,12 @@ from typing import Any
 import pytest
 
 from memoryd.core.policy import DAY, Policy
-from memoryd.errors import NotFoundError
+from memoryd.errors import ConflictError, NotFoundError
 from memoryd.layouts import LAYOUTS
 from memoryd.layouts.json_files import JsonFiles
 from memoryd.layouts.json_files.names import is_memory
 from memoryd.layouts.json_files.schema import iso_ms
+from memoryd.operations import memories
 from memoryd.operations.archive import archive
 from memoryd.operations.backup import create_backups
 from memoryd.operations.check import check
@@ -26,6 +27,7 @@ from memoryd.operations.refresh import Refreshed, refresh
 from memoryd.operations.repair import repair
 from memoryd.operations.undo import undo
 from memoryd.store import Store
+from memoryd.store.storing import storing_view
 from tests.layouts.contract import NOW
 from tests.layouts.json_samples import CORPUS, corpus, file, identity, memory, name, pretty
 
@@ -246,3 +248,27 @@ class TestUpkeep:
         assert [note.ids for note in done.plan.notes] == [(identity(2), identity(1))]
         assert "possible-duplicate" in folder.codes()
         assert folder.everything() == before
+
+
+def test_that_the_server_counts_a_read_meanwhile_is_no_conflict(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It rewrites the file for that; nothing of the memory is changed by it, and its count is kept."""
+    folder = Folder(tmp_path)
+    folder.write(name(1), file(1))
+    folder.look()
+    reads = [lambda: folder.write(name(1), file(1, accessCount=7)), lambda: folder.write(name(1), file(1, tags=["x"]))]
+
+    def view(*given: Any, **more: Any) -> Any:
+        if reads:
+            reads.pop(0)()
+        return storing_view(*given, **more)
+
+    monkeypatch.setattr(memories, "storing_view", view)
+    with pytest.raises(ConflictError):
+        memories.update(folder.store, identity(1), {"summary": "ours"}, folder.now, memories.Means())
+    assert json.loads((folder.root / name(1)).read_bytes())["tags"] == ["x"]
+    reads.append(lambda: folder.write(name(1), file(1, tags=["x"], accessCount=8)))
+    memories.update(folder.store, identity(1), {"summary": "ours"}, folder.now, memories.Means())
+    found = json.loads((folder.root / name(1)).read_bytes())
+    assert (found["accessCount"], found["summary"], found["tags"]) == (8, "ours", ["x"])
