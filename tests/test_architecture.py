@@ -46,6 +46,7 @@ KEEPERS = {
     "rich": "cli/",
     "ctypes": "disk/syscalls.py",
     "mcp": "mcp/server.py",
+    "betterleaks": "operations/second_opinion.py",
 }
 
 PURE = ("core", "layouts")

@@ -55,6 +55,7 @@ POLICY: Mapping[str, Key] = {
     "archive_sessions": Key(values.flag, "session-files: move whole sessions to the archive by age"),
     "archive_sessions_after_days": Key(values.number(0, YEARS), "days after the last change of a session"),
     "sensitive_words": Key(values.flag, "markdown-topics: report also words that often stand beside secrets"),
+    "secrets_second_opinion": Key(values.flag, "what is stored is held against betterleaks too (extra `secrets`)"),
     "newer_index": Key(
         values.choice("read-only", "rebuild"),
         "an index of a newer version: leave the root as it is, or rebuild it",

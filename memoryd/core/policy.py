@@ -59,6 +59,7 @@ class Policy:
     archive_sessions_after_days: float = 60
     sensitive_words: bool = False  # markdown-topics: report also words that often stand beside secrets
     secrets: str | None = None  # what may not be stored: "seed" | "literal" | "shapes" | "off"; None: by layout
+    secrets_second_opinion: bool = False  # ask betterleaks too (the extra `secrets`)
     lock_stale_after_s: float = 30
     lock_unreadable_after_s: float = 300
     lock_wait_s: float = 10

@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
-from memoryd.core.secrets import SUGGESTION, VIOLATION, judge, redact
+from memoryd.core.secrets import SUGGESTION, VIOLATION, Judgement, judge, redact
 from memoryd.errors import SensitiveError
+from memoryd.operations.second_opinion import second_opinion
 from memoryd.store import Store
 
 BY_THE_SEED = ("markdown-topics",)  # layouts whose seed has a list of its own
@@ -32,16 +33,26 @@ def require_storable(store: Store, memory: Mapping[str, Any], *, allow_words: bo
     warnings: dict[str, None] = {}
     for field, value in memory.items():
         for found in _texts(field, value):
-            # Names of fields are no texts, and `key` is a good name; but a token in one is a token.
-            blocked, patterns = judge(found.text, "shapes" if found.is_name and mode != "off" else mode, allow_words)
+            blocked, patterns = _judged(found, mode, allow_words, second=store.policy.secrets_second_opinion)
             if blocked is not None:
                 data = {"field": redact(str(field)), "pattern": blocked}
                 raise SensitiveError(VIOLATION, hint=SUGGESTION, data=data)
-            if mode != "off" and len(found.text) <= SHORT:
-                patterns = (*patterns, *judge(f"{found.name}: {found.text}", "shapes").warnings)
             for pattern in patterns:
                 warnings[f"{redact(str(field))}: looks like a secret ({pattern}); it was stored all the same"] = None
     return tuple(warnings)
+
+
+def _judged(found: _Text, mode: str, allow_words: bool, *, second: bool) -> Judgement:
+    """Names of fields are no texts, and `key` is a good name; but a token in one is a token."""
+    if mode == "off":
+        return Judgement(None)
+    blocked, warned = judge(found.text, "shapes" if found.is_name else mode, allow_words)
+    if len(found.text) <= SHORT:
+        warned += judge(f"{found.name}: {found.text}", "shapes").warnings
+    if blocked is None and second:
+        blocked, more = second_opinion(found.text)
+        warned += more
+    return Judgement(blocked, warned)
 
 
 def _texts(name: str, value: object) -> Iterator[_Text]:
