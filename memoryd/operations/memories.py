@@ -101,7 +101,7 @@ def unarchive(store: Store, asked: str, now: float, means: Means) -> Outcome:
             return layout_of(store).unarchive(view(), found)
         return _put_back(store, asked, view())
 
-    outcome = _carry_out(store, "unarchive", decide, now)
+    outcome = _carry_out(store, "unarchive", decide, now, soft=True)
     if outcome.receipt is not None:
         _hold(store, outcome, now)
         if store.journal.forgotten(outcome.id):
@@ -181,6 +181,7 @@ def _carry_out(
     now: float,
     *,
     first: Callable[[Stored], None] | None = None,
+    soft: bool = False,
     warnings: tuple[str, ...] = (),
 ) -> Outcome:
     made: list[Stored] = []
@@ -194,7 +195,7 @@ def _carry_out(
             first(made[0])
 
     cause, wait_s = Cause(operation, "command"), store.policy.lock_wait_s
-    done = change(store, cause, plan, now=now, wait_s=wait_s, first=prepare, soft=operation != "add", sure=True)
+    done = change(store, cause, plan, now=now, wait_s=wait_s, first=prepare, soft=soft, sure=True)
     tidy(store, done.plan)
     paths = tuple(dict.fromkeys(action.path for action in done.plan.actions))
     return Outcome(made[0].id, made[0].path, done.receipt, paths, warnings)
