@@ -20,6 +20,7 @@ def open_or_rebuild(path: str) -> sqlite3.Connection:
         db = sqlite3.connect(path, timeout=10, check_same_thread=False)
         try:
             db.execute("PRAGMA journal_mode=WAL")
+            db.execute("PRAGMA temp_store=MEMORY")  # no texts of memories in /var/tmp
             # A cache need not survive a power cut: what a cut tears is detected and built anew.
             db.execute("PRAGMA synchronous=OFF")
             version = db.execute("PRAGMA user_version").fetchone()[0]
@@ -50,4 +51,5 @@ def open_reader(path: str) -> sqlite3.Connection:
     uri = f"{Path(path).absolute().as_uri()}?mode=ro"
     db = sqlite3.connect(uri, uri=True, timeout=2, check_same_thread=False, isolation_level=None)
     db.execute(f"PRAGMA cache_size=-{CACHE_KIB}")
+    db.execute("PRAGMA temp_store=MEMORY")
     return db

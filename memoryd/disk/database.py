@@ -54,6 +54,7 @@ class Database:
             self._connection.execute("PRAGMA synchronous = FULL")
             self._connection.execute("PRAGMA fullfsync = 1")  # macOS: a plain fsync does not reach the platter
             self._connection.execute("PRAGMA foreign_keys = ON")
+            self._connection.execute("PRAGMA temp_store = MEMORY")  # no bytes of memories in /var/tmp
         with self._writing() as db:
             for step in schema[version:]:
                 for statement in step:
