@@ -13,8 +13,8 @@ from pathlib import Path
 import click
 
 from memoryd.cli.main import cli
-from memoryd.config.keys import DAEMON, MEMORY_CONFIGURATION, POLICY, ROOT, SCHEDULE, SECRETS_KEY, Key
-from memoryd.config.schema import DaemonConfig
+from memoryd.config.keys import DAEMON, ENDPOINT, MEMORY_CONFIGURATION, POLICY, ROOT, SCHEDULE, SEARCH, SECRETS_KEY, Key
+from memoryd.config.schema import DaemonConfig, EndpointConfig, SearchConfig
 from memoryd.config.template import toml
 from memoryd.control.methods import METHODS
 from memoryd.core.findings import CODES
@@ -80,7 +80,7 @@ def _settings(keys: Mapping[str, Key], default: Callable[[str], str]) -> str:
     return _table(("key", "default", "meaning"), ((f"`{n}`", default(n), k.meaning) for n, k in keys.items()))
 
 
-def _defaults_of(settings: DaemonConfig | Policy) -> Callable[[str], str]:
+def _defaults_of(settings: DaemonConfig | SearchConfig | EndpointConfig | Policy) -> Callable[[str], str]:
     known = {field.name for field in fields(settings) if getattr(settings, field.name) is not None}
     return lambda name: f"`{toml(getattr(settings, name))}`" if name in known else "by layout"
 
@@ -96,6 +96,8 @@ TABLES: Mapping[str, Callable[[], str]] = {
     "commands": commands,
     "methods": methods,
     "keys.daemon": lambda: _settings(DAEMON, _defaults_of(DaemonConfig())),
+    "keys.search": lambda: _settings(SEARCH, _defaults_of(SearchConfig())),
+    "keys.endpoint": lambda: _settings(ENDPOINT, _defaults_of(EndpointConfig())),
     "keys.defaults": lambda: _settings({**POLICY, "secrets": SECRETS_KEY}, _defaults_of(Policy())),
     "keys.schedule": lambda: _settings(SCHEDULE, lambda name: f"`{toml(DEFAULT_SCHEDULE[name])}`"),
     "keys.root": lambda: _settings({**ROOT, **MEMORY_CONFIGURATION}, lambda _: "–"),

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from memoryd.config import values
-from memoryd.config.schema import LAYOUT_CHOICES, SECRETS
+from memoryd.config.schema import EMBEDDERS, LAYOUT_CHOICES, SECRETS
 from memoryd.config.values import Reader
 from memoryd.core.policy import JOBS, Mode
 
@@ -31,6 +31,20 @@ DAEMON: Mapping[str, Key] = {
     "quiet_s": Key(values.number(0, 3600), "quiet time that scheduled upkeep waits for, in seconds"),
     "quiet_cap_s": Key(values.number(0, DAY_S), "but never later than this after it is due"),
     "max_clients": Key(values.integer(1, 4096), "connections to the control socket at one time"),
+}
+
+SEARCH: Mapping[str, Key] = {
+    "embedder": Key(
+        values.choice(*EMBEDDERS),
+        "what makes vectors: static (shipped), minilm (better, slow; extra `minilm`), endpoint (a server), or off",
+    ),
+}
+
+ENDPOINT: Mapping[str, Key] = {
+    "url": Key(values.url, "address of an API like OpenAI's (Ollama, vLLM, a cloud); texts of memories are sent there"),
+    "model": Key(values.words, "its model for embeddings"),
+    "key_env": Key(values.words, "the environment variable that holds its key, where it wants one"),
+    "size": Key(values.integer(1, 8192), "how many numbers its vectors have"),
 }
 
 # The keys of [defaults], each of which may stand in a [[root]] too.

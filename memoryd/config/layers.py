@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, fields
 from typing import Any
 
 from memoryd.config import values
-from memoryd.config.keys import DAEMON, POLICY, ROOT, SCHEDULE, SECRETS_KEY, Key
+from memoryd.config.keys import DAEMON, POLICY, ROOT, SCHEDULE, SEARCH, SECRETS_KEY, Key
 from memoryd.config.lines import KeyPath
 from memoryd.config.problems import Problems
 from memoryd.config.schema import DEFAULT
@@ -22,6 +22,7 @@ LIMIT_EXAMPLE = '{ max_bytes = "5MB", max_count = 500, kind = "soft" } or "off"'
 # Where a key belongs that was found in the wrong table.
 _HOMES: Mapping[str, Mapping[str, Key]] = {
     "[daemon]": DAEMON,
+    "[search]": SEARCH,
     "[defaults] or [[root]]": {**POLICY, "secrets": SECRETS_KEY},
     "[defaults.schedule] or [root.schedule]": SCHEDULE,
     "[[root]]": ROOT,

@@ -13,19 +13,19 @@ import tomllib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from memoryd.config.keys import DAEMON
+from memoryd.config.keys import DAEMON, ENDPOINT, SEARCH
 from memoryd.config.layers import Layer, read_defaults, read_table, unknown_keys
 from memoryd.config.lines import Lines, read_lines
 from memoryd.config.places import Places
 from memoryd.config.problems import Problems
 from memoryd.config.root_tables import read_roots
-from memoryd.config.schema import Config, DaemonConfig
+from memoryd.config.schema import Config, DaemonConfig, EndpointConfig, SearchConfig
 from memoryd.core.policy import Limit
 from memoryd.errors import ConfigError
 
 LARGEST_FILE = 1024 * 1024  # a configuration beyond a megabyte is some other file
 CORRECT = "nothing was started or changed; correct this and try again"
-TOP_LEVEL = ("daemon", "defaults", "root")
+TOP_LEVEL = ("daemon", "search", "defaults", "root")
 
 _PLACE = re.compile(r"(.*) \(at (?:line (\d+), column (\d+)|end of document)\)", re.DOTALL)
 
@@ -60,6 +60,7 @@ def parse(
     daemon = read_table(tree.get("daemon", {}), ("daemon",), DAEMON, problems)
     defaults = read_defaults(tree.get("defaults", {}), problems)
     settings = _daemon(daemon, problems)
+    search, origins = _search(tree.get("search", {}), problems)
     roots = read_roots(
         tree.get("root", []),
         extra_roots,
@@ -69,7 +70,17 @@ def parse(
         known_limits=known_limits or {},
     )
     problems.raise_if_any()
-    return Config(settings, roots, path, daemon.origins)
+    return Config(settings, roots, path, {**daemon.origins, **origins}, search)
+
+
+def _search(table: object, problems: Problems) -> tuple[SearchConfig, dict[str, str]]:
+    """The values of `[search]` with their origins."""
+    search = read_table(table, ("search",), SEARCH, problems, ("endpoint",))
+    below = table.get("endpoint", {}) if isinstance(table, dict) else {}
+    endpoint = read_table(below, ("search", "endpoint"), ENDPOINT, problems)
+    origins = {f"search.{name}": origin for name, origin in search.origins.items()}
+    origins |= {f"search.endpoint.{name}": origin for name, origin in endpoint.origins.items()}
+    return SearchConfig(**search.values, endpoint=EndpointConfig(**endpoint.values)), origins
 
 
 def _daemon(layer: Layer, problems: Problems) -> DaemonConfig:

@@ -13,6 +13,7 @@ from memoryd.core.policy import Policy
 
 LAYOUTS = ("json-files", "markdown-topics", "user-document", "session-files", "jsonl-store")
 LAYOUT_CHOICES = ("auto", *LAYOUTS)
+EMBEDDERS = ("static", "minilm", "endpoint", "off")
 SECRETS = ("seed", "literal", "shapes", "off")
 
 COMMAND_LINE = "command line"
@@ -30,6 +31,24 @@ class DaemonConfig:
     quiet_s: float = 10  # quiet time that scheduled upkeep waits for
     quiet_cap_s: float = 60  # but never later than this after it is due
     max_clients: int = 64
+
+
+@dataclass(frozen=True, slots=True)
+class EndpointConfig:
+    """A server that makes vectors. `key_env` names the environment variable that holds its key, if it wants one."""
+
+    url: str = "http://localhost:11434/v1"
+    model: str = "all-minilm"
+    key_env: str = "MEMORYD_EMBEDDINGS_KEY"
+    size: int = 384
+
+
+@dataclass(frozen=True, slots=True)
+class SearchConfig:
+    """What makes the vectors that memories are searched by."""
+
+    embedder: str = "static"
+    endpoint: EndpointConfig = field(default_factory=EndpointConfig)
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,12 +74,14 @@ class RootConfig:
 
 @dataclass(frozen=True, slots=True)
 class Config:
-    """`path` is the file read, None without one. `origins` are those of the `[daemon]` values."""
+    """`path` is the file read, None without one. `origins` are those of the `[daemon]` values, and those of
+    `[search]` as `search.KEY`, `search.endpoint.KEY`."""
 
     daemon: DaemonConfig = field(default_factory=DaemonConfig)
     roots: tuple[RootConfig, ...] = ()
     path: str | None = None
     origins: Mapping[str, str] = field(default_factory=dict, compare=False)
+    search: SearchConfig = field(default_factory=SearchConfig)
 
     def root(self, name: str) -> RootConfig | None:
         return next((root for root in self.roots if root.name == name), None)

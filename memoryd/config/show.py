@@ -36,9 +36,15 @@ def effective(config: Config) -> dict[str, Any]:
     `defaults:12`, `root:20`.
     """
     daemon = {field.name: getattr(config.daemon, field.name) for field in fields(DaemonConfig)}
+    search: dict[str, Any] = {"embedder": _entry(config.search.embedder, config.origins, "search.embedder")}
+    search["endpoint"] = {
+        name: _entry(value, config.origins, f"search.endpoint.{name}")
+        for name, value in asdict(config.search.endpoint).items()
+    }
     return {
         "path": config.path,
         "daemon": {name: _entry(value, config.origins, name) for name, value in daemon.items()},
+        "search": search,
         "roots": {root.name: _root(root) for root in config.roots},
     }
 

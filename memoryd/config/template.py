@@ -9,10 +9,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import fields
 
 from memoryd.config.detect import Detected
-from memoryd.config.keys import DAEMON, POLICY, SCHEDULE, SECRETS_KEY, Key
+from memoryd.config.keys import DAEMON, ENDPOINT, POLICY, SCHEDULE, SEARCH, SECRETS_KEY, Key
 from memoryd.config.lines import quoted
 from memoryd.config.roots import derive_name
-from memoryd.config.schema import LAYOUT_CHOICES, DaemonConfig
+from memoryd.config.schema import LAYOUT_CHOICES, DaemonConfig, EndpointConfig, SearchConfig
 from memoryd.core.policy import DEFAULT_SCHEDULE, Policy
 
 _HEAD = """\
@@ -53,6 +53,9 @@ def template(detected: Sequence[Detected] = ()) -> str:
         (
             _HEAD,
             "[daemon]\n" + _settings(DAEMON, _defaults_of(DaemonConfig())),
+            "[search]\n" + _settings(SEARCH, _defaults_of(SearchConfig())),
+            '[search.endpoint]          # with embedder = "endpoint"\n'
+            + _settings(ENDPOINT, _defaults_of(EndpointConfig())),
             "[defaults]                 # for every root\n"
             + _settings(POLICY, _defaults_of(Policy()))
             + f"# secrets = {quoted('shapes')}".ljust(45)
@@ -64,7 +67,7 @@ def template(detected: Sequence[Detected] = ()) -> str:
     )
 
 
-def _defaults_of(settings: DaemonConfig | Policy) -> dict[str, object]:
+def _defaults_of(settings: DaemonConfig | SearchConfig | EndpointConfig | Policy) -> dict[str, object]:
     return {field.name: getattr(settings, field.name) for field in fields(settings)}
 
 

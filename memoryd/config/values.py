@@ -9,6 +9,7 @@ from __future__ import annotations
 import datetime
 import math
 import re
+import urllib.parse
 import zoneinfo
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
@@ -108,6 +109,17 @@ def words(value: object) -> str:
     if "\0" in value:
         raise WrongValueError("holds a NUL character, which no path can")
     return value
+
+
+def url(value: object) -> str:
+    """An address to ask by HTTP, without user and password, which have no place in a file."""
+    text = words(value).strip()
+    parts = urllib.parse.urlsplit(text)
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise WrongValueError(f"is {shown(text)}; allowed: an address such as http://localhost:11434/v1")
+    if parts.username is not None or parts.password is not None:
+        raise WrongValueError("holds a user or password; name the variable with the key in key_env instead")
+    return text
 
 
 def timezone(value: object) -> str:

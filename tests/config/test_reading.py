@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from memoryd.config.places import Places
 from memoryd.config.reading import load, parse
-from memoryd.config.schema import Config, DaemonConfig
+from memoryd.config.schema import Config, DaemonConfig, EndpointConfig, SearchConfig
 from memoryd.core.policy import DEFAULT_SCHEDULE, Limit, LimitKind, Mode, Policy
 from memoryd.errors import ConfigError
 
@@ -157,7 +157,7 @@ def test_both_bounds_of_a_limit_may_be_off(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("lines", "line", "key", "says"),
     [
-        (["[deamon]"], 1, "deamon", 'did you mean "daemon"? allowed here: daemon, defaults, root'),
+        (["[deamon]"], 1, "deamon", 'did you mean "daemon"? allowed here: daemon, search, defaults, root'),
         (["", "[[roots]]", "path='/x'"], 2, "roots", 'did you mean "root"'),
         (["zzz = 1"], 1, "zzz", "unknown key; allowed here: daemon"),
         (["settle_ms = 1"], 1, "settle_ms", "belongs in [daemon]"),
@@ -494,3 +494,35 @@ _TREES = st.recursive(
 def test_any_shape_of_known_keys(tree: dict[str, object]) -> None:
     message = _error(tomlkit.dumps(tree))
     assert message is None or message.startswith("c.toml:")
+
+
+def test_what_makes_the_vectors(tmp_path: Path) -> None:
+    text = """
+[search]
+embedder = "endpoint"
+[search.endpoint]
+url = "https://models.example/v1"
+model = "small"
+size = 768
+"""
+    search = _load(tmp_path, text).search
+    assert search == SearchConfig("endpoint", EndpointConfig("https://models.example/v1", "small", size=768))
+    assert _load(tmp_path, "").search == SearchConfig("static")
+
+
+@pytest.mark.parametrize(
+    ("lines", "said"),
+    [
+        ("[search]\nembedder = 'mini'", 'did you mean "minilm"?'),
+        ("[search]\nembeder = 'off'", 'did you mean "embedder"?'),
+        ("[search.endpoint]\nkey = 'x'", "unknown key"),
+        ("[search.endpoint]\nurl = 'file:///etc/passwd'", "allowed: an address such as"),
+        ("[search.endpoint]\nurl = 'http://me:word@host/v1'", "name the variable with the key in key_env"),
+        ("[search.endpoint]\nsize = 0", "out of range"),
+    ],
+)
+def test_what_cannot_make_vectors(tmp_path: Path, lines: str, said: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        _load(tmp_path, lines)
+    assert said in caught.value.message
+    assert "word@" not in caught.value.message

@@ -6,8 +6,9 @@ import re
 from pathlib import Path
 
 from memoryd.config.detect import Detected, detect, looked_for
+from memoryd.config.keys import ENDPOINT, SEARCH
 from memoryd.config.reading import parse
-from memoryd.config.schema import DaemonConfig
+from memoryd.config.schema import DaemonConfig, SearchConfig
 from memoryd.config.template import template
 from memoryd.core.policy import Policy
 
@@ -40,7 +41,9 @@ def test_every_commented_setting_is_valid_and_says_the_default() -> None:
     config = parse(text, "c.toml", "/nowhere/state")
     assert config.daemon == DaemonConfig()
     assert config.roots[0].policy == Policy(secrets="shapes")
-    assert set(config.origins) == {*DaemonConfig.__dataclass_fields__}, "every setting of the daemon is shown"
+    assert config.search == SearchConfig()
+    search = {f"search.{name}" for name in SEARCH} | {f"search.endpoint.{name}" for name in ENDPOINT}
+    assert set(config.origins) == {*DaemonConfig.__dataclass_fields__, *search}, "every setting is shown"
     written = {name for name, origin in config.roots[0].origins.items() if origin != "default"}
     assert {name for name in Policy.__dataclass_fields__ if name not in ("schedule", "limits")} <= written
     lines = [line.removeprefix("# ") for line in examples.split("\n") if re.match(r'# ("|\[|\w+ = )', line)]
