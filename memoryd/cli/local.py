@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import sys
 import time
-from types import ModuleType
 from typing import Any
 
 import click
@@ -14,7 +13,7 @@ from memoryd import __version__
 from memoryd.cli import exits
 from memoryd.cli.commands import complete_roots, example, json_option, socket_of
 from memoryd.control.methods import LAYOUTS, LEVELS, TOPICS
-from memoryd.errors import ConfigError, ConflictError, MemorydError, NoDaemonError
+from memoryd.errors import ConflictError, MemorydError, NoDaemonError
 
 STOP_WAIT_S = 10.0
 
@@ -141,26 +140,9 @@ def mcp(ctx: click.Context, roots: tuple[str, ...], read_only: bool) -> None:
         click.echo(
             "memoryd: waiting for an agent on standard input; the README says how to make one start it", err=True
         )
-    _mcp_server().serve(lambda: socket_of(ctx), roots, read_only=read_only)
+    from memoryd.mcp.loading import load  # noqa: PLC0415 - only when needed
 
-
-def _mcp_server() -> ModuleType:
-    """The module that serves. ConfigError where its package is missing or too old."""
-    import gc  # noqa: PLC0415 - for `mcp` alone
-
-    gc.disable()  # the package makes its many types at import, a tenth of which would go into looking for garbage
-    try:
-        from memoryd.mcp import server  # noqa: PLC0415 - takes half a second
-    except ImportError as error:
-        if (error.name or "").partition(".")[0] == "memoryd":
-            raise
-        raise ConfigError(
-            f"`memoryd mcp` needs the package mcp, version 2.3 or newer ({error})",
-            hint="pip install 'memoryd[mcp]'",
-        ) from error
-    finally:
-        gc.enable()
-    return server
+    load().serve(lambda: socket_of(ctx), roots, read_only=read_only)
 
 
 @click.command(epilog=example('eval "$(memoryd completion bash)"', "memoryd completion fish | source"))

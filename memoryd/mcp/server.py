@@ -12,10 +12,11 @@ import signal
 from collections.abc import Callable, Sequence
 from typing import Any, ParamSpec, TypeVar
 
-from mcp import MCPError, types
+from mcp import types
 from mcp.server.context import ServerRequestContext
 from mcp.server.lowlevel import Server
 from mcp.server.stdio import stdio_server
+from mcp.shared.exceptions import MCPError
 
 from memoryd import __version__
 from memoryd.errors import MemorydError, NotFoundError, UnknownRootError, UsageError

@@ -25,7 +25,7 @@ from tests.mcp.session import inside, protocol_error, refusal, server, session, 
 
 ENTRY = "## 2026-01-02: Pool size\n\n**Context:** db/pool\n\n---\n"
 READING = ["search_memories", "get_memory", "list_memories", "memory_status"]
-HEAVY = {"numpy", "watchdog", "apscheduler", "structlog", "rich", "sqlite3", "tomlkit", "prometheus_client"}
+HEAVY = {"numpy", "watchdog", "apscheduler", "structlog", "rich", "sqlite3", "httpx2"}
 WRITING = ["add_memory", "update_memory", "forget_memory"]
 
 
@@ -418,11 +418,33 @@ def test_the_first_answer_costs_little(daemon: FakeDaemon) -> None:
 def test_nothing_of_the_daemon_is_loaded() -> None:
     """A process of this kind stands beside every agent."""
     ours = "[name for name in sys.modules if name.startswith('memoryd.')]"
-    code = f"import sys, memoryd.cli.main, memoryd.mcp.server; print(*{ours}, *(set(sys.modules) & {HEAVY}))"
+    load = "import sys, memoryd.cli.main; from memoryd.mcp.loading import load; load()"
+    code = f"{load}; print(*{ours}, *(set(sys.modules) & {HEAVY}))"
     env = {**os.environ, **(server("").env or {})}
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, env=env, check=True)
     loaded = {name.split(".")[1] if name.startswith("memoryd.") else name for name in done.stdout.split()}
     assert loaded == {"mcp", "cli", "control", "core", "errors"}
+
+
+def test_a_package_built_otherwise_is_loaded_whole(daemon: FakeDaemon) -> None:
+    """A later version whose modules cannot do without their package."""
+    code = """
+import sys
+from importlib.abc import MetaPathFinder
+
+class Later(MetaPathFinder):
+    def find_spec(self, name, path, target=None):
+        if name == "mcp.server.lowlevel" and self in sys.meta_path:
+            sys.meta_path.remove(self)
+            raise ImportError(name)
+
+sys.meta_path.insert(0, Later())
+from memoryd.mcp.loading import load
+print(load().__name__, "httpx2" in sys.modules)
+"""
+    env = {**os.environ, **(server("").env or {})}
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, env=env, check=True)
+    assert done.stdout.split() == ["memoryd.mcp.server", "True"]
 
 
 def test_a_missing_package_is_named(daemon: FakeDaemon) -> None:
