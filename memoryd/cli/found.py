@@ -7,6 +7,8 @@ import json
 from memoryd.cli.overview import Result
 from memoryd.cli.screen import Screen, when
 
+PASSING_MS = 2000
+
 
 def hits(screen: Screen, result: Result) -> None:
     """With a budget of tokens the text alone, ready to paste."""
@@ -40,9 +42,10 @@ def _place(row: Result) -> str:
 
 
 def _stale(screen: Screen, result: Result) -> None:
-    """An answer that may be behind the files says so."""
+    """An answer that may be behind the files says so; not where it is by the moment that every change takes."""
     for name, fresh in result.get("fresh", {}).items():
-        if fresh.get("state") != "fresh":
+        passing = fresh.get("state") == "stale" and 0 < fresh.get("lag_ms", 0) < PASSING_MS
+        if fresh.get("state") != "fresh" and not passing:
             screen.say(f"! {name}: what is known is {fresh.get('state')}; see `memoryd status {name}`")
         if fresh.get("withheld"):
             screen.say(f"! {name}: {fresh['withheld']}")

@@ -170,7 +170,7 @@ RESULTS: dict[str, dict[str, Any]] = {
             {**MEMORY, "title": "Old", "snippet": "", "score": 1, "why": {}, "archived": True},
         ],
         "took_ms": 0.4,
-        "fresh": {"agents": {"state": "stale", "generation": 3, "lag_ms": 80}},
+        "fresh": {"agents": {"state": "stale", "generation": 3, "lag_ms": 8000}},
     },
     "memory.get": {**MEMORY, "layout": "jsonl-store", "memory": {"id": "m-1", "content": "Zürich"}},
     "memory.list": {"memories": [{**MEMORY, "title": "Pool size"}], "next_cursor": "c-2", "fresh": {}},

@@ -114,8 +114,8 @@ METHODS: tuple[Method, ...] = (
         "memory.add",
         ("add",),
         "Store a new memory by the rules of its layout.",
-        "FIELDS are name=value: JSON where the value is valid JSON of a number, list, object, true, false, null or "
-        "quoted text, else plain text; a name given twice makes a list. --file takes a JSON object, or the text of a "
+        "Fields are NAME=VALUE: a VALUE that is JSON (a number, list, object, true, false, null or quoted text) is taken "
+        "as such, any other as text; a NAME given twice makes a list. --file takes a JSON object or the text of a "
         "whole entry, from a file or from - (standard input). Acknowledged means that it is on the disk.",
         'memoryd add --root agents type=learning content="The pool needs 20 connections" tags=\'["db"]\'',
         (
@@ -136,7 +136,7 @@ METHODS: tuple[Method, ...] = (
         "memory.update",
         ("update",),
         "Change fields of a memory.",
-        "Only the named fields change (FIELDS and --file as for `add`; null takes a field away); what another "
+        "Only the named fields change (fields and --file as for `add`; null takes a field away); what another "
         "program changes meanwhile is never overwritten.",
         "memoryd update b52e2331-1b7b-4a1b-8f0e-0d8a3f0c9c11 importance=high",
         (
