@@ -114,7 +114,7 @@ METHODS: tuple[Method, ...] = (
         "memory.add",
         ("add",),
         "Store a new memory by the rules of its layout.",
-        "Fields are NAME=VALUE: a VALUE that is JSON (a number, list, object, true, false, null or quoted text) is taken "
+        "Fields are NAME=VALUE: a VALUE that is JSON (a number, list, object, true, false, null, quoted text) is taken "
         "as such, any other as text; a NAME given twice makes a list. --file takes a JSON object or the text of a "
         "whole entry, from a file or from - (standard input). Acknowledged means that it is on the disk.",
         'memoryd add --root agents type=learning content="The pool needs 20 connections" tags=\'["db"]\'',
