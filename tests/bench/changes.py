@@ -20,8 +20,6 @@ FORMS: Mapping[str, Mapping[str, str]] = {
     "session-files": {"add": "rewrite", "update": "rewrite", "forget": "rewrite"},
     "user-document": {"add": "rewrite", "update": "rewrite", "forget": "rewrite"},
 }
-# The field that an update changes.
-CHANGED = {"markdown-topics": "solution"}
 
 
 class Changes:
@@ -40,8 +38,10 @@ class Changes:
         return self._told("memory.add", memory=self._memory(number), **self._where)
 
     def update(self, identity: str, number: int) -> dict[str, Any]:
-        changes = {CHANGED.get(self._layout, "content"): f"{self._said()} Changed the {number}th time."}
-        return self._told("memory.update", id=identity, changes=changes)
+        """Other words; of a user's memory its importance, since words would need a new embedding."""
+        said = f"{self._said()} Changed the {number}th time."
+        changes = {"markdown-topics": {"solution": said}, "user-document": {"importance": number % 10 / 10}}
+        return self._told("memory.update", id=identity, changes=changes.get(self._layout, {"content": said}))
 
     def forget(self, identity: str) -> dict[str, Any]:
         return self._told("memory.forget", id=identity)

@@ -1,0 +1,133 @@
+"""The times that the JSONL store's specification sets itself, row by row, measured at memoryd.
+
+    python -m tests.bench.seed_table [--memories 1000] [--rounds 60] [--pause 0.15] [--json]
+
+A real daemon over a generated store of so many memories, limits lifted; all through the control socket by one client
+that rests between two requests, so that each is measured alone. Reading: three rounds in ten are for warming up and do
+not count. "Start-up load" is from the start of the process, interpreter and imports and all, until the root is served:
+`known` with a catalogue of an earlier run, `new` without one. Times in milliseconds; a row is beaten when its p50 is
+below the seed's number, and `p99` stands beside it. Exits with 1 when one is not.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from itertools import islice
+from pathlib import Path
+
+from tests.bench.changes import Changes
+from tests.bench.corpora import Corpus, generate
+from tests.bench.latency import percentile
+from tests.bench.needles import table
+from tests.bench.rig import Rig, config, running, timed
+from tests.bench.search import questions
+from tests.daemon import Daemon
+
+LAYOUT = "jsonl-store"
+STARTS = 5
+
+
+@dataclass(frozen=True)
+class Row:
+    what: str
+    seed_ms: float
+    measured: int
+    p50: float
+    p99: float
+    beaten: bool
+
+
+def row(what: str, seed_ms: float, took: Sequence[float]) -> Row:
+    p50, p99 = percentile(took, 50), percentile(took, 99)
+    return Row(what, seed_ms, len(took), round(p50, 2), round(p99, 2), p50 < seed_ms)
+
+
+class Measuring:
+    """Requests one after the other, with a rest after each."""
+
+    def __init__(self, rig: Rig, corpus: Corpus, rounds: int, pause_s: float) -> None:
+        self._rig, self._corpus, self._rounds, self._pause_s = rig, corpus, rounds, pause_s
+
+    def changing(self) -> Iterator[Row]:
+        changes = Changes(self._rig, self._corpus)
+        took: dict[str, list[float]] = {"append": [], "update": [], "delete": []}
+        for number in range(self._rounds):
+            made = self._timed(took["append"], lambda number=number: changes.add(number))  # type: ignore[misc]
+            identity = made["id"]
+            self._timed(took["update"], lambda i=identity, n=number: changes.update(i, n))  # type: ignore[misc]
+            self._timed(took["delete"], lambda i=identity: changes.forget(i))  # type: ignore[misc]
+        warm = self._rounds // 10
+        for what, seed_ms in (("append", 5.0), ("update", 100.0), ("delete", 100.0)):
+            yield row(what, seed_ms, took[what][warm:])
+
+    def _timed(self, times: list[float], act: Callable[[], dict[str, str]]) -> dict[str, str]:
+        told: dict[str, str] = {}
+        times.append(timed(lambda: told.update(act())))
+        time.sleep(self._pause_s)
+        return told
+
+    def reading(self) -> Iterator[Row]:
+        asked = islice(questions(self._corpus, "seed"), self._rounds)
+        search = [self._took("memory.search", query=each, mode="text") for each in asked]
+        yield row("indexed query", 50.0, search[self._rounds * 3 // 10 :])
+        # Every memory is looked at and told: there are no more than the limit.
+        linear = [self._took("memory.list", limit=1000, since="2025-01-01") for _ in range(self._rounds)]
+        yield row(f"linear query of {min(1000, self._corpus.size)}", 200.0, linear[self._rounds * 3 // 10 :])
+
+    def _took(self, method: str, **params: object) -> float:
+        return timed(lambda: self._rig.call(method, root=LAYOUT, **params))
+
+
+@contextmanager
+def _served(base: Path, corpus: Corpus) -> Iterator[float]:
+    """Milliseconds until it answers that the root is served."""
+    with Daemon(base, config=config(corpus)) as daemon:
+        yield timed(daemon.start)
+        daemon.stop(60.0)
+
+
+def starts(base: Path, corpus: Corpus) -> Iterator[Row]:
+    known, new = [], []
+    for number in range(STARTS):
+        place = base / f"started-{number}"
+        with _served(place, corpus) as took:
+            new.append(took)
+        with _served(place, corpus) as took:
+            known.append(took)
+        shutil.rmtree(place)
+    yield row("start-up load, known", 500.0, known)
+    yield row("start-up load, new", 500.0, new)
+
+
+def measured(memories: int, rounds: int, pause_s: float) -> list[Row]:
+    with tempfile.TemporaryDirectory(prefix="memoryd-seed-") as place:
+        base = Path(place)
+        corpus = generate(LAYOUT, base / "root", memories)
+        with running(base / "daemon", corpus) as rig:
+            measuring = Measuring(rig, corpus, rounds, pause_s)
+            rows = [*measuring.reading(), *measuring.changing()]
+        return [*rows, *starts(base, corpus)]
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", 1)[0])
+    parser.add_argument("--memories", type=int, default=1000, help="memories in the store")
+    parser.add_argument("--rounds", type=int, default=60, help="times each thing is done")
+    parser.add_argument("--pause", type=float, default=0.15, help="seconds of rest after each change")
+    parser.add_argument("--json", action="store_true", help="one JSON document instead of the table")
+    wanted = parser.parse_args(argv)
+    rows = measured(wanted.memories, wanted.rounds, wanted.pause)
+    print(json.dumps([asdict(row) for row in rows]) if wanted.json else table(rows))
+    return 0 if all(row.beaten for row in rows) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
