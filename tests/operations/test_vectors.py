@@ -1,0 +1,45 @@
+"""The embedder of the configuration as those who store see it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from memoryd.operations.vectors import vector_maker
+from memoryd.search.embedding.embedder import pack_bytes, pack_floats
+
+TOKEN = "ghp_" + "aB3dE6gH9" * 4
+
+
+class Lengths:
+    """The length of a text, and how many words it has."""
+
+    name, size, fast = "lengths", 2, True
+
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+
+    def embed(self, texts: Sequence[str]) -> list[bytes]:
+        self.asked += texts
+        return [pack_floats([len(text) / 2, len(text.split())]) for text in texts]
+
+
+class Bytes(Lengths):
+    def embed(self, texts: Sequence[str]) -> list[bytes]:
+        return [pack_bytes([1.0, 0.5]) for _ in texts]
+
+
+def test_only_of_its_own_size() -> None:
+    embed = vector_maker(Lengths())
+    assert embed("one two", 384) is None
+    assert embed("one two", 2) == [3.5, 2.0]
+    assert vector_maker(Bytes())("one", 2) == [127.0, 64.0]
+
+
+def test_what_says_nothing_has_no_vector() -> None:
+    assert vector_maker(Lengths())("", 2) is None
+
+
+def test_no_secret_leaves_for_a_server() -> None:
+    made = Lengths()
+    vector_maker(made)(f"it is {TOKEN}", 2)
+    assert TOKEN not in made.asked[0]
