@@ -103,7 +103,9 @@ def _named(text: str, at: int) -> Secret | None:
 
 def _name(text: str, at: int) -> tuple[int, int]:
     """The whole name around `at`: `DB_` before and `_PROD` after the word that tells."""
-    before, after = _BEFORE.search(text, max(0, at - 48), at), _AFTER.match(text, at)
+    low = max(0, at - 48)
+    before = _BEFORE.search(text, max(low, text.rfind(" ", low, at) + 1), at)
+    after = _AFTER.match(text, at)
     return before.start() if before is not None else at, after.end() if after is not None else at
 
 
