@@ -83,12 +83,21 @@ def test_a_restored_file_has_the_mode_it_had(folder: Folder) -> None:
     assert folder.everything() == before
 
 
+@pytest.mark.parametrize(
+    ("said", "secret", "pattern"),
+    [
+        ("ghp_" + "a1B2" * 9, "ghp_" + "a1B2" * 9, "github-token"),
+        ("password=Tr0ub4dor33", "Tr0ub4dor33", "assignment"),
+        ("postgres://app:Tr0ub4dor33@db/x", "Tr0ub4dor33", "url-password"),
+    ],
+)
 @pytest.mark.parametrize("layout", ["json-files", "markdown-topics", "session-files", "user-document", "jsonl-store"])
-def test_no_state_of_memoryd_holds_a_secret_in_the_clear(tmp_path: Path, layout: str) -> None:
+def test_no_state_of_memoryd_holds_a_secret_in_the_clear(
+    tmp_path: Path, layout: str, said: str, secret: str, pattern: str
+) -> None:
     """Verbatim bytes exist only in the compressed, private blobs."""
-    secret = "ghp_" + "a1B2" * 9
     root = tmp_path / "root"
-    for path, content in with_secret(secret)[layout].items():
+    for path, content in with_secret(said)[layout].items():
         (root / path).parent.mkdir(parents=True, exist_ok=True)
         (root / path).write_bytes(content)
         os.utime(root / path, (NOW - 60,) * 2)
@@ -102,7 +111,7 @@ def test_no_state_of_memoryd_holds_a_secret_in_the_clear(tmp_path: Path, layout:
     state = [path for path in (tmp_path / "state").rglob("*") if path.is_file()]
     held = [path.name for path in state for form in (secret, slug(secret)) if form.encode() in path.read_bytes()]
     assert held == []
-    assert any(b"[redacted:github-token]" in path.read_bytes() for path in state)
+    assert any(f"[redacted:{pattern}]".encode() in path.read_bytes() for path in state)
     assert [path.name for path in state if path.stat().st_mode & 0o077] == []
 
 
