@@ -31,6 +31,7 @@ from memoryd.catalogue.rows import (
     path_of,
     place,
     plain,
+    secretless,
 )
 from memoryd.catalogue.searching import Searching
 from memoryd.catalogue.splicing import Hole, make_room
@@ -275,7 +276,7 @@ class Catalogue:
                     r.span.end,
                     r.line,
                     plain(r.id),
-                    r.type,
+                    secretless(r.type),
                     title,
                     r.created,
                     r.used,
@@ -292,5 +293,5 @@ class Catalogue:
         self.vectors.take_in(document.records, [number for number, _, _ in taken])
         self._db.executemany(
             "INSERT INTO findings VALUES (?,?,?,?,?)",
-            ((key, f.code, f.line, plain(f.id) if f.id else None, plain(f.message)) for f in document.findings),
+            ((key, f.code, f.line, plain(f.id) if f.id else None, secretless(f.message)) for f in document.findings),
         )

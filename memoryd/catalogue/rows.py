@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -12,6 +12,7 @@ import msgspec
 
 from memoryd.core.plan import Fingerprint
 from memoryd.core.records import Role
+from memoryd.core.secrets import redact
 
 TABLES = """
 CREATE TABLE files (
@@ -112,19 +113,34 @@ def plain(text: str) -> str:
     return text.encode("utf-8", "replace").decode("utf-8") if not text.isascii() else text
 
 
-def clean(facts: object) -> object:
-    try:
-        msgspec.json.encode(facts)
-    except UnicodeEncodeError:
-        assert isinstance(facts, dict)
-        return {key: _clean_value(value) for key, value in facts.items()}
-    return facts
+def clean(facts: Mapping[str, Any]) -> object:
+    """Facts as they may stand in the catalogue: without secrets and lone surrogates. Nearly all are so already, which
+    is cheaper to ask of all their texts at once."""
+    told = "\n".join(_strings(facts))
+    return facts if secretless(told) == told else _clean_value(facts)
+
+
+def secretless(text: str) -> str:
+    return plain(redact(text))
+
+
+def _strings(value: object) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, Mapping):
+        for each in value.values():
+            yield from _strings(each)
+    elif isinstance(value, list | tuple):
+        for each in value:
+            yield from _strings(each)
 
 
 def _clean_value(value: object) -> object:
     if isinstance(value, str):
-        return plain(value)
-    return [_clean_value(element) for element in value] if isinstance(value, list) else value
+        return secretless(value)
+    if isinstance(value, Mapping):
+        return {plain(str(key)): _clean_value(each) for key, each in value.items()}
+    return [_clean_value(each) for each in value] if isinstance(value, list | tuple) else value
 
 
 def file_row(row: Sequence[Any]) -> FileRow:
