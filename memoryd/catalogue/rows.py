@@ -128,7 +128,8 @@ def _strings(value: object) -> Iterator[str]:
     if isinstance(value, str):
         yield value
     elif isinstance(value, Mapping):
-        for each in value.values():
+        for key, each in value.items():
+            yield str(key)
             yield from _strings(each)
     elif isinstance(value, list | tuple):
         for each in value:
@@ -139,7 +140,7 @@ def _clean_value(value: object) -> object:
     if isinstance(value, str):
         return secretless(value)
     if isinstance(value, Mapping):
-        return {plain(str(key)): _clean_value(each) for key, each in value.items()}
+        return {secretless(str(key)): _clean_value(each) for key, each in value.items()}
     return [_clean_value(each) for each in value] if isinstance(value, list | tuple) else value
 
 

@@ -18,7 +18,7 @@ TOKEN = "ghp_" + "a1B2" * 9
 
 @pytest.mark.parametrize(("said", "secret"), [(TOKEN, TOKEN), ("password=Tr0ub4dor33", "Tr0ub4dor33")])
 def test_whatever_a_layout_tells_of_a_memory(tmp_path: Path, said: str, secret: str) -> None:
-    facts = {"tags": [said], "n": 1, "deep": [{"x": [said, None]}]}
+    facts = {"tags": [said], "n": 1, "deep": [{"x": [said, None]}], "by": {said: 1}}
     record = Record(Span(0, 5), 1, "id", said, said, None, None, (said,), False, {}, facts)
     document = Document("a.json", (record,), (Finding("field-type", "a.json", f"no {said}", 1),))
     catalogue = Catalogue(str(tmp_path / "c.sqlite"))

@@ -90,7 +90,8 @@ def _records(session: Session, data: bytes, header: _Header, archived: bool) -> 
         for native, span in zip(session.native["memories"], session.elements, strict=True)
         if isinstance(native, dict)
     ]
-    bases = [f"{header.session}#{_type(native)}:{slug(redact(text_of(native, 'title')))}" for native, _ in found]
+    of = redact(header.session)
+    bases = [f"{of}#{redact(_type(native))}:{slug(redact(text_of(native, 'title')))}" for native, _ in found]
     ids = told_apart(bases, [span.of(data) for _, span in found])
     return [
         Record(
