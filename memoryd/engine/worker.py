@@ -207,7 +207,8 @@ class Worker:
             self.touch(self._tending.unsettled.pop(), deleted=False)
         if self._tending.wants_limits:
             self._tending.wants_limits = False
-            self.fall_due("limits")
+            if self.store.policy.schedule.get("limits") != "off":
+                self.fall_due("limits")
 
     def _something_due(self) -> bool:
         now = self._clock.monotonic()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from memoryd.core.findings import Finding
 from memoryd.core.plan import Plan
-from memoryd.operations.alarms import remember_merge
+from memoryd.operations.alarms import remember_change
 from memoryd.operations.archive import guarded
 from memoryd.store import Store
 from memoryd.store.commit import Cause, Done, change
@@ -29,9 +29,6 @@ def dedupe(
         return guarded(store, plan, "dedupe", by)
 
     done = change(store, Cause("dedupe", by), decide, now=now, wait_s=store.policy.lock_wait_s, dry_run=dry_run)
-    if done.receipt is not None and layout.keeps_every_change:
-        for step in store.journal.entry(done.receipt).steps:
-            ids = [i for action in done.plan.actions if action.path == step.path for i in action.ids]
-            if step.after_sha is not None:
-                remember_merge(store, step.path, ids, step.after_sha)
+    taken = {action.path: action.ids for action in done.plan.actions}
+    remember_change(store, done.receipt, out=taken)
     return done

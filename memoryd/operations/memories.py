@@ -20,6 +20,7 @@ from memoryd.disk.remembered import Forgotten
 from memoryd.disk.shelf import Held
 from memoryd.errors import ConflictError, InvalidMemoryError, NotFoundError
 from memoryd.layouts.storing import Asked, Found, Stored, StoringView
+from memoryd.operations.alarms import remember_change
 from memoryd.operations.archive import tidy
 from memoryd.operations.locate import find_archived, find_live, no_such
 from memoryd.operations.sensitive import require_storable
@@ -60,7 +61,9 @@ def add(store: Store, asked: Asked, now: float, means: Means) -> Outcome:
     """A new memory. Raises SensitiveError, InvalidMemoryError, LimitExceededError, UsageError."""
     warnings = require_storable(store, asked.memory, allow_words=means.allow_words)
     view = _view(store, now, means)
-    return _carry_out(store, "add", lambda: layout_of(store).add(view(), asked), now, warnings=warnings)
+    outcome = _carry_out(store, "add", lambda: layout_of(store).add(view(), asked), now, warnings=warnings)
+    remember_change(store, outcome.receipt, kept=outcome.id)
+    return outcome
 
 
 def update(store: Store, asked: str, changes: Mapping[str, Any], now: float, means: Means) -> Outcome:
@@ -72,7 +75,9 @@ def update(store: Store, asked: str, changes: Mapping[str, Any], now: float, mea
         found = still.the_same(lambda: find_live(store, asked, now))
         return layout_of(store).update(view(), found, changes)
 
-    return _carry_out(store, "update", decide, now, warnings=warnings)
+    outcome = _carry_out(store, "update", decide, now, warnings=warnings)
+    remember_change(store, outcome.receipt, out={outcome.path: [still.id]}, kept=outcome.id)
+    return outcome
 
 
 def forget(store: Store, asked: str, now: float, means: Means) -> Outcome:
@@ -88,28 +93,35 @@ def forget(store: Store, asked: str, now: float, means: Means) -> Outcome:
             kept = keep(store.blobs, stored.kept)
             store.journal.keep_forgotten(Forgotten(stored.id, stored.path, kept.blob, kept.content), now)
 
-    return _carry_out(store, "forget", decide, now, first=lay_aside)
+    outcome = _carry_out(store, "forget", decide, now, first=lay_aside)
+    remember_change(store, outcome.receipt, out={outcome.path: [still.id]})
+    return outcome
 
 
 def unarchive(store: Store, asked: str, now: float, means: Means) -> Outcome:
     """An archived memory, or one that was forgotten where there is no archive, back among the live ones."""
     view, still = _view(store, now, means), _Still(asked)
+    laid_aside: list[str] = []
 
     def decide() -> Stored:
         found = still.the_same(lambda: find_archived(store, asked, now))
         if found is not None:
             return layout_of(store).unarchive(view(), found)
-        return _put_back(store, asked, view())
+        kept = _kept_of(store, asked)
+        laid_aside[:] = [kept.id]
+        taken_out = Step("remove", kept.path, blob=kept.blob, content=kept.content)
+        return layout_of(store).put_back(view(), kept.path, kept_of(store.blobs, taken_out))
 
     outcome = _carry_out(store, "unarchive", decide, now, soft=True)
     if outcome.receipt is not None:
         _hold(store, outcome, now)
-        if store.journal.forgotten(outcome.id):
-            store.blobs.drop(store.journal.take_forgotten(outcome.id))
+        remember_change(store, outcome.receipt, kept=outcome.id)
+        for identity in laid_aside:  # beside an equal one it has got another id
+            store.blobs.drop(store.journal.take_forgotten(identity))
     return outcome
 
 
-def _put_back(store: Store, asked: str, view: StoringView) -> Stored:
+def _kept_of(store: Store, asked: str) -> Forgotten:
     kept = store.journal.forgotten(asked)
     if any(place.live for place in store.catalogue.places(asked)):
         raise NotFoundError(f"root {store.name}: {redact(asked)} is not archived", hint="it is there, and live")
@@ -121,8 +133,7 @@ def _put_back(store: Store, asked: str, view: StoringView) -> Stored:
             hint="name one of them by its whole id",
             data={"candidates": [{"root": store.name, "id": each.id} for each in kept]},
         )
-    taken_out = Step("remove", kept[0].path, blob=kept[0].blob, content=kept[0].content)
-    return layout_of(store).put_back(view, taken_out.path, kept_of(store.blobs, taken_out))
+    return kept[0]
 
 
 def _hold(store: Store, outcome: Outcome, now: float) -> None:
@@ -142,6 +153,10 @@ class _Still:
     def __init__(self, asked: str) -> None:
         self._asked = asked
         self._seen: Found | None = None
+
+    @property
+    def id(self) -> str:
+        return self._seen.record.id if self._seen is not None else self._asked
 
     def the_same(self, look: Callable[[], F]) -> F:
         found: F | None

@@ -11,8 +11,13 @@ from typing import Any
 import pytest
 
 from memoryd.core.policy import Policy
+from memoryd.errors import NotFoundError
+from memoryd.layouts.storing import Asked
+from memoryd.operations import memories
 from memoryd.operations.dedupe import dedupe
+from memoryd.operations.memories import Means
 from memoryd.operations.refresh import refresh
+from memoryd.operations.undo import undo
 from memoryd.store import Store
 
 NOW = 1_770_000_000.0
@@ -108,3 +113,58 @@ def test_the_job_only_suggests_also_when_a_person_runs_it(root: Root) -> None:
     assert root.path.read_bytes() == before
     assert {each.code for each in root.store.noted["dedupe"]} == {"possible-duplicate"}
     assert dedupe(root.store, NOW, by="command").receipt is not None
+
+
+def test_a_memory_stored_here_that_the_agent_wrote_over_is_told(root: Root) -> None:
+    before = document("a", "b", "c", "d")
+    root.write(before)
+    memory = {"content": "through memoryd", "embedding": [0.5, 0.5]}
+    memories.add(root.store, Asked(memory), NOW, Means())
+    refresh(root.store, None, NOW)
+    assert "change-was-undone" not in root.codes()
+    root.write(before, age_s=10)
+    assert "change-was-undone" in root.codes()
+
+
+@pytest.mark.parametrize("verb", ["forget", "update"])
+def test_what_was_taken_out_here_and_stands_again_is_told(root: Root, verb: str) -> None:
+    before = document("a", "b")
+    root.write(before)
+    (first, *_) = [each.id for each in root.store.catalogue.entries([DOCUMENT])]
+    if verb == "forget":
+        memories.forget(root.store, first, NOW, Means())
+    else:
+        memories.update(root.store, first, {"content": "other", "embedding": [1.0, 1.0]}, NOW, Means())
+    refresh(root.store, None, NOW)
+    root.write(before, age_s=10)
+    assert "change-was-undone" in root.codes()
+
+
+def test_forgetting_most_of_them_here_is_no_alarm(root: Root) -> None:
+    root.write(document("a", "b", "c"))
+    for each in [each.id for each in root.store.catalogue.entries([DOCUMENT])]:
+        memories.forget(root.store, each, NOW, Means())
+        refresh(root.store, None, NOW)
+    assert root.codes() == set()
+
+
+def test_an_undo_is_no_older_state_of_the_agent(root: Root) -> None:
+    root.write(document("a", "b"))
+    memory = {"content": "through memoryd", "embedding": [0.5, 0.5]}
+    receipt = memories.add(root.store, Asked(memory), NOW, Means()).receipt
+    refresh(root.store, None, NOW)
+    assert receipt is not None
+    undo(root.store, receipt, NOW)
+    refresh(root.store, None, NOW)
+    assert "change-was-undone" not in root.codes()
+
+
+def test_beside_an_equal_one_it_is_put_back_once(root: Root) -> None:
+    root.write(document("a", "b"))
+    (first, *_) = [each.id for each in root.store.catalogue.entries([DOCUMENT])]
+    memories.forget(root.store, first, NOW, Means())
+    refresh(root.store, None, NOW)
+    memories.unarchive(root.store, first, NOW, Means())
+    refresh(root.store, None, NOW)
+    with pytest.raises(NotFoundError):
+        memories.unarchive(root.store, first, NOW, Means())
