@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
+from typing import Protocol
 
 from memoryd.core.policy import Policy
 from memoryd.layouts.base import Layout
@@ -10,13 +11,19 @@ from memoryd.layouts.json_files import JsonFiles
 from memoryd.layouts.jsonl_store import JsonlStore
 from memoryd.layouts.markdown_topics import MarkdownTopics
 from memoryd.layouts.session_files import SessionFiles
+from memoryd.layouts.storing import Storing
 from memoryd.layouts.user_document import UserDocument
 
-_ALL: tuple[Layout, ...] = (JsonFiles(), MarkdownTopics(), UserDocument(), SessionFiles(), JsonlStore())
-LAYOUTS: Mapping[str, Layout] = {layout.name: layout for layout in _ALL}
+
+class WholeLayout(Layout, Storing, Protocol):
+    """Reading, upkeep and storing."""
 
 
-def configured(layout: Layout | None, policy: Policy) -> Layout | None:
+_ALL: tuple[WholeLayout, ...] = (JsonFiles(), MarkdownTopics(), UserDocument(), SessionFiles(), JsonlStore())
+LAYOUTS: Mapping[str, WholeLayout] = {layout.name: layout for layout in _ALL}
+
+
+def configured(layout: WholeLayout | None, policy: Policy) -> WholeLayout | None:
     """The layout as the policy wants its files read."""
     if isinstance(layout, MarkdownTopics) and layout.sensitive_words != policy.sensitive_words:
         return MarkdownTopics(sensitive_words=policy.sensitive_words)

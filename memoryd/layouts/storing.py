@@ -35,7 +35,8 @@ def no_vector(text: str, size: int) -> None:
 class StoringView:
     """All that storing is decided on. `load` reads and parses one file afresh (None: not there), `content` gives the
     bytes of any file, `files` what the catalogue knows of all; `number` is random, 64 bits; `embed(text, size)` gives
-    a vector of that size, None where no embedder has it; `zone` is that of the place, by which some files are named."""
+    a vector of that size, None where no embedder has it; `zone` is that of the place, by which some files are named;
+    `held` are the digests of memories that somebody brought back, which no pruning takes along."""
 
     load: Callable[[str], Loaded | None]
     content: Callable[[str], bytes | None]
@@ -46,6 +47,7 @@ class StoringView:
     number: int = 0
     embed: Callable[[str, int], Sequence[float] | None] = no_vector
     zone: tzinfo = UTC
+    held: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,8 +29,8 @@ from memoryd.disk.tree import NotBeneathError, NotRegularError, TooLargeError, T
 from memoryd.disk.vault import Vault
 from memoryd.disk.worktree import names_in_git_dir
 from memoryd.errors import RootMissingError, ShuttingDownError
-from memoryd.layouts import LAYOUTS, configured
-from memoryd.layouts.base import FileSummary, Layout, Loaded, UpkeepView
+from memoryd.layouts import LAYOUTS, WholeLayout, configured
+from memoryd.layouts.base import FileSummary, Loaded, UpkeepView
 from memoryd.layouts.storing import no_vector
 from memoryd.store.changes import OwnChanges
 from memoryd.store.index_state import IndexState
@@ -92,12 +92,12 @@ class Store:
         self._owned: ExitStack = ExitStack()
 
     @property
-    def layout(self) -> Layout | None:
+    def layout(self) -> WholeLayout | None:
         """None until exactly one layout was recognised."""
         return self._layout
 
     @layout.setter
-    def layout(self, layout: Layout | None) -> None:
+    def layout(self, layout: WholeLayout | None) -> None:
         self._layout = configured(layout, self.policy)
 
     # --- attaching
@@ -202,8 +202,11 @@ class Store:
         else:
             paths = self.layout.upkeep_paths(files) if ids is None else self._live_paths_of(ids, files)
         live = LiveFiles(paths, lambda path: source.loaded if (source := self.load(path, now)) else None)
-        held = frozenset(each.line_sha for each in self.journal.held())
-        return UpkeepView(live, self._content, self.policy, now, held, unattended)
+        return UpkeepView(live, self._content, self.policy, now, self.held(), unattended)
+
+    def held(self) -> frozenset[str]:
+        """Digests of memories that an undo or `unarchive` brought back: no upkeep moves them as they are."""
+        return frozenset(each.line_sha for each in self.journal.held())
 
     def _live_paths_of(self, ids: Collection[str], files: Mapping[str, FileSummary]) -> list[str]:
         """An id may stand in an archive as well, or in a file that is only read: neither is moved."""

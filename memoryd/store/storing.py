@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from datetime import UTC, tzinfo
-from typing import cast
 
 from memoryd.core.records import Role
 from memoryd.layouts.base import FileSummary, Loaded
@@ -48,7 +47,7 @@ class KnownFiles(Mapping[str, FileSummary]):
 def layout_of(store: Store) -> Storing:
     """The storing half of the root's layout, which must be known."""
     assert store.layout is not None
-    return cast("Storing", store.layout)
+    return store.layout
 
 
 def storing_view(store: Store, now: float, *, number: int = 0, zone: tzinfo = UTC) -> StoringView:
@@ -64,4 +63,5 @@ def storing_view(store: Store, now: float, *, number: int = 0, zone: tzinfo = UT
         except (FileNotFoundError, NotADirectoryError):
             return None
 
-    return StoringView(load, content, KnownFiles(store), store.policy, store.limits, now, number, store.embed, zone)
+    files, held = KnownFiles(store), store.held()
+    return StoringView(load, content, files, store.policy, store.limits, now, number, store.embed, zone, held)

@@ -9,32 +9,30 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 from datetime import UTC, tzinfo
-from typing import Any, Protocol
+from typing import Any
 
 from memoryd.core.digest import sha256
 from memoryd.core.plan import WHATEVER, Action, Kind
 from memoryd.core.policy import Policy
 from memoryd.core.records import Document, Record, Role
 from memoryd.core.text import splice
-from memoryd.layouts.base import FileSummary, Layout, Loaded
-from memoryd.layouts.storing import Asked, Found, Stored, Storing, StoringView, Touch
+from memoryd.layouts import WholeLayout
+from memoryd.layouts.base import FileSummary, Loaded
+from memoryd.layouts.storing import Asked, Found, Stored, StoringView, Touch
 from tests.layouts.contract import NOW, OLD, Files, document
-
-
-class StoringLayout(Layout, Storing, Protocol):
-    """Both halves."""
 
 
 class Storehouse:
     """`opened` names the files that were looked at since it was last emptied."""
 
-    def __init__(self, layout: StoringLayout, files: Mapping[str, bytes] = {}, **fields: Any) -> None:
+    def __init__(self, layout: WholeLayout, files: Mapping[str, bytes] = {}, **fields: Any) -> None:
         self.layout = layout
         self.files: Files = dict(files)
         self.now: float = fields.pop("now", NOW)
         self.policy: Policy = fields.pop("policy", Policy())
         self.limits = fields.pop("limits", layout.limits)
         self.zone: tzinfo = UTC
+        self.held: frozenset[str] = frozenset()
         self.number = 0
         self.opened: list[str] = []
         assert not fields
@@ -46,7 +44,7 @@ class Storehouse:
         number = self.number * 0x9E3779B97F4A
         files = self.summaries()
         view = StoringView(self._load, self._content, files, self.policy, self.limits, self.now, number)
-        return replace(view, zone=self.zone)
+        return replace(view, zone=self.zone, held=self.held)
 
     def read(self, path: str) -> Document:
         return document(self.layout, path, self.files[path], now=self.now, mtime=OLD)

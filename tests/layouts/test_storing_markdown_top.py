@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from datetime import date
 
+from memoryd.core.digest import sha256
 from memoryd.core.plan import Kind
 from memoryd.core.policy import Policy
 from memoryd.layouts.base import UpkeepView
+from memoryd.layouts.storing import Asked
 from tests.layouts.contract import Files, document, upkeep_view
 from tests.layouts.markdown_storing import (
     FULL,
     PATH,
     REAL,
     TOPICS,
+    WHERE,
     add,
     added,
 )
-from tests.layouts.storing_samples import done
+from tests.layouts.storing_samples import done, view_of
 from tests.layouts.test_markdown_topics import entries, entry
 
 
@@ -73,6 +77,14 @@ class TestPrune:
             oldest.span.of(files[PATH]), b""
         )
         assert not TOPICS.prune(_upkeep(after))
+
+    def test_what_somebody_brought_back_is_not_pushed_out_as_it_is(self) -> None:
+        files: Files = {PATH: b"# Title\n\n" + entries(10, 3000)}
+        *_, before, oldest = (each.span.of(files[PATH]) for each in document(TOPICS, PATH, files[PATH]).records)
+        view = replace(view_of(TOPICS, files), held=frozenset({sha256(oldest)}))
+        after = done(TOPICS, files, TOPICS.add(view, Asked(FULL, WHERE)))
+        assert oldest in after[PATH]
+        assert before not in after[PATH]
         assert group[-1].ids == (stored.id, oldest.id)
 
     def test_ten_entries_and_5120_bytes_are_not_too_much(self) -> None:

@@ -55,7 +55,7 @@ def _with_prune(view: StoringView, path: str, before: bytes, edit: Edit) -> Stor
     after = splice(before, [edit])
     record = record_at(path, after, edit.span.start)
     live = {path: Loaded(after, read_document(path, after, now=view.now, mtime=0.0))}
-    due = upkeep.prune(UpkeepView(live, view.content, view.policy, view.now))
+    due = upkeep.prune(UpkeepView(live, view.content, view.policy, view.now, view.held))
     removal = next((action for action in due.actions if not action.copy), None)
     if removal is None or record.id in removal.ids:
         action = Action(Kind.REWRITE, path, "store an entry", (record.id,), (edit,), base=sha256(before))
