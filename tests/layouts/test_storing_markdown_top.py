@@ -77,6 +77,7 @@ class TestPrune:
             oldest.span.of(files[PATH]), b""
         )
         assert not TOPICS.prune(_upkeep(after))
+        assert group[-1].ids == (stored.id, oldest.id)
 
     def test_what_somebody_brought_back_is_not_pushed_out_as_it_is(self) -> None:
         files: Files = {PATH: b"# Title\n\n" + entries(10, 3000)}
@@ -85,7 +86,6 @@ class TestPrune:
         after = done(TOPICS, files, TOPICS.add(view, Asked(FULL, WHERE)))
         assert oldest in after[PATH]
         assert before not in after[PATH]
-        assert group[-1].ids == (stored.id, oldest.id)
 
     def test_ten_entries_and_5120_bytes_are_not_too_much(self) -> None:
         empty = len(added({PATH: entries(9, 3000)}, FULL)) - 3000
