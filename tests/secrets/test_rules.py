@@ -95,6 +95,19 @@ def test_of_an_assignment_the_value_alone_goes(text: str, shown: str) -> None:
     assert redact(text) == shown
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "curl -H 'X-Api-Key: abc123def456ghi789' -u ops:s3cretpw https://x",
+        "curl -d 'password=hunter2x' -u ops:s3cretpw https://x",
+    ],
+)
+def test_one_within_the_reach_of_another_is_found_too(text: str) -> None:
+    rest = redact(text)
+    assert rest.count("[redacted:") == 2
+    assert not any(value in rest for value in ("abc123", "s3cret", "hunter"))
+
+
 def test_offsets_hold_where_small_letters_are_longer() -> None:
     """İ has two characters in small letters."""
     assert redact("İİİ password=hunter2x") == "İİİ password=[redacted:assignment]"

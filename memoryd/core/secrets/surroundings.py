@@ -52,8 +52,10 @@ _VERB = re.compile(r"\b(?:is|was|to|are|reads|now):? ")
 _ADDRESS = re.compile(r"://([^\s/?#\"'<>:@\[]{0,64}):([^\s\"'<>@/\[\]]{1,200})@(?=[\w.-])")
 _HEXADECIMAL = re.compile(r"[0-9a-f]{32,}")
 _BASIC = re.compile(r"basic ([A-Za-z0-9+/]{8,400}={0,2})(?![A-Za-z0-9])", re.IGNORECASE)
-_CURL = re.compile(r"[^\n\[\ue000]{0,160}?\s(?:-u|--user)[ =]?[\"']?([^\s:\"'$<{]{1,64}):([^\s\"'$<{@]{4,160})")
-_SIGNATURE = re.compile(r"sig=([A-Za-z0-9%+/=]{40,200}+)(?![\w-])")
+_CURL = re.compile(
+    r"[^\n\[\ue000]{0,160}?\s(?:-u|--user)[ =]?[\"']?([^\s:\"'$<{\[\ue000]{1,64}):([^\s\"'$<{@\[]{4,160}+)(?!\[)"
+)
+_SIGNATURE = re.compile(r"sig=([A-Za-z0-9%+/=]{40,200}+)(?![\w\[-])")
 _PGPASS = re.compile(r":5432:[\w*-]{1,64}:[\w.*-]{1,64}:([^\s:\[]{6,160}+)(?!\[)")
 _STANDS_IN = re.compile(r"[${<%*]|x+$", re.IGNORECASE)
 _SCHEMATIC = {
@@ -64,17 +66,21 @@ _SCHEMATIC = {
 
 
 def find_assigned(text: str, lowered: str) -> Iterator[Secret]:
-    """In order, without overlap. Tokens are covered in `text` already. `lowered` has the same length."""
+    """Overlaps are left in. Tokens are covered in `text` already. `lowered` has the same length."""
     present = tuple([sign for sign in _SIGNS if sign in lowered])
     if not present:
         return
     signs = _any_of(present)
-    at = 0
+    at = begin = end = 0
     while (sign := signs.search(lowered, at)) is not None:
+        if begin <= sign.start() < end:
+            at = end  # within the value last found
+            continue
         found = _HANDLERS.get(sign.group(), _named)(text, sign.start())
         if found is not None:
+            begin, end = found.start, found.end
             yield found
-        at = sign.end() if found is None else max(sign.end(), found.end)
+        at = sign.end()
 
 
 @lru_cache(maxsize=512)
@@ -161,8 +167,8 @@ def _value(text: str, at: int, accepts: Callable[[str], bool]) -> Secret | None:
     more = _MORE[quoted is not None].match(text, end)
     end = more.end() if more is not None else end
     following = text[end : end + 1]
-    if following.isspace() if quoted else following in _CALLS:
-        return None  # several words; or a call, an element, a template
+    if is_covered(text[start:end]) or (following.isspace() if quoted else following in _CALLS):
+        return None  # told as a token; several words; a call, an element, a template
     return Secret("assignment", start, end if quoted else start + len(text[start:end].rstrip(_STOPS)), WARN)
 
 
