@@ -54,6 +54,7 @@ class Health:
         self.unwritten: str | None = None  # why it never will be as things are
         self.unindexed_since: float | None = None
         self.reason: str | None = None  # the disk's refusal, while it lasts
+        self.without_vectors: str | None = None  # why some memories have none, while it lasts
         self._pause_s = TROUBLE_FIRST_S
 
     @property
@@ -170,6 +171,8 @@ class Health:
         stale = self.unindexed_since
         if self.waits and stale is not None and self._clock.monotonic() - stale > STARVED_S:
             reasons.append(f"the index waits: {self.waits}")
+        if self.without_vectors is not None:
+            reasons.append(self.without_vectors)
         return reasons
 
 

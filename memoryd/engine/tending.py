@@ -10,6 +10,7 @@ from typing import Any
 
 from memoryd.core.records import Role
 from memoryd.engine.clock import Clock
+from memoryd.engine.filling import Filling
 from memoryd.engine.health import Health
 from memoryd.engine.hints import Hints, Tell
 from memoryd.engine.jobs import LOOKS, OPERATIONS, Job
@@ -23,6 +24,7 @@ from memoryd.log import get_logger
 from memoryd.operations.indexing import Indexed, update_index
 from memoryd.operations.presence import Sighting, accept, sight, suspect_loss
 from memoryd.operations.refresh import Refreshed, refresh
+from memoryd.search.embedding.embedder import Embedder
 from memoryd.store import Store
 
 log = get_logger(__name__)
@@ -31,13 +33,14 @@ DELETE_EVENT_S = 1.0  # a rename out of the root is told half a second late (the
 
 
 class Tending:
-    def __init__(self, store: Store, clock: Clock, hints: Hints, tell: Tell) -> None:
+    def __init__(self, store: Store, clock: Clock, hints: Hints, tell: Tell, embedder: Embedder | None = None) -> None:
         self.store = store
         self._clock = clock
         self._hints = hints
         self._tell = tell
         self.health = Health(store, clock, hints, tell)
         self.looking = Looking(store, clock, hints, self.health)
+        self._filling = Filling(store, clock, embedder, self.health)
         self._publisher = Publisher(store, clock, self.health)
         self._deleted = threading.Event()
         self._order = Order(store, clock)
@@ -77,7 +80,8 @@ class Tending:
         self.store.close()
 
     def next_due(self) -> float:
-        return min(self.looking.next_due(), self.memories.next_due() if self.health.tended else NEVER)
+        own = min(self.memories.next_due(), self._filling.next_due) if self.health.tended else NEVER
+        return min(self.looking.next_due(), own)
 
     def tick(self) -> None:
         """What is due by time: a look at the root, late appends, a scan, an index that waited."""
@@ -90,6 +94,8 @@ class Tending:
         carry_late(self.store, self._clock, self.looking)
         if now >= self.memories.next_due():
             self.memories.write_reads()
+        if self._filling.turn(now):
+            self._publish()
         if now >= self.looking.next_scan:
             self.take_in(None, now)
         elif now >= self.looking.next_index:
@@ -202,6 +208,7 @@ class Tending:
             self.health.unindexed_since = since
         self.wants_limits |= self.health.note_limits()
         self.health.note_changes(done)
+        self._filling.news()
 
     def _index(self, *, force: bool, wait_s: float) -> Indexed:
         now, prepare = self._clock.wall(), self._order.put
@@ -245,6 +252,7 @@ class Tending:
         self.memories.write_reads()
         waiting = self.take_in(None, began)
         self.health.require("sync")
+        self._filling.news(all_of_it=True)
         if self.store.layout is not None:
             self._force_index(began, timeout_s)
         waited = round((self._clock.monotonic() - began) * 1000)

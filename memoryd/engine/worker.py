@@ -24,6 +24,7 @@ from memoryd.engine.status import RootStatus
 from memoryd.engine.tending import Tending
 from memoryd.errors import MemorydError, ShuttingDownError
 from memoryd.log import get_logger
+from memoryd.search.embedding.embedder import Embedder
 from memoryd.store import Store
 
 log = get_logger(__name__)
@@ -44,7 +45,9 @@ class Pace:
 class Worker:
     """`tell(topic, event)` publishes; it must not block."""
 
-    def __init__(self, store: Store, pace: Pace, clock: Clock, hints: Hints, tell: Tell) -> None:
+    def __init__(
+        self, store: Store, pace: Pace, clock: Clock, hints: Hints, tell: Tell, embedder: Embedder | None = None
+    ) -> None:
         self.store = store
         self.name = store.name
         self._pace = pace
@@ -57,7 +60,7 @@ class Worker:
         self._scheduled: dict[str, Job] = {}
         self._stopping = False
         self._indexed_last = False
-        self._tending = Tending(store, clock, hints, tell)
+        self._tending = Tending(store, clock, hints, tell, embedder)
         self._performing = Performing(store, clock, hints, tell, self._tending.trouble)
         self.ready = threading.Event()  # the first look is over, whatever it showed
         self.step = "starting"

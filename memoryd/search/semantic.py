@@ -77,6 +77,7 @@ class Semantic:
         self._reason = reason
         self._shelf = Shelf()
         self._judging = threading.Lock()
+        self._resting = (0, float("inf"))  # how often the embedder was asked, and when that was seen
         self._same: WeakKeyDictionary[Any, dict[tuple[str | None, int], bool]] = WeakKeyDictionary()
 
     def alone(self, reader: Reader, question: Question, limit: int) -> tuple[list[Candidate], str | None]:
@@ -99,8 +100,16 @@ class Semantic:
         return together(by_text, found)[:limit], None
 
     def tidy(self, now: float) -> None:
-        """What nobody asked for lately gives its memory back."""
+        """What nobody asked for lately gives its memory back. `now` in seconds."""
         self._shelf.tidy(now)
+        if self.embedder is None:
+            return
+        asked, since = self._resting
+        if self.embedder.asked != asked:
+            self._resting = self.embedder.asked, now
+        elif now - since > self.embedder.idle_s:
+            self.embedder.rest()
+            self._resting = asked, float("inf")
 
     # --- inner workings
 
@@ -124,7 +133,10 @@ class Semantic:
         source, like = reader.vectors, question.like
         samples = source.samples(question.filters.owner, SAMPLES)
         model, vector, size = self._given(samples, like) if like else self._asked(source, samples, question)
-        return model, self._shelf.measure(source, model, vector, size, question.now)
+        measured = self._shelf.measure(source, model, vector, size, question.now)
+        if not len(measured):
+            raise Unavailable("no memory has a vector yet")
+        return model, measured
 
     def _given(self, samples: Sequence[Sample], like: Like) -> tuple[str, bytes, int]:
         if like.model is not None:

@@ -52,6 +52,9 @@ class Measured:
         self._keys = keys
         self._values = values
 
+    def __len__(self) -> int:
+        return len(self._keys)
+
     def best(self, source: Source, filters: Filters, limit: int) -> list[Near]:
         """At most `limit` of those that the filters let in, the nearest first; of equals the last that came in."""
         some = self._highest(self._values, WIDER * limit)

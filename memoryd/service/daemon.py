@@ -254,7 +254,7 @@ class Daemon:
         """Read, check, compare, apply; on any error the running configuration stays as it was."""
         new = load(self.places, self.extra, known_limits=self.known_limits)
         found = diff(self.config, new)
-        everything = new.daemon != self.config.daemon
+        everything = (new.daemon, new.search) != (self.config.daemon, self.config.search)
         if dry_run:
             return found
         self.roots.check_owners(new, found.added)

@@ -22,6 +22,7 @@ from memoryd.operations.locate import no_such
 from memoryd.operations.reading import Memory, read_memory
 from memoryd.operations.search import LIMIT as FOUND
 from memoryd.operations.search import Asked, Place, search
+from memoryd.search.engine import Embedded
 from memoryd.service.gather import gather
 
 if TYPE_CHECKING:
@@ -65,7 +66,8 @@ class MemoryHandlers:
             max_tokens=params.get("max_tokens"),
             user=params.get("user"),
         )
-        return search(self._places(params), asked, now=self._clock.wall(), clock=self._clock.monotonic)
+        engine = Embedded(self._roots.meaning)
+        return search(self._places(params), asked, now=self._clock.wall(), clock=self._clock.monotonic, engine=engine)
 
     def page(self, params: Params) -> Answer:
         limit, cursor = params.get("limit", LISTED), params.get("cursor")

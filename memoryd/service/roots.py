@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from memoryd.config.schema import Config, RootConfig
+from memoryd.config.schema import Config, RootConfig, SearchConfig
 from memoryd.core.schedule import Adaptive, Every, parse_schedule
 from memoryd.disk.ownership import own_directory
 from memoryd.disk.tree import Tree
@@ -17,6 +17,9 @@ from memoryd.engine.jobs import runnable
 from memoryd.engine.worker import Pace, Worker
 from memoryd.errors import UnknownRootError
 from memoryd.log import get_logger
+from memoryd.operations.vectors import vector_maker
+from memoryd.search.semantic import Semantic
+from memoryd.service.meaning import meaning_of
 from memoryd.service.timetable import Timetable
 from memoryd.service.watcher import Watcher
 from memoryd.store import Store
@@ -45,6 +48,8 @@ class Roots:
         self._lock = threading.RLock()
         self._workers: dict[str, Worker] = {}
         self._troubles: deque[tuple[str, str | None]] = deque(maxlen=1000)
+        self._search: SearchConfig | None = None
+        self.meaning = Semantic(None)
         self.watcher = Watcher(self._touched, self._troubled, os.path.join(state_dir, "probe"))
         self.timetable = Timetable(self._due, clock.wall)
 
@@ -71,6 +76,8 @@ class Roots:
         wanted = list(names)
         for name in (*removed, *wanted):
             self._end(name)
+        if config.search != self._search:
+            self._search, self.meaning = config.search, meaning_of(config.search, os.environ)
         for name in wanted:
             root = config.root(name)
             assert root is not None
@@ -95,7 +102,10 @@ class Roots:
             os.makedirs(path, exist_ok=True)
         layout = None if root.layout == "auto" else root.layout
         store = Store(root.name, path, layout, root.policy, state_place(self._state_dir, path))
-        worker = Worker(store, pace, self._clock, self, self._tell)
+        embedder = self.meaning.embedder
+        if embedder is not None:
+            store.embed = vector_maker(embedder)
+        worker = Worker(store, pace, self._clock, self, self._tell, embedder)
         with self._lock:
             self._workers[root.name] = worker
         worker.start()
@@ -233,7 +243,7 @@ class Roots:
             worker.doubt("clock jump")
 
     def check_watcher(self) -> None:
-        """Every few seconds: threads that died, and a probe that travels the whole way."""
+        """Every few seconds: threads that died, a probe that travels the whole way, memory that nobody needs."""
         watched = [worker for worker in self.all() if worker.status.watch.mode == "events"]
         dead = self.watcher.alive()
         gone = {f"emitter:{worker.name}" for worker in self.all()} - {f"emitter:{w.name}" for w in watched}
@@ -243,6 +253,7 @@ class Roots:
             for worker in self.all():
                 worker.doubt("watcher thread died")
         self.watcher.probe(self._clock.monotonic())
+        self.meaning.tidy(self._clock.wall())
 
 
 def _alias(root: RootConfig) -> str:

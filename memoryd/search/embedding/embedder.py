@@ -21,7 +21,8 @@ class EmbedderError(MemorydError):
 
 class Embedder(Protocol):
     """Vectors of one model are compared with each other and with no other's. `name` changes with anything that
-    changes a vector; vectors of a `fast` one are made as texts come in, those of others when there is time."""
+    changes a vector; vectors of a `fast` one are made as texts come in, those of others when there is time. `asked`
+    counts how often it was; nobody having asked for `idle_s` seconds, it may `rest`."""
 
     @property
     def name(self) -> str: ...
@@ -29,10 +30,17 @@ class Embedder(Protocol):
     def size(self) -> int: ...
     @property
     def fast(self) -> bool: ...
+    @property
+    def asked(self) -> int: ...
+    @property
+    def idle_s(self) -> float: ...
 
     def embed(self, texts: Sequence[str]) -> list[bytes]:
         """A packed vector for each text, all zeros where it says nothing. The texts are redacted already. For any
         thread. Raises EmbedderError."""
+
+    def rest(self) -> None:
+        """Give back what memory can be had again."""
 
 
 def pack_floats(numbers: Sequence[float]) -> bytes:
@@ -45,13 +53,14 @@ def unpack(vector: bytes, size: int) -> Sequence[float]:
     return array("b" if len(vector) == size else "f", vector)
 
 
-def pack_bytes(numbers: Sequence[float]) -> bytes:
+def pack_bytes(numbers: Sequence[int]) -> bytes:
     """A byte each, the largest as 127: the direction is what counts."""
-    largest = max(map(abs, numbers))
+    most, least = max(numbers), min(numbers)
+    largest = max(most, -least)
     if not largest:
         return bytes(len(numbers))
-    scale = 127 / largest
-    return array("b", [round(number * scale) for number in numbers]).tobytes()
+    half = largest // 2
+    return array("b", [(127 * number + half) // largest for number in numbers]).tobytes()
 
 
 def unit(numbers: Sequence[float]) -> list[float]:

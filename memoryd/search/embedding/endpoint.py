@@ -25,6 +25,8 @@ class Endpoint:
     else."""
 
     fast = False
+    asked = 0
+    idle_s = float("inf")  # there is nothing to give back
 
     def __init__(self, url: str, model: str, size: int, key: str | None = None, timeout_s: float = TIMEOUT_S) -> None:
         self.name = f"endpoint:{model}:{size}"
@@ -56,6 +58,7 @@ class Endpoint:
             with _opener().open(request, timeout=self._timeout_s) as answer:
                 content = answer.read(LARGEST_ANSWER)
         except urllib.error.HTTPError as error:
+            error.close()
             raise self._trouble(f"answers {error.code} {error.reason}", _hint(error.code)) from error
         except (OSError, ValueError) as error:
             reason = getattr(error, "reason", None) or error

@@ -77,9 +77,7 @@ class _Apart:
     def align(self, question: str, texts: Sequence[str]) -> list[float]:
         numpy = self._numpy
         asked, *compared = map(_some_words, (question, *texts))
-        new = set(asked).union(*compared) - self._places.keys()
-        if len(self._places) + len(new) >= MOST_APART:
-            self._begin()
+        self._make_room(set(asked).union(*compared))
         rows = [self._placed(each) for each in compared]
         firsts = numpy.cumsum([0, *map(len, rows)])[:-1]
         sought = self._placed(asked)
@@ -89,17 +87,18 @@ class _Apart:
         found: list[float] = (telling @ best / max(float(telling.sum()), 1e-9)).tolist()
         return found
 
-    def _placed(self, some: Sequence[str]) -> list[int]:
-        return [self._place(word) for word in some] or [0]
-
-    def _place(self, word: str) -> int:
-        place = self._places.get(word)
-        if place is None:
+    def _make_room(self, needed: set[str]) -> None:
+        """Every word that is needed has its row afterwards."""
+        if len(self._places) + len(needed) >= MOST_APART:
+            self._begin()
+        for word in needed - self._places.keys():
             place = self._places[word] = len(self._places) + 1
             row = self._numpy.array(self._kept.table.numbers(self._kept[word]), dtype="f4")
             length = self._lengths[place] = self._numpy.linalg.norm(row)
             self._rows[place] = row / max(length, 1e-9)
-        return place
+
+    def _placed(self, some: Sequence[str]) -> list[int]:
+        return list(map(self._places.__getitem__, some)) or [0]
 
 
 def _some_words(text: str) -> list[str]:
@@ -112,9 +111,11 @@ class Static:
     name = NAME
     size = SIZE
     fast = True
+    idle_s = 30.0
 
     def __init__(self, path: Path = TABLE) -> None:
         self._path = path
+        self.asked = 0
         self._loading = threading.Lock()
         self._kept: _Kept | None = None
         self._apart: _Apart | None = None
@@ -139,6 +140,7 @@ class Static:
 
     def _loaded(self) -> _Kept:
         with self._loading:
+            self.asked += 1
             if self._kept is None:
                 self._kept = _Kept(self._path)
             return self._kept

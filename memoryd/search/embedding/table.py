@@ -34,19 +34,21 @@ class Table:
         self._first = HEAD.size + 2 * self.rows
         if magic != MAGIC or len(self._bytes) != self._first + self.rows * self.size:
             raise ValueError(f"{path}: is no table of vectors")
-        self._lanes = struct.Struct(f"<{self.size}I")
-        self._middle = int.from_bytes(self._lanes.pack(*[1 << LANE - 1] * self.size), "little")
+        self._lanes = struct.Struct(f"<{self.size}i")
+        self._signs = int.from_bytes(self._lanes.pack(*[-1 << LANE - 1] * self.size), "little")
 
     def row(self, number: int) -> int:
         """A row as one integer whose lanes are the numbers times the weight: a text is the sum of its words."""
         (weight,) = struct.unpack_from("<H", self._bytes, HEAD.size + 2 * number)
         at = self._first + number * self.size
         values = array("b", self._bytes[at : at + self.size])
-        lanes = self._lanes.pack(*[value * weight + (1 << LANE - 1) for value in values])
-        return int.from_bytes(lanes, "little") - self._middle
+        lanes = self._lanes.pack(*[value * weight for value in values])
+        return (int.from_bytes(lanes, "little") ^ self._signs) - self._signs
 
-    def numbers(self, total: int) -> list[int]:
-        """The lanes of a sum of rows."""
-        lanes = self._lanes.unpack((total + self._middle).to_bytes(4 * self.size, "little"))
-        middle = 1 << LANE - 1
-        return [lane - middle for lane in lanes]
+    def numbers(self, total: int) -> tuple[int, ...]:
+        """The lanes of a sum of rows. What a negative lane borrows of the next is given back by adding the highest bit
+        of each; flipped again, that bit is the sign."""
+        lanes: tuple[int, ...] = self._lanes.unpack(
+            ((total + self._signs) ^ self._signs).to_bytes(4 * self.size, "little")
+        )
+        return lanes

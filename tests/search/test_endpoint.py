@@ -1,0 +1,130 @@
+"""The endpoint embedder against a server of our own: what is sent, what is believed, what is told."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+import pytest
+
+from memoryd.search.embedding.embedder import EmbedderError, unpack
+from memoryd.search.embedding.endpoint import BATCH, Endpoint
+
+KEY = "key-that-nobody-may-see"
+
+
+class Server:
+    """Answers by `answer(request) -> (status, body)`; keeps what was asked."""
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[str, dict[str, str], dict[str, Any]]] = []
+        self.answer: Callable[[dict[str, Any]], tuple[int, Any]] = ordinary
+        server = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_POST(self) -> None:
+                body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+                server.asked.append((self.path, dict(self.headers), body))
+                status, said = server.answer(body)
+                content = said if isinstance(said, bytes) else json.dumps(said).encode()
+                self.send_response(status)
+                if status == 302:
+                    self.send_header("Location", "http://127.0.0.1:1/elsewhere")
+                self.send_header("Content-Length", str(len(content)))
+                self.end_headers()
+                self.wfile.write(content)
+
+            def log_message(self, *args: Any) -> None:
+                pass
+
+        self.http = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.url = f"http://127.0.0.1:{self.http.server_port}/v1"
+        self.thread = threading.Thread(target=self.http.serve_forever, args=(0.01,), daemon=True)
+        self.thread.start()
+
+    def close(self) -> None:
+        self.http.shutdown()
+        self.http.server_close()
+        self.thread.join()
+
+
+def ordinary(body: dict[str, Any]) -> tuple[int, Any]:
+    """Two numbers by the length of each text, in an order of its own."""
+    rows = [{"index": number, "embedding": [len(text), 1.0]} for number, text in enumerate(body["input"])]
+    return 200, {"data": rows[::-1]}
+
+
+@pytest.fixture
+def server() -> Iterator[Server]:
+    made = Server()
+    yield made
+    made.close()
+
+
+def test_a_vector_for_each_text_in_order(server: Server) -> None:
+    endpoint = Endpoint(server.url + "/", "small", 2, KEY)
+    texts = ["x" * (number + 1) for number in range(BATCH + 3)]
+    found = [unpack(vector, 2) for vector in endpoint.embed(texts)]
+    assert [round(first / second) for first, second in found] == [len(text) for text in texts]
+    assert all(sum(number * number for number in each) == pytest.approx(1) for each in found)
+    assert [len(body["input"]) for _, _, body in server.asked] == [BATCH, 3]
+    path, headers, body = server.asked[0]
+    assert path == "/v1/embeddings"
+    assert headers["Authorization"] == f"Bearer {KEY}"
+    assert body["model"] == "small"
+    assert endpoint.name == "endpoint:small:2", "vectors of another model or size are never mixed with these"
+
+
+def test_texts_without_a_word_are_not_sent(server: Server) -> None:
+    vectors = Endpoint(server.url, "small", 2).embed(["", "ab", " \n"])
+    assert [any(vector) for vector in vectors] == [False, True, False]
+    assert server.asked[0][2]["input"] == ["ab"]
+    assert "Authorization" not in server.asked[0][1]
+
+
+@pytest.mark.parametrize(
+    ("answer", "said"),
+    [
+        ((401, {}), "answers 401"),
+        ((404, {}), "answers 404"),
+        ((500, b"oops"), "answers 500"),
+        ((302, b""), "answers 302"),
+        ((200, b"<html>"), "does not answer with embeddings"),
+        ((200, {"data": [{"index": 0}]}), "does not answer with embeddings"),
+        ((200, {"data": []}), "gave 0 embeddings for 1 texts"),
+        ((200, {"data": [{"index": 0, "embedding": [1, 2, 3]}]}), "vectors of 3 numbers, not 2"),
+        ((200, b'{"data": [{"index": 0, "embedding": [1, NaN]}]}'), "numbers without bound"),
+        ((200, {"data": [{"index": 0, "embedding": [0, 0]}]}), "no direction"),
+    ],
+)
+def test_what_cannot_be_used_is_told(server: Server, answer: tuple[int, Any], said: str) -> None:
+    server.answer = lambda _: answer
+    with pytest.raises(EmbedderError) as caught:
+        Endpoint(server.url, "small", 2, KEY).embed(["a text nobody may see"])
+    assert said in caught.value.message
+    for told in (caught.value.message, caught.value.hint or "", str(caught.value.__cause__)):
+        assert KEY not in told
+        assert "nobody may see" not in told
+
+
+def test_a_server_that_is_not_there(server: Server) -> None:
+    url = server.url
+    server.http.server_close()
+    with pytest.raises(EmbedderError, match="cannot be reached"):
+        Endpoint(url, "small", 2).embed(["a"])
+
+
+def test_a_server_that_does_not_answer(server: Server) -> None:
+    answered = threading.Event()
+
+    def late(body: dict[str, Any]) -> tuple[int, Any]:
+        answered.wait(30)
+        return ordinary(body)
+
+    server.answer = late
+    with pytest.raises(EmbedderError, match="cannot be reached"):
+        Endpoint(server.url, "small", 2, timeout_s=0.2).embed(["a"])
+    answered.set()

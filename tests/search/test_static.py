@@ -1,0 +1,157 @@
+"""The static embedder: its pieces of words, its arithmetic on large integers, what it needs and gives back."""
+
+from __future__ import annotations
+
+import struct
+import subprocess
+import sys
+from array import array
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from memoryd.search.embedding.embedder import cosine, pack_bytes, unpack
+from memoryd.search.embedding.pieces import pieces, read_vocabulary, words
+from memoryd.search.embedding.static import SIZE, Static, known_words, rows_of
+from memoryd.search.embedding.table import HEAD, MAGIC, MOST_WORDS, Table
+
+VOCABULARY = read_vocabulary()
+
+
+def named(word: str) -> list[str]:
+    names = {number: piece for piece, number in VOCABULARY.items()}
+    return [names[number] for number in pieces(word, VOCABULARY)]
+
+
+def test_the_vocabulary_is_that_of_the_model() -> None:
+    assert len(VOCABULARY) == 30_522
+    assert [VOCABULARY[piece] for piece in ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "the")] == [0, 100, 101, 102, 1996]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("Hello, wörld!", ["Hello", ",", "world", "!"]),
+        ("foo_bar-1.0.21", ["foo", "_", "bar", "-", "1", ".", "0", ".", "21"]),
+        ("東京 office", ["東", "京", "office"]),
+        ("Żółć naïve", ["Zołc", "naive"]),
+        ("🦀 crab", ["🦀", "crab"]),
+        ("", []),
+    ],
+)
+def test_words_and_signs(text: str, expected: list[str]) -> None:
+    assert words(text) == expected
+
+
+def test_the_longest_parts_of_a_word() -> None:
+    assert named("unaffable") == ["una", "##ffa", "##ble"]
+    assert named("kubernetes")[0] == "ku"
+    assert named("the") == ["the"]
+    assert named("x" * 101) == [], "no word of any language"
+    assert not pieces("🦀", VOCABULARY)
+
+
+def test_a_name_is_the_words_within_it() -> None:
+    known = known_words()
+    assert list(rows_of("maxRetryCount", known)) == [known["max"], *pieces("retry", known), known["count"]]
+    assert list(rows_of("HTTPServer", known)) == [*pieces("http", known), known["server"]]
+    assert list(rows_of("JavaScript", known)) == [known["javascript"]], "a word that is known is no name"
+    assert len(set(known.values())) == len(known), "each has a row of its own"
+
+
+def table(path: Path, rows: list[list[int]], weights: list[int]) -> Table:
+    flat = array("b", [number for row in rows for number in row]).tobytes()
+    head = HEAD.pack(MAGIC, len(rows), len(rows[0]))
+    path.write_bytes(head + struct.pack(f"<{len(rows)}H", *weights) + flat)
+    return Table(path)
+
+
+@given(
+    st.lists(st.lists(st.integers(-127, 127), min_size=3, max_size=3), min_size=1, max_size=20),
+    st.lists(st.integers(0, 4095), min_size=20, max_size=20),
+    st.integers(1, MOST_WORDS // 20),
+)
+def test_a_sum_of_integers_is_the_sum_of_the_rows(
+    tmp_path_factory: pytest.TempPathFactory, rows: list[list[int]], weights: list[int], times: int
+) -> None:
+    """Lanes never run into each other, whatever their signs and however many words."""
+    made = table(tmp_path_factory.mktemp("t") / "t.bin", rows, weights[: len(rows)])
+    total = sum(times * made.row(number) for number in range(len(rows)))
+    expected = [sum(times * weight * row[at] for row, weight in zip(rows, weights, strict=False)) for at in range(3)]
+    assert list(made.numbers(total)) == expected
+
+
+def test_the_largest_text_fits(tmp_path: Path) -> None:
+    made = table(tmp_path / "t.bin", [[127, -127, 127]], [4095])
+    most = 127 * 4095 * MOST_WORDS
+    assert list(made.numbers(MOST_WORDS * made.row(0))) == [most, -most, most]
+
+
+def test_what_is_no_table_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "t.bin").write_bytes(HEAD.pack(MAGIC, 3, 4) + b"short")
+    with pytest.raises(ValueError, match="no table"):
+        Table(tmp_path / "t.bin")
+
+
+@given(st.lists(st.integers(-(2**31), 2**31 - 1), min_size=1, max_size=8))
+def test_packing_keeps_the_direction(numbers: list[int]) -> None:
+    packed = unpack(pack_bytes(numbers), len(numbers))
+    assert any(packed) == any(numbers)
+    if any(numbers):
+        assert cosine(packed, numbers) > 0.99
+        assert max(map(abs, packed)) == 127
+
+
+def test_vectors_of_the_shipped_table() -> None:
+    static = Static()
+    [lunch, meal, disk, again, nothing, unknown] = static.embed(
+        ["he cannot eat nuts", "a peanut allergy", "the disk is full", "he cannot eat nuts", "", "🦀"]
+    )
+    assert len(lunch) == SIZE == static.size
+    assert lunch == again
+    assert not any(nothing), "a text without a word has no direction"
+    assert not any(unknown)
+    near = cosine(unpack(lunch, SIZE), unpack(meal, SIZE))
+    assert near > cosine(unpack(lunch, SIZE), unpack(disk, SIZE)) + 0.2
+
+
+def test_resting_changes_nothing() -> None:
+    static = Static()
+    before = static.embed(["a lock is left over"])
+    static.rest()
+    assert static.embed(["a lock is left over"]) == before
+    assert static.asked == 2
+
+
+def test_words_one_by_one() -> None:
+    static = Static()
+    texts = ["Docker layers filled the disk", "peanut allergy", "", "🦀"]
+    full, nuts, nothing, unknown = static.align("why was the disk full", texts)
+    assert full > nuts > nothing
+    assert nothing == unknown == 0
+    [same] = static.align("disk", ["disk"])
+    assert same == pytest.approx(1, abs=1e-5)
+    assert static.align("", ["disk"]) == [0]
+
+
+def test_more_words_than_are_kept_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rows of words are made anew when there is no room, with the same result."""
+    texts = [f"word{number} alpha beta{number}" for number in range(40)]
+    expected = Static().align("alpha word7", texts)
+    monkeypatch.setattr("memoryd.search.embedding.static.MOST_APART", 120)
+    static = Static()
+    for _ in range(3):
+        assert static.align("alpha word7", texts) == pytest.approx(expected, abs=1e-6)
+
+
+def test_indexing_needs_no_numpy() -> None:
+    """Half as much memory again as an idle daemon takes."""
+    script = (
+        "import sys\nfrom memoryd.search.embedding.static import Static\nfrom memoryd.service.daemon import Daemon\n"
+        "Static().embed(['one text'])\nassert 'numpy' not in sys.modules\n"
+        "assert 'memoryd.search.embedding.distill' not in sys.modules, 'made offline, never by the daemon'\n"
+        "Static().align('a', ['b'])\nassert 'numpy' in sys.modules, 'the canary'"
+    )
+    subprocess.run([sys.executable, "-c", script], check=True, timeout=60)

@@ -1,0 +1,192 @@
+"""The nearest vectors: exact, filtered before the best are taken, in step with the catalogue, given back when idle."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from memoryd.catalogue import Catalogue, FileRow
+from memoryd.core.asking import Filters
+from memoryd.core.plan import Fingerprint
+from memoryd.core.records import Document, Record
+from memoryd.core.text import Span
+from memoryd.search.embedding.embedder import cosine, pack_bytes, pack_floats, unpack
+from memoryd.search.vectors import IDLE_S, Measured, Near, Shelf
+
+SIZE = 16
+MODEL = "m"
+EVERYTHING = Filters(archived=True)
+
+
+def vector(seed: int) -> bytes:
+    source = random.Random(seed)
+    return pack_bytes([source.randint(-1000, 1000) for _ in range(SIZE)])
+
+
+def record(number: int, text: str, *, tags: tuple[str, ...] = (), archived: bool = False) -> Record:
+    return Record(Span(number, number + 1), 1, f"m{number}", "note", "", 1.0, 1.0, tags, archived, {}, text=text)
+
+
+def put(catalogue: Catalogue, path: str, records: list[Record]) -> None:
+    row = FileRow(path, "source", Fingerprint(1, 1, 1, 1, 1), "0", records=len(records))
+    catalogue.replace(row, Document(path, tuple(records)))
+
+
+def fill(catalogue: Catalogue) -> list[int]:
+    """A vector by its key for each memory that has none; the keys."""
+    keys = [key for key, _ in catalogue.vectors.missing(MODEL, 0, 100_000)]
+    catalogue.vectors.put(MODEL, [(key, vector(key)) for key in keys])
+    return keys
+
+
+def alike(found: list[Near], expected: list[Near]) -> bool:
+    """The same memories in the same order; cosines but for the rounding of 32 bits."""
+    pairs = zip(found, expected, strict=False)
+    return len(found) == len(expected) and all(a.key == b.key and abs(a.cosine - b.cosine) < 1e-5 for a, b in pairs)
+
+
+@pytest.fixture
+def catalogue(tmp_path: Path) -> Iterator[Catalogue]:
+    made = Catalogue(str(tmp_path / "c.db"))
+    records = [
+        record(number, f"text {number}", tags=("rare",) if number % 50 == 0 else (), archived=number % 3 == 0)
+        for number in range(500)
+    ]
+    put(made, "a.jsonl", records)
+    fill(made)
+    yield made
+    made.close()
+
+
+def measured(shelf: Shelf, catalogue: Catalogue, asked: bytes, now: float = 0.0) -> Measured:
+    return shelf.measure(catalogue.vectors, MODEL, asked, SIZE, now)
+
+
+def by_hand(catalogue: Catalogue, asked: bytes, filters: Filters, limit: int) -> list[Near]:
+    allowed = set(catalogue.vectors.all_allowed(filters))
+    found = [
+        Near(key, cosine(unpack(asked, SIZE), unpack(each, SIZE)))
+        for key, each in catalogue.vectors.load(MODEL, 0)
+        if key in allowed
+    ]
+    return sorted(found, key=lambda each: (-each.cosine, -each.key))[:limit]
+
+
+@pytest.mark.parametrize(
+    "filters",
+    [EVERYTHING, Filters(), Filters(tags=("rare",)), Filters(tags=("rare",), archived=True), Filters(type="none")],
+    ids=str,
+)
+@pytest.mark.parametrize("limit", [1, 7, 600])
+def test_it_is_exact_under_any_filter(catalogue: Catalogue, filters: Filters, limit: int) -> None:
+    shelf = Shelf()
+    for seed in range(5):
+        expected = by_hand(catalogue, vector(seed + 9000), filters, limit)
+        found = measured(shelf, catalogue, vector(seed + 9000)).best(catalogue.vectors, filters, limit)
+        assert alike(found, expected)
+
+
+def test_of_equals_the_last_that_came_in_is_first(catalogue: Catalogue) -> None:
+    put(catalogue, "b.jsonl", [record(number, f"same {number}") for number in range(9)])
+    keys = [key for key, _ in catalogue.vectors.missing(MODEL, 0, 100)]
+    catalogue.vectors.put(MODEL, [(key, vector(77_777)) for key in keys])
+    found = measured(Shelf(), catalogue, vector(77_777)).best(catalogue.vectors, EVERYTHING, 9)
+    assert [each.key for each in found] == keys[::-1]
+
+
+def test_what_comes_and_goes_is_followed(catalogue: Catalogue) -> None:
+    shelf = Shelf()
+    measured(shelf, catalogue, vector(1))
+    put(catalogue, "b.jsonl", [record(number, f"new {number}") for number in range(40)])
+    new = fill(catalogue)
+    [first, *_] = measured(shelf, catalogue, vector(new[5])).best(catalogue.vectors, EVERYTHING, 3)
+    assert alike([first], [Near(new[5], 1.0)])
+    catalogue.forget("b.jsonl")
+    found = measured(shelf, catalogue, vector(new[5])).best(catalogue.vectors, EVERYTHING, 500)
+    assert len(found) == 500
+    assert not {each.key for each in found} & set(new), "a vector dies with its memory"
+
+
+def test_the_cosines_of_some(catalogue: Catalogue) -> None:
+    found = measured(Shelf(), catalogue, vector(3)).of([3, 10**9, 499, 0])
+    assert set(found) == {3, 499}
+    assert found[3] == pytest.approx(1, abs=1e-5)
+
+
+def test_many_changes_do_not_pile_up(catalogue: Catalogue, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What has gone leaves the matrix when there is more of it than of what is there."""
+    monkeypatch.setattr("memoryd.search.vectors.PIECE", 50)
+    shelf = Shelf()
+    for turn in range(40):
+        put(catalogue, "b.jsonl", [record(number, f"turn {turn} {number}") for number in range(60)])
+        fill(catalogue)
+        measured(shelf, catalogue, vector(turn))
+        [matrix] = next(iter(shelf._matrices.values())).values()
+        assert matrix.count <= 2 * 560 + 50 + 60
+        found = measured(shelf, catalogue, vector(turn)).best(catalogue.vectors, EVERYTHING, 20)
+        assert alike(found, by_hand(catalogue, vector(turn), EVERYTHING, 20))
+
+
+def test_idle_matrices_are_dropped(catalogue: Catalogue) -> None:
+    shelf = Shelf()
+    measured(shelf, catalogue, vector(1), now=1000.0)
+    shelf.tidy(1000.0 + IDLE_S)
+    assert shelf.held() == 1
+    shelf.tidy(1001.0 + IDLE_S)
+    assert shelf.held() == 0
+    assert len(measured(shelf, catalogue, vector(1)).best(catalogue.vectors, EVERYTHING, 5)) == 5
+
+
+def test_a_closed_catalogue_takes_its_matrix_along(tmp_path: Path) -> None:
+    shelf = Shelf()
+    other = Catalogue(str(tmp_path / "other.db"))
+    put(other, "a.jsonl", [record(1, "one")])
+    fill(other)
+    measured(shelf, other, vector(1))
+    assert shelf.held() == 1
+    other.close()
+    del other
+    assert shelf.held() == 0
+
+
+def test_vectors_of_32_bits(catalogue: Catalogue) -> None:
+    asked = pack_floats([1.0, 0.0, 0.5])
+    keys = catalogue.vectors.all_allowed(EVERYTHING)[:2]
+    catalogue.vectors.put("f", [(keys[0], asked), (keys[1], pack_floats([-1.0, 0.0, -0.5]))])
+    found = Shelf().measure(catalogue.vectors, "f", asked, 3, 0).best(catalogue.vectors, EVERYTHING, 5)
+    assert alike(found, [Near(keys[0], 1.0), Near(keys[1], -1.0)])
+
+
+def test_vectors_without_direction_are_near_to_nothing(catalogue: Catalogue) -> None:
+    key = catalogue.vectors.all_allowed(EVERYTHING)[0]
+    catalogue.vectors.put("z", [(key, bytes(SIZE))])
+    assert Shelf().measure(catalogue.vectors, "z", vector(1), SIZE, 0).of([key]) == {key: 0.0}
+
+
+def test_an_empty_catalogue(tmp_path: Path) -> None:
+    empty = Catalogue(str(tmp_path / "empty.db"))
+    found = measured(Shelf(), empty, vector(1))
+    assert found.best(empty.vectors, EVERYTHING, 5) == []
+    assert found.of([1, 2]) == {}
+    empty.close()
+
+
+def test_many_threads_ask_while_memories_come(catalogue: Catalogue) -> None:
+    shelf = Shelf()
+
+    def ask(seed: int) -> bool:
+        with catalogue.reader() as reader, reader.words.snapshot():
+            found = measured(shelf, reader, vector(seed)).best(reader.vectors, EVERYTHING, 10)
+            return alike(found, by_hand(reader, vector(seed), EVERYTHING, 10))
+
+    with ThreadPoolExecutor(4) as pool:
+        asking = []
+        for turn in range(30):
+            asking += [pool.submit(ask, turn * 4 + each) for each in range(4)]
+            put(catalogue, f"more{turn}.jsonl", [record(number, f"{turn} {number}") for number in range(20)])
+            fill(catalogue)
+        assert all(each.result() for each in asking)
