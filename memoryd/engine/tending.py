@@ -312,10 +312,14 @@ class Tending:
         return result
 
     def _take_own(self, paths: Collection[str]) -> None:
-        """Files that memoryd has just changed; it is no sign of writers at work."""
+        """Files that memoryd has just changed; it is no sign of writers at work. They are changed also where they cannot
+        be read in now: then that follows, and whoever asked for the change must not be told that it failed."""
         before = self.last_change
         self.looking.next_late = self._clock.monotonic() + LATE_S
-        self._note_changes(self._refresh(paths, verify=False), self._clock.monotonic())
+        try:
+            self._note_changes(self._refresh(paths, verify=False), self._clock.monotonic())
+        except (OSError, sqlite3.Error, MemorydError) as error:
+            self.trouble(error)
         self._publisher.backups_known = False
         self.unsettled.update(paths)
         self.last_change = before
