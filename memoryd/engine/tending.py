@@ -312,8 +312,8 @@ class Tending:
         return result
 
     def _take_own(self, paths: Collection[str]) -> None:
-        """Files that memoryd has just changed; it is no sign of writers at work. They are changed also where they cannot
-        be read in now: then that follows, and whoever asked for the change must not be told that it failed."""
+        """Files that memoryd has just changed; it is no sign of writers at work. They are changed also where they
+        cannot be read in now: that follows, and whoever asked must not be told that the change failed."""
         before = self.last_change
         self.looking.next_late = self._clock.monotonic() + LATE_S
         try:
