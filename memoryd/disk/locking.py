@@ -7,6 +7,7 @@ and once more right before each rename (`Held.check`). Each time it also asks th
 removed lock file: sections longer than the 10 ms show nowhere else (measured, sections of 20 ms: 16 of 22
 commits overlapped one without that question, none with it). The 10 ms are over already where the lock file is new
 and no name came or went in the folder for longer: whoever would still remove a lock file late had to be in it then.
+The question is spared where no stranger had a hand in the lock file since it was last answered (`locktrace`).
 
 `DirectoryLock` takes the lock; `owner_of`, `inspect` and `clear` (of `disk/lockcheck`) look and sweep.
 """
@@ -24,6 +25,7 @@ from memoryd.core.staleness import LockOwner, encode_owner, is_reused, lock_time
 from memoryd.disk import lockfile, processes
 from memoryd.disk.lockcheck import LockReport, clear, inspect, owner_of
 from memoryd.disk.lockfile import IrregularLockError
+from memoryd.disk.locktrace import Trace
 from memoryd.errors import BusyError
 
 __all__ = [
@@ -47,14 +49,6 @@ class LockLostError(BusyError):
 
 
 @dataclass(slots=True)
-class Trace:
-    """The time stamp of the folder as our own last lock file left it, kept from one lock to the next: a folder that
-    still has it was left alone since."""
-
-    mtime_ns: int = 0
-
-
-@dataclass(slots=True)
 class Held:
     """The lock, taken. `created`: the file is ours and goes away with us. `found` is what a left-over file
     said, `waited_s` how long it took."""
@@ -71,7 +65,7 @@ class Held:
         """The guard right before each rename. Raises LockLostError."""
         if not lockfile.names(self.dir_fd, self.name, self.fd):
             raise self._lost("was removed or replaced")
-        inside = _inside_removed(self.dir_fd, self.name)
+        inside = _inside_removed(self.dir_fd, self.name, self.trace)
         if inside is not None:
             raise self._lost(f"is beside process {inside}, which is inside with a removed one")
 
@@ -86,20 +80,26 @@ class Held:
         """Touches only a file we created, and only while its content is ours. Then frees the flock."""
         try:
             if self.created and lockfile.read_owner(self.fd).pid in (os.getpid(), None):
-                _put_away(self.dir_fd, self.name, self.fd)
+                _put_away(self.dir_fd, self.name, self.fd, self.trace)
                 self.trace.mtime_ns = os.fstat(self.dir_fd).st_mtime_ns
         finally:
             os.close(self.fd)
 
 
-def _put_away(dir_fd: int, name: str, fd: int) -> None:
-    if lockfile.names(dir_fd, name, fd):
-        lockfile.retire(dir_fd, name, fd)
+def _put_away(dir_fd: int, name: str, fd: int, trace: Trace) -> None:
+    if lockfile.names(dir_fd, name, fd) and lockfile.retire(dir_fd, name, fd) == "removed":
+        trace.removed(fd)
 
 
-def _inside_removed(dir_fd: int, name: str) -> int | None:
-    folder = lockfile.folder_path(dir_fd)
-    return None if folder is None else processes.inside_removed(os.path.join(folder, name))
+def _inside_removed(dir_fd: int, name: str, trace: Trace) -> int | None:
+    """A process that is inside with a removed lock file, as far as that is possible at all."""
+    folder = None if trace.nobody() else lockfile.folder_path(dir_fd)
+    if folder is None:
+        return None
+    pid = processes.inside_removed(os.path.join(folder, name))
+    if pid is None:
+        trace.asked()
+    return pid
 
 
 @dataclass(slots=True)
@@ -192,6 +192,8 @@ class DirectoryLock:
             opened = lockfile.open_or_create(self.dir_fd, self.name)
             if opened is not None:
                 fd, created = opened
+                if created:
+                    self.trace.made()
                 held = self._settle_on(fd, created, wait, settled=quiet and created)
                 if held is not None:
                     return held
@@ -221,7 +223,7 @@ class DirectoryLock:
         """Gives up a file we do not hold. One that we made and nobody uses must not stay behind."""
         try:
             if created and lockfile.try_flock(fd) and lockfile.read_owner(fd).pid is None:
-                _put_away(self.dir_fd, self.name, fd)
+                _put_away(self.dir_fd, self.name, fd, self.trace)
         finally:
             os.close(fd)
 
@@ -244,7 +246,7 @@ class DirectoryLock:
 
     def _inside(self, fd: int) -> int | None:
         """A process that may be at work although the flock is ours."""
-        return self._claimant(fd) or _inside_removed(self.dir_fd, self.name)
+        return self._claimant(fd) or _inside_removed(self.dir_fd, self.name, self.trace)
 
     def _claimant(self, fd: int) -> int | None:
         """The living process that the record names, if it can be the one that wrote it."""

@@ -1,5 +1,5 @@
 """What the system can do with files and Python does not offer: exclusive and exchanging renames, syncs that
-reach the disk, the birth of a file, and the question who else has one open."""
+reach the disk, the birth of a file, the question who else has one open, and events of a directory's names."""
 
 from __future__ import annotations
 
@@ -18,6 +18,8 @@ UNSUPPORTED = frozenset({errno.ENOSYS, errno.EINVAL, errno.ENOTSUP})  # "this ke
 _DARWIN = sys.platform == "darwin"
 _NOREPLACE, _EXCHANGE = (4, 2) if _DARWIN else (1, 2)  # <sys/stdio.h> and <linux/fs.h>
 _EMPTY_PATH, _BTIME = 0x1000, 0x800  # <fcntl.h>, <linux/stat.h>
+IN_CREATE, IN_DELETE, IN_IGNORED, IN_ALL = 0x100, 0x200, 0x8000, 0xFFFF  # <sys/inotify.h>
+_IN_MOVED, _IN_SELF = 0xC0, 0xC00
 _libc = ctypes.CDLL(None, use_errno=True)
 _rename = getattr(_libc, "renameatx_np" if _DARWIN else "renameat2", None)
 if _rename is not None:
@@ -87,6 +89,23 @@ def born_ns(fd: int) -> int | None:
     (mask,) = struct.unpack_from("I", answer, 0)
     seconds, nanoseconds = struct.unpack_from("qI", answer, 80)
     return int(seconds) * 1_000_000_000 + int(nanoseconds) if mask & _BTIME else None
+
+
+def watch_names(directory: int) -> int:
+    """A descriptor, never blocking, of inotify events about names that come and go in an open directory. OSError
+    where there is no inotify, or no more of it."""
+    begin, add = getattr(_libc, "inotify_init1", None), getattr(_libc, "inotify_add_watch", None)
+    if begin is None or add is None:
+        raise OSError(errno.ENOSYS, "no inotify here")
+    fd = int(begin(os.O_NONBLOCK | os.O_CLOEXEC))
+    if fd < 0:
+        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
+    mask = IN_CREATE | IN_DELETE | _IN_MOVED | _IN_SELF
+    if add(fd, b"/proc/self/fd/%d" % directory, mask) < 0:
+        code = ctypes.get_errno()
+        os.close(fd)
+        raise OSError(code, os.strerror(code))
+    return fd
 
 
 def only_opener(fd: int, name: str) -> bool:

@@ -20,7 +20,8 @@ from memoryd.core.records import Base, Role
 from memoryd.core.retention import Quality
 from memoryd.disk.copies import Looked
 from memoryd.disk.journal import Journal
-from memoryd.disk.locking import DirectoryLock, Held, Trace
+from memoryd.disk.locking import DirectoryLock, Held
+from memoryd.disk.locktrace import Trace
 from memoryd.disk.ownership import own_directory
 from memoryd.disk.processes import network_file_system
 from memoryd.disk.snapshots import Blobs
@@ -142,6 +143,7 @@ class Store:
 
     def detach(self) -> None:
         self._owned.close()
+        self.lock_trace.close()
         if self._tree is not None:
             self._tree.close()
             self._tree = None
@@ -233,6 +235,8 @@ class Store:
         if self.layout is None or self.layout.lock is None:
             yield None
             return
+        if not self.lock_trace.followed:
+            self.lock_trace.follow(self.tree.fd, self.layout.lock)
         lock = DirectoryLock(
             self.tree.fd, self.layout.lock, honour_soft=honour_soft, sleep=self._wait, trace=self.lock_trace
         )
