@@ -32,6 +32,8 @@ _MEMBERS = (
     "CREATE TABLE members (snapshot INTEGER NOT NULL REFERENCES snapshots (seq) ON DELETE CASCADE, "
     "version INTEGER NOT NULL REFERENCES versions (seq), PRIMARY KEY (snapshot, version)) WITHOUT ROWID"
 )
+# Each store into a user's document of 2 MB keeps a version: 17 ms instead of 97 for a sixth more bytes (measured).
+_LEVEL = 1
 _TABLES = (
     "CREATE TABLE contents (sha256 TEXT PRIMARY KEY, size INTEGER NOT NULL, deflated BLOB NOT NULL) WITHOUT ROWID",
     _VERSIONS,
@@ -134,7 +136,7 @@ class Vault(Database):
             if row["valid"] and (same or worse):
                 return int(row["seq"])
         if state.content is not None:
-            deflated = zlib.compress(state.content, 6)
+            deflated = zlib.compress(state.content, _LEVEL)
             row_values = (state.sha256, len(state.content), deflated)
             db.execute("INSERT OR REPLACE INTO contents VALUES (?, ?, ?)", row_values)
         quality = state.quality
