@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 
 from memoryd.cli.overview import Result
 from memoryd.cli.screen import Screen, when
@@ -74,6 +75,16 @@ def listed(screen: Screen, result: Result) -> None:
 
 def stored(screen: Screen, result: Result) -> None:
     screen.say(f"{result.get('id')} is in {_place(result)}")
+    _done(screen, result)
+
+
+def forgotten(screen: Screen, result: Result) -> None:
+    identity = str(result.get("id"))
+    screen.say(f"{identity} is forgotten; `memoryd unarchive {shlex.quote(identity)}` brings it back")
+    _done(screen, result)
+
+
+def _done(screen: Screen, result: Result) -> None:
     for warning in result.get("warnings", []):
         screen.say(f"! {warning}")
     receipt = result.get("receipt")

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from memoryd.cli.found import hits, listed, memory, stored
+from memoryd.cli.found import forgotten, hits, listed, memory, stored
 from memoryd.cli.overview import Result, counts, jobs, ping, status, sync
 from memoryd.cli.screen import Screen, duration, size, when, yes
 
@@ -174,7 +174,7 @@ VIEWS: dict[str, View] = {
     "memory.list": listed,
     "memory.add": stored,
     "memory.update": stored,
-    "memory.forget": stored,
+    "memory.forget": forgotten,
     "memory.unarchive": stored,
     "plan": plan,
     "archive": change,
