@@ -21,7 +21,7 @@ from memoryd.store.edits import decode_edits
 from memoryd.store.kept import has_kept, kept_of
 from memoryd.store.store import Store
 
-RECENT = 50  # entries whose replaced inodes may still lie about after a crash
+RECENT = 200  # entries whose replaced inodes may still lie about after a crash
 
 
 def recover(store: Store, now: float) -> list[str]:
@@ -178,16 +178,17 @@ def _rescue(store: Store, path: str, now: float) -> str:
         return ""  # derived files are made anew
     content, _ = store.tree.read(path)
     current = _content(store, live) or b""
-    step = _last_rewrite(store, live)
-    if current.startswith(content) or step is None or step.before_sha is None or step.before_size is None:
-        return ""
-    if _state_of(store, step) == "before":
-        return ""  # the exchange never happened: this is our own new content
-    if not _begins(content, step.before_sha, step.before_size):
+    steps = _last_replacing(store, live)
+    last = next((step for step in steps if step.kind == "rewrite"), None)
+    if current.startswith(content) or last is None or _state_of(store, last) == "before":
+        return ""  # where the last exchange never happened this is our own new content
+    # Several may lie there, each put aside by a rewrite of its own: what that one knew is not late.
+    known = [s.before_size for s in steps if s.before_size and _begins(content, s.before_sha or "", s.before_size)]
+    if not known:
         reason = "changed in place while it was replaced"
         quarantine(store.journal, store.blobs, live, content, reason, now=now)
         return ", its content is in quarantine"
-    extra = content[step.before_size :]
+    extra = content[max(known) :]
     if not extra or extra in current:
         return ""
     lead = b"\n" if current and not current.endswith(b"\n") else b""
@@ -195,9 +196,7 @@ def _rescue(store: Store, path: str, now: float) -> str:
     return f", {len(extra)} late bytes were carried into {live}"
 
 
-def _last_rewrite(store: Store, path: str) -> Step | None:
-    for entry in store.journal.entries(RECENT):
-        for step in reversed(entry.steps):
-            if step.path == path and step.kind == "rewrite":
-                return step
-    return None
+def _last_replacing(store: Store, path: str) -> list[Step]:
+    """The last steps that put an inode of that path aside, the newest first."""
+    steps = (step for entry in store.journal.entries(RECENT) for step in reversed(entry.steps))
+    return [step for step in steps if step.path == path and step.kind in ("rewrite", "remove")]

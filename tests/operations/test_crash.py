@@ -15,8 +15,10 @@ from memoryd.core.plan import Action, Kind, Plan
 from memoryd.core.policy import Policy
 from memoryd.disk import atomic, lockfile
 from memoryd.disk.atomic import StoreChangedError
+from memoryd.operations import memories
 from memoryd.operations.archive import archive
 from memoryd.operations.backup import create_backups, restore
+from memoryd.operations.memories import Means
 from memoryd.operations.undo import undo
 from memoryd.store import Store
 from memoryd.store.commit import Cause, change
@@ -324,6 +326,20 @@ class TestFailing:
             patch.setattr(atomic, "replace", meddled)
             assert archive(world.store, world.now, by="schedule").receipt is None
         assert [each.state for each in world.store.journal.entries()] == ["interrupted"]
+
+
+def test_what_was_taken_out_before_the_last_rewrite_does_not_come_back(world: World) -> None:
+    """Two rewrites soon after each other leave two replaced inodes; the older one ends in what the first took out."""
+    world.write(LEARNINGS, lines(learning(1), learning(2)))
+    world.sync()
+    archive(world.store, world.now, by="command", ids=[uuid(2)])
+    memories.update(world.store, uuid(1), {"importance": "low"}, world.now, Means())
+    assert len(world.temps()) == 2
+    expected = contents(world)
+    world.kill()
+    world.rise()
+    assert (contents(world), world.temps()) == (expected, [])
+    assert world.store.journal.quarantined() == []
 
 
 def test_bytes_that_came_late_into_a_replaced_file_are_carried_over(world: World) -> None:
