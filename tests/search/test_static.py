@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memoryd.search.embedding.embedder import cosine, pack_bytes, unpack
+from memoryd.search.embedding.embedder import EmbedderError, cosine, pack_bytes, unpack
 from memoryd.search.embedding.pieces import pieces, read_vocabulary, words
 from memoryd.search.embedding.static import SIZE, Static, known_words, rows_of
 from memoryd.search.embedding.table import HEAD, MAGIC, MOST_WORDS, Table
@@ -155,3 +155,13 @@ def test_indexing_needs_no_numpy() -> None:
         "Static().align('a', ['b'])\nassert 'numpy' in sys.modules, 'the canary'"
     )
     subprocess.run([sys.executable, "-c", script], check=True, timeout=60)
+
+
+def test_a_table_that_cannot_be_read_is_told(tmp_path: Path) -> None:
+    broken = tmp_path / "table"
+    broken.write_bytes(b"short")
+    for path in (tmp_path / "none", broken):
+        with pytest.raises(EmbedderError, match="table"):
+            Static(path).embed(["a"])
+        with pytest.raises(EmbedderError, match="table"):
+            Static(path).align("a", ["b"])

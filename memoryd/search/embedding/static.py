@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import importlib
 import re
+import struct
 import threading
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from memoryd.search.embedding.embedder import pack_bytes
+from memoryd.search.embedding.embedder import EmbedderError, pack_bytes
 from memoryd.search.embedding.pieces import pieces, read_vocabulary, words
 from memoryd.search.embedding.table import MOST_WORDS, TABLE, WORDS, Table
 
@@ -59,6 +60,14 @@ class _Kept(dict[str, int]):
         if len(self) < MOST_KEPT:
             self[word] = total
         return total
+
+
+def _opened(path: Path) -> _Kept:
+    try:
+        return _Kept(path)
+    except (OSError, ValueError, struct.error) as error:
+        hint = "install memoryd anew, or choose another embedder in [search]"
+        raise EmbedderError(f"the table of the embedder cannot be read: {error}", hint=hint) from error
 
 
 class _Apart:
@@ -130,7 +139,7 @@ class Static:
         ones counting more; -1..1."""
         with self._loading:
             if self._apart is None:
-                self._apart = _Apart(self._kept or _Kept(self._path))
+                self._apart = _Apart(self._kept or _opened(self._path))
             return self._apart.align(question, texts)
 
     def rest(self) -> None:
@@ -142,5 +151,5 @@ class Static:
         with self._loading:
             self.asked += 1
             if self._kept is None:
-                self._kept = _Kept(self._path)
+                self._kept = _opened(self._path)
             return self._kept
