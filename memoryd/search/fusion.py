@@ -10,11 +10,13 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from memoryd.search.candidates import Candidate
+from memoryd.search.scoring import PHRASE
 
 POOL = 100  # memories near in meaning that are looked at more closely
 WORDWISE = 0.5  # the share of single words in how near a meaning is, where they were compared
 LOW, HIGH = 0.15, 0.95  # what is nearer than LOW counts; HIGH is as sure as meaning gets
 SUREST = 0.9
+EXACT = 0.99  # above: what says the question word by word; below: everything else
 
 
 class Meant(NamedTuple):
@@ -48,4 +50,6 @@ def _joined(key: int, text: Candidate | None, meant: Meant | None) -> Candidate:
         why["semantic"] = meant.why()
     by_text = text.score if text else 0.0
     by_meaning = meaning_score(meant) if meant is not None else 0.0
-    return Candidate(key, 1 - (1 - by_text) * (1 - by_meaning), why)
+    score = 1 - (1 - by_text) * (1 - by_meaning)
+    exact = why.get("match") == PHRASE.name
+    return Candidate(key, EXACT + (1 - EXACT) * score if exact else EXACT * score, why)

@@ -1,0 +1,32 @@
+"""Both arms as one ranking."""
+
+from __future__ import annotations
+
+import pytest
+
+from memoryd.search.candidates import Candidate
+from memoryd.search.fusion import Meant, together
+from memoryd.search.scoring import ALL, PHRASE, Span
+
+
+def text(key: int, span: Span, score: float) -> Candidate:
+    return Candidate(key, score, {"match": span.name})
+
+
+def test_what_says_the_question_word_by_word_comes_first_however_little_it_means() -> None:
+    """Meaning looks at the beginning of a memory; the words may stand far behind it."""
+    by_text = [text(1, PHRASE, PHRASE.low), text(2, ALL, ALL.high), text(3, ALL, ALL.high)]
+    found = together(by_text, {1: Meant(0.0, 0.0, "m"), 2: Meant(1.0, 1.0, "m"), 4: Meant(1.0, 1.0, "m")})
+    assert found[0].key == 1
+    assert all(0 <= each.score <= 1 for each in found)
+
+
+def test_among_those_that_say_it_meaning_counts() -> None:
+    by_text = [text(1, PHRASE, 0.8), text(2, PHRASE, 0.8)]
+    assert [each.key for each in together(by_text, {1: Meant(0.9, None, "m")})] == [1, 2]
+
+
+@pytest.mark.parametrize("meant", [Meant(0.5, None, "m"), Meant(0.5, 0.5, "m")])
+def test_what_both_arms_find_beats_what_one_finds(meant: Meant) -> None:
+    found = together([text(1, ALL, 0.6), text(2, ALL, 0.6)], {1: meant, 3: meant})
+    assert [each.key for each in found] == [1, 2, 3]
