@@ -1,7 +1,8 @@
 """The questions that search is judged by, fixed before any table was made.
 
-`paraphrases` share at most one word with the memory they ask for (most of them none) and are no riddles: MiniLM, a
-model of 22 MB, has about eight of ten at the first place. `keywords` name a rare word or an exact phrase of
+`paraphrases` share at most one word with the memory they ask for (half of them none) and are no riddles: they were
+reworded until MiniLM, a model of 22 MB and the teacher of the table, had more than eight of ten at the first place.
+`keywords` name a rare word or an exact phrase of
 it, `mixed` are what agents mostly ask: some words are shared, some are not. `distractors` are memories that answer
 none of them, spelled out from the patterns of `distractors.txt` in an order that never changes.
 """
