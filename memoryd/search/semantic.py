@@ -156,6 +156,9 @@ class Semantic:
         if samples and not self._makes(source, samples, question.filters.owner, embedder):
             size = len(samples[0].vector) // 4
             raise Unavailable(f"its vectors have {size} numbers of a model that is not configured")
+        knows = getattr(embedder, "knows", None)
+        if knows is not None and not knows(question.asked.raw):
+            raise Unavailable("no word of the question is known")
         try:
             [vector] = embedder.embed([question.asked.raw])
         except MemorydError as error:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from memoryd.search.candidates import Candidate
-from memoryd.search.fusion import Meant, together
-from memoryd.search.scoring import ALL, PHRASE, Span
+from memoryd.search.fusion import FAINT, Meant, together
+from memoryd.search.scoring import ALL, PHRASE, SOME, Span
 
 
 def text(key: int, span: Span, score: float) -> Candidate:
@@ -30,3 +30,13 @@ def test_among_those_that_say_it_meaning_counts() -> None:
 def test_what_both_arms_find_beats_what_one_finds(meant: Meant) -> None:
     found = together([text(1, ALL, 0.6), text(2, ALL, 0.6)], {1: meant, 3: meant})
     assert [each.key for each in found] == [1, 2, 3]
+
+
+def test_what_is_only_faintly_alike_is_not_found() -> None:
+    found = together([text(1, ALL, 0.6)], {1: Meant(0.1, None, "m"), 2: Meant(FAINT - 0.01, None, "m")})
+    assert [each.key for each in found] == [1]
+
+
+def test_a_word_in_common_does_not_outweigh_what_is_meant() -> None:
+    found = together([text(1, SOME, SOME.high)], {1: Meant(0.5, 0.3, "m"), 2: Meant(0.6, 0.5, "m")})
+    assert [each.key for each in found] == [2, 1]

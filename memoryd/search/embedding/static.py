@@ -53,10 +53,10 @@ class _Kept(dict[str, int]):
     def __init__(self, path: Path) -> None:
         super().__init__()
         self.table = Table(path)
-        self._known = known_words()
+        self.known = known_words()
 
     def __missing__(self, word: str) -> int:
-        total = sum(map(self.table.row, rows_of(word, self._known)))
+        total = sum(map(self.table.row, rows_of(word, self.known)))
         if len(self) < MOST_KEPT:
             self[word] = total
         return total
@@ -141,6 +141,16 @@ class Static:
             if self._apart is None:
                 self._apart = _Apart(self._kept or _opened(self._path))
             return self._apart.align(question, texts)
+
+    def knows(self, question: str) -> bool:
+        """Is any of its words, or of the words within them, one of the table? What is put together from pieces alone
+        (`zzzqqq`) would be near to anything."""
+        known = self._loaded().known
+        return any(
+            word.lower() in known or any(part.lower() in known for part in _PARTS.findall(word))
+            for word in words(question)
+            if word.isalnum()
+        )
 
     def rest(self) -> None:
         """Forget words and table until they are needed again."""
