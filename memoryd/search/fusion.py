@@ -17,7 +17,7 @@ WORDWISE = 0.5  # the share of single words in how near a meaning is, where they
 LOW, HIGH = 0.15, 0.95  # what is nearer than LOW counts; HIGH is as sure as meaning gets
 SUREST = 0.9
 FAINT = 0.33  # by meaning alone, what is farther away is not found: of 120 right answers none was (tests/search)
-SOME_HEARD = 0.15  # what a word or two in common tell beside meaning: measured, more makes answers to paraphrases worse
+SOME_HEARD = 0.05  # what a word or two in common tell beside meaning: measured, more makes answers to paraphrases worse
 EXACT = 0.99  # above: what says the question word by word; below: everything else
 
 
