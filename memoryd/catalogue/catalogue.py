@@ -65,11 +65,13 @@ class Catalogue:
         with self._lending:
             lent = self._idle.pop() if self._idle else None
         lent = lent or Catalogue(self.path, read_only=True, vocabulary=self._vocabulary, home=self.vectors.home)
+        sound = False
         try:
             yield lent
+            sound = True
         finally:
             with self._lending:
-                kept = not self._closed and len(self._idle) < IDLE
+                kept = sound and not self._closed and len(self._idle) < IDLE
                 if kept:
                     self._idle.append(lent)
             if not kept:

@@ -70,6 +70,12 @@ POLICY: Mapping[str, Key] = {
     "archive_sessions_after_days": Key(values.number(0, YEARS), "days after the last change of a session"),
     "sensitive_words": Key(values.flag, "markdown-topics: report also words that often stand beside secrets"),
     "secrets_second_opinion": Key(values.flag, "what is stored is held against betterleaks too (extra `secrets`)"),
+    "score_keyword": Key(values.number(0, 1000), "markdown-topics: points for each word asked for that is found"),
+    "score_context": Key(values.number(0, 1000), "points for one that is in the topic's path"),
+    "score_tag": Key(values.number(0, 1000), "points for each tag that is asked for"),
+    "score_recency": Key(values.number(0, 1000), "points for a memory of today"),
+    "score_decay": Key(values.number(0, 100), "how fast these fall: by e to the minus this, each day"),
+    "score_uses": Key(values.number(0, 1000), "points for every five uses"),
     "newer_index": Key(
         values.choice("read-only", "rebuild"),
         "an index of a newer version: leave the root as it is, or rebuild it",

@@ -63,6 +63,12 @@ class Policy:
     lock_stale_after_s: float = 30
     lock_unreadable_after_s: float = 300
     lock_wait_s: float = 10
+    score_keyword: float = 3  # markdown-topics: points by which what is found is ranked, as seed 001 names them
+    score_context: float = 5
+    score_tag: float = 2
+    score_recency: float = 1  # of a memory of today
+    score_decay: float = 0.1  # a day; e to the minus this times the days
+    score_uses: float = 1  # for each five
     final_newline: str = "always"  # "always" | "keep" | "never"
     fix_permissions: bool = True
     newer_index: str = "read-only"  # "read-only" | "rebuild" (the seed's literal behaviour)

@@ -9,10 +9,11 @@ from typing import Annotated, Any, NamedTuple
 
 import msgspec
 
+from memoryd.catalogue import Catalogue
 from memoryd.catalogue.searching import Before, Memory
 from memoryd.core.asking import Filters
 from memoryd.errors import UsageError
-from memoryd.operations.search import Place, freshness, of_one_user, placed
+from memoryd.operations.search import Place, freshness, looked, of_one_user, placed
 
 LIMIT = 50
 _LOWEST = float("-inf")
@@ -55,9 +56,11 @@ def list_memories(
 def _of(
     place: Place, filters: Filters, user: str | None, limit: int, mark: Mark | None, fresh: dict[str, Any]
 ) -> list[Memory]:
-    with place.catalogue.reader() as reader, reader.words.snapshot():
+    def look(reader: Catalogue) -> list[Memory]:
         own = of_one_user(reader, filters, user, fresh)
         return reader.words.newest(own, limit + 1, _before(place.name, mark)) if own is not None else []
+
+    return looked(place, fresh, look)
 
 
 def _before(root: str, mark: Mark | None) -> Before | None:

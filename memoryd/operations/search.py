@@ -6,21 +6,27 @@ question. Nothing here waits for a worker. Being found is no access.
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from memoryd.catalogue import Catalogue
 from memoryd.catalogue.searching import FIELDS, Memory
 from memoryd.core.asking import Filters, Mode
 from memoryd.core.dates import iso
 from memoryd.core.policy import Policy
+from memoryd.log import get_logger
 from memoryd.operations.prompting import pasted
 from memoryd.search.asked import Asked as Words
 from memoryd.search.candidates import Candidate
-from memoryd.search.engine import TASTES, Embedded, Engine, Question, Taste
+from memoryd.search.engine import Embedded, Engine, Question, Taste
 from memoryd.search.explaining import Needle, Spot, fold, names, needles, snippet, spots
+from memoryd.search.scoring import Points
 
+log = get_logger(__name__)
+
+Found = TypeVar("Found")
 LIMIT = 10  # hits, where no number is asked for
 FOLLOWED = ("ok", "degraded", "read_only")  # states of a root whose changes are taken in as they come
 BEHIND = ("paused", "scanning")
@@ -97,14 +103,27 @@ def freshness(place: Place) -> dict[str, Any]:
 
 
 def _found(place: Place, asked: Asked, words: Words, now: float, engine: Engine, fresh: dict[str, Any]) -> list[Hit]:
-    with place.catalogue.reader() as reader, reader.words.snapshot():
+    def look(reader: Catalogue) -> list[Hit]:
         filters = of_one_user(reader, asked.filters, asked.user, fresh)
         if filters is None:
             return []
-        question = Question(words, filters, asked.mode, asked.limit, now, _taste(place))
-        found = engine.find(reader, question)
+        found = engine.find(reader, Question(words, filters, asked.mode, asked.limit, now, _taste(place)))
         memories = reader.words.memories([each.key for each in found])
-    return [Hit(place, memories[each.key], each) for each in found if each.key in memories]
+        return [Hit(place, memories[each.key], each) for each in found if each.key in memories]
+
+    return looked(place, fresh, look)
+
+
+def looked(place: Place, fresh: dict[str, Any], look: Callable[[Catalogue], list[Found]]) -> list[Found]:
+    """What one state of a root's catalogue shows. Where it cannot be read (it is a cache, and may be damaged or gone at
+    any time) the answer says so instead of failing for all roots."""
+    try:
+        with place.catalogue.reader() as reader, reader.words.snapshot():
+            return look(reader)
+    except sqlite3.DatabaseError as error:
+        log.warning("catalogue_unreadable", root=place.name, reason=str(error))
+        fresh |= {"state": "unknown", "withheld": "what is known of this root cannot be read just now"}
+        return []
 
 
 def of_one_user(reader: Catalogue, filters: Filters, user: str | None, fresh: dict[str, Any]) -> Filters | None:
@@ -121,7 +140,19 @@ def of_one_user(reader: Catalogue, filters: Filters, user: str | None, fresh: di
 
 
 def _taste(place: Place) -> Taste:
-    return TASTES.get(place.layout or "", Taste())
+    if place.layout != "markdown-topics":
+        return Taste(fill=place.layout == "json-files")
+    set_ = place.policy
+    return Taste(
+        Points(
+            set_.score_keyword,
+            set_.score_context,
+            set_.score_tag,
+            set_.score_recency,
+            set_.score_decay,
+            set_.score_uses,
+        )
+    )
 
 
 def _shown(hit: Hit, sought: Sequence[Needle]) -> dict[str, Any]:

@@ -5,7 +5,7 @@ The embedded engine needs nothing but the catalogue. Another one, shared by many
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -14,6 +14,7 @@ from memoryd.search import substrings, text, topics
 from memoryd.search.asked import Asked
 from memoryd.search.candidates import Candidate
 from memoryd.search.scoring import Points
+from memoryd.search.semantic import Like
 
 DEPTH = 50  # candidates of each arm that are joined
 POINTED = 20  # memories that are compared by points
@@ -28,12 +29,6 @@ class Taste:
     fill: bool = False
 
 
-TASTES: Mapping[str, Taste] = {
-    "json-files": Taste(fill=True),
-    "markdown-topics": Taste(points=Points()),
-}
-
-
 @dataclass(frozen=True, slots=True)
 class Question:
     asked: Asked
@@ -42,6 +37,7 @@ class Question:
     limit: int
     now: float
     taste: Taste = field(default_factory=Taste)
+    like: Like | None = None  # in place of words
 
 
 class Words(text.Reader, substrings.Reader, topics.Reader, Protocol):
@@ -56,11 +52,13 @@ class Reader(Protocol):
 
 
 class Meaning(Protocol):
-    """The semantic arm. Also says why it found nothing where it cannot look (None: it could)."""
+    """The semantic arm. Each answer comes with the reason why it could not look (None: it could)."""
 
-    def candidates(self, reader: Any, question: Question, limit: int) -> tuple[list[Candidate], str | None]: ...
+    def alone(self, reader: Any, question: Question, limit: int) -> tuple[list[Candidate], str | None]: ...
 
-    def joined(self, by_text: Sequence[Candidate], by_meaning: Sequence[Candidate], limit: int) -> list[Candidate]: ...
+    def hybrid(
+        self, reader: Any, question: Question, by_text: Sequence[Candidate], limit: int
+    ) -> tuple[list[Candidate], str | None]: ...
 
 
 class Engine(Protocol):
@@ -84,18 +82,27 @@ class Embedded:
         return found
 
     def _find(self, reader: Reader, question: Question) -> list[Candidate]:
+        if question.like is not None:
+            return self._alike(reader, question)
         if question.mode == "text":
             return by_text(reader.words, question, question.limit)
-        missing: str | None = "not available"
-        meant: list[Candidate] = []
-        if self._meaning is not None:
-            meant, missing = self._meaning.candidates(reader, question, DEPTH)
-        if self._meaning is None or missing is not None:
-            found = by_text(reader.words, question, question.limit)
-            return [each._replace(why={**each.why, "semantic": missing}) for each in found]
+        if self._meaning is None:
+            return _marked(by_text(reader.words, question, question.limit), "not available")
         if question.mode == "semantic":
-            return meant[: question.limit]
-        return self._meaning.joined(by_text(reader.words, question, DEPTH), meant, question.limit)
+            found, missing = self._meaning.alone(reader, question, question.limit)
+            return found if missing is None else _marked(by_text(reader.words, question, question.limit), missing)
+        texts = by_text(reader.words, question, max(DEPTH, question.limit))
+        found, missing = self._meaning.hybrid(reader, question, texts, question.limit)
+        return found if missing is None else _marked(texts[: question.limit], missing)
+
+    def _alike(self, reader: Reader, question: Question) -> list[Candidate]:
+        """Nothing but vectors can answer this."""
+        return self._meaning.alone(reader, question, question.limit)[0] if self._meaning is not None else []
+
+
+def _marked(found: Sequence[Candidate], missing: str) -> list[Candidate]:
+    """By text alone, and why."""
+    return [each._replace(why={**each.why, "semantic": missing}) for each in found]
 
 
 def by_text(words: Words, question: Question, limit: int) -> list[Candidate]:
