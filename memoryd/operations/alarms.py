@@ -57,7 +57,7 @@ def remember_change(
         if step.after_sha is None:
             continue
         before = known.get(step.path, {})
-        fresh = before.get("sha") != step.before_sha
+        fresh = not before or before["sha"] != step.before_sha
         gone = [*([] if fresh else before["out"]), *(out or {}).get(step.path, ())]
         there = [*([] if fresh else before["in"]), *([kept] if kept else ())]
         known[step.path] = {

@@ -168,3 +168,9 @@ def test_beside_an_equal_one_it_is_put_back_once(root: Root) -> None:
     refresh(root.store, None, NOW)
     with pytest.raises(NotFoundError):
         memories.unarchive(root.store, first, NOW, Means())
+
+
+def test_the_first_memory_of_a_new_document_is_remembered_as_ours(root: Root) -> None:
+    asked = Asked({"content": "c", "embedding": [1.0, 0.5]}, {"user": "u1"})
+    stored = memories.add(root.store, asked, NOW, Means())
+    assert root.store.journal.get_meta("ours", {})[stored.path]["in"] == [stored.id]
