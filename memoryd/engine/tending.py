@@ -285,6 +285,7 @@ class Tending:
     # --- operations
 
     def operate(self, job: Job) -> dict[str, Any]:
+        self._look()  # a folder that was moved away since would take what is stored along
         self.health.require(job.name)
         if job.name in STORING:
             self._order.put()

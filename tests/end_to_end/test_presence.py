@@ -74,6 +74,18 @@ def test_gone_and_back(root: Path, kept: Daemon) -> None:
     assert kept.root()["memories"] == 3 * (MANY + 1)
 
 
+def test_nothing_is_stored_in_a_folder_that_was_just_moved_away(root: Path, kept: Daemon) -> None:
+    """The daemon looks at the path by itself every two seconds only."""
+    away = root.with_name("away")
+    root.rename(away)
+    before = checks.live_ids(away)
+    asked = {"root": "memories", "memory": {"type": "learning", "content": "c"}}
+    assert isinstance(refused(lambda: kept.rpc("memory.add", **asked)), RootMissingError)
+    root.mkdir(mode=0o700)
+    assert isinstance(refused(lambda: kept.rpc("memory.add", **asked)), GuardError)
+    assert (checks.live_ids(away), list(root.iterdir())) == (before, [])
+
+
 def test_deleted_and_made_anew_empty(root: Path, kept: Daemon) -> None:
     shutil.rmtree(root)
     state(kept, "missing")
