@@ -7,6 +7,7 @@ from contextlib import suppress
 
 from memoryd.core.findings import Finding
 from memoryd.core.plan import Kind, Plan
+from memoryd.core.secrets import redact
 from memoryd.errors import GuardError, NotFoundError
 from memoryd.store import Store
 from memoryd.store.commit import Cause, Done, change
@@ -31,7 +32,7 @@ def archive(
         missing = sorted(set(ids or ()) - set(_moved(plan)))
         if missing:
             raise NotFoundError(
-                f"root {store.name}: no live memory has the id {', '.join(missing)}",
+                f"root {store.name}: no live memory has the id {', '.join(map(redact, missing))}",
                 hint="ids of archived memories, and of other roots, cannot be archived here",
             )
         return guarded(store, plan, "archive", by)

@@ -7,6 +7,7 @@ general words can be lifted. What only its surroundings show to be a secret is s
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from itertools import chain
 from typing import Any, NamedTuple
 
 from memoryd.core.secrets import SUGGESTION, VIOLATION, Judgement, judge, redact
@@ -26,19 +27,23 @@ class _Text(NamedTuple):
     is_name: bool = False
 
 
-def require_storable(store: Store, memory: Mapping[str, Any], *, allow_words: bool = False) -> tuple[str, ...]:
-    """Warnings for what may be stored; SensitiveError, naming the field and the pattern, for what may not."""
+def require_storable(
+    store: Store, memory: Mapping[str, Any], *, where: Mapping[str, str] | None = None, allow_words: bool = False
+) -> tuple[str, ...]:
+    """Warnings for what may be stored; SensitiveError, naming the field and the pattern, for what may not. `where` are
+    the names of its place, which files and folders get, and with them every list and log."""
     assert store.layout is not None
     mode = store.policy.secrets or ("seed" if store.layout.name in BY_THE_SEED else "shapes")
     warnings: dict[str, None] = {}
-    for field, value in memory.items():
-        for found in _texts(field, value):
-            blocked, patterns = _judged(found, mode, allow_words, second=store.policy.secrets_second_opinion)
-            if blocked is not None:
-                data = {"field": redact(str(field)), "pattern": blocked}
-                raise SensitiveError(VIOLATION, hint=SUGGESTION, data=data)
-            for pattern in patterns:
-                warnings[f"{redact(str(field))}: looks like a secret ({pattern}); it was stored all the same"] = None
+    names = ((field, _Text(name, "", is_name=True)) for field, name in (where or {}).items())
+    texts = ((field, found) for field, value in memory.items() for found in _texts(field, value))
+    for field, found in chain(names, texts):
+        blocked, patterns = _judged(found, mode, allow_words, second=store.policy.secrets_second_opinion)
+        if blocked is not None:
+            data = {"field": redact(str(field)), "pattern": blocked}
+            raise SensitiveError(VIOLATION, hint=SUGGESTION, data=data)
+        for pattern in patterns:
+            warnings[f"{redact(str(field))}: looks like a secret ({pattern}); it was stored all the same"] = None
     return tuple(warnings)
 
 

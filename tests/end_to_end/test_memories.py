@@ -6,6 +6,7 @@ import json
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -173,6 +174,20 @@ def test_a_secret_is_not_stored_and_nowhere_repeated(case: Case, tmp_path: Path,
             if event.get("operation") == "memory.update":
                 break
     assert CANARY not in json.dumps([held.rpc("metrics"), held.rpc("history.list"), held.rpc("check")])
+    assert held.stop() == 0
+    assert CANARY.encode() not in everything(held, root)
+
+
+@pytest.mark.parametrize("case", CASES[2:], ids=lambda case: str(case.layout))
+def test_a_secret_names_no_place(case: Case, tmp_path: Path, daemon: MakeDaemon) -> None:
+    """Files and folders bear these names, and so does every list, event and line of the log."""
+    held, root = begun(daemon, tmp_path, case)
+    before = sources(root)
+    for name, value in case.where.items():
+        asked = {**case.params(), name: f"{value}.{CANARY}"}
+        error = refused(partial(held.rpc, "memory.add", **asked))
+        assert (type(error), error.message, error.data["field"]) == (SensitiveError, VIOLATION, name)
+    assert sources(root) == before
     assert held.stop() == 0
     assert CANARY.encode() not in everything(held, root)
 
