@@ -3,7 +3,8 @@ are kept, and how often one was read whose layout counts no reads."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import sqlite3
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from memoryd.disk.database import Database, packed, unpacked
@@ -44,8 +45,11 @@ class Remembered(Database):
         """The one with exactly this id; else those that bear it with `~` and what tells equal ids apart."""
         query = "SELECT id, path, blob, content FROM forgotten WHERE id "
         rows = self._rows(f"{query} = ?", packed(identity))
-        rows = rows or self._rows(f"{query} > ? AND id < ?", packed(f"{identity}~"), packed(f"{identity}~g"))
-        return [Forgotten(unpacked(row["id"]), unpacked(row["path"]), row["blob"], row["content"]) for row in rows]
+        return _read(rows or self._rows(f"{query} > ? AND id < ?", packed(f"{identity}~"), packed(f"{identity}~g")))
+
+    def forgotten_in(self, path: str) -> list[Forgotten]:
+        """All that were taken out of that file."""
+        return _read(self._rows("SELECT id, path, blob, content FROM forgotten WHERE path = ?", packed(path)))
 
     def take_forgotten(self, identity: str) -> list[str]:
         """It is there again; the blobs it leaves behind that nothing else names."""
@@ -68,3 +72,7 @@ class Remembered(Database):
         for row in self._rows("SELECT path, id, times FROM uses"):
             found.setdefault(unpacked(row["path"]), {})[unpacked(row["id"])] = int(row["times"])
         return found
+
+
+def _read(rows: Iterable[sqlite3.Row]) -> list[Forgotten]:
+    return [Forgotten(unpacked(row["id"]), unpacked(row["path"]), row["blob"], row["content"]) for row in rows]

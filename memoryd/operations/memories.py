@@ -15,18 +15,16 @@ from typing import Any, NamedTuple, TypeVar
 from memoryd.core.digest import sha256
 from memoryd.core.plan import Plan
 from memoryd.core.secrets import redact
-from memoryd.disk.journal import Step
-from memoryd.disk.remembered import Forgotten
 from memoryd.disk.shelf import Held
 from memoryd.errors import ConflictError, InvalidMemoryError, NotFoundError
 from memoryd.layouts.storing import Asked, Found, Stored, StoringView
 from memoryd.operations.alarms import remember_change
 from memoryd.operations.archive import tidy
-from memoryd.operations.locate import find_archived, find_live, no_such
+from memoryd.operations.laid_aside import bytes_of, laid_aside, lay_aside
+from memoryd.operations.locate import find_archived, find_live
 from memoryd.operations.sensitive import require_storable
 from memoryd.store import Store
 from memoryd.store.commit import Cause, change
-from memoryd.store.kept import keep, kept_of
 from memoryd.store.storing import layout_of, storing_view
 
 F = TypeVar("F", Found, Found | None)
@@ -59,7 +57,7 @@ class Outcome(NamedTuple):
 
 def add(store: Store, asked: Asked, now: float, means: Means) -> Outcome:
     """A new memory. Raises SensitiveError, InvalidMemoryError, LimitExceededError, UsageError."""
-    warnings = require_storable(store, asked.memory, allow_words=means.allow_words)
+    warnings = require_storable(store, asked.memory, where=asked.where, allow_words=means.allow_words)
     view = _view(store, now, means)
     outcome = _carry_out(store, "add", lambda: layout_of(store).add(view(), asked), now, warnings=warnings)
     remember_change(store, outcome.receipt, kept=outcome.id)
@@ -88,12 +86,7 @@ def forget(store: Store, asked: str, now: float, means: Means) -> Outcome:
         found = still.the_same(lambda: find_live(store, asked, now))
         return layout_of(store).forget(view(), found)
 
-    def lay_aside(stored: Stored) -> None:
-        if stored.kept is not None:  # before it is taken out: a crash in between must not lose the way back
-            kept = keep(store.blobs, stored.kept)
-            store.journal.keep_forgotten(Forgotten(stored.id, stored.path, kept.blob, kept.content), now)
-
-    outcome = _carry_out(store, "forget", decide, now, first=lay_aside)
+    outcome = _carry_out(store, "forget", decide, now, first=lambda stored: lay_aside(store, stored, now))
     remember_change(store, outcome.receipt, out={outcome.path: [still.id]})
     return outcome
 
@@ -101,39 +94,23 @@ def forget(store: Store, asked: str, now: float, means: Means) -> Outcome:
 def unarchive(store: Store, asked: str, now: float, means: Means) -> Outcome:
     """An archived memory, or one that was forgotten where there is no archive, back among the live ones."""
     view, still = _view(store, now, means), _Still(asked)
-    laid_aside: list[str] = []
+    taken: list[str] = []
 
     def decide() -> Stored:
         found = still.the_same(lambda: find_archived(store, asked, now))
         if found is not None:
             return layout_of(store).unarchive(view(), found)
-        kept = _kept_of(store, asked)
-        laid_aside[:] = [kept.id]
-        taken_out = Step("remove", kept.path, blob=kept.blob, content=kept.content)
-        return layout_of(store).put_back(view(), kept.path, kept_of(store.blobs, taken_out))
+        kept = laid_aside(store, asked, now)
+        taken[:] = [kept.id]
+        return layout_of(store).put_back(view(), kept.path, bytes_of(store, kept))
 
     outcome = _carry_out(store, "unarchive", decide, now, soft=True)
     if outcome.receipt is not None:
         _hold(store, outcome, now)
         remember_change(store, outcome.receipt, kept=outcome.id)
-        for identity in laid_aside:  # beside an equal one it has got another id
+        for identity in taken:  # beside an equal one it has got another id
             store.blobs.drop(store.journal.take_forgotten(identity))
     return outcome
-
-
-def _kept_of(store: Store, asked: str) -> Forgotten:
-    kept = store.journal.forgotten(asked)
-    if any(place.live for place in store.catalogue.places(asked)):
-        raise NotFoundError(f"root {store.name}: {redact(asked)} is not archived", hint="it is there, and live")
-    if not kept:
-        raise no_such(asked, store.name)
-    if len(kept) > 1:
-        raise ConflictError(
-            f"root {store.name}: {len(kept)} forgotten memories bear the id {redact(asked)}",
-            hint="name one of them by its whole id",
-            data={"candidates": [{"root": store.name, "id": each.id} for each in kept]},
-        )
-    return kept[0]
 
 
 def _hold(store: Store, outcome: Outcome, now: float) -> None:

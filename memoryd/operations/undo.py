@@ -15,6 +15,7 @@ from memoryd.disk.journal import Entry, Step
 from memoryd.disk.shelf import Held
 from memoryd.disk.tree import NotBeneathError, NotRegularError, TooLargeError
 from memoryd.errors import ConflictError
+from memoryd.operations.laid_aside import put_back_by_undo
 from memoryd.store import Store
 from memoryd.store.commit import Cause, Done, change
 from memoryd.store.edits import decode_edits
@@ -50,6 +51,8 @@ def undo(store: Store, receipt: str, now: float, *, dry_run: bool = False) -> Do
     if done.receipt is not None:
         store.journal.finish(receipt, "undone", undone_by=done.receipt)
         _tidy(store, entry)
+        if entry.operation == "forget":
+            put_back_by_undo(store, {step.path for step in entry.steps})
     return done
 
 
