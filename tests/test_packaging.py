@@ -31,9 +31,9 @@ def _modules(folder: str) -> set[str]:
 
 
 def _declared(lines: list[str]) -> set[str]:
-    """Module names of requirements; ours spell module and distribution alike but for the hyphen."""
+    """Module names of requirements; ours spell module and distribution alike but for the hyphen, and one."""
     names = [re.split(r"[<>=!~\[; ]", line, maxsplit=1)[0] for line in lines]
-    return {name.replace("-", "_").lower() for name in names}
+    return {name.replace("-", "_").lower().removesuffix("_py") for name in names}
 
 
 CORE = _declared(PROJECT["project"]["dependencies"])
