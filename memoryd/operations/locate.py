@@ -19,11 +19,12 @@ from memoryd.store import Store
 
 
 def in_order(layout: Layout, places: Iterable[Place]) -> list[Place]:
-    """Live ones first, in the layout's own order of files; then the archived, the newest file first."""
+    """Live ones first, in the layout's own order of files; then the archived, the last that came into the newest file
+    first: what was just forgotten is what is brought back."""
     found = list(places)
     live = layout.live_paths([each.path for each in found if each.live])
     order = {path: number for number, path in enumerate(live)}
-    archived = sorted((each for each in found if not each.live), key=lambda each: each.path, reverse=True)
+    archived = sorted((each for each in found if not each.live), key=lambda each: (each.path, each.start), reverse=True)
     kept = sorted((each for each in found if each.live), key=lambda p: (order.get(p.path, len(order)), p.start))
     return [*kept, *archived]
 

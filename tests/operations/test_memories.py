@@ -103,6 +103,15 @@ class TestStoring:
         assert (back.path, world.read(ARCHIVE)) == (LEARNINGS, b"")
         assert line(learning(1)) in world.read(LEARNINGS).splitlines()
 
+    def test_of_equal_ids_in_an_archive_the_one_forgotten_last_comes_back(self, world: World) -> None:
+        world.write(ARCHIVE, lines(learning(1, content="of old", archived=True)))
+        filled(world)
+        memories.forget(world.store, uuid(1), world.now, Means())
+        world.look()
+        memories.unarchive(world.store, uuid(1), world.now, Means())
+        assert line(learning(1)) in world.read(LEARNINGS).splitlines()
+        assert b"of old" in world.read(ARCHIVE)
+
     def test_what_was_brought_back_is_moved_by_no_schedule(self, world: World) -> None:
         """It is as old as before, and its age would move it with the next run."""
         world.write(LEARNINGS, lines(learning(1, "2025-01-01T00:00:00Z")))
