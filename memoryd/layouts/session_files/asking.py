@@ -6,6 +6,7 @@ is no memory by the seed; where none is given it is 50, which takes the place of
 
 from __future__ import annotations
 
+import unicodedata
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -89,6 +90,8 @@ def paths_of(session: str) -> tuple[str, str]:
     path = naming.path_of(session)
     if path is None or naming.moment(session[:19]) is None:
         raise UsageError("session: has the form YYYY-MM-DD-HH-MM-SS-name, its date and time those of the first message")
+    if any(unicodedata.category(each) == "Cc" for each in session):
+        raise UsageError("session: holds no control characters")
     try:
         size = len(path.rpartition("/")[2].encode())
     except UnicodeEncodeError:
