@@ -6,9 +6,9 @@ while the worker works. It can be deleted at any time; a damaged one is thrown a
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
+from functools import partial
 from itertools import groupby
 from operator import itemgetter
 from typing import Any
@@ -16,6 +16,7 @@ from typing import Any
 import msgspec
 
 from memoryd.catalogue import texts
+from memoryd.catalogue.lending import Lending
 from memoryd.catalogue.opening import open_or_rebuild, open_reader
 from memoryd.catalogue.rows import (
     COLUMNS,
@@ -27,6 +28,7 @@ from memoryd.catalogue.rows import (
     Place,
     clean,
     file_row,
+    file_values,
     key_of,
     path_of,
     place,
@@ -41,7 +43,7 @@ from memoryd.core.findings import Finding
 from memoryd.core.records import Document, Entry
 
 MANY = 100  # files; of more the records are fetched by one query
-IDLE = 4  # readers that wait to be lent again
+TOGETHER = 256  # changes that are committed at once
 
 
 class Catalogue:
@@ -52,44 +54,51 @@ class Catalogue:
     ) -> None:
         self.path = path
         self._db = open_reader(path) if read_only else open_or_rebuild(path)
-        self._vocabulary = vocabulary or Vocabulary()
-        self.words = Searching(self._db, self._vocabulary)
-        self.vectors = Vectors(self._db, home or Home())
-        self._lending = threading.Lock()
-        self._idle: list[Catalogue] = []
-        self._closed = False
+        vocabulary, home = vocabulary or Vocabulary(), home or Home()
+        self.words = Searching(self._db, vocabulary)
+        self.vectors = Vectors(self._db, home)
+        # Not a method of this one: what is closed and let go must not be held by itself.
+        self._readers = Lending(partial(Catalogue, path, read_only=True, vocabulary=vocabulary, home=home))
+        self._together = False
+        self._waiting = 0  # changes that are not committed yet
 
-    @contextmanager
-    def reader(self) -> Iterator[Catalogue]:
-        """For any thread, for the time of the block: opening a connection costs more than most questions."""
-        with self._lending:
-            lent = self._idle.pop() if self._idle else None
-        lent = lent or Catalogue(self.path, read_only=True, vocabulary=self._vocabulary, home=self.vectors.home)
-        sound = False
-        try:
-            yield lent
-            sound = True
-        finally:
-            with self._lending:
-                kept = sound and not self._closed and len(self._idle) < IDLE
-                if kept:
-                    self._idle.append(lent)
-            if not kept:
-                lent.close()
+    def reader(self) -> AbstractContextManager[Catalogue]:
+        """For any thread, for the time of the block."""
+        return self._readers.lend()
 
     def close(self) -> None:
-        with self._lending:
-            self._closed = True
-            idle, self._idle = self._idle, []
-        for each in idle:
-            each.close()
+        self._readers.close()
         self._db.close()
 
     # --- what the worker writes
 
+    @contextmanager
+    def together(self) -> Iterator[None]:
+        """Many changes one after the other are seen by readers a few hundred at a time: each commit has its price."""
+        self._together = True
+        try:
+            yield
+        finally:
+            self._together, self._waiting = False, 0
+            self._db.commit()
+
+    @contextmanager
+    def _change(self) -> Iterator[None]:
+        """Whole or not at all; with one that fails those before it go that were not committed yet."""
+        try:
+            yield
+        except BaseException:
+            self._db.rollback()
+            self._waiting = 0
+            raise
+        self._waiting += 1
+        if not self._together or self._waiting >= TOGETHER:
+            self._db.commit()
+            self._waiting = 0
+
     def replace(self, row: FileRow, document: Document) -> None:
         """Forget what was known of the file and take the document instead."""
-        with self._db:
+        with self._change():
             known = texts.known_of(self._db, key_of(row.path))
             self.vectors.drop_own(key_of(row.path), document.records)
             self._forget_rows(row.path)
@@ -100,7 +109,7 @@ class Catalogue:
         """The file grew: keep its records, add those of the tail; `row` describes the whole file. Findings of
         the codes `anew` are about the whole file: the tail's replace those known."""
         key = key_of(row.path)
-        with self._db:
+        with self._change():
             self._db.execute("DELETE FROM files WHERE path = ?", (key,))
             self._db.executemany("DELETE FROM findings WHERE path = ? AND code = ?", [(key, code) for code in anew])
             self._insert(row, tail, {})
@@ -108,7 +117,7 @@ class Catalogue:
     def splice(self, row: FileRow, hole: Hole, document: Document) -> None:
         """The lines of the hole became those of the document; `row` describes the whole file as it is now."""
         key = key_of(row.path)
-        with self._db:
+        with self._change():
             known = texts.known_of(self._db, key, hole.span)
             make_room(self._db, key, hole)
             self._insert(row, document, known)
@@ -116,22 +125,22 @@ class Catalogue:
 
     def restamp(self, row: FileRow) -> None:
         """The same content under a new fingerprint."""
-        with self._db:
+        with self._change():
             self._put_file(row)
 
     def forget(self, path: str) -> None:
-        with self._db:
+        with self._change():
             texts.leave_out(self._db, texts.known_of(self._db, key_of(path)))
             self._forget_rows(path)
 
     def set_uses(self, path: str, uses: Mapping[str, int]) -> None:
         """How often memories of one file were read, where the file itself does not say it."""
         rows = [(times, key_of(path), plain(identity)) for identity, times in uses.items()]
-        with self._db:
+        with self._change():
             self._db.executemany("UPDATE records SET uses = ? WHERE path = ? AND id = ?", rows)
 
     def clear(self) -> None:
-        with self._db:
+        with self._change():
             for table in ("files", "records", "findings", "texts", "vectors"):
                 self._db.execute(f"DELETE FROM {table}")  # noqa: S608 - the names stand in the line above
             self._db.execute("INSERT INTO words(words) VALUES ('delete-all')")
@@ -240,28 +249,7 @@ class Catalogue:
         self._db.execute("DELETE FROM findings WHERE path = ?", key)
 
     def _put_file(self, row: FileRow) -> None:
-        print_ = row.fingerprint
-        self._db.execute(
-            "INSERT OR REPLACE INTO files VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)",
-            (
-                key_of(row.path),
-                row.role,
-                print_.dev,
-                print_.inode,
-                print_.size,
-                print_.mtime_ns,
-                print_.ctime_ns,
-                row.digest,
-                row.lines,
-                row.whole,
-                row.units,
-                row.broken,
-                row.records,
-                row.young,
-                row.pending,
-                msgspec.json.encode(clean(row.facts)),
-            ),
-        )
+        self._db.execute("INSERT OR REPLACE INTO files VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)", file_values(row))
 
     def _insert(self, row: FileRow, document: Document, known: texts.Known) -> None:
         self._put_file(row)

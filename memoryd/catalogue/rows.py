@@ -161,3 +161,25 @@ def file_row(row: Sequence[Any]) -> FileRow:
         bool(pending),
         msgspec.json.decode(facts),
     )
+
+
+def file_values(row: FileRow) -> tuple[object, ...]:
+    seen = row.fingerprint
+    return (
+        key_of(row.path),
+        row.role,
+        seen.dev,
+        seen.inode,
+        seen.size,
+        seen.mtime_ns,
+        seen.ctime_ns,
+        row.digest,
+        row.lines,
+        row.whole,
+        row.units,
+        row.broken,
+        row.records,
+        row.young,
+        row.pending,
+        msgspec.json.encode(clean(row.facts)),
+    )

@@ -73,11 +73,15 @@ def take_in(db: sqlite3.Connection, records: Sequence[Record], known: Known) -> 
 
 def text_of(record: Record) -> Text:
     return Text(
-        plain(redact(record.title)),
-        plain(redact("\n".join(map(one_line, record.tags)))),
-        plain(redact("\n".join(record.labels))),
-        plain(redact(record.text)),
+        _clean(record.title),
+        _clean("\n".join(map(one_line, record.tags))),
+        _clean("\n".join(record.labels)),
+        _clean(record.text),
     )
+
+
+def _clean(text: str) -> str:
+    return plain(redact(text)) if text else ""
 
 
 def leave_out(db: sqlite3.Connection, known: Known) -> None:

@@ -85,11 +85,13 @@ class Vectors:
     def drop_own(self, path: bytes, records: Sequence[Record]) -> None:
         """Before a file is taken in anew: own vectors of memories of which some have none any more."""
         if any(record.embedding is None for record in records):
-            found = self._db.execute(
-                "DELETE FROM vectors WHERE key IN (SELECT key FROM records WHERE path = ?) AND model GLOB 'own:*'",
-                (path,),
+            # Asked first: a deletion by a subquery makes the index over the words write out what it holds.
+            query = (
+                "SELECT v.key FROM records AS r JOIN vectors AS v USING (key) WHERE r.path = ? AND v.model GLOB 'own:*'"
             )
-            self.home.changes += found.rowcount > 0
+            found = self._db.execute(query, (path,)).fetchall()
+            self._db.executemany("DELETE FROM vectors WHERE key = ?", found)
+            self.home.changes += bool(found)
 
     # --- what is still to be made
 
@@ -110,6 +112,10 @@ class Vectors:
         """(key, vector) of all of a model with keys above `after`, by key."""
         query = "SELECT key, vector FROM vectors WHERE key > ? AND model = ? ORDER BY key"
         return iter(self._db.execute(query, (after, model)))
+
+    def keys_of(self, identity: str) -> list[int]:
+        """Of the memories with exactly this id."""
+        return [key for (key,) in self._db.execute("SELECT key FROM records WHERE id = ?", (plain(identity),))]
 
     def of(self, key: int) -> tuple[str, bytes] | None:
         """(model, vector) of one memory."""

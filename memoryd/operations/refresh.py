@@ -51,8 +51,13 @@ def refresh(
     deletes_seen: bool = True,
 ) -> Refreshed:
     """Look at the touched paths, or at everything (None). `verify` hashes also what looks unchanged."""
-    if touched is None:
-        return _refresh_all(store, now, verify=verify, deletes_seen=deletes_seen)
+    with store.catalogue.together():
+        if touched is None:
+            return _refresh_all(store, now, verify=verify, deletes_seen=deletes_seen)
+        return _refresh_these(store, touched, now, verify=verify)
+
+
+def _refresh_these(store: Store, touched: Iterable[str], now: float, *, verify: bool) -> Refreshed:
     outcomes: dict[str, str] = {}
     gone: list[str] = []
     for path in touched:
