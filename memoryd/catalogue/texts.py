@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import NamedTuple
 
 from memoryd.catalogue.rows import plain
@@ -74,14 +75,17 @@ def take_in(db: sqlite3.Connection, records: Sequence[Record], known: Known) -> 
 def text_of(record: Record) -> Text:
     return Text(
         _clean(record.title),
-        _clean("\n".join(map(one_line, record.tags))),
-        _clean("\n".join(record.labels)),
+        _clean_again("\n".join(map(one_line, record.tags))),
+        _clean_again("\n".join(record.labels)),
         _clean(record.text),
     )
 
 
 def _clean(text: str) -> str:
     return plain(redact(text)) if text else ""
+
+
+_clean_again = lru_cache(maxsize=2_048)(_clean)  # many memories bear the same tags and labels
 
 
 def leave_out(db: sqlite3.Connection, known: Known) -> None:
