@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple, TypeVar
 
 from memoryd.catalogue import Catalogue
+from memoryd.catalogue.rows import plain
 from memoryd.catalogue.searching import FIELDS, Memory
 from memoryd.core.asking import Filters, Mode
 from memoryd.core.dates import iso
@@ -23,6 +24,7 @@ from memoryd.search.candidates import Candidate
 from memoryd.search.engine import Embedded, Engine, Question, Taste
 from memoryd.search.explaining import Needle, Spot, fold, names, needles, snippet, spots
 from memoryd.search.scoring import Points
+from memoryd.search.semantic import Like
 
 log = get_logger(__name__)
 
@@ -48,7 +50,7 @@ class Place:
 @dataclass(frozen=True, slots=True)
 class Asked:
     """A question. `user` names whose memories are meant where a layout keeps users apart; `max_tokens` asks for whole
-    memories ready to paste."""
+    memories ready to paste. `like` stands in place of words; `but` is the one memory (root, key) that is left out."""
 
     query: str
     filters: Filters = field(default_factory=Filters)
@@ -56,6 +58,8 @@ class Asked:
     limit: int = LIMIT
     max_tokens: int | None = None
     user: str | None = None
+    like: Like | None = None
+    but: tuple[str, int] | None = None
 
 
 class Hit(NamedTuple):
@@ -74,7 +78,7 @@ def search(
     archived, layout, owner?}], took_ms, fresh{NAME: {state, generation, lag_ms, withheld?}}, and with `max_tokens`
     `embedding` (text) and `tokens`. `now` is wall clock seconds, `clock` monotonic seconds."""
     began = clock()
-    words = Words(asked.query)
+    words = Words(plain(asked.query))
     fresh = {place.name: freshness(place) for place in places}
     hits: list[Hit] = []
     for place in places:
@@ -107,7 +111,9 @@ def _found(place: Place, asked: Asked, words: Words, now: float, engine: Engine,
         filters = of_one_user(reader, asked.filters, asked.user, fresh)
         if filters is None:
             return []
-        found = engine.find(reader, Question(words, filters, asked.mode, asked.limit, now, _taste(place)))
+        limit = asked.limit + (asked.but is not None)
+        question = Question(words, filters, asked.mode, limit, now, _taste(place), asked.like)
+        found = [each for each in engine.find(reader, question) if (place.name, each.key) != asked.but]
         memories = reader.words.memories([each.key for each in found])
         return [Hit(place, memories[each.key], each) for each in found if each.key in memories]
 

@@ -16,6 +16,7 @@ from memoryd.core.secrets import redact
 from memoryd.engine.jobs import Job
 from memoryd.engine.worker import Worker
 from memoryd.errors import ConflictError, MemorydError, NotFoundError, UsageError
+from memoryd.operations.likeness import like_memory, like_numbers
 from memoryd.operations.listing import LIMIT as LISTED
 from memoryd.operations.listing import list_memories
 from memoryd.operations.locate import no_such
@@ -58,16 +59,22 @@ class MemoryHandlers:
     # --- looking
 
     def search(self, params: Params) -> Answer:
+        places, user, similar = self._places(params), params.get("user"), params.get("similar")
+        like, but = (like_numbers(params["vector"]) if "vector" in params else None), None
+        if similar is not None:
+            like, but = like_memory(places, similar, user)
         asked = Asked(
-            query=params["query"],
+            query=params.get("query", ""),
             filters=self._filters(params),
             mode=params.get("mode", "hybrid"),
             limit=params.get("limit", FOUND),
             max_tokens=params.get("max_tokens"),
-            user=params.get("user"),
+            user=user,
+            like=like,
+            but=but,
         )
         engine = Embedded(self._roots.meaning)
-        return search(self._places(params), asked, now=self._clock.wall(), clock=self._clock.monotonic, engine=engine)
+        return search(places, asked, now=self._clock.wall(), clock=self._clock.monotonic, engine=engine)
 
     def page(self, params: Params) -> Answer:
         limit, cursor = params.get("limit", LISTED), params.get("cursor")

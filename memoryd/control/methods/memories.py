@@ -40,7 +40,9 @@ METHODS: tuple[Method, ...] = (
         "memories within that budget, ready to paste. Exits with 1 when nothing is found.",
         "memoryd search connection pool size --type learning --limit 5",
         (
-            Param("query", "str", "what to look for", cli="argument", required=True, joined=True),
+            Param("query", "str", "what to look for", cli="argument", joined=True),
+            Param("similar", "str", "in place of words: memories like this one", cli="--similar", placeholder="ID"),
+            Param("vector", "list", "in place of words: what is near to this vector (numbers)"),
             ROOT_OPTION,
             _ROOTS,
             *_FILTERS,
@@ -63,6 +65,7 @@ METHODS: tuple[Method, ...] = (
         ),
         "read",
         False,
+        one_of=("query", "similar", "vector"),
     ),
     Method(
         "memory.get",

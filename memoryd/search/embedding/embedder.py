@@ -48,6 +48,11 @@ def pack_floats(numbers: Sequence[float]) -> bytes:
     return array("f", numbers).tobytes()
 
 
+def numbers_in(model: str, vector: bytes) -> int:
+    """How many numbers a packed vector of this model has: static ones have a byte each."""
+    return len(vector) if model.startswith("static-") else len(vector) // 4
+
+
 def unpack(vector: bytes, size: int) -> Sequence[float]:
     """The numbers of a packed vector of `size` numbers: a byte each, or 32 bits each."""
     return array("b" if len(vector) == size else "f", vector)
