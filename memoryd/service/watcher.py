@@ -26,6 +26,7 @@ from watchdog.events import (
 from watchdog.observers.api import BaseObserver, EventDispatcher, ObservedWatch
 from watchdog.utils import BaseThread
 
+from memoryd.layouts import LAYOUTS
 from memoryd.log import get_logger
 from memoryd.service.generations import Generations, TouchCall, TroubleCall
 from memoryd.service.kernelwatches import kernel_table
@@ -45,6 +46,7 @@ EVENTS: list[type[FileSystemEvent]] = [
     DirDeletedEvent,
 ]
 GOING = (FileDeletedEvent, FileMovedEvent, DirDeletedEvent, DirMovedEvent)
+LOCKS = frozenset(os.fsencode(layout.lock) for layout in LAYOUTS.values() if layout.lock is not None)
 JOIN_S = 2.0
 PROBE_S = 10.0 if sys.platform == "linux" else 20.0  # FSEvents has been seen to deliver in steps of 15 s
 
@@ -69,10 +71,11 @@ if sys.platform == "linux":
             os.set_inheritable(self._inotify_fd, False)
 
         def handle_event(self, event: InotifyEvent) -> None:
-            """watchdog answers by removing and adding every watch, which alone fills the queue again."""
+            """watchdog answers to an overflow by removing and adding every watch, which alone fills the queue again.
+            Lock files make most of the events of a change and mean nothing: they wake no further thread."""
             if event.is_queue_overflow:
                 self.report("overflow")
-            else:
+            elif event.name not in LOCKS or event.is_directory:
                 super().handle_event(event)
 
         def _get_or_create_watch(self, path: bytes, mask: Mask) -> Watch:

@@ -126,6 +126,19 @@ def test_write_append_rename_delete(root: Path, reports: Reports) -> None:
     reports.wait_touch("agents", "b.jsonl", True)
 
 
+def test_lock_files_touch_nothing_and_what_comes_after_does(root: Path, reports: Reports) -> None:
+    (root / ".lock").write_text("1")
+    (root / ".lock").unlink()
+    (root / "sub").mkdir()
+    (root / "a.jsonl").write_text("1\n")
+    reports.wait_touch("agents", "a.jsonl", False)
+    assert not [path for _, path, _ in reports.touches if path and ".lock" in path]
+    (root / ".lock").mkdir()  # a directory of that name is none
+    reports.touches.clear()
+    (root / ".lock" / "b.jsonl").write_text("1\n")
+    reports.wait(lambda: bool(reports.touches))
+
+
 def test_an_atomic_save_touches_the_final_name(root: Path, reports: Reports) -> None:
     (root / "tmp").write_text("new")
     os.replace(root / "tmp", root / "final")
