@@ -81,6 +81,13 @@ class Trace:
             os.close(self._last)
         self._last = os.dup(fd)
 
+    def rest(self) -> None:
+        """From time to time: a removed file that nobody else has open can never be anybody's again. Kept open it would
+        keep the disk from being mounted read-only."""
+        if self._last is not None and syscalls.only_opener(self._last, ".lock"):
+            os.close(self._last)
+            self._last = None
+
     # --- what is known
 
     def nobody(self) -> bool:

@@ -105,6 +105,7 @@ class Tending:
 
     def _look(self) -> None:
         self.looking.next_look = self._clock.monotonic() + LOOK_S
+        self.store.lock_trace.rest()
         before, opened = self.health.sighting, self.store.attachments
         self.health.sighting = sight(self.store, self._clock.wall())
         if self.health.sighting != before or self.store.attachments != opened:

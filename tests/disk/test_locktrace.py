@@ -252,3 +252,16 @@ def test_nothing_stays_open(folder: int, clock: Clock) -> None:
         take(folder, trace)
     trace.close()
     assert len(os.listdir("/proc/self/fd")) == before
+
+
+def test_at_rest_no_removed_file_is_held(folder: int, tmp_path: Path) -> None:
+    """Else the disk could not be mounted read-only."""
+    trace = Trace()
+    trace.follow(folder, ".lock")
+    with DirectoryLock(folder, trace=trace).hold(1):
+        pass
+    trace.rest()
+    links = (os.path.join("/proc/self/fd", fd) for fd in os.listdir("/proc/self/fd"))
+    held = [os.readlink(link) for link in links if os.path.islink(link)]
+    assert not [each for each in held if each.startswith(f"{tmp_path}/.lock")]
+    trace.close()
