@@ -7,7 +7,7 @@ a word are read; each is then looked through itself.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from itertools import chain, groupby
 from typing import Protocol
 
@@ -54,8 +54,7 @@ def part_candidates(
         if memory.key in seen:
             continue
         seen.add(memory.key)
-        text = f"{memory.title}\n{memory.tags}\n{memory.body}".casefold()
-        held = [piece for piece in pieces if piece in text]
+        held = _held(pieces, f"{memory.title}\n{memory.tags}\n{memory.body}")
         if held:
             worth = (memory.created, memory.weight, memory.uses)
             part = len(held) / len(pieces)
@@ -63,6 +62,16 @@ def part_candidates(
         if len(found) >= 2 * limit:
             break
     return sorted(found, key=lambda each: (-each.score, -each.key))[:limit]
+
+
+def _held(pieces: Sequence[str], text: str) -> list[str]:
+    """The pieces that stand in a text, as it is written or without marks that writers leave out as they like."""
+    folded = text.casefold()
+    held = [piece for piece in pieces if piece in folded]
+    if held or text.isascii():
+        return held
+    bare = " ".join(tokens(text))
+    return [piece for piece in pieces if (words := " ".join(tokens(piece))) and words in bare]
 
 
 def _possible(reader: Reader, piece: str, filters: Filters) -> Iterator[Told]:

@@ -1,0 +1,91 @@
+"""Memories in a catalogue of their own, asked through the operation."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from memoryd.catalogue import Catalogue, FileRow
+from memoryd.core.asking import Filters
+from memoryd.core.plan import Fingerprint
+from memoryd.core.policy import Policy
+from memoryd.core.records import Document, Record
+from memoryd.core.text import Span
+from memoryd.operations.listing import list_memories
+from memoryd.operations.search import Asked, Place, search
+
+NOW = 1_800_000_000.0
+DAY = 86_400.0
+
+
+def memory(identity: str, text: str, **more: Any) -> Record:
+    """`age` in days, `title`, `type`, `tags`, `labels`, `archived`, `weight`, `uses`, `owner`."""
+    age = more.pop("age", 1.0)
+    return Record(
+        Span(0, 1),
+        more.pop("line", 1),
+        identity,
+        more.pop("type", "note"),
+        more.pop("title", ""),
+        None if age is None else NOW - age * DAY,
+        None,
+        tuple(more.pop("tags", ())),
+        more.pop("archived", False),
+        {},
+        {},
+        text=text,
+        **more,
+    )
+
+
+class Stored:
+    """One root. Memories that are put in one by one come in one after the other."""
+
+    def __init__(self, path: Path, layout: str = "jsonl-store", name: str = "root") -> None:
+        self.catalogue = Catalogue(str(path))
+        self.layout = layout
+        self.name = name
+        self.policy = Policy()
+        self.state, self.lag_ms = "ok", 0
+
+    def put(self, *records: Record, path: str | None = None) -> None:
+        for record in records:
+            place = path or f"{record.id}.json"
+            self.catalogue.replace(row_of(place), Document(place, (record,)))
+
+    def texts(self, *texts: str) -> None:
+        """Memories called m0, m1 and so on."""
+        self.put(*(memory(f"m{number}", text) for number, text in enumerate(texts)))
+
+    @property
+    def place(self) -> Place:
+        return Place(self.name, self.catalogue, self.layout, self.state, 3, self.lag_ms, self.policy)
+
+    def search(self, query: str, *, user: str | None = None, **filters: Any) -> dict[str, Any]:
+        return search_all([self], query, user=user, **filters)
+
+    def hits(self, query: str, **more: Any) -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = self.search(query, **more)["hits"]
+        return found
+
+    def ids(self, query: str, **more: Any) -> list[str]:
+        return [hit["id"] for hit in self.hits(query, **more)]
+
+    def listed(self, **filters: Any) -> list[str]:
+        found = list_memories([self.place], Filters(**filters))["memories"]
+        return [each["id"] for each in found]
+
+    def close(self) -> None:
+        self.catalogue.close()
+
+
+def row_of(path: str) -> FileRow:
+    return FileRow(path, "source", Fingerprint(1, 1, 1, 1, 1), "0")
+
+
+def search_all(roots: Iterable[Stored], query: str, *, user: str | None = None, **more: Any) -> dict[str, Any]:
+    """`limit`, `mode` (text) and `max_tokens` are those of the question, the rest filters."""
+    how = {name: more.pop(name) for name in ("limit", "max_tokens", "mode") if name in more}
+    asked = Asked(query, Filters(**more), user=user, **{"mode": "text", **how})
+    return search([root.place for root in roots], asked, now=NOW, clock=lambda: 0.0)
