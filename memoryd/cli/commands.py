@@ -135,7 +135,7 @@ def to_params(method: Method, values: Values) -> Values:
         value = values.get(param.name)
         if param.cli == "fields":
             value = fields.gathered(value or (), values.get(fields.FILE_OPTION), values.get(fields.TAG_OPTION, ()))
-        if value in (None, False, (), {}):
+        if value is None or value is False or value in ((), {}):
             continue
         if param.joined:
             value = " ".join(value)

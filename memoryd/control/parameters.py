@@ -70,7 +70,7 @@ def _fits(param: Param, value: Any) -> bool:
         return param.type == "bool"
     match param.type:
         case "str":
-            return isinstance(value, str) and "\0" not in value
+            return isinstance(value, str) and (param.joined or "\0" not in value)  # free text may hold anything
         case "int":
             return isinstance(value, int)
         case "float":

@@ -181,7 +181,7 @@ class _Faces:
             raise UsageError("the prompt needs a topic")
         tokens = given.get("max_tokens", "").strip() or _RECALL_TOKENS
         asked = arguments.checked(arguments.Search, {"query": topic, "max_tokens": tokens})
-        return recalled(topic, self._memories.search(asked))
+        return recalled(topic, self._memories.search(asked), read_only=self._read_only)
 
     async def complete(self, _: Context, params: types.CompleteRequestParams) -> types.CompleteResult:
         """Names of roots, for the address of a resource."""

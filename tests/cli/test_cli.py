@@ -404,6 +404,11 @@ def test_what_is_no_memory_is_not_sent(words: list[str], stub: Stub, tmp_path: P
     assert stub.asked == []
 
 
+def test_a_nought_is_given_and_not_left_out() -> None:
+    assert to_params(TABLE["memory.search"], {"query": ("x",), "limit": 0}) == {"query": "x", "limit": 0}
+    assert to_params(TABLE["sync"], {"timeout_ms": 0.0}) == {"timeout_ms": 0}
+
+
 def test_a_path_is_made_absolute_here(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """The daemon has another working directory and perhaps another home."""
     monkeypatch.chdir(tmp_path)

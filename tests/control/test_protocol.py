@@ -179,6 +179,7 @@ METHOD = Method(
         Param("topics", "list", "", choices=("a", "b")),
         Param("level", "str", "", choices=("low", "high")),
         Param("fields", "object", ""),
+        Param("words", "str", "", joined=True),
     ),
     (),
     "read",
@@ -191,6 +192,7 @@ GOOD = [
     ({"root": None}, {}),
     ({"root": "a", "n": 3, "x": 1, "dry_run": True}, {"root": "a", "n": 3, "x": 1, "dry_run": True}),
     ({"topics": ["b"], "level": "low", "fields": {}}, {"topics": ["b"], "level": "low", "fields": {}}),
+    ({"words": "any\0text"}, {"words": "any\0text"}),
 ]
 BAD = [
     ([], "named"),

@@ -67,7 +67,7 @@ class TestEmbedded:
         assert set(sizes[1:]) == {3}
 
     def test_with_no_embedder_of_that_size_it_says_what_to_do(self) -> None:
-        for files, size, hint in (({}, 384, "memoryd[minilm]"), ({ALICE: PLAIN}, 3, "`embedding`")):
+        for files, size, hint in (({}, 384, 'embedder = "minilm"'), ({ALICE: PLAIN}, 3, "`embedding`")):
             with pytest.raises(InvalidMemoryError, match=f"embedding: is missing, .* {size} numbers") as refused:
                 add(files, {"content": "x"}, "files/alice")
             assert hint in str(refused.value.hint)

@@ -20,6 +20,7 @@ from mcp import Client, types
 
 from memoryd.errors import ConflictError, MemorydError
 from memoryd.mcp.addresses import address
+from memoryd.mcp.telling import answer_text
 from tests.mcp.fake import FakeDaemon
 from tests.mcp.session import inside, protocol_error, refusal, server, session, text_of, told
 
@@ -209,6 +210,19 @@ class TestPrompt:
             assert (await protocol_error(client.get_prompt("other", {}))).code == types.INVALID_PARAMS
 
         session(inside(daemon.socket), work)
+
+    @pytest.mark.parametrize("read_only", [False, True])
+    def test_no_tool_is_named_that_is_not_there(self, daemon: FakeDaemon, read_only: bool) -> None:
+        async def work(client: Client) -> bool:
+            made = await client.get_prompt("recall", {"topic": "zeppelin"})
+            return "add_memory" in str(made.messages[0].content)
+
+        assert session(inside(daemon.socket, read_only=read_only), work) is not read_only
+
+    def test_an_empty_text_is_no_answer(self) -> None:
+        """An agent that reads text alone learns that nothing was found, and why."""
+        fresh = {"users": {"state": "fresh", "withheld": "name one"}}
+        assert "name one" in answer_text({"hits": [], "embedding": "", "tokens": 0, "fresh": fresh})
 
 
 class TestErrors:

