@@ -164,3 +164,10 @@ class TestJudging:
 )
 def test_what_documents_say_instead_of_a_token_is_none(text: str) -> None:
     assert redact(text) == text
+
+
+@pytest.mark.parametrize("before", ["db-", "db_", "task-", "my-old_"])
+def test_a_word_before_a_token_makes_it_no_less_one(before: str) -> None:
+    told = judge(f"{before}ghp_" + "a1B2" * 9, "shapes")
+    assert told.blocked == "github-token"
+    assert redact(f"{before}ghp_" + "a1B2" * 9) == f"{before}[redacted:github-token]"

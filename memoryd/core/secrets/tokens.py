@@ -39,6 +39,7 @@ _PEM = re.compile(
 )
 _PUTTY = re.compile(r"(?<=Private-Lines: )\d{1,3}(?:\s{1,4}[A-Za-z0-9+/=]{16,64})++")
 
+_JOINT = re.compile(r"[_-]")
 _PREFIX = re.compile(r"[A-Za-z0-9.]{1,12}[_-]")
 _FILL = 12  # characters
 _FILLED = {sign * _FILL for sign in "xX0"}
@@ -67,7 +68,16 @@ def _of_makers(text: str, shadow: bytes) -> Iterator[Secret]:
             if name is not None and not _is_filler(shown):
                 yield Secret(name, match.start(), match.end(), BLOCK)
             elif name is None and random_looking(shown.rpartition("_")[2], mixed=True):
-                yield Secret(_LOOSE, match.start(), match.end(), WARN)
+                yield _behind_a_word(text, match.start(), match.end(), high) or Secret(_LOOSE, *match.span(), WARN)
+
+
+def _behind_a_word(text: str, start: int, end: int, high: int) -> Secret | None:
+    """A maker's token with a word put before it (`db-ghp_...`) is no less one."""
+    for joint in _JOINT.finditer(text, start, end):
+        name = _maker(text, joint.end(), high)
+        if name is not None and not _is_filler(text[joint.end() : end]):
+            return Secret(name, joint.end(), end, BLOCK)
+    return None
 
 
 def _maker(text: str, at: int, end: int) -> str | None:
