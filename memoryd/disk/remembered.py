@@ -17,6 +17,8 @@ REMEMBERED_TABLES = (
         path BLOB NOT NULL, id BLOB NOT NULL, times INTEGER NOT NULL, at REAL NOT NULL,
         PRIMARY KEY (path, id)) WITHOUT ROWID""",
 )
+_COUNT = """INSERT INTO uses (path, id, times, at) VALUES (?, ?, ?, ?) ON CONFLICT (path, id)
+    DO UPDATE SET times = times + excluded.times, at = max(at, excluded.at)"""
 MOST_FORGOTTEN = 1000  # as many as receipts can be undone
 
 
@@ -60,11 +62,14 @@ class Remembered(Database):
     def add_uses(self, path: str, reads: Mapping[str, tuple[int, float]]) -> None:
         """`reads`: (how often, when last) by id. Not synced: a power cut may take a count."""
         with self._writing(durable=False) as db:
-            db.executemany(
-                "INSERT INTO uses (path, id, times, at) VALUES (?, ?, ?, ?) ON CONFLICT (path, id) "
-                "DO UPDATE SET times = times + excluded.times, at = max(at, excluded.at)",
-                [(packed(path), packed(identity), *read) for identity, read in reads.items()],
-            )
+            db.executemany(_COUNT, [(packed(path), packed(identity), *read) for identity, read in reads.items()])
+
+    def move_uses(self, path: str, before: str, after: str) -> None:
+        """The memory bears another id now."""
+        with self._writing(durable=False) as db:
+            query = "DELETE FROM uses WHERE path = ? AND id = ? RETURNING times, at"
+            counted = db.execute(query, (packed(path), packed(before))).fetchall()
+            db.executemany(_COUNT, [(packed(path), packed(after), row["times"], row["at"]) for row in counted])
 
     def uses(self) -> dict[str, dict[str, int]]:
         """How often each was read: {path: {id: times}}."""

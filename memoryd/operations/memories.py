@@ -23,6 +23,7 @@ from memoryd.operations.archive import tidy
 from memoryd.operations.laid_aside import bytes_of, laid_aside, lay_aside
 from memoryd.operations.locate import find_archived, find_live
 from memoryd.operations.sensitive import require_storable
+from memoryd.operations.touching import follow_id
 from memoryd.store import Store
 from memoryd.store.commit import Cause, change
 from memoryd.store.storing import layout_of, storing_view
@@ -75,6 +76,7 @@ def update(store: Store, asked: str, changes: Mapping[str, Any], now: float, mea
 
     outcome = _carry_out(store, "update", decide, now, warnings=warnings)
     remember_change(store, outcome.receipt, out={outcome.path: [still.id]}, kept=outcome.id)
+    follow_id(store, outcome.path, still.id, outcome.id)
     return outcome
 
 

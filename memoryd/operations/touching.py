@@ -41,6 +41,16 @@ def _remember(store: Store, path: str, touches: Mapping[str, Touch]) -> None:
     store.catalogue.set_uses(path, known)
 
 
+def follow_id(store: Store, path: str, before: str, after: str) -> None:
+    """What was counted of a memory stays its own where a change gave it another id."""
+    known = store.uses.get(path, {})
+    if before == after or before not in known:
+        return
+    store.journal.move_uses(path, before, after)
+    known[after] = known.get(after, 0) + known.pop(before)
+    store.catalogue.set_uses(path, known)
+
+
 def with_uses(store: Store, document: Document) -> Document:
     """What was counted outside the file is said of its records, too."""
     known = store.uses.get(document.path)

@@ -15,12 +15,16 @@ from memoryd.disk.temps import is_our_temp
 from memoryd.errors import NotFoundError
 from memoryd.layouts import LAYOUTS
 from memoryd.layouts.markdown_topics import MarkdownTopics
+from memoryd.layouts.storing import Touch
+from memoryd.operations import memories
 from memoryd.operations.archive import archive
 from memoryd.operations.check import check
 from memoryd.operations.indexing import Indexed, update_index
+from memoryd.operations.memories import Means
 from memoryd.operations.prune import prune
 from memoryd.operations.refresh import refresh
 from memoryd.operations.repair import repair
+from memoryd.operations.touching import count_reads
 from memoryd.operations.undo import undo
 from memoryd.store import Store
 from memoryd.store.recovery import recover
@@ -125,6 +129,18 @@ class TestRealFolder:
         assert b"`assignment-process.md`" not in text
         assert text.endswith(b"\n\n### New Topic Deep\n- `x.md` - A new one\n")
         assert b"- `execution-context.md` - Claude Code validation patterns\n" in text
+
+
+class TestUses:
+    def test_they_follow_a_memory_that_gets_another_title_and_so_another_id(self, folder: Folder) -> None:
+        folder.write("a/b.md", entry("2026-01-02", "One"))
+        folder.sync()
+        count_reads(folder.store, "a/b.md", {"a/b#2026-01-02:one": Touch(2, folder.now)}, folder.now)
+        for title, counted in (("Two", "a/b#2026-01-02:two"), ("Three", "a/b#2026-01-02:three")):
+            [known] = folder.store.uses["a/b.md"]
+            assert memories.update(folder.store, known, {"title": title}, folder.now, Means()).id == counted
+            assert folder.store.uses == folder.store.journal.uses() == {"a/b.md": {counted: 2}}
+            folder.sync()
 
 
 class TestPruning:
