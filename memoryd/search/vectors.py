@@ -19,6 +19,7 @@ from memoryd.search.embedding.embedder import unpack
 
 IDLE_S = 300.0  # a matrix that nobody asked for so long is dropped
 PIECE = 8_192  # vectors that are read at a time
+BLOCK = 4_096  # rows that are multiplied at a time, so that numbers of a byte need the room of 32 bits only here
 WIDER = 4  # so many times the wanted number are taken before the filters are asked
 
 
@@ -101,9 +102,12 @@ class Shelf:
             matrix = self._of(source.home).setdefault(model, _Matrix(numpy, size))
             matrix.bring_up(source, model)
             matrix.asked = now
-            keys, rows = matrix.keys[: matrix.count], matrix.rows[: matrix.count]
-        direction = _directions(numpy, numpy.array(unpack(vector, size), dtype="f4")[None])[0]
-        return Measured(numpy, keys, rows @ direction)
+            keys, rows, lengths = (each[: matrix.count] for each in (matrix.keys, matrix.rows, matrix.lengths))
+        asked = numpy.array(unpack(vector, size), dtype="f4")
+        values = numpy.empty(len(keys), "f4")
+        for at in range(0, len(keys), BLOCK):
+            numpy.matmul(rows[at : at + BLOCK].astype("f4", copy=False), asked, out=values[at : at + BLOCK])
+        return Measured(numpy, keys, values / (lengths * (numpy.linalg.norm(asked) or 1)))
 
     def tidy(self, now: float) -> None:
         """Drop what nobody asked for lately."""
@@ -122,8 +126,8 @@ class Shelf:
 
 
 class _Matrix:
-    """Keys rise; what lies behind `count` is room. Those who were given a part of it keep what they have: rows are
-    only ever added behind it."""
+    """Keys rise; what lies behind `count` is room. Rows stay as they are packed, a byte or 32 bits a number; `lengths`
+    are theirs. Those who were given a part of it keep what they have: rows are only ever added behind it."""
 
     def __init__(self, numpy: Any, size: int) -> None:
         self._numpy = numpy
@@ -136,7 +140,8 @@ class _Matrix:
         self.count = 0
         self._whole = 0  # how many there were when gone ones were last left out
         self.keys = self._numpy.empty(0, "i8")
-        self.rows = self._numpy.empty((0, self._size), "f4")
+        self.lengths = self._numpy.empty(0, "f4")
+        self.rows = self._numpy.empty((0, self._size), "i1")
 
     def bring_up(self, source: Source, model: str) -> None:
         changes = source.home.changes
@@ -152,22 +157,20 @@ class _Matrix:
 
     def _add(self, piece: list[tuple[int, bytes]]) -> None:
         numpy, until = self._numpy, self.count + len(piece)
+        form = "i1" if len(piece[0][1]) == self._size else "f4"
+        numbers = numpy.frombuffer(b"".join(vector for _, vector in piece), dtype=form).reshape(-1, self._size)
         if until > len(self.keys):
             room = max(until, len(self.keys) * 5 // 4)
-            self.keys, self.rows = self._grown(self.keys, (room,)), self._grown(self.rows, (room, self._size))
+            self.keys = self._grown(self.keys, (room,), "i8")
+            self.lengths = self._grown(self.lengths, (room,), "f4")
+            self.rows = self._grown(self.rows, (room, self._size), form)
         self.keys[self.count : until] = [key for key, _ in piece]
-        form = "i1" if len(piece[0][1]) == self._size else "f4"
-        numbers = numpy.frombuffer(b"".join(vector for _, vector in piece), dtype=form)
-        self.rows[self.count : until] = _directions(numpy, numbers.reshape(len(piece), self._size).astype("f4"))
+        lengths = numpy.linalg.norm(numbers.astype("f4"), axis=1)
+        self.lengths[self.count : until] = numpy.where(lengths > 0, lengths, 1)  # near to nothing all the same
+        self.rows[self.count : until] = numbers
         self.count = until
 
-    def _grown(self, old: Any, shape: tuple[int, ...]) -> Any:
-        new = self._numpy.empty(shape, old.dtype)
+    def _grown(self, old: Any, shape: tuple[int, ...], form: str) -> Any:
+        new = self._numpy.empty(shape, form)
         new[: self.count] = old[: self.count]
         return new
-
-
-def _directions(numpy: Any, rows: Any) -> Any:
-    """Rows of length 1; what has no direction is near to nothing."""
-    lengths = numpy.linalg.norm(rows, axis=1, keepdims=True)
-    return rows / numpy.where(lengths > 0, lengths, 1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 
 from memoryd.config.schema import SearchConfig
@@ -14,6 +15,9 @@ from memoryd.search.semantic import Semantic
 
 def meaning_of(config: SearchConfig, env: Mapping[str, str]) -> Semantic:
     """Nothing is loaded before it is needed."""
+    # Numpy's library for matrices reads this when it is loaded. Its threads wait by spinning: on a machine at work a
+    # product that takes 3 ms on one thread takes 20.
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     return Semantic(_embedder(config, env), "off by configuration: embedder in [search]")
 
 
