@@ -36,8 +36,8 @@ METHODS: tuple[Method, ...] = (
         "memory.search",
         ("search",),
         "Search the memories of all roots, or of one.",
-        "Best first, with place, snippet and why it was found. Any text is a legal query. With --max-tokens: whole "
-        "memories within that budget, ready to paste. Exits with 1 when nothing is found.",
+        "Best first, with place and snippet (--json: and why it was found). Any text is a legal query. With "
+        "--max-tokens: whole memories within that budget, ready to paste. Exits with 1 when nothing is found.",
         "memoryd search connection pool size --type learning --limit 5",
         (
             Param("query", "str", "what to look for", cli="argument", joined=True),
