@@ -203,7 +203,7 @@ def conditions(filters: Filters) -> tuple[str, tuple[str | float, ...]]:
         parts.append(" AND r.type = ?")
         values.append(plain(filters.type))
     for tag in filters.tags:
-        parts.append(" AND instr(char(10) || r.tags || char(10), ?)")
+        parts.append(" AND r.tags <> '' AND instr(char(10) || r.tags || char(10), ?)")
         values.append(f"\n{plain(redact(one_line(tag)))}\n")
     if filters.since is not None:
         parts.append(f" AND {_MADE} >= ?")

@@ -83,7 +83,7 @@ def search(
     hits: list[Hit] = []
     for place in places:
         hits += _found(place, asked, words, now, engine, fresh[place.name])
-    hits.sort(key=lambda hit: (-round(hit.found.score, 6), hit.place.name, -(hit.memory.created or 0), hit.memory.id))
+    hits.sort(key=lambda hit: (-round(hit.found.score, 6), hit.place.name))  # of equals in a root the engine decides
     hits = hits[: asked.limit]
     result: dict[str, Any] = {}
     if asked.max_tokens is not None:

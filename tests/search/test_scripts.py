@@ -103,7 +103,7 @@ def test_any_text_is_a_question(full: Stored, query: str) -> None:
         assert len(hit["snippet"]) <= 200
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(text=st.text(st.characters(exclude_categories=["Cs"]), max_size=40))
 def test_what_is_written_is_found(text: str, tmp_path_factory: pytest.TempPathFactory) -> None:
     """Whatever holds a word or sign of any script is found by its whole text."""
@@ -117,7 +117,7 @@ def test_what_is_written_is_found(text: str, tmp_path_factory: pytest.TempPathFa
         assert found == ["m0"]
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(text=st.text(st.characters(), max_size=60))
 def test_the_index_splits_as_is_told(text: str, tmp_path_factory: pytest.TempPathFactory) -> None:
     """`tokens` says just what words SQLite's index holds of a text."""

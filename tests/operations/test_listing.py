@@ -1,0 +1,119 @@
+"""Lists: newest first over all roots, a page at a time; nothing twice, nothing left out."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from memoryd.core.asking import Filters
+from memoryd.errors import UsageError
+from memoryd.operations.listing import list_memories
+from tests.search.stored import NOW, Stored, memory
+
+
+@pytest.fixture
+def roots(tmp_path: Path) -> list[Stored]:
+    chance = random.Random(5)
+    made = [Stored(tmp_path / name, name=name) for name in ("b", "a", "c")]
+    for root in made:
+        root.put(*(memory(f"m{number}", "x", age=chance.choice([None, 1, 2, 3, 50])) for number in range(40)))
+    return made
+
+
+def pages(roots: Sequence[Stored], limit: int, filters: Filters | None = None) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = []
+    cursor: str | None = None
+    while True:
+        page = list_memories([each.place for each in roots], filters or Filters(), limit=limit, cursor=cursor)
+        assert len(page["memories"]) <= limit
+        found += page["memories"]
+        cursor = page.get("next_cursor")
+        if cursor is None:
+            return found
+        assert len(page["memories"]) == limit
+
+
+def names(found: Sequence[dict[str, Any]]) -> list[tuple[str, str]]:
+    return [(each["root"], each["id"]) for each in found]
+
+
+@pytest.mark.parametrize("limit", [1, 7, 40, 119, 120, 500])
+def test_pages_are_the_whole(roots: list[Stored], limit: int) -> None:
+    found = names(pages(roots, limit))
+    assert len(found) == len(set(found)) == 120
+    assert found == names(pages(roots, 1000))
+
+
+def test_newest_first_and_what_has_no_time_last(roots: list[Stored]) -> None:
+    times = [each["created"] for each in pages(roots, 1000)]
+    dated = [each for each in times if each is not None]
+    assert dated == sorted(dated, reverse=True)
+    assert times[: len(dated)] == dated
+    assert 0 < len(dated) < 120
+
+
+def test_what_is_stored_between_two_pages_moves_nothing(roots: list[Stored]) -> None:
+    whole = names(pages(roots, 1000))
+    places = [each.place for each in roots]
+    first = list_memories(places, Filters(), limit=50)
+    roots[0].put(memory("later", "x", age=0))
+    roots[1].put(memory("m0", "changed", age=1))
+    rest = list_memories(places, Filters(), limit=500, cursor=first["next_cursor"])
+    kept = [each for each in names([*first["memories"], *rest["memories"]]) if each != ("a", "m0")]
+    assert kept == [each for each in whole if each != ("a", "m0")]
+
+
+def test_filters(tmp_path: Path) -> None:
+    root = Stored(tmp_path / "c")
+    root.put(
+        memory("a", "x", tags=("test",), type="task"),
+        memory("b", "x", tags=("testing",), archived=True),
+        memory("c", "x", age=50),
+    )
+    assert root.listed() == ["a", "c"]
+    assert root.listed(archived=True) == ["b", "a", "c"]
+    assert root.listed(tags=("test",), archived=True) == ["a"]
+    assert root.listed(type="task") == ["a"]
+    assert root.listed(since=NOW - 10 * 86_400) == ["a"]
+
+
+def test_users_stay_apart(tmp_path: Path) -> None:
+    root = Stored(tmp_path / "c", "user-document")
+    root.put(memory("ann/1", "x", owner="ann"), memory("bob/1", "x", owner="bob"))
+    nobody = list_memories([root.place], Filters())
+    assert nobody["memories"] == []
+    assert "user" in nobody["fresh"]["root"]["withheld"]
+    assert names(list_memories([root.place], Filters(), user="ann")["memories"]) == [("root", "ann/1")]
+
+
+def test_what_a_list_tells(tmp_path: Path) -> None:
+    root = Stored(tmp_path / "c")
+    root.put(memory("a", "x", title="Title", tags=("t",), line=4))
+    found = list_memories([root.place], Filters())
+    assert found["fresh"] == {"root": {"state": "fresh", "generation": 3, "lag_ms": 0}}
+    [one] = found["memories"]
+    assert one == {
+        "root": "root",
+        "id": "a",
+        "path": "a.json",
+        "line": 4,
+        "title": "Title",
+        "type": "note",
+        "tags": ["t"],
+        "created": "2027-01-14T08:00:00Z",
+        "archived": False,
+        "layout": "jsonl-store",
+    }
+
+
+@pytest.mark.parametrize(
+    "cursor", ["", "x", "é", "\ud800", "bm90aGluZw", "W251bGwsMSwyLDNd", "AAAA", "W251bGwsImEiLCJiIiwxZTMwXQ"]
+)
+def test_a_wrong_cursor_is_told(tmp_path: Path, cursor: str) -> None:
+    root = Stored(tmp_path / "c")
+    with pytest.raises(UsageError):
+        list_memories([root.place], Filters(), cursor=cursor)

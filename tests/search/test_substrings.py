@@ -1,0 +1,102 @@
+"""In a folder of memory files every memory is found in which any piece of the question stands."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from memoryd.catalogue import vocabulary
+from tests.search.questions import distractors
+from tests.search.stored import Stored, memory
+
+Factory = pytest.TempPathFactory
+ALPHABET = "abcé-_.+#\"' 数据ß🎉A\n"
+TEXTS = st.lists(st.text(ALPHABET, max_size=20), min_size=1, max_size=8)
+QUERIES = st.text(ALPHABET, min_size=1, max_size=8)
+
+
+def by_hand(texts: list[str], query: str) -> set[str]:
+    """As the server of that layout looks: any piece, in any case."""
+    pieces = query.lower().split()
+    return {f"m{number}" for number, text in enumerate(texts) if any(piece in text.lower() for piece in pieces)}
+
+
+@settings(max_examples=120, deadline=None)
+@given(texts=TEXTS, query=QUERIES)
+def test_whatever_holds_a_piece_is_found(
+    texts: list[str], query: str, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    made = Stored(Path(tmp_path_factory.mktemp("parts")) / "c.sqlite", "json-files")
+    made.texts(*texts)
+    found = made.ids(query, limit=20)
+    made.close()
+    assert by_hand(texts, query) <= set(found)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Stored:
+    return Stored(tmp_path / "c.sqlite", "json-files")
+
+
+def test_a_piece_of_a_word_fills_up_behind_words(folder: Stored) -> None:
+    folder.texts("the host is up", "a ghosted room", "localhost", "nothing of it")
+    assert folder.ids("host") == ["m0", "m2", "m1"]
+    assert [hit["why"]["match"] for hit in folder.hits("host")] == ["phrase", "part of a word", "part of a word"]
+
+
+def test_elsewhere_only_when_words_find_nothing(stored: Stored) -> None:
+    stored.texts("the host is up", "a ghosted room")
+    assert stored.ids("host") == ["m0"]
+    assert stored.ids("osted") == ["m1"]
+
+
+def test_pieces_across_signs_and_in_tags_and_titles(folder: Stored) -> None:
+    folder.put(memory("a", "see foo-bar.py"), memory("b", "", tags=("fo-baz",)), memory("c", "", title="It's fo-bac"))
+    assert set(folder.ids("o-ba")) == {"a", "b", "c"}
+    assert folder.ids("O-BAR.P") == ["a"]
+    assert folder.ids("t's") == ["c"]
+
+
+def test_filters_and_limit_hold_for_pieces_too(folder: Stored) -> None:
+    folder.put(*(memory(f"m{number}", "ghosted", type="x" if number % 2 else "y") for number in range(20)))
+    assert len(folder.ids("host", limit=7)) == 7
+    assert len(folder.ids("host", type="x", limit=50)) == 10
+
+
+def test_memories_that_came_in_since_are_found_as_well(folder: Stored) -> None:
+    """The words are held in memory; what came later is looked through itself, until they are gathered anew."""
+    folder.texts("ghosted")
+    assert folder.ids("host") == ["m0"]
+    folder.put(memory("later", "frosthost"), memory("m0", "gone now"))
+    assert folder.ids("host") == ["later"]
+
+
+def test_and_when_very_many_came_in(folder: Stored, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(vocabulary, "MOST_NEW", 3)
+    folder.texts("ghosted")
+    folder.ids("host")
+    folder.put(*(memory(f"n{number}", f"x{number}host") for number in range(9)))
+    assert len(folder.ids("host", limit=20)) == 10
+
+
+def test_a_piece_that_nearly_every_word_holds(folder: Stored) -> None:
+    chance = random.Random(3)
+    words = ["e".join(chance.choices("abcdfghij", k=4)) for _ in range(2_000)]
+    folder.put(*(memory(f"m{number}", " ".join(words[number * 20 : number * 20 + 20])) for number in range(100)))
+    assert len(folder.ids("e", limit=100)) == 100
+
+
+def test_signs_alone(folder: Stored) -> None:
+    folder.texts("a == b", "a != b", "nothing")
+    assert folder.ids("!=") == ["m1"]
+    assert set(folder.ids("= !")) == {"m0", "m1"}
+
+
+def test_a_question_of_common_words_still_finds_them_all(folder: Stored) -> None:
+    folder.texts(*distractors(1)[:30], "zebra")
+    assert len(folder.ids("the zebra", limit=40)) > 15
+    assert folder.ids("the zebra", limit=40)[0] == "m30"

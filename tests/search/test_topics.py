@@ -1,0 +1,70 @@
+"""Topic files are ranked by the points of seed 001, which are settings."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from math import exp
+from pathlib import Path
+
+import pytest
+
+from tests.search.stored import Stored, memory
+
+
+@pytest.fixture
+def topics(tmp_path: Path) -> Stored:
+    return Stored(tmp_path / "c.sqlite", "markdown-topics")
+
+
+def points(stored: Stored, query: str, **more: object) -> dict[str, float]:
+    return {hit["id"]: hit["why"]["points"] for hit in stored.hits(query, **more)}
+
+
+def test_three_for_each_word_and_recency_by_the_day(topics: Stored) -> None:
+    topics.put(memory("a", "zebra giraffe", age=0), memory("b", "zebra", age=10), memory("c", "zebra", age=None))
+    found = points(topics, "giraffe zebra")
+    assert found["a"] == pytest.approx(3 + 3 + 1, abs=0.001)
+    assert found["b"] == pytest.approx(3 + exp(-1), abs=0.001)
+    assert found["c"] == 3
+
+
+def test_five_for_the_context_two_for_a_tag_one_for_five_uses(topics: Stored) -> None:
+    topics.put(
+        memory("context", "zebra", labels=("animals",), age=None),
+        memory("tagged", "zebra", tags=("animals",), age=None),
+        memory("used", "zebra animals", uses=11, age=None),
+    )
+    assert points(topics, "zebra animal") == {"context": 3 + 3 + 5, "tagged": 3 + 3 + 2, "used": 3 + 3 + 2}
+    assert topics.ids("zebra animal")[0] == "context"
+
+
+def test_a_word_of_the_path_is_worth_more_than_one_of_the_text(topics: Stored) -> None:
+    topics.put(memory("text", "authentication here", age=1), memory("topic", "else", labels=("authentication",), age=1))
+    assert topics.ids("authentication") == ["topic", "text"]
+
+
+def test_points_part_what_the_text_does_not(topics: Stored) -> None:
+    topics.put(memory("old", "zebra zebra", age=300), memory("new", "a zebra, once", age=0))
+    assert topics.ids("zebra") == ["new", "old"]
+
+
+def test_the_whole_question_word_by_word_stays_first(topics: Stored) -> None:
+    topics.put(
+        memory("near", "of zebras and stripes: a zebra has stripes", labels=("zebra",), age=0, uses=100),
+        memory("phrase", "the zebra stripes again", age=1000),
+    )
+    assert topics.ids("zebra stripes") == ["phrase", "near"]
+
+
+def test_the_points_are_settings(topics: Stored) -> None:
+    topics.put(memory("text", "authentication here", age=1), memory("topic", "else", labels=("authentication",), age=1))
+    topics.policy = replace(topics.policy, score_context=0.0, score_keyword=10.0)
+    found = points(topics, "authentication")
+    assert found["text"] == found["topic"] == pytest.approx(10 + exp(-0.1), abs=0.001)
+
+
+def test_the_scale_is_that_of_other_roots(topics: Stored) -> None:
+    topics.put(memory("all", "zebra giraffe lion", age=None), memory("one", "lion", age=None))
+    scores = {hit["id"]: hit["score"] for hit in topics.hits("lion zebra giraffe")}
+    assert scores["all"] == pytest.approx(0.5, abs=0.02)
+    assert 0.2 < scores["one"] < 0.3
