@@ -49,6 +49,10 @@ def tell(error: MemorydError, *, as_json: bool) -> int:
     if as_json:
         print(json.dumps({"error": _plain(error_object(error))}, default=str))  # noqa: T201 - the face
     print(f"memoryd: {readable(error.message)}", file=sys.stderr)  # noqa: T201 - the face
+    findings = error.data.get("findings", ())
+    if len(findings) > 1:
+        for each in findings:
+            print(f"  {readable(str(each.get('field')))}: {readable(str(each.get('rule')))}", file=sys.stderr)  # noqa: T201 - the face
     if error.hint:
         print(f"hint: {readable(error.hint)}", file=sys.stderr)  # noqa: T201 - the face
     return error.exit_code

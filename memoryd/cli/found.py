@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shlex
+import sys
 
 from memoryd.cli.overview import Result
 from memoryd.cli.screen import Screen, when
@@ -12,9 +13,12 @@ PASSING_MS = 2000
 
 
 def hits(screen: Screen, result: Result) -> None:
-    """With a budget of tokens the text alone, ready to paste."""
+    """With a budget of tokens the text alone, ready to paste; what else is to be known goes beside it."""
     if "embedding" in result:
-        screen.say(str(result["embedding"]).rstrip("\n"))
+        text = str(result["embedding"]).rstrip("\n")
+        if text:
+            screen.say(text)
+        _stale(Screen(sys.stderr, fancy=False), result)
         return
     found = result.get("hits", [])
     for number, hit in enumerate(found):
