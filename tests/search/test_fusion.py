@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from memoryd.search.candidates import Candidate
-from memoryd.search.fusion import FAINT, Meant, together
+from memoryd.search.fusion import FAINT, FAINT_WHOLE, Meant, together
 from memoryd.search.scoring import ALL, PHRASE, SOME, Span
 
 
@@ -33,8 +33,10 @@ def test_what_both_arms_find_beats_what_one_finds(meant: Meant) -> None:
 
 
 def test_what_is_only_faintly_alike_is_not_found() -> None:
-    found = together([text(1, ALL, 0.6)], {1: Meant(0.1, None, "m"), 2: Meant(FAINT - 0.01, None, "m")})
+    whole, words = Meant(FAINT_WHOLE - 0.01, None, "m"), Meant(FAINT - 0.01, FAINT - 0.01, "m")
+    found = together([text(1, ALL, 0.6)], {1: Meant(0.1, None, "m"), 2: whole, 3: words})
     assert [each.key for each in found] == [1]
+    assert len(together([], {1: Meant(FAINT_WHOLE, None, "m"), 2: Meant(FAINT, FAINT, "m")})) == 2, "the canary"
 
 
 def test_a_word_in_common_does_not_outweigh_what_is_meant() -> None:
