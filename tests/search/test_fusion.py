@@ -36,7 +36,9 @@ def test_what_is_only_faintly_alike_is_not_found() -> None:
     whole, words = Meant(FAINT_WHOLE - 0.01, None, "m"), Meant(FAINT - 0.01, FAINT - 0.01, "m")
     found = together([text(1, ALL, 0.6)], {1: Meant(0.1, None, "m"), 2: whole, 3: words})
     assert [each.key for each in found] == [1]
-    assert len(together([], {1: Meant(FAINT_WHOLE, None, "m"), 2: Meant(FAINT, FAINT, "m")})) == 2, "the canary"
+    assert len(together([], {1: Meant(FAINT_WHOLE, None, "m"), 2: Meant(FAINT + 0.01, FAINT + 0.01, "m")})) == 2, (
+        "the canary"
+    )
 
 
 def test_a_word_in_common_does_not_outweigh_what_is_meant() -> None:
