@@ -393,7 +393,9 @@ def test_a_memory_too_long_for_one_answer_comes_in_parts(tmp_path: Path, daemon:
 def test_a_page_is_cut_where_its_cursor_says(tmp_path: Path, daemon: MakeDaemon) -> None:
     held, root = begun(daemon, tmp_path, CASES[0])
     tags = [f"{n:04}" + "\u0001" * 26 for n in range(10)]
-    natives: list[dict[str, Any]] = [{"type": "core", "content": f"{n}", "tags": tags, "id": f"m-{n}"} for n in range(700)]
+    natives: list[dict[str, Any]] = [
+        {"type": "core", "content": f"{n}", "tags": tags, "id": f"m-{n}"} for n in range(700)
+    ]
     (root / "core_memories.jsonl").write_text("".join(json.dumps(each) + "\n" for each in natives))
     held.rpc("sync")
     seen: list[str] = []

@@ -79,7 +79,7 @@ def test_nothing_is_stored_in_a_folder_that_was_just_moved_away(root: Path, kept
     away = root.with_name("away")
     root.rename(away)
     before = checks.live_ids(away)
-    asked = {"root": "memories", "memory": {"type": "learning", "content": "c"}}
+    asked: dict[str, Any] = {"root": "memories", "memory": {"type": "learning", "content": "c"}}
     assert isinstance(refused(lambda: kept.rpc("memory.add", **asked)), RootMissingError)
     root.mkdir(mode=0o700)
     assert isinstance(refused(lambda: kept.rpc("memory.add", **asked)), GuardError)

@@ -13,19 +13,23 @@ TOKEN = "ghp_" + "aB3dE6gH9" * 4
 class Lengths:
     """The length of a text, and how many words it has."""
 
-    name, size, fast = "lengths", 2, True
+    name, size, fast, idle_s = "lengths", 2, True, 1.0
 
     def __init__(self) -> None:
-        self.asked: list[str] = []
+        self.asked = 0
+        self.told: list[str] = []
+
+    def rest(self) -> None:
+        """It holds nothing."""
 
     def embed(self, texts: Sequence[str]) -> list[bytes]:
-        self.asked += texts
+        self.told += texts
         return [pack_floats([len(text) / 2, len(text.split())]) for text in texts]
 
 
 class Bytes(Lengths):
     def embed(self, texts: Sequence[str]) -> list[bytes]:
-        return [pack_bytes([1.0, 0.5]) for _ in texts]
+        return [pack_bytes([2, 1]) for _ in texts]
 
 
 def test_only_of_its_own_size() -> None:
@@ -42,4 +46,4 @@ def test_what_says_nothing_has_no_vector() -> None:
 def test_no_secret_leaves_for_a_server() -> None:
     made = Lengths()
     vector_maker(made)(f"it is {TOKEN}", 2)
-    assert TOKEN not in made.asked[0]
+    assert TOKEN not in made.told[0]
