@@ -14,9 +14,9 @@ from memoryd.search.embedding.static import rows_of
 SMOOTH = 1e-3  # a of a / (a + p)
 EPOCHS, BATCH, RATE = 6, 1024, 0.005
 WARMTH = 0.1  # by which likeness is divided before it becomes a distribution
-DROPPED = 0.0  # the share of words that a sum goes without while it is fitted
+FITS = ((0, 0.0), (0, 0.2), (1, 0.2), (2, 0.1))  # seed, and the share of words that sums go without while fitted
 AVERAGED = 0.4  # from this part of the way on the rows are averaged, every 20 steps
-KNOWN, WELL_KNOWN = 6, 25  # sentences with a word, below and above which it was hardly or often met
+KNOWN, WELL_KNOWN, FAMILIAR = 6, 25, 100  # how often a word was met: hardly, now and then, always
 RIDGE = 30.0
 
 
@@ -52,7 +52,12 @@ def first_rows(own: Array, teacher: Array, counts: Array, size: int) -> Array:
     return ((own - mean) @ components[:size].T * (SMOOTH / (SMOOTH + share))[:, None]).astype("f4")
 
 
-def fitted(table: Array, texts: Texts, teacher: Array, seed: int = 0) -> Array:
+def fitted(table: Array, texts: Texts, teacher: Array) -> Array:
+    """The mean of several fits from the same rows: what each learned by chance falls away."""
+    return np.mean([_fitted(table.copy(), texts, teacher, seed, dropped) for seed, dropped in FITS], axis=0)
+
+
+def _fitted(table: Array, texts: Texts, teacher: Array, seed: int, dropped: float) -> Array:
     """Adam on the rows that a batch touches, with a falling rate; the mean of the rows on the last part of the way."""
     source = np.random.default_rng(seed)
     first, second, averaged = np.zeros_like(table), np.zeros_like(table), np.zeros_like(table)
@@ -62,7 +67,7 @@ def fitted(table: Array, texts: Texts, teacher: Array, seed: int = 0) -> Array:
         order, losses = source.permutation(count), []
         for batch in range(count // BATCH):
             chosen = order[batch * BATCH : (batch + 1) * BATCH]
-            loss, rows, slope = _slope(table, texts, teacher[chosen], chosen, source)
+            loss, rows, slope = _slope(table, texts, teacher[chosen], chosen, source, dropped)
             step += 1
             rate = RATE * min(1, step / 50) * (1 - 0.9 * step / last)
             first[rows] = 0.9 * first[rows] + 0.1 * slope
@@ -77,13 +82,13 @@ def fitted(table: Array, texts: Texts, teacher: Array, seed: int = 0) -> Array:
 
 
 def _slope(
-    table: Array, texts: Texts, teacher: Array, chosen: Array, source: np.random.Generator
+    table: Array, texts: Texts, teacher: Array, chosen: Array, source: np.random.Generator, dropped: float
 ) -> tuple[float, Array, Array]:
     """The cross entropy of one batch, the rows it touches, and how it changes with them."""
     rows = np.concatenate([texts.rows[texts.starts[n] : texts.starts[n + 1]] for n in chosen])
     lengths = texts.starts[chosen + 1] - texts.starts[chosen]
     firsts = np.concatenate([[0], np.cumsum(lengths)])[:-1]
-    kept = (source.random(len(rows)) > DROPPED).astype("f4") if DROPPED else np.ones(len(rows), "f4")
+    kept = (source.random(len(rows)) > dropped).astype("f4") if dropped else np.ones(len(rows), "f4")
     kept[firsts] = 1
     sums = np.add.reduceat(table[rows] * kept[:, None], firsts, axis=0)
     lengths_of_sums = np.linalg.norm(sums, axis=1, keepdims=True) + 1e-9
@@ -108,10 +113,14 @@ def _distribution(likeness: Array) -> Array:
 
 
 def with_rare(table: Array, own: Array, counts: Array) -> Array:
-    """Rows of words hardly met, by the linear map from the teacher's vectors that fits the words often met."""
+    """Rows of words hardly met, by the linear map from the teacher's vectors that fits the words often met, and as long
+    as those of words that are met now and then: what is rare tells most."""
     given = np.concatenate([own, np.ones((len(own), 1), "f4")], axis=1)
     often = counts >= WELL_KNOWN
     left, right = given[often], table[often]
     linear = np.linalg.solve(left.T @ left + RIDGE * np.eye(left.shape[1]), left.T @ right)
+    mapped = given @ linear
+    usual = np.median(np.linalg.norm(table[often & (counts < FAMILIAR)], axis=1))
+    mapped *= usual / np.linalg.norm(mapped, axis=1, keepdims=True)
     met = np.clip((counts - 1) / KNOWN, 0, 1)[:, None]
-    return (met * table + (1 - met) * (given @ linear)).astype("f4")
+    return (met * table + (1 - met) * mapped).astype("f4")
