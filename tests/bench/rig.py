@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -43,14 +44,18 @@ def _root(corpus: Corpus) -> str:
 @contextmanager
 def running(base: Path, *corpora: Corpus, prefix: Sequence[str] = ()) -> Iterator[Rig]:
     with Daemon(base, config=config(*corpora), prefix=prefix) as daemon:
-        daemon.spawn()
-        began = time.monotonic()
-        daemon.await_ready(READ_IN_S)
-        daemon.rpc("sync", timeout=READ_IN_S, timeout_ms=600_000)
-        took = time.monotonic() - began
-        with Client(daemon.socket, timeout=60.0) as client:
-            yield Rig(daemon, client, took)
-        daemon.stop(60.0)
+        try:
+            daemon.spawn()
+            began = time.monotonic()
+            daemon.await_ready(READ_IN_S)
+            daemon.rpc("sync", timeout=READ_IN_S, timeout_ms=600_000)
+            took = time.monotonic() - began
+            with Client(daemon.socket, timeout=60.0) as client:
+                yield Rig(daemon, client, took)
+            daemon.stop(60.0)
+        except BaseException:
+            print(f"the daemon's last words:\n{daemon.said()[-4000:]}", file=sys.stderr)
+            raise
 
 
 def timed(act: Callable[[], object]) -> float:
