@@ -43,6 +43,7 @@ from memoryd.core.findings import Finding
 from memoryd.core.records import Document, Entry
 
 MANY = 100  # files; of more the records are fetched by one query
+PAGES = 256  # of the index that are written in one go
 TOGETHER = 256  # changes that are committed at once
 
 
@@ -61,6 +62,7 @@ class Catalogue:
         self._readers = Lending(partial(Catalogue, path, read_only=True, vocabulary=vocabulary, home=home))
         self._together = False
         self._waiting = 0  # changes that are not committed yet
+        self.untidy = not read_only
 
     def reader(self) -> AbstractContextManager[Catalogue]:
         """For any thread, for the time of the block."""
@@ -92,9 +94,19 @@ class Catalogue:
             self._waiting = 0
             raise
         self._waiting += 1
+        self.untidy = True
         if not self._together or self._waiting >= TOGETHER:
             self._db.commit()
             self._waiting = 0
+
+    def tidy(self) -> bool:
+        """Join some of the pieces that changes left of the index, which makes questions faster: a tenth of a second at
+        most. False when nothing is left to do."""
+        before = self._db.total_changes
+        with self._db:
+            self._db.execute("INSERT INTO words (words, rank) VALUES ('merge', ?)", (PAGES,))
+        self.untidy = self._db.total_changes - before > 1
+        return self.untidy
 
     def replace(self, row: FileRow, document: Document) -> None:
         """Forget what was known of the file and take the document instead."""

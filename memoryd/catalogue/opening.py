@@ -9,7 +9,7 @@ from pathlib import Path
 from memoryd.catalogue.rows import TABLES
 from memoryd.core import words
 
-SCHEMA = 6
+SCHEMA = 7
 CACHE_KIB = 8_192  # of each reader: the narrow tables of 100,000 memories
 
 

@@ -20,6 +20,8 @@ from memoryd.core.secrets import redact
 # Title, labels with tags, body.
 FIELDS = ("title", "labels", "text")
 _SCORED = "w.rowid, -bm25(words, 3.0, 2.0, 1.0) AS score, r.created, r.weight, r.uses"
+_ROWIDS = "SELECT rowid FROM words WHERE words MATCH ?"
+_WHOLE_FIRST = "ORDER BY whole DESC, score DESC, w.rowid DESC LIMIT ?"
 _FROM = "FROM words AS w CROSS JOIN records AS r ON r.key = w.rowid WHERE words MATCH ?"
 _FROM_TEXTS = "FROM records AS r JOIN texts AS t USING (key)"
 _FROM_WORDS = _FROM.replace(" WHERE", " CROSS JOIN texts AS t ON t.key = w.rowid WHERE")
@@ -31,6 +33,7 @@ _WHOLE = (
 _TOTALS = "SELECT block FROM words_data WHERE id = 1"  # kept by the index: how many rows, then words of each field
 NEVER = -1e18
 _COMMON = 1_000  # a count from here on is believed while not much has changed
+_COUNTED = 4_000  # to here in any case
 _LETTERS = 6.5  # of a word, with the space after it
 _MOST_KEPT = 20_000  # words whose commonness is remembered
 
@@ -77,15 +80,18 @@ class Searching:
         self._version = -1
         self._size = self._words = 0
         self._frequencies: dict[str, int] = {}
+        self._read: dict[int, Memory] | None = None  # in this snapshot
 
     @contextmanager
     def snapshot(self) -> Iterator[None]:
         """Everything asked in the block is answered from one state, whatever the worker writes meanwhile."""
         self._db.execute("BEGIN")
+        self._read = {}
         try:
             self._look()
             yield
         finally:
+            self._read = None
             self._db.execute("COMMIT")
 
     def _look(self) -> None:
@@ -95,7 +101,7 @@ class Searching:
             return
         self._version = version
         size, *words = _numbers(self._db.execute(_TOTALS).fetchone())
-        alike = abs(size - self._size) * 20 < size and len(self._frequencies) < _MOST_KEPT
+        alike = abs(size - self._size) * 20 < size
         common = {each: count for each, count in self._frequencies.items() if count >= _COMMON} if alike else {}
         self._frequencies, self._size, self._words = common, size, sum(words)
 
@@ -114,7 +120,9 @@ class Searching:
         a fifth of all."""
         known = self._frequencies.get(expression)
         if known is None:
-            most = max(self._size // 5, 1_000)
+            if len(self._frequencies) > _MOST_KEPT:
+                self._frequencies.clear()
+            most = max(self._size // 5, _COUNTED)
             query = "SELECT count(*) FROM (SELECT 1 FROM words WHERE words MATCH ? LIMIT ?)"
             known = self._frequencies[expression] = self._db.execute(query, (expression, most)).fetchone()[0]
         return known
@@ -125,7 +133,7 @@ class Searching:
         where, values = conditions(filters)
         given: tuple[str | float, ...] = (expression, *values)
         if within:
-            where += " AND +w.rowid IN (SELECT rowid FROM words WHERE words MATCH ?)"
+            where += f" AND +w.rowid IN ({_ROWIDS})"
             given = (*given, within)
         if newest and self.frequency(expression) > newest:
             at = f"SELECT w.rowid {_FROM}{where} ORDER BY w.rowid DESC LIMIT 1 OFFSET ?"
@@ -134,9 +142,19 @@ class Searching:
         query = f"SELECT {_SCORED} {_FROM}{where} ORDER BY score DESC, w.rowid DESC LIMIT ?"
         return self._db.execute(query, (*given, limit)).fetchall()
 
+    def best_with(self, expression: str, phrase: str, filters: Filters, limit: int) -> list[tuple[Match, bool]]:
+        """The best by the index's own measure, before them those that match `phrase` as well; which is told."""
+        where, values = conditions(filters)
+        query = f"SELECT {_SCORED}, w.rowid IN ({_ROWIDS}) AS whole {_FROM}{where} {_WHOLE_FIRST}"
+        rows = self._db.execute(query, (phrase, expression, *values, limit))
+        return [(row[:5], bool(row[5])) for row in rows]
+
     def matching(self, expression: str, filters: Filters, limit: int) -> list[Memory]:
         """Whole memories, the last that came in first."""
-        return list(islice(self.each(expression, filters), limit))
+        found = list(islice(self.each(expression, filters), limit))
+        if self._read is not None:
+            self._read.update((each.key, each) for each in found)
+        return found
 
     def each(self, expression: str, filters: Filters) -> Iterator[Memory]:
         """The same, one after the other."""
@@ -156,9 +174,14 @@ class Searching:
         return map(_memory, self._db.execute(query, given))
 
     def memories(self, keys: Sequence[int]) -> dict[int, Memory]:
-        marks = ",".join("?" * len(keys))
-        query = f"SELECT {_WHOLE} {_FROM_TEXTS} WHERE r.key IN ({marks})"
-        return {row[0]: _memory(row) for row in self._db.execute(query, tuple(keys))}
+        """Those that are there. One that was read in this snapshot is not read again."""
+        read = self._read if self._read is not None else {}
+        missing = [key for key in keys if key not in read]
+        if missing:
+            marks = ",".join("?" * len(missing))
+            query = f"SELECT {_WHOLE} {_FROM_TEXTS} WHERE r.key IN ({marks})"
+            read.update((row[0], _memory(row)) for row in self._db.execute(query, missing))
+        return {key: read[key] for key in keys if key in read}
 
     def newest(self, filters: Filters, limit: int, before: Before | None) -> list[Memory]:
         """By the time they were made, those without any last; then by id and key, falling."""

@@ -19,6 +19,7 @@ from memoryd.engine.looking import LATE_S, LOOK_S, NEVER, Looking
 from memoryd.engine.memories import STORING, Memories
 from memoryd.engine.order import Order
 from memoryd.engine.publishing import Publisher
+from memoryd.engine.tidying import Tidying
 from memoryd.errors import MemorydError, TimeoutExpiredError
 from memoryd.log import get_logger
 from memoryd.operations.indexing import Indexed, update_index
@@ -41,6 +42,7 @@ class Tending:
         self.health = Health(store, clock, hints, tell)
         self.looking = Looking(store, clock, hints, self.health)
         self._filling = Filling(store, clock, embedder, self.health)
+        self._tidying = Tidying(store)
         self._publisher = Publisher(store, clock, self.health)
         self._deleted = threading.Event()
         self._order = Order(store, clock)
@@ -80,8 +82,9 @@ class Tending:
         self.store.close()
 
     def next_due(self) -> float:
-        own = min(self.memories.next_due(), self._filling.next_due) if self.health.tended else NEVER
-        return min(self.looking.next_due(), own)
+        if not self.health.tended:
+            return self.looking.next_due()
+        return min(self.looking.next_due(), self.memories.next_due(), self._filling.next_due, self._tidying.next_due)
 
     def tick(self) -> None:
         """What is due by time: a look at the root, late appends, a scan, an index that waited."""
@@ -96,6 +99,7 @@ class Tending:
             self.memories.write_reads()
         if self._filling.turn(now):
             self._publish()
+        self._tidying.turn(now)
         if now >= self.looking.next_scan:
             self.take_in(None, now)
         elif now >= self.looking.next_index:

@@ -17,7 +17,7 @@ from memoryd.search.scoring import Points
 from memoryd.search.semantic import Like
 
 DEPTH = 50  # candidates of each arm that are joined
-POINTED = 20  # memories that are compared by points
+POINTED = 15  # memories that are compared by points
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,5 +110,5 @@ def by_text(words: Words, question: Question, limit: int) -> list[Candidate]:
     points = question.taste.points
     if points is None:
         return text.text_candidates(words, question.asked, question.filters, limit, question.now)
-    found = text.text_candidates(words, question.asked, question.filters, max(2 * limit, POINTED), question.now)
+    found = text.text_candidates(words, question.asked, question.filters, max(limit * 3 // 2, POINTED), question.now)
     return topics.by_points(words, question.asked, found, limit, points=points, now=question.now)

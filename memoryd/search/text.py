@@ -24,7 +24,7 @@ POOL = 30  # memories of a step that are weighed against each other by more than
 CHEAP = 3_000  # memories with any of the words: so many the index may measure without a second thought
 NEWEST = 2_500  # memories that are measured where more match
 SPREAD = 1_500  # memories that are measured where only some of the words can be asked for
-FILLING = 10  # the same for each place that is left where something better was found already
+FILLING = 6  # the same for each place that is left where something better was found already
 SHORT = 3  # words; a longer question is not asked again for all of them in other forms
 FEW = 5  # a word in no more memories than this is never too common
 
@@ -66,6 +66,9 @@ class Reader(Protocol):
     def best(
         self, expression: str, filters: Filters, limit: int, *, newest: int = 0, within: str = ""
     ) -> Sequence[Matched]: ...
+    def best_with(
+        self, expression: str, phrase: str, filters: Filters, limit: int
+    ) -> Sequence[tuple[Matched, bool]]: ...
 
 
 Found = tuple[float, int, Span, float, Worth]
@@ -98,11 +101,10 @@ def _steps(
 ) -> Iterator[tuple[Span, Matches]]:
     """One after the other as they are needed; `found` grows meanwhile."""
     look = _Look(reader, filters, max(POOL, 2 * limit))
-    every = look.together(asked.exact)
-    if every and asked.phrase is not None:
-        yield PHRASE, look.phrase(asked.phrase)
-    yield ALL if asked.phrase is not None else PHRASE, every
-    if not every and len(asked.loose) <= SHORT:
+    whole, every = look.exact(asked)
+    yield PHRASE, whole
+    yield ALL, every
+    if not (whole or every) and len(asked.loose) <= SHORT:
         yield FORMS, look.together(asked.loose)
     if len(asked.loose) > 1:
         yield SOME, look.some(asked.telling if found else asked.loose, asked, FILLING * limit if found else SPREAD)
@@ -125,28 +127,40 @@ class _Look:
             return self._reader.size // 2
         return self._reader.frequency(term.expression)
 
-    def phrase(self, whole: Term) -> Matches:
+    def exact(self, asked: Asked) -> tuple[Matches, Matches]:
+        """Memories with the question word by word, and those with all of its words (some in both)."""
+        whole = asked.phrase
+        if whole is None:
+            return self.together(asked.exact), []
         if self._reader.size > CHEAP:
-            few = self._reader.matching(whole.expression, self._filters, self._pool + 1)
-            if len(few) <= self._pool:
-                return self._read([Sought(whole, 1)], few)
+            every = self.together(asked.exact)
+            return self._phrase(whole) if every else [], every
+        expression = _all_of(asked.exact)
+        rows = self._reader.best_with(expression, whole.expression, self._filters, self._pool)
+        shares = self._shares([row for row, _ in rows], asked.exact)
+        return [each for each, (_, told) in zip(shares, rows, strict=True) if told], shares
+
+    def _phrase(self, whole: Term) -> Matches:
+        few = self._reader.matching(whole.expression, self._filters, self._pool + 1)
+        if len(few) <= self._pool:
+            return self._read([Sought(whole, 1)], few)
         return self._measured(whole.expression, [whole], newest=NEWEST)
 
     def together(self, terms: Sequence[Term]) -> Matches:
         """Memories with all of the terms. Where there are many memories, what matches is fetched first: mostly it is
         next to nothing, while measuring costs as much as all memories with any of the words."""
-        every = " AND ".join(each.expression for each in terms)
-        if not every:
+        if not terms:
             return []
+        every = _all_of(terms)
         if self._reader.size <= CHEAP or (len(terms) == 1 and self._count(terms[0]) <= CHEAP):
             return self._measured(every, terms)
         few = self._reader.matching(every, self._filters, self._pool + 1)
         if len(few) <= self._pool:
             return self._read(self.sought(terms), few) if few else []
         telling = _affordable(self.sought(terms), self._common, CHEAP)
-        by = " AND ".join(each.term.expression for each in telling)
+        by = [each.term for each in telling]
         within = every if len(telling) < len(terms) else ""
-        return self._measured(by, [each.term for each in telling], newest=NEWEST, within=within)
+        return self._measured(_all_of(by), by, newest=NEWEST, within=within)
 
     def some(self, terms: Sequence[Term], asked: Asked, budget: int) -> Matches:
         """Memories with any of the telling terms, or a unit of them as it was typed."""
@@ -165,6 +179,9 @@ class _Look:
     def _measured(self, expression: str, terms: Sequence[Term], *, newest: int = 0, within: str = "") -> Matches:
         """By the index, as a part of what all of the terms could earn."""
         rows = self._reader.best(expression, self._filters, self._pool, newest=newest, within=within)
+        return self._shares(rows, terms)
+
+    def _shares(self, rows: Sequence[Matched], terms: Sequence[Term]) -> Matches:
         most = sum(rarity(self._count(term), self._reader.size) for term in terms) if rows else 0.0
         return [(row[0], share(row[1], most), row[2:]) for row in rows]
 
@@ -181,6 +198,10 @@ class _Look:
             part = sum(map(float.__mul__, rarities, parts)) / (sum(rarities) or 1.0)
             found.append((each.key, part, (each.created, each.weight, each.uses)))
         return found
+
+
+def _all_of(terms: Iterable[Term]) -> str:
+    return " AND ".join(term.expression for term in terms)
 
 
 def _affordable(terms: Sequence[Sought], common: float, budget: int) -> list[Sought]:
