@@ -22,7 +22,7 @@ from memoryd.operations.prompting import pasted
 from memoryd.search.asked import Asked as Words
 from memoryd.search.candidates import Candidate
 from memoryd.search.engine import Embedded, Engine, Question, Taste
-from memoryd.search.explaining import Needle, Spot, fold, names, needles, snippet, spots
+from memoryd.search.explaining import Needle, fold, names, needles, snippet, spots
 from memoryd.search.scoring import Points
 from memoryd.search.semantic import Like
 
@@ -165,17 +165,18 @@ def _shown(hit: Hit, sought: Sequence[Needle]) -> dict[str, Any]:
     memory, found = hit.memory, hit.found
     head = f"{memory.title}\n{memory.labels}\n{memory.tags}\n"
     everywhere = spots(sought, fold(head + memory.body))
-    begins, titled = len(head), len(memory.title)
-    told = [Spot(at - begins, end - begins, which) for at, end, which in everywhere if at >= begins]
-    in_title = [spot for spot in everywhere[: len(everywhere) - len(told)] if spot.end <= titled]
-    there = (in_title, len(everywhere) > len(told) + len(in_title), told)
+    begin, titled = len(head), len(memory.title)
+    in_title = sum(1 for _, end, _ in everywhere if end <= titled)
+    before = sum(1 for at, _, _ in everywhere if at < begin)
+    there = (in_title, before - in_title, len(everywhere) - before)
     why = {
         "terms": names(sought, everywhere),
-        "fields": [name for name, each in zip(FIELDS, there, strict=True) if each],
+        "fields": [name for name, count in zip(FIELDS, there, strict=True) if count],
         **found.why,
     }
     shown = placed(hit.place, memory)
-    shown["snippet"] = snippet(sought, told, memory.body) or snippet(sought, in_title, memory.title)
+    shown["snippet"] = snippet(sought, everywhere[before:], memory.body, begin)
+    shown["snippet"] = shown["snippet"] or snippet(sought, everywhere[:in_title], memory.title)
     shown["score"] = round(found.score, 6)
     shown["why"] = why
     return shown

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import chain
 from typing import NamedTuple
 
 from memoryd.core.words import tokens, unspaced
@@ -39,15 +40,19 @@ class Asked:
     @cached_property
     def units(self) -> tuple[tuple[str, ...], ...]:
         """The words of each piece, each piece once."""
-        units = (tuple(tokens(piece)) for piece in self.pieces)
-        return tuple(dict.fromkeys(unit for unit in units if unit))[:MOST]
+        return tuple(dict.fromkeys(unit for unit in self._each if unit))[:MOST]
+
+    @cached_property
+    def _each(self) -> list[tuple[str, ...]]:
+        """The words of each piece, in order."""
+        return [tuple(tokens(piece)) for piece in self.raw[:LONGEST].split()]
 
     @cached_property
     def phrase(self) -> Term | None:
         """All of it, word by word, where it is more than one unit."""
         if len(self.units) < 2:
             return None
-        return phrase(tuple(tokens(self.raw[:LONGEST]))[: 2 * MOST])
+        return phrase(tuple(chain.from_iterable(self._each))[: 2 * MOST])
 
     @cached_property
     def exact(self) -> tuple[Term, ...]:

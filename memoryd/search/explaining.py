@@ -14,6 +14,7 @@ from memoryd.core.words import unspaced
 from memoryd.search.asked import Asked, Term
 
 WIDTH = 200  # characters of a snippet
+_WINDOW = WIDTH - 60  # of which the snippet shows all, with something around it
 _MOST_SPOTS = 12  # of one word
 _MARK = re.compile(r"\[redacted:[a-z0-9-]*\]")
 _MORE = "…"
@@ -29,10 +30,8 @@ class Needle(NamedTuple):
     start: bool = True  # or at least the beginning of one
 
 
-class Spot(NamedTuple):
-    at: int
-    end: int
-    needle: int
+Spot = tuple[int, int, int]
+"""Where one stands, from and to, and the number of the needle. No class: there are very many of them."""
 
 
 class _Same(dict[str, str]):
@@ -76,7 +75,7 @@ def spots(needles: Sequence[Needle], folded: str) -> list[Spot]:
     """Where in a folded text they stand, the first few of each, in order."""
     found: list[Spot] = []
     for number, needle in enumerate(needles):
-        if needle.text in folded:
+        if needle[0] in folded:
             found += _spots(number, needle, folded)
     found.sort()
     return found
@@ -90,22 +89,24 @@ def _spots(number: int, needle: Needle, folded: str, most: int = _MOST_SPOTS) ->
         end = at + len(text)
         begins = not start or at == 0 or not folded[at - 1].isalnum()
         if begins and not (whole and folded[end : end + 1].isalnum()):
-            found.append(Spot(at, end, number))
+            found.append((at, end, number))
         at = folded.find(text, end)
     return found
 
 
 def names(needles: Sequence[Needle], found: Sequence[Spot]) -> list[str]:
     """The words that stand there, as `why` tells them."""
-    there = {spot.needle for spot in found}
-    return [needle.name for number, needle in enumerate(needles) if number in there and needle.name]
+    there = {number for _, _, number in found}
+    return [name for number in sorted(there) if (name := needles[number].name)]
 
 
-def snippet(needles: Sequence[Needle], found: Sequence[Spot], text: str) -> str:
-    """At most WIDTH characters around what matches best; a mark of something redacted is there whole or not at all."""
+def snippet(needles: Sequence[Needle], found: Sequence[Spot], text: str, begin: int = 0) -> str:
+    """At most WIDTH characters around what matches best; a mark of something redacted is there whole or not at all.
+    Places in `found` count from `begin` before the text."""
     if len(text) <= WIDTH:
         return " ".join(text.split())
     low, high = _best(needles, found)
+    low, high = max(low - begin, 0), max(high - begin, 0)
     room = WIDTH - 2
     start = min(max(0, low - max(20, (room - (high - low)) // 3)), max(0, len(text) - room))
     end = min(len(text), start + room)
@@ -117,20 +118,23 @@ def snippet(needles: Sequence[Needle], found: Sequence[Spot], text: str) -> str:
 
 def _best(needles: Sequence[Needle], found: Sequence[Spot]) -> tuple[int, int]:
     """From the first to the last spot of the window that holds the most."""
-    if not found or found[-1].end - found[0].at <= WIDTH - 60:
-        return (found[0].at, max(spot.end for spot in found)) if found else (0, 0)
-    best, at = 0, (0, 0)
-    for number, first in enumerate(found):
-        inside, end = {first.needle}, first.end
-        for spot in found[number + 1 :]:
-            if spot.end > first.at + WIDTH - 60:
+    if not found:
+        return 0, 0
+    last = max(end for _, end, _ in found)
+    if last - found[0][0] <= _WINDOW:
+        return found[0][0], last
+    best, window = 0, (0, 0)
+    for number, (at, end, needle) in enumerate(found):
+        inside, last = {needle}, end
+        for _, other, also in found[number + 1 :]:
+            if other > at + _WINDOW:
                 break
-            inside.add(spot.needle)
-            end = max(end, spot.end)
+            inside.add(also)
+            last = max(last, other)
         worth = sum(needles[which].worth for which in inside)
         if worth > best:
-            best, at = worth, (first.at, end)
-    return at
+            best, window = worth, (at, last)
+    return window
 
 
 def _at_words(text: str, start: int, end: int, low: int, high: int) -> tuple[int, int]:

@@ -20,7 +20,7 @@ from memoryd.search.explaining import counted
 from memoryd.search.scoring import ALL, FORMS, PHRASE, SOME, Span, Worth, rarity, reasons, scored, share
 from memoryd.search.stems import STOP_WORDS
 
-POOL = 30  # memories of a step that are weighed against each other by more than their text
+POOL = 20  # memories of a step that are weighed against each other by more than their text
 CHEAP = 3_000  # memories with any of the words: so many the index may measure without a second thought
 NEWEST = 2_500  # memories that are measured where more match
 SPREAD = 1_500  # memories that are measured where only some of the words can be asked for
