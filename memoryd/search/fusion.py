@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from memoryd.search.candidates import Candidate
 from memoryd.search.scoring import PART, PHRASE, SOME
 
-POOL = 100  # memories near in meaning that are looked at more closely
+POOL = 64  # memories near in meaning that are looked at more closely
 WORDWISE = 0.3  # the share of single words in how near a meaning is, where they were compared
 LOW, HIGH = 0.15, 0.95  # what is nearer than LOW counts; HIGH is as sure as meaning gets
 SUREST = 0.9

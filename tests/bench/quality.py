@@ -11,6 +11,7 @@ thousand that answer nothing.
 from __future__ import annotations
 
 import argparse
+import hashlib
 import json
 import tempfile
 from collections.abc import Mapping, Sequence
@@ -25,7 +26,7 @@ from memoryd.core.text import Span
 from memoryd.search.asked import Asked as Words
 from memoryd.search.embedding.embedder import Embedder
 from memoryd.search.embedding.static import Static
-from memoryd.search.embedding.table import HERE
+from memoryd.search.embedding.table import HERE, TABLE
 from memoryd.search.engine import Embedded, Question
 from memoryd.search.semantic import Semantic
 from tests.search.questions import Asked, distractors, keywords, mixed, paraphrases
@@ -119,7 +120,9 @@ def main() -> None:
         print(f"\n{MiniLM.name}\n{table(measure(MiniLM()))}")
     if given.write:
         kept = {name: {mode: q._asdict() for mode, q in modes.items()} for name, modes in figures.items()}
-        FIGURES.write_text(json.dumps({"model": Static.name, **kept}, indent=1) + "\n", encoding="utf-8")
+        digest = hashlib.sha256(TABLE.read_bytes()).hexdigest()
+        said = {"model": Static.name, "sha256": digest, "memories": len(memories()), "figures": kept}
+        FIGURES.write_text(json.dumps(said, indent=1) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -14,7 +14,7 @@ from memoryd.search.embedding.static import rows_of
 SMOOTH = 1e-3  # a of a / (a + p)
 EPOCHS, BATCH, RATE = 6, 1024, 0.005
 WARMTH = 0.1  # by which likeness is divided before it becomes a distribution
-FITS = ((0, 0.0), (0, 0.2), (1, 0.2), (2, 0.1))  # seed, and the share of words that sums go without while fitted
+FITS = ((0, 0.0), (0, 0.2))  # seed, and the share of words that sums go without while fitted
 AVERAGED = 0.4  # from this part of the way on the rows are averaged, every 20 steps
 KNOWN, WELL_KNOWN, FAMILIAR = 6, 25, 100  # how often a word was met: hardly, now and then, always
 RIDGE = 30.0
