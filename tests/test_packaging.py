@@ -67,6 +67,20 @@ def test_a_wheel_carries_the_units() -> None:
     assert [path.name for path in (TOP / "launchd").iterdir()] == ["dev.memoryd.agent.plist"]
 
 
+def test_the_table_of_vectors_goes_along_with_its_licence() -> None:
+    """All that lies in the package goes into the wheel; what comes from others says so."""
+    table = TOP / "memoryd/search/embedding/table"
+    assert {path.name for path in table.iterdir()} == {
+        "LICENSE", "NOTICE", "quality.json", "static-128.bin", "vocabulary.txt", "words.txt",
+    }  # fmt: skip
+    assert PROJECT["tool"]["hatch"]["build"]["targets"]["wheel"]["packages"] == ["memoryd"]
+    assert "memoryd" in PROJECT["tool"]["hatch"]["build"]["targets"]["sdist"]["include"]
+    assert PROJECT["project"]["license"] == "MIT AND Apache-2.0"
+    assert {f"memoryd/search/embedding/table/{name}" for name in ("LICENSE", "NOTICE")} < {
+        *PROJECT["project"]["license-files"]
+    }
+
+
 def test_both_ways_of_asking_tell_the_version() -> None:
     said = [
         subprocess.run([sys.executable, "-m", "memoryd", word], capture_output=True, text=True, timeout=60).stdout
