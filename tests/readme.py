@@ -5,6 +5,7 @@ python -m tests.readme        writes them into README.md, between their marks
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields
@@ -19,6 +20,7 @@ from memoryd.config.template import toml
 from memoryd.control.methods import METHODS
 from memoryd.core.findings import CODES
 from memoryd.core.policy import DEFAULT_SCHEDULE, Policy
+from tests.bench.quality import FIGURES
 from tests.secrets import measure
 
 README = Path(__file__).parents[1] / "README.md"
@@ -93,6 +95,17 @@ def codes() -> str:
     return _table(("code", "severity", "meaning", "`repair`"), rows)
 
 
+def found() -> str:
+    """How well search finds, by the figures that are kept beside the table of vectors."""
+    figures = json.loads(FIGURES.read_text(encoding="utf-8"))["figures"]
+    rows = (
+        (name, mode, f"{told['mrr']:.2f}", f"{told['first']:.0%}", f"{told['third']:.0%}")
+        for name, modes in figures.items()
+        for mode, told in modes.items()
+    )
+    return _table(("questions", "`--mode`", "MRR", "first", "among the first three"), rows)
+
+
 TABLES: Mapping[str, Callable[[], str]] = {
     "commands": commands,
     "methods": methods,
@@ -103,6 +116,7 @@ TABLES: Mapping[str, Callable[[], str]] = {
     "keys.schedule": lambda: _settings(SCHEDULE, lambda name: f"`{toml(DEFAULT_SCHEDULE[name])}`"),
     "keys.root": lambda: _settings({**ROOT, **MEMORY_CONFIGURATION}, lambda _: "–"),
     "codes": codes,
+    "quality": found,
     "secrets": lambda: _table(("half of the corpus", "secrets found", "false alarms"), measure.rows()),
 }
 
