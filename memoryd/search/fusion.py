@@ -50,7 +50,7 @@ def faint(meant: Meant) -> bool:
 def meaning_score(meant: Meant) -> float:
     """0..1."""
     near = nearness(meant)
-    return SUREST * min(max((near - LOW) / (HIGH - LOW), 0.0), 1.0)
+    return SUREST * min(max((near - LOW) / (HIGH - LOW), 0.0), 1.0) + max(near - HIGH, 0.0)  # the same still leads
 
 
 def together(by_text: Sequence[Candidate], by_meaning: Mapping[int, Meant]) -> list[Candidate]:

@@ -154,6 +154,7 @@ class Store:
         self.catalogue.close()
         self.journal.close()
         self.vault.close()
+        self.blobs.close()
 
     # --- reading
 

@@ -391,6 +391,7 @@ class LayoutMachine(RuleBasedStateMachine):
         self.store.catalogue.close()
         self.store.journal.close()
         self.store.vault.close()
+        self.store.blobs.close()
 
     def rise(self) -> None:
         self.store = self.opened(self.root, "state")

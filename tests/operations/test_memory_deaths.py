@@ -103,6 +103,10 @@ class House:
         self.store.catalogue.close()
         self.store.journal.close()
         self.store.vault.close()
+        self.store.blobs.close()
+        for late in self.store.late:
+            late.displaced.leave()
+        self.store.late.clear()
 
     def contents(self) -> dict[str, bytes]:
         found = {

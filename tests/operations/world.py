@@ -57,6 +57,7 @@ class World:
         self.store.catalogue.close()
         self.store.journal.close()
         self.store.vault.close()
+        self.store.blobs.close()
 
     def rise(self) -> list[str]:
         self.store = self.open()
