@@ -19,9 +19,9 @@ SUREST = 0.9
 # By meaning alone, what is farther away is not found. Where words were compared one by one, all right answers of
 # tests/search are nearer than 0.4; by the whole texts of MiniLM 99 of 100 are nearer than 0.3.
 FAINT, FAINT_WHOLE = 0.33, 0.25
-# What some words in common tell beside meaning: half of the cube of their share in all that the question's words could
+# What some words in common tell beside meaning: half of a power of their share in all that the question's words could
 # tell. A common word or two are next to nothing: heard more, they made answers to paraphrases worse (tests/search).
-SOME_HEARD, SOME_POWER = 0.5, 3
+SOME_HEARD, SOME_POWER = 0.5, 2.5
 EXACT = 0.99  # above: what says the question word by word; below: everything else
 
 

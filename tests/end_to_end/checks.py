@@ -99,8 +99,11 @@ def snapshot(root: Path, *, times: bool = True) -> dict[str, tuple[object, ...]]
     for folder, _, names in os.walk(root):
         for name in ["", *names]:
             path = Path(folder, name) if name else Path(folder)
-            about = path.lstat()
-            content = hashlib.sha256(path.read_bytes()).hexdigest() if stat.S_ISREG(about.st_mode) else ""
+            try:
+                about = path.lstat()
+                content = hashlib.sha256(path.read_bytes()).hexdigest() if stat.S_ISREG(about.st_mode) else ""
+            except FileNotFoundError:
+                continue  # a lock or a temporary file that went while we looked
             when = (about.st_mtime_ns, about.st_ctime_ns) if times else ()
             found[str(path.relative_to(root))] = (about.st_mode, about.st_ino, about.st_size, *when, content)
     return found

@@ -184,6 +184,7 @@ def test_status_says_what_could_go_also_after_a_restart(tmp_path: Path) -> None:
         daemon.configure(QUIET + _root(root, limits))  # no file changes: the limit does
         for _ in range(2):
             daemon.start()
+            daemon.rpc("sync")
             row = next(each for each in daemon.root()["limits"] if each["file"] == "core_memories.jsonl")
             assert row["level"] == "over"
             assert "memoryd archive 0000000" in row["hint"]

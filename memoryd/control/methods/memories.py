@@ -156,7 +156,7 @@ METHODS: tuple[Method, ...] = (
     Method(
         "memory.forget",
         ("forget",),
-        "Archive a memory, or take it out where its layout has no archive.",
+        "Archive a memory, or take it out and keep it aside.",
         "Nothing is lost: `unarchive` brings it back, and so does `undo` with the receipt.",
         "memoryd forget b52e2331-1b7b-4a1b-8f0e-0d8a3f0c9c11",
         (_ID, _IN_ROOT),
