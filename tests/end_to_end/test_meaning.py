@@ -1,0 +1,108 @@
+"""Search by meaning through a real daemon: with the shipped table, and with a server that comes and goes."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.daemon import Daemon, until
+from tests.end_to_end.conftest import MakeDaemon
+from tests.search.embeddings import Server
+
+KEY = "a-key-that-nobody-may-see"
+TEXTS = ["The Jenkins agent ran out of disk because Docker layers were never pruned.", "Daniel has a peanut allergy."]
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Path:
+    root = tmp_path / "root"
+    root.mkdir()
+    lines = [
+        json.dumps(
+            {"id": f"00000000-0000-4000-8000-00000000000{n}", "type": "core", "content": text, "tags": [],
+             "created_at": "2026-01-01T00:00:00Z", "updated_at": "2026-01-01T00:00:00Z",
+             "accessed_at": "2026-01-01T00:00:00Z", "access_count": 0, "importance": "high"}
+        )
+        for n, text in enumerate(TEXTS)
+    ]  # fmt: skip
+    (root / "core_memories.jsonl").write_text("\n".join(lines) + "\n")
+    return root
+
+
+@pytest.fixture
+def server() -> Iterator[Server]:
+    made = Server()
+    made.answer = by_letters
+    yield made
+    made.close()
+
+
+def by_letters(body: dict[str, Any]) -> tuple[int, Any]:
+    """Near are texts that hold the letter j as often."""
+    return 200, {
+        "data": [
+            {"index": number, "embedding": [text.lower().count("j"), 1.0 if "j" not in text.lower() else 0.0]}
+            for number, text in enumerate(body["input"])
+        ]
+    }
+
+
+def found(daemon: Daemon, query: str, **more: Any) -> list[dict[str, Any]]:
+    hits: list[dict[str, Any]] = daemon.rpc("memory.search", query=query, **more)["hits"]
+    return hits
+
+
+def configured(server: Server) -> str:
+    place = f'url = "{server.url}"\nmodel = "small"\nsize = 2\nkey_env = "THE_KEY"\n'
+    return f'[search]\nembedder = "endpoint"\n[search.endpoint]\n{place}'
+
+
+def test_after_a_sync_what_came_in_is_found_by_its_meaning(daemon: MakeDaemon, store: Path) -> None:
+    running = daemon(store).start()
+    assert found(running, "which foods can he not tolerate?")[0]["title"] == TEXTS[1]
+    assert found(running, "storage shortage", mode="text") == []
+    assert found(running, "storage shortage")[0]["title"] == TEXTS[0]
+    added = running.rpc("memory.add", root="root", memory={"type": "core", "content": "He lives with a tabby cat."})
+    [first, *_] = found(running, "any pets?")
+    assert first["id"] == added["id"]
+    assert first["why"]["semantic"]["model"] == "static-128-1"
+    hits = found(running, "", similar=added["id"])
+    assert {hit["title"] for hit in hits} == set(TEXTS), "the nearest to it, without itself"
+
+
+def test_a_server_that_comes_and_goes(daemon: MakeDaemon, store: Path, server: Server) -> None:
+    """Without it the text is searched and the root says why; with it the vectors are made by and by."""
+    server.answer = lambda body: (503, {})
+    running = daemon(store, config=configured(server), env={"THE_KEY": KEY}).start()
+
+    def reason() -> str | None:
+        return next((each for each in running.rpc("status")["roots"][0]["reasons"] if "vectors" in each), None)
+
+    assert "answers 503" in until(reason, "the trouble is told")
+    [hit] = found(running, "peanut")
+    assert "answers 503" in hit["why"]["semantic"]
+    running.rpc("sync", timeout_ms=5000)
+    server.answer = by_letters
+    until(lambda: not reason(), "the trouble is over")
+    [first, *_] = found(running, "jjj")
+    assert first["title"] == TEXTS[0]
+    assert first["why"]["semantic"]["model"] == "endpoint:small:2"
+    assert {headers["Authorization"] for _, headers, _ in server.asked} == {f"Bearer {KEY}"}
+    assert KEY not in running.said()
+    everything = b"".join(path.read_bytes() for path in running.state.rglob("*") if path.is_file())
+    assert KEY.encode() not in everything
+
+
+def test_another_embedder_by_a_reload(daemon: MakeDaemon, store: Path, server: Server) -> None:
+    running = daemon(store).start()
+    running.configure(configured(server))
+    running.rpc("config.reload")
+    until(lambda: [h for h in found(running, "jjj") if "model" in dict(h["why"].get("semantic") or {})], "made anew")
+    running.configure('[search]\nembedder = "off"\n')
+    running.rpc("config.reload")
+    [hit] = found(running, "peanut")
+    assert hit["why"]["semantic"] == "off by configuration: embedder in [search]"
