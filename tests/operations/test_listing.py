@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,13 @@ import pytest
 from memoryd.core.asking import Filters
 from memoryd.errors import UsageError
 from memoryd.operations.listing import list_memories
-from tests.search.stored import NOW, Stored, memory
+from tests.search.stored import NOW, Stored, all_closed, memory
+
+
+@pytest.fixture(autouse=True)
+def nothing_left_open() -> Iterator[None]:
+    with all_closed():
+        yield
 
 
 @pytest.fixture

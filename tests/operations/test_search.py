@@ -14,9 +14,15 @@ from memoryd.operations.prompting import pasted
 from memoryd.operations.search import Asked, Place, freshness, search
 from memoryd.search.explaining import WIDTH
 from tests.operations.world import World
-from tests.search.stored import Stored, memory, search_all
+from tests.search.stored import Stored, all_closed, memory, search_all
 
 TOKEN = "ghp_" + "a1B2c3D4" * 5
+
+
+@pytest.fixture(autouse=True)
+def nothing_left_open() -> Iterator[None]:
+    with all_closed():
+        yield
 
 
 @pytest.fixture

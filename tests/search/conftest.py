@@ -7,11 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from tests.search.stored import Stored
+from tests.search.stored import Stored, all_closed
+
+
+@pytest.fixture(autouse=True)
+def nothing_left_open() -> Iterator[None]:
+    with all_closed():
+        yield
 
 
 @pytest.fixture
-def stored(tmp_path: Path) -> Iterator[Stored]:
-    made = Stored(tmp_path / "catalogue.sqlite")
-    yield made
-    made.close()
+def stored(tmp_path: Path) -> Stored:
+    return Stored(tmp_path / "catalogue.sqlite")

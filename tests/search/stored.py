@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from memoryd.catalogue import Catalogue, FileRow
 from memoryd.core.asking import Filters
@@ -42,12 +43,15 @@ def memory(identity: str, text: str, **more: Any) -> Record:
 class Stored:
     """One root. Memories that are put in one by one come in one after the other."""
 
+    made: ClassVar[list[Stored]] = []
+
     def __init__(self, path: Path, layout: str = "jsonl-store", name: str = "root") -> None:
         self.catalogue = Catalogue(str(path))
         self.layout = layout
         self.name = name
         self.policy = Policy()
         self.state, self.lag_ms = "ok", 0
+        self.made.append(self)
 
     def put(self, *records: Record, path: str | None = None) -> None:
         for record in records:
@@ -78,6 +82,17 @@ class Stored:
 
     def close(self) -> None:
         self.catalogue.close()
+
+
+@contextmanager
+def all_closed() -> Iterator[None]:
+    """Whatever is made in the block."""
+    before = len(Stored.made)
+    try:
+        yield
+    finally:
+        while len(Stored.made) > before:
+            Stored.made.pop().close()
 
 
 def row_of(path: str) -> FileRow:

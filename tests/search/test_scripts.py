@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from memoryd.core.words import indexable, tokens, unspaced
-from tests.search.stored import Stored
+from tests.search.stored import Stored, all_closed
 
 OTHERS = (
     "The deploy script waits for the database.",
@@ -89,10 +90,11 @@ def test_a_question_of_a_megabyte_is_answered(stored: Stored) -> None:
 
 
 @pytest.fixture(scope="module")
-def full(tmp_path_factory: pytest.TempPathFactory) -> Stored:
-    made = Stored(Path(tmp_path_factory.mktemp("any")) / "c.sqlite", "json-files")
-    made.texts(*OTHERS, *(text for _, text in FOUND))
-    return made
+def full(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stored]:
+    with all_closed():
+        made = Stored(Path(tmp_path_factory.mktemp("any")) / "c.sqlite", "json-files")
+        made.texts(*OTHERS, *(text for _, text in FOUND))
+        yield made
 
 
 @settings(max_examples=300, deadline=None)

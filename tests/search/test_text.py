@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.search.questions import Asked, distractors, keywords
-from tests.search.stored import NOW, Stored, memory, search_all
+from tests.search.stored import NOW, Stored, all_closed, memory, search_all
 
 FILLER = distractors(1)
 
@@ -72,10 +73,11 @@ class TestWords:
 
 
 @pytest.fixture(scope="module")
-def many(tmp_path_factory: pytest.TempPathFactory) -> Stored:
-    made = Stored(Path(tmp_path_factory.mktemp("many")) / "c.sqlite")
-    made.texts(*dict.fromkeys([*distractors(), *(each.memory for each in keywords())]))
-    return made
+def many(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stored]:
+    with all_closed():
+        made = Stored(Path(tmp_path_factory.mktemp("many")) / "c.sqlite")
+        made.texts(*dict.fromkeys([*distractors(), *(each.memory for each in keywords())]))
+        yield made
 
 
 @pytest.mark.parametrize("asked", keywords(), ids=lambda each: each.question[:30])
