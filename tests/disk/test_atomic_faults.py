@@ -177,7 +177,7 @@ def test_each_call_fails_in_turn(tmp_path: Path, name: str, code: int, lasting: 
     act, old, new = ACTS[name]
     before = len(os.listdir("/proc/self/fd"))
     assert faults_of(act, old, new, tmp_path / "root", code, lasting) >= 6
-    assert len(os.listdir("/proc/self/fd")) == before
+    assert len(os.listdir("/proc/self/fd")) <= before  # fewer where the garbage of another test went meanwhile
 
 
 @pytest.mark.parametrize("canary", [unsafe, unsafe_temp])

@@ -152,7 +152,7 @@ def test_an_archive_run_whose_disk_fails_once(call: str, fault: str, most: int, 
         until(lambda: refusal(tending) is None, "the next run makes it good")
         assert_settled(tending, root, ids)
         tending.until_root(lambda row: row["state"] == "ok", "the root recovers by itself")
-    assert failures > 2
+    assert failures >= 2  # a backup and the file itself: what an undo needs lies in the journal
     until(lambda: not checks.temporary_files(root), "no temporary file is left")
 
 
