@@ -50,6 +50,10 @@ def _same_words(db: sqlite3.Connection) -> bool:
 def open_reader(path: str) -> sqlite3.Connection:
     uri = f"{Path(path).absolute().as_uri()}?mode=ro"
     db = sqlite3.connect(uri, uri=True, timeout=2, check_same_thread=False, isolation_level=None)
-    db.execute(f"PRAGMA cache_size=-{CACHE_KIB}")
-    db.execute("PRAGMA temp_store=MEMORY")
+    try:
+        db.execute(f"PRAGMA cache_size=-{CACHE_KIB}")
+        db.execute("PRAGMA temp_store=MEMORY")
+    except sqlite3.DatabaseError:
+        db.close()
+        raise
     return db
