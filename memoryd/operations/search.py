@@ -166,8 +166,10 @@ def _shown(hit: Hit, sought: Sequence[Needle]) -> dict[str, Any]:
     head = f"{memory.title}\n{memory.labels}\n{memory.tags}\n"
     everywhere = spots(sought, fold(head + memory.body))
     begin, titled = len(head), len(memory.title)
-    in_title = sum(1 for _, end, _ in everywhere if end <= titled)
-    before = sum(1 for at, _, _ in everywhere if at < begin)
+    in_title = before = 0
+    for at, end, _ in everywhere:
+        in_title += end <= titled
+        before += at < begin
     there = (in_title, before - in_title, len(everywhere) - before)
     why = {
         "terms": names(sought, everywhere),

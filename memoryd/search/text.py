@@ -23,7 +23,7 @@ from memoryd.search.stems import STOP_WORDS
 POOL = 20  # memories of a step that are weighed against each other by more than their text
 CHEAP = 3_000  # memories with any of the words: so many the index may measure without a second thought
 NEWEST = 2_500  # memories that are measured where more match
-SPREAD = 1_500  # memories that are measured where only some of the words can be asked for
+SPREAD = 50  # memories that are measured for each place where only some of the words can be asked for
 FILLING = 6  # the same for each place that is left where something better was found already
 SHORT = 3  # words; a longer question is not asked again for all of them in other forms
 FEW = 5  # a word in no more memories than this is never too common
@@ -107,7 +107,8 @@ def _steps(
     if not (whole or every) and len(asked.loose) <= SHORT:
         yield FORMS, look.together(asked.loose)
     if len(asked.loose) > 1:
-        yield SOME, look.some(asked.telling if found else asked.loose, asked, FILLING * limit if found else SPREAD)
+        budget = FILLING * limit if found else min(SPREAD * limit, CHEAP)
+        yield SOME, look.some(asked.telling if found else asked.loose, asked, budget)
 
 
 class _Look:
