@@ -7,7 +7,7 @@ import threading
 import time
 import uuid
 from collections.abc import Callable
-from concurrent.futures import CancelledError, Future
+from concurrent.futures import Future
 from functools import partial
 from typing import Any
 
@@ -95,24 +95,17 @@ class Answering:
 
     def _done(self, token: int, request: Request, started: float, future: Future[dict[str, Any]]) -> None:
         """Called by the thread that finished the work: only enqueues."""
-        self._enqueue(0, partial(self._finished_line, token, request, started, future))
+        self._enqueue(0, partial(self._finished_line, token, request, future))
+        self._note(request, started, _failure(future))
 
-    def _finished_line(self, token: int, request: Request, started: float, future: Future[dict[str, Any]]) -> bytes:
-        """In the writer's thread: the reply to finished work; nothing if it was answered already."""
+    def _finished_line(self, token: int, request: Request, future: Future[dict[str, Any]]) -> bytes:
+        """When its turn has come: the reply to finished work; nothing if it was answered already."""
         with self._changed:
             if self._pending.pop(token, None) is None:
                 return b""
             self._changed.notify_all()
-        failed: Exception | None = None
-        try:
-            line = protocol.encode_reply(request.id, future.result(timeout=0))
-        except CancelledError:
-            failed = ShuttingDownError("the work was cancelled because the daemon is stopping")
-            line = protocol.encode_error(request.id, failed)
-        except Exception as error:  # noqa: BLE001 - whatever the work raised becomes an error reply
-            failed = error
-            line = _error_line(request, error)
-        self._note(request, started, failed)
+        failed = _failure(future)
+        line = _error_line(request, failed) if failed else protocol.encode_reply(request.id, future.result(timeout=0))
         return b"" if request.notification else line
 
     def _send(self, request: Request, line: bytes) -> None:
@@ -128,6 +121,16 @@ class Answering:
             get_logger(__name__).info(
                 "request", method=request.method, uid=peer.uid, peer_pid=peer.pid, ms=took, error=failed
             )
+
+
+def _failure(future: Future[dict[str, Any]]) -> Exception | None:
+    """Of work that is over."""
+    if future.cancelled():
+        return ShuttingDownError("the work was cancelled because the daemon is stopping")
+    error = future.exception(timeout=0)
+    if error is not None and not isinstance(error, Exception):
+        raise error
+    return error
 
 
 def _error_line(request: Request, error: Exception) -> bytes:

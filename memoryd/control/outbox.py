@@ -1,7 +1,8 @@
 """What waits to be sent to one client: bounded, so that a client that does not read costs nothing.
 
 Replies go before events. Replies beyond the bound end the connection; events beyond theirs push out
-the oldest, and the next one sent says how many were `dropped`.
+the oldest, and the next one sent says how many were `dropped`. Where nothing waits, whoever has a reply may `claim`
+the client and send it himself: a change of threads costs more than the sending.
 """
 
 from __future__ import annotations
@@ -29,8 +30,28 @@ class Outbox:
         self._bytes = 0
         self._dropped = 0
         self._sending = False
+        self._claimed = False
         self._finished = False
+        self._abandoned = False
         self._changed = threading.Condition()
+
+    def claim(self) -> bool:
+        """True: nothing waits and nobody sends, and until `give_back` nobody else will."""
+        with self._changed:
+            if self._claimed or self._sending or self._finished or self._replies or self._events:
+                return False
+            self._claimed = True
+            return True
+
+    def give_back(self, rest: bytes) -> None:
+        """After `claim`: what could not be sent at once goes before everything that came meanwhile."""
+        with self._changed:
+            self._claimed = False
+            if rest and not self._abandoned:
+                self._replies.appendleft((len(rest), lambda: rest))
+                self._bytes += len(rest)
+            if self._replies or self._events or self._finished:
+                self._changed.notify_all()
 
     def put(self, size: int, make: Make) -> bool:
         """Enqueue a reply of about `size` bytes without waiting. False: full to the brim. After `finish`
@@ -60,7 +81,7 @@ class Outbox:
         with self._changed:
             self._sending = False
             self._changed.notify_all()
-            while not (self._replies or self._events or self._finished):
+            while self._claimed or not (self._replies or self._events or self._finished):
                 self._changed.wait(60)
             if not (self._replies or self._events):
                 return None
@@ -90,7 +111,10 @@ class Outbox:
     def wait_empty(self, timeout: float) -> bool:
         """True once everything put so far has been sent, or nothing will be any more."""
         with self._changed:
-            return self._changed.wait_for(lambda: not (self._replies or self._events or self._sending), timeout)
+            return self._changed.wait_for(self._is_idle, timeout)
+
+    def _is_idle(self) -> bool:
+        return not (self._replies or self._events or self._sending or self._claimed)
 
     def finish(self) -> None:
         """Nothing more is taken in; what is queued is still sent."""
@@ -101,7 +125,7 @@ class Outbox:
     def abandon(self) -> None:
         """Nothing more is taken in or sent."""
         with self._changed:
-            self._finished = True
+            self._finished = self._abandoned = True
             self._sending = False
             self._replies.clear()
             self._events.clear()

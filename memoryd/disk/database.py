@@ -37,6 +37,7 @@ class Database:
     def __init__(self, path: str, schema: Sequence[Sequence[str]]) -> None:
         self.path = path
         self._lock = threading.RLock()
+        self._durable = True
         _create_private(path)
         with _plain_errors(path):
             self._connection = sqlite3.connect(path, timeout=5.0, isolation_level=None, check_same_thread=False)
@@ -84,8 +85,7 @@ class Database:
         """One transaction: all of the body or nothing. With `durable=False` the commit is not synced; it
         is safe against a kill and in order, but a power cut may take it (job times, not changes)."""
         with self._lock, _plain_errors(self.path):
-            if not durable:
-                self._connection.execute("PRAGMA synchronous = NORMAL")
+            self._sync(durable)
             try:
                 self._connection.execute("BEGIN IMMEDIATE")
                 yield self._connection
@@ -94,9 +94,12 @@ class Database:
                 if self._connection.in_transaction:  # SQLite has already rolled back on a full disk
                     self._connection.execute("ROLLBACK")
                 raise
-            finally:
-                if not durable:
-                    self._connection.execute("PRAGMA synchronous = FULL")
+
+    def _sync(self, durable: bool) -> None:
+        """Changes of one kind come in a row, so it stays as it was set last."""
+        if durable != self._durable:
+            self._connection.execute(f"PRAGMA synchronous = {'FULL' if durable else 'NORMAL'}")
+            self._durable = durable
 
     def _rows(self, query: str, *values: Any) -> list[sqlite3.Row]:
         with self._lock, _plain_errors(self.path):

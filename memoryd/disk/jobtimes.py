@@ -4,6 +4,7 @@ about a root (identity, known files, layout kept, limits warned about)."""
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -38,7 +39,12 @@ class JobTime:
 
 
 class Jobs(Database):
-    """Job times are not synced one by one: a lock sweep every ten seconds must not wake a disk."""
+    """Job times are not synced one by one: a lock sweep every ten seconds must not wake a disk. Facts are asked for
+    before every command, so what was read once is remembered: nobody else writes here."""
+
+    def __init__(self, path: str, schema: Sequence[Sequence[str]]) -> None:
+        self._meta: dict[str, str | None] = {}
+        super().__init__(path, schema)
 
     def job_started(self, name: str, now: float) -> None:
         with self._writing(durable=False) as db:
@@ -87,10 +93,17 @@ class Jobs(Database):
 
     def get_meta(self, key: str, default: Any = None) -> Any:
         """The JSON value stored under `key`."""
-        rows = self._rows("SELECT value FROM meta WHERE key = ?", key)
-        return json.loads(rows[0]["value"]) if rows else default
+        with self._lock:
+            if key not in self._meta:
+                rows = self._rows("SELECT value FROM meta WHERE key = ?", key)
+                self._meta[key] = rows[0]["value"] if rows else None
+            known = self._meta[key]
+        return default if known is None else json.loads(known)
 
     def set_meta(self, key: str, value: Any) -> None:
         """`value` must be plain JSON; it comes back equal (tuples as lists)."""
-        with self._writing() as db:
-            db.execute("INSERT OR REPLACE INTO meta (key, value) VALUES (?, ?)", (key, json.dumps(value)))
+        written = json.dumps(value)
+        with self._lock:
+            self._meta.pop(key, None)
+            with self._writing() as db:
+                db.execute("INSERT OR REPLACE INTO meta (key, value) VALUES (?, ?)", (key, written))

@@ -58,15 +58,25 @@ class Journal(Jobs, Shelf, Remembered):
     ) -> str:
         """Durable on return, unless the steps only add: then the files prove themselves, and a sync is saved. The
         receipt (`20260131-k2f7xqa`) sorts by time and differs between roots."""
+        with self._writing(durable=durable) as db:
+            return self._insert(db, operation, by, summary, steps, now, "begun")
+
+    def record(self, operation: str, by: str, summary: str, steps: Sequence[Step], now: float) -> str:
+        """What only added and is on disk already: written down as done, in one transaction that is not synced."""
+        with self._writing(durable=False) as db:
+            return self._insert(db, operation, by, summary, steps, now, "done")
+
+    def _insert(
+        self, db: sqlite3.Connection, operation: str, by: str, summary: str, steps: Sequence[Step], now: float, state: str
+    ) -> str:
         if by not in CAUSES:
             raise ValueError(f"unknown cause {by!r}")
-        with self._writing(durable=durable) as db:
-            receipt = self._free_receipt(db, now)
-            seq = db.execute(
-                "INSERT INTO entries (receipt, at, operation, \"by\", summary, state) VALUES (?, ?, ?, ?, ?, 'begun')",
-                (receipt, now, operation, by, said(summary)),
-            ).lastrowid
-            _insert_steps(db, seq or 0, 0, steps)
+        receipt = self._free_receipt(db, now)
+        seq = db.execute(
+            'INSERT INTO entries (receipt, at, operation, "by", summary, state) VALUES (?, ?, ?, ?, ?, ?)',
+            (receipt, now, operation, by, said(summary), state),
+        ).lastrowid
+        _insert_steps(db, seq or 0, 0, steps)
         return receipt
 
     def extend(self, receipt: str, steps: Sequence[Step]) -> int:

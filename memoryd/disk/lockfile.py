@@ -139,7 +139,8 @@ def read_owner(fd: int) -> LockOwner:
 
 
 def write_record(fd: int, record: bytes) -> None:
-    os.ftruncate(fd, 0)
+    if os.fstat(fd).st_size:  # what was truncated to nothing, ext4 writes to the disk when it is closed
+        os.ftruncate(fd, 0)
     os.pwrite(fd, record, 0)
 
 

@@ -1,7 +1,8 @@
 """Single memories, on the worker's thread: what is asked of one is done, and reads that are to be counted are counted.
 
-Counts are written some seconds after the last read, one rewrite a file: an agent that reads twenty memories in a row
-makes one change, not twenty.
+Whoever asked is answered as soon as the change is on disk; the catalogue takes it in afterwards, before anything looks
+there (`behind`). Counts are written some seconds after the last read, one rewrite a file: an agent that reads twenty
+memories in a row makes one change, not twenty.
 """
 
 from __future__ import annotations
@@ -9,9 +10,10 @@ from __future__ import annotations
 import os
 import sqlite3
 import threading
+import time
 from collections.abc import Callable, Collection, Mapping
-from datetime import UTC, datetime
-from typing import Any
+from datetime import timedelta, timezone
+from typing import Any, NamedTuple
 
 from memoryd.engine.clock import Clock
 from memoryd.engine.health import Health
@@ -30,13 +32,15 @@ log = get_logger(__name__)
 
 QUIET_S, LONGEST_S = 3.0, 60.0  # without a further read; since the first that is not written yet
 MOST = 10_000  # memories whose reads wait to be written
+# What was only added is taken in when nothing more is added for a moment, but not more than so much at once.
+PAUSE_S, BATCH_S, BATCH = 0.01, 0.1, 128
 PLACES = ("topic", "subtopic", "user", "session")
 
 
 def _means(params: Mapping[str, Any], now: float) -> Means:
     """Files named by the second are named by the local one, as their own programs do."""
-    number, zone = int.from_bytes(os.urandom(8)), datetime.fromtimestamp(now).astimezone().tzinfo
-    return Means(number, zone or UTC, allow_words=bool(params.get("allow_sensitive_words")))
+    zone = timezone(timedelta(seconds=time.localtime(now).tm_gmtoff))
+    return Means(int.from_bytes(os.urandom(8)), zone, allow_words=bool(params.get("allow_sensitive_words")))
 
 
 def _add(store: Store, params: Mapping[str, Any], now: float) -> Outcome:
@@ -117,6 +121,14 @@ class Reads:
             self._first, self._last = min(self._first, now), now
 
 
+class _Stored(NamedTuple):
+    """One change that was acknowledged: the event that tells of it, who asked, the files that changed."""
+
+    told: dict[str, Any]
+    by: str
+    paths: tuple[str, ...]
+
+
 class Memories:
     """`read_in` looks at everything; `took` reads in files that memoryd has just changed."""
 
@@ -135,12 +147,16 @@ class Memories:
         self._health = health
         self._read_in = read_in
         self._took = took
+        self._stored: list[_Stored] = []  # what the catalogue has not taken in
+        self._due = NEVER
+        self.behind: float | None = None  # since when (monotonic) there is such; for any thread
         self.reads = Reads(store, clock)
         self.counts: dict[str, int] = dict.fromkeys((name.removeprefix("memory.") for name in STORING), 0)
 
     def perform(self, job: Job) -> dict[str, Any]:
-        """What is asked of one memory. Its own files are read in before the reply, so that a search after it finds
-        what is there now; the layout's index follows when the root has settled."""
+        """What is asked of one memory. `catch_up` follows."""
+        if job.name != "memory.add" or not self._foreseeable():
+            self.catch_up()
         try:
             outcome = STORING[job.name](self._store, job.params, self._clock.wall())
         except NotFoundError:
@@ -150,17 +166,49 @@ class Memories:
         if outcome.receipt is not None:
             self._health.well()
             self.counts[job.name.removeprefix("memory.")] += 1
-            log.info("changed", **told, operation=job.name, by=job.by)
-            self._tell("change", {**told, "operation": job.name})
-            self._took(outcome.paths)
+            self._note(_Stored({**told, "operation": job.name}, job.by, outcome.paths), wait=outcome.added)
         return told
+
+    def _foreseeable(self) -> bool:
+        """What the next memory is decided on is known without the catalogue: where there are limits, its files count."""
+        waiting = self._store.own_changes.waiting
+        return not self._store.limits or all(waiting(path) for each in self._stored for path in each.paths)
+
+    def _note(self, stored: _Stored, *, wait: bool) -> None:
+        now = self._clock.monotonic()
+        self._stored.append(stored)
+        self.behind = now if self.behind is None else self.behind
+        quiet = min(now + PAUSE_S, self.behind + BATCH_S)
+        self._due = quiet if wait and len(self._stored) < BATCH else now
+
+    def catch_up(self) -> None:
+        """The catalogue takes in what was stored, so that a search finds it; the layout's index follows when the root
+        has settled."""
+        stored, self._stored = self._stored, []
+        self._due = NEVER
+        if not stored:
+            return
+        for each in stored:
+            log.info("changed", **each.told, by=each.by)
+            self._tell("change", each.told)
+        try:
+            self._took(dict.fromkeys(path for each in stored for path in each.paths))
+        finally:
+            self.behind = None
 
     def note_read(self, path: str, identity: str) -> None:
         """A memory was read and that is to be counted."""
         self.reads.note(path, identity)
 
     def next_due(self) -> float:
-        return self.reads.next_due()
+        return min(self._due, self.reads.next_due())
+
+    def turn(self, now: float) -> None:
+        """What is due."""
+        if now >= self._due:
+            self.catch_up()
+        if now >= self.reads.next_due():
+            self.write_reads()
 
     def write_reads(self) -> None:
         """Not where nothing may be written: then they wait."""
@@ -179,6 +227,7 @@ class Memories:
     def end(self) -> None:
         """The last chance for what still waits."""
         try:
+            self.catch_up()
             self.write_reads()
         except (OSError, sqlite3.Error, MemorydError) as error:
             log.warning("reads are not counted", root=self._store.name, reason=str(error))

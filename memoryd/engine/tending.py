@@ -95,8 +95,7 @@ class Tending:
             self.looking.rest()
             return
         carry_late(self.store, self._clock, self.looking)
-        if now >= self.memories.next_due():
-            self.memories.write_reads()
+        self.memories.turn(now)
         if self._filling.turn(now):
             self._publish()
         self._tidying.turn(now)
@@ -156,6 +155,7 @@ class Tending:
 
     def rest(self) -> None:
         """`root pause`: nothing is read or written until it is resumed."""
+        self.memories.catch_up()
         self._publish()
 
     def resume(self) -> None:
@@ -172,6 +172,7 @@ class Tending:
         files, to be looked at again. `verify` reads also what looks unchanged."""
         if not self.health.tended:
             return ()
+        self.memories.catch_up()
         self._detect()
         if self.store.layout is None:
             self.looking.schedule_scan(self._clock.monotonic())
@@ -290,11 +291,13 @@ class Tending:
     # --- operations
 
     def operate(self, job: Job) -> dict[str, Any]:
-        self._look()  # a folder that was moved away since would take what is stored along
+        if not (self.health.tended and self.store.unmoved()):
+            self._look()  # a folder that was moved away since would take what is stored along
         self.health.require(job.name)
         if job.name in STORING:
             self._order.put()
             return self.memories.perform(job)
+        self.memories.catch_up()
         if job.name == "check":
             self._read_in()
             self.health.require(job.name)

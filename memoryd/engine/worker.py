@@ -10,7 +10,7 @@ import sqlite3
 import threading
 from collections import deque
 from collections.abc import Callable
-from concurrent.futures import Future
+from concurrent.futures import Future, wait
 from dataclasses import dataclass
 from typing import Any
 
@@ -145,9 +145,15 @@ class Worker:
 
     def lag_ms(self, monotonic: float) -> int:
         """Age of the oldest change that is not in the index yet."""
-        times = (self._settler.pending_since(), self._tending.health.unindexed_since)
+        times = (self._settler.pending_since(), self._tending.health.unindexed_since, self.memories.behind)
         oldest = min((at for at in times if at is not None), default=monotonic)
         return max(0, round((monotonic - oldest) * 1000))
+
+    def catch_up(self, timeout_s: float) -> None:
+        """Before somebody looks into the catalogue: what was stored through memoryd is there. Where that lasts longer,
+        `lag_ms` tells it."""
+        if self.memories.behind is not None:
+            wait((self.submit(Job("catch-up")),), timeout_s)
 
     @property
     def alive(self) -> bool:
@@ -295,6 +301,8 @@ class Worker:
             self._tending.rest()
         elif job.name == "sync":
             return self._sync(float(job.params.get("timeout_s", 60.0)))
+        elif job.name == "catch-up":
+            self._tending.memories.catch_up()
         elif job.name == "reindex":
             return self._tending.reindex(dry_run=bool(job.params.get("dry_run")))
         else:

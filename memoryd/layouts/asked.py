@@ -14,6 +14,7 @@ from memoryd.core.dates import parse_stamp
 from memoryd.core.secrets import redact
 from memoryd.errors import InvalidMemoryError, UsageError
 
+_COMPACT = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"))
 _NAME = 80  # characters of a field's name that are shown
 
 
@@ -100,7 +101,7 @@ def changed(native: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, 
 
 def compact(value: Any) -> bytes:
     """Minified and unescaped. Raises TypeError, ValueError or RecursionError for what `unwritable` names."""
-    return json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode()
+    return _COMPACT.encode(value).encode()
 
 
 def beside(value: Any, lead: bytes) -> bytes:

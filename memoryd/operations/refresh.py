@@ -130,6 +130,12 @@ def _odd_files(store: Store, irregular: Iterable[str], unreadable: Iterable[str]
 def _read_in(store: Store, path: str, found: Fingerprint, row: FileRow | None, now: float, *, verify: bool) -> str:
     """same, changed, accessed (read in, says the same), half-written (read in, look again) or waiting (not readable
     just now)."""
+    outcome = _looked_at(store, path, found, row, now, verify=verify)
+    store.own_changes.took(path)
+    return outcome
+
+
+def _looked_at(store: Store, path: str, found: Fingerprint, row: FileRow | None, now: float, *, verify: bool) -> str:
     if row and _unchanged(row, found) and not (row.young or row.pending or verify):
         return "same"
     if row and take_lines(store, row, found, now):

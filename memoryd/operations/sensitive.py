@@ -7,6 +7,7 @@ general words can be lifted. What only its surroundings show to be a secret is s
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from functools import lru_cache
 from itertools import chain
 from typing import Any, NamedTuple
 
@@ -16,6 +17,7 @@ from memoryd.operations.second_opinion import second_opinion
 from memoryd.store import Store
 
 BY_THE_SEED = ("markdown-topics",)  # layouts whose seed has a list of its own
+_NAME = 24  # characters of a name that is judged once; a token is longer
 SHORT = 200  # characters; a secret that is the whole value of a field is no longer
 
 
@@ -51,6 +53,8 @@ def _judged(found: _Text, mode: str, allow_words: bool, *, second: bool) -> Judg
     """Names of fields are no texts, and `key` is a good name; but a token in one is a token."""
     if mode == "off":
         return Judgement(None)
+    if found.is_name and len(found.text) <= _NAME and not second:
+        return _judged_name(found.text)
     blocked, warned = judge(found.text, "shapes" if found.is_name else mode, allow_words)
     if len(found.text) <= SHORT:
         warned += judge(f"{found.name}: {found.text}", "shapes").warnings
@@ -58,6 +62,13 @@ def _judged(found: _Text, mode: str, allow_words: bool, *, second: bool) -> Judg
         blocked, more = second_opinion(found.text)
         warned += more
     return Judgement(blocked, warned)
+
+
+@lru_cache(maxsize=256)
+def _judged_name(name: str) -> Judgement:
+    """The same names come with every memory."""
+    blocked, warned = judge(name, "shapes")
+    return Judgement(blocked, warned + judge(f": {name}", "shapes").warnings)
 
 
 def _texts(name: str, value: object) -> Iterator[_Text]:

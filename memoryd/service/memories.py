@@ -33,6 +33,7 @@ Params = dict[str, Any]
 Answer = dict[str, Any] | Future[dict[str, Any]]
 
 SURELY_FITS = 80_000  # bytes of a memory, in the worst of escapes
+CATCH_UP_S = 1.0  # a question waits so long at most for what was stored before it
 _AGO = re.compile(r"(\d{1,6})\s*([smhdw])")
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": DAY, "w": 7 * DAY}
 
@@ -104,8 +105,15 @@ class MemoryHandlers:
     def _asked_of(self, params: Params) -> list[Worker]:
         """One root, several, or all; each once."""
         if "root" in params or "roots" not in params:
-            return self._roots.named(params.get("root"))
-        return [worker for name in dict.fromkeys(params["roots"]) for worker in self._roots.named(name)]
+            return self._looked_into(params.get("root"))
+        return [worker for name in dict.fromkeys(params["roots"]) for worker in self._looked_into(name)]
+
+    def _looked_into(self, root: str | None) -> list[Worker]:
+        """What was stored through memoryd a moment ago is found there."""
+        workers = self._roots.named(root)
+        for worker in workers:
+            worker.catch_up(CATCH_UP_S)
+        return workers
 
     def _filters(self, params: Params) -> Filters:
         since = params.get("since")
@@ -128,7 +136,7 @@ class MemoryHandlers:
 
     def _get(self, params: Params) -> dict[str, Any]:
         asked, found = params["id"], []
-        workers = self._roots.named(params.get("root"))
+        workers = self._looked_into(params.get("root"))
         for worker in workers:
             memory = self._read(worker, asked, strict=len(workers) == 1)
             if memory is not None:
@@ -187,7 +195,7 @@ class MemoryHandlers:
         """A job on one memory, in the root that has it."""
 
         def handle(params: Params) -> Answer:
-            workers = self._roots.named(params.get("root"))
+            workers = self._looked_into(params.get("root"))
             worker = workers[0] if len(workers) == 1 else self._owner(job, params["id"], workers)
             return worker.submit(Job(job, params))
 

@@ -1,9 +1,10 @@
 """Our own changes to files of lines: what became of which lines, and the digest of the whole, without reading it again.
 
 An append under the lock needs neither the old content nor a second look at it: the digest goes on from where it was,
-and the catalogue takes in the new lines alone; a rewrite of one line is taken in as one line. That is what keeps the
-cost of storing one memory from growing with the store. Whatever does not fit (somebody else wrote, another inode
-stands there) is read in the usual way.
+and the catalogue takes in the new lines alone; a rewrite of one line is taken in as one line. Appends that follow each
+other wait as one change until the catalogue takes them in. That is what keeps the cost of storing one memory from
+growing with the store. Whatever does not fit (somebody else wrote, another inode stands there) is read in the usual
+way.
 """
 
 from __future__ import annotations
@@ -44,6 +45,7 @@ class OwnChanges:
 
     def __init__(self) -> None:
         self._known: dict[str, OwnChange] = {}
+        self._waiting: set[str] = set()  # files whose last change the catalogue has not taken in
 
     def digest(self, path: str, found: Fingerprint) -> _Hash | None:
         """A copy to go on with, where the file is exactly as we left it, ending in a newline."""
@@ -56,16 +58,35 @@ class OwnChanges:
     def note(self, path: str, change: OwnChange) -> None:
         if len(self._known) >= FEW:
             self._known.clear()
+        before = self._known.get(path) if path in self._waiting else None
+        if before is not None:
+            change = _joined(before, change)
         if len(change.old) + len(change.new) > LARGEST:
             self._known.pop(path, None)
         else:
             self._known[path] = change
+        self._waiting.add(path)
+
+    def waiting(self, path: str) -> OwnChange | None:
+        """What the catalogue does not know yet, where that is known here."""
+        return self._known.get(path) if path in self._waiting else None
+
+    def took(self, path: str) -> None:
+        """The catalogue has looked at the file."""
+        self._waiting.discard(path)
 
     def between(self, path: str, before: Fingerprint, after: Fingerprint) -> OwnChange | None:
         """The change that leads from one state of the file to the other, if it was ours and nothing else."""
         known = self._known.get(path)
         fits = known is not None and known.before.same_content(before) and known.after.same_content(after)
         return known if fits else None
+
+
+def _joined(before: OwnChange, change: OwnChange) -> OwnChange:
+    """Two appends, one right after the other, as one; otherwise the later one alone."""
+    if before.appended and change.appended and before.after.same_content(change.before):
+        return change._replace(before=before.before, start=before.start, new=before.new + change.new)
+    return change
 
 
 def digest_of(content: bytes) -> _Hash:

@@ -132,6 +132,16 @@ class Store:
         self.attachments += 1
         return tree
 
+    def unmoved(self) -> bool:
+        """Does the path lead to the very directory that is open? One look, for right before each command."""
+        if self._tree is None:
+            return False
+        try:
+            found = os.stat(self.path)
+        except OSError:
+            return False
+        return (found.st_dev, found.st_ino) == self._tree.identity
+
     def leads_here(self) -> bool:
         """Does the path still lead to the open directory? A link on the way may have been changed."""
         return os.path.realpath(self.path) == self.tree.path

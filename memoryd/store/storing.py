@@ -12,7 +12,8 @@ from memoryd.store.store import Store
 
 
 class KnownFiles(Mapping[str, FileSummary]):
-    """What the catalogue knows of each file. One is looked up alone; only who asks for all pays for all."""
+    """What the catalogue knows of each file, and what was appended since. One is looked up alone; only who asks for all
+    pays for all (and is told what the catalogue knows)."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -24,8 +25,9 @@ class KnownFiles(Mapping[str, FileSummary]):
         row = self._store.catalogue.file(path)
         if row is None:
             raise KeyError(path)
-        size = row.fingerprint.size
-        return FileSummary(path, Role(row.role), size, row.units, row.broken, row.records, row.facts)
+        new = waiting.new if (waiting := self._store.own_changes.waiting(path)) is not None else b""
+        size, added = row.fingerprint.size + len(new), new.count(b"\n")
+        return FileSummary(path, Role(row.role), size, row.units + added, row.broken, row.records + added, row.facts)
 
     def __contains__(self, path: object) -> bool:
         if self._all is None and isinstance(path, str):

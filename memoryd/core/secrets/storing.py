@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from memoryd.core.secrets.finding import find_secrets
@@ -33,8 +33,9 @@ def judge(text: str, mode: str = "seed", allow_words: bool = False) -> Judgement
     `off` nothing is blocked and nothing told."""
     if mode == "off":
         return Judgement(None)
-    warned = dict.fromkeys(each.pattern for each in find_secrets(text, WARN))
-    return Judgement(check_sensitive(text, allow_words, mode), tuple(warned))
+    found = list(find_secrets(text))
+    warned = dict.fromkeys(each.pattern for each in found if each.level == WARN)
+    return Judgement(_blocked(text, found, allow_words, mode), tuple(warned))
 
 
 def find_words(text: str) -> Iterator[Secret]:
@@ -53,16 +54,20 @@ def check_sensitive(text: str, allow_words: bool = False, mode: str = "seed") ->
     `seed`: the seed's list, case-insensitive on both sides, its three prefixes only where a word begins (`task-` and
     `break_` hold none), and token shapes. `literal`: the seed's list to the letter, prefixes anywhere. `shapes`: token
     shapes alone. `off`: nothing. `allow_words` lifts the five general words and nothing else."""
-    if mode == "off":
-        return None
+    return _blocked(text, find_secrets(text), allow_words, mode) if mode != "off" else None
+
+
+def _blocked(text: str, found: Iterable[Secret], allow_words: bool, mode: str) -> str | None:
+    token = next((each.pattern for each in found if each.level == BLOCK), None)
+    if mode == "shapes":
+        return token
     lowered = text.lower()
     if mode == "literal":
-        found = next((token for token in TOKENS if token.lower() in lowered), None)
+        token = next((token for token in TOKENS if token.lower() in lowered), None)
     else:
-        found = _token(lowered) if mode == "seed" else None
-        found = found or next((each.pattern for each in find_secrets(text, BLOCK)), None)
-    if found is not None or allow_words or mode == "shapes":
-        return found
+        token = _token(lowered) or token
+    if token is not None or allow_words:
+        return token
     return next((word for word in WORDS if word in lowered), None)
 
 
