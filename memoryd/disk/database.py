@@ -88,12 +88,20 @@ class Database:
             self._sync(durable)
             try:
                 self._connection.execute("BEGIN IMMEDIATE")
+                self._before(self._connection)
                 yield self._connection
                 self._connection.execute("COMMIT")
+                self._after()
             except BaseException:
                 if self._connection.in_transaction:  # SQLite has already rolled back on a full disk
                     self._connection.execute("ROLLBACK")
                 raise
+
+    def _before(self, db: sqlite3.Connection) -> None:
+        """What comes first in every transaction."""
+
+    def _after(self) -> None:
+        """Once it is committed."""
 
     def _sync(self, durable: bool) -> None:
         """Changes of one kind come in a row, so it stays as it was set last."""

@@ -2,7 +2,8 @@
 
 A change is written down before it is made (`begin`), step by step as it is made (`applied`), and closed
 (`finish`). What a crash leaves is an entry in state "begun", which the next start finds with `unfinished`.
-Content needed for an undo lies in the blob store; the journal only names it.
+Content needed for an undo lies in the blob store; the journal only names it. What only adds waits in the spool until
+the next transaction, or the next look at the entries, brings it in.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from memoryd.disk.entries import CAUSES, STATES, Entry, Step, columns_of, entry_
 from memoryd.disk.jobtimes import JOB_TABLES, Jobs
 from memoryd.disk.remembered import REMEMBERED_TABLES, Remembered
 from memoryd.disk.shelf import SHELF_TABLES, Shelf, unreferenced
+from memoryd.disk.spool import Spool, Waiting
 from memoryd.errors import NotFoundError
 
 __all__ = ["CAUSES", "STATES", "Entry", "Journal", "Step"]
@@ -51,32 +53,44 @@ class Journal(Jobs, Shelf, Remembered):
 
     def __init__(self, path: str) -> None:
         """Raises JournalError for a file of a newer memoryd, of another program, or a damaged one."""
+        self._spool = Spool(f"{path}-spool")
         super().__init__(path, _SCHEMA)
+        self.fold()
+
+    def close(self) -> None:
+        with self._lock:
+            self._spool.close()
+            super().close()
+
+    def fold(self) -> None:
+        """Bring in what waits in the spool."""
+        with self._lock:
+            if self._spool.waiting and not self._connection.in_transaction:
+                with self._writing(durable=False):
+                    pass  # every transaction brings it in
+
+    def _before(self, db: sqlite3.Connection) -> None:
+        for each in self._spool.waiting.values():
+            _insert(db, each)
+
+    def _after(self) -> None:
+        self._spool.empty()
 
     def begin(
         self, operation: str, by: str, summary: str, steps: Sequence[Step], now: float, *, durable: bool = True
     ) -> str:
         """Durable on return, unless the steps only add: then the files prove themselves, and a sync is saved. The
         receipt (`20260131-k2f7xqa`) sorts by time and differs between roots."""
-        with self._writing(durable=durable) as db:
-            return self._insert(db, operation, by, summary, steps, now, "begun")
-
-    def record(self, operation: str, by: str, summary: str, steps: Sequence[Step], now: float) -> str:
-        """What only added and is on disk already: written down as done, in one transaction that is not synced."""
-        with self._writing(durable=False) as db:
-            return self._insert(db, operation, by, summary, steps, now, "done")
-
-    def _insert(
-        self, db: sqlite3.Connection, operation: str, by: str, summary: str, steps: Sequence[Step], now: float, state: str
-    ) -> str:
         if by not in CAUSES:
             raise ValueError(f"unknown cause {by!r}")
-        receipt = self._free_receipt(db, now)
-        seq = db.execute(
-            'INSERT INTO entries (receipt, at, operation, "by", summary, state) VALUES (?, ?, ?, ?, ?, ?)',
-            (receipt, now, operation, by, said(summary), state),
-        ).lastrowid
-        _insert_steps(db, seq or 0, 0, steps)
+        with self._lock:
+            receipt = self._free_receipt(now)
+            entry = Waiting(receipt, now, operation, by, said(summary), list(map(columns_of, steps)))
+            if not durable:
+                self._spool.begin(entry)
+                return receipt
+            with self._writing() as db:
+                _insert(db, entry)
         return receipt
 
     def extend(self, receipt: str, steps: Sequence[Step]) -> int:
@@ -131,6 +145,10 @@ class Journal(Jobs, Shelf, Remembered):
         synced: after a power cut its files tell the same."""
         if state not in STATES:
             raise ValueError(f"unknown state {state!r}")
+        with self._lock:
+            if state == "done" and receipt in self._spool.waiting:
+                self._spool.done(receipt)
+                return
         with self._writing(durable=state != "done") as db:
             db.execute(
                 "UPDATE entries SET state = ?, error = coalesce(?, error), "
@@ -176,20 +194,24 @@ class Journal(Jobs, Shelf, Remembered):
             "SELECT blob FROM steps WHERE blob IS NOT NULL UNION SELECT blob FROM quarantine "
             "UNION SELECT blob FROM forgotten WHERE blob IS NOT NULL"
         )
-        return frozenset(str(row["blob"]) for row in self._rows(query))
+        with self._lock:
+            self.fold()
+            return frozenset(str(row["blob"]) for row in self._rows(query))
 
     def _entries(self, query: str, *values: Any) -> list[Entry]:
         with self._lock:
+            self.fold()
             return [entry_of(row, self._steps(row["seq"])) for row in self._rows(query, *values)]
 
     def _steps(self, seq: int) -> tuple[Step, ...]:
         rows = self._rows("SELECT * FROM steps WHERE entry = ? ORDER BY position", seq)
         return tuple(step_of(row) for row in rows)
 
-    def _free_receipt(self, db: sqlite3.Connection, now: float) -> str:
+    def _free_receipt(self, now: float) -> str:
         for attempt in count():
             receipt = _receipt(self.path, now, attempt)
-            if db.execute("SELECT 1 FROM entries WHERE receipt = ?", (receipt,)).fetchone() is None:
+            known = receipt in self._spool.waiting
+            if not (known or self._rows("SELECT 1 FROM entries WHERE receipt = ?", receipt)):
                 return receipt
         raise AssertionError("count() never ends")
 
@@ -224,9 +246,21 @@ def _seq_of(db: sqlite3.Connection, receipt: str) -> int:
     return int(row["seq"])
 
 
+def _insert(db: sqlite3.Connection, entry: Waiting) -> None:
+    """Where a crash came between the commit and the emptying of the spool, it is there already."""
+    query = 'INSERT OR IGNORE INTO entries (receipt, at, operation, "by", summary, state) VALUES (?, ?, ?, ?, ?, ?)'
+    made = db.execute(query, (entry.receipt, entry.at, entry.operation, entry.by, entry.summary, entry.state))
+    if made.rowcount:
+        _insert_columns(db, made.lastrowid or 0, 0, entry.steps)
+
+
 def _insert_steps(db: sqlite3.Connection, entry: int, first: int, steps: Iterable[Step]) -> None:
+    _insert_columns(db, entry, first, map(columns_of, steps))
+
+
+def _insert_columns(db: sqlite3.Connection, entry: int, first: int, steps: Iterable[Sequence[Any]]) -> None:
     db.executemany(
         "INSERT INTO steps (entry, position, group_no, kind, path, before_sha, before_size, after_sha, "
         "after_size, base_size, blob, mode, note, content) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-        [(entry, position, *columns_of(step)) for position, step in enumerate(steps, first)],
+        [(entry, position, *columns) for position, columns in enumerate(steps, first)],
     )

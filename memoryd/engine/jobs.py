@@ -41,6 +41,12 @@ class Job:
     recorded: bool = False
     future: Future[dict[str, Any]] = field(default_factory=Future)
 
+    def answer(self, result: dict[str, Any], error: BaseException | None) -> None:
+        if error is not None:
+            self.future.set_exception(error)
+        else:
+            self.future.set_result(result)
+
 
 Operation = Callable[[Store, Mapping[str, Any], str, float], dict[str, Any]]
 

@@ -269,14 +269,12 @@ class Worker:
             return
         if job.recorded:
             self._performing.start(job)
-        result, error = self._performing.attempt(job, self._own if job.name in OWN else self._tending.operate)
-        if job.recorded:
-            self._performing.record(job, error)
-        for each in jobs:
-            if error is not None:
-                each.future.set_exception(error)
-            else:
-                each.future.set_result(result)
+        with self.store.unhurried():
+            result, error = self._performing.attempt(job, self._own if job.name in OWN else self._tending.operate)
+            if job.recorded:
+                self._performing.record(job, error)
+            for each in jobs:
+                each.answer(result, error)
 
     def _take_syncs(self) -> list[Job]:
         with self._condition:
@@ -295,18 +293,13 @@ class Worker:
         self._performing.record(job, error)
 
     def _own(self, job: Job) -> dict[str, Any]:
-        if job.name == "resume":
-            self._tending.resume()
-        elif job.name == "pause":
-            self._tending.rest()
-        elif job.name == "sync":
+        if job.name == "sync":
             return self._sync(float(job.params.get("timeout_s", 60.0)))
-        elif job.name == "catch-up":
-            self._tending.memories.catch_up()
-        elif job.name == "reindex":
+        if job.name == "reindex":
             return self._tending.reindex(dry_run=bool(job.params.get("dry_run")))
-        else:
-            self._rescan()
+        tending, memories = self._tending, self.memories
+        looks = {"resume": tending.resume, "pause": tending.rest, "catch-up": memories.catch_up, "rescan": self._rescan}
+        looks[job.name]()
         return {}
 
     def _rescan(self) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from memoryd.core.digest import sha256
 from memoryd.core.plan import Action, Fingerprint, Kind, Plan
@@ -18,7 +18,6 @@ from memoryd.core.retention import Quality
 from memoryd.disk import atomic, backups
 from memoryd.disk.atomic import StoreChangedError
 from memoryd.disk.displaced import Displaced
-from memoryd.disk.journal import Step
 from memoryd.disk.locking import Held, LockLostError
 from memoryd.disk.snapshots import quarantine
 from memoryd.disk.tree import ChangingError
@@ -100,8 +99,6 @@ def commit(store: Store, plan: Plan, cause: Cause, held: Held | None, now: float
     groups = [[prepare(store, action, number) for action in group] for number, group in enumerate(plan.groups())]
     steps = [prepared.step for group in groups for prepared in group]
     adding = all(action.kind in ADDING for action in plan.actions)
-    if adding and len(steps) == 1:
-        return _commit_one(store, plan, groups[0][0], cause, held, now)
     receipt = store.journal.begin(cause.operation, cause.by, _summary(plan), steps, now, durable=not adding)
     work = _Commit(store, receipt, held, now, adding)
     position = 0
@@ -116,20 +113,6 @@ def commit(store: Store, plan: Plan, cause: Cause, held: Held | None, now: float
     return receipt
 
 
-def _commit_one(store: Store, plan: Plan, prepared: Prepared, cause: Cause, held: Held | None, now: float) -> str:
-    """One thing added: what is on disk is written down once, afterwards. A crash in between leaves a memory without a
-    receipt, of which nobody was told yet."""
-    work = _Commit(store, None, held, now, adding=True)
-    said = (cause.operation, cause.by, _summary(plan))
-    try:
-        work.carry_out([prepared], 0, last=True)
-    except BaseException as error:
-        receipt = store.journal.begin(*said, [work.told(prepared)], now, durable=False)
-        store.journal.finish(receipt, resolve(store, store.journal.entry(receipt)), error=str(error))
-        raise
-    return store.journal.record(*said, [work.told(prepared)], now)
-
-
 def _summary(plan: Plan) -> str:
     moved = [action for action in plan.actions if action.kind is not Kind.APPEND] or list(plan.actions)
     return "; ".join(map(_told, moved))
@@ -141,20 +124,15 @@ def _told(action: Action) -> str:
 
 
 class _Commit:
-    """One commit under way: what its steps share. Without a `receipt` nothing of it is in the journal yet."""
+    """One commit under way: what its steps share."""
 
-    def __init__(self, store: Store, receipt: str | None, held: Held | None, now: float, adding: bool) -> None:
+    def __init__(self, store: Store, receipt: str, held: Held | None, now: float, adding: bool) -> None:
         self.store = store
         self.tree = store.tree
         self.receipt = receipt
         self.guard = held.check if held is not None else _unguarded
         self.now = now
         self.adding = adding
-        self._note: str | None = None
-
-    def told(self, prepared: Prepared) -> Step:
-        """For the journal, of what is not in it yet."""
-        return replace(prepared.step, note=self._note)
 
     def carry_out(self, group: Sequence[Prepared], first: int, *, last: bool) -> None:
         """`first` is the position of the group's first step in the journal's entry. What is made as the very last is
@@ -165,7 +143,7 @@ class _Commit:
             self._lay_aside(prepared)
         for position, prepared in enumerate(group, first):
             _APPLY[prepared.action.kind](self, prepared, position)
-            if self.receipt is not None and not (self.adding or (last and prepared is group[-1])):
+            if not (self.adding or (last and prepared is group[-1])):
                 self.store.journal.applied(self.receipt, position)
 
     def _lay_aside(self, prepared: Prepared) -> None:
@@ -207,7 +185,6 @@ class _Commit:
     def _watch(self, displaced: Displaced | None, position: int, known: int) -> None:
         """Whoever had the replaced inode open may still append to it."""
         if displaced is not None:
-            assert self.receipt is not None  # only a rewrite displaces
             self.store.late.append(Late(displaced, self.receipt, position, known, self.now))
             carry_over(self.store, self.now)
 
@@ -236,11 +213,8 @@ class _Commit:
         folder = path.rpartition("/")[0]
         private = self.store.layout is None or self.store.layout.private
         made = self.tree.mkdir(folder, 0o700 if private else self.tree.mode_of("")) if folder else []
-        if not made:
-            return
-        self._note = f"made {len(made)} folders"
-        if self.receipt is not None:
-            self.store.journal.amend(self.receipt, position, note=self._note)
+        if made:
+            self.store.journal.amend(self.receipt, position, note=f"made {len(made)} folders")
 
 
 _APPLY: dict[Kind, Callable[[_Commit, Prepared, int], None]] = {

@@ -91,6 +91,8 @@ class Store:
         self.owner = os.geteuid()
         self._tree: Tree | None = None
         self._owned: ExitStack = ExitStack()
+        self._lingering = ExitStack()  # a lock that need not be let go before the answer
+        self._unhurried = False
 
     @property
     def layout(self) -> WholeLayout | None:
@@ -248,11 +250,24 @@ class Store:
             return
         if not self.lock_trace.followed:
             self.lock_trace.follow(self.tree.fd, self.layout.lock)
+        self._lingering.close()
         lock = DirectoryLock(
             self.tree.fd, self.layout.lock, honour_soft=honour_soft, sleep=self._wait, trace=self.lock_trace
         )
-        with lock.hold(wait_s) as held:
-            yield held
+        with ExitStack() as taken:
+            yield taken.enter_context(lock.hold(wait_s))
+            if self._unhurried:
+                self._lingering = taken.pop_all()
+
+    @contextmanager
+    def unhurried(self) -> Iterator[None]:
+        """The last lock of what is done within is let go at the end: so whoever asked has the answer before."""
+        self._unhurried = True
+        try:
+            yield
+        finally:
+            self._unhurried = False
+            self._lingering.close()
 
     def _wait(self, seconds: float) -> None:
         """Between two looks at a lock that is taken; whoever waits for one does not hold up the end."""
