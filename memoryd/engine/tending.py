@@ -291,7 +291,7 @@ class Tending:
     # --- operations
 
     def operate(self, job: Job) -> dict[str, Any]:
-        if not (self.health.tended and self.store.unmoved()):
+        if job.name not in STORING or not (self.health.tended and self.store.unmoved()):
             self._look()  # a folder that was moved away since would take what is stored along
         self.health.require(job.name)
         if job.name in STORING:

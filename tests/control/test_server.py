@@ -505,6 +505,41 @@ def test_the_outbox_bounds() -> None:
     assert box.wait_empty(0)
 
 
+def test_who_has_a_reply_sends_it_himself_where_nothing_waits() -> None:
+    box = Outbox()
+    assert box.claim()
+    assert not box.claim(), "one at a time"
+    assert not box.wait_empty(0)
+    assert box.put(1, lambda: b"later")
+    box.give_back(b"the rest")
+    assert not box.claim(), "what waits goes first"
+    assert [make() for make in (box.take(), box.take()) if make] == [b"the rest", b"later"]
+    assert not box.claim(), "the writer is at it"
+
+
+def test_a_claim_at_the_end_holds_the_writer_until_it_is_over() -> None:
+    """Else the descriptor could be another client's before all is sent."""
+    box = Outbox()
+    assert box.claim()
+    box.finish()
+    writer = threading.Thread(target=box.take)
+    writer.start()
+    writer.join(0.2)
+    assert writer.is_alive()
+    box.give_back(b"")
+    writer.join(5)
+    assert not writer.is_alive()
+    assert not box.claim()
+
+
+def test_the_rest_for_a_client_that_is_gone_is_dropped() -> None:
+    box = Outbox()
+    assert box.claim()
+    box.abandon()
+    box.give_back(b"the rest")
+    assert box.take() is None
+
+
 # -- ending --------------------------------------------------------------------------------------
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 from collections.abc import Mapping
@@ -16,7 +17,7 @@ from memoryd.control.client import Client
 from memoryd.core.secrets import VIOLATION
 from memoryd.disk.temps import is_our_temp
 from memoryd.errors import ConflictError, InvalidMemoryError, LimitExceededError, NotFoundError, SensitiveError
-from tests.daemon import Daemon, refused
+from tests.daemon import Daemon, refused, until
 from tests.end_to_end.conftest import MakeDaemon
 
 QUIET = '[defaults.schedule]\narchive = "off"\nbackup = "off"\ndedupe = "off"\nprune = "off"\nlimits = "off"\n'
@@ -415,3 +416,61 @@ def test_a_document_with_nobody_to_make_its_vectors_says_what_to_do(tmp_path: Pa
     assert [each["field"] for each in error.data["findings"]] == ["embedding"]
     assert error.hint
     assert sources(root) == before
+
+
+def test_what_was_stored_is_found_by_whoever_asks_next(tmp_path: Path, daemon: MakeDaemon) -> None:
+    """The answer to an `add` comes before the catalogue has it; a question waits for that."""
+    held, _ = begun(daemon, tmp_path, CASES[0])
+    with Client(held.socket) as writer, Client(held.socket) as reader:
+        for number in range(30):
+            memory = {"type": "core", "content": f"zebra{number} in the herd"}
+            added = writer.call("memory.add", {"memory": memory})
+            found = reader.call("memory.search", {"query": f"zebra{number}", "mode": "text"})
+            assert [hit["id"] for hit in found["hits"]] == [added["id"]]
+            assert found["fresh"]["memories"]["lag_ms"] >= 0
+            other = writer.call("memory.add", {"memory": {**memory, "content": f"lion{number}"}})
+            assert reader.call("memory.get", {"id": other["id"]})["memory"]["content"] == f"lion{number}"
+            last = writer.call("memory.add", {"memory": {**memory, "content": f"gnu{number}"}})
+            listed = reader.call("memory.list", {"limit": 100})["memories"]  # of one second any is the newest
+            assert last["id"] in [each["id"] for each in listed]
+
+
+def test_a_hard_limit_holds_in_a_burst(tmp_path: Path, daemon: MakeDaemon) -> None:
+    limits = '[defaults.limits]\n"core_memories.jsonl" = {max_count = 20}\n'
+    held, root = begun(daemon, tmp_path, CASES[0], QUIET + limits)
+    with Client(held.socket) as client:
+        stored = 0
+        for number in range(40):
+            try:
+                client.call("memory.add", {"memory": {"type": "core", "content": f"{number}"}})
+            except LimitExceededError:
+                continue
+            stored += 1
+    assert stored == 20
+    assert (root / "core_memories.jsonl").read_bytes().count(b"\n") == 20
+
+
+def test_a_kill_right_after_the_answer_costs_no_receipt(tmp_path: Path, daemon: MakeDaemon) -> None:
+    held, root = begun(daemon, tmp_path, CASES[0])
+    with Client(held.socket) as client:
+        receipts = [
+            client.call("memory.add", {"memory": {"type": "core", "content": f"{number}"}})["receipt"]
+            for number in range(5)
+        ]
+        held.kill()
+    held.start()
+    told = held.rpc("history.list")["entries"]
+    assert [(each["receipt"], each["state"]) for each in told[:5]] == [(each, "done") for each in reversed(receipts)]
+    held.rpc("undo", receipt=receipts[-1])
+    assert (root / "core_memories.jsonl").read_bytes().count(b"\n") == 4
+
+
+def test_the_lock_is_let_go_after_the_answer(tmp_path: Path, daemon: MakeDaemon) -> None:
+    held, root = begun(daemon, tmp_path, CASES[0])
+    held.rpc("memory.add", memory={"type": "core", "content": "x"})
+    until(lambda: not (root / ".lock").exists(), "the lock file has gone")
+    refused(lambda: held.rpc("memory.add", memory={"type": "core"}))
+    refused(lambda: held.rpc("memory.update", id="nobody", changes={"content": "y"}))
+    until(lambda: not (root / ".lock").exists(), "the lock file has gone")
+    with (root / ".lock").open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from memoryd.core.digest import sha256
@@ -13,6 +15,7 @@ from memoryd.layouts.jsonl_store import JsonlStore
 from memoryd.operations.undo import undo
 from memoryd.store.changes import OwnChanges
 from memoryd.store.commit import Cause, change
+from memoryd.store.storing import KnownFiles
 from tests.layouts.samples import lines, memory, uuid
 from tests.operations.world import CORE, World
 
@@ -184,3 +187,64 @@ def test_only_the_changed_line_is_parsed(world: World, monkeypatch: pytest.Monke
     monkeypatch.setattr(JsonlStore, "parse", spying)
     world.look([CORE])
     assert parsed == [SECOND, SECOND.replace(uuid(2).encode(), uuid(5).encode())]
+
+
+def test_appends_in_a_row_are_taken_in_at_once(world: World, reads: list[str]) -> None:
+    world.write(CORE, lines(memory(1)))
+    world.look()
+    add(world, 2)
+    world.look([CORE])
+    reads.clear()
+    for number in range(3, 9):
+        add(world, number)
+    world.look([CORE])
+    assert reads == []
+    assert [str(each[2]) for each in known(world)] == [uuid(number) for number in range(1, 9)]
+    partly = told(world)
+    world.store.catalogue.clear()
+    world.store.own_changes = OwnChanges()
+    world.look()
+    assert partly == told(world)
+
+
+@pytest.mark.parametrize("where", [0, 1, 2, 3])
+def test_what_somebody_writes_among_those_that_wait_is_read(world: World, where: int) -> None:
+    world.write(CORE, lines(memory(1)))
+    world.look()
+    for number in range(3):
+        if number == where:
+            with (world.root / CORE).open("ab") as file:
+                file.write(lines(memory(90)))
+        add(world, 10 + number)
+    if where == 3:
+        with (world.root / CORE).open("ab") as file:
+            file.write(lines(memory(90)))
+    world.look([CORE])
+    there = [f"{json.loads(line)['id']}" for line in world.read(CORE).splitlines()]
+    assert [str(each[2]) for each in known(world)] == there
+    assert len(there) == 5
+
+
+def test_a_change_among_those_that_wait_is_read(world: World) -> None:
+    world.write(CORE, lines(memory(1)))
+    world.look()
+    add(world, 2)
+    rewrite(world, (b'"' + uuid(1).encode(), b'"' + uuid(5).encode()))
+    add(world, 3)
+    world.look([CORE])
+    assert [str(each[2]) for each in known(world)] == [uuid(number) for number in (5, 2, 3)]
+
+
+def test_what_waits_counts_for_the_next_decision(world: World) -> None:
+    world.write(CORE, lines(memory(1)))
+    world.look()
+    add(world, 2)
+    world.look([CORE])
+    before = KnownFiles(world.store)[CORE]
+    add(world, 3)
+    add(world, 4)
+    after = KnownFiles(world.store)[CORE]
+    assert after.records == before.records + 2
+    assert after.size == len(world.read(CORE))
+    world.look([CORE])
+    assert KnownFiles(world.store)[CORE] == after
