@@ -1,8 +1,9 @@
 """Where the members and elements of a JSON text stand in its bytes, and exact edits of them.
 
-Made for large documents: nothing is decoded but keys, and arrays of numbers are jumped over at the speed of a byte
-search, so that a vector never becomes a list of floats. The text must have been accepted by a JSON parser before;
-on anything else these functions raise ValueError or give spans without meaning.
+Made for large documents: nothing is decoded but keys. What is strict JSON is cut by msgspec, whose raw values follow
+each other as they stand in the text; anything else (NaN, a repeated key) is walked through here, arrays of numbers at
+the speed of a byte search, so that a vector never becomes a list of floats. The text must have been accepted by a JSON
+parser before; on anything else these functions raise ValueError or give spans without meaning.
 """
 
 from __future__ import annotations
@@ -12,12 +13,16 @@ import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
+import msgspec
+
 from memoryd.core.text import Edit, Span
 
 _SPACE = re.compile(rb"[ \t\r\n]*+")
 _STRING = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"', re.DOTALL)
 _TOKEN = re.compile(rb'[\[\]{}]|"[^"\\]*+(?:\\.[^"\\]*+)*+"', re.DOTALL)
 _SCALAR = re.compile(rb'[^\s,:\[\]{}"]++')
+_ELEMENTS = msgspec.json.Decoder(list[msgspec.Raw])
+_MEMBERS = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
 
 class Member(NamedTuple):
@@ -70,10 +75,40 @@ def _flat_array_end(data: bytes, at: int) -> int:
     return end + 1
 
 
-def members(data: bytes, at: int) -> list[Member]:
-    """The members of the object that begins at `at`, in order, repeated keys included."""
+def members(data: bytes, at: int, end: int | None = None) -> list[Member]:
+    """The members of the object that begins at `at`, in order, repeated keys included. Faster where its `end` is
+    known."""
     if data[at : at + 1] != b"{":
         raise ValueError("no object begins here")
+    found = _cut_members(data, at, end) if end is not None else None
+    return found if found is not None else _walked_members(data, at)
+
+
+def _cut_members(data: bytes, at: int, end: int) -> list[Member] | None:
+    """None where it is no strict JSON, or a key is repeated: of that only the last value would be told."""
+    try:
+        values = _MEMBERS.decode(memoryview(data)[at:end])
+    except (msgspec.DecodeError, RecursionError):
+        return None
+    found: list[Member] = []
+    at = skip_space(data, at + 1)
+    for key, value in values.items():
+        name = _STRING.match(data, at)
+        if name is None or _key(name.group()) != key:
+            return None
+        start = skip_space(data, _after(data, name.end(), b":"))
+        found.append(Member(key, at, Span(start, start + len(value))))
+        at = _next(data, start + len(value))
+    return found if data[at : at + 1] == b"}" else None
+
+
+def _next(data: bytes, at: int) -> int:
+    """Where the next value begins after one that ends at `at`, or the bracket that closes all."""
+    at = skip_space(data, at)
+    return skip_space(data, at + 1) if data[at : at + 1] == b"," else at
+
+
+def _walked_members(data: bytes, at: int) -> list[Member]:
     found: list[Member] = []
     at = skip_space(data, at + 1)
     while data[at : at + 1] != b"}":
@@ -95,6 +130,19 @@ def elements(data: bytes, array: Span) -> list[Span]:
     """The elements of an array, in order."""
     if data[array.start : array.start + 1] != b"[":
         raise ValueError("no array begins here")
+    try:
+        values = _ELEMENTS.decode(memoryview(data)[array.start : array.end])
+    except (msgspec.DecodeError, RecursionError):
+        return _walked_elements(data, array)
+    found: list[Span] = []
+    at = skip_space(data, array.start + 1)
+    for value in values:
+        found.append(Span(at, at + len(value)))
+        at = _next(data, at + len(value))
+    return found
+
+
+def _walked_elements(data: bytes, array: Span) -> list[Span]:
     found: list[Span] = []
     at = skip_space(data, array.start + 1)
     while data[at : at + 1] != b"]":

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memoryd.core.json_elements import lead, lines, revision
+from memoryd.core.json_elements import elements, lead, lines, members, revision
 from memoryd.core.text import Span, splice
 
 KEYS = st.sampled_from(("a", "b", "é", 'c"\\', "d"))
@@ -67,3 +67,33 @@ def test_the_lead_is_the_white_space_before_the_first_member() -> None:
 
 def test_lines_are_counted_from_the_top() -> None:
     assert list(lines(b"a\nb\n\nc", [Span(0, 1), Span(2, 3), Span(5, 6)])) == [1, 2, 4]
+
+
+SPACE = st.sampled_from(("", " ", "\n  ", "\t"))
+TEXTS = st.sampled_from(
+    ("1", "-0.5e3", "NaN", '"x,}]"', '"\\""', '"é"', "[1, [2], {}]", '{"a" : [ ]}', "null", "[0.5,1]", "[]")
+)
+NAMES = st.sampled_from(('"a"', '"b"', '"\\u0061"', '"é"', '""'))
+
+
+@given(st.lists(st.tuples(SPACE, TEXTS, SPACE), max_size=5), st.data())
+def test_an_array_is_cut_as_it_is_walked(parts: list[tuple[str, str, str]], data: st.DataObject) -> None:
+    """What a parser cuts at once is what a walk through it finds, also where it is none of the strict kind."""
+    before = data.draw(SPACE)
+    text = (before + "[" + ",".join(a + value + b for a, value, b in parts) + "]").encode()
+    found = elements(text, Span(len(before), len(text)))
+    assert [span.of(text).decode() for span in found] == [value for _, value, _ in parts]
+
+
+@given(st.lists(st.tuples(SPACE, NAMES, SPACE, SPACE, TEXTS, SPACE), max_size=5), SPACE, SPACE)
+def test_an_object_is_cut_as_it_is_walked(
+    parts: list[tuple[str, str, str, str, str, str]], before: str, after: str
+) -> None:
+    inner = ",".join(f"{a}{name}{b}:{c}{value}{d}" for a, name, b, c, value, d in parts)
+    text = f"{before}{{{inner or after}}}{after}".encode()
+    at, end = len(before), len(text) - len(after)
+    found = members(text, at, end)
+    assert found == members(text, at)
+    assert [(each.key, each.value.of(text).decode()) for each in found] == [
+        (json.loads(name), value) for _, name, _, _, value, _ in parts
+    ]

@@ -43,7 +43,7 @@ def take_apart(data: bytes, value: Span) -> Session | None:
         return None
     if not isinstance(native, dict) or not isinstance(native.get("memories"), list):
         return None
-    found = members(data, value.start)
+    found = members(data, value.start, value.end)
     memories = last(found, "memories")
     if memories is None:
         return None

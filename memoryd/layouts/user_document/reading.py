@@ -61,7 +61,7 @@ def take_apart(data: bytes, value: Span) -> Taken | None:
     """None where the value is no object with a list of memories."""
     if data[value.start : value.start + 1] != b"{":
         return None
-    found = members(data, value.start)
+    found = members(data, value.start, value.end)
     array = last(found, "memories")
     if array is None or data[array.value.start : array.value.start + 1] != b"[":
         return None
@@ -75,7 +75,7 @@ def _item(data: bytes, span: Span, number: int, reasons: dict[int, str]) -> Item
     if data[span.start : span.start + 1] != b"{":
         reasons[number] = "is no object"
         return None
-    found = members(data, span.start)
+    found = members(data, span.start, span.end)
     inner, embedding = last(found, "data"), last(found, "embedding")
     if inner is None:
         reasons[number] = "data: missing"
