@@ -94,9 +94,10 @@ def _cut_members(data: bytes, at: int, end: int) -> list[Member] | None:
     at = skip_space(data, at + 1)
     for key, value in values.items():
         name = _STRING.match(data, at)
-        if name is None or _key(name.group()) != key:
+        colon = skip_space(data, name.end()) if name is not None else at
+        if name is None or data[colon : colon + 1] != b":" or _key(name.group()) != key:
             return None
-        start = skip_space(data, _after(data, name.end(), b":"))
+        start = skip_space(data, colon + 1)
         found.append(Member(key, at, Span(start, start + len(value))))
         at = _next(data, start + len(value))
     return found if data[at : at + 1] == b"}" else None
