@@ -100,7 +100,7 @@ def _cut_members(data: bytes, at: int, end: int) -> list[Member] | None:
         start = skip_space(data, colon + 1)
         found.append(Member(key, at, Span(start, start + len(value))))
         at = _next(data, start + len(value))
-    return found if data[at : at + 1] == b"}" else None
+    return found if at == end - 1 else None
 
 
 def _next(data: bytes, at: int) -> int:
