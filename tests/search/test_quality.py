@@ -7,7 +7,8 @@ import json
 
 import pytest
 
-from memoryd.search.embedding.static import SIZE, Static, known_words
+from memoryd.search.embedding.known import known_words
+from memoryd.search.embedding.static import SIZE, Static
 from memoryd.search.embedding.table import HEAD, HERE, TABLE, Table
 from tests.bench.quality import FIGURES, MODES, SETS, Quality, measure, quality
 

@@ -13,8 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from memoryd.search.embedding.embedder import EmbedderError, cosine, pack_bytes, unpack
+from memoryd.search.embedding.known import known_words, rows_of
 from memoryd.search.embedding.pieces import pieces, read_vocabulary, words
-from memoryd.search.embedding.static import SIZE, Static, known_words, rows_of
+from memoryd.search.embedding.static import SIZE, Static
 from memoryd.search.embedding.table import HEAD, MAGIC, MOST_WORDS, Table
 
 VOCABULARY = read_vocabulary()
@@ -123,27 +124,6 @@ def test_resting_changes_nothing() -> None:
     static.rest()
     assert static.embed(["a lock is left over"]) == before
     assert static.asked == 2
-
-
-def test_words_one_by_one() -> None:
-    static = Static()
-    texts = ["Docker layers filled the disk", "peanut allergy", "", "🦀"]
-    full, nuts, nothing, unknown = static.align("why was the disk full", texts)
-    assert full > nuts > nothing
-    assert nothing == unknown == 0
-    [same] = static.align("disk", ["disk"])
-    assert same == pytest.approx(1, abs=1e-5)
-    assert static.align("", ["disk"]) == [0]
-
-
-def test_more_words_than_are_kept_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Rows of words are made anew when there is no room, with the same result."""
-    texts = [f"word{number} alpha beta{number}" for number in range(40)]
-    expected = Static().align("alpha word7", texts)
-    monkeypatch.setattr("memoryd.search.embedding.static.MOST_APART", 120)
-    static = Static()
-    for _ in range(3):
-        assert static.align("alpha word7", texts) == pytest.approx(expected, abs=1e-6)
 
 
 def test_indexing_needs_no_numpy() -> None:

@@ -11,6 +11,7 @@ import os
 import struct
 from array import array
 from pathlib import Path
+from typing import Any
 
 HERE = Path(__file__).parent / "table"
 TABLE = HERE / "static-128.bin"
@@ -44,6 +45,12 @@ class Table:
         values = array("b", self._bytes[at : at + self.size])
         lanes = self._lanes.pack(*[value * weight for value in values])
         return (int.from_bytes(lanes, "little") ^ self._signs) - self._signs
+
+    def matrix(self, numpy: Any) -> tuple[Any, Any]:
+        """All rows without their weights, and the weights; mapped as well."""
+        rows = numpy.frombuffer(self._bytes, "i1", self.rows * self.size, self._first)
+        weights = numpy.frombuffer(self._bytes, "<u2", self.rows, HEAD.size)
+        return rows.reshape(self.rows, self.size), weights
 
     def numbers(self, total: int) -> tuple[int, ...]:
         """The lanes of a sum of rows. What a negative lane borrows of the next is given back by adding the highest bit

@@ -8,8 +8,8 @@ from typing import NamedTuple
 import numpy as np
 
 from memoryd.search.embedding.distill.teacher import Array
+from memoryd.search.embedding.known import rows_of
 from memoryd.search.embedding.pieces import words
-from memoryd.search.embedding.static import rows_of
 
 SMOOTH = 1e-3  # a of a / (a + p)
 EPOCHS, BATCH, RATE = 6, 1024, 0.005
