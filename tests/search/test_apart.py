@@ -48,6 +48,15 @@ def test_it_is_what_each_word_by_itself_gives(question: str, some: list[str], bl
     assert found == pytest.approx([by_hand(question, text) for text in some], abs=1e-5)
 
 
+@given(st.text(st.characters(codec="ascii"), max_size=60) | st.text(max_size=30))
+def test_the_words_are_those_of_the_vocabulary_without_signs(text: str) -> None:
+    assert apart._some_words(text) == [word for word in words(text) if word.isalnum()]
+
+
+def test_a_word_that_is_asked_twice_counts_once() -> None:
+    assert Static().align("disk full disk", ["disk"]) == Static().align("disk full", ["disk"])
+
+
 def test_what_is_told() -> None:
     static = Static()
     texts = ["Docker layers filled the disk", "peanut allergy", "", "🦀"]
@@ -61,7 +70,8 @@ def test_what_is_told() -> None:
 
 
 def test_the_first_words_of_a_long_text() -> None:
-    many = " ".join(f"{number}" for number in range(MOST_COMPARED))
+    """Each counts once."""
+    many = " ".join(f"{number} {number}" for number in range(MOST_COMPARED))
     inside, behind = Static().align("disk", [f"disk {many}", f"{many} disk"])
     assert inside == pytest.approx(1, abs=1e-5)
     assert behind < 0.9

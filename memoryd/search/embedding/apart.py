@@ -18,6 +18,7 @@ MOST_KEPT = 65_536  # words, some 150 bytes each
 MOST_COMPARED = 128  # words of a text that are compared one by one
 BLOCK = 1_024  # words whose rows are fetched at a time, into room that the processor's cache holds
 NOBODY = 0  # the place of no word
+_SIGNS = {number: " " for number in range(128) if not chr(number).isalnum()}
 
 
 class _Places(dict[str, int]):
@@ -63,17 +64,24 @@ class Apart:
             return []
         if len(self._places) >= MOST_KEPT:
             self._begin()
-        asked, *compared = map(self._placed, (question, *texts))
+        asked = list(map(self._places.__getitem__, dict.fromkeys(_some_words(question)))) or [NOBODY]
+        firsts, places = self._placed(texts)
         self._take_in()
-        firsts = numpy.cumsum([0, *map(len, compared)])[:-1]
-        near = self._near(numpy.array(asked), numpy.array([place for each in compared for place in each]))
-        best = numpy.maximum.reduceat(near, firsts, axis=0)
+        best = numpy.maximum.reduceat(self._near(numpy.array(asked), places), firsts, axis=0)
         telling = self._lengths[asked]
         found: list[float] = (best @ telling / max(float(telling.sum()), 1e-9)).tolist()
         return found
 
-    def _placed(self, text: str) -> list[int]:
-        return list(map(self._places.__getitem__, _some_words(text))) or [NOBODY]
+    def _placed(self, texts: Sequence[str]) -> tuple[Any, Any]:
+        """The places of the words of all texts, one text behind the other, and where each text begins."""
+        places: list[int] = []
+        firsts: list[int] = []
+        for text in texts:
+            firsts.append(len(places))
+            places += map(self._places.__getitem__, _some_words(text))
+            if len(places) == firsts[-1]:
+                places.append(NOBODY)
+        return self._numpy.array(firsts), self._numpy.array(places, "i4")
 
     def _take_in(self) -> None:
         """What waits gets its length."""
@@ -113,7 +121,7 @@ class Apart:
         counts = self._ends[places + 1] - firsts
         begin = numpy.cumsum(counts) - counts
         parts = self._parts[numpy.repeat(firsts - begin, counts) + numpy.arange(int(counts.sum()))]
-        values = self._rows[parts].astype("f4")
+        values = self._rows.take(parts, axis=0).astype("f4")
         if columns is not None:
             values = values @ columns
         values *= self._weights[parts][:, None]
@@ -121,4 +129,6 @@ class Apart:
 
 
 def _some_words(text: str) -> list[str]:
-    return [word for word in dict.fromkeys(words(text)) if word.isalnum()][:MOST_COMPARED]
+    """Without signs; in a short text one may be there twice, which changes nothing."""
+    found = text.translate(_SIGNS).split() if text.isascii() else [word for word in words(text) if word.isalnum()]
+    return found if len(found) <= MOST_COMPARED else list(dict.fromkeys(found))[:MOST_COMPARED]
