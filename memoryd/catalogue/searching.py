@@ -9,7 +9,6 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from itertools import islice
 from typing import NamedTuple
 
 from memoryd.catalogue.rows import path_of, plain
@@ -149,15 +148,15 @@ class Searching:
         rows = self._db.execute(query, (phrase, expression, *values, limit))
         return [(row[:5], bool(row[5])) for row in rows]
 
-    def matching(self, expression: str, filters: Filters, limit: int) -> list[Memory]:
-        """Whole memories, the last that came in first."""
-        found = list(islice(self.each(expression, filters), limit))
-        if self._read is not None:
-            self._read.update((each.key, each) for each in found)
-        return found
+    def matching(self, expression: str, filters: Filters, most: int) -> list[Memory] | None:
+        """Whole memories, the last that came in first; None where more than `most` match, whose texts are not read."""
+        where, values = conditions(filters)
+        query = f"SELECT w.rowid {_FROM}{where} ORDER BY w.rowid DESC LIMIT ?"
+        keys = [key for (key,) in self._db.execute(query, (expression, *values, most + 1))]
+        return list(self.memories(keys).values()) if len(keys) <= most else None
 
     def each(self, expression: str, filters: Filters) -> Iterator[Memory]:
-        """The same, one after the other."""
+        """The same, however many, one after the other."""
         where, values = conditions(filters)
         query = f"SELECT {_WHOLE} {_FROM_WORDS}{where} ORDER BY w.rowid DESC"
         return map(_memory, self._db.execute(query, (expression, *values)))

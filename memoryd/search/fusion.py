@@ -53,25 +53,29 @@ def meaning_score(meant: Meant) -> float:
     return SUREST * min(max((near - LOW) / (HIGH - LOW), 0.0), 1.0) + max(near - HIGH, 0.0)  # the same still leads
 
 
-def together(by_text: Sequence[Candidate], by_meaning: Mapping[int, Meant]) -> list[Candidate]:
-    """Best first; of equals what came in last."""
+def together(by_text: Sequence[Candidate], by_meaning: Mapping[int, Meant], limit: int) -> list[Candidate]:
+    """At most `limit`, best first; of equals what came in last."""
     texts = {each.key: each for each in by_text}
-    found = [
-        _joined(key, texts.get(key), by_meaning.get(key))
+    scores = [
+        (_score(texts.get(key), by_meaning.get(key)), key)
         for key in {**texts, **by_meaning}
         if key in texts or not faint(by_meaning[key])
     ]
-    return sorted(found, key=lambda each: (-each.score, -each.key))
+    scores.sort(reverse=True)
+    return [Candidate(key, score, _why(texts.get(key), by_meaning.get(key))) for score, key in scores[:limit]]
 
 
-def _joined(key: int, text: Candidate | None, meant: Meant | None) -> Candidate:
-    why: dict[str, Any] = dict(text.why) if text else {}
-    if meant is not None:
-        why["semantic"] = meant.why()
-    by_text = text.score if text else 0.0
-    if meant is not None and why.get("match") in (SOME.name, PART.name):
-        by_text = SOME_HEARD * float(why.get("text") or 0.0) ** SOME_POWER
+def _score(text: Candidate | None, meant: Meant | None) -> float:
+    by_text = text.score if text is not None else 0.0
+    match = text.why.get("match") if text is not None else None
+    if text is not None and meant is not None and match in (SOME.name, PART.name):
+        by_text = SOME_HEARD * float(text.why.get("text") or 0.0) ** SOME_POWER
     by_meaning = meaning_score(meant) if meant is not None else 0.0
     score = 1 - (1 - by_text) * (1 - by_meaning)
-    exact = why.get("match") == PHRASE.name
-    return Candidate(key, EXACT + (1 - EXACT) * score if exact else EXACT * score, why)
+    return EXACT + (1 - EXACT) * score if match == PHRASE.name else EXACT * score
+
+
+def _why(text: Candidate | None, meant: Meant | None) -> dict[str, Any]:
+    """What of both arms made the score."""
+    why: dict[str, Any] = dict(text.why) if text is not None else {}
+    return why if meant is None else {**why, "semantic": meant.why()}

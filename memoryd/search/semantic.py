@@ -97,7 +97,7 @@ class Semantic:
             found = self._look(reader, question, [each.key for each in by_text], POOL)
         except Unavailable as reason:
             return [], str(reason)
-        return together(by_text, found)[:limit], None
+        return together(by_text, found, limit), None
 
     def tidy(self, now: float) -> None:
         """What nobody asked for lately gives its memory back. `now` in seconds."""

@@ -62,7 +62,7 @@ class Reader(Protocol):
     @property
     def usual_length(self) -> float: ...
     def frequency(self, expression: str) -> int: ...
-    def matching(self, expression: str, filters: Filters, limit: int) -> Sequence[Told]: ...
+    def matching(self, expression: str, filters: Filters, most: int) -> Sequence[Told] | None: ...
     def best(
         self, expression: str, filters: Filters, limit: int, *, newest: int = 0, within: str = ""
     ) -> Sequence[Matched]: ...
@@ -142,8 +142,8 @@ class _Look:
         return [each for each, (_, told) in zip(shares, rows, strict=True) if told], shares
 
     def _phrase(self, whole: Term) -> Matches:
-        few = self._reader.matching(whole.expression, self._filters, self._pool + 1)
-        if len(few) <= self._pool:
+        few = self._reader.matching(whole.expression, self._filters, self._pool)
+        if few is not None:
             return self._read([Sought(whole, 1)], few)
         return self._measured(whole.expression, [whole], newest=NEWEST)
 
@@ -155,8 +155,8 @@ class _Look:
         every = _all_of(terms)
         if self._reader.size <= CHEAP or (len(terms) == 1 and self._count(terms[0]) <= CHEAP):
             return self._measured(every, terms)
-        few = self._reader.matching(every, self._filters, self._pool + 1)
-        if len(few) <= self._pool:
+        few = self._reader.matching(every, self._filters, self._pool)
+        if few is not None:
             return self._read(self.sought(terms), few) if few else []
         telling = _affordable(self.sought(terms), self._common, CHEAP)
         by = [each.term for each in telling]

@@ -20,7 +20,7 @@ from memoryd.search.embedding.embedder import unpack
 IDLE_S = 300.0  # a matrix that nobody asked for so long is dropped
 PIECE = 8_192  # vectors that are read at a time
 BLOCK = 1_024  # rows that become numbers of 32 bits at a time, in room that the processor's cache holds
-WIDER = 4  # so many times the wanted number are taken before the filters are asked
+WIDER = 4  # so many times the wanted number are taken before all that the filters let in are asked for
 
 
 class Home(Protocol):
@@ -58,12 +58,13 @@ class Measured:
 
     def best(self, source: Source, filters: Filters, limit: int) -> list[Near]:
         """At most `limit` of those that the filters let in, the nearest first; of equals the last that came in."""
-        some = self._highest(self._values, WIDER * limit)
-        keys = self._keys[some].tolist()
-        allowed = source.allowed(filters, keys)
-        found = [Near(key, float(self._values[row])) for key, row in zip(keys, some, strict=True) if key in allowed]
-        if len(found) >= limit or len(some) == len(self._keys):
-            return found[:limit]
+        for wide in (limit + limit // 4, WIDER * limit):
+            some = self._highest(self._values, wide)
+            keys = self._keys[some].tolist()
+            allowed = source.allowed(filters, keys)
+            found = [Near(key, float(self._values[row])) for key, row in zip(keys, some, strict=True) if key in allowed]
+            if len(found) >= limit or len(some) == len(self._keys):
+                return found[:limit]
         rows = self._rows(source.all_allowed(filters))
         highest = rows[self._highest(self._values[rows], limit)]
         return [Near(int(self._keys[row]), float(self._values[row])) for row in highest]
@@ -74,11 +75,13 @@ class Measured:
         return dict(zip(self._keys[rows].tolist(), self._values[rows].tolist(), strict=True))
 
     def _highest(self, values: Any, count: int) -> Any:
+        """Where the highest are, falling; of equals the last."""
         numpy = self._numpy
         rows = numpy.arange(len(values))
         if len(values) > count:
-            rows = numpy.argpartition(values, len(values) - count)[-count:]
-        return rows[numpy.lexsort((-rows, -values[rows]))]
+            least = numpy.partition(values, len(values) - count)[len(values) - count]
+            rows = numpy.flatnonzero(values >= least)  # with all that are equal to the least: which counts is told next
+        return rows[numpy.lexsort((-rows, -values[rows]))][:count]
 
     def _rows(self, keys: Sequence[int]) -> Any:
         wanted = self._numpy.array(sorted(keys), dtype="i8")

@@ -4,13 +4,29 @@ from __future__ import annotations
 
 import pytest
 
+from memoryd.search import fusion
 from memoryd.search.candidates import Candidate
-from memoryd.search.fusion import FAINT, FAINT_WHOLE, Meant, together
+from memoryd.search.fusion import FAINT, FAINT_WHOLE, Meant
 from memoryd.search.scoring import ALL, PHRASE, SOME, Span
 
 
 def text(key: int, span: Span, score: float) -> Candidate:
     return Candidate(key, score, {"match": span.name})
+
+
+def together(by_text: list[Candidate], by_meaning: dict[int, Meant], limit: int = 100) -> list[Candidate]:
+    return fusion.together(by_text, by_meaning, limit)
+
+
+def test_the_best_few_are_the_first_of_all() -> None:
+    """Each with what made its score; of equals what came in last."""
+    by_text = [text(1, ALL, 0.6), text(2, PHRASE, 0.8), text(7, SOME, 0.4), text(8, SOME, 0.4)]
+    meant = {key: Meant(0.5, 0.5, "m") for key in (1, 3, 4, 8)}
+    every = together(by_text, meant)
+    assert [each.key for each in every] == [2, 1, 7, 8, 4, 3]
+    assert [together(by_text, meant, few) for few in range(7)] == [every[:few] for few in range(7)]
+    assert every[1].why == {"match": ALL.name, "semantic": meant[1].why()}
+    assert every[4].why == {"semantic": meant[4].why()}
 
 
 def test_what_says_the_question_word_by_word_comes_first_however_little_it_means() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -90,12 +90,30 @@ def test_it_is_exact_under_any_filter(catalogue: Catalogue, filters: Filters, li
         assert alike(found, expected)
 
 
-def test_of_equals_the_last_that_came_in_is_first(catalogue: Catalogue) -> None:
-    put(catalogue, "b.jsonl", [record(number, f"same {number}") for number in range(9)])
-    keys = [key for key, _ in catalogue.vectors.missing(MODEL, 0, 100)]
+@pytest.mark.parametrize("limit", [1, 9, 200])
+def test_of_equals_the_last_that_came_in_is_first(catalogue: Catalogue, limit: int) -> None:
+    """However many there are."""
+    put(catalogue, "b.jsonl", [record(number, f"same {number}") for number in range(200)])
+    keys = [key for key, _ in catalogue.vectors.missing(MODEL, 0, 200)]
     catalogue.vectors.put(MODEL, [(key, vector(77_777)) for key in keys])
-    found = measured(Shelf(), catalogue, vector(77_777)).best(catalogue.vectors, EVERYTHING, 9)
-    assert [each.key for each in found] == keys[::-1]
+    found = measured(Shelf(), catalogue, vector(77_777)).best(catalogue.vectors, EVERYTHING, limit)
+    assert [each.key for each in found] == keys[: -limit - 1 : -1]
+
+
+def test_few_are_looked_up_where_the_filters_let_in_most(catalogue: Catalogue, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[int] = []
+    allowed = catalogue.vectors.allowed
+
+    def counting(filters: Filters, keys: Sequence[int]) -> set[int]:
+        asked.append(len(keys))
+        return allowed(filters, keys)
+
+    monkeypatch.setattr(catalogue.vectors, "allowed", counting)
+    near = measured(Shelf(), catalogue, vector(1))
+    for filters, expected in ((EVERYTHING, [50]), (Filters(), [50, 160]), (Filters(tags=("rare",)), [50, 160])):
+        asked.clear()
+        assert alike(near.best(catalogue.vectors, filters, 40), by_hand(catalogue, vector(1), filters, 40))
+        assert asked == expected
 
 
 def test_what_comes_and_goes_is_followed(catalogue: Catalogue) -> None:
