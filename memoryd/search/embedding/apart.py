@@ -7,14 +7,14 @@ would take: so the words of most stores all have room. What is compared is fetch
 from __future__ import annotations
 
 import importlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from memoryd.search.embedding.known import rows_of
 from memoryd.search.embedding.pieces import words
 from memoryd.search.embedding.table import Table
 
-MOST_KEPT = 65_536  # words, some 150 bytes each
+MOST_KEPT = 65_536  # words, some 200 bytes each
 MOST_COMPARED = 128  # words of a text that are compared one by one
 BLOCK = 1_024  # words whose rows are fetched at a time, into room that the processor's cache holds
 NOBODY = 0  # the place of no word
@@ -92,8 +92,8 @@ class Apart:
         self._parts = numpy.concatenate([self._parts, [row for rows in new for row in rows]], dtype="i4")
         self._ends = numpy.concatenate([self._ends, ends], dtype="i4")
         new.clear()
-        lengths = numpy.linalg.norm(self._sums(numpy.arange(measured, len(self._ends) - 1)), axis=1)
-        self._lengths = numpy.concatenate([self._lengths, lengths])
+        sums = map(self._sums, _blocks(numpy.arange(measured, len(self._ends) - 1)))
+        self._lengths = numpy.concatenate([self._lengths, *(numpy.linalg.norm(each, axis=1) for each in sums)])
         self._lengths[NOBODY] = 0
 
     def _near(self, asked: Any, places: Any) -> Any:
@@ -103,11 +103,8 @@ class Apart:
         at = numpy.empty(int(present[-1]) + 1, "i4")
         at[present] = numpy.arange(len(present))
         sought = (self._sums(asked) * self._shrinking(asked)).T
-        near = numpy.empty((len(present), len(asked)), "f4")
-        for first in range(0, len(present), BLOCK):
-            some = present[first : first + BLOCK]
-            near[first : first + BLOCK] = self._sums(some, sought) * self._shrinking(some)
-        return near[at[places]]
+        near = [self._sums(some, sought) * self._shrinking(some) for some in _blocks(present)]
+        return numpy.concatenate(near)[at[places]]
 
     def _shrinking(self, places: Any) -> Any:
         """By what a sum of rows comes to length 1."""
@@ -126,6 +123,10 @@ class Apart:
             values = values @ columns
         values *= self._weights[parts][:, None]
         return numpy.add.reduceat(values, begin, axis=0)
+
+
+def _blocks(places: Any) -> Iterator[Any]:
+    return (places[first : first + BLOCK] for first in range(0, len(places), BLOCK))
 
 
 def _some_words(text: str) -> list[str]:
