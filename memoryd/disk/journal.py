@@ -55,6 +55,7 @@ class Journal(Jobs, Shelf, Remembered):
         """Raises JournalError for a file of a newer memoryd, of another program, or a damaged one."""
         self._spool = Spool(f"{path}-spool")
         super().__init__(path, _SCHEMA)
+        self._spool.read()  # not sooner: its tables may have to be made first
         self.fold()
 
     def close(self) -> None:
@@ -247,11 +248,14 @@ def _seq_of(db: sqlite3.Connection, receipt: str) -> int:
 
 
 def _insert(db: sqlite3.Connection, entry: Waiting) -> None:
-    """Where a crash came between the commit and the emptying of the spool, it is there already."""
+    """Where a crash came between the commit and the emptying of the spool, it is there already; where another process
+    brought it in, perhaps before it was done."""
     query = 'INSERT OR IGNORE INTO entries (receipt, at, operation, "by", summary, state) VALUES (?, ?, ?, ?, ?, ?)'
     made = db.execute(query, (entry.receipt, entry.at, entry.operation, entry.by, entry.summary, entry.state))
     if made.rowcount:
         _insert_columns(db, made.lastrowid or 0, 0, entry.steps)
+    elif entry.state == "done":
+        db.execute("UPDATE entries SET state = 'done' WHERE receipt = ? AND state = 'begun'", (entry.receipt,))
 
 
 def _insert_steps(db: sqlite3.Connection, entry: int, first: int, steps: Iterable[Step]) -> None:
