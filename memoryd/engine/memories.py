@@ -170,7 +170,8 @@ class Memories:
         return told
 
     def _foreseeable(self) -> bool:
-        """What the next memory is decided on is known without the catalogue: under limits its files count."""
+        """What the next memory is decided on is known without the catalogue: under limits its files count, new ones are
+        known by name."""
         waiting = self._store.own_changes.waiting
         return not self._store.limits or all(waiting(path) for each in self._stored for path in each.paths)
 
@@ -192,7 +193,6 @@ class Memories:
             log.info("changed", **each.told, by=each.by)
             self._tell("change", each.told)
         try:
-            self._store.journal.fold()
             self._took(dict.fromkeys(path for each in stored for path in each.paths))
         finally:
             self.behind = None

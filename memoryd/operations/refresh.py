@@ -69,12 +69,11 @@ def _refresh_these(store: Store, touched: Iterable[str], now: float, *, verify: 
         except (NotRegularError, NotBeneathError):
             found = None  # the next scan reports what stands there
         if found is None:
+            store.own_changes.took(path)
             gone += [path] if row else []
         else:
             outcomes[path] = _read_in(store, path, found, row, now, verify=verify)
-    for path in gone:
-        _forget_unread(store, path)
-        store.catalogue.forget(path)
+    _forget(store, gone)
     return _sorted(outcomes, gone)
 
 
@@ -89,11 +88,16 @@ def _refresh_all(store: Store, now: float, *, verify: bool, deletes_seen: bool) 
     outcomes = {
         path: _read_in(store, path, found, known.get(path), now, verify=verify) for path, found in wanted.items()
     }
+    _forget(store, gone)
+    store.own_changes.took_all()
+    store.noted["files"] = tuple(_odd_files(store, scan.irregular, scan.unreadable))
+    return _sorted(outcomes, gone, scan.directories)
+
+
+def _forget(store: Store, gone: Iterable[str]) -> None:
     for path in gone:
         _forget_unread(store, path)
         store.catalogue.forget(path)
-    store.noted["files"] = tuple(_odd_files(store, scan.irregular, scan.unreadable))
-    return _sorted(outcomes, gone, scan.directories)
 
 
 def _sorted(

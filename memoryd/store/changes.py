@@ -10,7 +10,7 @@ way.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from memoryd.core.plan import Fingerprint
@@ -45,7 +45,8 @@ class OwnChanges:
 
     def __init__(self) -> None:
         self._known: dict[str, OwnChange] = {}
-        self._waiting: set[str] = set()  # files whose last change the catalogue has not taken in
+        self._waiting: dict[str, bool] = {}  # not taken in by the catalogue; is what is known all of it?
+        self._made: set[str] = set()  # files that are new, and that the catalogue does not know
 
     def digest(self, path: str, found: Fingerprint) -> _Hash | None:
         """A copy to go on with, where the file is exactly as we left it, ending in a newline."""
@@ -58,22 +59,42 @@ class OwnChanges:
     def note(self, path: str, change: OwnChange) -> None:
         if len(self._known) >= FEW:
             self._known.clear()
-        before = self._known.get(path) if path in self._waiting else None
-        if before is not None:
-            change = _joined(before, change)
+        whole = change.appended
+        if path in self._waiting:
+            before = self._known.get(path)
+            whole = before is not None and self._waiting[path] and _follows(before, change)
+            change = _joined(before, change) if before is not None and whole else change
         if len(change.old) + len(change.new) > LARGEST:
             self._known.pop(path, None)
         else:
             self._known[path] = change
-        self._waiting.add(path)
+        self._waiting[path] = whole
+
+    def lost(self, path: str) -> None:
+        """We changed it, and somebody else did at the same time."""
+        self._known.pop(path, None)
+        self._waiting[path] = False
+
+    def made(self, path: str) -> None:
+        self._made.add(path)
 
     def waiting(self, path: str) -> OwnChange | None:
-        """What the catalogue does not know yet, where that is known here."""
-        return self._known.get(path) if path in self._waiting else None
+        """The lines at the end that the catalogue does not know yet, where these and no others are known here."""
+        return self._known.get(path) if self._waiting.get(path) else None
+
+    @property
+    def new(self) -> Collection[str]:
+        """Files of ours that the catalogue has never seen."""
+        return self._made
 
     def took(self, path: str) -> None:
         """The catalogue has looked at the file."""
-        self._waiting.discard(path)
+        self._waiting.pop(path, None)
+        self._made.discard(path)
+
+    def took_all(self) -> None:
+        self._waiting.clear()
+        self._made.clear()
 
     def between(self, path: str, before: Fingerprint, after: Fingerprint) -> OwnChange | None:
         """The change that leads from one state of the file to the other, if it was ours and nothing else."""
@@ -82,11 +103,13 @@ class OwnChanges:
         return known if fits else None
 
 
+def _follows(before: OwnChange, change: OwnChange) -> bool:
+    """Two appends, one right after the other?"""
+    return before.appended and change.appended and before.after.same_content(change.before)
+
+
 def _joined(before: OwnChange, change: OwnChange) -> OwnChange:
-    """Two appends, one right after the other, as one; otherwise the later one alone."""
-    if before.appended and change.appended and before.after.same_content(change.before):
-        return change._replace(before=before.before, start=before.start, new=before.new + change.new)
-    return change
+    return change._replace(before=before.before, start=before.start, new=before.new + change.new)
 
 
 def digest_of(content: bytes) -> _Hash:

@@ -165,8 +165,12 @@ class _Commit:
         action, change = prepared.action, prepared.change
         self._make_folder(action.path, position)
         after = atomic.append(self.tree, action.path, action.data, expected=prepared.fingerprint, guard=self.guard)
-        if change is not None and after.size == change.start + len(change.new):
+        if prepared.fingerprint is None:
+            self.store.own_changes.made(action.path)
+        elif change is not None and after.size == change.start + len(change.new):
             self.store.own_changes.note(action.path, change._replace(after=after))
+        else:
+            self.store.own_changes.lost(action.path)
 
     def rewrite(self, prepared: Prepared, position: int) -> None:
         path, before, after = prepared.action.path, prepared.before, prepared.after
@@ -196,6 +200,7 @@ class _Commit:
             atomic.create(self.tree, action.path, action.data, 0o600 if action.mode is None else action.mode)
         except FileExistsError as error:
             raise StoreChangedError(action.path) from error  # somebody took the name: decide again
+        self.store.own_changes.made(action.path)
 
     def remove(self, prepared: Prepared, position: int) -> None:
         del position

@@ -13,7 +13,7 @@ from memoryd.store.store import Store
 
 class KnownFiles(Mapping[str, FileSummary]):
     """What the catalogue knows of each file, and what was appended since. One is looked up alone; only who asks for all
-    pays for all (and is told what the catalogue knows)."""
+    pays for all (and is told what the catalogue knows). Files made since are among them, as empty ones."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -24,19 +24,24 @@ class KnownFiles(Mapping[str, FileSummary]):
             return self._all[path]
         row = self._store.catalogue.file(path)
         if row is None:
-            raise KeyError(path)
+            return self._new(path)
         new = waiting.new if (waiting := self._store.own_changes.waiting(path)) is not None else b""
         size, added = row.fingerprint.size + len(new), new.count(b"\n")
         return FileSummary(path, Role(row.role), size, row.units + added, row.broken, row.records + added, row.facts)
 
     def __contains__(self, path: object) -> bool:
         if self._all is None and isinstance(path, str):
-            return self._store.catalogue.knows(path)
+            return path in self._store.own_changes.new or self._store.catalogue.knows(path)
         return path in self._every()
+
+    def _new(self, path: str) -> FileSummary:
+        if path not in self._store.own_changes.new:
+            raise KeyError(path)
+        return FileSummary(path, self._store.role(path), 0, 0, 0, 0, {})
 
     def _every(self) -> dict[str, FileSummary]:
         if self._all is None:
-            self._all = self._store.files()
+            self._all = {path: self._new(path) for path in self._store.own_changes.new} | self._store.files()
         return self._all
 
     def __iter__(self) -> Iterator[str]:

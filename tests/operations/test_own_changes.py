@@ -248,3 +248,32 @@ def test_what_waits_counts_for_the_next_decision(world: World) -> None:
     assert after.size == len(world.read(CORE))
     world.look([CORE])
     assert KnownFiles(world.store)[CORE] == after
+
+
+def test_where_somebody_wrote_among_those_that_wait_the_count_is_not_known(world: World) -> None:
+    """A hard limit must not be decided on the last one alone."""
+    world.write(CORE, lines(memory(1)))
+    world.look()
+    add(world, 2)
+    assert world.store.own_changes.waiting(CORE) is not None
+    with (world.root / CORE).open("ab") as file:
+        file.write(lines(memory(90)))
+    add(world, 3)
+    assert world.store.own_changes.waiting(CORE) is None
+    add(world, 4)
+    assert world.store.own_changes.waiting(CORE) is None
+    world.look([CORE])
+    add(world, 5)
+    assert world.store.own_changes.waiting(CORE) is not None
+    assert KnownFiles(world.store)[CORE].records == 6
+
+
+def test_a_file_that_was_just_made_is_known_by_name_until_it_is_gone(world: World) -> None:
+    add(world, 1)
+    known = KnownFiles(world.store)
+    assert CORE in known
+    assert (known[CORE].records, [*known]) == (0, [CORE])
+    (world.root / CORE).unlink()
+    world.look([CORE])
+    assert CORE not in KnownFiles(world.store)
+    assert [*KnownFiles(world.store)] == []
