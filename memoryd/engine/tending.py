@@ -326,7 +326,9 @@ class Tending:
         before = self.last_change
         self.looking.next_late = self._clock.monotonic() + LATE_S
         try:
-            self._note_changes(self._refresh(paths, verify=False), self._clock.monotonic())
+            if self.health.sighting.state == "ok":  # else it is not known whose files these are: a scan follows
+                self._note_changes(self._refresh(paths, verify=False), self._clock.monotonic())
+            self.store.journal.fold()
         except (OSError, sqlite3.Error, MemorydError) as error:
             self.trouble(error)
         self._publisher.backups_known = False

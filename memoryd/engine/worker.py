@@ -10,14 +10,15 @@ import sqlite3
 import threading
 from collections import deque
 from collections.abc import Callable
-from concurrent.futures import Future, wait
+from concurrent.futures import Future
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any
 
 from memoryd.engine.clock import Clock
 from memoryd.engine.hints import Hints, Tell
 from memoryd.engine.jobs import OWN, QUIET_JOBS, WRITING_JOBS, Job, require_job
-from memoryd.engine.memories import Memories
+from memoryd.engine.memories import STORING, Memories
 from memoryd.engine.performing import Performing
 from memoryd.engine.settle import Settler
 from memoryd.engine.status import RootStatus
@@ -149,11 +150,10 @@ class Worker:
         oldest = min((at for at in times if at is not None), default=monotonic)
         return max(0, round((monotonic - oldest) * 1000))
 
-    def catch_up(self, timeout_s: float) -> None:
-        """Before somebody looks into the catalogue: what was stored through memoryd is there. Where that lasts longer,
-        `lag_ms` tells it."""
-        if self.memories.behind is not None:
-            wait((self.submit(Job("catch-up")),), timeout_s)
+    def catch_up(self) -> list[Future[dict[str, Any]]]:
+        """Before somebody looks into the catalogue: none where what was stored through memoryd is there, else when it
+        will be. Until then `lag_ms` tells it."""
+        return [self.submit(Job("catch-up"))] if self.memories.behind is not None else []
 
     @property
     def alive(self) -> bool:
@@ -269,7 +269,8 @@ class Worker:
             return
         if job.recorded:
             self._performing.start(job)
-        with self.store.unhurried():
+        # Only of these nothing that is done afterwards looks at the lock file.
+        with self.store.unhurried() if job.name in STORING else nullcontext():
             result, error = self._performing.attempt(job, self._own if job.name in OWN else self._tending.operate)
             if job.recorded:
                 self._performing.record(job, error)

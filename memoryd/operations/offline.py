@@ -9,6 +9,7 @@ from typing import Any
 
 from memoryd.core.findings import Finding, summary
 from memoryd.core.policy import Mode, Policy
+from memoryd.disk.ownership import own_directory
 from memoryd.disk.tree import Tree
 from memoryd.errors import NotFoundError, UsageError
 from memoryd.layouts import recognise
@@ -37,6 +38,8 @@ def check_path(path: str, now: float) -> dict[str, Any]:
 def dedupe_path(path: str, now: float, *, state_dir: str, threshold: float | None, dry_run: bool) -> dict[str, Any]:
     """The result of the control method `dedupe`. Raises AlreadyRunningError where a daemon tends the directory."""
     real = _directory(path)
+    with Tree(real) as tree, own_directory(tree.fd, tree.path):
+        pass  # before the state is opened, which a daemon that tends it has open
     store = Store(os.path.basename(real), real, _layout_of(real), Policy(), state_place(state_dir, real))
     try:
         store.attach()

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from concurrent.futures import Future
+from concurrent.futures import Future, wait
 from typing import TYPE_CHECKING, Any
 
 from memoryd.control.protocol import fits
@@ -88,6 +88,7 @@ class MemoryHandlers:
 
     def _places(self, params: Params) -> list[Place]:
         """The roots as they are asked, and how fresh what is known of them is."""
+        workers = self._asked_of(params)
         now = self._clock.monotonic()
         return [
             Place(
@@ -99,21 +100,15 @@ class MemoryHandlers:
                 worker.lag_ms(now),
                 worker.store.policy,
             )
-            for worker in self._asked_of(params)
+            for worker in workers
         ]
 
     def _asked_of(self, params: Params) -> list[Worker]:
         """One root, several, or all; each once."""
         if "root" in params or "roots" not in params:
-            return self._looked_into(params.get("root"))
-        return [worker for name in dict.fromkeys(params["roots"]) for worker in self._looked_into(name)]
-
-    def _looked_into(self, root: str | None) -> list[Worker]:
-        """What was stored through memoryd a moment ago is found there."""
-        workers = self._roots.named(root)
-        for worker in workers:
-            worker.catch_up(CATCH_UP_S)
-        return workers
+            return _caught_up(self._roots.named(params.get("root")))
+        named = dict.fromkeys(params["roots"])
+        return _caught_up([worker for name in named for worker in self._roots.named(name)])
 
     def _filters(self, params: Params) -> Filters:
         since = params.get("since")
@@ -125,18 +120,18 @@ class MemoryHandlers:
         )
 
     def get(self, params: Params) -> Answer:
+        workers = _caught_up(self._roots.named(params.get("root")))
         try:
-            return self._get(params)
+            return self._get(params, workers)
         except NotFoundError:
-            late = self._behind(params)
+            late = self._behind(workers)
             if not late:
                 raise
         looks = {worker.name: worker.submit(Job("rescan")) for worker in late}
-        return gather(looks, lambda _: self._get(params))
+        return gather(looks, lambda _: self._get(params, workers))  # on the last one's thread, which must not wait
 
-    def _get(self, params: Params) -> dict[str, Any]:
+    def _get(self, params: Params, workers: list[Worker]) -> dict[str, Any]:
         asked, found = params["id"], []
-        workers = self._looked_into(params.get("root"))
         for worker in workers:
             memory = self._read(worker, asked, strict=len(workers) == 1)
             if memory is not None:
@@ -171,10 +166,10 @@ class MemoryHandlers:
                 raise
             return None
 
-    def _behind(self, params: Params) -> list[Worker]:
+    def _behind(self, workers: list[Worker]) -> list[Worker]:
         """Roots in which something changed that is not read in yet."""
         now = self._clock.monotonic()
-        return [worker for worker in self._roots.named(params.get("root")) if worker.lag_ms(now) > 0]
+        return [worker for worker in workers if worker.lag_ms(now) > 0]
 
     def _missing(self, asked: str, workers: list[Worker]) -> NotFoundError:
         error = no_such(asked, *(worker.name for worker in workers))
@@ -195,8 +190,8 @@ class MemoryHandlers:
         """A job on one memory, in the root that has it."""
 
         def handle(params: Params) -> Answer:
-            workers = self._looked_into(params.get("root"))
-            worker = workers[0] if len(workers) == 1 else self._owner(job, params["id"], workers)
+            workers = self._roots.named(params.get("root"))
+            worker = workers[0] if len(workers) == 1 else self._owner(job, params["id"], _caught_up(workers))
             return worker.submit(Job(job, params))
 
         return handle
@@ -215,6 +210,12 @@ class MemoryHandlers:
         if len(owners) > 1:
             raise _ambiguous(asked, [(worker.name, identity) for worker, identity, _ in wanted])
         return owners[0]
+
+
+def _caught_up(workers: list[Worker]) -> list[Worker]:
+    """What was stored through memoryd a moment ago is found there. All together are waited for once."""
+    wait([future for worker in workers for future in worker.catch_up()], CATCH_UP_S)
+    return workers
 
 
 def _ambiguous(asked: str, found: list[tuple[str, str]]) -> ConflictError:

@@ -50,7 +50,7 @@ GOING = (FileDeletedEvent, FileMovedEvent, DirDeletedEvent, DirMovedEvent)
 LOCKS = frozenset(os.fsencode(layout.lock) for layout in LAYOUTS.values() if layout.lock is not None)
 JOIN_S = 2.0
 GATHER_S = 0.01
-MANY = 512  # events in one reading: the kernel drops what is not read in time
+MANY = 200  # events in one reading, fewer than the longest names leave room for: the kernel drops what is not read
 PROBE_S = 10.0 if sys.platform == "linux" else 20.0  # FSEvents has been seen to deliver in steps of 15 s
 
 if sys.platform == "linux":

@@ -154,6 +154,7 @@ class Store:
         return self._tree
 
     def detach(self) -> None:
+        self._lingering.close()
         self._owned.close()
         self.lock_trace.close()
         if self._tree is not None:

@@ -1,0 +1,110 @@
+"""Before somebody looks: what was stored a moment ago is taken in, but never waited for long, nor by a worker."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from concurrent.futures import Future
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from memoryd.disk.ownership import own_directory
+from memoryd.disk.tree import Tree
+from memoryd.engine.clock import Clock
+from memoryd.engine.hints import Hints
+from memoryd.engine.tending import Tending
+from memoryd.engine.worker import Worker
+from memoryd.errors import AlreadyRunningError
+from memoryd.operations.offline import dedupe_path
+from memoryd.operations.presence import Sighting
+from memoryd.service import memories
+from memoryd.service.watcher import MANY
+from tests.layouts.samples import learning, lines
+from tests.operations.world import LEARNINGS, World
+
+
+def busy() -> Worker:
+    never: Future[dict[str, Any]] = Future()
+    return cast("Worker", SimpleNamespace(catch_up=lambda: [never]))
+
+
+def test_many_busy_roots_are_waited_for_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(memories, "CATCH_UP_S", 0.2)
+    began = time.monotonic()
+    assert len(memories._caught_up([busy() for _ in range(20)])) == 20
+    assert 0.15 < time.monotonic() - began < 2.0
+
+
+def test_nothing_is_waited_for_where_nothing_was_stored() -> None:
+    idle = cast("Worker", SimpleNamespace(catch_up=list))
+    began = time.monotonic()
+    memories._caught_up([idle])
+    assert time.monotonic() - began < 0.5
+
+
+def test_what_another_daemon_tends_is_not_even_opened(tmp_path: Path) -> None:
+    root, state = tmp_path / "root", tmp_path / "state"
+    root.mkdir()
+    (root / LEARNINGS).write_bytes(lines(learning(1)))
+    with Tree(str(root)) as tree, own_directory(tree.fd, tree.path), pytest.raises(AlreadyRunningError):
+        dedupe_path(str(root), 0.0, state_dir=str(state), threshold=None, dry_run=True)
+    assert not state.exists(), "its journal has a spool that only its daemon may empty"
+
+
+class Silent:
+    """Hints that lead nowhere."""
+
+    def __getattr__(self, name: str) -> Any:
+        return lambda *_: (0, 0) if name == "coverage" else None
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> Iterator[World]:
+    made = World(tmp_path)
+    yield made
+    made.store.close()
+
+
+@pytest.fixture
+def tending(world: World) -> Tending:
+    world.write(LEARNINGS, lines(learning(1)))
+    made = Tending(world.store, Clock(), cast("Hints", Silent()), lambda *_: None)
+    made.begin()
+    assert world.store.catalogue.file(LEARNINGS) is not None
+    return made
+
+
+@pytest.mark.parametrize("state", ["suspect", "missing", "failed"])
+def test_a_root_in_doubt_is_not_read_for_what_was_stored_before(world: World, tending: Tending, state: str) -> None:
+    """Missing is not empty: whose files stand there now is not known."""
+    (world.root / LEARNINGS).unlink()
+    tending.health.sighting = Sighting(state, "another directory")
+    tending._take_own([LEARNINGS])
+    assert world.store.catalogue.file(LEARNINGS) is not None
+    tending.health.sighting = Sighting("ok")
+    tending._take_own([LEARNINGS])
+    assert world.store.catalogue.file(LEARNINGS) is None
+
+
+def test_a_journal_that_cannot_take_the_spool_in_keeps_nothing_from_being_found(
+    world: World, tending: Tending, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full() -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(world.store.journal, "fold", full)
+    world.write(LEARNINGS, lines(learning(1), learning(2)))
+    tending._take_own([LEARNINGS])
+    row = world.store.catalogue.file(LEARNINGS)
+    assert row is not None
+    assert row.records == 2
+    assert "No space" in str(tending.health.reason)
+
+
+def test_a_full_reading_of_events_with_the_longest_names_is_many() -> None:
+    inotify = pytest.importorskip("watchdog.observers.inotify_c")
+    longest = inotify.EVENT_SIZE + 256
+    assert inotify.DEFAULT_EVENT_BUFFER_SIZE // longest >= MANY
