@@ -51,10 +51,11 @@ class _Forward(logging.Handler):
 
 
 _level = logging.INFO
+_NUMBERS = {name.lower(): number for name, number in logging.getLevelNamesMapping().items()}
 
 
 def _filter(_: Any, method: str, event: structlog.typing.EventDict) -> structlog.typing.EventDict:
-    if logging.getLevelNamesMapping().get(method.upper(), logging.INFO) < _level:
+    if _NUMBERS.get(method, logging.INFO) < _level:
         raise structlog.DropEvent
     return event
 

@@ -148,6 +148,7 @@ class Memories:
         self._read_in = read_in
         self._took = took
         self._stored: list[_Stored] = []  # what the catalogue has not taken in
+        self._paths: dict[str, None] = {}  # the files of that
         self._due = NEVER
         self.behind: float | None = None  # since when (monotonic) there is such; for any thread
         self.reads = Reads(store, clock)
@@ -173,11 +174,12 @@ class Memories:
         """What the next memory is decided on is known without the catalogue: under limits its files count, new ones are
         known by name."""
         waiting = self._store.own_changes.waiting
-        return not self._store.limits or all(waiting(path) for each in self._stored for path in each.paths)
+        return not self._paths or not self._store.limits or all(map(waiting, self._paths))
 
     def _note(self, stored: _Stored, *, wait: bool) -> None:
         now = self._clock.monotonic()
         self._stored.append(stored)
+        self._paths.update(dict.fromkeys(stored.paths))
         self.behind = now if self.behind is None else self.behind
         quiet = min(now + PAUSE_S, self.behind + BATCH_S)
         self._due = quiet if wait and len(self._stored) < BATCH else now
@@ -186,6 +188,7 @@ class Memories:
         """The catalogue takes in what was stored, so that a search finds it; the layout's index follows when the root
         has settled."""
         stored, self._stored = self._stored, []
+        paths, self._paths = self._paths, {}
         self._due = NEVER
         if not stored:
             return
@@ -193,7 +196,7 @@ class Memories:
             log.info("changed", **each.told, by=each.by)
             self._tell("change", each.told)
         try:
-            self._took(dict.fromkeys(path for each in stored for path in each.paths))
+            self._took(paths)
         finally:
             self.behind = None
 

@@ -269,8 +269,7 @@ class Worker:
             return
         if job.recorded:
             self._performing.start(job)
-        # Only of these nothing that is done afterwards looks at the lock file.
-        with self.store.unhurried() if job.name in STORING else nullcontext():
+        with self.store.unhurried() if job.name in STORING else nullcontext():  # others look at the lock file as well
             result, error = self._performing.attempt(job, self._own if job.name in OWN else self._tending.operate)
             if job.recorded:
                 self._performing.record(job, error)

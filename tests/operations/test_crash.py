@@ -224,7 +224,7 @@ class TestOtherOperations:
             assert world.read(CORE) in (lines(memory(101)), lines(memory(101)) + added)
             assert {each.state for each in world.store.journal.entries()} <= {"done", "rolled_back"}
 
-        assert sweep(quick_path, operate, filled, check) > 6
+        assert sweep(quick_path, operate, filled, check) >= 6
 
 
 class TestCanary:

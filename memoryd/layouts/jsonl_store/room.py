@@ -17,9 +17,10 @@ _SUGGESTED = 5
 
 def make_sure(view: StoringView, path: str, added: int) -> None:
     """Raises LimitExceededError where a line of `added` bytes may not be stored in `path`."""
-    limit, known = view.limits.get(path), view.files.get(path)
+    limit = view.limits.get(path)
     if limit is None or limit.kind is not LimitKind.HARD:
         return
+    known = view.files.get(path)
     count, size = (known.records, known.size) if known is not None else (0, 0)
     if not _is_full(limit, count, size, added):
         return

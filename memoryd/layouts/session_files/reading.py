@@ -79,20 +79,30 @@ def _header(native: Mapping[str, Any], path: str) -> _Header:
     return _Header(session, moment(native.get("timestamp")), moment(native.get("last_updated")))
 
 
-def records_of(path: str, data: bytes, session: Session) -> list[Record]:
-    """The memories of a session taken apart, under the ids that any reader finds them by."""
-    return _records(session, data, _header(session.native, path), archived=False)
+def ids_of(path: str, data: bytes, session: Session) -> dict[Span, str]:
+    """Of the memories of a session taken apart: the ids that any reader finds them by."""
+    found = _memories(session)
+    ids = _ids(found, data, _header(session.native, path))
+    return {span: identity for (_, span), identity in zip(found, ids, strict=True)}
 
 
-def _records(session: Session, data: bytes, header: _Header, archived: bool) -> list[Record]:
-    found = [
+def _memories(session: Session) -> list[tuple[Mapping[str, Any], Span]]:
+    return [
         (native, span)
         for native, span in zip(session.native["memories"], session.elements, strict=True)
         if isinstance(native, dict)
     ]
+
+
+def _ids(found: Sequence[tuple[Mapping[str, Any], Span]], data: bytes, header: _Header) -> list[str]:
     of = redact(header.session)
     bases = [f"{of}#{redact(_type(native))}:{slug(redact(text_of(native, 'title')))}" for native, _ in found]
-    ids = told_apart(bases, [span.of(data) for _, span in found])
+    return told_apart(bases, [span.of(data) for _, span in found])
+
+
+def _records(session: Session, data: bytes, header: _Header, archived: bool) -> list[Record]:
+    found = _memories(session)
+    ids = _ids(found, data, header)
     return [
         Record(
             span,

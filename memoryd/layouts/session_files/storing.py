@@ -16,7 +16,6 @@ from memoryd.core.dates import iso
 from memoryd.core.digest import sha256
 from memoryd.core.json_elements import addition, lead, revision, setting
 from memoryd.core.plan import Action, Kind, Plan
-from memoryd.core.records import Record
 from memoryd.core.text import Edit, Span, splice
 from memoryd.errors import BusyError, ConflictError, InvalidMemoryError, UsageError
 from memoryd.layouts.asked import beside, differing, place, refuse, unwritable
@@ -25,7 +24,7 @@ from memoryd.layouts.one_document import decode, look
 from memoryd.layouts.session_files.archiving import removal_edits
 from memoryd.layouts.session_files.asking import changed_breaches, completed, live_path, new_breaches, paths_of
 from memoryd.layouts.session_files.naming import is_archived, session_of
-from memoryd.layouts.session_files.reading import Session, records_of, take_apart
+from memoryd.layouts.session_files.reading import Session, ids_of, take_apart
 from memoryd.layouts.session_files.writing import merge_memory, new_session
 from memoryd.layouts.storing import Asked, Found, Stored, StoringView
 
@@ -37,11 +36,12 @@ def add(view: StoringView, asked: Asked) -> Stored:
     paths = paths_of(session)
     native = completed(asked.memory)
     refuse((*unwritable(asked.memory), *new_breaches(native)))
-    path, loaded = _existing(view, paths)
-    if loaded is not None:
-        return _merged(view, path, loaded, native)
+    there = ((path, view.content(path)) for path in paths)
+    path, existing = next(((path, content) for path, content in there if content is not None), (paths[0], None))
+    if existing is not None:
+        return _merged(view, path, existing, native)
     data = new_session(session, native, view.now)
-    identity = _record_at(path, data, 0).id
+    identity = _id_at(path, data, 0)
     why = "a session with its first memory"
     return Stored(Plan((Action(Kind.CREATE, path, why, (identity,), data=data),)), identity, path)
 
@@ -52,43 +52,47 @@ def _existing(view: StoringView, paths: tuple[str, str]) -> tuple[str, Loaded | 
     return next(((path, loaded) for path, loaded in found if loaded is not None), (paths[0], None))
 
 
-def _merged(view: StoringView, path: str, loaded: Loaded, native: Mapping[str, Any]) -> Stored:
-    data, session = loaded.data, _taken_apart(path, loaded)
+def _merged(view: StoringView, path: str, data: bytes, native: Mapping[str, Any]) -> Stored:
     merged = merge_memory(data, native, view.now)
-    assert merged is not None, "what can be taken apart can be merged"
-    record = _record_at(path, splice(data, merged.edits), merged.place)
+    if merged is None:
+        loaded = view.load(path)
+        raise _not_now(path, pending=loaded is None or loaded.document.pending)
+    identity = _id_at(path, splice(data, merged.edits), merged.place)
     why = {
         "added": "a memory more",
         "replaced": "says the same as a memory that was less sure, whose place it takes",
         "kept": "a memory that is as sure says the same and stays",
     }[merged.outcome]
-    aside = (session.elements[merged.place],) if merged.outcome == "replaced" else ()
-    action = Action(Kind.REWRITE, path, why, (record.id,), merged.edits, base=sha256(data), aside=aside)
-    return Stored(Plan((action,)), record.id, path)
+    aside = (merged.edits[0].span,) if merged.outcome == "replaced" else ()
+    action = Action(Kind.REWRITE, path, why, (identity,), merged.edits, base=sha256(data), aside=aside)
+    return Stored(Plan((action,)), identity, path)
 
 
 def _taken_apart(path: str, loaded: Loaded) -> Session:
     """Raises BusyError for a file that is being written, ConflictError for one that nobody can add to."""
     whole = look(loaded.data)
     session = take_apart(loaded.data, whole.value) if whole.value is not None and whole.rest is None else None
-    if session is not None:
-        return session
-    if loaded.document.pending:
-        raise BusyError(f"{path}: is being written by another program", hint="try again when it is whole")
-    raise ConflictError(
+    if session is None:
+        raise _not_now(path, pending=loaded.document.pending)
+    return session
+
+
+def _not_now(path: str, *, pending: bool) -> BusyError | ConflictError:
+    if pending:
+        return BusyError(f"{path}: is being written by another program", hint="try again when it is whole")
+    return ConflictError(
         f"{path}: cannot be read as one session, so nothing in it is changed",
         hint="`memoryd check` tells what is wrong with it, `memoryd repair` heals what can be healed",
         data={"changed": [path]},
     )
 
 
-def _record_at(path: str, data: bytes, number: int) -> Record:
-    """The record of the element with this number, as any reader will find it."""
+def _id_at(path: str, data: bytes, number: int) -> str:
+    """The id of the element with this number, as any reader will find it."""
     whole = look(data)
     session = take_apart(data, whole.value) if whole.value is not None else None
     assert session is not None, "a session just written can be read"
-    span = session.elements[number]
-    return next(record for record in records_of(path, data, session) if record.span == span)
+    return ids_of(path, data, session)[session.elements[number]]
 
 
 def update(view: StoringView, found: Found, changes: Mapping[str, Any]) -> Stored:
@@ -112,7 +116,7 @@ def update(view: StoringView, found: Found, changes: Mapping[str, Any]) -> Store
         setting(data, session.members, session.value.start, "last_updated", stamp),
     )
     number = session.elements.index(found.record.span)
-    identity = _record_at(found.path, splice(data, edits), number).id
+    identity = _id_at(found.path, splice(data, edits), number)
     action = Action(Kind.REWRITE, found.path, f"set {', '.join(wanted)}", (identity,), edits, base=sha256(data))
     return Stored(Plan((action,)), identity, found.path)
 
@@ -137,7 +141,7 @@ def put_back(view: StoringView, path: str, kept: bytes) -> Stored:
     if loaded is None:
         empty = new_session(session_of(path), None, view.now)
         data = splice(empty, [_put(empty, _apart(empty), text)])
-        identity = _record_at(path, data, 0).id
+        identity = _id_at(path, data, 0)
         return Stored(Plan((Action(Kind.CREATE, path, "put back", (identity,), data=data),)), identity, path)
     identity, edit = _added(path, loaded, text)
     action = Action(Kind.REWRITE, path, "put back", (identity,), edit, base=sha256(loaded.data))
@@ -166,9 +170,9 @@ def _added(path: str, loaded: Loaded, text: bytes) -> tuple[str, tuple[Edit, ...
     data, session = loaded.data, _taken_apart(path, loaded)
     texts = [span.of(data) for span in session.elements]
     if text in texts:
-        return _record_at(path, data, texts.index(text)).id, ()
+        return _id_at(path, data, texts.index(text)), ()
     edit = _put(data, session, text)
-    return _record_at(path, splice(data, [edit]), len(texts)).id, (edit,)
+    return _id_at(path, splice(data, [edit]), len(texts)), (edit,)
 
 
 def unarchive(view: StoringView, found: Found) -> Stored:
@@ -182,7 +186,7 @@ def unarchive(view: StoringView, found: Found) -> Stored:
     why = "brought back to the live memories"
     base = sha256(data)
     if loaded is None:
-        identity = _record_at(path, data, archived.elements.index(record.span)).id
+        identity = _id_at(path, data, archived.elements.index(record.span))
         ids = tuple(each.id for each in found.loaded.document.records)
         back = Action(Kind.CREATE, path, why, ids, data=data, copy=True)
         return Stored(Plan((back, Action(Kind.REMOVE, found.path, why, ids, base=base))), identity, path)
