@@ -39,7 +39,7 @@ class Database:
         self._lock = threading.RLock()
         self._durable = True
         _create_private(path)
-        with _plain_errors(path):
+        with plain_errors(path):
             self._connection = sqlite3.connect(path, timeout=5.0, isolation_level=None, check_same_thread=False)
         try:
             self._open(schema)
@@ -48,7 +48,7 @@ class Database:
             raise
 
     def _open(self, schema: Sequence[Sequence[str]]) -> None:
-        with _plain_errors(self.path):
+        with plain_errors(self.path):
             version = self._checked_version(len(schema))
             self._connection.row_factory = sqlite3.Row
             self._connection.execute("PRAGMA journal_mode = WAL")
@@ -84,7 +84,7 @@ class Database:
     def _writing(self, *, durable: bool = True) -> Iterator[sqlite3.Connection]:
         """One transaction: all of the body or nothing. With `durable=False` the commit is not synced; it
         is safe against a kill and in order, but a power cut may take it (job times, not changes)."""
-        with self._lock, _plain_errors(self.path):
+        with self._lock, plain_errors(self.path):
             self._sync(durable)
             try:
                 self._connection.execute("BEGIN IMMEDIATE")
@@ -110,12 +110,12 @@ class Database:
             self._durable = durable
 
     def _rows(self, query: str, *values: Any) -> list[sqlite3.Row]:
-        with self._lock, _plain_errors(self.path):
+        with self._lock, plain_errors(self.path):
             return self._connection.execute(query, values).fetchall()
 
     def close(self) -> None:
         """Idempotent. Using a closed one raises JournalError."""
-        with self._lock, _plain_errors(self.path):
+        with self._lock, plain_errors(self.path):
             self._connection.close()
 
 
@@ -147,7 +147,7 @@ def _create_private(path: str) -> None:
 
 
 @contextmanager
-def _plain_errors(path: str) -> Iterator[None]:
+def plain_errors(path: str) -> Iterator[None]:
     try:
         yield
     except sqlite3.Error as error:

@@ -132,3 +132,18 @@ def test_something_else_that_came_into_its_place_is_told_before_anything_is_chan
     (beside(tmp_path).rmdir if kind == "directory" else beside(tmp_path).unlink)()
     receipt = begin(journal, "a")
     assert states(journal) == [(receipt, "begun")]
+
+
+def test_what_waits_is_shown_where_it_cannot_be_brought_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    journal = Journal(str(place(tmp_path)))
+    first = begin(journal, "a")
+    journal.finish(first, "done")
+    second = begin(journal, "b", NOW + 1)
+    with monkeypatch.context() as patch:
+        patch.setattr(journal, "fold", refuse)
+        assert states(journal) == [(second, "begun"), (first, "done")]
+        assert journal.entry(second).steps[0].path == "b"
+        assert [each.receipt for each in journal.unfinished()] == [second]
+        assert [each.receipt for each in journal.entries(before=second)] == [first]
+    assert journal._rows("SELECT 1 FROM entries") == [], "a look brings nothing in"
+    assert states(journal) == [(second, "begun"), (first, "done")]

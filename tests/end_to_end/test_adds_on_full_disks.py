@@ -80,3 +80,21 @@ def test_the_state_fills_up_while_adding(disk: Disk, root: Path, daemon: MakeDae
     assert len(stored(root)) == len(told) - 1
     tending.rpc("sync")
     assert checks.index_on_disk(root) == checks.rebuilt_index(root)
+
+
+@pytest.mark.parametrize("disk", ["4m"], indirect=True)
+def test_history_is_told_while_the_state_is_full(disk: Disk, root: Path, daemon: MakeDaemon) -> None:
+    """Also where what was added last cannot be brought into the journal."""
+    tending = daemon(root, config=OFF, prefix=disk.prefix)
+    tending.state = disk.path / "state"
+    tending.start()
+    told: list[dict[str, Any]] = []
+    with Client(tending.socket) as client:
+        told += [add(client, 0) or {}]
+        for room in (8192, 12_288, 16_384):
+            disk.fill()
+            os.truncate(disk.seen / "ballast", (disk.seen / "ballast").stat().st_size - room)
+            told += [done for number in range(20) if (done := add(client, room + number))]
+            disk.fill()
+            states = {each["receipt"]: each["state"] for each in tending.rpc("history.list", limit=500)["entries"]}
+            assert states == {each["receipt"]: "done" for each in told}
