@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sqlite3
 import stat
 import statistics
@@ -281,6 +282,34 @@ class Checker(LayoutClaims):
         assert self.require_entry(claim["receipt"], "archive", "done")["by"] == "command"
         there = [memory["id"] for memories in archives(self.store).values() for memory in memories]
         assert sorted(claim["ids"]) == sorted(there)
+
+    # --- storing and finding
+
+    def check_stored(self, claim: Claim) -> None:
+        self.require_entry(claim["receipt"], "add", "done")
+        (memory,) = [each for each in readable(self.store / claim["path"]) if each["id"] == claim["id"]]
+        assert memory["type"] == "learning"
+        assert memory["content"] in [each["title"] for each in self.of("asked")]
+
+    def check_refused(self, claim: Claim) -> None:
+        """Nothing of what was refused is anywhere, in whatever form the files are."""
+        places = [path for path in self.dir.rglob("*") if path.is_file()]
+        assert [path for path in places if b"ghp_aB3" in path.read_bytes()] == []
+        assert claim["message"] == "Security violation: Cannot store sensitive data"
+        assert f"({claim['pattern']})" in claim["said"]
+
+    def check_asked(self, claim: Claim) -> None:
+        """The answer stands where it was said to be, and shares few words with its question."""
+        assert claim["stores"] == 5
+        assert f"“{claim['query']}”" in claim["said"]
+        directory = self.store if claim["root"] == "memories" else self.dir / claim["root"]
+        text = (directory / claim["path"]).read_text(encoding="utf-8", errors="replace")
+        assert json.dumps(claim["title"], ensure_ascii=False)[1:-1] in text
+        named = [str(each) for each in re.findall(r'"(?:id|session_id|type)": ?"([^"]+)"', text)]
+        slug = "-".join(claim["title"].lower().split())
+        assert claim["id"] in named or claim["id"] in [f"{named[0]}#{kind}:{slug}" for kind in named[1:]]
+        words = {word for word in claim["query"].lower().split() if len(word) > 4}
+        assert len(words & set(claim["title"].lower().split())) <= 1
 
     # --- the end
 

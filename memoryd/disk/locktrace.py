@@ -21,6 +21,7 @@ from memoryd.log import get_logger
 
 # Between the open and the flock of a writer lie microseconds; one that the system keeps waiting longer is not seen.
 STRANGER_S = 1.0
+AGAIN_S = 0.05
 _HEAD = struct.Struct("iIII")
 _MADE, _GONE, _BLIND = syscalls.IN_CREATE, syscalls.IN_DELETE, syscalls.IN_IGNORED
 
@@ -41,7 +42,7 @@ class Trace:
         self._events: int | None = None
         self._last: int | None = None  # the file that we removed last
         self._ours: list[int] = []  # what we did to the name, in order, since the events were read
-        self._stranger_s = self._asked_s = float("-inf")
+        self._stranger_s = self._asked_s = self._followed_s = float("-inf")
 
     @property
     def followed(self) -> bool:
@@ -55,7 +56,7 @@ class Trace:
         except OSError as error:
             get_logger(__name__).debug("lock file is not followed", path=name, reason=error.strerror)
         self._name = os.fsencode(name)
-        self._stranger_s = self._clock()
+        self._stranger_s = self._followed_s = self._clock()
 
     def close(self) -> None:
         for fd in (self._events, self._last):
@@ -92,9 +93,12 @@ class Trace:
 
     def nobody(self) -> bool:
         """Surely nobody is inside with a removed lock file: no stranger had a hand in it since the table of locks was
-        last asked, and for a while before."""
+        last asked, and for a while before. What may have been before we followed it is asked for from time to time."""
         self._look()
-        return self.followed and self._asked_s - self._stranger_s >= STRANGER_S
+        if not self.followed:
+            return False
+        unseen = self._stranger_s == self._followed_s and self._clock() - self._asked_s < AGAIN_S
+        return unseen or self._asked_s - self._stranger_s >= STRANGER_S
 
     def asked(self) -> None:
         """The table of locks has just shown nobody."""

@@ -1,6 +1,7 @@
 """Reading one memory whole, as its agent wrote it. For any thread: beside the worker, and never through its inbox.
 
-While the file is as it was read, only the memory's own bytes are read; else the file is parsed as it is now.
+While the file is as it was read, only the memory's own bytes are read; else the file is parsed as it is now. Of a file
+of lines the one line tells by itself whether it is still that memory.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from typing import Any, NamedTuple
 from memoryd.catalogue.rows import Place
 from memoryd.core.digest import sha256
 from memoryd.core.records import Base
+from memoryd.core.text import Span
 from memoryd.disk.tree import ChangingError, NotBeneathError, NotRegularError, TooLargeError, Tree
 from memoryd.errors import RootMissingError
 from memoryd.layouts.base import Layout
@@ -81,6 +83,9 @@ def _memory(store: Store, layout: Layout, place: Place, found: _Read) -> Memory:
 
 
 def _read(layout: Layout, tree: Tree, place: Place, now: float) -> _Read | None:
+    line = _its_line(layout, tree, place, now) if layout.appendable else None
+    if line is not None:
+        return line
     if not place.young and place.digest:
         try:
             text, found = tree.read_span(place.path, place.start, place.end - place.start)
@@ -91,6 +96,22 @@ def _read(layout: Layout, tree: Tree, place: Place, now: float) -> _Read | None:
         if found.same_content(place.fingerprint) and found.ctime_ns == place.fingerprint.ctime_ns:
             return _Read(text, place.line)
     return _look_through(layout, tree, place, now)
+
+
+def _its_line(layout: Layout, tree: Tree, place: Place, now: float) -> _Read | None:
+    """A whole line, where it stood, that reads as a memory of that id; None where it is not so any more."""
+    begin = max(place.start - 1, 0)
+    try:
+        found = tree.read_range(place.path, begin, place.end + 1 - begin)
+    except (FileNotFoundError, NotADirectoryError, NotBeneathError, NotRegularError):
+        return None
+    before, text, after = found[: place.start - begin], found[place.start - begin : place.end - begin], found[-1:]
+    whole = before in (b"", b"\n") and (len(found) == place.end - begin or after in (b"\n", b"\r"))
+    if not whole or b"\n" in text:
+        return None
+    read = layout.parse(place.path, text, now=now, mtime=0.0, base=Base(place.start, place.line))
+    same = [each for each in read.records if (each.id, each.span) == (place.id, Span(place.start, place.end))]
+    return _Read(text, place.line) if same else None
 
 
 def _look_through(layout: Layout, tree: Tree, place: Place, now: float) -> _Read | None:

@@ -135,15 +135,16 @@ class _Commit:
         self.adding = adding
 
     def carry_out(self, group: Sequence[Prepared], first: int, *, last: bool) -> None:
-        """`first` is the position of the group's first step in the journal's entry. What is made as the very last is
-        not written down by itself: the end of the whole is, at once."""
+        """`first` is the position of the group's first step in the journal's entry. What decides over a group, and what
+        only the journal can prove, is written down when it is made; but not the very last: the end of the whole is."""
         for prepared in group:
             if prepared.action.kind in (Kind.REWRITE, Kind.REMOVE):
                 self._back_up(prepared)
             self._lay_aside(prepared)
         for position, prepared in enumerate(group, first):
             _APPLY[prepared.action.kind](self, prepared, position)
-            if not (self.adding or (last and prepared is group[-1])):
+            decides = prepared is group[-1]
+            if not self.adding and not (last and decides) and (decides or prepared.action.kind is Kind.CHMOD):
                 self.store.journal.applied(self.receipt, position)
 
     def _lay_aside(self, prepared: Prepared) -> None:

@@ -14,7 +14,7 @@ import pytest
 
 from memoryd.disk import locktrace, processes, syscalls
 from memoryd.disk.locking import DirectoryLock
-from memoryd.disk.locktrace import STRANGER_S, Trace
+from memoryd.disk.locktrace import AGAIN_S, STRANGER_S, Trace
 from memoryd.errors import BusyError
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="inotify, leases and /proc/locks")
@@ -95,12 +95,32 @@ def known(folder: int, trace: Trace, clock: Clock, table: Table) -> None:
 
 def test_the_table_is_asked_once_and_then_no_more(folder: int, trace: Trace, clock: Clock, table: Table) -> None:
     take(folder, trace)
-    assert table.asked >= 2, "whoever was there before may still be on his way"
+    clock.now += 2 * AGAIN_S
+    take(folder, trace)
+    assert table.asked == 2, "whoever was there before may still be on his way"
     clock.now += 2 * STRANGER_S
     table.asked = 0
     for _ in range(5):
         take(folder, trace)
     assert table.asked == 1
+
+
+def test_what_was_before_is_asked_for_from_time_to_time(folder: int, trace: Trace, clock: Clock, table: Table) -> None:
+    for _ in range(10):
+        with DirectoryLock(folder, trace=trace).hold(1.0) as held:
+            held.check()
+    assert table.asked == 1
+    clock.now += 2 * AGAIN_S
+    with DirectoryLock(folder, trace=trace).hold(1.0) as held:
+        held.check()
+    assert table.asked == 2
+    with open(f"/proc/self/fd/{folder}/.lock", "w"):
+        pass
+    os.unlink(f"/proc/self/fd/{folder}/.lock")
+    with DirectoryLock(folder, trace=trace).hold(1.0) as held:
+        held.check()
+        held.check()
+    assert table.asked > 3, "after a stranger each look counts"
 
 
 def test_other_files_are_no_reason_to_ask(

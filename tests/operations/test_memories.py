@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 
 from memoryd.core.policy import Limit, LimitKind, Policy
 from memoryd.core.secrets import SUGGESTION, VIOLATION
+from memoryd.disk.tree import Tree
 from memoryd.errors import ConflictError, InvalidMemoryError, LimitExceededError, NotFoundError, SensitiveError
 from memoryd.layouts.storing import Asked, StoringView, Touch
 from memoryd.operations import memories
@@ -186,6 +188,40 @@ class TestBesideOthers:
         found = read(world, uuid(2))
         assert found is not None
         assert (found.line, found.native["id"]) == (3, uuid(2))
+
+    def test_a_line_that_still_stands_is_read_alone(self, world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Also in a file that was written a moment ago, whose stamps prove nothing yet."""
+        filled(world)
+        world.append(LEARNINGS, learning(5), age=0)
+        monkeypatch.setattr(Tree, "read", lambda *_, **__: pytest.fail("the whole file is read"))
+        for number in (1, 2):
+            found = read(world, uuid(number))
+            assert found is not None
+            assert found.native["id"] == uuid(number)
+
+    @pytest.mark.parametrize(
+        ("old", "new"),
+        [
+            (b'"id":"' + uuid(1).encode(), b'"id":"' + uuid(8).encode()),
+            (b'{"id":"' + uuid(1).encode(), b'["id","' + uuid(1).encode()),
+            (b'{"id":"' + uuid(1).encode(), b'x"id":"' + uuid(1).encode()),
+        ],
+        ids=["another memory", "no object", "no JSON"],
+    )
+    def test_a_line_that_became_another_within_one_tick_is_not_it(self, world: World, old: bytes, new: bytes) -> None:
+        """As long as before, and by its stamps the same file."""
+        world.write(LEARNINGS, lines(learning(3), learning(1), learning(2)))
+        world.look()
+        there, path = world.read(LEARNINGS), world.root / LEARNINGS
+        assert read(world, uuid(1)) is not None
+        stamps = path.stat()
+        changed = there.replace(old, new)
+        assert changed != there
+        assert len(changed) == len(there)
+        with path.open("r+b") as file:
+            file.write(changed)
+        os.utime(path, ns=(stamps.st_atime_ns, stamps.st_mtime_ns))
+        assert read(world, uuid(1)) is None
 
 
 class TestSecrets:

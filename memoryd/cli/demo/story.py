@@ -7,7 +7,7 @@ import os
 import shutil
 
 from memoryd import __version__
-from memoryd.cli.demo import json_files, markdown_topics, reading, session_files, user_document
+from memoryd.cli.demo import asking, json_files, markdown_topics, reading, session_files, user_document
 from memoryd.cli.demo.jsonl_agents import write
 from memoryd.cli.demo.jsonl_look import ROOT, act, look
 from memoryd.cli.demo.jsonl_upkeep import upkeep
@@ -26,6 +26,7 @@ SCENES: tuple[Scene, ...] = (
     Scene("Another layout: markdown-topics, dated entries", markdown_topics.scene),
     Scene("Another layout: session-files, one file a session", session_files.scene),
     Scene("Another layout: user-document, one document a user", user_document.scene),
+    Scene("Storing and finding, one question to all of them", asking.scene),
 )
 
 

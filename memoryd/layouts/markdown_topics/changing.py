@@ -15,7 +15,7 @@ from memoryd.errors import UsageError
 from memoryd.layouts.asked import Breach, refuse
 from memoryd.layouts.markdown_topics.blocks import newline_of, outline
 from memoryd.layouts.markdown_topics.editing import field_edits, heading_edits, style_of
-from memoryd.layouts.markdown_topics.reading import DOCUMENT, read_document, record_at
+from memoryd.layouts.markdown_topics.reading import DOCUMENT, id_at, read_document
 from memoryd.layouts.markdown_topics.wording import (
     DATE,
     TEXT,
@@ -43,7 +43,7 @@ def update(found: Found, changes: Mapping[str, Any]) -> Stored:
         edits = _named(record, data, changes)
     edits = [edit for edit in edits if edit.span.of(data) != edit.new]
     after = splice(data, edits)
-    identity = record_at(found.path, after, record.span.start).id
+    identity = id_at(found.path, after, record.span.start)
     if not edits:
         return Stored(Plan(), identity, found.path)
     action = Action(Kind.REWRITE, found.path, "change a memory", (identity,), tuple(edits), base=sha256(data))

@@ -13,7 +13,7 @@ from memoryd.layouts.markdown_topics import upkeep
 from memoryd.layouts.markdown_topics.blocks import Section, newline_of, outline
 from memoryd.layouts.markdown_topics.naming import archive_of, topic_of_archive
 from memoryd.layouts.markdown_topics.placing import check_source
-from memoryd.layouts.markdown_topics.reading import DOCUMENT, record_at
+from memoryd.layouts.markdown_topics.reading import DOCUMENT, id_at
 from memoryd.layouts.markdown_topics.shelf import bare, sources, written_name
 from memoryd.layouts.storing import Found, Stored, StoringView
 
@@ -41,7 +41,7 @@ def _shelved_id(target: str, shelf: bytes, source: str, text: bytes) -> str:
     """The id that the entry has in the archive: of equal texts that from the same file counts."""
     same = [each for each in outline(shelf, shelved=True).sections if bare(_text(shelf, each)) == bare(text)]
     named = [each for each in same if each.source == written_name(source)] or same
-    return record_at(target, shelf, named[0].start).id
+    return id_at(target, shelf, named[0].start)
 
 
 def unarchive(view: StoringView, found: Found) -> Stored:
@@ -58,7 +58,7 @@ def unarchive(view: StoringView, found: Found) -> Stored:
     if back is not None:
         after = back.data if back.kind is Kind.CREATE else splice(after, back.edits)
     same = [each for each in outline(after).sections if bare(_text(after, each)) == bare(text)]
-    identity = record_at(path, after, same[0].start).id
+    identity = id_at(path, after, same[0].start)
     out = _out_of(found.path, shelf, section, identity)
     return Stored(Plan((back, out) if back is not None else (out,)), identity, path)
 
@@ -121,7 +121,7 @@ def _out_of(archive: str, shelf: bytes, section: Section, identity: str) -> Acti
 def put_back(view: StoringView, path: str, kept: bytes) -> Stored:
     if view.content(path) is not None:
         raise ConflictError(f"{path} is there again", hint="rename or forget what stands there now")
-    identity = record_at(path, kept, 0).id
+    identity = id_at(path, kept, 0)
     return Stored(Plan((Action(Kind.CREATE, path, "put a document back", (identity,), data=kept),)), identity, path)
 
 

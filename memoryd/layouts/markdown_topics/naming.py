@@ -7,6 +7,7 @@ import unicodedata
 from collections import Counter
 from collections.abc import Sequence
 from datetime import date
+from functools import lru_cache
 from typing import NamedTuple
 
 from memoryd.core.digest import sha256
@@ -15,6 +16,7 @@ from memoryd.core.secrets import redact
 ARCHIVE = "archive/"
 INDEX = "index.md"
 SUFFIX = ".md"
+_NAME = 200  # characters of a text that is remembered
 _SLUG_LENGTH = 80  # characters; long titles are cut at a word
 
 
@@ -53,6 +55,16 @@ def heading_for(topic: str) -> str:
 
 def plain(text: str) -> str:
     """For ids, titles and messages: no bytes that are no text, no control characters, no secrets."""
+    return _plain_name(text) if len(text) <= _NAME else _plain(text)
+
+
+@lru_cache(maxsize=1024)
+def _plain_name(text: str) -> str:
+    """Places and titles come again with every entry, and with every look at their file."""
+    return _plain(text)
+
+
+def _plain(text: str) -> str:
     shown = text.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
     return redact("".join(" " if unicodedata.category(each) == "Cc" else each for each in shown))
 

@@ -6,8 +6,8 @@ A file with no dated entry (front matter, plain notes) is one memory as a whole:
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
 
 from memoryd.core.records import Document, Record
 from memoryd.core.secrets import redact
@@ -56,10 +56,28 @@ def _is_text(data: bytes) -> bool:
     return True
 
 
-def record_at(path: str, data: bytes, start: int) -> Record:
-    """The first record that begins at that offset or behind it, as it is read in the whole file."""
-    records = read_document(path, data, now=0.0, mtime=-FRESH_S).records
-    return next(each for each in records if each.span.start >= start)
+def id_at(path: str, data: bytes, start: int) -> str:
+    """Of the first record that begins at that offset or behind it, as it is read in the whole file."""
+    shelved = path.startswith(ARCHIVE)
+    found = outline(data, shelved=shelved)
+    if not found.sections:
+        return _whole(path, data, found, shelved=shelved).id
+    ids = _named(path, data, found.sections, shelved=shelved)
+    return next(each.id for section, each in zip(found.sections, ids, strict=True) if section.start >= start)
+
+
+class _Name(NamedTuple):
+    id: str
+    title: str
+    place: Place
+
+
+def _named(path: str, data: bytes, sections: Sequence[Section], *, shelved: bool) -> list[_Name]:
+    titles = [text_of(section.title) for section in sections]
+    places = [_place(path, section, shelved=shelved) for section in sections]
+    bare = [entry_id(*each) for each in zip(places, (s.day for s in sections), titles, strict=True)]
+    ids = told_apart(bare, [data[section.start : section.end] for section in sections])
+    return [_Name(*each) for each in zip(ids, titles, places, strict=True)]
 
 
 def text_of(raw: bytes) -> str:
@@ -67,12 +85,8 @@ def text_of(raw: bytes) -> str:
 
 
 def _entries(path: str, data: bytes, found: Outline, *, shelved: bool) -> Iterator[Record]:
-    sections = found.sections
-    titles = [text_of(section.title) for section in sections]
-    places = [_place(path, section, shelved=shelved) for section in sections]
-    bare = [entry_id(*each) for each in zip(places, (s.day for s in sections), titles, strict=True)]
-    ids = told_apart(bare, [data[section.start : section.end] for section in sections])
-    for section, title, place, identity in zip(sections, titles, places, ids, strict=True):
+    names = _named(path, data, found.sections, shelved=shelved)
+    for section, (identity, title, place) in zip(found.sections, names, strict=True):
         facts: dict[str, Any] = {"date": section.day.isoformat(), "title": title}
         if found.open_fence is not None and section.start <= found.open_fence < section.end:
             facts["open_fence"] = True

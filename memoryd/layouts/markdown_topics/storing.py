@@ -15,7 +15,7 @@ from memoryd.layouts.base import Loaded, UpkeepView
 from memoryd.layouts.markdown_topics import upkeep
 from memoryd.layouts.markdown_topics.blocks import outline
 from memoryd.layouts.markdown_topics.placing import path_for
-from memoryd.layouts.markdown_topics.reading import read_document, record_at, says_something
+from memoryd.layouts.markdown_topics.reading import id_at, read_document, says_something
 from memoryd.layouts.markdown_topics.wording import entry_of
 from memoryd.layouts.markdown_topics.writing import insert_on_top
 from memoryd.layouts.storing import Asked, Stored, StoringView
@@ -26,7 +26,7 @@ def add(view: StoringView, asked: Asked) -> Stored:
     entry = entry_of(asked.memory, view.now)
     before = view.content(path)
     if before is None:
-        identity = record_at(path, entry, 0).id
+        identity = id_at(path, entry, 0)
         return Stored(Plan((Action(Kind.CREATE, path, "a new topic file", (identity,), data=entry),)), identity, path)
     _refuse_document(path, before)
     try:
@@ -53,15 +53,15 @@ def _with_prune(view: StoringView, path: str, before: bytes, edit: Edit) -> Stor
 
     An entry older than all that a full file may keep is put in alone: the next prune takes it, as any other."""
     after = splice(before, [edit])
-    record = record_at(path, after, edit.span.start)
+    identity = id_at(path, after, edit.span.start)
     live = {path: Loaded(after, read_document(path, after, now=view.now, mtime=0.0))}
     due = upkeep.prune(UpkeepView(live, view.content, view.policy, view.now, view.held))
     removal = next((action for action in due.actions if not action.copy), None)
-    if removal is None or record.id in removal.ids:
-        action = Action(Kind.REWRITE, path, "store an entry", (record.id,), (edit,), base=sha256(before))
-        return Stored(Plan((action,), due.notes), record.id, path)
+    if removal is None or identity in removal.ids:
+        action = Action(Kind.REWRITE, path, "store an entry", (identity,), (edit,), base=sha256(before))
+        return Stored(Plan((action,), due.notes), identity, path)
     edits = (edit, *(_before(each, edit) for each in removal.edits))
-    identity = record_at(path, splice(before, edits), edit.span.start).id
+    identity = id_at(path, splice(before, edits), edit.span.start)
     why = f"store an entry; {len(removal.ids)} leave: {removal.why}"
     ids, whys = (identity, *removal.ids), ("stored", *removal.whys)
     action = Action(Kind.REWRITE, path, why, ids, edits, base=sha256(before), whys=whys)
