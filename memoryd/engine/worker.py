@@ -61,6 +61,7 @@ class Worker:
         self._scheduled: dict[str, Job] = {}
         self._stopping = False
         self._indexed_last = False
+        store.meanwhile = self._meanwhile
         self._tending = Tending(store, clock, hints, tell, embedder)
         self._performing = Performing(store, clock, hints, tell, self._tending.trouble)
         self.ready = threading.Event()  # the first look is over, whatever it showed
@@ -263,7 +264,7 @@ class Worker:
         """A command: its outcome is the reply, its failure as well. Syncs that wait share one scan: it begins
         after each of them came."""
         self.step = job.name
-        same = self._take_syncs() if job.name == "sync" else []
+        same = self._take_all("sync") if job.name == "sync" else []
         jobs = [each for each in (job, *same) if each.future.set_running_or_notify_cancel()]
         if not jobs:
             return
@@ -276,11 +277,17 @@ class Worker:
             for each in jobs:
                 each.answer(result, error)
 
-    def _take_syncs(self) -> list[Job]:
+    def _take_all(self, name: str) -> list[Job]:
         with self._condition:
-            same = [job for job in self._commands if job.name == "sync"]
-            self._commands = deque(job for job in self._commands if job.name != "sync")
+            same = [job for job in self._commands if job.name == name]
+            self._commands = deque(job for job in self._commands if job.name != name)
         return same
+
+    def _meanwhile(self) -> None:
+        """While somebody else has the lock: whoever only wants to look does not wait for that."""
+        for job in self._take_all("catch-up"):
+            if job.future.set_running_or_notify_cancel():
+                job.answer(self._own(job), None)
 
     def _perform_scheduled(self, job: Job) -> None:
         self.step = job.name

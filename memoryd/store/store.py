@@ -87,6 +87,7 @@ class Store:
         self.lock_trace = Trace()
         self.backups_seen: Looked = {}
         self.halted = threading.Event()
+        self.meanwhile: Callable[[], None] = lambda: None  # what need not wait for a lock
         self.attachments = 0  # how often the directory was opened: with another number all that is watched is void
         self.owner = os.geteuid()
         self._tree: Tree | None = None
@@ -272,6 +273,7 @@ class Store:
 
     def _wait(self, seconds: float) -> None:
         """Between two looks at a lock that is taken; whoever waits for one does not hold up the end."""
+        self.meanwhile()
         if self.halted.wait(seconds):
             raise ShuttingDownError("memoryd is shutting down", hint="try again when it has started anew")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import time
 from collections.abc import Iterator
 from concurrent.futures import Future
@@ -15,9 +16,10 @@ from memoryd.disk.ownership import own_directory
 from memoryd.disk.tree import Tree
 from memoryd.engine.clock import Clock
 from memoryd.engine.hints import Hints
+from memoryd.engine.jobs import Job
 from memoryd.engine.tending import Tending
-from memoryd.engine.worker import Worker
-from memoryd.errors import AlreadyRunningError
+from memoryd.engine.worker import Pace, Worker
+from memoryd.errors import AlreadyRunningError, BusyError
 from memoryd.operations.offline import dedupe_path
 from memoryd.operations.presence import Sighting
 from memoryd.service import memories
@@ -75,6 +77,25 @@ def tending(world: World) -> Tending:
     made.begin()
     assert world.store.catalogue.file(LEARNINGS) is not None
     return made
+
+
+def test_a_question_does_not_wait_for_the_lock_that_a_command_waits_for(world: World) -> None:
+    """An agent has it, and a memory that was stored before waits for the catalogue."""
+    world.write(LEARNINGS, lines(learning(1)))
+    worker = Worker(world.store, Pace(), Clock(), cast("Hints", Silent()), lambda *_: None)
+    worker._tending.begin()
+    worker.memories.perform(Job("memory.add", {"memory": {"type": "learning", "content": "zebra"}}))
+    assert worker.memories.behind is not None
+    (asked,) = worker.catch_up()
+    with open(world.root / ".lock", "w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        with pytest.raises(BusyError), world.store.locked(0.05):
+            pass
+    assert asked.result(timeout=0) == {}
+    assert worker.catch_up() == []
+    row = world.store.catalogue.file(LEARNINGS)
+    assert row is not None
+    assert row.records == 2
 
 
 @pytest.mark.parametrize("state", ["suspect", "missing", "failed"])
