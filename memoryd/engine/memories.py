@@ -32,7 +32,7 @@ log = get_logger(__name__)
 
 QUIET_S, LONGEST_S = 3.0, 60.0  # without a further read; since the first that is not written yet
 MOST = 10_000  # memories whose reads wait to be written
-# What was only added is taken in when nothing more is added for a moment, but not more than so much at once.
+# What was added is taken in when nothing more is added for a moment, but not more than so much at once.
 PAUSE_S, BATCH_S, BATCH = 0.01, 0.1, 128
 PLACES = ("topic", "subtopic", "user", "session")
 
@@ -167,7 +167,7 @@ class Memories:
         if outcome.receipt is not None:
             self._health.well()
             self.counts[job.name.removeprefix("memory.")] += 1
-            self._note(_Stored({**told, "operation": job.name}, job.by, outcome.paths), wait=outcome.added)
+            self._note(_Stored({**told, "operation": job.name}, job.by, outcome.paths), wait=job.name == "memory.add")
         return told
 
     def _foreseeable(self) -> bool:

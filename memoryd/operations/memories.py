@@ -25,7 +25,7 @@ from memoryd.operations.locate import find_archived, find_live
 from memoryd.operations.sensitive import require_storable
 from memoryd.operations.touching import follow_id
 from memoryd.store import Store
-from memoryd.store.commit import ADDING, Cause, change
+from memoryd.store.commit import Cause, change
 from memoryd.store.storing import layout_of, storing_view
 
 F = TypeVar("F", Found, Found | None)
@@ -42,15 +42,13 @@ class Means:
 
 
 class Outcome(NamedTuple):
-    """`receipt` is None where nothing had to change; `paths` are the files that did; `added`: nothing in them was
-    changed."""
+    """`receipt` is None where nothing had to change; `paths` are the files that did."""
 
     id: str
     path: str
     receipt: str | None
     paths: tuple[str, ...]
     warnings: tuple[str, ...] = ()
-    added: bool = False
 
     def public(self, root: str) -> dict[str, Any]:
         told: dict[str, Any] = {"root": root, "id": self.id, "path": self.path}
@@ -194,8 +192,7 @@ def _carry_out(
     done = change(store, cause, plan, now=now, wait_s=wait_s, first=prepare, soft=soft, sure=True)
     tidy(store, done.plan)
     paths = tuple(dict.fromkeys(action.path for action in done.plan.actions))
-    added = all(action.kind in ADDING for action in done.plan.actions)
-    return Outcome(made[0].id, made[0].path, done.receipt, paths, warnings, added)
+    return Outcome(made[0].id, made[0].path, done.receipt, paths, warnings)
 
 
 def _without_secrets(decide: Callable[[], Stored]) -> Stored:

@@ -7,6 +7,7 @@ a reply means that the change is on the disk. Between two rounds it rests (`--pa
 index has followed), so each is measured alone; `--pause 0` measures a client that never rests, whose changes meet the
 daemon at its index. In each round, on the same disk: an append with fsync to a file that stays open, a new file (fsync
 of file and folder), and a rewrite of as many bytes as the rewritten file has (fsync, rename, fsync of the folder).
+At the end come as many memories again one right after the other (`add in a row`), each beside a raw append.
 
 The first tenth of the rounds, three at least, is for warming up and does not count. `ratio` is a p50 to that of the raw
 append, `syncs` (with --strace, which makes everything slower: no times then) the calls of fsync and fdatasync until the
@@ -36,6 +37,7 @@ from tests.daemon import until
 
 TARGETS = {"append": 3.0, "create": 5.0, "rewrite": 8.0}  # of one raw append with fsync
 WARM = 3
+IN_A_ROW = "add in a row"
 
 
 @dataclass(frozen=True)
@@ -90,6 +92,11 @@ class Storing:
         changed = self._changed("update", lambda: self._changes.update(made["id"], number))
         self._changed("forget", lambda: self._changes.forget(changed["id"]))
 
+    def row(self, number: int) -> None:
+        """One of many that are stored in a row."""
+        self._timed("raw append", lambda: self._raw.append(b"x" * 600 + b"\n"))
+        self._timed(IN_A_ROW, lambda: self._changes.add(number))
+
     def _changed(self, what: str, act: Callable[[], dict[str, Any]]) -> dict[str, Any]:
         told: dict[str, Any] = {}
         before = self._syncs.count if self._syncs else 0
@@ -117,7 +124,7 @@ def rows_of(layout: str, size: int, storing: Storing, warm: int) -> list[Row]:
     rows = []
     for what, all_ in storing.took.items():
         times, synced = all_[warm:], storing.synced.get(what, [])[warm:]
-        form = forms.get(what, what.removeprefix("raw "))
+        form = forms.get("add" if what == IN_A_ROW else what, what.removeprefix("raw "))
         kilobytes = storing.size.get("add" if what == "raw rewrite" else what)
         rows.append(
             Row(
@@ -130,7 +137,7 @@ def rows_of(layout: str, size: int, storing: Storing, warm: int) -> list[Row]:
                 round(percentile(times, 50), 2),
                 round(percentile(times, 99), 2),
                 round(percentile(times, 50) / base, 2),
-                TARGETS[form] if what in forms else None,
+                None if what.startswith("raw ") else TARGETS[form],
                 percentile(synced, 50) if synced else None,
             )
         )
@@ -148,6 +155,8 @@ def measured(layout: str, size: int, rounds: int, pause_s: float, *, strace: boo
             warm = max(WARM, rounds // 10)
             for number in range(warm + rounds):
                 storing.round(number)
+            for number in range(warm + rounds, 2 * (warm + rounds)):
+                storing.row(number)
         raw.close()
         return rows_of(layout, size, storing, warm)
 
