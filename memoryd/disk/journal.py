@@ -59,8 +59,12 @@ class Journal(Jobs, Shelf, Remembered):
         """Raises JournalError for a file of a newer memoryd, of another program, or a damaged one."""
         self._spool = Spool(f"{path}-spool")
         super().__init__(path, _SCHEMA)
-        self._spool.read()  # not sooner: its tables may have to be made first
-        self.fold()
+        try:
+            self._spool.read()  # not sooner: its tables may have to be made first
+            self.fold()
+        except BaseException:
+            self.close()
+            raise
 
     def close(self) -> None:
         with self._lock:

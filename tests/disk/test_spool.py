@@ -11,7 +11,6 @@ from pathlib import Path
 
 import pytest
 
-from memoryd.disk import spool
 from memoryd.disk.journal import Journal, Step
 
 NOW = 1_769_853_600.0
@@ -85,7 +84,7 @@ def test_a_disk_that_takes_half_is_told_before_anything_is_changed(
     first = begin(journal, "a")
     real = os.write
     with monkeypatch.context() as patch:
-        patch.setattr(spool.os, "write", lambda fd, data: real(fd, data[:7]))
+        patch.setattr(os, "write", lambda fd, data: real(fd, data[:7]))
         with pytest.raises(OSError, match="No space"):
             begin(journal, "b", NOW + 1)
     last = begin(journal, "c", NOW + 2)

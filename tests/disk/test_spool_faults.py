@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from memoryd.disk import spool
 from memoryd.disk.journal import Journal
 from tests.disk.test_spool import NOW, begin, place
 
@@ -52,7 +51,7 @@ def test_that_it_is_done_need_not_be_written_down(tmp_path: Path, monkeypatch: p
     journal = Journal(str(place(tmp_path)))
     receipt = begin(journal, "a")
     with monkeypatch.context() as patch:
-        patch.setattr(spool.os, "write", refuse)
+        patch.setattr(os, "write", refuse)
         journal.finish(receipt, "done")
     later = begin(journal, "b", NOW + 1)
     killed = Journal(str(place(tmp_path)))
@@ -63,7 +62,7 @@ def test_done_is_told_also_where_it_could_not_be_written(tmp_path: Path, monkeyp
     journal = Journal(str(place(tmp_path)))
     receipt = begin(journal, "a")
     with monkeypatch.context() as patch:
-        patch.setattr(spool.os, "write", refuse)
+        patch.setattr(os, "write", refuse)
         journal.finish(receipt, "done")
     assert states(journal) == [(receipt, "done")]
 
@@ -73,8 +72,8 @@ def test_half_a_record_that_cannot_be_cut_off_hides_nothing(tmp_path: Path, monk
     first = begin(journal, "a")
     real = os.write
     with monkeypatch.context() as patch:
-        patch.setattr(spool.os, "write", lambda fd, data: real(fd, data[:7]))
-        patch.setattr(spool.os, "ftruncate", refuse)
+        patch.setattr(os, "write", lambda fd, data: real(fd, data[:7]))
+        patch.setattr(os, "ftruncate", refuse)
         with pytest.raises(OSError, match="No space"):
             begin(journal, "b", NOW + 1)
     last = begin(journal, "c", NOW + 2)
@@ -89,7 +88,7 @@ def test_a_spool_that_cannot_be_emptied_does_not_fail_what_is_done(
     receipt = begin(journal, "a")
     journal.finish(receipt, "done")
     with monkeypatch.context() as patch:
-        patch.setattr(spool.os, "ftruncate", refuse)
+        patch.setattr(os, "ftruncate", refuse)
         journal.set_meta("fact", 1)
     later = begin(journal, "b", NOW + 1)
     assert states(Journal(str(place(tmp_path)))) == [(later, "begun"), (receipt, "done")]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Any, cast
 
@@ -51,19 +51,23 @@ class Storing:
     def add(self, content: str = "x") -> dict[str, Any]:
         return self.memories.perform(Job("memory.add", {"memory": {"type": "core", "content": content}}))
 
+    def behind(self) -> float | None:
+        return self.memories.behind
+
     def known(self) -> int:
         row = self.world.store.catalogue.file(CORE)
         return row.records if row is not None else 0
 
 
 @pytest.fixture
-def storing(tmp_path: Path) -> Storing:
+def storing(tmp_path: Path) -> Iterator[Storing]:
     made = Storing(tmp_path)
     made.add("the first makes the file")
     made.memories.catch_up()
     made.took.clear()
     made.told.clear()
-    return made
+    yield made
+    made.world.store.close()
 
 
 def test_the_answer_does_not_wait_for_the_catalogue(storing: Storing) -> None:
@@ -71,11 +75,11 @@ def test_the_answer_does_not_wait_for_the_catalogue(storing: Storing) -> None:
     told = storing.add()
     assert told["receipt"]
     assert (storing.known(), storing.took, storing.told) == (before, [], [])
-    assert storing.memories.behind == storing.now
+    assert storing.behind() == storing.now
     storing.memories.catch_up()
     assert storing.known() == before + 1
     assert [each["receipt"] for each in storing.told] == [told["receipt"]]
-    assert storing.memories.behind is None
+    assert storing.behind() is None
     assert storing.memories.next_due() == NEVER
 
 
@@ -122,6 +126,7 @@ def test_a_limit_holds_among_those_that_wait(tmp_path: Path) -> None:
         storing.add()
     with pytest.raises(LimitExceededError):
         storing.add()
+    storing.world.store.close()
 
 
 def test_what_cannot_be_taken_in_now_does_not_count_as_behind_for_ever(storing: Storing) -> None:

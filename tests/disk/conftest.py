@@ -1,0 +1,25 @@
+"""Nothing that a test of the disk opens stays open behind it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from memoryd.disk.journal import Journal
+
+
+@pytest.fixture(autouse=True)
+def journals(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Journal]]:
+    """Those that the test opens, some of them to be left as by a kill; all are closed at its end."""
+    opened: list[Journal] = []
+    real = Journal.__init__
+
+    def remembering(self: Journal, path: str) -> None:
+        real(self, path)
+        opened.append(self)
+
+    monkeypatch.setattr(Journal, "__init__", remembering)
+    yield opened
+    for journal in opened:
+        journal.close()
