@@ -22,19 +22,23 @@ FAINT, FAINT_WHOLE = 0.33, 0.25
 # What some words in common tell beside meaning: half of a power of their share in all that the question's words could
 # tell. A common word or two are next to nothing: heard more, they made answers to paraphrases worse (tests/search).
 SOME_HEARD, SOME_POWER = 0.5, 2.5
+NAMED = 0.9  # a name that few memories have is nearly as sure as all the words
 EXACT = 0.99  # above: what says the question word by word; below: everything else
 
 
 class Meant(NamedTuple):
-    """`cosine` of the whole texts, `words` how well the question's words are met one by one (None: not compared)."""
+    """`cosine` of the whole texts, `words` how well the question's words are met one by one (None: not compared);
+    `named`: one of the few with a word of the question that has no meaning of its own."""
 
     cosine: float
     words: float | None
     model: str
+    named: bool = False
 
     def why(self) -> dict[str, Any]:
         parts: dict[str, Any] = {"model": self.model, "cosine": round(self.cosine, 4)}
-        return parts if self.words is None else {**parts, "words": round(self.words, 4)}
+        parts |= {} if self.words is None else {"words": round(self.words, 4)}
+        return {**parts, "named": True} if self.named else parts
 
 
 def nearness(meant: Meant) -> float:
@@ -69,7 +73,7 @@ def _score(text: Candidate | None, meant: Meant | None) -> float:
     by_text = text.score if text is not None else 0.0
     match = text.why.get("match") if text is not None else None
     if text is not None and meant is not None and match in (SOME.name, PART.name):
-        by_text = SOME_HEARD * float(text.why.get("text") or 0.0) ** SOME_POWER
+        by_text = NAMED if meant.named else SOME_HEARD * float(text.why.get("text") or 0.0) ** SOME_POWER
     by_meaning = meaning_score(meant) if meant is not None else 0.0
     score = 1 - (1 - by_text) * (1 - by_meaning)
     return EXACT + (1 - EXACT) * score if match == PHRASE.name else EXACT * score

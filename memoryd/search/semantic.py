@@ -16,6 +16,7 @@ from memoryd.core.asking import Filters
 from memoryd.errors import MemorydError
 from memoryd.search.candidates import Candidate
 from memoryd.search.embedding.embedder import Embedder, cosine, pack_floats, unpack
+from memoryd.search.embedding.pieces import words
 from memoryd.search.fusion import POOL, Meant, meaning_score, together
 from memoryd.search.vectors import Measured, Shelf, Source
 
@@ -118,16 +119,34 @@ class Semantic:
         model, measured = self._measure(reader, question)
         best = measured.best(reader.vectors, question.filters, limit)
         cosines = {each.key: each.cosine for each in best} | measured.of(also)
-        aligned = self._aligned(reader, question, model, list(cosines))
-        return {key: Meant(value, aligned.get(key), model) for key, value in cosines.items()}
+        texts = self._texts(reader, question, model, list(cosines))
+        aligned = self._aligned(question, texts)
+        named = self._named(question, texts)
+        return {key: Meant(value, aligned.get(key), model, key in named) for key, value in cosines.items()}
 
-    def _aligned(self, reader: Reader, question: Question, model: str, keys: list[int]) -> dict[int, float]:
-        """How well each word of the question is met by some word of the memory, where the embedder knows words."""
-        align = getattr(self.embedder, "align", None)
-        if align is None or question.like is not None or not keys or model != getattr(self.embedder, "name", None):
+    def _texts(self, reader: Reader, question: Question, model: str, keys: list[int]) -> Mapping[int, str]:
+        """The memories by their words, where the embedder knows words."""
+        if not hasattr(self.embedder, "align") or question.like is not None or not keys:
             return {}
-        texts = reader.vectors.beginnings(keys, ALIGNED)
+        return reader.vectors.beginnings(keys, ALIGNED) if model == getattr(self.embedder, "name", None) else {}
+
+    def _aligned(self, question: Question, texts: Mapping[int, str]) -> dict[int, float]:
+        """How well each word of the question is met by some word of the memory."""
+        align = getattr(self.embedder, "align", None)
+        if align is None or not texts:
+            return {}
         return dict(zip(texts, align(question.asked.raw, list(texts.values())), strict=True))
+
+    def _named(self, question: Question, texts: Mapping[int, str]) -> set[int]:
+        """The few memories with a word of the question that the embedder does not know: a name, which has no meaning
+        but the memories it stands in."""
+        knows = getattr(self.embedder, "knows", None)
+        if knows is None or not texts:
+            return set()
+        strange = {word.casefold() for word in words(question.asked.raw) if word.isalnum() and not knows(word)}
+        folded = {key: text.casefold() for key, text in texts.items() if strange}
+        found = {key for key, text in folded.items() if any(map(text.__contains__, strange)) and _has(text, strange)}
+        return found if len(found) <= FEW_NAMED else set()
 
     def _measure(self, reader: Reader, question: Question) -> tuple[str, Measured]:
         source, like = reader.vectors, question.like
@@ -177,6 +196,11 @@ class Semantic:
             return judged[state]
 
 
+def _has(text: str, strange: set[str]) -> bool:
+    return not strange.isdisjoint(words(text))
+
+
+FEW_NAMED = 3  # memories; a name that more have is no longer what tells them apart
 ALIGNED = 2_000  # characters of a memory whose words are compared one by one
 
 

@@ -60,3 +60,11 @@ def test_what_is_only_faintly_alike_is_not_found() -> None:
 def test_a_word_in_common_does_not_outweigh_what_is_meant() -> None:
     found = together([text(1, SOME, SOME.high)], {1: Meant(0.5, 0.3, "m"), 2: Meant(0.6, 0.5, "m")})
     assert [each.key for each in found] == [2, 1]
+
+
+def test_a_name_without_a_meaning_outweighs_what_is_meant() -> None:
+    named = {1: Meant(0.2, 0.3, "m", named=True), 2: Meant(0.7, 0.7, "m")}
+    found = together([text(1, SOME, SOME.low)], named)
+    assert [each.key for each in found] == [1, 2]
+    assert found[0].why["semantic"]["named"] is True
+    assert "named" not in found[1].why["semantic"]

@@ -234,3 +234,16 @@ class TestOfTheAgents:
         meaning = Semantic(Letters())
         assert "dddd of bob" not in bodies(catalogue, ask(catalogue, meaning, "dddd", owner="ann"))
         assert bodies(catalogue, ask(catalogue, meaning, "dddd", owner="bob")) == ["dddd of bob"]
+
+
+@pytest.mark.parametrize("question", ["is the Qxvzkw server up", "is the qxvzkw server up"])
+def test_a_word_without_a_meaning_is_a_name_while_few_memories_have_it(catalogue: Catalogue, question: str) -> None:
+    """Among words that any memory about servers is nearer to."""
+    alike = [record(n, f"The server is up again, said monitor {n}.") for n in range(2, 8)]
+    put(catalogue, "a", record(1, "QxVzKw keeps the invoices of last year."), *alike)
+    table = Static()
+    fill(catalogue, table)
+    assert ask(catalogue, Semantic(table), question)[0].why["semantic"]["named"] is True
+    put(catalogue, "b", *(record(n, f"Qxvzkw number {n}") for n in range(20, 24)))
+    fill(catalogue, table)
+    assert not any("named" in each.why["semantic"] for each in ask(catalogue, Semantic(table), question))
