@@ -138,11 +138,6 @@ def read_owner(fd: int) -> LockOwner:
     return parse_owner(os.pread(fd, MAX_RECORD + 1, 0))
 
 
-def holds(fd: int, record: bytes) -> bool:
-    """Is exactly that written in it?"""
-    return os.pread(fd, len(record) + 1, 0) == record
-
-
 def write_record(fd: int, record: bytes) -> None:
     if os.fstat(fd).st_size:  # what was truncated to nothing, ext4 writes to the disk when it is closed
         os.ftruncate(fd, 0)

@@ -60,7 +60,6 @@ class Held:
     found: LockOwner
     waited_s: float
     trace: Trace
-    record: bytes = b""  # what we wrote into it
 
     def check(self) -> None:
         """The guard right before each rename. Raises LockLostError."""
@@ -80,14 +79,11 @@ class Held:
     def release(self) -> None:
         """Touches only a file we created, and only while its content is ours. Then frees the flock."""
         try:
-            if self.created and (lockfile.holds(self.fd, self.record) or self._owned()):
+            if self.created and lockfile.read_owner(self.fd).pid in (os.getpid(), None):
                 _put_away(self.dir_fd, self.name, self.fd, self.trace)
                 self.trace.mtime_ns = os.fstat(self.dir_fd).st_mtime_ns
         finally:
             os.close(self.fd)
-
-    def _owned(self) -> bool:
-        return lockfile.read_owner(self.fd).pid in (os.getpid(), None)
 
 
 def _put_away(dir_fd: int, name: str, fd: int, trace: Trace) -> None:
@@ -267,7 +263,6 @@ class DirectoryLock:
 
     def _held(self, fd: int, created: bool, wait: _Wait) -> Held:
         found = lockfile.read_owner(fd)
-        record = encode_owner(os.getpid(), self.wall(), self.host) if created else b""
         if created:
-            lockfile.write_record(fd, record)
-        return Held(self.dir_fd, self.name, fd, created, found, self.monotonic() - wait.began, self.trace, record)
+            lockfile.write_record(fd, encode_owner(os.getpid(), self.wall(), self.host))
+        return Held(self.dir_fd, self.name, fd, created, found, self.monotonic() - wait.began, self.trace)

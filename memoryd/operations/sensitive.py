@@ -53,22 +53,23 @@ def _judged(found: _Text, mode: str, allow_words: bool, *, second: bool) -> Judg
     """Names of fields are no texts, and `key` is a good name; but a token in one is a token."""
     if mode == "off":
         return Judgement(None)
-    if found.is_name and len(found.text) <= _NAME and not second:
-        return _judged_name(found.text)
-    blocked, warned = judge(found.text, "shapes" if found.is_name else mode, allow_words)
-    if len(found.text) <= SHORT:
-        warned += judge(f"{found.name}: {found.text}", "shapes").warnings
+    look = _name_looked_at if found.is_name and len(found.text) <= _NAME else _looked_at
+    blocked, warned = look(found.text, found.name, "shapes" if found.is_name else mode, allow_words)
     if blocked is None and second:
         blocked, more = second_opinion(found.text)
         warned += more
     return Judgement(blocked, warned)
 
 
-@lru_cache(maxsize=256)
-def _judged_name(name: str) -> Judgement:
-    """The same names come with every memory."""
-    blocked, warned = judge(name, "shapes")
-    return Judgement(blocked, warned + judge(f": {name}", "shapes").warnings)
+def _looked_at(text: str, name: str, mode: str, allow_words: bool) -> Judgement:
+    """By itself, and where it is short beside the name it stands under."""
+    blocked, warned = judge(text, mode, allow_words)
+    if len(text) <= SHORT:
+        warned += judge(f"{name}: {text}", "shapes").warnings
+    return Judgement(blocked, warned)
+
+
+_name_looked_at = lru_cache(maxsize=256)(_looked_at)  # the same names come with every memory
 
 
 def _texts(name: str, value: object) -> Iterator[_Text]:

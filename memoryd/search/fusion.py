@@ -37,8 +37,11 @@ class Meant(NamedTuple):
 
     def why(self) -> dict[str, Any]:
         parts: dict[str, Any] = {"model": self.model, "cosine": round(self.cosine, 4)}
-        parts |= {} if self.words is None else {"words": round(self.words, 4)}
-        return {**parts, "named": True} if self.named else parts
+        if self.words is not None:
+            parts["words"] = round(self.words, 4)
+        if self.named:
+            parts["named"] = True
+        return parts
 
 
 def nearness(meant: Meant) -> float:

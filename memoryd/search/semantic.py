@@ -144,8 +144,9 @@ class Semantic:
         if knows is None or not texts:
             return set()
         strange = {word.casefold() for word in words(question.asked.raw) if word.isalnum() and not knows(word)}
-        folded = {key: text.casefold() for key, text in texts.items() if strange}
-        found = {key for key, text in folded.items() if any(map(text.__contains__, strange)) and _has(text, strange)}
+        if not strange:
+            return set()
+        found = {key for key, text in texts.items() if _has(text.casefold(), strange)}
         return found if len(found) <= FEW_NAMED else set()
 
     def _measure(self, reader: Reader, question: Question) -> tuple[str, Measured]:
@@ -197,7 +198,8 @@ class Semantic:
 
 
 def _has(text: str, strange: set[str]) -> bool:
-    return not strange.isdisjoint(words(text))
+    """One of them as a word; where none stands at all the text is not taken apart."""
+    return any(map(text.__contains__, strange)) and not strange.isdisjoint(words(text))
 
 
 FEW_NAMED = 3  # memories; a name that more have is no longer what tells them apart

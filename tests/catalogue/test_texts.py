@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -45,13 +44,6 @@ def found(catalogue: Catalogue, expression: str) -> list[str]:
 def keys(catalogue: Catalogue) -> dict[str, int]:
     with catalogue.reader() as reader:
         return {each.body: each.key for each in reader.words.every(EVERYTHING)}
-
-
-@pytest.fixture
-def catalogue(tmp_path: Path) -> Iterator[Catalogue]:
-    made = Catalogue(str(tmp_path / "c.sqlite"))
-    yield made
-    made.close()
 
 
 def test_what_goes_is_found_no_more(catalogue: Catalogue) -> None:

@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from pathlib import Path
-
-import pytest
-
-from memoryd.catalogue import Catalogue, FileRow
+from memoryd.catalogue import Catalogue
 from memoryd.core.asking import Filters
-from memoryd.core.plan import Fingerprint
-from memoryd.core.records import Document, Record
+from memoryd.core.records import Record
 from memoryd.core.text import Span
+from tests.catalogue.taking import put
 
 TOKEN = "ghp_" + "a1B2" * 9
 MODEL = "m"
@@ -20,18 +15,6 @@ MODEL = "m"
 def record(number: int, text: str, title: str = "", **more: object) -> Record:
     span = Span(number, number + 1)
     return Record(span, 1, f"m{number}", "note", title, 1.0, 1.0, ("tag",), False, {}, text=text, **more)  # type: ignore[arg-type]  # fields by name
-
-
-def put(catalogue: Catalogue, *records: Record, path: str = "a") -> None:
-    row = FileRow(path, "source", Fingerprint(1, 1, 1, 1, 1), "0", records=len(records))
-    catalogue.replace(row, Document(path, records))
-
-
-@pytest.fixture
-def catalogue(tmp_path: Path) -> Iterator[Catalogue]:
-    made = Catalogue(str(tmp_path / "c.db"))
-    yield made
-    made.close()
 
 
 def fill(catalogue: Catalogue, model: str = MODEL) -> list[int]:
@@ -43,6 +26,7 @@ def fill(catalogue: Catalogue, model: str = MODEL) -> list[int]:
 def test_what_is_missing_comes_by_key_with_all_it_says(catalogue: Catalogue) -> None:
     put(
         catalogue,
+        "a",
         record(1, "The beginning of it, and more", "The beginning of…", labels=("Topic",)),
         record(2, "text", "title"),
         record(3, f"the token is {TOKEN}"),
@@ -60,9 +44,9 @@ def test_what_is_missing_comes_by_key_with_all_it_says(catalogue: Catalogue) -> 
 
 
 def test_a_vector_stays_with_its_text_and_dies_with_it(catalogue: Catalogue) -> None:
-    put(catalogue, record(1, "stays"), record(2, "goes"))
+    put(catalogue, "a", record(1, "stays"), record(2, "goes"))
     stays, goes = fill(catalogue)
-    put(catalogue, record(5, "comes"), record(6, "stays"))
+    put(catalogue, "a", record(5, "comes"), record(6, "stays"))
     assert [key for key, _ in catalogue.vectors.load(MODEL, 0)] == [stays]
     [comes] = fill(catalogue)
     assert comes > goes, "keys are never used again"
@@ -73,7 +57,7 @@ def test_a_vector_stays_with_its_text_and_dies_with_it(catalogue: Catalogue) -> 
 
 
 def test_what_agents_stored_is_kept_and_never_mixed(catalogue: Catalogue) -> None:
-    put(catalogue, record(1, "own", embedding=(1.0, 0.5), owner="ann"), record(2, "none"))
+    put(catalogue, "a", record(1, "own", embedding=(1.0, 0.5), owner="ann"), record(2, "none"))
     own, none = catalogue.vectors.all_allowed(Filters())
     assert fill(catalogue) == [none]
     model, vector = catalogue.vectors.of(own) or ("", b"")
@@ -82,8 +66,8 @@ def test_what_agents_stored_is_kept_and_never_mixed(catalogue: Catalogue) -> Non
 
 
 def test_samples_are_those_of_the_owner(catalogue: Catalogue) -> None:
-    put(catalogue, record(1, "of ann", embedding=(1.0, 2.0), owner="ann"))
-    put(catalogue, record(1, "of bob", embedding=(3.0, 4.0, 5.0), owner="bob"), path="b")
+    put(catalogue, "a", record(1, "of ann", embedding=(1.0, 2.0), owner="ann"))
+    put(catalogue, "b", record(1, "of bob", embedding=(3.0, 4.0, 5.0), owner="bob"))
     assert [each.text for each in catalogue.vectors.samples("bob", 5)] == ["of bob"]
     assert len(catalogue.vectors.samples(None, 5)) == 2
     assert catalogue.vectors.samples("nobody", 5) == []
@@ -91,15 +75,15 @@ def test_samples_are_those_of_the_owner(catalogue: Catalogue) -> None:
 
 def test_what_comes_out_of_order_is_counted(catalogue: Catalogue) -> None:
     """A matrix that only looks behind its last key would miss it."""
-    put(catalogue, record(1, "one"), record(2, "two"))
+    put(catalogue, "a", record(1, "one"), record(2, "two"))
     first, second = catalogue.vectors.all_allowed(Filters())
     catalogue.vectors.put(MODEL, [(second, b"2")])
     before = catalogue.vectors.home.changes
     catalogue.vectors.put(MODEL, [(first, b"1")])
     assert catalogue.vectors.home.changes > before
     before = catalogue.vectors.home.changes
-    put(catalogue, record(1, "three", embedding=(1.0,)), path="b")
-    put(catalogue, record(1, "three", embedding=(2.0,)), path="b")
+    put(catalogue, "b", record(1, "three", embedding=(1.0,)))
+    put(catalogue, "b", record(1, "three", embedding=(2.0,)))
     assert catalogue.vectors.home.changes > before
 
 

@@ -24,6 +24,16 @@ def refuse(*_: object) -> int:
     raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 
+def done_unwritten(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Journal, str]:
+    """One entry that is done, which the disk refused to write down."""
+    journal = Journal(str(place(tmp_path)))
+    receipt = begin(journal, "a")
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "write", refuse)
+        journal.finish(receipt, "done")
+    return journal, receipt
+
+
 @pytest.mark.parametrize("left", [b"\x00\x00\x01\x00half a rec", b"\x00" * 64, b"\x00"])
 def test_what_comes_after_half_a_record_of_an_earlier_run_is_not_hidden_by_it(tmp_path: Path, left: bytes) -> None:
     """A kill in the middle of a large one leaves a part and nothing else."""
@@ -48,22 +58,14 @@ def test_a_journal_that_was_moved_away_does_not_keep_the_daemon_from_starting(tm
 
 def test_that_it_is_done_need_not_be_written_down(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The file is changed by then, and whoever is told that it failed would store it twice."""
-    journal = Journal(str(place(tmp_path)))
-    receipt = begin(journal, "a")
-    with monkeypatch.context() as patch:
-        patch.setattr(os, "write", refuse)
-        journal.finish(receipt, "done")
+    journal, receipt = done_unwritten(tmp_path, monkeypatch)
     later = begin(journal, "b", NOW + 1)
     killed = Journal(str(place(tmp_path)))
     assert states(killed) == [(later, "begun"), (receipt, "begun")], "the recovery looks at the files"
 
 
 def test_done_is_told_also_where_it_could_not_be_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    journal = Journal(str(place(tmp_path)))
-    receipt = begin(journal, "a")
-    with monkeypatch.context() as patch:
-        patch.setattr(os, "write", refuse)
-        journal.finish(receipt, "done")
+    journal, receipt = done_unwritten(tmp_path, monkeypatch)
     assert states(journal) == [(receipt, "done")]
 
 

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from pathlib import Path
+from collections.abc import Sequence
 
 import pytest
 
-from memoryd.catalogue import Catalogue, FileRow
+from memoryd.catalogue import Catalogue
 from memoryd.core.asking import Filters, Mode
-from memoryd.core.plan import Fingerprint
-from memoryd.core.records import Document, Record
+from memoryd.core.records import Record
 from memoryd.core.text import Span
 from memoryd.search.asked import Asked
 from memoryd.search.candidates import Candidate
@@ -18,6 +16,7 @@ from memoryd.search.embedding.embedder import EmbedderError, pack_floats
 from memoryd.search.embedding.static import Static
 from memoryd.search.engine import Embedded, Question
 from memoryd.search.semantic import Like, Semantic, like_floats
+from tests.catalogue.taking import put
 
 NOW = 1_767_225_600.0
 
@@ -50,18 +49,6 @@ def record(number: int, text: str, owner: str = "", embedding: tuple[float, ...]
         Span(number, number + 1), 1, f"m{number}", "note", "", NOW, NOW, (), False, {}, text=text, owner=owner,
         embedding=embedding,
     )  # fmt: skip
-
-
-def put(catalogue: Catalogue, path: str, *records: Record) -> None:
-    row = FileRow(path, "source", Fingerprint(1, 1, 1, 1, 1), "0", records=len(records))
-    catalogue.replace(row, Document(path, records))
-
-
-@pytest.fixture
-def catalogue(tmp_path: Path) -> Iterator[Catalogue]:
-    made = Catalogue(str(tmp_path / "c.db"))
-    yield made
-    made.close()
 
 
 def fill(catalogue: Catalogue, embedder: Letters | Static) -> None:

@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from memoryd.catalogue import Catalogue, FileRow
+from memoryd.catalogue import Catalogue
 from memoryd.core.asking import Filters
-from memoryd.core.plan import Fingerprint
-from memoryd.core.records import Document, Record
+from memoryd.core.records import Record
 from memoryd.core.text import Span
 from memoryd.search.embedding.embedder import cosine, pack_bytes, pack_floats, unpack
 from memoryd.search.vectors import IDLE_S, Measured, Near, Shelf
+from tests.catalogue.taking import put
 
 SIZE = 16
 MODEL = "m"
@@ -29,11 +29,6 @@ def vector(seed: int) -> bytes:
 
 def record(number: int, text: str, *, tags: tuple[str, ...] = (), archived: bool = False) -> Record:
     return Record(Span(number, number + 1), 1, f"m{number}", "note", "", 1.0, 1.0, tags, archived, {}, text=text)
-
-
-def put(catalogue: Catalogue, path: str, records: list[Record]) -> None:
-    row = FileRow(path, "source", Fingerprint(1, 1, 1, 1, 1), "0", records=len(records))
-    catalogue.replace(row, Document(path, tuple(records)))
 
 
 def fill(catalogue: Catalogue) -> list[int]:
@@ -56,7 +51,7 @@ def catalogue(tmp_path: Path) -> Iterator[Catalogue]:
         record(number, f"text {number}", tags=("rare",) if number % 50 == 0 else (), archived=number % 3 == 0)
         for number in range(500)
     ]
-    put(made, "a.jsonl", records)
+    put(made, "a.jsonl", *records)
     fill(made)
     yield made
     made.close()
@@ -93,7 +88,7 @@ def test_it_is_exact_under_any_filter(catalogue: Catalogue, filters: Filters, li
 @pytest.mark.parametrize("limit", [1, 9, 200])
 def test_of_equals_the_last_that_came_in_is_first(catalogue: Catalogue, limit: int) -> None:
     """However many there are."""
-    put(catalogue, "b.jsonl", [record(number, f"same {number}") for number in range(200)])
+    put(catalogue, "b.jsonl", *[record(number, f"same {number}") for number in range(200)])
     keys = [key for key, _ in catalogue.vectors.missing(MODEL, 0, 200)]
     catalogue.vectors.put(MODEL, [(key, vector(77_777)) for key in keys])
     found = measured(Shelf(), catalogue, vector(77_777)).best(catalogue.vectors, EVERYTHING, limit)
@@ -119,7 +114,7 @@ def test_few_are_looked_up_where_the_filters_let_in_most(catalogue: Catalogue, m
 def test_what_comes_and_goes_is_followed(catalogue: Catalogue) -> None:
     shelf = Shelf()
     measured(shelf, catalogue, vector(1))
-    put(catalogue, "b.jsonl", [record(number, f"new {number}") for number in range(40)])
+    put(catalogue, "b.jsonl", *[record(number, f"new {number}") for number in range(40)])
     new = fill(catalogue)
     [first, *_] = measured(shelf, catalogue, vector(new[5])).best(catalogue.vectors, EVERYTHING, 3)
     assert alike([first], [Near(new[5], 1.0)])
@@ -140,7 +135,7 @@ def test_many_changes_do_not_pile_up(catalogue: Catalogue, monkeypatch: pytest.M
     monkeypatch.setattr("memoryd.search.vectors.PIECE", 50)
     shelf = Shelf()
     for turn in range(40):
-        put(catalogue, "b.jsonl", [record(number, f"turn {turn} {number}") for number in range(60)])
+        put(catalogue, "b.jsonl", *[record(number, f"turn {turn} {number}") for number in range(60)])
         fill(catalogue)
         measured(shelf, catalogue, vector(turn))
         [matrix] = next(iter(shelf._matrices.values())).values()
@@ -162,7 +157,7 @@ def test_idle_matrices_are_dropped(catalogue: Catalogue) -> None:
 def test_a_closed_catalogue_takes_its_matrix_along(tmp_path: Path) -> None:
     shelf = Shelf()
     other = Catalogue(str(tmp_path / "other.db"))
-    put(other, "a.jsonl", [record(1, "one")])
+    put(other, "a.jsonl", record(1, "one"))
     fill(other)
     measured(shelf, other, vector(1))
     assert shelf.held() == 1
@@ -208,6 +203,6 @@ def test_many_threads_ask_while_memories_come(catalogue: Catalogue) -> None:
         asking = []
         for turn in range(30):
             asking += [pool.submit(ask, turn * 4 + each) for each in range(4)]
-            put(catalogue, f"more{turn}.jsonl", [record(number, f"{turn} {number}") for number in range(20)])
+            put(catalogue, f"more{turn}.jsonl", *[record(number, f"{turn} {number}") for number in range(20)])
             fill(catalogue)
         assert all(each.result() for each in asking)

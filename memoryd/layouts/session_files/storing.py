@@ -9,8 +9,8 @@ See `memoryd.layouts.storing`.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
 
 from memoryd.core.dates import iso
 from memoryd.core.digest import sha256
@@ -28,6 +28,7 @@ from memoryd.layouts.session_files.reading import Session, ids_of, take_apart
 from memoryd.layouts.session_files.writing import merge_memory, new_session
 from memoryd.layouts.storing import Asked, Found, Stored, StoringView
 
+F = TypeVar("F")
 _INDENT = b"    "  # of a memory in a list that was empty
 
 
@@ -36,8 +37,7 @@ def add(view: StoringView, asked: Asked) -> Stored:
     paths = paths_of(session)
     native = completed(asked.memory)
     refuse((*unwritable(asked.memory), *new_breaches(native)))
-    there = ((path, view.content(path)) for path in paths)
-    path, existing = next(((path, content) for path, content in there if content is not None), (paths[0], None))
+    path, existing = _existing(paths, view.content)
     if existing is not None:
         return _merged(view, path, existing, native)
     data = new_session(session, native, view.now)
@@ -46,10 +46,10 @@ def add(view: StoringView, asked: Asked) -> Stored:
     return Stored(Plan((Action(Kind.CREATE, path, why, (identity,), data=data),)), identity, path)
 
 
-def _existing(view: StoringView, paths: tuple[str, str]) -> tuple[str, Loaded | None]:
+def _existing(paths: tuple[str, str], read: Callable[[str], F | None]) -> tuple[str, F | None]:
     """The session's file under either form of its name, else the one to make."""
-    found = ((path, view.load(path)) for path in paths)
-    return next(((path, loaded) for path, loaded in found if loaded is not None), (paths[0], None))
+    looks = ((path, read(path)) for path in paths)
+    return next(((path, found) for path, found in looks if found is not None), (paths[0], None))
 
 
 def _merged(view: StoringView, path: str, data: bytes, native: Mapping[str, Any]) -> Stored:
@@ -209,7 +209,7 @@ def _live(view: StoringView, found: Found) -> tuple[str, Loaded | None]:
             data={"changed": [found.path]},
         )
     date, _, name = path.partition("/")
-    return _existing(view, (path, f"{date}/{name[:8].replace('-', ':')}{name[8:]}"))
+    return _existing((path, f"{date}/{name[:8].replace('-', ':')}{name[8:]}"), view.load)
 
 
 def native(text: bytes) -> Mapping[str, Any]:

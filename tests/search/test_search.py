@@ -14,20 +14,9 @@ from memoryd.operations.prompting import pasted
 from memoryd.operations.search import Asked, Place, freshness, search
 from memoryd.search.explaining import WIDTH
 from tests.operations.world import World
-from tests.search.stored import Stored, all_closed, memory, search_all
+from tests.search.stored import Stored, memory, search_all
 
 TOKEN = "ghp_" + "a1B2c3D4" * 5
-
-
-@pytest.fixture(autouse=True)
-def nothing_left_open() -> Iterator[None]:
-    with all_closed():
-        yield
-
-
-@pytest.fixture
-def stored(tmp_path: Path) -> Stored:
-    return Stored(tmp_path / "c.sqlite")
 
 
 class TestNoFileIsOpened:
@@ -138,7 +127,7 @@ class TestFreshness:
         other.texts("zebra")
         stored.texts("zebra")
         stored.close()
-        for file in tmp_path.glob("c.sqlite*"):
+        for file in tmp_path.glob("catalogue.sqlite*"):
             file.write_bytes(b"no database at all, " * 400)
         found = search_all([stored, other], "zebra")
         assert [hit["root"] for hit in found["hits"]] == ["other"]
@@ -148,7 +137,7 @@ class TestFreshness:
     def test_a_root_that_was_taken_away_meanwhile(self, stored: Stored, tmp_path: Path) -> None:
         stored.texts("zebra")
         stored.close()
-        for file in tmp_path.glob("c.sqlite*"):
+        for file in tmp_path.glob("catalogue.sqlite*"):
             file.unlink()
         assert stored.search("zebra")["fresh"]["root"]["state"] == "unknown"
 
