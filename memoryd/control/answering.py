@@ -9,7 +9,7 @@ import uuid
 from collections.abc import Callable
 from concurrent.futures import Future
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 from memoryd.control import protocol
 from memoryd.control.peer import Peer
@@ -17,7 +17,16 @@ from memoryd.control.protocol import Problem, Request
 from memoryd.errors import BusyError, MemorydError, ShuttingDownError
 from memoryd.log import get_logger
 
-Answer = dict[str, Any] | Future[dict[str, Any]]
+
+class Errand(NamedTuple):
+    """Work of the asking thread's own, begun when its end has somebody to tell: `begin` may also only see to it that
+    another one does it."""
+
+    done: Future[dict[str, Any]]
+    begin: Callable[[], None]
+
+
+Answer = dict[str, Any] | Future[dict[str, Any]] | Errand
 Invoke = Callable[[Request], Answer]
 Enqueue = Callable[[int, Callable[[], bytes]], None]
 """(about how many bytes, what makes the line when its turn comes); never waits."""
@@ -70,6 +79,10 @@ class Answering:
         except Exception as error:  # noqa: BLE001 - whatever a handler raises becomes an error reply
             self._note(request, started, error)
             self._send(request, _error_line(request, error))
+            return
+        if isinstance(answer, Errand):
+            self._await(request, started, answer.done)
+            answer.begin()
             return
         if isinstance(answer, Future):
             self._await(request, started, answer)

@@ -8,17 +8,15 @@ the next transaction, or the next look at the entries, brings it in.
 
 from __future__ import annotations
 
-import hashlib
 import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from itertools import count
 from typing import Any
 
-from memoryd.core.dates import compact
-from memoryd.disk.database import packed, plain_errors, said
+from memoryd.disk.database import plain_errors, said
 from memoryd.disk.entries import CAUSES, STATES, Entry, Step, columns_of, entry_of, step_of
 from memoryd.disk.jobtimes import JOB_TABLES, Jobs
+from memoryd.disk.receipts import Receipts
 from memoryd.disk.remembered import REMEMBERED_TABLES, Remembered
 from memoryd.disk.shelf import SHELF_TABLES, Shelf, unreferenced
 from memoryd.disk.spool import Spool, Waiting
@@ -28,8 +26,6 @@ from memoryd.log import get_logger
 log = get_logger(__name__)
 
 __all__ = ["CAUSES", "STATES", "Entry", "Journal", "Step"]
-
-_DIGITS = "0123456789abcdefghjkmnpqrstvwxyz"  # base 32 in sorting order, without letters that look alike
 
 _TABLES = (
     """CREATE TABLE entries (
@@ -58,6 +54,7 @@ class Journal(Jobs, Shelf, Remembered):
     def __init__(self, path: str) -> None:
         """Raises JournalError for a file of a newer memoryd, of another program, or a damaged one."""
         self._spool = Spool(f"{path}-spool")
+        self._receipts = Receipts(path, self._given_between)
         super().__init__(path, _SCHEMA)
         try:
             self._spool.read()  # not sooner: its tables may have to be made first
@@ -93,7 +90,7 @@ class Journal(Jobs, Shelf, Remembered):
         if by not in CAUSES:
             raise ValueError(f"unknown cause {by!r}")
         with self._lock:
-            receipt = self._free_receipt(now)
+            receipt = self._receipts.free(now)
             entry = Waiting(receipt, now, operation, by, said(summary), list(map(columns_of, steps)))
             if not durable:
                 self._spool.begin(entry)
@@ -236,13 +233,9 @@ class Journal(Jobs, Shelf, Remembered):
         rows = self._rows("SELECT * FROM steps WHERE entry = ? ORDER BY position", seq)
         return tuple(step_of(row) for row in rows)
 
-    def _free_receipt(self, now: float) -> str:
-        for attempt in count():
-            receipt = _receipt(self.path, now, attempt)
-            known = receipt in self._spool.waiting
-            if not (known or self._rows("SELECT 1 FROM entries WHERE receipt = ?", receipt)):
-                return receipt
-        raise AssertionError("count() never ends")
+    def _given_between(self, first: str, last: str) -> set[str]:
+        rows = self._rows("SELECT receipt FROM entries WHERE receipt BETWEEN ? AND ?", first, last)
+        return {str(row["receipt"]) for row in rows} | self._spool.waiting.keys()
 
 
 _AMENDABLE = ("before_sha", "before_size", "after_sha", "after_size", "base_size", "blob", "mode", "note")
@@ -253,15 +246,6 @@ _CHANGE_STEP = (
     "blob = coalesce(:blob, blob), mode = coalesce(:mode, mode), note = coalesce(:note, note) "
     "WHERE entry = :entry AND position = :position"
 )
-
-
-def _receipt(salt: str, now: float, attempt: int) -> str:
-    """The date, then in 35 bits the second of the day (17) and a hash that tells apart roots whose jobs fall
-    due in the same second (18)."""
-    day = compact(now).partition("_")[0]
-    chance = int.from_bytes(hashlib.sha256(packed(f"{salt}\n{now!r}\n{attempt}")).digest()[:4], "big") % 2**18
-    number = int(now % 86_400) * 2**18 + chance
-    return f"{day}-" + "".join(_DIGITS[number >> shift & 31] for shift in range(30, -1, -5))
 
 
 def _unknown(receipt: str) -> NotFoundError:

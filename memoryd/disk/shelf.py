@@ -64,6 +64,8 @@ class Held:
 
 
 class Shelf(Database):
+    _lines: frozenset[str] | None = None  # digests of what is held, as long as that is known
+
     def add_backup(self, name: str, file: str, *, taken: float, size: int, sha256: str, quality: Quality) -> BackupRow:
         """A name used again (its file was deleted by hand within the second) gets a new number. Not synced: the copy
         itself is, and one whose row a power cut took is judged by its content."""
@@ -120,6 +122,7 @@ class Shelf(Database):
 
     def hold(self, held: Iterable[Held]) -> None:
         with self._writing() as db:
+            self._lines = None
             db.executemany(
                 "INSERT OR IGNORE INTO held (path, id, line_sha) VALUES (?, ?, ?)",
                 [(packed(each.path), packed(each.id), each.line_sha) for each in held],
@@ -129,12 +132,20 @@ class Shelf(Database):
         rows = self._rows("SELECT * FROM held ORDER BY path, id")
         return [Held(unpacked(row["path"]), unpacked(row["id"]), str(row["line_sha"])) for row in rows]
 
+    def held_lines(self) -> frozenset[str]:
+        """The digests of all that is held."""
+        with self._lock:
+            if self._lines is None:
+                self._lines = frozenset(each.line_sha for each in self.held())
+            return self._lines
+
     def held_ids(self, path: str | None = None) -> frozenset[str]:
         """Ids held, of all files or of one."""
         return frozenset(each.id for each in self.held() if path in (None, each.path))
 
     def release(self, ids: Iterable[str]) -> None:
         with self._writing() as db:
+            self._lines = None
             db.executemany("DELETE FROM held WHERE id = ?", [(packed(each),) for each in ids])
 
 

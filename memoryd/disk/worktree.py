@@ -28,6 +28,8 @@ def _git_dir(path: str) -> str | None:
     """`.git` itself, or where a file of that name (a linked work tree, a submodule) points to."""
     if os.path.isdir(path):
         return path
+    if not os.path.exists(path):
+        return None
     try:
         with open(path, encoding="utf-8", errors="surrogateescape") as file:
             first = file.read(4096).strip()

@@ -41,6 +41,14 @@ class Job:
     recorded: bool = False
     future: Future[dict[str, Any]] = field(default_factory=Future)
 
+    def begin(self) -> bool:
+        """False where nobody waits for it any more. One that was begun may be begun again."""
+        return self.future.running() or self.future.set_running_or_notify_cancel()
+
+    def refuse(self, error: BaseException) -> None:
+        if self.begin():
+            self.future.set_exception(error)
+
     def answer(self, result: dict[str, Any], error: BaseException | None) -> None:
         if error is not None:
             self.future.set_exception(error)

@@ -13,6 +13,7 @@ from memoryd.engine.jobs import Job
 from memoryd.errors import BusyError, DeniedError, GuardError, LimitExceededError, MemorydError, ShuttingDownError
 from memoryd.log import get_logger
 from memoryd.store import Store
+from memoryd.store.lockable import WouldWaitError
 
 log = get_logger(__name__)
 
@@ -44,6 +45,8 @@ class Performing:
         """The result, or the error that is the answer instead."""
         try:
             return work(job), None
+        except WouldWaitError:
+            raise  # it is tried again by somebody who can wait
         except MemorydError as error:
             if isinstance(error, DeniedError) and isinstance(error.__cause__, OSError):
                 self._trouble(error.__cause__)  # the disk's refusal, in the words of a floor below

@@ -1,46 +1,37 @@
 """One root, one thread, one inbox: the only writer of its root.
 
-Watcher, timetable and control socket only put things into the inbox; here they become work, one thing at a
-time, so that backup, archive, lock clearing and indexing can never interleave.
+Watcher, timetable and control socket only put things into the inbox; here they become work, one thing at a time. A
+memory that is to be stored may be stored by the thread that brings it, which then has the turn.
 """
 
 from __future__ import annotations
 
 import sqlite3
 import threading
-from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future
 from contextlib import nullcontext
-from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from memoryd.engine.clock import Clock
 from memoryd.engine.hints import Hints, Tell
-from memoryd.engine.jobs import OWN, QUIET_JOBS, WRITING_JOBS, Job, require_job
+from memoryd.engine.inbox import Inbox, Pace
+from memoryd.engine.jobs import OWN, WRITING_JOBS, Job, require_job
 from memoryd.engine.memories import STORING, Memories
 from memoryd.engine.performing import Performing
-from memoryd.engine.settle import Settler
+from memoryd.engine.settle import Batch
 from memoryd.engine.status import RootStatus
 from memoryd.engine.tending import Tending
 from memoryd.errors import MemorydError, ShuttingDownError
 from memoryd.log import get_logger
 from memoryd.search.embedding.embedder import Embedder
 from memoryd.store import Store
+from memoryd.store.lockable import WouldWaitError
+
+__all__ = ["Pace", "Worker"]
 
 log = get_logger(__name__)
-
-LONGEST_WAIT_S = 2.0  # how long the loop sleeps at most; a look at the root's path costs one stat
-
-
-@dataclass(frozen=True, slots=True)
-class Pace:
-    """Quiet times in seconds (CONTRACT: settle decides when a change is indexed; upkeep waits longer)."""
-
-    settle_s: float = 0.1
-    settle_cap_s: float = 1.0
-    quiet_s: float = 10.0
-    quiet_cap_s: float = 60.0
 
 
 class Worker:
@@ -51,19 +42,11 @@ class Worker:
     ) -> None:
         self.store = store
         self.name = store.name
-        self._pace = pace
         self._clock = clock
-        self._hints = hints
-        self._tell = tell
-        self._condition = threading.Condition()
-        self._settler = Settler(pace.settle_s, pace.settle_cap_s)
-        self._commands: deque[Job] = deque()
-        self._scheduled: dict[str, Job] = {}
-        self._stopping = False
-        self._indexed_last = False
         store.meanwhile = self._meanwhile
         self._tending = Tending(store, clock, hints, tell, embedder)
         self._performing = Performing(store, clock, hints, tell, self._tending.trouble)
+        self._inbox = Inbox(pace, clock, self._tending.next_due, lambda: self._tending.last_change)
         self.ready = threading.Event()  # the first look is over, whatever it showed
         self.step = "starting"
         self.progress = 0
@@ -80,36 +63,25 @@ class Worker:
             return
         if deleted:
             self._tending.note_delete()
-        with self._condition:
-            if path is None:
-                self._settler.touch_all(self._clock.monotonic())
-            else:
-                self._settler.touch(path, self._clock.monotonic())
-            self._condition.notify()
+        self._inbox.touch(path)
 
     def doubt(self, reason: str) -> None:
         """Events may have been lost: the next thing is a full scan."""
         log.info("rescan", root=self.name, reason=reason)
-        with self._condition:
-            self._settler.touch_all(self._clock.monotonic())
-            self._tending.health.doubts.append((self._clock.wall(), reason))
-            self._condition.notify()
+        self._tending.health.doubts.append((self._clock.wall(), reason))
+        self._inbox.touch(None)
 
     def submit(self, job: Job) -> Future[dict[str, Any]]:
-        with self._condition:
-            if self._stopping:
-                job.future.set_exception(_shutting_down())
-            else:
-                self._commands.append(job)
-                self._condition.notify()
-        return job.future
+        return self._inbox.submit(job)
 
     def fall_due(self, name: str) -> None:
         """A scheduled job: one of each name waits at a time."""
-        with self._condition:
-            if name not in self._scheduled and not self._stopping:
-                self._scheduled[name] = Job(name, by="schedule", due=self._clock.monotonic())
-                self._condition.notify()
+        self._inbox.fall_due(name)
+
+    def run_now(self, name: str) -> Future[dict[str, Any]]:
+        """`jobs run`: as the schedule would, but at once and by command."""
+        require_job(self.store, name)
+        return self.submit(Job(name, {"as_job": True}, recorded=True))
 
     def require(self, name: str) -> None:
         """The error that answers what cannot be looked at as the root is."""
@@ -127,9 +99,7 @@ class Worker:
 
     def stop(self, timeout_s: float) -> bool:
         """Refuse what waits, let what runs come to its end; False when it did not in time."""
-        with self._condition:
-            self._stopping = True
-            self._condition.notify()
+        self._inbox.end()
         self.store.halted.set()
         if self._thread.ident is None:
             return True
@@ -147,7 +117,7 @@ class Worker:
 
     def lag_ms(self, monotonic: float) -> int:
         """Age of the oldest change that is not in the index yet."""
-        times = (self._settler.pending_since(), self._tending.health.unindexed_since, self.memories.behind)
+        times = (self._inbox.pending_since(), self._tending.health.unindexed_since, self.memories.behind)
         oldest = min((at for at in times if at is not None), default=monotonic)
         return max(0, round((monotonic - oldest) * 1000))
 
@@ -160,18 +130,40 @@ class Worker:
     def alive(self) -> bool:
         return self._thread.is_alive()
 
+    # --- a thread that borrows the turn
+
+    def store_now(self, job: Job) -> None:
+        """Done before this returns, where the worker rests and no other program has the lock: a change of threads costs
+        half as much as storing. Else as `submit`."""
+        if not self._inbox.borrow():
+            self.submit(job)
+            return
+        try:
+            self._guarded(partial(self._store_at_once, job))
+            self._after()
+        finally:
+            self.progress += 1
+            self._inbox.give_back()
+
+    def _store_at_once(self, job: Job) -> None:
+        try:
+            with self.store.at_once():
+                self._perform(job)
+        except WouldWaitError:
+            self._inbox.submit(job, first=True)
+
     # --- the thread
 
     def _run(self) -> None:
         try:
             self._guarded(self._tending.begin)
             self.ready.set()
-            while not self._stopping:
+            while not self._inbox.ends:
                 self._guarded(self._turn)
                 self.progress += 1
         finally:
             self.ready.set()
-            self._refuse_all()
+            self._inbox.refuse_all()
             self._tending.end()
 
     def _guarded(self, work: Callable[[], object]) -> None:
@@ -188,31 +180,22 @@ class Worker:
 
     def _turn(self) -> None:
         """Wait for the next thing and do it."""
-        with self._condition:
-            while not self._something_due():
-                # Not `wait_for`: each hint that arrives may bring the next due time forward.
-                self._condition.wait(self._wait_s())
-            if self._stopping:
-                return
-            command = self._commands.popleft() if self._commands else None
-            # By turns: changes that never cease, or an index that starves for the lock, must not hold up a job.
-            job = None if command or not self._indexed_last else self._scheduled_due()
-            batch = None if command or job else self._settler.ready(self._clock.monotonic())
-            job = job or (None if command or batch else self._scheduled_due())
-            self._indexed_last = batch is not None or (command is not None and self._indexed_last)
-        if command is not None:
-            self._perform(command)
-        elif batch is not None:
-            self.step = "indexing"
-            began = self._clock.monotonic()
-            waiting = self._tending.take_in(None if batch.everything else batch.paths, batch.oldest)
-            with self._condition:
-                self._settler.took(self._clock.monotonic() - began)
-            self._look_again(waiting)
-        elif job is not None:
-            self._perform_scheduled(job)
+        turn = self._inbox.next()
+        if turn is None:
+            return
+        if turn.command is not None:
+            self._perform(turn.command)
+        elif turn.batch is not None:
+            self._take_in(turn.batch)
+        elif turn.scheduled is not None:
+            self._perform_scheduled(turn.scheduled)
         self.step = "idle"
         self._tending.tick()
+        self._after()
+
+    def _after(self) -> None:
+        """What the work of a turn leaves to do, for a later one."""
+        self.step = "idle"
         while self._tending.unsettled:
             self.touch(self._tending.unsettled.pop(), deleted=False)
         if self._tending.wants_limits:
@@ -220,43 +203,16 @@ class Worker:
             if self.store.policy.schedule.get("limits") != "off":
                 self.fall_due("limits")
 
-    def _something_due(self) -> bool:
-        now = self._clock.monotonic()
-        due = self._settler.next_due()
-        return bool(
-            self._stopping
-            or self._commands
-            or (due is not None and due <= now)
-            or self._peek_scheduled(now)
-            or self._tending.next_due() <= now
-        )
-
-    def _wait_s(self) -> float:
-        now = self._clock.monotonic()
-        times = [self._tending.next_due(), now + LONGEST_WAIT_S]
-        due = self._settler.next_due()
-        times += [due] if due is not None else []
-        return max(0.0, min(times) - now)
-
-    def _peek_scheduled(self, now: float) -> str | None:
-        """The first scheduled job that may run now. Destructive ones wait for a pause of the writers, but not
-        for ever."""
-        for name, job in self._scheduled.items():
-            quiet = now - self._tending.last_change >= self._pace.quiet_s
-            if name not in QUIET_JOBS or quiet or now - job.due >= self._pace.quiet_cap_s:
-                return name
-        return None
-
-    def _scheduled_due(self) -> Job | None:
-        name = self._peek_scheduled(self._clock.monotonic())
-        return self._scheduled.pop(name) if name is not None else None
+    def _take_in(self, batch: Batch) -> None:
+        self.step = "indexing"
+        began = self._clock.monotonic()
+        waiting = self._tending.take_in(None if batch.everything else batch.paths, batch.oldest)
+        self._inbox.took(self._clock.monotonic() - began)
+        self._look_again(waiting)
 
     def _look_again(self, waiting: tuple[str, ...]) -> None:
         """Half-written files are looked at again when their writer has had two seconds."""
-        until = self._clock.monotonic() + 2.05
-        with self._condition:
-            for path in waiting:
-                self._settler.defer(path, until)
+        self._inbox.defer(waiting, self._clock.monotonic() + 2.05)
 
     # --- performing
 
@@ -264,8 +220,8 @@ class Worker:
         """A command: its outcome is the reply, its failure as well. Syncs that wait share one scan: it begins
         after each of them came."""
         self.step = job.name
-        same = self._take_all("sync") if job.name == "sync" else []
-        jobs = [each for each in (job, *same) if each.future.set_running_or_notify_cancel()]
+        same = self._inbox.take_all("sync") if job.name == "sync" else []
+        jobs = [each for each in (job, *same) if each.begin()]
         if not jobs:
             return
         if job.recorded:
@@ -277,16 +233,10 @@ class Worker:
             for each in jobs:
                 each.answer(result, error)
 
-    def _take_all(self, name: str) -> list[Job]:
-        with self._condition:
-            same = [job for job in self._commands if job.name == name]
-            self._commands = deque(job for job in self._commands if job.name != name)
-        return same
-
     def _meanwhile(self) -> None:
         """While somebody else has the lock: whoever only wants to look does not wait for that."""
-        for job in self._take_all("catch-up"):
-            if job.future.set_running_or_notify_cancel():
+        for job in self._inbox.take_all("catch-up"):
+            if job.begin():
                 job.answer(self._own(job), None)
 
     def _perform_scheduled(self, job: Job) -> None:
@@ -313,30 +263,11 @@ class Worker:
         self._look_again(self._tending.take_in(None, self._clock.monotonic()))
 
     def _sync(self, timeout_s: float) -> dict[str, Any]:
-        with self._condition:
-            self._settler.ready(float("inf"))  # the scan that begins now sees what these hints are about
+        self._inbox.forget_hints()
         try:
             result, waiting = self._tending.sync(timeout_s)
         except BaseException:
-            with self._condition:
-                self._settler.touch_all(self._clock.monotonic())
+            self._inbox.touch(None)
             raise
         self._look_again(waiting)
         return result
-
-    def run_now(self, name: str) -> Future[dict[str, Any]]:
-        """`jobs run`: as the schedule would, but at once and by command."""
-        require_job(self.store, name)
-        return self.submit(Job(name, {"as_job": True}, recorded=True))
-
-    def _refuse_all(self) -> None:
-        with self._condition:
-            self._stopping = True
-            left, self._commands = list(self._commands), deque()
-        for job in left:
-            if job.future.set_running_or_notify_cancel():
-                job.future.set_exception(_shutting_down())
-
-
-def _shutting_down() -> ShuttingDownError:
-    return ShuttingDownError("memoryd is shutting down", hint="try again when it has started anew")

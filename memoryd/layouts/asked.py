@@ -52,6 +52,8 @@ def broken(rules: Mapping[str, Rule], native: Mapping[str, Any], fields: Collect
 
 def unwritable(native: Mapping[Any, Any]) -> Iterator[Breach]:
     """Fields that no JSON text in UTF-8 can hold: NaN, half surrogates, what is no JSON at all, bottomless nests."""
+    if all(isinstance(key, str) for key in native) and _is_writable(native):
+        return
     for key, value in native.items():
         if not isinstance(key, str):
             yield Breach(str(type(key).__name__), "the name of a field is a text")

@@ -207,8 +207,9 @@ class Layout(Protocol):
     def alarms(self, before: FileSummary | None, after: FileSummary) -> tuple[Finding, ...]:
         """What a change from one good reading of a file to the next should make somebody look up."""
 
-    def blocked(self, git: Collection[str]) -> str | None:
-        """Why nothing may be written now, by the names in the `.git` folder around the root (empty: none)."""
+    def blocked(self, git: Callable[[], Collection[str]]) -> str | None:
+        """Why nothing may be written now. `git` looks for the names in the `.git` folder around the root (empty:
+        none)."""
 
     def fixes(self, path: str, loaded: Loaded, now: float) -> tuple[Fix, ...]:
         """How the fixable findings of one file are healed. Edits of different fixes do not overlap."""

@@ -11,6 +11,7 @@ from memoryd import __version__
 from memoryd.config import edit
 from memoryd.config.reading import load
 from memoryd.config.show import diff, effective
+from memoryd.control.answering import Answer
 from memoryd.control.metrics import render
 from memoryd.control.peer import Peer
 from memoryd.core.dates import iso
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
     from memoryd.service.daemon import Daemon
 
 Params = dict[str, Any]
-Answer = dict[str, Any] | Future[dict[str, Any]]
 
 
 def handlers(daemon: Daemon) -> Mapping[str, Callable[[Params, Peer], Answer]]:

@@ -5,9 +5,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from concurrent.futures import Future, wait
+from concurrent.futures import wait
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from memoryd.control.answering import Answer, Errand
 from memoryd.control.protocol import fits
 from memoryd.core.asking import Filters
 from memoryd.core.dates import parse_stamp
@@ -30,7 +32,6 @@ if TYPE_CHECKING:
     from memoryd.service.daemon import Daemon
 
 Params = dict[str, Any]
-Answer = dict[str, Any] | Future[dict[str, Any]]
 
 SURELY_FITS = 80_000  # bytes of a memory, in the worst of escapes
 CATCH_UP_S = 1.0  # a question waits so long at most for what was stored before it
@@ -184,7 +185,8 @@ class MemoryHandlers:
         if len(workers) != 1:
             names = ", ".join(worker.name for worker in workers)
             raise UsageError("in which root is it to be stored?", hint=f"name it with --root; there are: {names}")
-        return workers[0].submit(Job("memory.add", params))
+        job = Job("memory.add", params)
+        return Errand(job.future, partial(workers[0].store_now, job))
 
     def changing(self, job: str) -> Callable[[Params], Answer]:
         """A job on one memory, in the root that has it."""

@@ -7,9 +7,8 @@ from __future__ import annotations
 
 import hashlib
 import os
-import threading
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 
 from memoryd.catalogue import Catalogue
@@ -20,16 +19,13 @@ from memoryd.core.records import Base, Role
 from memoryd.core.retention import Quality
 from memoryd.disk.copies import Looked
 from memoryd.disk.journal import Journal
-from memoryd.disk.locking import DirectoryLock, Held
-from memoryd.disk.locktrace import Trace
 from memoryd.disk.ownership import own_directory
 from memoryd.disk.processes import network_file_system
 from memoryd.disk.snapshots import Blobs
-from memoryd.disk.softlock import hold_soft
 from memoryd.disk.tree import NotBeneathError, NotRegularError, TooLargeError, Tree
 from memoryd.disk.vault import Vault
 from memoryd.disk.worktree import names_in_git_dir
-from memoryd.errors import RootMissingError, ShuttingDownError
+from memoryd.errors import RootMissingError
 from memoryd.layouts import LAYOUTS, WholeLayout, configured
 from memoryd.layouts.base import FileSummary, Loaded, UpkeepView
 from memoryd.layouts.storing import no_vector
@@ -37,6 +33,7 @@ from memoryd.store.changes import OwnChanges
 from memoryd.store.index_state import IndexState
 from memoryd.store.late import Late, leave_all
 from memoryd.store.live import LiveFiles
+from memoryd.store.lockable import Lockable
 
 _ROLES = {str(role): role for role in Role}
 UNREAD_ROLES = (Role.BACKUP, Role.LOCK, Role.TEMP, Role.FOREIGN)
@@ -56,10 +53,11 @@ class Source:
     fingerprint: Fingerprint
 
 
-class Store:
+class Store(Lockable):
     """Opened with its state; attached to its directory by `attach`, which may fail and be tried again."""
 
     def __init__(self, name: str, path: str, layout: str | None, policy: Policy, state_dir: str) -> None:
+        super().__init__()
         self.name = name
         self.path = path
         self.policy = policy
@@ -84,16 +82,11 @@ class Store:
         # Lock files by name: as first seen (monotonic seconds) and not changed since.
         self.lock_watch: dict[str, tuple[tuple[int, int, int, int], float]] = {}
         self.network_fs: str | None = None
-        self.lock_trace = Trace()
         self.backups_seen: Looked = {}
-        self.halted = threading.Event()
-        self.meanwhile: Callable[[], None] = lambda: None  # what need not wait for a lock
         self.attachments = 0  # how often the directory was opened: with another number all that is watched is void
         self.owner = os.geteuid()
         self._tree: Tree | None = None
         self._owned: ExitStack = ExitStack()
-        self._lingering = ExitStack()  # a lock that need not be let go before the answer
-        self._unhurried = False
 
     @property
     def layout(self) -> WholeLayout | None:
@@ -155,9 +148,8 @@ class Store:
         return self._tree
 
     def detach(self) -> None:
-        self._lingering.close()
+        self.forget_lock()
         self._owned.close()
-        self.lock_trace.close()
         if self._tree is not None:
             self._tree.close()
             self._tree = None
@@ -223,7 +215,7 @@ class Store:
 
     def held(self) -> frozenset[str]:
         """Digests of memories that an undo or `unarchive` brought back: no upkeep moves them as they are."""
-        return frozenset(each.line_sha for each in self.journal.held())
+        return self.journal.held_lines()
 
     def _live_paths_of(self, ids: Collection[str], files: Mapping[str, FileSummary]) -> list[str]:
         """An id may stand in an archive as well, or in a file that is only read: neither is moved."""
@@ -240,48 +232,4 @@ class Store:
 
     def blocked(self) -> str | None:
         """Why nothing may be written just now although the disk would let us: a git operation under way."""
-        return self.layout.blocked(names_in_git_dir(self.tree.path)) if self.layout else None
-
-    # --- locking
-
-    @contextmanager
-    def locked(self, wait_s: float, *, honour_soft: bool = True) -> Iterator[Held | None]:
-        """The store's own lock where its layout has one (BusyError when it cannot be had in time)."""
-        if self.layout is None or self.layout.lock is None:
-            yield None
-            return
-        if not self.lock_trace.followed:
-            self.lock_trace.follow(self.tree.fd, self.layout.lock)
-        self._lingering.close()
-        lock = DirectoryLock(
-            self.tree.fd, self.layout.lock, honour_soft=honour_soft, sleep=self._wait, trace=self.lock_trace
-        )
-        with ExitStack() as taken:
-            yield taken.enter_context(lock.hold(wait_s))
-            if self._unhurried:
-                self._lingering = taken.pop_all()
-
-    @contextmanager
-    def unhurried(self) -> Iterator[None]:
-        """The last lock of what is done within is let go at the end: so whoever asked has the answer before."""
-        self._unhurried = True
-        try:
-            yield
-        finally:
-            self._unhurried = False
-            self._lingering.close()
-
-    def _wait(self, seconds: float) -> None:
-        """Between two looks at a lock that is taken; whoever waits for one does not hold up the end."""
-        self.meanwhile()
-        if self.halted.wait(seconds):
-            raise ShuttingDownError("memoryd is shutting down", hint="try again when it has started anew")
-
-    @contextmanager
-    def soft_locked(self) -> Iterator[None]:
-        """The lock files of other programs whose existence is the lock (BusyError when one is there)."""
-        with ExitStack() as held:
-            for rule in self.layout.locks if self.layout else ():
-                if rule.kind == "soft":
-                    held.enter_context(hold_soft(self.tree.fd, rule.name))
-            yield
+        return self.layout.blocked(lambda: names_in_git_dir(self.tree.path)) if self.layout else None

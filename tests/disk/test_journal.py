@@ -8,6 +8,7 @@ import stat
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from threading import Thread
 
@@ -96,6 +97,15 @@ def test_receipts_are_short_sorted_unique_and_differ_between_roots(tmp_path: Pat
     assert len({begin(one, now=NOW - 2) for _ in range(50)}) == 50
     one.close()
     other.close()
+
+
+def test_no_receipt_is_given_twice_in_a_second_after_a_restart(tmp_path: Path) -> None:
+    given = []
+    for _ in range(3):
+        with closing(Journal(str(tmp_path / "one"))) as journal:
+            given += [begin(journal, now=NOW) for _ in range(3)]
+            given += [begin(journal, now=NOW + 1), begin(journal, now=NOW)]
+    assert len(set(given)) == len(given) == 15
 
 
 def test_entries_are_listed_newest_first_in_pages(journal: Journal) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import socket
@@ -124,3 +125,21 @@ def test_a_stop_right_after_the_answer_tells_each_once(root: Path, daemon: MakeD
     assert states == dict.fromkeys(receipts, "done")
     again.rpc("sync")
     assert checks.index_on_disk(root) == checks.rebuilt_index(root)
+
+
+def test_what_waits_for_a_lock_does_not_hold_up_what_came_behind_it(tmp_path: Path, daemon: MakeDaemon) -> None:
+    """On the same connection."""
+    held, root = begun(daemon, tmp_path, CASES[0])
+    with open(root / ".lock", "w") as file, socket.socket(socket.AF_UNIX) as sock:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        sock.settimeout(30)
+        sock.connect(held.socket)
+        for number, (method, params) in enumerate([("memory.add", CASES[0].params()), ("ping", {})]):
+            request = {"jsonrpc": "2.0", "id": number, "method": method, "params": params}
+            sock.sendall(json.dumps(request).encode() + b"\n")
+        with sock.makefile("rb") as answers:
+            replies = (json.loads(line) for line in answers)
+            ids = (each["id"] for each in replies if "id" in each)
+            assert next(ids) == 1, "`ping` is answered, and the lock is held still"
+            fcntl.flock(file, fcntl.LOCK_UN)
+            assert next(ids) == 0

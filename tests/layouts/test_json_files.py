@@ -710,7 +710,9 @@ class TestArchive:
         assert not JSON.prune(view)
         assert JSON.limits == {}
         assert JSON.locks == ()
-        assert JSON.lock is JSON.backup_place is JSON.index_version(b"{}") is JSON.blocked(["MERGE_HEAD"]) is None
+        assert (
+            JSON.lock is JSON.backup_place is JSON.index_version(b"{}") is JSON.blocked(lambda: ["MERGE_HEAD"]) is None
+        )
 
 
 def _summary(path: str, facts: Mapping[str, Any]) -> Any:

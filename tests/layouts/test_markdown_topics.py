@@ -709,8 +709,8 @@ class TestRecovery:
 
 
 def test_nothing_is_written_during_a_merge_or_rebase() -> None:
-    assert TOPICS.blocked({"HEAD", "MERGE_HEAD"})
-    assert TOPICS.blocked({"HEAD"}) is None
+    assert TOPICS.blocked(lambda: {"HEAD", "MERGE_HEAD"})
+    assert TOPICS.blocked(lambda: {"HEAD"}) is None
 
 
 # --- writing entries

@@ -101,7 +101,7 @@ class JsonFiles:
         del before, after
         return ()
 
-    def blocked(self, git: Collection[str]) -> str | None:
+    def blocked(self, git: Callable[[], Collection[str]]) -> str | None:
         del git  # the server does not stop for git either
         return None
 

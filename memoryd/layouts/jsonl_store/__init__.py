@@ -110,7 +110,7 @@ class JsonlStore:
         del before, after
         return ()
 
-    def blocked(self, git: Collection[str]) -> str | None:
+    def blocked(self, git: Callable[[], Collection[str]]) -> str | None:
         del git  # the store has a lock of its own
         return None
 

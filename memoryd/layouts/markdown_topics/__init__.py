@@ -106,8 +106,8 @@ class MarkdownTopics:
         del before, after
         return ()
 
-    def blocked(self, git: Collection[str]) -> str | None:
-        return blocked_by_git(git)
+    def blocked(self, git: Callable[[], Collection[str]]) -> str | None:
+        return blocked_by_git(git())
 
     def fixes(self, path: str, loaded: Loaded, now: float) -> tuple[Fix, ...]:
         del now

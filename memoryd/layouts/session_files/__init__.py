@@ -107,7 +107,7 @@ class SessionFiles:
         del before, after
         return ()
 
-    def blocked(self, git: Collection[str]) -> str | None:
+    def blocked(self, git: Callable[[], Collection[str]]) -> str | None:
         del git  # the archiver does not stop for git either
         return None
 

@@ -111,7 +111,7 @@ class UserDocument:
         found = shrink_alarm(before, after)
         return () if found is None else (found,)
 
-    def blocked(self, git: Collection[str]) -> str | None:
+    def blocked(self, git: Callable[[], Collection[str]]) -> str | None:
         del git  # a bucket is no work tree
         return None
 

@@ -1,0 +1,96 @@
+"""The store's lock as its operations take it: for how long, and what happens while somebody else has it."""
+
+from __future__ import annotations
+
+import threading
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+
+from memoryd.disk.locking import DirectoryLock, Held
+from memoryd.disk.locktrace import Trace
+from memoryd.disk.softlock import hold_soft
+from memoryd.disk.tree import Tree
+from memoryd.errors import ShuttingDownError
+from memoryd.layouts import WholeLayout
+
+
+class WouldWaitError(Exception):
+    """The lock is not to be had within `at_once`; nothing was changed."""
+
+
+class Lockable(ABC):
+    """Used by whoever has the root's turn, but for `halted`, which ends every wait."""
+
+    def __init__(self) -> None:
+        self.lock_trace = Trace()
+        self.halted = threading.Event()
+        self.meanwhile: Callable[[], None] = lambda: None  # what need not wait for a lock
+        self._lingering = ExitStack()  # a lock that need not be let go before the answer
+        self._unhurried = self._at_once = False
+
+    @property
+    @abstractmethod
+    def tree(self) -> Tree: ...
+
+    @property
+    @abstractmethod
+    def layout(self) -> WholeLayout | None: ...
+
+    @contextmanager
+    def locked(self, wait_s: float, *, honour_soft: bool = True) -> Iterator[Held | None]:
+        """The store's own lock where its layout has one (BusyError when it cannot be had in time)."""
+        if self.layout is None or self.layout.lock is None:
+            yield None
+            return
+        if not self.lock_trace.followed:
+            self.lock_trace.follow(self.tree.fd, self.layout.lock)
+        self._lingering.close()
+        lock = DirectoryLock(
+            self.tree.fd, self.layout.lock, honour_soft=honour_soft, sleep=self._wait, trace=self.lock_trace
+        )
+        with ExitStack() as taken:
+            yield taken.enter_context(lock.hold(wait_s))
+            if self._unhurried:
+                self._lingering = taken.pop_all()
+
+    @contextmanager
+    def unhurried(self) -> Iterator[None]:
+        """The last lock of what is done within is let go at the end: so whoever asked has the answer before."""
+        self._unhurried = True
+        try:
+            yield
+        finally:
+            self._unhurried = False
+            self._lingering.close()
+
+    @contextmanager
+    def at_once(self) -> Iterator[None]:
+        """What is done within does not wait for a lock: WouldWaitError."""
+        self._at_once = True
+        try:
+            yield
+        finally:
+            self._at_once = False
+
+    def forget_lock(self) -> None:
+        """The folder is closed: let go what is held, and follow its lock file no longer."""
+        self._lingering.close()
+        self.lock_trace.close()
+
+    def _wait(self, seconds: float) -> None:
+        """Between two looks at a lock that is taken; whoever waits for one does not hold up the end."""
+        if self._at_once:
+            raise WouldWaitError
+        self.meanwhile()
+        if self.halted.wait(seconds):
+            raise ShuttingDownError("memoryd is shutting down", hint="try again when it has started anew")
+
+    @contextmanager
+    def soft_locked(self) -> Iterator[None]:
+        """The lock files of other programs whose existence is the lock (BusyError when one is there)."""
+        with ExitStack() as held:
+            for rule in self.layout.locks if self.layout else ():
+                if rule.kind == "soft":
+                    held.enter_context(hold_soft(self.tree.fd, rule.name))
+            yield
