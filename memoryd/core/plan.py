@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any
+from typing import Any, NamedTuple
 
 from memoryd.core.text import Edit, Span
 
@@ -79,8 +79,7 @@ class Plan:
         return found
 
 
-@dataclass(frozen=True, slots=True)
-class Fingerprint:
+class Fingerprint(NamedTuple):
     """Identity and state of a file as `stat` tells it: equal means "not changed since we read it",
     but for two writes within one clock tick, which is why young files are hashed again."""
 

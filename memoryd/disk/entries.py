@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from memoryd.core.dates import iso
 from memoryd.disk.database import packed, said, unpacked
@@ -13,8 +13,7 @@ CAUSES = frozenset({"command", "schedule", "start", "watch"})
 STATES = frozenset({"begun", "done", "undone", "rolled_back", "interrupted", "failed"})
 
 
-@dataclass(frozen=True, slots=True)
-class Step:
+class Step(NamedTuple):
     """One change to one file. Digests are SHA-256 (hex) of the whole file before and after; None: no file.
 
     `base_size` is the length an append found, `blob` the content that an undo needs, or `content` where it is small

@@ -23,6 +23,7 @@ from memoryd.log import get_logger
 STRANGER_S = 1.0
 AGAIN_S = 0.05
 _HEAD = struct.Struct("iIII")
+_MOST, _LARGEST = 65_536, _HEAD.size + 256  # bytes read at once, and of one event
 _MADE, _GONE, _BLIND = syscalls.IN_CREATE, syscalls.IN_DELETE, syscalls.IN_IGNORED
 
 
@@ -83,8 +84,8 @@ class Trace:
         self._last = os.dup(fd)
 
     def rest(self) -> None:
-        """From time to time: a removed file that nobody else has open can never be anybody's again. Kept open it would
-        keep the disk from being mounted read-only."""
+        """At each look, and from time to time: a removed file that nobody else has open can never be anybody's again.
+        Kept open it would keep the disk from being mounted read-only."""
         if self._last is not None and syscalls.only_opener(self._last, ".lock"):
             os.close(self._last)
             self._last = None
@@ -112,16 +113,18 @@ class Trace:
             self.close()
             return
         seen = [event.mask for event in events]
-        if seen != self._ours or (self._last is not None and not syscalls.only_opener(self._last, ".lock")):
+        self.rest()
+        if seen != self._ours or self._last is not None:
             self._stranger_s = self._clock()
         self._ours.clear()
 
 
 def _read(fd: int) -> Iterator[_Event]:
     """All that waits. What concerns the folder itself, or tells of lost events, has no name."""
-    while True:
+    left = True
+    while left:
         try:
-            data = os.read(fd, 65_536)
+            data = os.read(fd, _MOST)
         except BlockingIOError:
             return
         at = 0
@@ -130,3 +133,4 @@ def _read(fd: int) -> Iterator[_Event]:
             at += _HEAD.size
             yield _Event(mask & syscalls.IN_ALL, data[at : at + length].rstrip(b"\0"))
             at += length
+        left = len(data) > _MOST - _LARGEST  # else another event had found room

@@ -106,7 +106,7 @@ def _prepare_append(store: Store, action: Action, group: int) -> Prepared | None
         content=kept.content,
     )
     return Prepared(
-        replace(action, data=tail),
+        replace(action, data=tail) if lead else action,
         step,
         None,
         None,
