@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 from memoryd.core.dates import iso
@@ -96,8 +97,14 @@ def _memories(session: Session) -> list[tuple[Mapping[str, Any], Span]]:
 
 def _ids(found: Sequence[tuple[Mapping[str, Any], Span]], data: bytes, header: _Header) -> list[str]:
     of = redact(header.session)
-    bases = [f"{of}#{redact(_type(native))}:{slug(redact(text_of(native, 'title')))}" for native, _ in found]
+    bases = [f"{of}#{_named(_type(native), text_of(native, 'title'))}" for native, _ in found]
     return told_apart(bases, [span.of(data) for _, span in found])
+
+
+@lru_cache(maxsize=1024)
+def _named(kind: str, title: str) -> str:
+    """Each store into a session reads all of its titles again."""
+    return f"{redact(kind)}:{slug(redact(title))}"
 
 
 def _records(session: Session, data: bytes, header: _Header, archived: bool) -> list[Record]:
