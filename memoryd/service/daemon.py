@@ -29,8 +29,8 @@ from memoryd.engine.worker import Pace
 from memoryd.errors import ConfigError, DeniedError, MemorydError
 from memoryd.layouts import LAYOUTS
 from memoryd.log import configure, get_logger, set_level
+from memoryd.service.answers import handlers
 from memoryd.service.clockwatch import ClockWatch
-from memoryd.service.handlers import handlers
 from memoryd.service.notify import Notifier, listen_fds
 from memoryd.service.roots import Roots
 from memoryd.service.timetable import BEAT_S

@@ -22,7 +22,7 @@ from memoryd.engine.worker import Pace, Worker
 from memoryd.errors import AlreadyRunningError, BusyError
 from memoryd.operations.offline import dedupe_path
 from memoryd.operations.presence import Sighting
-from memoryd.service import memories
+from memoryd.service.answers import memories
 from memoryd.service.watcher import MANY
 from tests.layouts.samples import learning, lines
 from tests.operations.world import LEARNINGS, World

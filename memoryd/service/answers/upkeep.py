@@ -1,4 +1,4 @@
-"""What each control method does: a request becomes jobs in inboxes, or is answered from what is published."""
+"""The methods that are jobs of one root or of all, and what was done by them: when, and how it is taken back."""
 
 from __future__ import annotations
 
@@ -7,22 +7,14 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any
 
-from memoryd import __version__
-from memoryd.config import edit
-from memoryd.config.reading import load
-from memoryd.config.show import diff, effective
 from memoryd.control.answering import Answer
-from memoryd.control.metrics import render
-from memoryd.control.peer import Peer
 from memoryd.core.dates import iso
 from memoryd.disk.journal import Entry
 from memoryd.engine.jobs import Job
 from memoryd.engine.worker import Worker
-from memoryd.errors import ConflictError, NotFoundError, UnknownRootError, UsageError
-from memoryd.log import set_level
+from memoryd.errors import ConflictError, NotFoundError, UsageError
 from memoryd.service.gather import gather
-from memoryd.service.memories import memory_handlers
-from memoryd.service.report import families, root_row, shown_job, status
+from memoryd.service.report import shown_job
 
 if TYPE_CHECKING:
     from memoryd.service.daemon import Daemon
@@ -30,12 +22,10 @@ if TYPE_CHECKING:
 Params = dict[str, Any]
 
 
-def handlers(daemon: Daemon) -> Mapping[str, Callable[[Params, Peer], Answer]]:
+def upkeep_handlers(daemon: Daemon) -> Mapping[str, Callable[[Params], Answer]]:
     """By method name; each takes checked parameters."""
-    host = Handlers(daemon)
-    table: dict[str, Callable[[Params], Answer]] = {
-        "ping": host.ping,
-        "status": host.status,
+    host = UpkeepHandlers(daemon)
+    return {
         "sync": host.sync,
         "check": host.check,
         "plan": host.plan,
@@ -53,68 +43,12 @@ def handlers(daemon: Daemon) -> Mapping[str, Callable[[Params, Peer], Answer]]:
         "jobs.run": host.jobs_run,
         "history.list": host.history,
         "undo": host.undo,
-        "root.list": host.root_list,
-        "root.add": host.root_add,
-        "root.remove": host.root_remove,
-        "root.pause": host.root_pause,
-        "root.resume": host.root_resume,
-        "config.show": host.config_show,
-        "config.validate": host.config_validate,
-        "config.reload": host.config_reload,
-        "log.level": host.log_level,
-        "metrics": host.metrics,
-        "shutdown": host.shutdown,
-        **memory_handlers(daemon),
     }
-    return {name: _without_peer(call) for name, call in table.items()}
 
 
-def _without_peer(call: Callable[[Params], Answer]) -> Callable[[Params, Peer], Answer]:
-    return lambda params, peer: call(params)  # noqa: ARG005 - the server has checked the peer already
-
-
-class Handlers:
+class UpkeepHandlers:
     def __init__(self, daemon: Daemon) -> None:
-        self._daemon = daemon
         self._roots = daemon.roots
-
-    # --- answered at once
-
-    def ping(self, params: Params) -> Answer:
-        del params
-        daemon = self._daemon
-        return {
-            "pid": os.getpid(),
-            "version": __version__,
-            "instance": daemon.instance,
-            "uptime_s": daemon.uptime_s,
-        }
-
-    def status(self, params: Params) -> Answer:
-        return status(self._daemon, self._roots.named(params.get("root")))
-
-    def jobs_list(self, params: Params) -> Answer:
-        wanted = params.get("name")
-        rows = [row for worker in self._roots.named(params.get("root")) for row in self._roots.job_rows(worker)]
-        return {"jobs": [shown_job(row) for row in rows if wanted in (None, row["name"])]}
-
-    def history(self, params: Params) -> Answer:
-        limit, wanted = params.get("limit", 50), params.get("receipt")
-        entries: list[tuple[Worker, Entry]] = []
-        for worker in self._roots.named(params.get("root")):
-            journal = worker.store.journal
-            found = journal.entries(limit) if wanted is None else _entry(worker, wanted)
-            entries += [(worker, entry) for entry in found]
-        if wanted is not None and not entries:
-            raise NotFoundError(f"no root has a change {wanted}", hint="`memoryd history` lists the receipts")
-        entries.sort(key=lambda pair: pair[1].at, reverse=True)
-        return {"entries": [{"root": w.name, **entry.public()} for w, entry in entries[:limit]]}
-
-    def metrics(self, params: Params) -> Answer:
-        del params
-        return {"text": render(families(self._daemon, self._roots.all()))}
-
-    # --- jobs of one root or of all
 
     def _each(self, params: Params, job: str, **more: Any) -> dict[str, Future[dict[str, Any]]]:
         passed = {key: value for key, value in params.items() if key != "root"} | more
@@ -210,96 +144,24 @@ class Handlers:
             raise ConflictError(f"{receipt} is in more than one root: {names}", hint="name it with --root")
         return gather(self._each({**params, "root": owners[0].name}, "undo"), _merge_plans)
 
-    # --- roots
+    # --- what was done, and when
 
-    def _rows(self, workers: list[Worker]) -> dict[str, Any]:
-        return {"roots": [root_row(self._daemon, worker) for worker in workers]}
+    def jobs_list(self, params: Params) -> Answer:
+        wanted = params.get("name")
+        rows = [row for worker in self._roots.named(params.get("root")) for row in self._roots.job_rows(worker)]
+        return {"jobs": [shown_job(row) for row in rows if wanted in (None, row["name"])]}
 
-    def _one(self, params: Params) -> Worker:
-        name = str(params.get("name") or params["path"])
-        if params.get("name") and not name.startswith(("/", "~")):
-            return self._roots.named(name)[0]
-        path = os.path.realpath(os.path.expanduser(name))
-        for worker in self._roots.all():
-            if os.path.realpath(worker.status.path) == path:
-                return worker
-        raise UnknownRootError(f"no root is at {path}", hint="`memoryd root list` shows them")
-
-    def root_list(self, params: Params) -> Answer:
-        if params.get("name") is None and params.get("path") is None:
-            return self._rows(self._roots.all())
-        return self._rows([self._one(params)])
-
-    def root_add(self, params: Params) -> Answer:
-        daemon = self._daemon
-        path = os.path.abspath(os.path.expanduser(params["path"]))
-        if os.path.exists(path) and not os.path.isdir(path):
-            raise UsageError(f"{path} is no directory", hint="a root is a directory")
-        if os.path.isdir(path) and os.stat(path).st_uid not in (os.geteuid(), 0):
-            raise UsageError(f"{path} belongs to another user", hint="a root must belong to the daemon's user")
-        table = {"path": path, **{k: params[k] for k in ("name", "layout") if params.get(k) is not None}}
-        added = edit.add_root(daemon.places.config_target, table, state_dir=daemon.places.state_dir)
-        daemon.reload()
-        return self._rows(self._roots.named(added.name))
-
-    def root_remove(self, params: Params) -> Answer:
-        daemon = self._daemon
-        worker = self._one(params)
-        rows = self._rows([worker])
-        configured = daemon.config.root(worker.name)
-        if configured is not None and configured.position is not None:
-            edit.remove_root(daemon.places.config_target, worker.name, state_dir=daemon.places.state_dir)
-        else:
-            daemon.forget_path(worker.status.path)
-        daemon.reload()
-        return rows
-
-    def root_pause(self, params: Params) -> Answer:
-        worker = self._one(params)
-        return self._told(worker, worker.pause())
-
-    def root_resume(self, params: Params) -> Answer:
-        worker = self._one(params)
-        return self._told(worker, worker.resume())
-
-    def _told(self, worker: Worker, done: Future[dict[str, Any]]) -> Answer:
-        """The row as it is then, which is also news for whoever follows the topic `root`."""
-
-        def row(_: object) -> dict[str, Any]:
-            seen = worker.status
-            self._daemon.tell("root", {"root": worker.name, "state": seen.state, "reason": "; ".join(seen.reasons)})
-            return self._rows([worker])
-
-        return gather({worker.name: done}, row)
-
-    # --- the daemon itself
-
-    def config_show(self, params: Params) -> Answer:
-        del params
-        return effective(self._daemon.config)
-
-    def config_validate(self, params: Params) -> Answer:
-        del params
-        daemon = self._daemon
-        return _difference(diff(daemon.config, load(daemon.places, daemon.extra, known_limits=daemon.known_limits)))
-
-    def config_reload(self, params: Params) -> Answer:
-        return _difference(self._daemon.reload(dry_run=bool(params.get("dry_run"))))
-
-    def log_level(self, params: Params) -> Answer:
-        if params.get("level") is not None:
-            set_level(params["level"])
-            self._daemon.log_level = params["level"]
-        return {"level": self._daemon.log_level}
-
-    def shutdown(self, params: Params) -> Answer:
-        del params
-        self._daemon.ask_to_stop()
-        return {"stopping": True, "pid": os.getpid()}
-
-
-def _difference(found: Any) -> dict[str, Any]:
-    return {"added": list(found.added), "changed": list(found.changed), "removed": list(found.removed)}
+    def history(self, params: Params) -> Answer:
+        limit, wanted = params.get("limit", 50), params.get("receipt")
+        entries: list[tuple[Worker, Entry]] = []
+        for worker in self._roots.named(params.get("root")):
+            journal = worker.store.journal
+            found = journal.entries(limit) if wanted is None else _entry(worker, wanted)
+            entries += [(worker, entry) for entry in found]
+        if wanted is not None and not entries:
+            raise NotFoundError(f"no root has a change {wanted}", hint="`memoryd history` lists the receipts")
+        entries.sort(key=lambda pair: pair[1].at, reverse=True)
+        return {"entries": [{"root": w.name, **entry.public()} for w, entry in entries[:limit]]}
 
 
 def _entry(worker: Worker, receipt: str) -> list[Entry]:
