@@ -46,7 +46,7 @@ class Worker:
         store.meanwhile = self._meanwhile
         self._tending = Tending(store, clock, hints, tell, embedder)
         self._performing = Performing(store, clock, hints, tell, self._tending.trouble)
-        self._inbox = Inbox(pace, clock, self._tending.next_due, lambda: self._tending.last_change)
+        self._inbox = Inbox(pace, clock, self._tending.next_due, lambda: self._tending.reading.last_change)
         self.ready = threading.Event()  # the first look is over, whatever it showed
         self.step = "starting"
         self.progress = 0
@@ -198,15 +198,15 @@ class Worker:
         self.step = "idle"
         while self._tending.unsettled:
             self.touch(self._tending.unsettled.pop(), deleted=False)
-        if self._tending.wants_limits:
-            self._tending.wants_limits = False
+        if self._tending.reading.wants_limits:
+            self._tending.reading.wants_limits = False
             if self.store.policy.schedule.get("limits") != "off":
                 self.fall_due("limits")
 
     def _take_in(self, batch: Batch) -> None:
         self.step = "indexing"
         began = self._clock.monotonic()
-        waiting = self._tending.take_in(None if batch.everything else batch.paths, batch.oldest)
+        waiting = self._tending.reading.take_in(None if batch.everything else batch.paths, batch.oldest)
         self._inbox.took(self._clock.monotonic() - began)
         self._look_again(waiting)
 
@@ -253,19 +253,19 @@ class Worker:
         if job.name == "sync":
             return self._sync(float(job.params.get("timeout_s", 60.0)))
         if job.name == "reindex":
-            return self._tending.reindex(dry_run=bool(job.params.get("dry_run")))
+            return self._tending.reading.reindex(dry_run=bool(job.params.get("dry_run")))
         tending, memories = self._tending, self.memories
         looks = {"resume": tending.resume, "pause": tending.rest, "catch-up": memories.catch_up, "rescan": self._rescan}
         looks[job.name]()
         return {}
 
     def _rescan(self) -> None:
-        self._look_again(self._tending.take_in(None, self._clock.monotonic()))
+        self._look_again(self._tending.reading.take_in(None, self._clock.monotonic()))
 
     def _sync(self, timeout_s: float) -> dict[str, Any]:
         self._inbox.forget_hints()
         try:
-            result, waiting = self._tending.sync(timeout_s)
+            result, waiting = self._tending.reading.sync(timeout_s)
         except BaseException:
             self._inbox.touch(None)
             raise
