@@ -54,9 +54,17 @@ def _finite(inner: bytes, numbers: list[bytes]) -> bool:
     return all(math.isfinite(float(number)) for number in numbers)
 
 
-def common_size(found: Iterable[Embedding]) -> int:
-    """The length most embeddings of a file have; 0 where there is none."""
-    sizes = Counter(each.size for each in found if each.size)
+def size_in(data: bytes, array: Span) -> int:
+    """Of an embedding that is not looked at any further."""
+    inner = data[array.start + 1 : array.end - 1]
+    if data[array.start : array.start + 1] != b"[" or not inner.strip():
+        return 0
+    return len(elements(data, array)) if inner.translate(None, _NUMBERS) else inner.count(b",") + 1
+
+
+def common_size(found: Iterable[int]) -> int:
+    """The length most embeddings of a file have, of the lengths of all; 0 where there is none."""
+    sizes = Counter(filter(None, found))
     return sizes.most_common(1)[0][0] if sizes else 0
 
 

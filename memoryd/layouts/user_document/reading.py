@@ -9,37 +9,17 @@ from typing import Any, NamedTuple
 from memoryd.core.dates import parse_stamp
 from memoryd.core.digest import sha256
 from memoryd.core.findings import Finding
-from memoryd.core.json_elements import Member, elements, last, members
+from memoryd.core.json_elements import last
 from memoryd.core.records import Document, Record
 from memoryd.core.secrets import headline, redact
-from memoryd.core.text import Span
-from memoryd.layouts.one_document import FRESH_S, decode, look, marks, sound, text_of, unread
+from memoryd.layouts.one_document import FRESH_S, marks, sound, text_of, unread
 from memoryd.layouts.user_document import schema
+from memoryd.layouts.user_document.cutting import Item, Taken, decoded, looked_at
 from memoryd.layouts.user_document.embeddings import ABSENT, Embedding, common_size, inspect, problem_of
 from memoryd.layouts.user_document.vectors import vector
 
 FILE = "__long-memories/data.json"
 STAMPS = ("updated_at", "last_deduplicated_at")
-
-
-class Item(NamedTuple):
-    """One element of `memories`: where it, its data and its embedding stand, and its data as an object."""
-
-    span: Span
-    data: Member
-    embedding: Span | None
-    native: Mapping[str, Any]
-
-
-class Taken(NamedTuple):
-    """A document taken apart. An element that is no memory is an `Item`'s None, with the reason."""
-
-    value: Span
-    members: list[Member]
-    array: Span
-    elements: list[Span]
-    items: list[Item | None]
-    reasons: dict[int, str]
 
 
 class _Text(NamedTuple):
@@ -57,49 +37,10 @@ def user_of(path: str) -> str:
     return path.removesuffix(FILE).rstrip("/")
 
 
-def take_apart(data: bytes, value: Span) -> Taken | None:
-    """None where the value is no object with a list of memories."""
-    if data[value.start : value.start + 1] != b"{":
-        return None
-    found = members(data, value.start, value.end)
-    array = last(found, "memories")
-    if array is None or data[array.value.start : array.value.start + 1] != b"[":
-        return None
-    spans = elements(data, array.value)
-    reasons: dict[int, str] = {}
-    items = [_item(data, span, number, reasons) for number, span in enumerate(spans)]
-    return Taken(value, found, array.value, spans, items, reasons)
-
-
-def _item(data: bytes, span: Span, number: int, reasons: dict[int, str]) -> Item | None:
-    if data[span.start : span.start + 1] != b"{":
-        reasons[number] = "is no object"
-        return None
-    found = members(data, span.start, span.end)
-    inner, embedding = last(found, "data"), last(found, "embedding")
-    if inner is None:
-        reasons[number] = "data: missing"
-        return None
-    native = _decoded(inner.value.of(data))
-    reason = schema.unusable(native)
-    if reason is not None:
-        reasons[number] = reason
-        return None
-    return Item(span, inner, embedding.value if embedding else None, native)
-
-
-def _decoded(text: bytes) -> Any:
-    try:
-        return decode(text)
-    except (ValueError, RecursionError):  # a number without any bound
-        return None
-
-
 def parse(path: str, data: bytes, *, now: float, mtime: float) -> Document:
-    whole = look(data)
+    whole, taken = looked_at(data)
     if whole.value is None:
         return unread(path, whole, "corrupt-file", now=now, mtime=mtime)
-    taken = take_apart(data, whole.value)
     if whole.rest is not None and (taken is None or abs(now - mtime) < FRESH_S):
         why = "the document is followed by other bytes"
         return unread(path, whole._replace(problem=why), "corrupt-file", now=now, mtime=mtime)
@@ -107,7 +48,7 @@ def parse(path: str, data: bytes, *, now: float, mtime: float) -> Document:
         message = "is no object with a list of memories; the program would begin an empty one over it"
         return Document(path, (), (Finding("wrong-shape", path, message),), 1, 1)
     embeddings = {n: _embedding(data, item) for n, item in enumerate(taken.items) if item is not None}
-    text = _Text(path, data, taken, embeddings, common_size(embeddings.values()))
+    text = _Text(path, data, taken, embeddings, common_size(each.size for each in embeddings.values()))
     records = list(_records(text))
     stamps = _stamps(data, taken)
     findings = [*marks(path, data, whole), *_findings(text, records, stamps)]
@@ -123,7 +64,7 @@ def _embedding(data: bytes, item: Item) -> Embedding:
 def _stamps(data: bytes, taken: Taken) -> list[Any]:
     """`updated_at` and `last_deduplicated_at` as they stand, None where missing."""
     found = (last(taken.members, key) for key in STAMPS)
-    return [_decoded(member.value.of(data)) if member else None for member in found]
+    return [decoded(member.value.of(data)) if member else None for member in found]
 
 
 def _records(text: _Text) -> Iterator[Record]:
