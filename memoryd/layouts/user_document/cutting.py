@@ -100,7 +100,7 @@ def _cut(data: bytes) -> Taken | None:
         colon = value_end(data, at)
         key, start = data[at + 1 : colon - 1], skip_space(data, skip_space(data, colon) + 1)
         again = _cut_array(data, start, found.memories) if key == b"memories" else None
-        if b"\\" in key or (key == b"memories" and (again is None or array is not None)):
+        if b"\\" in key or (again is None and key == b"memories"):
             return None
         array = again or array
         end = again.span.end if again is not None else value_end(data, start)
