@@ -9,6 +9,8 @@ from memoryd.core.secrets.surroundings import find_assigned
 from memoryd.core.secrets.tokens import find_tokens
 from memoryd.core.secrets.values import COVER
 
+WIDTH = 100  # characters of a headline
+
 
 def find_secrets(text: str, level: str | None = None) -> Iterator[Secret]:
     """Everything shaped like a secret, in order, without overlap; of one level (`block`, `warn`) where it is named."""
@@ -29,9 +31,16 @@ def redact(text: str) -> str:
     return "".join([*parts, text[at:]])
 
 
-def headline(text: str, width: int = 100) -> str:
+def headline(text: str, width: int = WIDTH) -> str:
     """The first line of a memory, as lists show it. Redacted before the cut, which might leave half a token."""
     return redact(text.partition("\n")[0][: 10 * width])[:width]
+
+
+def headed(text: str) -> tuple[str, str]:
+    """The headline, and the whole redacted: of one short line both take one look."""
+    said = redact(text)
+    alone = "\n" not in text and len(text) <= 10 * WIDTH
+    return said[:WIDTH] if alone else headline(text), said
 
 
 def _found(text: str) -> list[Secret]:

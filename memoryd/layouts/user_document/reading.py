@@ -11,24 +11,25 @@ from memoryd.core.digest import sha256
 from memoryd.core.findings import Finding
 from memoryd.core.json_elements import last
 from memoryd.core.records import Document, Record
-from memoryd.core.secrets import headline, redact
+from memoryd.core.secrets import headed
 from memoryd.layouts.one_document import FRESH_S, marks, sound, text_of, unread
 from memoryd.layouts.user_document import schema
 from memoryd.layouts.user_document.cutting import Item, Taken, decoded, looked_at
-from memoryd.layouts.user_document.embeddings import ABSENT, Embedding, common_size, inspect, problem_of
-from memoryd.layouts.user_document.vectors import vector
+from memoryd.layouts.user_document.embeddings import ABSENT, Embedding, common_size, looked_into, problem_of
+from memoryd.layouts.user_document.vectors import Vector, vector
 
 FILE = "__long-memories/data.json"
 STAMPS = ("updated_at", "last_deduplicated_at")
 
 
 class _Text(NamedTuple):
-    """A file under reading; `embeddings` by the number of their element, `common` the length most of them have."""
+    """A file under reading; `embeddings` by the number of their element, with their vectors where these are known
+    already; `common` is the length most of them have."""
 
     path: str
     data: bytes
     taken: Taken
-    embeddings: Mapping[int, Embedding]
+    embeddings: Mapping[int, tuple[Embedding, Vector | None]]
     common: int
 
 
@@ -48,7 +49,7 @@ def parse(path: str, data: bytes, *, now: float, mtime: float) -> Document:
         message = "is no object with a list of memories; the program would begin an empty one over it"
         return Document(path, (), (Finding("wrong-shape", path, message),), 1, 1)
     embeddings = {n: _embedding(data, item) for n, item in enumerate(taken.items) if item is not None}
-    text = _Text(path, data, taken, embeddings, common_size(each.size for each in embeddings.values()))
+    text = _Text(path, data, taken, embeddings, common_size(each.size for each, _ in embeddings.values()))
     records = list(_records(text))
     stamps = _stamps(data, taken)
     findings = [*marks(path, data, whole), *_findings(text, records, stamps)]
@@ -57,8 +58,8 @@ def parse(path: str, data: bytes, *, now: float, mtime: float) -> Document:
     return Document(path, tuple(records), tuple(findings), units, units - len(records), facts=facts)
 
 
-def _embedding(data: bytes, item: Item) -> Embedding:
-    return inspect(data, item.embedding) if item.embedding is not None else ABSENT
+def _embedding(data: bytes, item: Item) -> tuple[Embedding, Vector | None]:
+    return looked_into(data, item.embedding) if item.embedding is not None else (ABSENT, None)
 
 
 def _stamps(data: bytes, taken: Taken) -> list[Any]:
@@ -75,37 +76,44 @@ def _records(text: _Text) -> Iterator[Record]:
         if item is None:
             continue
         line, at = line + data.count(b"\n", at, item.span.start), item.span.start
-        yield _record(text, user, item, line, _id(user, item.data.value.of(data), seen), text.embeddings[number])
+        identity = _id(user, item.data.value.of(data), seen)
+        yield _record(item, user, line, identity, _vector(text, item, *text.embeddings[number]))
 
 
-def _record(text: _Text, user: str, item: Item, line: int, identity: str, embedding: Embedding) -> Record:
+def _vector(text: _Text, item: Item, embedding: Embedding, known: Vector | None) -> Vector | None:
+    """None where no vector work may use it."""
+    if item.embedding is None or problem_of(embedding, text.common) is not None:
+        return None
+    return known if known is not None else vector(item.embedding.of(text.data))
+
+
+def _record(item: Item, user: str, line: int, identity: str, embedding: Vector | None) -> Record:
     native = item.native
     category, topics = text_of(native, "category") or schema.CATEGORY, tuple(map(sound, schema.topics(native)))
-    usable = item.embedding is not None and problem_of(embedding, text.common) is None
-    level = schema.importance(native)
+    level, (title, said) = schema.importance(native), headed(native["content"])
     facts = {
         "user": user,
         "number": schema.number_of(native),
         "importance": level,
-        "embedding": embedding.size if usable else 0,
+        "embedding": len(embedding) if embedding is not None else 0,
     }
     return Record(
         item.span,
         line,
         identity,
         category,
-        sound(headline(native["content"])),
+        sound(title),
         schema.created(native),
         None,
         topics,
         False,
         native,
         facts,
-        text=sound(redact(native["content"])),
+        text=sound(said),
         labels=(category, *topics),
         weight=level,
         owner=sound(user),
-        embedding=vector(item.embedding.of(text.data)) if usable and item.embedding is not None else None,
+        embedding=embedding,
     )
 
 
@@ -117,8 +125,12 @@ def _id(user: str, text: bytes, seen: Counter[str]) -> str:
 
 def identity_of(user: str, text: bytes) -> str:
     """`user/<hash of the data's bytes>`: it does not depend on where the memory stands."""
-    digest = sha256(text)[:12]
+    digest = digest_of(text)
     return sound(f"{user}/{digest}" if user else digest)
+
+
+def digest_of(text: bytes) -> str:
+    return sha256(text)[:12]
 
 
 def told_apart(identity: str, number: int) -> str:
@@ -138,7 +150,7 @@ def _findings(text: _Text, records: Sequence[Record], stamps: Sequence[Any]) -> 
     known = iter(records)
     for number, item in enumerate(taken.items):
         if item is not None:
-            yield from _of_memory(path, number, item, next(known), problem_of(text.embeddings[number], text.common))
+            yield from _of_memory(path, number, item, next(known), problem_of(text.embeddings[number][0], text.common))
 
 
 def _of_memory(path: str, number: int, item: Item, record: Record, vector: tuple[str, str] | None) -> Iterator[Finding]:
