@@ -17,7 +17,8 @@ from memoryd.layouts.base import Loaded
 from memoryd.layouts.one_document import is_utf8, look
 from memoryd.layouts.storing import Asked
 from memoryd.layouts.user_document import cutting
-from memoryd.layouts.user_document.embeddings import inspect, size_in
+from memoryd.layouts.user_document.embeddings import inspect, looked_into, size_in
+from memoryd.layouts.user_document.vectors import vector
 from tests.layouts.contract import NOW, document
 from tests.layouts.storing_samples import view_of
 from tests.layouts.test_user_document import ALICE, doc, item, text
@@ -180,3 +181,26 @@ class TestStoring:
     def test_the_size_of_an_embedding_is_what_looking_into_it_says(self, vector: str) -> None:
         data = vector.encode()
         assert size_in(data, Span(0, len(data))) == inspect(data, Span(0, len(data))).size
+
+
+NUMBERS = st.one_of(
+    st.sampled_from(["0", "-0", "0.0", "1e309", "-1E999", "1e-400", "0e5", "1" * 400, "0." + "0" * 400 + "1e402"]),
+    st.floats(allow_nan=False, allow_infinity=False).map(repr),
+    st.integers().map(str),
+)
+
+
+class TestEmbeddings:
+    @given(st.lists(NUMBERS, max_size=5), SPACES)
+    @example(["1e308", "1e308"], "")
+    @example(["1e-400"], "")
+    def test_what_the_numbers_show_is_what_their_text_shows(self, numbers: list[str], space: str) -> None:
+        data = f"[{space}{f'{space},'.join(numbers)}]".encode()
+        found, numbers_found = looked_into(data, Span(0, len(data)))
+        assert found == inspect(data, Span(0, len(data)))
+        assert numbers_found is None or (numbers_found == vector(data) and not found.fault)
+
+    @given(st.sampled_from(VECTORS))
+    def test_so_it_is_with_what_is_no_list_of_numbers(self, text: str) -> None:
+        data = text.encode()
+        assert looked_into(data, Span(0, len(data)))[0] == inspect(data, Span(0, len(data)))

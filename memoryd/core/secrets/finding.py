@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterator
+from functools import lru_cache
 
 from memoryd.core.secrets.spans import Secret, without_overlap
 from memoryd.core.secrets.surroundings import find_assigned
@@ -10,6 +12,7 @@ from memoryd.core.secrets.tokens import find_tokens
 from memoryd.core.secrets.values import COVER
 
 WIDTH = 100  # characters of a headline
+_MOST_KNOWN = 4_096  # texts; less than a megabyte
 
 
 def find_secrets(text: str, level: str | None = None) -> Iterator[Secret]:
@@ -20,8 +23,12 @@ def find_secrets(text: str, level: str | None = None) -> Iterator[Secret]:
 def redact(text: str) -> str:
     """The text with `[redacted:PATTERN]` in place of each secret; of an assignment in place of the value alone.
     Redacting twice changes nothing."""
+    known = _known_of(_digest(text))
+    if known.clean:
+        return text
     found = _found(text)
     if not found:
+        known.clean = True
         return text
     parts: list[str] = []
     at = 0
@@ -29,6 +36,24 @@ def redact(text: str) -> str:
         parts += [text[at : secret.start], f"[redacted:{secret.pattern}]"]
         at = secret.end
     return "".join([*parts, text[at:]])
+
+
+class _Known:
+    """What was found out of a text, of which nothing but a digest is kept. A file that is read again says mostly what
+    it said before, and each of its texts is redacted on more than one way out."""
+
+    __slots__ = ("clean",)
+
+    def __init__(self, digest: bytes) -> None:
+        del digest
+        self.clean = False
+
+
+_known_of = lru_cache(maxsize=_MOST_KNOWN)(_Known)
+
+
+def _digest(text: str) -> bytes:
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest()
 
 
 def headline(text: str, width: int = WIDTH) -> str:
