@@ -69,8 +69,9 @@ def size_in(data: bytes, array: Span) -> int:
     start, end = array.start + 1, array.end - 1
     if data[array.start : start] != b"[" or skip_space(data, start) >= end:
         return 0
-    flat = all(data.find(mark, start, end) < 0 for mark in (b'"', b"[", b"{"))
-    return data.count(b",", start, end) + 1 if flat else len(elements(data, array))
+    if data.find(b'"', start, end) < 0 and data.find(b"[", start, end) < 0 and data.find(b"{", start, end) < 0:
+        return data.count(b",", start, end) + 1
+    return len(elements(data, array))
 
 
 def common_size(found: Iterable[int]) -> int:
