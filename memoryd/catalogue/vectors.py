@@ -8,8 +8,8 @@ of another model. Vectors come in with rising keys; `home.changes` counts what c
 from __future__ import annotations
 
 import sqlite3
-from array import array
 from collections.abc import Iterator, Sequence
+from struct import pack
 from typing import NamedTuple
 
 from memoryd.catalogue.rows import plain
@@ -78,8 +78,8 @@ class Vectors:
             some = given[at : at + _MOST_ASKED]
             known = self._known([key for key, _ in some])
             for key, embedding in some:
-                # From a list: that takes two thirds of the time.
-                found = (f"{OWN}{len(embedding)}", array("f", [*embedding]).tobytes())
+                size = len(embedding)
+                found = (f"{OWN}{size}", pack(f"{size}f", *embedding))  # half the time of an array
                 if known.get(key) != found:
                     self.home.changes += key in known
                     self._db.execute("INSERT OR REPLACE INTO vectors VALUES (?,?,?)", (key, *found))
