@@ -11,6 +11,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from memoryd.core.records import Document
 from memoryd.core.text import Span, splice
 from memoryd.errors import BusyError, ConflictError
 from memoryd.layouts.base import Loaded
@@ -165,6 +166,18 @@ class TestStoring:
         unread = replace(view, load=lambda _: Loaded(PLAIN, lambda: pytest.fail("the document is parsed")))
         stored = STORE.add(unread, Asked({"content": "new", "embedding": VECTOR}))
         assert stored.path == ALICE
+
+    def test_a_document_is_read_once_and_not_before_it_is_asked_for(self) -> None:
+        asked: list[Document] = []
+
+        def parse() -> Document:
+            asked.append(document(STORE, ALICE, PLAIN))
+            return asked[-1]
+
+        loaded = Loaded(PLAIN, parse)
+        assert asked == []
+        assert loaded.document is loaded.document
+        assert len(asked) == 1
 
     def test_of_equal_memories_each_gets_its_own_id(self) -> None:
         data = text(doc(item("other")))

@@ -12,7 +12,7 @@ from memoryd.core.secrets.tokens import find_tokens
 from memoryd.core.secrets.values import COVER
 
 WIDTH = 100  # characters of a headline
-_MOST_KNOWN = 4_096  # texts; less than a megabyte
+_MOST_KNOWN = 3_000  # texts; less than a megabyte
 
 
 def find_secrets(text: str, level: str | None = None) -> Iterator[Secret]:
