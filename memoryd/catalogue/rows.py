@@ -131,7 +131,8 @@ def _strings(value: object) -> Iterator[str]:
     elif isinstance(value, Mapping):
         for key, each in value.items():
             yield str(key)
-            yield from _strings(each)
+            if each is not None and not isinstance(each, int | float):
+                yield from _strings(each)
     elif isinstance(value, list | tuple):
         for each in value:
             yield from _strings(each)

@@ -34,13 +34,22 @@ def is_temp(path: str) -> bool:
     return _FOREIGN_TEMP.search(path.rpartition("/")[2]) is not None
 
 
-@dataclass(frozen=True, slots=True)
 class Loaded:
-    """One file read from disk with what the layout makes of it; `mtime` in seconds."""
+    """One file read from disk with what the layout makes of it, which may wait until it is asked for; `mtime` in
+    seconds."""
 
-    data: bytes
-    document: Document
-    mtime: float = 0.0
+    __slots__ = ("_document", "data", "mtime")
+
+    def __init__(self, data: bytes, document: Document | Callable[[], Document], mtime: float = 0.0) -> None:
+        self.data = data
+        self.mtime = mtime
+        self._document = document
+
+    @property
+    def document(self) -> Document:
+        if not isinstance(self._document, Document):
+            self._document = self._document()
+        return self._document
 
 
 class LockRule(NamedTuple):

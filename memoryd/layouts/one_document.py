@@ -7,6 +7,7 @@ what the strict parser refuses and Python's own accepts (NaN, half surrogates) t
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
@@ -21,6 +22,8 @@ FRESH_S = 2.0  # a file that does not parse and is younger than this is being wr
 BOM = b"\xef\xbb\xbf"
 _REFUSED = (msgspec.DecodeError, UnicodeDecodeError, RecursionError, ValueError)
 _BLANK = b" \t\r\n\0"
+_ASCII = re.compile(rb"[\x00-\x7f]")
+_PIECE = 16 * 1024  # bytes
 
 
 class Whole(NamedTuple):
@@ -33,11 +36,16 @@ class Whole(NamedTuple):
     problem: str = ""
 
 
-def look(data: bytes) -> Whole:
+def bounds(data: bytes) -> tuple[int, int]:
+    """Where the text begins and ends between a byte order mark and the white space around it."""
     start = skip_space(data, len(BOM) if data.startswith(BOM) else 0)
-    if not data[start:].strip(_BLANK):
+    return start, max(start, len(data.rstrip(b" \t\r\n")))
+
+
+def look(data: bytes) -> Whole:
+    start, end = bounds(data)
+    if not data[start:end].strip(_BLANK):
         return Whole(None, problem="the file is empty")
-    end = start + len(data[start:].rstrip(b" \t\r\n"))
     if _is_strict(data[start:end]):
         return Whole(Span(start, end))
     return _look_again(data, start, end)
@@ -46,9 +54,30 @@ def look(data: bytes) -> Whole:
 def _is_strict(value: bytes) -> bool:
     try:
         msgspec.json.decode(value, type=msgspec.Raw)
-        return value.isascii() or bool(value.decode("utf-8"))  # skipped strings are not checked for their encoding
     except _REFUSED:
         return False
+    return is_utf8(value)  # skipped strings are not checked for their encoding
+
+
+def is_utf8(data: bytes) -> bool:
+    """Asked a piece at a time: most pieces of a document of vectors are plain ASCII, which is told at a glance."""
+    at = 0
+    while at < len(data):
+        cut = _ASCII.search(data, at + _PIECE)
+        end = cut.start() if cut is not None else len(data)
+        piece = data[at:end]
+        if not piece.isascii() and not _decodes(piece):
+            return False
+        at = end
+    return True
+
+
+def _decodes(text: bytes) -> bool:
+    try:
+        text.decode("utf-8")
+    except UnicodeDecodeError:
+        return False
+    return True
 
 
 def _look_again(data: bytes, start: int, end: int) -> Whole:

@@ -33,7 +33,7 @@ def no_vector(text: str, size: int) -> None:
 
 @dataclass(frozen=True, slots=True)
 class StoringView:
-    """All that storing is decided on. `load` reads and parses one file afresh (None: not there), `content` gives the
+    """All that storing is decided on. `load` reads one file afresh (None: not there), `content` gives the
     bytes of any file, `files` what the catalogue knows of all; `number` is random, 64 bits; `embed(text, size)` gives
     a vector of that size, None where no embedder has it; `zone` is that of the place, by which some files are named;
     `held` are the digests of memories that somebody brought back, which no pruning takes along."""

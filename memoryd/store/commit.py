@@ -160,7 +160,8 @@ class _Commit:
             return
         assert prepared.before is not None
         assert prepared.fingerprint is not None
-        back_up(self.store, path, prepared.before, prepared.fingerprint, self.now)
+        digest = prepared.step.before_sha
+        back_up(self.store, path, prepared.before, prepared.fingerprint, self.now, digest=digest)
 
     def append(self, prepared: Prepared, position: int) -> None:
         action, change = prepared.action, prepared.change
@@ -236,11 +237,13 @@ def _unguarded() -> None:
     """A layout without a lock of its own has nothing to check but the files."""
 
 
-def back_up(store: Store, path: str, content: bytes, fingerprint: Fingerprint, now: float) -> str | None:
+def back_up(
+    store: Store, path: str, content: bytes, fingerprint: Fingerprint, now: float, *, digest: str | None = None
+) -> str | None:
     """Into the layout's own place, or the vault of the state directory: verified, rotated; an equal or a worse one
-    does not count. The id of the backup made, None for none."""
+    does not count. The id of the backup made, None for none. `digest` is that of the content, where it is known."""
     assert store.layout is not None
-    digest = sha256(content)
+    digest = digest or sha256(content)
     row = store.catalogue.file(path)
     known = row is not None and row.digest == digest
     quality = Quality(row.units, row.records) if row and known else store.quality(path, content, now)

@@ -10,6 +10,7 @@ import os
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import partial
 
 from memoryd.catalogue import Catalogue
 from memoryd.core.findings import Finding
@@ -175,16 +176,16 @@ class Store(Lockable):
         return self.layout.role(path) if self.layout else Role.FOREIGN
 
     def load(self, path: str, now: float) -> Source | None:
-        """Read and parse one file afresh; None when it is not there, or is none that may be opened (which a
-        finding tells): one such file must not keep the others from their upkeep."""
+        """Read one file afresh, to be parsed when its document is asked for; None when it is not there, or is none
+        that may be opened (which a finding tells): one such file must not keep the others from their upkeep."""
         assert self.layout is not None
         try:
             data, fingerprint = self.tree.read(path)
         except (FileNotFoundError, NotADirectoryError, NotBeneathError, NotRegularError, TooLargeError):
             return None
         mtime = fingerprint.mtime_ns / 1e9
-        document = self.layout.parse(path, data, now=now, mtime=mtime, base=Base())
-        return Source(Loaded(data, document, mtime), fingerprint)
+        parse = partial(self.layout.parse, path, data, now=now, mtime=mtime, base=Base())
+        return Source(Loaded(data, parse, mtime), fingerprint)
 
     def quality(self, path: str, content: bytes, now: float) -> Quality:
         """How much of a content of that file is readable."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from array import array
+
 from memoryd.catalogue import Catalogue
 from memoryd.core.asking import Filters
 from memoryd.core.records import Record
@@ -90,3 +92,19 @@ def test_what_comes_out_of_order_is_counted(catalogue: Catalogue) -> None:
 def test_all_readers_share_one_home(catalogue: Catalogue) -> None:
     with catalogue.reader() as one, catalogue.reader() as other:
         assert one.vectors.home is other.vectors.home is catalogue.vectors.home
+
+
+def test_of_very_many_only_what_became_another_counts_as_changed(catalogue: Catalogue) -> None:
+    def one(number: int, first: float = 0.0) -> Record:
+        return record(number, f"text {number}", embedding=(first, float(number)))
+
+    put(catalogue, "a", *(one(number) for number in range(1_100)))
+    before = catalogue.vectors.home.changes
+    put(catalogue, "a", *(one(number) for number in range(1_100)))
+    assert catalogue.vectors.home.changes == before
+    put(catalogue, "a", *(one(number, float(number in (499, 500, 1_099))) for number in range(1_100)))
+    assert catalogue.vectors.home.changes == before + 3
+    vectors = [vector for _, vector in catalogue.vectors.load("own:2", 0)]
+    assert len(vectors) == 1_100
+    assert array("f", vectors[500]).tolist() == [1.0, 500.0]
+    assert array("f", vectors[501]).tolist() == [0.0, 501.0]

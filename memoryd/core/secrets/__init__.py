@@ -8,7 +8,7 @@ takes out both. What somebody wants to store into topic files is also held again
 
 from __future__ import annotations
 
-from memoryd.core.secrets.finding import find_secrets, headline, redact
+from memoryd.core.secrets.finding import find_secrets, headed, headline, redact
 from memoryd.core.secrets.spans import BLOCK, WARN, Secret
 from memoryd.core.secrets.storing import (
     PREFIXES,
@@ -35,6 +35,7 @@ __all__ = [
     "check_sensitive",
     "find_secrets",
     "find_words",
+    "headed",
     "headline",
     "judge",
     "redact",

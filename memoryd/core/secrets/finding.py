@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterator
+from functools import lru_cache
 
 from memoryd.core.secrets.spans import Secret, without_overlap
 from memoryd.core.secrets.surroundings import find_assigned
 from memoryd.core.secrets.tokens import find_tokens
 from memoryd.core.secrets.values import COVER
+
+WIDTH = 100  # characters of a headline
+_MOST_KNOWN = 3_000  # texts; less than a megabyte
 
 
 def find_secrets(text: str, level: str | None = None) -> Iterator[Secret]:
@@ -18,8 +23,12 @@ def find_secrets(text: str, level: str | None = None) -> Iterator[Secret]:
 def redact(text: str) -> str:
     """The text with `[redacted:PATTERN]` in place of each secret; of an assignment in place of the value alone.
     Redacting twice changes nothing."""
+    known = _known_of(_digest(text))
+    if known.clean:
+        return text
     found = _found(text)
     if not found:
+        known.clean = True
         return text
     parts: list[str] = []
     at = 0
@@ -29,9 +38,34 @@ def redact(text: str) -> str:
     return "".join([*parts, text[at:]])
 
 
-def headline(text: str, width: int = 100) -> str:
+class _Known:
+    """What was found out of a text, of which nothing but a digest is kept. A file that is read again says mostly what
+    it said before, and each of its texts is redacted on more than one way out."""
+
+    __slots__ = ("clean",)
+
+    def __init__(self, digest: bytes) -> None:
+        del digest
+        self.clean = False
+
+
+_known_of = lru_cache(maxsize=_MOST_KNOWN)(_Known)
+
+
+def _digest(text: str) -> bytes:
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest()
+
+
+def headline(text: str, width: int = WIDTH) -> str:
     """The first line of a memory, as lists show it. Redacted before the cut, which might leave half a token."""
     return redact(text.partition("\n")[0][: 10 * width])[:width]
+
+
+def headed(text: str) -> tuple[str, str]:
+    """The headline, and the whole redacted: of one short line both take one look."""
+    said = redact(text)
+    alone = "\n" not in text and len(text) <= 10 * WIDTH
+    return said[:WIDTH] if alone else headline(text), said
 
 
 def _found(text: str) -> list[Secret]:

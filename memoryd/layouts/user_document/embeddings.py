@@ -1,6 +1,6 @@
 """Embeddings looked at in their text: how many numbers, are they finite, are they all zero.
 
-They are never made into Python floats here, never computed anew, and never dropped.
+They are never computed anew, and never dropped.
 """
 
 from __future__ import annotations
@@ -11,8 +11,9 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from memoryd.core.json_elements import elements
+from memoryd.core.json_elements import elements, skip_space
 from memoryd.core.text import Span
+from memoryd.layouts.user_document.vectors import Vector, numbers_in, packed
 
 _NUMBERS = b"0123456789+-.eE, \t\r\n"
 _NOT_ZERO = re.compile(rb"(?:^|[,\s])-?[0.]*+[1-9]")  # a digit of a mantissa, not of an exponent
@@ -27,6 +28,15 @@ class Embedding(NamedTuple):
 
 
 ABSENT = Embedding(0)
+
+
+def looked_into(data: bytes, array: Span) -> tuple[Embedding, Vector | None]:
+    """With its numbers, where their values alone show that nothing is wrong with them."""
+    text = array.of(data)
+    numbers = numbers_in(text)
+    if numbers and math.isfinite(sum(numbers)) and any(numbers):
+        return Embedding(len(numbers)), packed(numbers)
+    return inspect(data, array), None
 
 
 def inspect(data: bytes, array: Span) -> Embedding:
@@ -54,9 +64,19 @@ def _finite(inner: bytes, numbers: list[bytes]) -> bool:
     return all(math.isfinite(float(number)) for number in numbers)
 
 
-def common_size(found: Iterable[Embedding]) -> int:
-    """The length most embeddings of a file have; 0 where there is none."""
-    sizes = Counter(each.size for each in found if each.size)
+def size_in(data: bytes, array: Span) -> int:
+    """Of an embedding that is not looked at any further."""
+    start, end = array.start + 1, array.end - 1
+    if data[array.start : start] != b"[" or skip_space(data, start) >= end:
+        return 0
+    if data.find(b'"', start, end) < 0 and data.find(b"[", start, end) < 0 and data.find(b"{", start, end) < 0:
+        return data.count(b",", start, end) + 1
+    return len(elements(data, array))
+
+
+def common_size(found: Iterable[int]) -> int:
+    """The length most embeddings of a file have, of the lengths of all; 0 where there is none."""
+    sizes = Counter(filter(None, found))
     return sizes.most_common(1)[0][0] if sizes else 0
 
 

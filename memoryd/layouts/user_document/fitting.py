@@ -12,6 +12,7 @@ from typing import Any
 
 from memoryd.core.records import Document
 from memoryd.layouts.asked import Breach, refuse
+from memoryd.layouts.base import Loaded
 from memoryd.layouts.storing import StoringView
 from memoryd.layouts.user_document.asking import EMBEDDING, embedding_breaches
 
@@ -20,9 +21,9 @@ SAME_MODEL = 0.95  # cosine
 _TRIED = 3  # memories; a single one may have been reworded without its vector
 
 
-def vector_for(view: StoringView, document: Document | None, content: str, given: Any) -> Sequence[float]:
-    """InvalidMemoryError where the one given does not fit, or none is given and none can be made."""
-    known = size_of(document)
+def vector_for(view: StoringView, loaded: Loaded | None, known: int, content: str, given: Any) -> Sequence[float]:
+    """`known` is the size of the vectors in the document loaded, 0 where there is none. InvalidMemoryError where the
+    one given does not fit, or none is given and none can be made."""
     if given is not None:
         refuse(embedding_breaches(given, known))
         return list(given)
@@ -31,14 +32,9 @@ def vector_for(view: StoringView, document: Document | None, content: str, given
     if made is None or any(embedding_breaches(list(made), size)):
         _refuse(f"is missing, and nothing at hand makes vectors of {size} numbers as this file needs", size)
         raise AssertionError("a breach is always refused")
-    if document is not None and not _same_model(view, document, size):
+    if loaded is not None and not _same_model(view, loaded.document, size):
         _refuse("is missing, and the embedder at hand is not the one that made the vectors of this file", 0)
     return [float(number) for number in made]
-
-
-def size_of(document: Document | None) -> int:
-    """What most embeddings of the file have, 0 where there is none."""
-    return int(document.facts["dimension"]) if document is not None else 0
 
 
 def _refuse(rule: str, size: int) -> None:

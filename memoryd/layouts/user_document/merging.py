@@ -19,8 +19,9 @@ from memoryd.core.records import Record
 from memoryd.core.similarity import normalised
 from memoryd.core.text import Edit, Span
 from memoryd.layouts.base import Loaded, UpkeepView
-from memoryd.layouts.one_document import decode, look
-from memoryd.layouts.user_document.reading import STAMPS, Item, Taken, take_apart
+from memoryd.layouts.one_document import decode
+from memoryd.layouts.user_document.cutting import Item, Taken, looked_at
+from memoryd.layouts.user_document.reading import STAMPS
 from memoryd.layouts.user_document.stamping import stamped
 from memoryd.layouts.user_document.vectors import nearness, unit
 
@@ -89,8 +90,7 @@ def _taken(loaded: Loaded) -> Taken | None:
     """A document with at least two memories that is whole."""
     if len(loaded.document.records) < 2 or loaded.document.facts.get("damaged"):
         return None
-    whole = look(loaded.data)
-    return take_apart(loaded.data, whole.value) if whole.value is not None else None
+    return looked_at(loaded.data)[1]
 
 
 def find(loaded: Loaded, taken: Taken, threshold: float) -> Found:

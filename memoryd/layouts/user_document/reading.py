@@ -9,46 +9,27 @@ from typing import Any, NamedTuple
 from memoryd.core.dates import parse_stamp
 from memoryd.core.digest import sha256
 from memoryd.core.findings import Finding
-from memoryd.core.json_elements import Member, elements, last, members
+from memoryd.core.json_elements import last
 from memoryd.core.records import Document, Record
-from memoryd.core.secrets import headline, redact
-from memoryd.core.text import Span
-from memoryd.layouts.one_document import FRESH_S, decode, look, marks, sound, text_of, unread
+from memoryd.core.secrets import headed
+from memoryd.layouts.one_document import FRESH_S, marks, sound, text_of, unread
 from memoryd.layouts.user_document import schema
-from memoryd.layouts.user_document.embeddings import ABSENT, Embedding, common_size, inspect, problem_of
-from memoryd.layouts.user_document.vectors import vector
+from memoryd.layouts.user_document.cutting import Item, Taken, decoded, looked_at
+from memoryd.layouts.user_document.embeddings import ABSENT, Embedding, common_size, looked_into, problem_of
+from memoryd.layouts.user_document.vectors import Vector, vector
 
 FILE = "__long-memories/data.json"
 STAMPS = ("updated_at", "last_deduplicated_at")
 
 
-class Item(NamedTuple):
-    """One element of `memories`: where it, its data and its embedding stand, and its data as an object."""
-
-    span: Span
-    data: Member
-    embedding: Span | None
-    native: Mapping[str, Any]
-
-
-class Taken(NamedTuple):
-    """A document taken apart. An element that is no memory is an `Item`'s None, with the reason."""
-
-    value: Span
-    members: list[Member]
-    array: Span
-    elements: list[Span]
-    items: list[Item | None]
-    reasons: dict[int, str]
-
-
 class _Text(NamedTuple):
-    """A file under reading; `embeddings` by the number of their element, `common` the length most of them have."""
+    """A file under reading; `embeddings` by the number of their element, with their vectors where these are known
+    already; `common` is the length most of them have."""
 
     path: str
     data: bytes
     taken: Taken
-    embeddings: Mapping[int, Embedding]
+    embeddings: Mapping[int, tuple[Embedding, Vector | None]]
     common: int
 
 
@@ -57,49 +38,10 @@ def user_of(path: str) -> str:
     return path.removesuffix(FILE).rstrip("/")
 
 
-def take_apart(data: bytes, value: Span) -> Taken | None:
-    """None where the value is no object with a list of memories."""
-    if data[value.start : value.start + 1] != b"{":
-        return None
-    found = members(data, value.start, value.end)
-    array = last(found, "memories")
-    if array is None or data[array.value.start : array.value.start + 1] != b"[":
-        return None
-    spans = elements(data, array.value)
-    reasons: dict[int, str] = {}
-    items = [_item(data, span, number, reasons) for number, span in enumerate(spans)]
-    return Taken(value, found, array.value, spans, items, reasons)
-
-
-def _item(data: bytes, span: Span, number: int, reasons: dict[int, str]) -> Item | None:
-    if data[span.start : span.start + 1] != b"{":
-        reasons[number] = "is no object"
-        return None
-    found = members(data, span.start, span.end)
-    inner, embedding = last(found, "data"), last(found, "embedding")
-    if inner is None:
-        reasons[number] = "data: missing"
-        return None
-    native = _decoded(inner.value.of(data))
-    reason = schema.unusable(native)
-    if reason is not None:
-        reasons[number] = reason
-        return None
-    return Item(span, inner, embedding.value if embedding else None, native)
-
-
-def _decoded(text: bytes) -> Any:
-    try:
-        return decode(text)
-    except (ValueError, RecursionError):  # a number without any bound
-        return None
-
-
 def parse(path: str, data: bytes, *, now: float, mtime: float) -> Document:
-    whole = look(data)
+    whole, taken = looked_at(data)
     if whole.value is None:
         return unread(path, whole, "corrupt-file", now=now, mtime=mtime)
-    taken = take_apart(data, whole.value)
     if whole.rest is not None and (taken is None or abs(now - mtime) < FRESH_S):
         why = "the document is followed by other bytes"
         return unread(path, whole._replace(problem=why), "corrupt-file", now=now, mtime=mtime)
@@ -107,7 +49,7 @@ def parse(path: str, data: bytes, *, now: float, mtime: float) -> Document:
         message = "is no object with a list of memories; the program would begin an empty one over it"
         return Document(path, (), (Finding("wrong-shape", path, message),), 1, 1)
     embeddings = {n: _embedding(data, item) for n, item in enumerate(taken.items) if item is not None}
-    text = _Text(path, data, taken, embeddings, common_size(embeddings.values()))
+    text = _Text(path, data, taken, embeddings, common_size(each.size for each, _ in embeddings.values()))
     records = list(_records(text))
     stamps = _stamps(data, taken)
     findings = [*marks(path, data, whole), *_findings(text, records, stamps)]
@@ -116,14 +58,14 @@ def parse(path: str, data: bytes, *, now: float, mtime: float) -> Document:
     return Document(path, tuple(records), tuple(findings), units, units - len(records), facts=facts)
 
 
-def _embedding(data: bytes, item: Item) -> Embedding:
-    return inspect(data, item.embedding) if item.embedding is not None else ABSENT
+def _embedding(data: bytes, item: Item) -> tuple[Embedding, Vector | None]:
+    return looked_into(data, item.embedding) if item.embedding is not None else (ABSENT, None)
 
 
 def _stamps(data: bytes, taken: Taken) -> list[Any]:
     """`updated_at` and `last_deduplicated_at` as they stand, None where missing."""
     found = (last(taken.members, key) for key in STAMPS)
-    return [_decoded(member.value.of(data)) if member else None for member in found]
+    return [decoded(member.value.of(data)) if member else None for member in found]
 
 
 def _records(text: _Text) -> Iterator[Record]:
@@ -134,37 +76,44 @@ def _records(text: _Text) -> Iterator[Record]:
         if item is None:
             continue
         line, at = line + data.count(b"\n", at, item.span.start), item.span.start
-        yield _record(text, user, item, line, _id(user, item.data.value.of(data), seen), text.embeddings[number])
+        identity = _id(user, item.data.value.of(data), seen)
+        yield _record(item, user, line, identity, _vector(text, item, *text.embeddings[number]))
 
 
-def _record(text: _Text, user: str, item: Item, line: int, identity: str, embedding: Embedding) -> Record:
+def _vector(text: _Text, item: Item, embedding: Embedding, known: Vector | None) -> Vector | None:
+    """None where no vector work may use it."""
+    if item.embedding is None or problem_of(embedding, text.common) is not None:
+        return None
+    return known if known is not None else vector(item.embedding.of(text.data))
+
+
+def _record(item: Item, user: str, line: int, identity: str, embedding: Vector | None) -> Record:
     native = item.native
     category, topics = text_of(native, "category") or schema.CATEGORY, tuple(map(sound, schema.topics(native)))
-    usable = item.embedding is not None and problem_of(embedding, text.common) is None
-    level = schema.importance(native)
+    level, (title, said) = schema.importance(native), headed(native["content"])
     facts = {
         "user": user,
         "number": schema.number_of(native),
         "importance": level,
-        "embedding": embedding.size if usable else 0,
+        "embedding": len(embedding) if embedding is not None else 0,
     }
     return Record(
         item.span,
         line,
         identity,
         category,
-        sound(headline(native["content"])),
+        sound(title),
         schema.created(native),
         None,
         topics,
         False,
         native,
         facts,
-        text=sound(redact(native["content"])),
+        text=sound(said),
         labels=(category, *topics),
         weight=level,
         owner=sound(user),
-        embedding=vector(item.embedding.of(text.data)) if usable and item.embedding is not None else None,
+        embedding=embedding,
     )
 
 
@@ -176,8 +125,12 @@ def _id(user: str, text: bytes, seen: Counter[str]) -> str:
 
 def identity_of(user: str, text: bytes) -> str:
     """`user/<hash of the data's bytes>`: it does not depend on where the memory stands."""
-    digest = sha256(text)[:12]
+    digest = digest_of(text)
     return sound(f"{user}/{digest}" if user else digest)
+
+
+def digest_of(text: bytes) -> str:
+    return sha256(text)[:12]
 
 
 def told_apart(identity: str, number: int) -> str:
@@ -197,7 +150,7 @@ def _findings(text: _Text, records: Sequence[Record], stamps: Sequence[Any]) -> 
     known = iter(records)
     for number, item in enumerate(taken.items):
         if item is not None:
-            yield from _of_memory(path, number, item, next(known), problem_of(text.embeddings[number], text.common))
+            yield from _of_memory(path, number, item, next(known), problem_of(text.embeddings[number][0], text.common))
 
 
 def _of_memory(path: str, number: int, item: Item, record: Record, vector: tuple[str, str] | None) -> Iterator[Finding]:

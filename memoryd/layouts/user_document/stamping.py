@@ -8,7 +8,8 @@ from collections.abc import Collection, Iterator
 from memoryd.core.json_elements import last, setting
 from memoryd.core.text import Edit
 from memoryd.layouts.one_document import decode
-from memoryd.layouts.user_document.reading import STAMPS, Taken
+from memoryd.layouts.user_document.cutting import Taken
+from memoryd.layouts.user_document.reading import STAMPS
 from memoryd.layouts.user_document.stamps import like
 
 

@@ -7,18 +7,17 @@ is no archive: what is forgotten goes out with its bytes kept, and comes back at
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from memoryd.core.digest import sha256
 from memoryd.core.json_elements import addition, last, members, removals, revision, setting, skip_space
 from memoryd.core.plan import Action, Kind, Plan
-from memoryd.core.records import Record
 from memoryd.core.text import Edit, Span, splice
 from memoryd.errors import BusyError, ConflictError, NotFoundError
 from memoryd.layouts.asked import differing, place, refuse
 from memoryd.layouts.base import Loaded
-from memoryd.layouts.one_document import BOM, decode, look
+from memoryd.layouts.one_document import BOM, decode
 from memoryd.layouts.storing import Asked, Found, Stored, StoringView
 from memoryd.layouts.user_document.asking import (
     DATA,
@@ -29,9 +28,11 @@ from memoryd.layouts.user_document.asking import (
     new_breaches,
     parts_of,
 )
-from memoryd.layouts.user_document.fitting import size_of, vector_for
+from memoryd.layouts.user_document.cutting import Item, Taken, taken_whole
+from memoryd.layouts.user_document.embeddings import common_size, size_in
+from memoryd.layouts.user_document.fitting import vector_for
 from memoryd.layouts.user_document.placing import path_for
-from memoryd.layouts.user_document.reading import Item, Taken, identity_of, take_apart, told_apart, user_of
+from memoryd.layouts.user_document.reading import digest_of, identity_of, told_apart, user_of
 from memoryd.layouts.user_document.stamping import stamped
 from memoryd.layouts.user_document.stamps import like
 
@@ -53,11 +54,11 @@ def add(view: StoringView, asked: Asked) -> Stored:
     native = completed(parts.native, view.now)
     path = path_for(view, asked.where.get(USER, ""))
     opened = _open(view, path)
-    document = opened.loaded.document if opened is not None else None
-    given = embedding_breaches(parts.embedding, size_of(document)) if parts.embedding is not None else ()
+    loaded, size = (opened.loaded, _size_of(opened)) if opened is not None else (None, 0)
+    given = embedding_breaches(parts.embedding, size) if parts.embedding is not None else ()
     refuse((*new_breaches(native), *given))
-    vector = vector_for(view, document, native["content"], parts.embedding)
-    text = _json(native, escaped=opened is not None and _escapes(opened.loaded.data))
+    vector = vector_for(view, loaded, size, native["content"], parts.embedding)
+    text = _json(native, escaped=loaded is not None and _escapes(loaded.data))
     element = b'{"data":' + text + b',"embedding":' + _json(vector) + b"}"
     if opened is None:
         return _new_document(view, path, element, "store a memory in a new document")
@@ -71,17 +72,22 @@ def _open(view: StoringView, path: str) -> _Open | None:
 
 
 def _opened(view: StoringView, path: str, loaded: Loaded) -> _Open:
-    """The document taken apart. What cannot be read whole is not written into."""
+    """The document taken apart, its memories not read. What cannot be read whole is not written into."""
+    taken = taken_whole(loaded.data)
+    if taken is not None:
+        return _Open(path, loaded, taken, view.now)
     if loaded.document.pending:
         raise BusyError(f"{path}: somebody is writing it", hint="try again in a moment")
-    whole = look(loaded.data)
-    taken = take_apart(loaded.data, whole.value) if whole.value is not None else None
-    if taken is None or whole.rest is not None:
-        raise ConflictError(
-            f"{path}: the document cannot be read whole, so nothing is stored in it",
-            hint="`memoryd check` says why; `memoryd backup list` shows what can be restored",
-        )
-    return _Open(path, loaded, taken, view.now)
+    raise ConflictError(
+        f"{path}: the document cannot be read whole, so nothing is stored in it",
+        hint="`memoryd check` says why; `memoryd backup list` shows what can be restored",
+    )
+
+
+def _size_of(opened: _Open) -> int:
+    """What most embeddings of the document have, 0 where there is none."""
+    spans = (item.embedding for item in opened.taken.items if item is not None)
+    return common_size(size_in(opened.loaded.data, span) for span in spans if span is not None)
 
 
 def _new_document(view: StoringView, path: str, element: bytes, why: str) -> Stored:
@@ -95,14 +101,17 @@ def _new_document(view: StoringView, path: str, element: bytes, why: str) -> Sto
 def _put_in(opened: _Open, element: bytes, why: str) -> Stored:
     """At the end of the list."""
     taken = opened.taken
-    identity = _told_apart(identity_of(user_of(opened.path), _data_of(element)), opened.loaded.document.records)
+    identity = _identity(opened, _data_of(element), len(opened.loaded.data))
     edit = addition(opened.loaded.data, taken.array, taken.elements, [element], None)
     return _rewritten(opened, [edit], identity, why)
 
 
-def _told_apart(identity: str, before: Iterable[Record]) -> str:
-    same = sum(each.id == identity or each.id.startswith(f"{identity}.") for each in before)
-    return told_apart(identity, same + 1)
+def _identity(opened: _Open, text: bytes, before: int) -> str:
+    """Of a memory with that text as its data, where it stands behind those that begin before that byte."""
+    data, digest = opened.loaded.data, digest_of(text)
+    others = (item.data.value.of(data) for item in opened.taken.items if item is not None and item.span.start < before)
+    same = sum(digest_of(each) == digest for each in others)
+    return told_apart(identity_of(user_of(opened.path), text), same + 1)
 
 
 def _rewritten(opened: _Open, edits: Sequence[Edit], identity: str, why: str, kept: Span | None = None) -> Stored:
@@ -126,14 +135,13 @@ def update(view: StoringView, found: Found, changes: Mapping[str, Any]) -> Store
     vector = None
     if "content" in wanted or (parts.embedding is not None and parts.embedding != list(found.record.embedding or ())):
         content = wanted.get("content", item.native["content"])
-        vector = vector_for(view, found.loaded.document, content, parts.embedding)
+        vector = vector_for(view, found.loaded, _size_of(opened), content, parts.embedding)
     if not wanted and vector is None:
         return Stored(Plan(), found.record.id, found.path)
     edits, text = _data_edits(found.loaded.data, item, wanted)
     if vector is not None:
         edits.append(_vector_edit(found.loaded.data, item, vector))
-    before = [each for each in found.loaded.document.records if each.span.start < found.record.span.start]
-    identity = _told_apart(identity_of(user_of(found.path), text), before)
+    identity = _identity(opened, text, item.span.start)
     named = ", ".join([*wanted, *([EMBEDDING] if vector is not None else [])])
     return _rewritten(opened, edits, identity, f"set {named}")
 
@@ -186,7 +194,7 @@ def _data_of(element: bytes) -> bytes:
 
 def _escapes(data: bytes) -> bool:
     """Does this document write other alphabets as `\\u....`?"""
-    return b"\\u" in data and data.removeprefix(BOM).isascii()
+    return data.removeprefix(BOM).isascii() and b"\\" in data and b"\\u" in data  # one byte is sought much faster
 
 
 def _json(value: Any, *, escaped: bool = False) -> bytes:

@@ -20,9 +20,21 @@ _SLACK = 1e-9  # 0.95 itself must count as 0.95
 _decode = msgspec.json.Decoder(list[float]).decode
 
 
+def numbers_in(text: bytes) -> list[float]:
+    """Of a JSON value; none where it is no array of numbers that floats can hold."""
+    try:
+        return _decode(text)
+    except msgspec.DecodeError:
+        return []
+
+
+def packed(numbers: list[float]) -> Vector:
+    return array("d", numbers)
+
+
 def vector(text: bytes) -> Vector:
     """The numbers of a JSON array that was found finite."""
-    return array("d", _decode(text))
+    return packed(_decode(text))
 
 
 def unit(text: bytes) -> Vector:
