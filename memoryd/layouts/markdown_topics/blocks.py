@@ -12,6 +12,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import date
+from functools import cached_property
 from typing import NamedTuple
 
 from memoryd.core.policy import DAY
@@ -21,6 +22,8 @@ _ENTRY = re.compile(rb"## (\d{4}-\d{2}-\d{2}): (.+)")
 _FROM = re.compile(rb"<!-- from: (.+) -->")
 _FENCE = re.compile(rb" {0,3}(`{3,}|~{3,})(.*)", re.DOTALL)
 _H1 = re.compile(rb"# +(.+)")
+# What any line begins with that is a heading or belongs to a fence; so few lines do that each is looked at closely.
+_MARK = re.compile(rb"\n(?=## \d{4}-\d{2}-\d{2}: | {0,3}(?:```|~~~))")
 _EPOCH = date(1970, 1, 1).toordinal()
 
 
@@ -54,21 +57,48 @@ class Section(NamedTuple):
     source: bytes | None
 
 
-@dataclass(frozen=True, slots=True)
-class Outline:
-    """`open_fence` is the offset of a fence that is never closed; `front` the end of the front matter (0: none)."""
+class Quoted(NamedTuple):
+    """The lines from offset `start` up to `end` (one behind the last line's own end): front matter or a fence."""
 
-    lines: tuple[Line, ...]
+    start: int
+    end: int
+
+
+@dataclass(frozen=True)
+class Outline:
+    """Of one text. `open_fence` is the offset of a fence that is never closed; `front` the end of the front matter
+    (0: none); `undated` are the numbers of the lines that would begin an entry if their date were in the calendar."""
+
+    data: bytes
     sections: tuple[Section, ...]
     open_fence: int | None
     front: int
+    quoted: tuple[Quoted, ...]
+    undated: tuple[int, ...]
+
+    @cached_property
+    def lines(self) -> tuple[Line, ...]:
+        """All of them: most questions need only some of the few lines that mean something here."""
+        return tuple(self.walk())
+
+    def walk(self) -> Iterator[Line]:
+        """The same, one by one."""
+        ranges = iter(self.quoted)
+        quoted = next(ranges, None)
+        for number, start, text in _split(self.data):
+            while quoted is not None and start >= quoted.end:
+                quoted = next(ranges, None)
+            yield Line(number, start, text, quoted is not None and start >= quoted.start)
 
 
 def outline(data: bytes, *, shelved: bool = False) -> Outline:
     """Read the structure of a file. `shelved`: in an archive the line naming the source is no part of an entry."""
     front = _front_matter(data)
-    lines, open_fence = _read_lines(data, front)
-    return Outline(lines, tuple(_sections(data, lines, shelved=shelved)), open_fence, front)
+    headings, quoted, open_fence = _marked(data, front)
+    numbers = _numbers(data, headings)
+    undated = tuple(number for number, (_, heading) in zip(numbers, headings, strict=True) if heading.day is None)
+    sections = tuple(_sections(data, headings, numbers, shelved=shelved))
+    return Outline(data, sections, open_fence, front, tuple(quoted), undated)
 
 
 def heading_of(text: bytes) -> Heading | None:
@@ -86,9 +116,9 @@ def seconds_of(day: date) -> float:
     return float((day.toordinal() - _EPOCH) * DAY)
 
 
-def first_title(lines: Sequence[Line], before: int) -> bytes | None:
+def first_title(found: Outline, before: int) -> bytes | None:
     """The first H1 that stands before that offset."""
-    for line in lines:
+    for line in found.walk():
         if line.start >= before:
             return None
         match = None if line.quoted else _H1.fullmatch(line.text.rstrip())
@@ -129,20 +159,46 @@ def _front_matter(data: bytes) -> int:
     return 0
 
 
-def _read_lines(data: bytes, front: int) -> tuple[tuple[Line, ...], int | None]:
-    lines: list[Line] = []
+def _marked(data: bytes, front: int) -> tuple[list[tuple[int, Heading]], list[Quoted], int | None]:
+    """Headings outside of fences with their offsets, what is quoted, and the offset of a fence that is never closed."""
+    headings: list[tuple[int, Heading]] = []
+    quoted = [Quoted(0, front)] if front else []
     fence: bytes | None = None
-    opened: int | None = None
-    for number, start, text in _split(data):
-        if start < front:
-            lines.append(Line(number, start, text, True))
-            continue
-        before = fence
-        fence = _fence_after(fence, text)
+    opened = 0
+    for start in _candidates(data, front):
+        end = data.find(b"\n", start)
+        text = data[start:end] if end >= 0 else data[start:]
+        before, fence = fence, _fence_after(fence, text)
         if before is None and fence is not None:
             opened = start
-        lines.append(Line(number, start, text, before is not None or fence is not None))
-    return tuple(lines), opened if fence is not None else None
+        elif before is not None and fence is None:
+            quoted.append(Quoted(opened, start + len(text) + 1))
+        elif fence is None and (heading := heading_of(text)) is not None:
+            headings.append((start, heading))
+    if fence is not None:
+        quoted.append(Quoted(opened, len(data)))
+    return headings, quoted, opened if fence is not None else None
+
+
+def _candidates(data: bytes, front: int) -> Iterator[int]:
+    """Where the lines begin that may be a heading or belong to a fence; the first line is always among them."""
+    first = len(BOM) if data.startswith(BOM) else 0
+    if first >= front:
+        yield first
+    for match in _MARK.finditer(data):
+        if match.end() >= front:
+            yield match.end()
+
+
+def _numbers(data: bytes, headings: Sequence[tuple[int, Heading]]) -> list[int]:
+    """Of the lines that begin there."""
+    numbers: list[int] = []
+    number, at = 1, 0
+    for start, _ in headings:
+        number += data.count(b"\n", at, start)
+        at = start
+        numbers.append(number)
+    return numbers
 
 
 def _fence_after(fence: bytes | None, text: bytes) -> bytes | None:
@@ -157,21 +213,21 @@ def _fence_after(fence: bytes | None, text: bytes) -> bytes | None:
     return None if closes else fence
 
 
-def _sections(data: bytes, lines: Sequence[Line], *, shelved: bool) -> Iterator[Section]:
-    starts: list[tuple[int, Line, date, bytes, bytes | None]] = []
-    above: Line | None = None
-    for line in lines:
-        heading = None if line.quoted else heading_of(line.text)
-        if heading is not None and heading.day is not None:
-            source = _source(above) if shelved else None
-            block = above.start if above is not None and source is not None else line.start
-            starts.append((block, line, heading.day, heading.title, source))
-        above = line
-    ends = [block for block, *_ in starts] + [len(data)]
-    for (block, line, day, title, source), end in zip(starts, ends[1:], strict=True):
-        yield Section(block, line.start, end, line.number, day, title, source)
+def _sections(
+    data: bytes, headings: Sequence[tuple[int, Heading]], numbers: Sequence[int], *, shelved: bool
+) -> Iterator[Section]:
+    starts: list[tuple[int, int, int, date, bytes, bytes | None]] = []
+    for number, (start, (day, title)) in zip(numbers, headings, strict=True):
+        if day is not None:
+            block, source = _source(data, start) if shelved else (start, None)
+            starts.append((block, start, number, day, title, source))
+    ends = [block for block, *_ in starts[1:]] + [len(data)]
+    for (block, start, number, day, title, source), end in zip(starts, ends, strict=False):
+        yield Section(block, start, end, number, day, title, source)
 
 
-def _source(above: Line | None) -> bytes | None:
-    match = None if above is None or above.quoted else _FROM.fullmatch(above.text.strip())
-    return match[1] if match is not None else None
+def _source(data: bytes, start: int) -> tuple[int, bytes | None]:
+    """Where the line above begins, and the file it names; what is quoted ends with a line that names none."""
+    above = max(data.rfind(b"\n", 0, max(0, start - 1)) + 1, len(BOM) if data.startswith(BOM) else 0)
+    match = _FROM.fullmatch(data[above : start - 1].strip()) if above < start else None
+    return (above, match[1]) if match is not None else (start, None)

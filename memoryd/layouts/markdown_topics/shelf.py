@@ -25,9 +25,9 @@ class Moved(NamedTuple):
     text: bytes
 
 
-def missing(existing: bytes, moves: Iterable[Moved]) -> list[Moved]:
-    """The entries that the archive does not hold yet, each once."""
-    known = {(section.source, _text(existing, section)) for section in outline(existing, shelved=True).sections}
+def missing(found: Outline, moves: Iterable[Moved]) -> list[Moved]:
+    """The entries that the archive `found` does not hold yet, each once."""
+    known = {(section.source, _text(found.data, section)) for section in found.sections}
     left: list[Moved] = []
     for move in moves:
         text = bare(move.text)
@@ -38,15 +38,15 @@ def missing(existing: bytes, moves: Iterable[Moved]) -> list[Moved]:
     return left
 
 
-def insertions(existing: bytes, moves: Sequence[Moved]) -> tuple[Edit, ...] | None:
+def insertions(found: Outline, moves: Sequence[Moved]) -> tuple[Edit, ...] | None:
     """Put each entry above the first one that is not newer; `moves` come newest first, so that what left the same
     file later stands above what left it earlier. None where the archive could not be read back with all of them."""
-    found = outline(existing, shelved=True)
+    existing = found.data
     blocks: dict[int, list[Moved]] = {}
     for move in sorted(moves, key=lambda each: each.day, reverse=True):
         blocks.setdefault(_place(existing, found, move.day), []).append(move)
     edits = tuple(Edit(Span(at, at), _blocks(existing, at, group)) for at, group in sorted(blocks.items()))
-    return edits if _reads_back(existing, found, moves, splice(existing, edits)) else None
+    return edits if _reads_back(found, moves, splice(existing, edits)) else None
 
 
 def _place(existing: bytes, found: Outline, day: date) -> int:
@@ -71,9 +71,9 @@ def _blocks(existing: bytes, at: int, moves: Sequence[Moved]) -> bytes:
     return text
 
 
-def _reads_back(existing: bytes, before: Outline, moves: Sequence[Moved], after: bytes) -> bool:
+def _reads_back(before: Outline, moves: Sequence[Moved], after: bytes) -> bool:
     """Every entry of the archive and every new one is found again, whole."""
-    wanted = Counter((section.source, section.day, _text(existing, section)) for section in before.sections)
+    wanted = Counter((section.source, section.day, _text(before.data, section)) for section in before.sections)
     wanted.update((written_name(move.source), move.day, bare(move.text)) for move in moves)
     there = Counter(
         (section.source, section.day, _text(after, section)) for section in outline(after, shelved=True).sections
