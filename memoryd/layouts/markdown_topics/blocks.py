@@ -9,7 +9,7 @@ three or more backticks or tildes, closed by at least as many of the same kind; 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import date
 from functools import cached_property
@@ -19,11 +19,15 @@ from memoryd.core.policy import DAY
 
 BOM = b"\xef\xbb\xbf"
 _ENTRY = re.compile(rb"## (\d{4}-\d{2}-\d{2}): (.+)")
-_FROM = re.compile(rb"<!-- from: (.+) -->")
 _FENCE = re.compile(rb" {0,3}(`{3,}|~{3,})(.*)", re.DOTALL)
 _H1 = re.compile(rb"# +(.+)")
-# What any line begins with that is a heading or belongs to a fence; so few lines do that each is looked at closely.
-_MARK = re.compile(rb"\n(?=## \d{4}-\d{2}-\d{2}: | {0,3}(?:```|~~~))")
+# What any line begins with that is a heading or belongs to a fence: only those few are looked at closely. In an archive
+# the line above a heading belongs to it if it names a file.
+_HEADING = rb"## (?P<day>\d{4}-\d{2}-\d{2}): (?P<title>[^\n]+)"
+_MARK = rb"\n(?:%s%s|(?P<fence> {0,3}(?:```|~~~)[^\n]*))"
+_LIVE = re.compile(_MARK % (b"", _HEADING))
+_FROM = rb"(?:[ \t\r\f\v]*<!-- from: (?P<source>[^\n]+) -->[ \t\r\f\v]*\n)?"
+_SHELVED = re.compile(_MARK % (_FROM, _HEADING))
 _EPOCH = date(1970, 1, 1).toordinal()
 
 
@@ -94,21 +98,34 @@ class Outline:
 def outline(data: bytes, *, shelved: bool = False) -> Outline:
     """Read the structure of a file. `shelved`: in an archive the line naming the source is no part of an entry."""
     front = _front_matter(data)
-    headings, quoted, open_fence = _marked(data, front)
-    numbers = _numbers(data, headings)
-    undated = tuple(number for number, (_, heading) in zip(numbers, headings, strict=True) if heading.day is None)
-    sections = tuple(_sections(data, headings, numbers, shelved=shelved))
-    return Outline(data, sections, open_fence, front, tuple(quoted), undated)
+    headings, quoted, open_fence = _marked(data, front, shelved=shelved)
+    undated: list[int] = []
+    sections: list[Section] = []
+    number, at = 1, 0
+    ends = [each.block for each in headings if each.day is not None][1:]
+    ends.append(len(data))
+    for block, start, day, title, source in headings:
+        number += data.count(b"\n", at, start)
+        at = start
+        if day is None:
+            undated.append(number)
+        else:
+            sections.append(Section(block, start, ends[len(sections)], number, day, title, source))
+    return Outline(data, tuple(sections), open_fence, front, tuple(quoted), tuple(undated))
 
 
 def heading_of(text: bytes) -> Heading | None:
     match = _ENTRY.fullmatch(text.rstrip())
     if match is None:
         return None
+    return Heading(_day(match[1]), match[2].strip())
+
+
+def _day(text: bytes) -> date | None:
     try:
-        return Heading(date.fromisoformat(match[1].decode("ascii")), match[2].strip())
+        return date.fromisoformat(text.decode("ascii"))
     except ValueError:
-        return Heading(None, match[2].strip())
+        return None
 
 
 def seconds_of(day: date) -> float:
@@ -159,46 +176,41 @@ def _front_matter(data: bytes) -> int:
     return 0
 
 
-def _marked(data: bytes, front: int) -> tuple[list[tuple[int, Heading]], list[Quoted], int | None]:
-    """Headings outside of fences with their offsets, what is quoted, and the offset of a fence that is never closed."""
-    headings: list[tuple[int, Heading]] = []
+class _Begin(NamedTuple):
+    """Of an entry, unless `day` is None; see `Section`."""
+
+    block: int
+    start: int
+    day: date | None
+    title: bytes
+    source: bytes | None
+
+
+def _marked(data: bytes, front: int, *, shelved: bool) -> tuple[list[_Begin], list[Quoted], int | None]:
+    """Headings outside of fences, what is quoted, and the offset of a fence that is never closed."""
+    begun: list[_Begin] = []
     quoted = [Quoted(0, front)] if front else []
     fence: bytes | None = None
     opened = 0
-    for start in _candidates(data, front):
-        end = data.find(b"\n", start)
-        text = data[start:end] if end >= 0 else data[start:]
-        before, fence = fence, _fence_after(fence, text)
-        if before is None and fence is not None:
-            opened = start
-        elif before is not None and fence is None:
-            quoted.append(Quoted(opened, start + len(text) + 1))
-        elif fence is None and (heading := heading_of(text)) is not None:
-            headings.append((start, heading))
+    skipped = len(BOM) if data.startswith(BOM) else 0
+    by = skipped - 1  # the first line is found as any other, behind a line end
+    for match in (_SHELVED if shelved else _LIVE).finditer(b"\n" + data[skipped:]):
+        if match["day"] is None:
+            start = match.start("fence") + by
+            before, fence = fence, _fence_after(fence, match["fence"]) if start >= front else fence
+            if before is None and fence is not None:
+                opened = start
+            elif before is not None and fence is None:
+                quoted.append(Quoted(opened, match.end() + by + 1))
+            continue
+        start, title = match.start("day") - len(b"## ") + by, match["title"].strip()
+        if fence is None and title and start >= front:
+            source = match["source"] if shelved else None
+            block = start if source is None else match.start() + 1 + by
+            begun.append(_Begin(block, start, _day(match["day"]), title, source))
     if fence is not None:
         quoted.append(Quoted(opened, len(data)))
-    return headings, quoted, opened if fence is not None else None
-
-
-def _candidates(data: bytes, front: int) -> Iterator[int]:
-    """Where the lines begin that may be a heading or belong to a fence; the first line is always among them."""
-    first = len(BOM) if data.startswith(BOM) else 0
-    if first >= front:
-        yield first
-    for match in _MARK.finditer(data):
-        if match.end() >= front:
-            yield match.end()
-
-
-def _numbers(data: bytes, headings: Sequence[tuple[int, Heading]]) -> list[int]:
-    """Of the lines that begin there."""
-    numbers: list[int] = []
-    number, at = 1, 0
-    for start, _ in headings:
-        number += data.count(b"\n", at, start)
-        at = start
-        numbers.append(number)
-    return numbers
+    return begun, quoted, opened if fence is not None else None
 
 
 def _fence_after(fence: bytes | None, text: bytes) -> bytes | None:
@@ -211,23 +223,3 @@ def _fence_after(fence: bytes | None, text: bytes) -> bytes | None:
         return None if mark.startswith(b"`") and b"`" in rest else mark
     closes = mark.startswith(fence) and not rest.strip()
     return None if closes else fence
-
-
-def _sections(
-    data: bytes, headings: Sequence[tuple[int, Heading]], numbers: Sequence[int], *, shelved: bool
-) -> Iterator[Section]:
-    starts: list[tuple[int, int, int, date, bytes, bytes | None]] = []
-    for number, (start, (day, title)) in zip(numbers, headings, strict=True):
-        if day is not None:
-            block, source = _source(data, start) if shelved else (start, None)
-            starts.append((block, start, number, day, title, source))
-    ends = [block for block, *_ in starts[1:]] + [len(data)]
-    for (block, start, number, day, title, source), end in zip(starts, ends, strict=False):
-        yield Section(block, start, end, number, day, title, source)
-
-
-def _source(data: bytes, start: int) -> tuple[int, bytes | None]:
-    """Where the line above begins, and the file it names; what is quoted ends with a line that names none."""
-    above = max(data.rfind(b"\n", 0, max(0, start - 1)) + 1, len(BOM) if data.startswith(BOM) else 0)
-    match = _FROM.fullmatch(data[above : start - 1].strip()) if above < start else None
-    return (above, match[1]) if match is not None else (start, None)

@@ -78,6 +78,16 @@ def slug(title: str) -> str:
 
 def entry_id(where: Place, day: date, title: str) -> str:
     """`topic/subtopic#YYYY-MM-DD:slug`; `title` has no secrets any more."""
+    return _known_id(where, day, title) if len(title) <= _NAME else _entry_id(where, day, title)
+
+
+@lru_cache(maxsize=512)
+def _known_id(where: Place, day: date, title: str) -> str:
+    """With every change of a file all of its entries are named anew."""
+    return _entry_id(where, day, title)
+
+
+def _entry_id(where: Place, day: date, title: str) -> str:
     return f"{plain('/'.join(filter(None, where)))}#{day.isoformat()}:{slug(title)}"
 
 

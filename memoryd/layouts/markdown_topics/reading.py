@@ -85,7 +85,8 @@ class _Name(NamedTuple):
 
 def _named(path: str, data: bytes, sections: Sequence[Section], *, shelved: bool) -> list[_Name]:
     titles = [text_of(section.title) for section in sections]
-    places = [_place(path, section, shelved=shelved) for section in sections]
+    home = place_of(path)
+    places = [_place(path, section) if shelved else home for section in sections]
     bare = [entry_id(*each) for each in zip(places, (s.day for s in sections), titles, strict=True)]
     ids = told_apart(bare, [data[section.start : section.end] for section in sections])
     return [_Name(*each) for each in zip(ids, titles, places, strict=True)]
@@ -119,9 +120,9 @@ def _entries(path: str, found: Outline, *, shelved: bool, whole: bool = True) ->
         )
 
 
-def _place(path: str, section: Section, *, shelved: bool) -> Place:
+def _place(path: str, section: Section) -> Place:
     """An archived entry keeps the id it had in the file it came from."""
-    if not shelved or section.source is None:
+    if section.source is None:
         return place_of(path)
     subtopic = section.source.decode("utf-8", "surrogateescape").removesuffix(".md")
     return Place(topic_of_archive(path), subtopic)

@@ -15,6 +15,7 @@ from memoryd.layouts.markdown_topics.writing import checked_entry, label_of, ren
 TEXT, TITLE, DATE = "text", "title", "date"
 _DAY = re.compile(r"\d{4}-\d{2}-\d{2}", re.ASCII)
 _LABEL = re.compile(r"[^\W_][\w .,/&()+'-]{0,79}")
+_SURROGATE = re.compile("[\ud800-\udfff]")
 _ANY_DAY = date(2000, 1, 1)
 
 
@@ -119,7 +120,7 @@ def unspoiled(field: str, value: object, broken: list[Breach]) -> str | None:
     """A text that UTF-8 can hold and a line-based file can show."""
     if not isinstance(value, str):
         broken.append(Breach(field, "must be a text"))
-    elif any("\ud800" <= each <= "\udfff" for each in value):
+    elif _SURROGATE.search(value):
         broken.append(Breach(field, "must be valid Unicode"))
     elif "\0" in value:
         broken.append(Breach(field, "must not hold NUL characters"))
