@@ -43,6 +43,7 @@ _TABLES = (
     "CREATE INDEX members_by_version ON members (version)",
 )
 _MEANING = ("ALTER TABLE versions ADD COLUMN meaning TEXT NOT NULL DEFAULT ''",)
+_SIZED = "SELECT v.*, c.size FROM versions v JOIN contents c ON c.sha256 = v.sha256"
 _BY_CONTENT = ("CREATE INDEX versions_by_content ON versions (sha256)",)
 
 
@@ -123,7 +124,7 @@ class Vault(Database):
             seq = self._version_of(db, state, now)
             if seq != before:
                 _rotate_file(db, packed(state.file), keep)
-        return None if seq == before else next(each for each in self.versions(state.file) if each.seq == seq)
+        return None if seq == before else _version(self._rows(f"{_SIZED} WHERE v.seq = ?", seq)[0])
 
     def _version_of(self, db: sqlite3.Connection, state: FileState, now: float) -> int:
         """The version that stands for a file: its newest one while nothing changed or what is there is worse."""
@@ -179,10 +180,9 @@ class Vault(Database):
 
     def versions(self, file: str | None = None) -> list[Version]:
         """Newest first, of one file or of all."""
-        query = "SELECT v.*, c.size FROM versions v JOIN contents c ON c.sha256 = v.sha256"
         if file is None:
-            return [_version(row) for row in self._rows(f"{query} ORDER BY v.seq DESC")]
-        return [_version(row) for row in self._rows(f"{query} WHERE v.file = ? ORDER BY v.seq DESC", packed(file))]
+            return [_version(row) for row in self._rows(f"{_SIZED} ORDER BY v.seq DESC")]
+        return [_version(row) for row in self._rows(f"{_SIZED} WHERE v.file = ? ORDER BY v.seq DESC", packed(file))]
 
     def content(self, version: Version) -> bytes:
         """The bytes, held against their hash; NotFoundError when they are damaged."""
