@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import date
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import NamedTuple
 
 from memoryd.core.policy import DAY
@@ -102,7 +102,7 @@ def outline(data: bytes, *, shelved: bool = False) -> Outline:
     undated: list[int] = []
     sections: list[Section] = []
     number, at = 1, 0
-    ends = [each.block for each in headings if each.day is not None][1:]
+    ends = [block for block, _, day, *_ in headings if day is not None][1:]
     ends.append(len(data))
     for block, start, day, title, source in headings:
         number += data.count(b"\n", at, start)
@@ -121,6 +121,7 @@ def heading_of(text: bytes) -> Heading | None:
     return Heading(_day(match[1]), match[2].strip())
 
 
+@lru_cache(maxsize=128)
 def _day(text: bytes) -> date | None:
     try:
         return date.fromisoformat(text.decode("ascii"))
@@ -176,14 +177,8 @@ def _front_matter(data: bytes) -> int:
     return 0
 
 
-class _Begin(NamedTuple):
-    """Of an entry, unless `day` is None; see `Section`."""
-
-    block: int
-    start: int
-    day: date | None
-    title: bytes
-    source: bytes | None
+# Where an entry begins: block, start, day (None: it begins none), title and source; see `Section`.
+_Begin = tuple[int, int, date | None, bytes, bytes | None]
 
 
 def _marked(data: bytes, front: int, *, shelved: bool) -> tuple[list[_Begin], list[Quoted], int | None]:
@@ -207,7 +202,7 @@ def _marked(data: bytes, front: int, *, shelved: bool) -> tuple[list[_Begin], li
         if fence is None and title and start >= front:
             source = match["source"] if shelved else None
             block = start if source is None else match.start() + 1 + by
-            begun.append(_Begin(block, start, _day(match["day"]), title, source))
+            begun.append((block, start, _day(match["day"]), title, source))
     if fence is not None:
         quoted.append(Quoted(opened, len(data)))
     return begun, quoted, opened if fence is not None else None

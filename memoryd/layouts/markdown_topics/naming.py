@@ -16,6 +16,7 @@ from memoryd.core.secrets import redact
 ARCHIVE = "archive/"
 INDEX = "index.md"
 SUFFIX = ".md"
+APART = "~"  # in an id that another entry of the file would have as well
 _NAME = 200  # characters of a text that is remembered
 _SLUG_LENGTH = 80  # characters; long titles are cut at a word
 
@@ -98,7 +99,7 @@ def told_apart(ids: Sequence[str], texts: Sequence[bytes]) -> list[str]:
     seen: Counter[str] = Counter()
     apart: list[str] = []
     for base, text in zip(ids, texts, strict=True):
-        marked = base if counts[base] == 1 else f"{base}~{sha256(text.rstrip())[:6]}"
+        marked = base if counts[base] == 1 else f"{base}{APART}{sha256(text.rstrip())[:6]}"
         seen[marked] += 1
         apart.append(marked if seen[marked] == 1 else f"{marked}.{seen[marked]}")
     return apart

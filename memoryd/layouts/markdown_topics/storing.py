@@ -14,6 +14,7 @@ from memoryd.layouts.asked import Breach, refuse
 from memoryd.layouts.base import Loaded, UpkeepView
 from memoryd.layouts.markdown_topics import upkeep
 from memoryd.layouts.markdown_topics.blocks import Outline, outline
+from memoryd.layouts.markdown_topics.naming import APART
 from memoryd.layouts.markdown_topics.placing import path_for
 from memoryd.layouts.markdown_topics.reading import id_at, id_in, read_outline, says_something
 from memoryd.layouts.markdown_topics.wording import entry_of
@@ -53,15 +54,17 @@ def _with_prune(view: StoringView, path: str, before: bytes, edit: Edit) -> Stor
 
     An entry older than all that a full file may keep is put in alone: the next prune takes it, as any other."""
     after = outline(splice(before, [edit]))
-    identity = id_in(path, after, edit.span.start)
-    live = {path: Loaded(after.data, read_outline(path, after))}
+    document = read_outline(path, after)
+    identity = next(each.id for each in document.records if each.span.start >= edit.span.start)
+    live = {path: Loaded(after.data, document)}
     due = upkeep.prune(UpkeepView(live, view.content, view.policy, view.now, view.held))
     removal = next((action for action in due.actions if not action.copy), None)
     if removal is None or identity in removal.ids:
         action = Action(Kind.REWRITE, path, "store an entry", (identity,), (edit,), base=sha256(before))
         return Stored(Plan((action,), due.notes), identity, path)
     edits = (edit, *(_before(each, edit) for each in removal.edits))
-    identity = id_in(path, after, edit.span.start, without=[each.span.start for each in removal.edits])
+    if APART in identity:  # perhaps of one that leaves now
+        identity = id_in(path, after, edit.span.start, without=[each.span.start for each in removal.edits])
     why = f"store an entry; {len(removal.ids)} leave: {removal.why}"
     ids, whys = (identity, *removal.ids), ("stored", *removal.whys)
     action = Action(Kind.REWRITE, path, why, ids, edits, base=sha256(before), whys=whys)

@@ -36,6 +36,12 @@ def field_line(label: str, value: str) -> str:
     return f"**{label}:**\n{text}" if text.startswith(_FENCES) else f"**{label}:** {text}"
 
 
+def fits_a_line(value: str) -> bool:
+    """Is it a line with its label, which begins neither an entry nor a fence, nor has an entry glued to it?"""
+    text = value.strip()
+    return "\n" not in text and not text.startswith(_FENCES)
+
+
 def checked_entry(text: bytes) -> bytes:
     """A whole entry as somebody wrote it, ended by a newline; ValueError where it is not exactly one."""
     found = outline(text)
