@@ -17,6 +17,7 @@ from memoryd.layouts.markdown_topics.checking import findings_of, glue_at, glued
 from memoryd.layouts.markdown_topics.reading import id_at
 from memoryd.layouts.markdown_topics.shelf import Moved, bare, insertions, missing, reads_back, written_name
 from memoryd.layouts.markdown_topics.writing import fits_a_line, render_entry
+from tests.layouts.contract import PARSED, PLANNED
 from tests.layouts.markdown_storing import PATH, TOPICS, add
 from tests.layouts.plain_outline import Plain, plain_findings, plain_outline
 from tests.layouts.storing_samples import done
@@ -66,14 +67,19 @@ LINES = (
 )
 texts = st.tuples(
     st.sampled_from([b"", b"", b"\xef\xbb\xbf", b"---\n", b"\n"]),
-    st.lists(st.one_of(st.sampled_from(LINES), st.binary(max_size=6)), max_size=12),
+    st.lists(st.sampled_from(LINES), max_size=12),
     st.sampled_from([b"\n", b"\n", b"\r\n"]),
     st.sampled_from([b"", b"\n"]),
 ).map(lambda each: each[0] + each[2].join(each[1]) + each[3])
 
 
 class TestOutline:
-    @given(texts, st.booleans())
+    @PARSED
+    @given(st.one_of(texts, st.binary(max_size=12)), st.booleans())
+    @example(b"## 2025-01-01:  \x0b\n", False)
+    @example(b" \t<!-- from: a.md --> \r\n## 2025-01-01: x", True)
+    @example(b"--- ## 2025-01-01: glued", False)
+    @example(b"---\n```\n---\n## 2025-01-01: x\n", False)
     @example(b"---\na: b\n---\n<!-- from: x -->\n## 2025-01-01: x\n", True)
     @example(b"```\n<!-- from: a.md -->\n## 2025-01-01: x\n```\n## 2025-01-01: x", True)
     @example(b"## 2025-01-01: x\n<!-- from: a.md -->\n<!-- from: b.md -->\n## 2025-01-01: x", True)
@@ -82,7 +88,9 @@ class TestOutline:
         assert Plain(found.lines, found.sections, found.open_fence, found.front, found.undated) == plain
         assert [line for line, _ in glued(found)] == [line for line in plain.lines if glue_at(line) is not None]
 
+    @PARSED
     @given(texts, st.booleans())
+    @example(b"## 2025-01-01: x\n```\n**Context:** c\n```\n**Problem:** p\n", False)
     def test_its_findings_are_those_of_every_line(self, data: bytes, shelved: bool) -> None:
         plain = plain_outline(data, shelved=shelved)
         told = findings_of("a/b.md", data, outline(data, shelved=shelved), shelved=shelved, now=4e9, words=False)
@@ -128,6 +136,7 @@ def moved(data: bytes, source: str) -> list[Moved]:
 
 
 class TestShelf:
+    @PARSED
     @given(
         texts, texts, st.sampled_from(["a.md", "b.md", "a\n-->.md"]), st.sampled_from([b"", b"<!-- from: a.md -->\n"])
     )
@@ -136,6 +145,7 @@ class TestShelf:
         shelf = outline(lead + data, shelved=True)
         assert missing(shelf, moves) == plain_missing(shelf, moves)
 
+    @PARSED
     @given(texts, texts)
     def test_what_is_put_in_is_read_back_by_every_entry(self, shelf: bytes, data: bytes) -> None:
         found, moves = outline(shelf, shelved=True), moved(data, "a.md")
@@ -143,6 +153,7 @@ class TestShelf:
             edits = insertions(found, moves)
             assert edits is None or plain_reads_back(found, moves, [*edits])
 
+    @PARSED
     @given(texts, texts, st.data())
     @example(b"## 2025-01-02: One\na\n## 2025-01-02: One\nb\n", b"## 2025-01-02: One\nb\n", None)
     def test_wherever_it_is_put_in(self, shelf: bytes, data: bytes, draw: st.DataObject | None) -> None:
@@ -164,11 +175,30 @@ class TestShelf:
         assert not reads_back(shelf, [move], [Edit(Span(0, 0), good.replace(b"y", b"z"))])
         assert not reads_back(shelf, [], [Edit(Span(0, 0), good)])
 
+    @pytest.mark.parametrize(
+        ("at", "new", "moves"),
+        [
+            # What stands above looks the same, but is another text.
+            (b"ab", b"AB\n<!-- from: a.md -->\n## 2025-01-02: One\n", b"## 2025-01-02: One\nab\n"),
+            # What stands below does.
+            (b"\nab", b"\nq\n<!-- from: a.md -->\n## 2025-01-02: Two", b"## 2025-01-02: One\nq\n"),
+            # Another file is named.
+            (b"## ", b"<!-- from: b.md -->\n", b""),
+        ],
+    )
+    def test_what_only_looks_the_same_is_not_read_back(self, at: bytes, new: bytes, moves: bytes) -> None:
+        data = b"<!-- from: a.md -->\n## 2025-01-02: One\nab\n"
+        edits = [Edit(Span(data.index(at), data.index(at)), new)]
+        found = outline(data, shelved=True)
+        assert not plain_reads_back(found, moved(moves, "a.md"), edits)
+        assert not reads_back(found, moved(moves, "a.md"), edits)
+
 
 titles = st.sampled_from(["One", "one!", "Two", "Three", "T" * 300])
 
 
 class TestIds:
+    @PLANNED
     @given(st.lists(st.tuples(titles, st.integers(0, 2), st.booleans()), max_size=13), titles, st.integers(0, 3))
     def test_the_id_told_is_that_in_the_file_as_it_is_then(
         self, entries: list[tuple[str, int, bool]], title: str, age: int
@@ -187,6 +217,7 @@ class TestIds:
 
 
 class TestLines:
+    @PARSED
     @given(
         st.one_of(
             st.text(max_size=20),

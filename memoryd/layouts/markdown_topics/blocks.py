@@ -199,7 +199,7 @@ def _marked(data: bytes, front: int, *, shelved: bool) -> tuple[list[_Begin], li
                 quoted.append(Quoted(opened, match.end() + by + 1))
             continue
         start, title = match.start("day") - len(b"## ") + by, match["title"].strip()
-        if fence is None and title and start >= front:
+        if fence is None and title:  # none stands in a front matter, or it would be none
             source = match["source"] if shelved else None
             block = start if source is None else match.start() + 1 + by
             begun.append((block, start, _day(match["day"]), title, source))
