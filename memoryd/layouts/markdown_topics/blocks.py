@@ -190,19 +190,20 @@ def _marked(data: bytes, front: int, *, shelved: bool) -> tuple[list[_Begin], li
     skipped = len(BOM) if data.startswith(BOM) else 0
     by = skipped - 1  # the first line is found as any other, behind a line end
     for match in (_SHELVED if shelved else _LIVE).finditer(b"\n" + data[skipped:]):
-        if match["day"] is None:
+        day, title, mark = match.group("day", "title", "fence")
+        if mark is not None:
             start = match.start("fence") + by
-            before, fence = fence, _fence_after(fence, match["fence"]) if start >= front else fence
+            before, fence = fence, _fence_after(fence, mark) if start >= front else fence
             if before is None and fence is not None:
                 opened = start
             elif before is not None and fence is None:
                 quoted.append(Quoted(opened, match.end() + by + 1))
             continue
-        start, title = match.start("day") - len(b"## ") + by, match["title"].strip()
+        start, title = match.start("day") - len(b"## ") + by, title.strip()
         if fence is None and title:  # none stands in a front matter, or it would be none
             source = match["source"] if shelved else None
             block = start if source is None else match.start() + 1 + by
-            begun.append((block, start, _day(match["day"]), title, source))
+            begun.append((block, start, _day(day), title, source))
     if fence is not None:
         quoted.append(Quoted(opened, len(data)))
     return begun, quoted, opened if fence is not None else None
