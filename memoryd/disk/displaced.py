@@ -39,7 +39,8 @@ class Displaced:
 
     def late(self, known: int) -> bytes:
         """Bytes past `known`, b"" when there are none."""
-        return pread_all(self._fd, known, max(0, os.fstat(self._fd).st_size - known))
+        more = os.lseek(self._fd, 0, os.SEEK_END) - known  # of all that fstat tells only the size is asked, and often
+        return pread_all(self._fd, known, more) if more > 0 else b""
 
     def intact(self) -> bool:
         """Are the first `base_size` bytes what they were? False when a program wrote in place instead of

@@ -43,8 +43,9 @@ _TABLES = (
     "CREATE INDEX members_by_version ON members (version)",
 )
 _MEANING = ("ALTER TABLE versions ADD COLUMN meaning TEXT NOT NULL DEFAULT ''",)
+_SIZED = "SELECT v.*, c.size FROM versions v JOIN contents c ON c.sha256 = v.sha256"
 _BY_CONTENT = ("CREATE INDEX versions_by_content ON versions (sha256)",)
-_EACH = "SELECT v.*, c.size FROM versions v JOIN contents c ON c.sha256 = v.sha256"
+_SIZED = "SELECT v.*, c.size FROM versions v JOIN contents c ON c.sha256 = v.sha256"
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +125,7 @@ class Vault(Database):
             seq = self._version_of(db, state, now)
             if seq != before:
                 _rotate_file(db, packed(state.file), keep)
-        return None if seq == before else _version(self._rows(f"{_EACH} WHERE v.seq = ?", seq)[0])
+        return None if seq == before else _version(self._rows(f"{_SIZED} WHERE v.seq = ?", seq)[0])
 
     def _version_of(self, db: sqlite3.Connection, state: FileState, now: float) -> int:
         """The version that stands for a file: its newest one while nothing changed or what is there is worse."""
@@ -181,8 +182,8 @@ class Vault(Database):
     def versions(self, file: str | None = None) -> list[Version]:
         """Newest first, of one file or of all."""
         if file is None:
-            return [_version(row) for row in self._rows(f"{_EACH} ORDER BY v.seq DESC")]
-        return [_version(row) for row in self._rows(f"{_EACH} WHERE v.file = ? ORDER BY v.seq DESC", packed(file))]
+            return [_version(row) for row in self._rows(f"{_SIZED} ORDER BY v.seq DESC")]
+        return [_version(row) for row in self._rows(f"{_SIZED} WHERE v.file = ? ORDER BY v.seq DESC", packed(file))]
 
     def content(self, version: Version) -> bytes:
         """The bytes, held against their hash; NotFoundError when they are damaged."""

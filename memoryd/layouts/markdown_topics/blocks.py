@@ -9,18 +9,25 @@ three or more backticks or tildes, closed by at least as many of the same kind; 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import date
+from functools import cached_property, lru_cache
 from typing import NamedTuple
 
 from memoryd.core.policy import DAY
 
 BOM = b"\xef\xbb\xbf"
 _ENTRY = re.compile(rb"## (\d{4}-\d{2}-\d{2}): (.+)")
-_FROM = re.compile(rb"<!-- from: (.+) -->")
 _FENCE = re.compile(rb" {0,3}(`{3,}|~{3,})(.*)", re.DOTALL)
 _H1 = re.compile(rb"# +(.+)")
+# What any line begins with that is a heading or belongs to a fence: only those few are looked at closely. In an archive
+# the line above a heading belongs to it if it names a file.
+_HEADING = rb"## (?P<day>\d{4}-\d{2}-\d{2}): (?P<title>[^\n]+)"
+_MARK = rb"\n(?:%s%s|(?P<fence> {0,3}(?:```|~~~)[^\n]*))"
+_LIVE = re.compile(_MARK % (b"", _HEADING))
+_FROM = rb"(?:[ \t\r\f\v]*<!-- from: (?P<source>[^\n]+) -->[ \t\r\f\v]*\n)?"
+_SHELVED = re.compile(_MARK % (_FROM, _HEADING))
 _EPOCH = date(1970, 1, 1).toordinal()
 
 
@@ -54,31 +61,72 @@ class Section(NamedTuple):
     source: bytes | None
 
 
-@dataclass(frozen=True, slots=True)
-class Outline:
-    """`open_fence` is the offset of a fence that is never closed; `front` the end of the front matter (0: none)."""
+class Quoted(NamedTuple):
+    """The lines from offset `start` up to `end` (one behind the last line's own end): front matter or a fence."""
 
-    lines: tuple[Line, ...]
+    start: int
+    end: int
+
+
+@dataclass(frozen=True)
+class Outline:
+    """Of one text. `open_fence` is the offset of a fence that is never closed; `front` the end of the front matter
+    (0: none); `undated` are the numbers of the lines that would begin an entry if their date were in the calendar."""
+
+    data: bytes
     sections: tuple[Section, ...]
     open_fence: int | None
     front: int
+    quoted: tuple[Quoted, ...]
+    undated: tuple[int, ...]
+
+    @cached_property
+    def lines(self) -> tuple[Line, ...]:
+        """All of them: most questions need only some of the few lines that mean something here."""
+        return tuple(self.walk())
+
+    def walk(self) -> Iterator[Line]:
+        """The same, one by one."""
+        ranges = iter(self.quoted)
+        quoted = next(ranges, None)
+        for number, start, text in _split(self.data):
+            while quoted is not None and start >= quoted.end:
+                quoted = next(ranges, None)
+            yield Line(number, start, text, quoted is not None and start >= quoted.start)
 
 
 def outline(data: bytes, *, shelved: bool = False) -> Outline:
     """Read the structure of a file. `shelved`: in an archive the line naming the source is no part of an entry."""
     front = _front_matter(data)
-    lines, open_fence = _read_lines(data, front)
-    return Outline(lines, tuple(_sections(data, lines, shelved=shelved)), open_fence, front)
+    headings, quoted, open_fence = _marked(data, front, shelved=shelved)
+    undated: list[int] = []
+    sections: list[Section] = []
+    number, at = 1, 0
+    ends = [block for block, _, day, *_ in headings if day is not None][1:]
+    ends.append(len(data))
+    for block, start, day, title, source in headings:
+        number += data.count(b"\n", at, start)
+        at = start
+        if day is None:
+            undated.append(number)
+        else:
+            sections.append(Section(block, start, ends[len(sections)], number, day, title, source))
+    return Outline(data, tuple(sections), open_fence, front, tuple(quoted), tuple(undated))
 
 
 def heading_of(text: bytes) -> Heading | None:
     match = _ENTRY.fullmatch(text.rstrip())
     if match is None:
         return None
+    return Heading(_day(match[1]), match[2].strip())
+
+
+@lru_cache(maxsize=128)
+def _day(text: bytes) -> date | None:
     try:
-        return Heading(date.fromisoformat(match[1].decode("ascii")), match[2].strip())
+        return date.fromisoformat(text.decode("ascii"))
     except ValueError:
-        return Heading(None, match[2].strip())
+        return None
 
 
 def seconds_of(day: date) -> float:
@@ -86,9 +134,9 @@ def seconds_of(day: date) -> float:
     return float((day.toordinal() - _EPOCH) * DAY)
 
 
-def first_title(lines: Sequence[Line], before: int) -> bytes | None:
+def first_title(found: Outline, before: int) -> bytes | None:
     """The first H1 that stands before that offset."""
-    for line in lines:
+    for line in found.walk():
         if line.start >= before:
             return None
         match = None if line.quoted else _H1.fullmatch(line.text.rstrip())
@@ -129,20 +177,36 @@ def _front_matter(data: bytes) -> int:
     return 0
 
 
-def _read_lines(data: bytes, front: int) -> tuple[tuple[Line, ...], int | None]:
-    lines: list[Line] = []
+# Where an entry begins: block, start, day (None: it begins none), title and source; see `Section`.
+_Begin = tuple[int, int, date | None, bytes, bytes | None]
+
+
+def _marked(data: bytes, front: int, *, shelved: bool) -> tuple[list[_Begin], list[Quoted], int | None]:
+    """Headings outside of fences, what is quoted, and the offset of a fence that is never closed."""
+    begun: list[_Begin] = []
+    quoted = [Quoted(0, front)] if front else []
     fence: bytes | None = None
-    opened: int | None = None
-    for number, start, text in _split(data):
-        if start < front:
-            lines.append(Line(number, start, text, True))
+    opened = 0
+    skipped = len(BOM) if data.startswith(BOM) else 0
+    by = skipped - 1  # the first line is found as any other, behind a line end
+    for match in (_SHELVED if shelved else _LIVE).finditer(b"\n" + data[skipped:]):
+        day, title, mark = match.group("day", "title", "fence")
+        if mark is not None:
+            start = match.start("fence") + by
+            before, fence = fence, _fence_after(fence, mark) if start >= front else fence
+            if before is None and fence is not None:
+                opened = start
+            elif before is not None and fence is None:
+                quoted.append(Quoted(opened, match.end() + by + 1))
             continue
-        before = fence
-        fence = _fence_after(fence, text)
-        if before is None and fence is not None:
-            opened = start
-        lines.append(Line(number, start, text, before is not None or fence is not None))
-    return tuple(lines), opened if fence is not None else None
+        start, title = match.start("day") - len(b"## ") + by, title.strip()
+        if fence is None and title:  # none stands in a front matter, or it would be none
+            source = match["source"] if shelved else None
+            block = start if source is None else match.start() + 1 + by
+            begun.append((block, start, _day(day), title, source))
+    if fence is not None:
+        quoted.append(Quoted(opened, len(data)))
+    return begun, quoted, opened if fence is not None else None
 
 
 def _fence_after(fence: bytes | None, text: bytes) -> bytes | None:
@@ -155,23 +219,3 @@ def _fence_after(fence: bytes | None, text: bytes) -> bytes | None:
         return None if mark.startswith(b"`") and b"`" in rest else mark
     closes = mark.startswith(fence) and not rest.strip()
     return None if closes else fence
-
-
-def _sections(data: bytes, lines: Sequence[Line], *, shelved: bool) -> Iterator[Section]:
-    starts: list[tuple[int, Line, date, bytes, bytes | None]] = []
-    above: Line | None = None
-    for line in lines:
-        heading = None if line.quoted else heading_of(line.text)
-        if heading is not None and heading.day is not None:
-            source = _source(above) if shelved else None
-            block = above.start if above is not None and source is not None else line.start
-            starts.append((block, line, heading.day, heading.title, source))
-        above = line
-    ends = [block for block, *_ in starts] + [len(data)]
-    for (block, line, day, title, source), end in zip(starts, ends[1:], strict=True):
-        yield Section(block, line.start, end, line.number, day, title, source)
-
-
-def _source(above: Line | None) -> bytes | None:
-    match = None if above is None or above.quoted else _FROM.fullmatch(above.text.strip())
-    return match[1] if match is not None else None

@@ -18,6 +18,11 @@ _LABELS = (b"Context", b"Problem", b"Solution")
 _LABEL = re.compile(rb"\*\*([A-Za-z]+):\*\*")
 # A separator without its newline, or an italic closing line, and the next entry glued to it.
 _GLUED = re.compile(rb"(?:-{3,}|\*[^*]+\*)[ \t]*(?=## (\d{4}-\d{2}-\d{2}): \S)")
+# What every such line has in it.
+_INSIDE = re.compile(rb"## \d{4}-\d{2}-\d{2}: ")
+_BEFORE = b"-* \t"
+_UNDATED = ("invalid-date", "the date does not exist, so that no entry begins")
+_GLUE = ("glued-heading", "an entry is glued to the line before it and not seen")
 
 
 def findings_of(path: str, data: bytes, found: Outline, *, shelved: bool, now: float, words: bool) -> Iterator[Finding]:
@@ -25,7 +30,7 @@ def findings_of(path: str, data: bytes, found: Outline, *, shelved: bool, now: f
     yield from _of_headings(path, found)
     yield from _of_sections(path, found, now)
     if found.open_fence is not None:
-        line = next(each.number for each in found.lines if each.start == found.open_fence)
+        line = data.count(b"\n", 0, found.open_fence) + 1
         yield Finding("unclosed-fence", path, "the code fence that begins here never ends", line)
     if not shelved:
         yield from _of_order(path, found)
@@ -52,14 +57,15 @@ def _of_bytes(path: str, data: bytes) -> Iterator[Finding]:
 
 
 def _of_headings(path: str, found: Outline) -> Iterator[Finding]:
-    for line in found.lines:
-        if line.quoted:
-            continue
-        heading = heading_of(line.text)
-        if heading is not None and heading.day is None:
-            yield Finding("invalid-date", path, "the date does not exist, so that no entry begins", line.number)
-        elif glue_at(line) is not None:
-            yield Finding("glued-heading", path, "an entry is glued to the line before it and not seen", line.number)
+    wrong = dict.fromkeys(found.undated, _UNDATED) | dict.fromkeys((line.number for line, _ in glued(found)), _GLUE)
+    for number, (code, what) in sorted(wrong.items()):
+        yield Finding(code, path, what, number)
+
+
+def glued(found: Outline) -> Iterator[tuple[Line, int]]:
+    """The lines with an entry glued to what they begin with, and where in them it begins."""
+    if any(match.start() and found.data[match.start() - 1] in _BEFORE for match in _INSIDE.finditer(found.data)):
+        yield from ((line, at) for line in found.lines if (at := glue_at(line)) is not None)
 
 
 def glue_at(line: Line) -> int | None:
@@ -70,18 +76,23 @@ def glue_at(line: Line) -> int | None:
 
 
 def _of_sections(path: str, found: Outline, now: float) -> Iterator[Finding]:
-    labels = [(line.start, set(_LABEL.findall(line.text))) for line in found.lines if not line.quoted]
-    at = 0
     for section in found.sections:
-        named: set[bytes] = set()
-        while at < len(labels) and labels[at][0] < section.end:
-            named |= labels[at][1] if labels[at][0] >= section.start else set()
-            at += 1
+        named = {label for text in _unquoted(found, section) for label in _LABEL.findall(text)}
         missing = [label.decode() for label in _LABELS if label not in named]
         if missing:
             yield Finding("missing-labels", path, f"the entry has no {', '.join(missing)}", section.line)
         if seconds_of(section.day) > now + DAY:  # tomorrow has begun elsewhere on earth
             yield Finding("future-stamp", path, "the entry is dated in the future", section.line)
+
+
+def _unquoted(found: Outline, section: Section) -> Iterator[bytes]:
+    """What of an entry stands outside of code fences."""
+    at = section.start
+    for quoted in found.quoted:
+        if at <= quoted.start < section.end:
+            yield found.data[at : quoted.start]
+            at = quoted.end
+    yield found.data[at : section.end]
 
 
 def _of_order(path: str, found: Outline) -> Iterator[Finding]:

@@ -16,6 +16,7 @@ from memoryd.core.secrets import redact
 ARCHIVE = "archive/"
 INDEX = "index.md"
 SUFFIX = ".md"
+APART = "~"  # in an id that another entry of the file would have as well
 _NAME = 200  # characters of a text that is remembered
 _SLUG_LENGTH = 80  # characters; long titles are cut at a word
 
@@ -78,6 +79,16 @@ def slug(title: str) -> str:
 
 def entry_id(where: Place, day: date, title: str) -> str:
     """`topic/subtopic#YYYY-MM-DD:slug`; `title` has no secrets any more."""
+    return _known_id(where, day, title) if len(title) <= _NAME else _entry_id(where, day, title)
+
+
+@lru_cache(maxsize=512)
+def _known_id(where: Place, day: date, title: str) -> str:
+    """With every change of a file all of its entries are named anew."""
+    return _entry_id(where, day, title)
+
+
+def _entry_id(where: Place, day: date, title: str) -> str:
     return f"{plain('/'.join(filter(None, where)))}#{day.isoformat()}:{slug(title)}"
 
 
@@ -88,7 +99,7 @@ def told_apart(ids: Sequence[str], texts: Sequence[bytes]) -> list[str]:
     seen: Counter[str] = Counter()
     apart: list[str] = []
     for base, text in zip(ids, texts, strict=True):
-        marked = base if counts[base] == 1 else f"{base}~{sha256(text.rstrip())[:6]}"
+        marked = base if counts[base] == 1 else f"{base}{APART}{sha256(text.rstrip())[:6]}"
         seen[marked] += 1
         apart.append(marked if seen[marked] == 1 else f"{marked}.{seen[marked]}")
     return apart

@@ -6,7 +6,7 @@ A file with no dated entry (front matter, plain notes) is one memory as a whole:
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from memoryd.core.records import Document, Record
@@ -36,7 +36,7 @@ def read_document(path: str, data: bytes, *, now: float, mtime: float, words: bo
     shelved = path.startswith(ARCHIVE)
     found = outline(data, shelved=shelved)
     readable = _is_text(data)
-    records = tuple(_entries(path, data, found, shelved=shelved))
+    records = tuple(_entries(path, found, shelved=shelved))
     if not records and readable and says_something(found):
         records = (_whole(path, data, found, shelved=shelved),)
     waits = not readable and abs(now - mtime) < FRESH_S
@@ -56,14 +56,25 @@ def _is_text(data: bytes) -> bool:
     return True
 
 
+def read_outline(path: str, found: Outline) -> Document:
+    """What upkeep is decided on: the entries of a topic file, without their texts and without findings."""
+    return Document(path, tuple(_entries(path, found, shelved=False, whole=False)))
+
+
 def id_at(path: str, data: bytes, start: int) -> str:
     """Of the first record that begins at that offset or behind it, as it is read in the whole file."""
+    return id_in(path, outline(data, shelved=path.startswith(ARCHIVE)), start)
+
+
+def id_in(path: str, found: Outline, start: int, *, without: Collection[int] = ()) -> str:
+    """The same, of the file as it is when the entries that begin at the offsets `without` have been taken out: those
+    left keep their texts."""
     shelved = path.startswith(ARCHIVE)
-    found = outline(data, shelved=shelved)
     if not found.sections:
-        return _whole(path, data, found, shelved=shelved).id
-    ids = _named(path, data, found.sections, shelved=shelved)
-    return next(each.id for section, each in zip(found.sections, ids, strict=True) if section.start >= start)
+        return _whole(path, found.data, found, shelved=shelved).id
+    left = [section for section in found.sections if section.start not in without]
+    ids = _named(path, found.data, left, shelved=shelved)
+    return next(each.id for section, each in zip(left, ids, strict=True) if section.start >= start)
 
 
 class _Name(NamedTuple):
@@ -74,7 +85,8 @@ class _Name(NamedTuple):
 
 def _named(path: str, data: bytes, sections: Sequence[Section], *, shelved: bool) -> list[_Name]:
     titles = [text_of(section.title) for section in sections]
-    places = [_place(path, section, shelved=shelved) for section in sections]
+    home = place_of(path)
+    places = [_place(path, section) if shelved else home for section in sections]
     bare = [entry_id(*each) for each in zip(places, (s.day for s in sections), titles, strict=True)]
     ids = told_apart(bare, [data[section.start : section.end] for section in sections])
     return [_Name(*each) for each in zip(ids, titles, places, strict=True)]
@@ -84,7 +96,8 @@ def text_of(raw: bytes) -> str:
     return plain(raw.decode("utf-8", "surrogateescape")).strip()
 
 
-def _entries(path: str, data: bytes, found: Outline, *, shelved: bool) -> Iterator[Record]:
+def _entries(path: str, found: Outline, *, shelved: bool, whole: bool = True) -> Iterator[Record]:
+    data = found.data
     names = _named(path, data, found.sections, shelved=shelved)
     for section, (identity, title, place) in zip(found.sections, names, strict=True):
         facts: dict[str, Any] = {"date": section.day.isoformat(), "title": title}
@@ -102,14 +115,14 @@ def _entries(path: str, data: bytes, found: Outline, *, shelved: bool) -> Iterat
             shelved,
             {},
             facts,
-            text=_said(data[section.start : section.end]),
-            labels=_labels(place),
+            text=_said(data[section.start : section.end]) if whole else "",
+            labels=_labels(place) if whole else (),
         )
 
 
-def _place(path: str, section: Section, *, shelved: bool) -> Place:
+def _place(path: str, section: Section) -> Place:
     """An archived entry keeps the id it had in the file it came from."""
-    if not shelved or section.source is None:
+    if section.source is None:
         return place_of(path)
     subtopic = section.source.decode("utf-8", "surrogateescape").removesuffix(".md")
     return Place(topic_of_archive(path), subtopic)
@@ -117,7 +130,7 @@ def _place(path: str, section: Section, *, shelved: bool) -> Place:
 
 def _whole(path: str, data: bytes, found: Outline, *, shelved: bool) -> Record:
     place = place_of(path)
-    title = text_of(first_title(found.lines, len(data)) or b"") or plain(place.subtopic)
+    title = text_of(first_title(found, len(data)) or b"") or plain(place.subtopic)
     start = len(BOM) if data.startswith(BOM) else 0
     identity = plain("/".join(filter(None, place)))
     topic = topic_of_archive(path) if shelved else place.topic
@@ -165,7 +178,7 @@ def _facts(found: Outline, size: int) -> dict[str, Any]:
     first = found.sections[0].block if found.sections else size
     newest = max(found.sections, key=lambda section: (section.day, -section.start), default=None)
     return {
-        "h1": text_of(first_title(found.lines, first) or b""),
+        "h1": text_of(first_title(found, first) or b""),
         "newest": text_of(newest.title) if newest is not None else "",
         "entries": len(found.sections),
         "size": size,

@@ -9,7 +9,7 @@ from __future__ import annotations
 from memoryd.core.text import Edit, Span
 from memoryd.layouts.base import Fix, Loaded
 from memoryd.layouts.markdown_topics.blocks import newline_of, outline
-from memoryd.layouts.markdown_topics.checking import glue_at
+from memoryd.layouts.markdown_topics.checking import glued
 from memoryd.layouts.markdown_topics.naming import ARCHIVE
 from memoryd.layouts.markdown_topics.reading import ENTRY, read_document
 
@@ -17,12 +17,10 @@ from memoryd.layouts.markdown_topics.reading import ENTRY, read_document
 def fixes(path: str, loaded: Loaded) -> tuple[Fix, ...]:
     data = loaded.data
     found: list[Fix] = []
-    for line in outline(data, shelved=path.startswith(ARCHIVE)).lines:
-        at = glue_at(line)
-        if at is not None:
-            spot = Span(line.start + at, line.start + at)
-            why = f"line {line.number}: a newline before the entry that is glued to it"
-            found.append(Fix("glued-heading", (Edit(spot, newline_of(data) * 2),), why))
+    for line, at in glued(outline(data, shelved=path.startswith(ARCHIVE))):
+        spot = Span(line.start + at, line.start + at)
+        why = f"line {line.number}: a newline before the entry that is glued to it"
+        found.append(Fix("glued-heading", (Edit(spot, newline_of(data) * 2),), why))
     return tuple(found)
 
 

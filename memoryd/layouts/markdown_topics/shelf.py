@@ -10,6 +10,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from datetime import date
+from itertools import takewhile
 from typing import NamedTuple
 
 from memoryd.core.text import Edit, Span, splice
@@ -25,9 +26,11 @@ class Moved(NamedTuple):
     text: bytes
 
 
-def missing(existing: bytes, moves: Iterable[Moved]) -> list[Moved]:
-    """The entries that the archive does not hold yet, each once."""
-    known = {(section.source, _text(existing, section)) for section in outline(existing, shelved=True).sections}
+def missing(found: Outline, moves: Sequence[Moved]) -> list[Moved]:
+    """The entries that the archive `found` does not hold yet, each once."""
+    known: set[tuple[bytes | None, bytes]] = set()
+    if any(bare(move.text) in found.data for move in moves):  # else no look at each entry is needed
+        known = {(section.source, _text(found.data, section)) for section in found.sections}
     left: list[Moved] = []
     for move in moves:
         text = bare(move.text)
@@ -38,21 +41,21 @@ def missing(existing: bytes, moves: Iterable[Moved]) -> list[Moved]:
     return left
 
 
-def insertions(existing: bytes, moves: Sequence[Moved]) -> tuple[Edit, ...] | None:
+def insertions(found: Outline, moves: Sequence[Moved]) -> tuple[Edit, ...] | None:
     """Put each entry above the first one that is not newer; `moves` come newest first, so that what left the same
     file later stands above what left it earlier. None where the archive could not be read back with all of them."""
-    found = outline(existing, shelved=True)
+    existing = found.data
     blocks: dict[int, list[Moved]] = {}
     for move in sorted(moves, key=lambda each: each.day, reverse=True):
         blocks.setdefault(_place(existing, found, move.day), []).append(move)
     edits = tuple(Edit(Span(at, at), _blocks(existing, at, group)) for at, group in sorted(blocks.items()))
-    return edits if _reads_back(existing, found, moves, splice(existing, edits)) else None
+    return edits if reads_back(found, moves, edits) else None
 
 
 def _place(existing: bytes, found: Outline, day: date) -> int:
-    older = [section.block for section in found.sections if section.day <= day]
-    if older:
-        return older[0]
+    older = next((section.block for section in found.sections if section.day <= day), None)
+    if older is not None:
+        return older
     if found.open_fence is None:
         return len(existing)
     # Whatever stood below a fence that never ends would be part of it.
@@ -62,7 +65,7 @@ def _place(existing: bytes, found: Outline, day: date) -> int:
 
 def _blocks(existing: bytes, at: int, moves: Sequence[Moved]) -> bytes:
     """The entries as they go in at that offset. Only a newline that is missing is added, never one inside."""
-    lead = at > 0 and not existing[:at].endswith(b"\n")
+    lead = at > 0 and existing[at - 1 : at] != b"\n"
     text = newline_of(existing) if lead else b""
     for move in moves:
         newline = newline_of(existing or move.text)
@@ -71,14 +74,32 @@ def _blocks(existing: bytes, at: int, moves: Sequence[Moved]) -> bytes:
     return text
 
 
-def _reads_back(existing: bytes, before: Outline, moves: Sequence[Moved], after: bytes) -> bool:
-    """Every entry of the archive and every new one is found again, whole."""
-    wanted = Counter((section.source, section.day, _text(existing, section)) for section in before.sections)
+def reads_back(before: Outline, moves: Sequence[Moved], edits: Sequence[Edit]) -> bool:
+    """Every entry of the archive and every new one is found again, whole. What stands above the first edit or below the
+    last one is the same bytes: there it is enough that the same entries are seen, without a look at their texts."""
+    after = outline(splice(before.data, edits), shelved=True)
+    first, last = edits[0].span.start, edits[-1].span.start
+    by = len(after.data) - len(before.data)
+    old, new = before.sections, after.sections
+    above = _count(pair[0] == pair[1] and pair[0].end <= first for pair in zip(old, new, strict=False))
+    old, new = old[above:], new[above:]
+    below = _count(_shifted(*pair, by) and pair[0].start >= last for pair in zip(old[::-1], new[::-1], strict=False))
+    wanted = Counter(_told(before, each) for each in old[: len(old) - below])
     wanted.update((written_name(move.source), move.day, bare(move.text)) for move in moves)
-    there = Counter(
-        (section.source, section.day, _text(after, section)) for section in outline(after, shelved=True).sections
-    )
-    return wanted == there
+    return wanted == Counter(_told(after, each) for each in new[: len(new) - below])
+
+
+def _count(alike: Iterable[bool]) -> int:
+    """How many are, until one is not."""
+    return sum(1 for _ in takewhile(bool, alike))
+
+
+def _shifted(old: Section, new: Section, by: int) -> bool:
+    return (old.start + by, old.end + by, old.day, old.source) == (new.start, new.end, new.day, new.source)
+
+
+def _told(found: Outline, section: Section) -> tuple[bytes | None, date, bytes]:
+    return section.source, section.day, _text(found.data, section)
 
 
 def _text(data: bytes, section: Section) -> bytes:

@@ -16,6 +16,7 @@ from memoryd.core.plan import Action, Kind, Plan
 from memoryd.core.records import Record
 from memoryd.core.text import Edit
 from memoryd.layouts.base import FileSummary, Loaded, UpkeepView
+from memoryd.layouts.markdown_topics.blocks import outline
 from memoryd.layouts.markdown_topics.checking import FEWEST_ENTRIES, MOST_BYTES, MOST_ENTRIES
 from memoryd.layouts.markdown_topics.naming import archive_of
 from memoryd.layouts.markdown_topics.reading import ENTRY
@@ -124,10 +125,11 @@ def _moves(leaving: Leaving) -> list[Moved]:
 
 def _copy(target: str, moves: list[Moved], existing: bytes | None) -> Action | str | None:
     """The one change of an archive; None where all is there already, a sentence where it cannot be made."""
-    new = missing(existing or b"", moves)
+    found = outline(existing or b"", shelved=True)
+    new = missing(found, moves)
     if not new:
         return None
-    edits = insertions(existing or b"", new)
+    edits = insertions(found, new)
     if edits is None:
         return f"its oldest entries cannot be put into {target} so that they could be read there again"
     why, ids = f"copy {len(new)} of {len(moves)} entries", tuple(move.id for move in new)

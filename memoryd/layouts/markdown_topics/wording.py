@@ -10,11 +10,12 @@ from datetime import UTC, date, datetime
 from typing import Any
 
 from memoryd.layouts.asked import Breach, refuse
-from memoryd.layouts.markdown_topics.writing import checked_entry, label_of, render_entry
+from memoryd.layouts.markdown_topics.writing import checked_entry, fits_a_line, label_of, render_entry
 
 TEXT, TITLE, DATE = "text", "title", "date"
 _DAY = re.compile(r"\d{4}-\d{2}-\d{2}", re.ASCII)
 _LABEL = re.compile(r"[^\W_][\w .,/&()+'-]{0,79}")
+_SURROGATE = re.compile("[\ud800-\udfff]")
 _ANY_DAY = date(2000, 1, 1)
 
 
@@ -60,7 +61,7 @@ def title_of(value: object, broken: list[Breach]) -> str | None:
     title = " ".join(text.split())
     if not title:
         broken.append(Breach(TITLE, "must not be empty"))
-    elif any(unicodedata.category(each) == "Cc" for each in title):
+    elif not title.isprintable() and any(unicodedata.category(each) == "Cc" for each in title):
         broken.append(Breach(TITLE, "must not hold control characters"))
     else:
         return title
@@ -97,6 +98,8 @@ def _text(key: str, value: object, broken: list[Breach]) -> str | None:
     text = unspoiled(key, _plain(value), broken) if value is not None else None
     if text is None or not text.strip():
         return None
+    if fits_a_line(text):
+        return text
     try:
         render_entry("T", _ANY_DAY, {key: text})
     except ValueError as error:
@@ -119,7 +122,7 @@ def unspoiled(field: str, value: object, broken: list[Breach]) -> str | None:
     """A text that UTF-8 can hold and a line-based file can show."""
     if not isinstance(value, str):
         broken.append(Breach(field, "must be a text"))
-    elif any("\ud800" <= each <= "\udfff" for each in value):
+    elif _SURROGATE.search(value):
         broken.append(Breach(field, "must be valid Unicode"))
     elif "\0" in value:
         broken.append(Breach(field, "must not hold NUL characters"))

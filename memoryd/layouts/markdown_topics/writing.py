@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from datetime import date
 
 from memoryd.core.text import Edit, Span
-from memoryd.layouts.markdown_topics.blocks import Heading, heading_of, newline_of, outline
-from memoryd.layouts.markdown_topics.checking import glue_at
+from memoryd.layouts.markdown_topics.blocks import Heading, Outline, heading_of, newline_of, outline
+from memoryd.layouts.markdown_topics.checking import glued
 
 LABELS = ("Context", "Problem", "Solution", "Code")
 _RUN = re.compile(r"`{3,}")
@@ -36,6 +36,12 @@ def field_line(label: str, value: str) -> str:
     return f"**{label}:**\n{text}" if text.startswith(_FENCES) else f"**{label}:** {text}"
 
 
+def fits_a_line(value: str) -> bool:
+    """Is it a line with its label, which begins neither an entry nor a fence, nor has an entry glued to it?"""
+    text = value.strip()
+    return "\n" not in text and not text.startswith(_FENCES)
+
+
 def checked_entry(text: bytes) -> bytes:
     """A whole entry as somebody wrote it, ended by a newline; ValueError where it is not exactly one."""
     found = outline(text)
@@ -47,16 +53,20 @@ def checked_entry(text: bytes) -> bytes:
         raise ValueError(f"line {number} would begin another entry; put examples into a code fence")
     if found.open_fence is not None:
         raise ValueError("a code fence is never closed; the entries below would be hidden in it")
-    glued = next((line.number for line in found.lines if glue_at(line) is not None), None)
-    if glued is not None:
-        raise ValueError(f"line {glued} looks like another entry glued to a separator; put examples into a code fence")
+    glue = next((line.number for line, _ in glued(found)), None)
+    if glue is not None:
+        raise ValueError(f"line {glue} looks like another entry glued to a separator; put examples into a code fence")
     return text[found.sections[0].start :].rstrip() + b"\n"
 
 
 def insert_on_top(data: bytes, entry: bytes) -> Edit:
+    return on_top(outline(data), entry)
+
+
+def on_top(found: Outline, entry: bytes) -> Edit:
     """How an entry comes above all others of a file: below title and introduction, with the file's line ends, and
     never glued to anything. ValueError where an unclosed fence would hide it."""
-    found = outline(data)
+    data = found.data
     newline = newline_of(data)
     text = entry.replace(b"\r\n", b"\n").rstrip(b"\n").replace(b"\n", newline) + newline
     if found.sections:

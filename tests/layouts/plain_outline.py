@@ -1,0 +1,103 @@
+"""The structure of a topic file read the plain way: every line looked at, one after the other. What the layout reads by
+looking at a few lines only is held against this."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from memoryd.core.findings import Finding
+from memoryd.layouts.markdown_topics.blocks import BOM, Line, Section, heading_of
+from memoryd.layouts.markdown_topics.checking import glue_at
+
+_FENCE = re.compile(rb" {0,3}(`{3,}|~{3,})(.*)", re.DOTALL)
+_FROM = re.compile(rb"<!-- from: (.+) -->")
+_LABEL = re.compile(rb"\*\*([A-Za-z]+):\*\*")
+
+
+class Plain(NamedTuple):
+    lines: tuple[Line, ...]
+    sections: tuple[Section, ...]
+    open_fence: int | None
+    front: int
+    undated: tuple[int, ...]
+
+
+def plain_outline(data: bytes, *, shelved: bool) -> Plain:
+    front = _front(data)
+    lines, open_fence = _lines(data, front)
+    headings = [(line, heading_of(line.text)) for line in lines if not line.quoted]
+    undated = tuple(line.number for line, heading in headings if heading is not None and heading.day is None)
+    return Plain(lines, tuple(_sections(data, lines, shelved=shelved)), open_fence, front, undated)
+
+
+def _split(data: bytes) -> Iterator[tuple[int, int, bytes]]:
+    start = len(BOM) if data.startswith(BOM) else 0
+    for number, text in enumerate(data[start:].split(b"\n"), 1):
+        if start < len(data):
+            yield number, start, text
+        start += len(text) + 1
+
+
+def _front(data: bytes) -> int:
+    for number, start, text in _split(data):
+        line = text.rstrip()
+        if number == 1 and line != b"---":
+            return 0
+        if number > 1 and line in (b"---", b"..."):
+            return min(start + len(text) + 1, len(data))
+        if heading_of(line) is not None:
+            return 0
+    return 0
+
+
+def _lines(data: bytes, front: int) -> tuple[tuple[Line, ...], int | None]:
+    lines: list[Line] = []
+    fence: bytes | None = None
+    opened: int | None = None
+    for number, start, text in _split(data):
+        before = fence
+        if start >= front:
+            fence = _fence_after(fence, text)
+        if before is None and fence is not None:
+            opened = start
+        lines.append(Line(number, start, text, start < front or before is not None or fence is not None))
+    return tuple(lines), opened if fence is not None else None
+
+
+def _fence_after(fence: bytes | None, text: bytes) -> bytes | None:
+    match = _FENCE.fullmatch(text)
+    if match is None:
+        return fence
+    mark, rest = match[1], match[2]
+    if fence is None:
+        return None if mark.startswith(b"`") and b"`" in rest else mark
+    return None if mark.startswith(fence) and not rest.strip() else fence
+
+
+def _sections(data: bytes, lines: tuple[Line, ...], *, shelved: bool) -> Iterator[Section]:
+    begun: list[Section] = []
+    for above, line in zip((None, *lines), lines, strict=False):
+        heading = None if line.quoted else heading_of(line.text)
+        if heading is not None and heading.day is not None:
+            named = shelved and above is not None and not above.quoted and _FROM.fullmatch(above.text.strip())
+            block, source = (above.start, named[1]) if named and above is not None else (line.start, None)
+            begun.append(Section(block, line.start, 0, line.number, heading.day, heading.title, source))
+    ends = [*(each.block for each in begun[1:]), len(data)]
+    return (each._replace(end=end) for each, end in zip(begun, ends, strict=False))
+
+
+def plain_findings(path: str, found: Plain) -> Iterator[Finding]:
+    """Of single lines, and of the labels of entries."""
+    for line in found.lines:
+        if line.number in found.undated:
+            yield Finding("invalid-date", path, "the date does not exist, so that no entry begins", line.number)
+        elif glue_at(line) is not None:
+            yield Finding("glued-heading", path, "an entry is glued to the line before it and not seen", line.number)
+    for section in found.sections:
+        lines = [each for each in found.lines if section.start <= each.start < section.end and not each.quoted]
+        named = {label.decode() for each in lines for label in _LABEL.findall(each.text)}
+        missing = [label for label in ("Context", "Problem", "Solution") if label not in named]
+        if missing:
+            yield Finding("missing-labels", path, f"the entry has no {', '.join(missing)}", section.line)
