@@ -43,7 +43,6 @@ _TABLES = (
     "CREATE INDEX members_by_version ON members (version)",
 )
 _MEANING = ("ALTER TABLE versions ADD COLUMN meaning TEXT NOT NULL DEFAULT ''",)
-_SIZED = "SELECT v.*, c.size FROM versions v JOIN contents c ON c.sha256 = v.sha256"
 _BY_CONTENT = ("CREATE INDEX versions_by_content ON versions (sha256)",)
 _SIZED = "SELECT v.*, c.size FROM versions v JOIN contents c ON c.sha256 = v.sha256"
 
