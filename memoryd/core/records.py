@@ -12,6 +12,7 @@ from enum import StrEnum
 from typing import Any, NamedTuple
 
 from memoryd.core.findings import Finding
+from memoryd.core.retention import Quality
 from memoryd.core.text import Span
 
 
@@ -70,6 +71,10 @@ class Document:
     broken: int = 0
     pending: bool = False
     facts: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def quality(self) -> Quality:
+        return Quality(self.units, len(self.records))
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,8 +32,10 @@ log = get_logger(__name__)
 
 QUIET_S, LONGEST_S = 3.0, 60.0  # without a further read; since the first that is not written yet
 MOST = 10_000  # memories whose reads wait to be written
-# What was added is taken in when nothing more is added for a moment, but not more than so much at once.
+# What was stored is taken in when nothing more is stored for a moment (at least as long as the last taking in took),
+# but not more than so much at once, nor so much later.
 PAUSE_S, BATCH_S, BATCH = 0.01, 0.1, 128
+MOST_PAUSE_S = 0.2
 PLACES = ("topic", "subtopic", "user", "session")
 
 
@@ -150,6 +152,7 @@ class Memories:
         self._stored: list[_Stored] = []  # what the catalogue has not taken in
         self._paths: dict[str, None] = {}  # the files of that
         self._due = NEVER
+        self._cost_s = 0.0  # of the last taking in
         self.behind: float | None = None  # since when (monotonic) there is such; for any thread
         self.reads = Reads(store, clock)
         self.counts: dict[str, int] = dict.fromkeys((name.removeprefix("memory.") for name in STORING), 0)
@@ -167,7 +170,7 @@ class Memories:
         if outcome.receipt is not None:
             self._health.well()
             self.counts[job.name.removeprefix("memory.")] += 1
-            self._note(_Stored({**told, "operation": job.name}, job.by, outcome.paths), wait=job.name == "memory.add")
+            self._note(_Stored({**told, "operation": job.name}, job.by, outcome.paths), wait=self._may_wait(job))
         return told
 
     def _foreseeable(self) -> bool:
@@ -176,12 +179,17 @@ class Memories:
         waiting = self._store.own_changes.waiting
         return not self._paths or not self._store.limits or all(map(waiting, self._paths))
 
+    def _may_wait(self, job: Job) -> bool:
+        """What was changed in a file of lines is known line by line, but only until the next change of it."""
+        return job.name == "memory.add" or not (self._store.layout and self._store.layout.appendable)
+
     def _note(self, stored: _Stored, *, wait: bool) -> None:
         now = self._clock.monotonic()
         self._stored.append(stored)
         self._paths.update(dict.fromkeys(stored.paths))
         self.behind = now if self.behind is None else self.behind
-        quiet = min(now + PAUSE_S, self.behind + BATCH_S)
+        pause = min(max(PAUSE_S, self._cost_s), MOST_PAUSE_S)
+        quiet = min(now + pause, self.behind + max(BATCH_S, pause))
         self._due = quiet if wait and len(self._stored) < BATCH else now
 
     def catch_up(self) -> None:
@@ -195,9 +203,11 @@ class Memories:
         for each in stored:
             log.info("changed", **each.told, by=each.by)
             self._tell("change", each.told)
+        began = self._clock.monotonic()
         try:
             self._took(paths)
         finally:
+            self._cost_s = self._clock.monotonic() - began
             self.behind = None
 
     def note_read(self, path: str, identity: str) -> None:

@@ -20,6 +20,7 @@ from memoryd.core.findings import Finding
 from memoryd.core.plan import Plan
 from memoryd.core.policy import Limit, Policy
 from memoryd.core.records import Base, Document, Entry, Role
+from memoryd.core.retention import Quality
 from memoryd.core.text import Edit
 
 # Names that other programs give to files they are still writing (seen in real writers).
@@ -194,6 +195,9 @@ class Layout(Protocol):
 
     def parse(self, path: str, data: bytes, *, now: float, mtime: float, base: Base) -> Document:
         """Read one file (or its appended tail, `base` telling where it begins). Never raises."""
+
+    def quality(self, path: str, data: bytes, *, now: float) -> Quality:
+        """How much of a content of that file is readable, as parsing would tell it. Never raises."""
 
     def index(self, view: IndexView) -> IndexResult: ...
 

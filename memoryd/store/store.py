@@ -190,8 +190,7 @@ class Store(Lockable):
     def quality(self, path: str, content: bytes, now: float) -> Quality:
         """How much of a content of that file is readable."""
         assert self.layout is not None
-        document = self.layout.parse(path, content, now=now, mtime=0.0, base=Base())
-        return Quality(document.units, len(document.records))
+        return self.layout.quality(path, content, now=now)
 
     def files(self) -> dict[str, FileSummary]:
         """What the catalogue knows of each source and archive file."""

@@ -13,7 +13,7 @@ from memoryd.engine.clock import Clock
 from memoryd.engine.health import Health
 from memoryd.engine.jobs import Job
 from memoryd.engine.looking import NEVER
-from memoryd.engine.memories import BATCH, BATCH_S, PAUSE_S, Memories
+from memoryd.engine.memories import BATCH, BATCH_S, MOST_PAUSE_S, PAUSE_S, Memories
 from memoryd.errors import LimitExceededError
 from tests.operations.world import CORE, World
 
@@ -105,6 +105,22 @@ def test_who_never_pauses_does_not_put_it_off_for_ever(storing: Storing) -> None
     assert storing.now - began <= BATCH_S + PAUSE_S
 
 
+def test_a_costly_taking_in_waits_as_long_as_it_takes(storing: Storing) -> None:
+    take = storing.memories._took
+
+    def slowly(paths: Collection[str]) -> None:
+        take(paths)
+        storing.now += 0.05
+
+    storing.memories._took = slowly
+    for cost, pause in ((0.0, PAUSE_S), (0.05, 0.05), (5.0, MOST_PAUSE_S)):
+        storing.memories._cost_s = cost
+        storing.add()
+        assert storing.memories.next_due() == pytest.approx(storing.now + pause)
+        storing.memories.catch_up()
+        assert storing.memories._cost_s == pytest.approx(0.05)
+
+
 def test_not_more_than_so_many_wait(storing: Storing) -> None:
     for _ in range(BATCH):
         storing.add()
@@ -116,7 +132,7 @@ def test_a_change_of_what_was_just_stored_finds_it(storing: Storing) -> None:
     changed = {"id": stored["id"], "changes": {"importance": "low"}}
     assert storing.memories.perform(Job("memory.update", changed))["id"] == stored["id"]
     assert len(storing.took) == 1
-    assert storing.memories.next_due() == storing.now, "a rewrite is taken in at once"
+    assert storing.memories.next_due() == storing.now, "a rewrite of lines is taken in at once"
 
 
 def test_a_limit_holds_among_those_that_wait(tmp_path: Path) -> None:

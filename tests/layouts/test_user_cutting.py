@@ -11,7 +11,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from memoryd.core.records import Document
+from memoryd.core.records import Base, Document
+from memoryd.core.retention import Quality
 from memoryd.core.text import Span, splice
 from memoryd.errors import BusyError, ConflictError
 from memoryd.layouts.base import Loaded
@@ -24,6 +25,16 @@ from tests.layouts.contract import NOW, document
 from tests.layouts.storing_samples import view_of
 from tests.layouts.test_user_document import ALICE, doc, item, text
 from tests.layouts.user_storing import ODD, PLAIN, STORE, VECTOR
+
+
+def test_what_is_readable_is_counted_as_the_full_reading_counts_it() -> None:
+    whole = text(doc(item("a"), item("b")))
+    odd = whole.replace(b'"memories":[', b'"memories":[7,{"data":{}},', 1)
+    for data in (whole, odd, whole + b"}]", whole[:-9], b"", b"{}", b"\xff", b'{"memories":[]}', b'{"memories":{}}'):
+        told = STORE.parse(ALICE, data, now=NOW, mtime=0.0, base=Base())
+        assert STORE.quality(ALICE, data, now=NOW) == Quality(told.units, len(told.records)), data
+    assert STORE.quality(ALICE, odd, now=NOW) == Quality(4, 2)
+
 
 SPACES = st.sampled_from(["", "", "", " ", "\n  ", "\t", "\r\n"])
 DATA = [

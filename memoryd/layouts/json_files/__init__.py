@@ -14,6 +14,7 @@ from memoryd.core.findings import Finding
 from memoryd.core.plan import Plan
 from memoryd.core.policy import Limit
 from memoryd.core.records import Base, Document, Role
+from memoryd.core.retention import Quality
 from memoryd.core.text import Edit
 from memoryd.layouts.base import (
     FileSummary,
@@ -75,6 +76,9 @@ class JsonFiles:
             return Document(path, (), facts={"legacy": True})  # one finding for all of them, from the index
         told = "a collection of the time before one file a memory; not indexed, left alone"
         return Document(path, (), (Finding("legacy-file", path, told),))
+
+    def quality(self, path: str, data: bytes, *, now: float) -> Quality:
+        return self.parse(path, data, now=now, mtime=0.0, base=Base()).quality
 
     def index(self, view: IndexView) -> IndexResult:
         return index.render(view)

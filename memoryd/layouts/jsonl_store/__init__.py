@@ -15,6 +15,7 @@ from memoryd.core.findings import Finding
 from memoryd.core.plan import Plan
 from memoryd.core.policy import MB, Limit, LimitKind
 from memoryd.core.records import Base, Document, Role
+from memoryd.core.retention import Quality
 from memoryd.core.text import Edit
 from memoryd.layouts.base import (
     FileSummary,
@@ -85,6 +86,9 @@ class JsonlStore:
         counted = path in FILE_TYPES
         kind = FILE_TYPES[path] if counted else upkeep.archived_type(path)
         return lines.parse_lines(path, data, kind, now=now, mtime=mtime, base=base, counted=counted)
+
+    def quality(self, path: str, data: bytes, *, now: float) -> Quality:
+        return self.parse(path, data, now=now, mtime=0.0, base=Base()).quality
 
     def index(self, view: IndexView) -> IndexResult:
         return index.render(view)

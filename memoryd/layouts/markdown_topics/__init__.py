@@ -16,6 +16,7 @@ from memoryd.core.git import blocked_by_git
 from memoryd.core.plan import Plan
 from memoryd.core.policy import Limit
 from memoryd.core.records import Base, Document, Role
+from memoryd.core.retention import Quality
 from memoryd.core.text import Edit
 from memoryd.layouts.base import (
     FileSummary,
@@ -81,6 +82,9 @@ class MarkdownTopics:
     def parse(self, path: str, data: bytes, *, now: float, mtime: float, base: Base) -> Document:
         del base  # files grow at their top: always read whole
         return read_document(path, data, now=now, mtime=mtime, words=self.sensitive_words)
+
+    def quality(self, path: str, data: bytes, *, now: float) -> Quality:
+        return self.parse(path, data, now=now, mtime=0.0, base=Base()).quality
 
     def index(self, view: IndexView) -> IndexResult:
         return index.render(view)

@@ -16,6 +16,7 @@ from memoryd.core.findings import Finding
 from memoryd.core.plan import Plan
 from memoryd.core.policy import Limit
 from memoryd.core.records import Base, Document, Role
+from memoryd.core.retention import Quality
 from memoryd.core.text import Edit
 from memoryd.layouts.base import (
     FileSummary,
@@ -81,6 +82,9 @@ class SessionFiles:
         del base  # a session is one document: it is never read from its middle
         archived = self.role(path) is Role.ARCHIVE
         return reading.parse(path, data, now=now, mtime=mtime, archived=archived)
+
+    def quality(self, path: str, data: bytes, *, now: float) -> Quality:
+        return self.parse(path, data, now=now, mtime=0.0, base=Base()).quality
 
     def index(self, view: IndexView) -> IndexResult:
         return index.counts(view)

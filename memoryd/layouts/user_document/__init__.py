@@ -16,6 +16,7 @@ from memoryd.core.findings import Finding
 from memoryd.core.plan import Plan
 from memoryd.core.policy import Limit
 from memoryd.core.records import Base, Document, Role
+from memoryd.core.retention import Quality
 from memoryd.core.text import Edit, Span
 from memoryd.layouts.base import (
     FileSummary,
@@ -32,6 +33,7 @@ from memoryd.layouts.one_document import look
 from memoryd.layouts.storing import Asked, Found, Stored, StoringView, Touch
 from memoryd.layouts.user_document import merging, reading, storing
 from memoryd.layouts.user_document.alarms import change_was_undone, shrink_alarm
+from memoryd.layouts.user_document.cutting import taken_whole
 
 __all__ = ["UserDocument", "change_was_undone", "shrink_alarm"]
 
@@ -74,6 +76,13 @@ class UserDocument:
     def parse(self, path: str, data: bytes, *, now: float, mtime: float, base: Base) -> Document:
         del base  # one document: it is never read from its middle
         return reading.parse(path, data, now=now, mtime=mtime)
+
+    def quality(self, path: str, data: bytes, *, now: float) -> Quality:
+        """A sound document is counted without its memories being read."""
+        taken = taken_whole(data)
+        if taken is None:
+            return reading.parse(path, data, now=now, mtime=0.0).quality
+        return Quality(len(taken.items), len(taken.items) - len(taken.reasons))
 
     def index(self, view: IndexView) -> IndexResult:
         """Counts only: no index file belongs to this layout."""
