@@ -235,6 +235,19 @@ class TestNames:
             assert JSON.role(made) is Role.SOURCE
             taken.append(made)
 
+    def test_a_name_among_many_of_the_same_second_costs_few_looks(self) -> None:
+        moment, asked = datetime(2026, 1, 31, 10, 0, 0), list[str]()
+        taken = {"memory_20260131100000.json"} | {f"memory_20260131100000_{n}.json" for n in range(1, 1000) if n != 77}
+
+        def is_taken(name: str) -> bool:
+            asked.append(name)
+            return name in taken
+
+        made = free_name(moment, is_taken)
+        assert made not in taken
+        assert made in asked
+        assert len(asked) <= 22
+
     def test_recognised_by_shape(self) -> None:
         for files in ([ONE], [INDEX], ["memory_20250609163820_3.json", "x"]):
             assert JSON.recognises(files, lambda _: b"")

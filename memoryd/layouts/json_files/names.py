@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from datetime import datetime
-from itertools import chain, count
 
 INDEX = "_index.json"
 STATS = "_stats.json"
@@ -48,7 +47,16 @@ def time_of(path: str) -> float | None:
 def free_name(local: datetime, is_taken: Callable[[str], bool]) -> str:
     """The name for a new memory; `local` is the wall clock where the daemon runs, as the server names files.
 
-    The file is to be created exclusively, and this asked again when somebody else was faster."""
-    stem = f"memory_{local:%Y%m%d%H%M%S}"
-    counted = (f"{stem}_{number}.json" for number in count(1))
-    return next(name for name in chain([f"{stem}.json"], counted) if not is_taken(name))
+    The file is to be created exclusively, and this asked again when somebody else was faster. Of the numbers of one
+    second, which are given one after the other, few are asked for: many memories may come in a second."""
+
+    def name(number: int) -> str:
+        return f"memory_{local:%Y%m%d%H%M%S}{f'_{number}' if number else ''}.json"
+
+    taken, free = -1, 0
+    while is_taken(name(free)):
+        taken, free = free, 2 * free + 1
+    while free - taken > 1:
+        middle = (taken + free) // 2
+        taken, free = (middle, free) if is_taken(name(middle)) else (taken, middle)
+    return name(free)
