@@ -1,5 +1,5 @@
-"""Tending one root: the work of one turn. Runs on the worker's thread only, but for `status`, `cares_for`,
-`note_delete`, `health.paused` and `health.doubts`, which any thread may use."""
+"""Tending one root: the work of one turn. Used by whoever has the turn, but for `status`, `cares_for`, `note_delete`,
+`health.paused` and `health.doubts`, which any thread may use."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from memoryd.engine.health import Health
 from memoryd.engine.hints import Hints, Tell
 from memoryd.engine.jobs import LOOKS, OPERATIONS, Job
 from memoryd.engine.late import carry_late
-from memoryd.engine.looking import LATE_S, LOOK_S, NEVER, Looking
+from memoryd.engine.looking import LATE_S, NEVER, Looking
 from memoryd.engine.memories import STORING, Memories
 from memoryd.engine.order import Order
 from memoryd.engine.publishing import Publisher
@@ -107,8 +107,7 @@ class Tending:
     # --- presence
 
     def _look(self) -> None:
-        self.looking.next_look = self._clock.monotonic() + LOOK_S
-        self.store.lock_trace.rest()
+        self.looking.begins()
         before, opened = self.health.sighting, self.store.attachments
         self.health.sighting = sight(self.store, self._clock.wall())
         if self.health.sighting != before or self.store.attachments != opened:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
+import sqlite3
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -15,8 +17,9 @@ from memoryd.engine.clock import Clock
 from memoryd.engine.hints import Hints
 from memoryd.engine.inbox import Inbox, Pace, Turn
 from memoryd.engine.jobs import Job
+from memoryd.engine.memories import STORING
 from memoryd.engine.worker import Worker
-from memoryd.errors import ShuttingDownError
+from memoryd.errors import GuardError, RootMissingError, ShuttingDownError
 from tests.daemon import until
 from tests.layouts.samples import learning, lines
 from tests.operations.world import LEARNINGS, World
@@ -202,6 +205,68 @@ def test_a_refusal_is_an_answer_as_well(worker: Worker) -> None:
     job, _ = adding()
     worker.store_now(job)
     assert job.future.result(SOON_S)["receipt"]
+
+
+@pytest.mark.parametrize(
+    ("error", "state"),
+    [
+        (OSError(errno.ENOSPC, "No space left on device"), "read_only"),
+        (sqlite3.OperationalError("database is locked"), "read_only"),
+        (GuardError("not now"), "degraded"),
+        (RuntimeError("a bug"), "degraded"),
+    ],
+    ids=lambda each: type(each).__name__,
+)
+def test_whatever_goes_wrong_is_told_and_the_turn_given_back(
+    error: Exception, state: str, worker: Worker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A disk that refuses is tried again by the worker."""
+
+    def fail(*_: object) -> None:
+        raise error
+
+    until(worker._inbox.borrow, "the worker rests")
+    worker._inbox.give_back()
+    with monkeypatch.context() as patch:
+        patch.setitem(STORING, "memory.add", fail)
+        job, by = adding()
+        worker.store_now(job)
+    assert job.future.exception(SOON_S) is not None
+    assert by == [threading.get_ident()]
+    assert worker.status.state == state
+    until(lambda: worker.status.state == "degraded", "it is tried again, and as well as a root can be without events")
+    job, _ = adding()
+    worker.store_now(job)
+    assert job.future.result(SOON_S)["receipt"]
+
+
+def test_a_root_that_went_is_looked_at_by_the_worker(world: World, worker: Worker) -> None:
+    until(worker._inbox.borrow, "the worker rests")
+    world.root.rename(world.root.with_name("away"))
+    worker._inbox.give_back()
+    job, by = adding()
+    worker.store_now(job)
+    assert isinstance(job.future.exception(SOON_S), RootMissingError)
+    assert by == [worker._thread.ident]
+
+
+def test_a_root_that_is_back_is_read_whole_whatever_was_asked_first(world: World, worker: Worker) -> None:
+    """Its lock is not to be had at once: a name has just come into the folder."""
+    away = world.root.with_name("away")
+    world.root.rename(away)
+    until(lambda: worker.status.state == "missing", "it is gone")
+    with (away / LEARNINGS).open("ab") as file:
+        file.write(lines(learning(2)))
+    (away / "notes.txt").touch()
+    until(worker._inbox.borrow, "the worker rests")
+    away.rename(world.root)
+    worker._inbox.give_back()
+    job = Job("memory.add", {"memory": {"type": "learning"}})
+    worker.store_now(job)
+    assert "content" in str(job.future.exception(SOON_S))
+    assert worker.status.state == "degraded", "it has no events here"
+    assert worker.status.memories == 2
+    assert b"-446655440002" in (world.root / "index.json").read_bytes()
 
 
 def test_at_the_end_it_is_refused(world: World) -> None:
