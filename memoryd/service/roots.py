@@ -104,7 +104,7 @@ class Roots:
         store = Store(root.name, path, layout, root.policy, state_place(self._state_dir, path))
         embedder = self.meaning.embedder
         if embedder is not None:
-            store.embed = vector_maker(embedder)
+            store.embed = vector_maker(embedder, store.may_last)
         worker = Worker(store, pace, self._clock, self, self._tell, embedder)
         with self._lock:
             self._workers[root.name] = worker
