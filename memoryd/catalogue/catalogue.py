@@ -48,7 +48,7 @@ TOGETHER = 256  # changes that are committed at once
 
 
 class Catalogue:
-    """One writer (the root's worker); other threads read by what `reader()` lends them."""
+    """One writer (whoever has the root's turn); other threads read by what `reader()` lends them."""
 
     def __init__(
         self, path: str, *, read_only: bool = False, vocabulary: Vocabulary | None = None, home: Home | None = None

@@ -1,5 +1,5 @@
 """Vectors for what came in. A fast embedder makes them at once; a slow one in small batches on a thread of its own, so
-that neither a change nor a command waits for it. The catalogue is written by the worker's thread alone."""
+that neither a change nor a command waits for it. The catalogue is written by whoever has the turn."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Batch(NamedTuple):
 
 
 class Filling:
-    """Used by the worker's thread only."""
+    """Used by whoever has the root's turn."""
 
     def __init__(self, store: Store, clock: Clock, embedder: Embedder | None, health: Health) -> None:
         self._store = store

@@ -38,7 +38,7 @@ ON_PAUSED = ("lock.list", "backup.list")  # or that rests: neither reads a memor
 
 
 class Health:
-    """Written by the worker's thread only; read by `state` for what is published."""
+    """Written by whoever has the root's turn; read by `state` for what is published."""
 
     def __init__(self, store: Store, clock: Clock, hints: Hints, tell: Tell) -> None:
         self._store = store

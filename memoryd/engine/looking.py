@@ -38,6 +38,12 @@ class Looking:
     def next_due(self) -> float:
         return min(self.next_look, self.next_scan, self.next_index, self.next_late)
 
+    def begins(self) -> None:
+        """A look at the path, which may show that all is to be read."""
+        self._store.may_last()
+        self._store.lock_trace.rest()
+        self.next_look = self._clock.monotonic() + LOOK_S
+
     def rest(self) -> None:
         """Nothing is due but the next look at the path: the root is not there, in doubt, or paused."""
         self.next_scan = self.next_index = self.next_late = NEVER

@@ -1,4 +1,4 @@
-"""Single memories, on the worker's thread: what is asked of one is done, and reads that are to be counted are counted.
+"""Single memories, in the root's turn: what is asked of one is done, and reads that are to be counted are counted.
 
 Whoever asked is answered as soon as the change is on disk; the catalogue takes it in afterwards, before anything looks
 there (`behind`). Counts are written some seconds after the last read, one rewrite a file: an agent that reads twenty

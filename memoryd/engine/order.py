@@ -41,6 +41,7 @@ class Order:
         if self.kept:
             return
         store = self._store
+        store.may_last()
         for said in recover(store, self._clock.wall()):
             log.warning("recovered", root=store.name, what=said)
         if store.layout is None:

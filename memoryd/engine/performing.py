@@ -21,7 +21,7 @@ BUSY_RETRY_S = 30.0  # a scheduled job that found no gap between the writers tri
 
 
 class Performing:
-    """Runs on the worker's thread. `trouble` is told of a failing disk and words it for people."""
+    """Used by whoever has the root's turn. `trouble` is told of a failing disk and words it for people."""
 
     def __init__(
         self,

@@ -1,5 +1,5 @@
-"""Tending one root: the work of one turn. Runs on the worker's thread only, but for `status`, `cares_for`,
-`note_delete`, `health.paused` and `health.doubts`, which any thread may use."""
+"""Tending one root: the work of one turn. Used by whoever has the turn, but for `status`, `cares_for`, `note_delete`,
+`health.paused` and `health.doubts`, which any thread may use."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from memoryd.engine.health import Health
 from memoryd.engine.hints import Hints, Tell
 from memoryd.engine.jobs import LOOKS, OPERATIONS, Job
 from memoryd.engine.late import carry_late
-from memoryd.engine.looking import LATE_S, LOOK_S, Looking
+from memoryd.engine.looking import LATE_S, Looking
 from memoryd.engine.memories import STORING, Memories
 from memoryd.engine.order import Order
 from memoryd.engine.publishing import Publisher
@@ -102,8 +102,7 @@ class Tending:
     # --- presence
 
     def look(self) -> None:
-        self.looking.next_look = self._clock.monotonic() + LOOK_S
-        self.store.lock_trace.rest()
+        self.looking.begins()
         before, opened = self.health.sighting, self.store.attachments
         self.health.sighting = sight(self.store, self._clock.wall())
         if self.health.sighting != before or self.store.attachments != opened:

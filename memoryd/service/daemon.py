@@ -22,7 +22,7 @@ from memoryd.config.show import Difference, diff
 from memoryd.control.connection import Limits
 from memoryd.control.server import Server
 from memoryd.core.policy import Limit
-from memoryd.disk.ownership import Ownership, take
+from memoryd.disk.ownership import take
 from memoryd.disk.processes import trim_heap
 from memoryd.engine.clock import Clock
 from memoryd.engine.worker import Pace
@@ -113,14 +113,13 @@ class Daemon:
             self._server = Server(address, handlers(self), hello, limits=limits)
             self._server.open()
             owner.publish(self._sidecar(self._server.path))
-            return self._serve(owner)
+            return self._serve()
         finally:
             if self._server is not None:
                 self._server.close(0.5)
             owner.release()
 
-    def _serve(self, owner: Ownership) -> int:
-        del owner  # held by the caller for as long as this runs
+    def _serve(self) -> int:
         self._take_signals()
         self.roots.start()
         self.roots.apply(self.config, self._pace(), [root.name for root in self.config.roots], ())
@@ -252,23 +251,24 @@ class Daemon:
 
     def reload(self, *, dry_run: bool = False) -> Difference:
         """Read, check, compare, apply; on any error the running configuration stays as it was."""
-        new = load(self.places, self.extra, known_limits=self.known_limits)
-        found = diff(self.config, new)
-        everything = (new.daemon, new.search) != (self.config.daemon, self.config.search)
-        if dry_run:
+        with self.roots.changing():
+            new = load(self.places, self.extra, known_limits=self.known_limits)
+            found = diff(self.config, new)
+            everything = (new.daemon, new.search) != (self.config.daemon, self.config.search)
+            if dry_run:
+                return found
+            self.roots.check_owners(new, found.added)
+            self._notifier.reloading()
+            kept = [root.name for root in new.roots if root.name not in (*found.added, *found.changed)]
+            self.config = new
+            self.log_level = self._fixed_level or new.daemon.log_level
+            set_level(self.log_level)
+            names = [*found.changed, *found.added, *(kept if everything else ())]
+            self.roots.apply(new, self._pace(), names, found.removed)
+            self._notifier.ready(self._summary())
+            self.notice = None
+            log.info("reloaded", added=found.added, changed=found.changed, removed=found.removed)
             return found
-        self.roots.check_owners(new, found.added)
-        self._notifier.reloading()
-        kept = [root.name for root in new.roots if root.name not in (*found.added, *found.changed)]
-        self.config = new
-        self.log_level = self._fixed_level or new.daemon.log_level
-        set_level(self.log_level)
-        names = [*found.changed, *found.added, *(kept if everything else ())]
-        self.roots.apply(new, self._pace(), names, found.removed)
-        self._notifier.ready(self._summary())
-        self.notice = None
-        log.info("reloaded", added=found.added, changed=found.changed, removed=found.removed)
-        return found
 
     def _reload_by_signal(self) -> None:
         try:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from memoryd.config.schema import Config, RootConfig, SearchConfig
@@ -15,7 +16,7 @@ from memoryd.disk.tree import Tree
 from memoryd.engine.clock import Clock
 from memoryd.engine.jobs import runnable
 from memoryd.engine.worker import Pace, Worker
-from memoryd.errors import UnknownRootError
+from memoryd.errors import ShuttingDownError, UnknownRootError
 from memoryd.log import get_logger
 from memoryd.operations.vectors import vector_maker
 from memoryd.search.semantic import Semantic
@@ -46,6 +47,8 @@ class Roots:
         self._tell = tell
         self._wake = wake
         self._lock = threading.RLock()
+        self._changing = threading.Lock()
+        self._ending = False
         self._workers: dict[str, Worker] = {}
         self._troubles: deque[tuple[str, str | None]] = deque(maxlen=1000)
         self._search: SearchConfig | None = None
@@ -59,8 +62,20 @@ class Roots:
         self.watcher.start()
         self.timetable.start()
 
+    @contextmanager
+    def changing(self) -> Iterator[None]:
+        """Which roots there are is changed by one at a time, and by nobody once the end has come: of two workers of one
+        root the second never gets it, and nobody knows the first."""
+        with self._changing:
+            if self._ending:
+                raise ShuttingDownError("the daemon is shutting down", hint="start it again with `memoryd run`")
+            yield
+
     def stop(self) -> bool:
         """Doors first, then the workers, all at once; False when one had to be abandoned."""
+        self._ending = True
+        if self._changing.acquire(timeout=STOP_S):  # what is being changed is known then
+            self._changing.release()
         self.timetable.shutdown()
         self.watcher.stop()
         workers = self.all()
@@ -104,7 +119,7 @@ class Roots:
         store = Store(root.name, path, layout, root.policy, state_place(self._state_dir, path))
         embedder = self.meaning.embedder
         if embedder is not None:
-            store.embed = vector_maker(embedder)
+            store.embed = vector_maker(embedder, store.may_last)
         worker = Worker(store, pace, self._clock, self, self._tell, embedder)
         with self._lock:
             self._workers[root.name] = worker

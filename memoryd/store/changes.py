@@ -41,7 +41,7 @@ class OwnChange(NamedTuple):
 
 
 class OwnChanges:
-    """The last one of each file. Used by the root's worker alone."""
+    """The last one of each file. Used by whoever has the root's turn."""
 
     def __init__(self) -> None:
         self._known: dict[str, OwnChange] = {}

@@ -16,7 +16,7 @@ from memoryd.layouts import WholeLayout
 
 
 class WouldWaitError(Exception):
-    """The lock is not to be had within `at_once`; nothing was changed."""
+    """Within `at_once`: the lock is not to be had, or something is to be done that may last. Nothing was changed."""
 
 
 class Lockable(ABC):
@@ -66,12 +66,17 @@ class Lockable(ABC):
 
     @contextmanager
     def at_once(self) -> Iterator[None]:
-        """What is done within does not wait for a lock: WouldWaitError."""
+        """What is done within does not wait for a lock, and begins nothing that may last: WouldWaitError."""
         self._at_once = True
         try:
             yield
         finally:
             self._at_once = False
+
+    def may_last(self) -> None:
+        """Before what only a thread may do whom nobody waits for."""
+        if self._at_once:
+            raise WouldWaitError
 
     def forget_lock(self) -> None:
         """The folder is closed: let go what is held, and follow its lock file no longer."""
@@ -80,8 +85,7 @@ class Lockable(ABC):
 
     def _wait(self, seconds: float) -> None:
         """Between two looks at a lock that is taken; whoever waits for one does not hold up the end."""
-        if self._at_once:
-            raise WouldWaitError
+        self.may_last()
         self.meanwhile()
         if self.halted.wait(seconds):
             raise ShuttingDownError("memoryd is shutting down", hint="try again when it has started anew")

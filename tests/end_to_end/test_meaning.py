@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import socket
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -106,3 +108,32 @@ def test_another_embedder_by_a_reload(daemon: MakeDaemon, store: Path, server: S
     running.rpc("config.reload")
     [hit] = found(running, "peanut")
     assert hit["why"]["semantic"] == "off by configuration: embedder in [search]"
+
+
+def test_what_waits_for_a_slow_server_does_not_hold_up_what_came_behind_it(
+    daemon: MakeDaemon, tmp_path: Path, server: Server
+) -> None:
+    """On the same connection."""
+    (tmp_path / "memories").mkdir()
+    go = threading.Event()
+
+    def late(body: dict[str, Any]) -> tuple[int, Any]:
+        assert go.wait(30)
+        return 200, {"data": [{"index": n, "embedding": [1.0] * 384} for n in range(len(body["input"]))]}
+
+    server.answer = late
+    config = configured(server).replace("size = 2", "size = 384")
+    running = daemon(tmp_path / "memories", config=config, options=["--layout", "user-document"]).start()
+    with socket.socket(socket.AF_UNIX) as sock:
+        sock.settimeout(30)
+        sock.connect(running.socket)
+        params = {"memory": {"content": "x"}, "user": "alice"}
+        for number, (method, given) in enumerate([("memory.add", params), ("ping", {})]):
+            sock.sendall(
+                json.dumps({"jsonrpc": "2.0", "id": number, "method": method, "params": given}).encode() + b"\n"
+            )
+        with sock.makefile("rb") as answers:
+            replies = (each for each in map(json.loads, answers) if "id" in each)
+            assert next(replies)["id"] == 1, "`ping` is answered, and the server has not answered yet"
+            go.set()
+            assert next(replies)["result"]["receipt"]

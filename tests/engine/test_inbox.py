@@ -2,24 +2,17 @@
 
 from __future__ import annotations
 
-import fcntl
 import threading
 import time
 from collections.abc import Callable, Iterator
-from pathlib import Path
-from typing import Any, cast
 
 import pytest
 
 from memoryd.engine.clock import Clock
-from memoryd.engine.hints import Hints
 from memoryd.engine.inbox import Inbox, Pace, Turn
 from memoryd.engine.jobs import Job
-from memoryd.engine.worker import Worker
 from memoryd.errors import ShuttingDownError
 from tests.daemon import until
-from tests.layouts.samples import learning, lines
-from tests.operations.world import LEARNINGS, World
 
 NEVER = float("inf")
 SOON_S = 5.0  # more than anything here takes
@@ -130,100 +123,3 @@ def test_changes_that_never_cease_do_not_hold_up_a_job() -> None:
         assert turn is not None
         seen.append("batch" if turn.batch else turn.scheduled.name if turn.scheduled else "")
     assert seen == ["batch", "backup", "batch", "backup"]
-
-
-# --- storing by whoever brings it
-
-
-class Silent:
-    """Hints that lead nowhere."""
-
-    def __getattr__(self, name: str) -> Any:
-        return lambda *_: (0, 0) if name == "coverage" else None
-
-
-@pytest.fixture
-def world(tmp_path: Path) -> World:
-    made = World(tmp_path)
-    made.write(LEARNINGS, lines(learning(1)))
-    return made
-
-
-@pytest.fixture
-def worker(world: World) -> Iterator[Worker]:
-    made = Worker(world.store, Pace(), Clock(), cast("Hints", Silent()), lambda *_: None)
-    made.start()
-    assert made.ready.wait(SOON_S)
-    yield made
-    assert made.stop(SOON_S)
-
-
-def adding(content: str = "zebra") -> tuple[Job, list[int]]:
-    """A job, and the threads that have answered it."""
-    job, by = Job("memory.add", {"memory": {"type": "learning", "content": content}}), list[int]()
-    job.future.add_done_callback(lambda _: by.append(threading.get_ident()))
-    return job, by
-
-
-def test_a_memory_is_stored_by_the_thread_that_brings_it(world: World, worker: Worker) -> None:
-    us = threading.get_ident()
-
-    def stored() -> bool:
-        job, by = adding()
-        worker.store_now(job)
-        assert job.future.result(SOON_S)["receipt"]
-        return by == [us]
-
-    until(stored, "the worker rests")
-    assert b"zebra" in (world.root / LEARNINGS).read_bytes()
-    until(lambda: worker.memories.behind is None, "the worker takes it in without being asked")
-
-
-def test_where_another_program_has_the_lock_nobody_waits_but_the_worker(world: World, worker: Worker) -> None:
-    before = (world.root / LEARNINGS).read_bytes()
-    with open(world.root / ".lock", "w") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        until(worker._inbox.borrow, "the worker rests")
-        worker._inbox.give_back()
-        job, by = adding()
-        worker.store_now(job)
-        assert not job.future.done()
-        assert (world.root / LEARNINGS).read_bytes() == before
-    assert job.future.result(SOON_S)["receipt"]
-    assert by == [worker._thread.ident]
-    assert (world.root / LEARNINGS).read_bytes().count(b"zebra") == 1
-
-
-def test_a_refusal_is_an_answer_as_well(worker: Worker) -> None:
-    job = Job("memory.add", {"memory": {"type": "learning"}})
-    worker.store_now(job)
-    error = job.future.exception(SOON_S)
-    assert "content" in str(error)
-    job, _ = adding()
-    worker.store_now(job)
-    assert job.future.result(SOON_S)["receipt"]
-
-
-def test_at_the_end_it_is_refused(world: World) -> None:
-    worker = Worker(world.store, Pace(), Clock(), cast("Hints", Silent()), lambda *_: None)
-    worker.start()
-    assert worker.stop(SOON_S)
-    job, _ = adding()
-    worker.store_now(job)
-    assert isinstance(job.future.exception(SOON_S), ShuttingDownError)
-
-
-def test_many_threads_store_at_once_and_each_memory_is_there_once(world: World, worker: Worker) -> None:
-    def store(number: int) -> None:
-        for each in range(20):
-            job, _ = adding(f"memory {number} {each}.")
-            worker.store_now(job)
-            job.future.result(SOON_S)
-
-    threads = [threading.Thread(target=store, args=(number,)) for number in range(6)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(60)
-    text = (world.root / LEARNINGS).read_text()
-    assert [text.count(f"memory {number} {each}.") for number in range(6) for each in range(20)] == [1] * 120

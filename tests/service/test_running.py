@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
@@ -66,6 +67,32 @@ def test_the_configured_number_of_clients_holds(root: Path, tmp_path: Path) -> N
         daemon.start()
         with until(lambda: _greeted(daemon), "the only place is free"):
             assert _greeted(daemon) is None
+
+
+def test_many_reloads_at_once_leave_one_worker_for_each_root(root: Path, tmp_path: Path) -> None:
+    """A second one would never get the root, and nobody would know the first."""
+    with Daemon(tmp_path / "d", config=_config(root)) as daemon:
+        daemon.start()
+        failed: list[MemorydError] = []
+
+        def reload(number: int) -> None:
+            for turn in range(6):
+                fresh = tmp_path / f"config-{number}"
+                fresh.write_text(_config(root, f"quiet_s = {10 + (number + turn) % 2}"))
+                fresh.replace(daemon.config)
+                try:
+                    daemon.rpc("config.reload")
+                except MemorydError as error:
+                    failed.append(error)
+
+        threads = [threading.Thread(target=reload, args=(number,)) for number in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(60)
+        assert failed == []
+        assert daemon.rpc("memory.add", memory={"type": "learning", "content": "x"})["receipt"]
+        assert daemon.stop() == 0
 
 
 def test_stop_returns_when_the_process_has_ended(root: Path, tmp_path: Path) -> None:

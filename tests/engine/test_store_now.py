@@ -1,0 +1,225 @@
+"""Storing by the thread that brings a memory: as the worker would, and whatever lasts is left to the worker."""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import sqlite3
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from memoryd.core.policy import Limit, LimitKind, Policy
+from memoryd.engine.clock import Clock
+from memoryd.engine.hints import Hints
+from memoryd.engine.inbox import Pace
+from memoryd.engine.jobs import Job
+from memoryd.engine.memories import STORING
+from memoryd.engine.worker import Worker
+from memoryd.errors import GuardError, LimitExceededError, RootMissingError, ShuttingDownError
+from memoryd.store.lockable import WouldWaitError
+from tests.daemon import until
+from tests.layouts.samples import learning, lines
+from tests.operations.world import LEARNINGS, World
+
+SOON_S = 5.0  # more than anything here takes
+
+
+class Silent:
+    """Hints that lead nowhere."""
+
+    def __getattr__(self, name: str) -> Any:
+        return lambda *_: (0, 0) if name == "coverage" else None
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> Iterator[World]:
+    made = World(tmp_path)
+    made.write(LEARNINGS, lines(learning(1)))
+    yield made
+    made.store.close()
+
+
+@pytest.fixture
+def worker(world: World) -> Iterator[Worker]:
+    made = Worker(world.store, Pace(), Clock(), cast("Hints", Silent()), lambda *_: None)
+    made.start()
+    assert made.ready.wait(SOON_S)
+    yield made
+    assert made.stop(SOON_S)
+
+
+def adding(content: str = "zebra") -> tuple[Job, list[int]]:
+    """A job, and the threads that have answered it."""
+    job, by = Job("memory.add", {"memory": {"type": "learning", "content": content}}), list[int]()
+    job.future.add_done_callback(lambda _: by.append(threading.get_ident()))
+    return job, by
+
+
+def test_a_memory_is_stored_by_the_thread_that_brings_it(world: World, worker: Worker) -> None:
+    us = threading.get_ident()
+
+    def stored() -> bool:
+        job, by = adding()
+        worker.store_now(job)
+        assert job.future.result(SOON_S)["receipt"]
+        return by == [us]
+
+    until(stored, "the worker rests")
+    assert b"zebra" in (world.root / LEARNINGS).read_bytes()
+    until(lambda: worker.memories.behind is None, "the worker takes it in without being asked")
+
+
+def test_where_another_program_has_the_lock_nobody_waits_but_the_worker(world: World, worker: Worker) -> None:
+    before = (world.root / LEARNINGS).read_bytes()
+    with open(world.root / ".lock", "w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        until(worker._inbox.borrow, "the worker rests")
+        worker._inbox.give_back()
+        job, by = adding()
+        worker.store_now(job)
+        assert not job.future.done()
+        assert (world.root / LEARNINGS).read_bytes() == before
+    assert job.future.result(SOON_S)["receipt"]
+    assert by == [worker._thread.ident]
+    assert (world.root / LEARNINGS).read_bytes().count(b"zebra") == 1
+
+
+def test_a_refusal_is_an_answer_as_well(worker: Worker) -> None:
+    job = Job("memory.add", {"memory": {"type": "learning"}})
+    worker.store_now(job)
+    error = job.future.exception(SOON_S)
+    assert "content" in str(error)
+    job, _ = adding()
+    worker.store_now(job)
+    assert job.future.result(SOON_S)["receipt"]
+
+
+@pytest.mark.parametrize(
+    ("error", "state"),
+    [
+        (OSError(errno.ENOSPC, "No space left on device"), "read_only"),
+        (sqlite3.OperationalError("database is locked"), "read_only"),
+        (GuardError("not now"), "degraded"),
+        (RuntimeError("a bug"), "degraded"),
+    ],
+    ids=lambda each: type(each).__name__,
+)
+def test_whatever_goes_wrong_is_told_and_the_turn_given_back(
+    error: Exception, state: str, worker: Worker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A disk that refuses is tried again by the worker."""
+
+    def fail(*_: object) -> None:
+        raise error
+
+    until(worker._inbox.borrow, "the worker rests")
+    worker._inbox.give_back()
+    with monkeypatch.context() as patch:
+        patch.setitem(STORING, "memory.add", fail)
+        job, by = adding()
+        worker.store_now(job)
+    assert job.future.exception(SOON_S) is not None
+    assert by == [threading.get_ident()]
+    assert worker.status.state == state
+    until(lambda: worker.status.state == "degraded", "it is tried again, and as well as a root can be without events")
+    job, _ = adding()
+    worker.store_now(job)
+    assert job.future.result(SOON_S)["receipt"]
+
+
+def test_a_root_that_went_is_looked_at_by_the_worker(world: World, worker: Worker) -> None:
+    until(worker._inbox.borrow, "the worker rests")
+    world.root.rename(world.root.with_name("away"))
+    worker._inbox.give_back()
+    job, by = adding()
+    worker.store_now(job)
+    assert isinstance(job.future.exception(SOON_S), RootMissingError)
+    assert by == [worker._thread.ident]
+
+
+def test_a_root_that_is_back_is_read_whole_whatever_was_asked_first(world: World, worker: Worker) -> None:
+    """Its lock is not to be had at once: a name has just come into the folder."""
+    away = world.root.with_name("away")
+    world.root.rename(away)
+    until(lambda: worker.status.state == "missing", "it is gone")
+    with (away / LEARNINGS).open("ab") as file:
+        file.write(lines(learning(2)))
+    (away / "notes.txt").touch()
+    until(worker._inbox.borrow, "the worker rests")
+    away.rename(world.root)
+    worker._inbox.give_back()
+    job = Job("memory.add", {"memory": {"type": "learning"}})
+    worker.store_now(job)
+    assert "content" in str(job.future.exception(SOON_S))
+    assert worker.status.state == "degraded", "it has no events here"
+    assert worker.status.memories == 2
+    assert b"-446655440002" in (world.root / "index.json").read_bytes()
+
+
+def test_at_the_end_it_is_refused(world: World) -> None:
+    worker = Worker(world.store, Pace(), Clock(), cast("Hints", Silent()), lambda *_: None)
+    worker.start()
+    assert worker.stop(SOON_S)
+    job, _ = adding()
+    worker.store_now(job)
+    assert isinstance(job.future.exception(SOON_S), ShuttingDownError)
+
+
+def test_many_threads_store_at_once_and_each_memory_is_there_once(world: World, worker: Worker) -> None:
+    def store(number: int) -> None:
+        for each in range(20):
+            job, _ = adding(f"memory {number} {each}.")
+            worker.store_now(job)
+            job.future.result(SOON_S)
+
+    threads = [threading.Thread(target=store, args=(number,)) for number in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    text = (world.root / LEARNINGS).read_text()
+    assert [text.count(f"memory {number} {each}.") for number in range(6) for each in range(20)] == [1] * 120
+
+
+def test_many_threads_store_up_to_a_limit_and_no_more(tmp_path: Path) -> None:
+    """Some of what counts is not in the catalogue yet."""
+    world = World(tmp_path, Policy(limits={LEARNINGS: Limit(LimitKind.HARD, None, 30)}))
+    worker = Worker(world.store, Pace(), Clock(), cast("Hints", Silent()), lambda *_: None)
+    worker.start()
+    jobs = [adding(f"memory {number}.")[0] for number in range(60)]
+
+    def store(number: int) -> None:
+        for job in jobs[number::6]:
+            worker.store_now(job)
+
+    threads = [threading.Thread(target=store, args=(number,)) for number in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    refused = [job.future.exception(SOON_S) for job in jobs]
+    assert refused.count(None) == 30
+    assert {type(each) for each in refused} == {type(None), LimitExceededError}
+    assert (world.root / LEARNINGS).read_bytes().count(b"\n") == 30
+    assert worker.stop(SOON_S)
+
+
+def test_who_gives_a_lock_up_leaves_nothing_of_it(world: World) -> None:
+    """Given up in the moment of settling: a name has just come into the folder."""
+    lock, locked = world.root / ".lock", world.store.locked
+    for there in (False, True):
+        if there:
+            lock.write_text("somebody\n")
+        (world.root / f"notes-{there}").touch()
+        with world.store.at_once(), pytest.raises(WouldWaitError), locked(SOON_S):
+            raise AssertionError("it has not settled")
+        assert lock.exists() == there
+        with open(lock, "a+") as file:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    assert lock.read_text() == "somebody\n"
+    with locked(SOON_S):
+        assert lock.exists()
