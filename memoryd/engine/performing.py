@@ -37,9 +37,13 @@ class Performing:
         self._tell = tell
         self._trouble = trouble
 
-    def start(self, job: Job) -> None:
-        """Written down before it runs, so that a crash in the middle shows."""
+    def recorded(self, job: Job, work: Callable[[Job], dict[str, Any]]) -> tuple[dict[str, Any], BaseException | None]:
+        """The same as `attempt`, written down before it runs, so that a crash in the middle shows, and after. Raises
+        what the journal says where it cannot be."""
         self._store.journal.job_started(job.name, self._clock.wall())
+        result, error = self.attempt(job, work)
+        self._record(job, error)
+        return result, error
 
     def attempt(self, job: Job, work: Callable[[Job], dict[str, Any]]) -> tuple[dict[str, Any], BaseException | None]:
         """The result, or the error that is the answer instead."""
@@ -61,7 +65,7 @@ class Performing:
             log.exception("unexpected", root=self._store.name, job=job.name)
             return {}, error
 
-    def record(self, job: Job, error: BaseException | None) -> None:
+    def _record(self, job: Job, error: BaseException | None) -> None:
         """The outcome of a scheduled run (or of `jobs run`): for `jobs`, the log and whoever listens."""
         result, reason = _outcome(error)
         self._store.journal.job_ended(job.name, result, self._clock.wall(), reason)

@@ -130,6 +130,11 @@ class Worker:
     def alive(self) -> bool:
         return self._thread.is_alive()
 
+    @property
+    def ends(self) -> bool:
+        """Its store is closed, or soon will be."""
+        return self._inbox.ends
+
     # --- a thread that borrows the turn
 
     def store_now(self, job: Job) -> None:
@@ -224,12 +229,13 @@ class Worker:
         jobs = [each for each in (job, *same) if each.begin()]
         if not jobs:
             return
-        if job.recorded:
-            self._performing.start(job)
+        work = self._own if job.name in OWN else self._tending.operate
+        perform = self._performing.recorded if job.recorded else self._performing.attempt
         with self.store.unhurried() if job.name in STORING else nullcontext():  # others look at the lock file as well
-            result, error = self._performing.attempt(job, self._own if job.name in OWN else self._tending.operate)
-            if job.recorded:
-                self._performing.record(job, error)
+            try:
+                result, error = perform(job, work)
+            except (OSError, sqlite3.Error, MemorydError) as refused:  # by the journal: whoever asked is told that, too
+                result, error = {}, self._tending.trouble(refused)
             for each in jobs:
                 each.answer(result, error)
 
@@ -245,9 +251,7 @@ class Worker:
             if job.name == "rescan":
                 self._rescan()
             return
-        self._performing.start(job)
-        _, error = self._performing.attempt(job, self._tending.operate)
-        self._performing.record(job, error)
+        self._performing.recorded(job, self._tending.operate)
 
     def _own(self, job: Job) -> dict[str, Any]:
         if job.name == "sync":

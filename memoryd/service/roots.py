@@ -11,6 +11,7 @@ from typing import Any
 
 from memoryd.config.schema import Config, RootConfig, SearchConfig
 from memoryd.core.schedule import Adaptive, Every, parse_schedule
+from memoryd.disk.database import JournalError
 from memoryd.disk.ownership import own_directory
 from memoryd.disk.tree import Tree
 from memoryd.engine.clock import Clock
@@ -30,6 +31,7 @@ log = get_logger(__name__)
 
 MISSED_GRACE_S = 60.0  # a run this late counts as missed; it is caught up once
 STOP_S = 4.0  # how long a worker may take to come to a safe end
+CHANGE_S = 2.0  # how long a question waits for a change of the roots
 
 
 class Roots:
@@ -139,7 +141,10 @@ class Roots:
             return list(self._workers.values())
 
     def named(self, name: str | None) -> list[Worker]:
-        """One root, or all of them for None; UnknownRootError with the names there are."""
+        """One root, or all of them for None; UnknownRootError with the names there are. While roots are being changed
+        it waits for that, though not for long: one that is begun anew is not gone."""
+        if self._changing.acquire(timeout=CHANGE_S):
+            self._changing.release()
         with self._lock:
             if name is None:
                 return list(self._workers.values())
@@ -149,8 +154,13 @@ class Roots:
         raise UnknownRootError(f"there is no root {name!r}", hint=f"the roots are: {known}")
 
     def job_rows(self, worker: Worker) -> list[dict[str, Any]]:
-        """The schedule of one root, with what happened last."""
-        times = worker.store.journal.job_times()
+        """The schedule of one root, with what happened last; of one whose worker has ended nobody can tell that."""
+        try:
+            times = worker.store.journal.job_times()
+        except JournalError:
+            if not worker.ends:
+                raise
+            times = {}
         rows: list[dict[str, Any]] = []
         for job in runnable(worker.store):
             time = times.get(job)

@@ -223,3 +223,17 @@ def test_who_gives_a_lock_up_leaves_nothing_of_it(world: World) -> None:
     assert lock.read_text() == "somebody\n"
     with locked(SOON_S):
         assert lock.exists()
+
+
+@pytest.mark.parametrize("when", ["job_started", "job_ended"])
+def test_a_journal_that_takes_no_times_is_told_to_whoever_asked_for_the_job(
+    world: World, worker: Worker, when: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(world.store.journal, when, full)
+        error = worker.run_now("backup").exception(SOON_S)
+    assert "No space" in str(error)
+    assert worker.run_now("backup").result(SOON_S) is not None

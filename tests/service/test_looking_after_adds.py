@@ -12,6 +12,7 @@ from typing import Any, cast
 
 import pytest
 
+from memoryd.disk.database import JournalError
 from memoryd.disk.ownership import own_directory
 from memoryd.disk.tree import Tree
 from memoryd.engine.clock import Clock
@@ -23,6 +24,7 @@ from memoryd.errors import AlreadyRunningError, BusyError
 from memoryd.operations.offline import dedupe_path
 from memoryd.operations.presence import Sighting
 from memoryd.service.answers import memories
+from memoryd.service.roots import Roots
 from memoryd.service.watcher import MANY
 from tests.layouts.samples import learning, lines
 from tests.operations.world import LEARNINGS, World
@@ -129,3 +131,17 @@ def test_a_full_reading_of_events_with_the_longest_names_is_many() -> None:
     inotify = pytest.importorskip("watchdog.observers.inotify_c")
     longest = inotify.EVENT_SIZE + 256
     assert inotify.DEFAULT_EVENT_BUFFER_SIZE // longest >= MANY
+
+
+def test_while_the_daemon_ends_its_jobs_are_told_without_their_times(world: World) -> None:
+    world.write(LEARNINGS, lines(learning(1)))
+    worker = Worker(world.store, Pace(), Clock(), cast("Hints", Silent()), lambda *_: None)
+    asked = cast("Roots", SimpleNamespace(timetable=SimpleNamespace(next_run=lambda *_: None)))
+    worker.start()
+    assert worker.ready.wait(30)
+    before = [row["name"] for row in Roots.job_rows(asked, worker)]
+    assert worker.stop(30)
+    assert [row["name"] for row in Roots.job_rows(asked, worker)] == before
+    broken = cast("Worker", SimpleNamespace(store=worker.store, ends=False))
+    with pytest.raises(JournalError):
+        Roots.job_rows(asked, broken)

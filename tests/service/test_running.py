@@ -95,6 +95,25 @@ def test_many_reloads_at_once_leave_one_worker_for_each_root(root: Path, tmp_pat
         assert daemon.stop() == 0
 
 
+def test_a_root_that_is_begun_anew_is_never_unknown(root: Path, tmp_path: Path) -> None:
+    with Daemon(tmp_path / "d", config=_config(root)) as daemon:
+        daemon.start()
+        told = daemon.rpc("memory.add", memory={"type": "learning", "content": "x"})
+
+        def reload() -> None:
+            for turn in range(20):
+                daemon.configure(_config(root, f"quiet_s = {10 + turn % 2}"))
+                daemon.rpc("config.reload")
+
+        reloading = threading.Thread(target=reload)
+        reloading.start()
+        with Client(daemon.socket) as client:
+            while reloading.is_alive():
+                found = client.call("memory.list", {"root": told["root"]})["memories"]
+                assert [each["id"] for each in found] == [told["id"]]
+        reloading.join()
+
+
 def test_stop_returns_when_the_process_has_ended(root: Path, tmp_path: Path) -> None:
     """Also where nobody has waited for it yet: a dead process is gone, whatever its parent does."""
     with Daemon(tmp_path / "d", config=_config(root)) as daemon:
