@@ -114,6 +114,29 @@ def test_a_root_that_is_begun_anew_is_never_unknown(root: Path, tmp_path: Path) 
         reloading.join()
 
 
+def test_roots_that_are_added_at_once_are_all_there(root: Path, tmp_path: Path) -> None:
+    with Daemon(tmp_path / "d", config=_config(root)) as daemon:
+        daemon.start()
+        names = [f"more-{number}" for number in range(8)]
+        failed: list[MemorydError] = []
+
+        def add(name: str) -> None:
+            (tmp_path / name).mkdir()
+            try:
+                daemon.rpc("root.add", path=str(tmp_path / name), layout="jsonl-store")
+            except MemorydError as error:
+                failed.append(error)
+
+        threads = [threading.Thread(target=add, args=(name,)) for name in names]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(60)
+        assert failed == []
+        assert {row["name"] for row in daemon.rpc("root.list")["roots"]} == {"root", *names}
+        assert all(f"/{name}" in daemon.config.read_text() for name in names)
+
+
 def test_stop_returns_when_the_process_has_ended(root: Path, tmp_path: Path) -> None:
     """Also where nobody has waited for it yet: a dead process is gone, whatever its parent does."""
     with Daemon(tmp_path / "d", config=_config(root)) as daemon:

@@ -63,7 +63,8 @@ class RootHandlers:
         if os.path.isdir(path) and os.stat(path).st_uid not in (os.geteuid(), 0):
             raise UsageError(f"{path} belongs to another user", hint="a root must belong to the daemon's user")
         table = {"path": path, **{k: params[k] for k in ("name", "layout") if params.get(k) is not None}}
-        added = edit.add_root(daemon.places.config_target, table, state_dir=daemon.places.state_dir)
+        with self._roots.changing():  # two at once would both begin with the same text
+            added = edit.add_root(daemon.places.config_target, table, state_dir=daemon.places.state_dir)
         daemon.reload()
         return self._rows(self._roots.named(added.name))
 
@@ -73,7 +74,8 @@ class RootHandlers:
         rows = self._rows([worker])
         configured = daemon.config.root(worker.name)
         if configured is not None and configured.position is not None:
-            edit.remove_root(daemon.places.config_target, worker.name, state_dir=daemon.places.state_dir)
+            with self._roots.changing():
+                edit.remove_root(daemon.places.config_target, worker.name, state_dir=daemon.places.state_dir)
         else:
             daemon.forget_path(worker.status.path)
         daemon.reload()
