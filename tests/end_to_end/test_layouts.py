@@ -66,10 +66,10 @@ def test_that_a_memory_was_read_is_no_news(tmp_path: Path, daemon: MakeDaemon) -
         client.call("subscribe")
         (root / name(1)).write_bytes(file(1, accessCount=7, relevanceScore=0.5))
         held.rpc("sync")
+        assert json.loads((root / "_stats.json").read_text())["averageRelevanceScore"] == 0.5
         (root / name(2)).write_bytes(file(2))
         seen = until_change(client, name(2))
     assert [each["paths"] for each in seen if name(1) in each.get("paths", ())] == []
-    assert json.loads((root / "_stats.json").read_text())["averageRelevanceScore"] == 0.5
 
 
 def test_a_root_of_no_or_of_two_shapes_says_how_to_name_it(tmp_path: Path, daemon: MakeDaemon) -> None:
