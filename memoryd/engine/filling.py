@@ -47,10 +47,13 @@ class Filling:
         self.next_due = NEVER if embedder is None else clock.monotonic()  # what an earlier run left
 
     def news(self, *, all_of_it: bool = False) -> None:
-        """Something came in. With `all_of_it` nothing a fast embedder can do is left for later."""
+        """Something came in. With `all_of_it` nothing a fast embedder can do is left for later; what is there at the
+        beginning is: a store is served before all of it can be found by meaning."""
         if self._embedder is None:
             return
-        if self._embedder.fast:
+        if self._home is None and not all_of_it:
+            self.next_due = self._clock.monotonic()
+        elif self._embedder.fast:
             self._fill(self._embedder, NEVER if all_of_it else self._clock.monotonic() + TURN_S)
         elif not self._running and self._health.without_vectors is None:
             self.next_due = self._clock.monotonic()

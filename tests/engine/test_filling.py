@@ -96,6 +96,9 @@ def test_a_fast_embedder_is_done_when_a_change_is(world: World) -> None:
     filling = world.filling(embedder)
     world.put(3)
     filling.news()
+    assert world.have() == 0, "a store is served before all of it can be found by meaning"
+    assert filling.next_due <= world.now
+    filling.turn(world.now)
     assert world.have() == 3
     filling.news()
     assert embedder.batches == [3], "what has its vector is not made again"
@@ -120,7 +123,7 @@ def test_a_long_fill_is_done_in_turns_and_a_sync_waits_for_all(world: World) -> 
     embedder = Numbers(fast=True, before=slowly)
     filling = world.filling(embedder)
     world.put(5 * AT_ONCE)
-    filling.news()
+    filling.turn(world.now)
     assert world.have() == 2 * AT_ONCE, "somebody may wait"
     assert filling.next_due <= world.now
     filling.turn(world.now)
@@ -132,8 +135,8 @@ def test_a_long_fill_is_done_in_turns_and_a_sync_waits_for_all(world: World) -> 
 
 def test_another_model_makes_all_anew(world: World) -> None:
     world.put(3)
-    world.filling(Numbers(fast=True)).news()
-    world.filling(Numbers(fast=True, name="better")).news()
+    world.filling(Numbers(fast=True)).turn(world.now)
+    world.filling(Numbers(fast=True, name="better")).turn(world.now)
     assert world.have() == 0
     assert len(list(world.store.catalogue.vectors.load("better", 0))) == 3
 
@@ -141,7 +144,7 @@ def test_another_model_makes_all_anew(world: World) -> None:
 def test_a_new_catalogue_begins_anew(world: World) -> None:
     filling = world.filling(Numbers(fast=True))
     world.put(3)
-    filling.news()
+    filling.turn(world.now)
     world.store.catalogue.close()
     world.path.unlink()
     world.store.catalogue = Catalogue(str(world.path))
