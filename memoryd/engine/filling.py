@@ -17,6 +17,7 @@ from memoryd.store import Store
 log = get_logger(__name__)
 
 AT_ONCE = 256  # texts of a fast embedder between two looks at the time
+FIRST = 64  # texts of a fast embedder before a root is ready
 TURN_S = 0.25  # how long one turn may take where somebody may wait
 FEW = 16  # texts of a slow embedder in one batch
 LOOK_S = 0.1  # between two looks whether a batch is done
@@ -47,14 +48,14 @@ class Filling:
         self.next_due = NEVER if embedder is None else clock.monotonic()  # what an earlier run left
 
     def news(self, *, all_of_it: bool = False) -> None:
-        """Something came in. With `all_of_it` nothing a fast embedder can do is left for later; what is there at the
-        beginning is: a store is served before all of it can be found by meaning."""
+        """Something came in. With `all_of_it` nothing a fast embedder can do is left for later; most of a large store
+        that is there at the beginning is: it is served before all of it can be found by meaning."""
         if self._embedder is None:
             return
-        if self._home is None and not all_of_it:
-            self.next_due = self._clock.monotonic()
-        elif self._embedder.fast:
-            self._fill(self._embedder, NEVER if all_of_it else self._clock.monotonic() + TURN_S)
+        if self._embedder.fast:
+            begins = self._home is None and not all_of_it
+            turn_s = NEVER if all_of_it else 0.0 if begins else TURN_S
+            self._fill(self._embedder, self._clock.monotonic() + turn_s, FIRST if begins else AT_ONCE)
         elif not self._running and self._health.without_vectors is None:
             self.next_due = self._clock.monotonic()
 
@@ -74,10 +75,10 @@ class Filling:
 
     # --- inner workings
 
-    def _fill(self, embedder: Embedder, until: float) -> None:
+    def _fill(self, embedder: Embedder, until: float, at_once: int = AT_ONCE) -> None:
         self.next_due = NEVER
         try:
-            while rows := self._missing(embedder, AT_ONCE):
+            while rows := self._missing(embedder, at_once):
                 keys = [key for key, _ in rows]
                 self._put(embedder, keys, embedder.embed([text for _, text in rows]))
                 if self._clock.monotonic() >= until:
