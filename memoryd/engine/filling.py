@@ -52,10 +52,12 @@ class Filling:
         that is there at the beginning is: it is served before all of it can be found by meaning."""
         if self._embedder is None:
             return
-        if self._embedder.fast:
-            begins = self._home is None and not all_of_it
-            turn_s = NEVER if all_of_it else 0.0 if begins else TURN_S
-            self._fill(self._embedder, self._clock.monotonic() + turn_s, FIRST if begins else AT_ONCE)
+        if self._embedder.fast and all_of_it:
+            self._fill(self._embedder, NEVER)
+        elif self._embedder.fast and self._home is None:
+            self._fill(self._embedder, self._clock.monotonic(), FIRST)
+        elif self._embedder.fast:
+            self._fill(self._embedder, self._clock.monotonic() + TURN_S)
         elif not self._running and self._health.without_vectors is None:
             self.next_due = self._clock.monotonic()
 

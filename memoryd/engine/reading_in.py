@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import sqlite3
 import threading
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
 from typing import Any, NamedTuple, Protocol
 
 from memoryd.engine.clock import Clock
@@ -194,19 +195,24 @@ class ReadingIn:
             self._around.trouble(error)
 
     def own(self, paths: Collection[str]) -> None:
-        """Files that memoryd has just changed; it is no sign of writers at work."""
-        before = self.last_change
-        try:
+        """Files that memoryd has just changed."""
+        with self._no_writers():
             self._note_changes(self._refresh(paths, verify=False), self._clock.monotonic())
-        finally:
-            self.last_change = before
 
     def after_own(self) -> None:
         """The same, where nobody knows which."""
-        before = self.last_change
         self.deleted.set()
-        self.read_in()
-        self.last_change = before
+        with self._no_writers():
+            self.read_in()
+
+    @contextmanager
+    def _no_writers(self) -> Iterator[None]:
+        """What changes within is our own work, and no sign of others at theirs."""
+        before = self.last_change
+        try:
+            yield
+        finally:
+            self.last_change = before
 
     def note_limits(self) -> None:
         self.wants_limits |= self._health.note_limits()

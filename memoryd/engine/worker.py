@@ -145,6 +145,7 @@ class Worker:
             return
         try:
             self._guarded(partial(self._store_at_once, job))
+            self.step = "idle"
             self._after()
         finally:
             self.progress += 1
@@ -200,7 +201,6 @@ class Worker:
 
     def _after(self) -> None:
         """What the work of a turn leaves to do, for a later one."""
-        self.step = "idle"
         while self._tending.unsettled:
             self.touch(self._tending.unsettled.pop(), deleted=False)
         if self._tending.reading.wants_limits:

@@ -73,11 +73,15 @@ class Roots:
                 raise ShuttingDownError("the daemon is shutting down", hint="start it again with `memoryd run`")
             yield
 
+    def _await_change(self, most_s: float) -> None:
+        """What is being changed is known then."""
+        if self._changing.acquire(timeout=most_s):
+            self._changing.release()
+
     def stop(self) -> bool:
         """Doors first, then the workers, all at once; False when one had to be abandoned."""
         self._ending = True
-        if self._changing.acquire(timeout=STOP_S):  # what is being changed is known then
-            self._changing.release()
+        self._await_change(STOP_S)
         self.timetable.shutdown()
         self.watcher.stop()
         workers = self.all()
@@ -143,8 +147,7 @@ class Roots:
     def named(self, name: str | None) -> list[Worker]:
         """One root, or all of them for None; UnknownRootError with the names there are. While roots are being changed
         it waits for that, though not for long: one that is begun anew is not gone."""
-        if self._changing.acquire(timeout=CHANGE_S):
-            self._changing.release()
+        self._await_change(CHANGE_S)
         with self._lock:
             if name is None:
                 return list(self._workers.values())

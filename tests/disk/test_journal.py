@@ -10,7 +10,6 @@ import sys
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
-from threading import Thread
 
 import pytest
 
@@ -20,6 +19,7 @@ from memoryd.disk.journal import Entry, Journal, Step
 from memoryd.disk.shelf import Held
 from memoryd.disk.snapshots import Blobs
 from memoryd.errors import BusyError, MemorydError, NotFoundError
+from tests.crowd import by_threads
 
 NOW = 1_767_261_600.0  # 2026-01-01T10:00:00Z
 ODD = "caf\udce9/new\nline \ud83d.jsonl"  # a name that is no UTF-8, and half an emoji
@@ -204,11 +204,7 @@ def test_several_threads_write_at_once(journal: Journal) -> None:
             journal.job_ended(name, "ok", NOW)
             journal.entries(3)
 
-    threads = [Thread(target=work, args=(f"job{n}",)) for n in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    by_threads(work, (f"job{n}" for n in range(4)))
     entries = journal.entries(1000)
     assert len({entry.receipt for entry in entries}) == 80
     assert all(entry.state == "done" and entry.steps[0].applied for entry in entries)

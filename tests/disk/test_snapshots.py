@@ -7,13 +7,13 @@ import os
 import stat
 from collections.abc import Iterator
 from pathlib import Path
-from threading import Thread
 
 import pytest
 
 from memoryd.disk import atomic
 from memoryd.disk.journal import Journal, Step
 from memoryd.disk.snapshots import BlobError, Blobs, quarantine
+from tests.crowd import by_threads
 
 NOW = 1_767_261_600.0
 CONTENT = b'{"id":"1"}\n\xff\x00' * 1000
@@ -95,11 +95,7 @@ def test_a_missing_blob_and_a_wild_name_are_said_plainly(tmp_path: Path, blobs: 
 
 
 def test_threads_may_put_the_same_content_at_once(tmp_path: Path, blobs: Blobs) -> None:
-    threads = [Thread(target=lambda: [blobs.put(b"%d" % n * 100) for n in range(20)]) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    by_threads(lambda _: [blobs.put(b"%d" % n * 100) for n in range(20)], range(4))
     assert len(list((tmp_path / "blobs").iterdir())) == 20
 
 

@@ -8,31 +8,22 @@ import sqlite3
 import threading
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, cast
 
 import pytest
 
 from memoryd.core.policy import Limit, LimitKind, Policy
-from memoryd.engine.clock import Clock
-from memoryd.engine.hints import Hints
-from memoryd.engine.inbox import Pace
 from memoryd.engine.jobs import Job
 from memoryd.engine.memories import STORING
 from memoryd.engine.worker import Worker
 from memoryd.errors import GuardError, LimitExceededError, RootMissingError, ShuttingDownError
 from memoryd.store.lockable import WouldWaitError
+from tests.crowd import by_threads
 from tests.daemon import until
+from tests.engine.unheard import worker_of
 from tests.layouts.samples import learning, lines
 from tests.operations.world import LEARNINGS, World
 
 SOON_S = 5.0  # more than anything here takes
-
-
-class Silent:
-    """Hints that lead nowhere."""
-
-    def __getattr__(self, name: str) -> Any:
-        return lambda *_: (0, 0) if name == "coverage" else None
 
 
 @pytest.fixture
@@ -45,7 +36,7 @@ def world(tmp_path: Path) -> Iterator[World]:
 
 @pytest.fixture
 def worker(world: World) -> Iterator[Worker]:
-    made = Worker(world.store, Pace(), Clock(), cast("Hints", Silent()), lambda *_: None)
+    made = worker_of(world)
     made.start()
     assert made.ready.wait(SOON_S)
     yield made
@@ -161,7 +152,7 @@ def test_a_root_that_is_back_is_read_whole_whatever_was_asked_first(world: World
 
 
 def test_at_the_end_it_is_refused(world: World) -> None:
-    worker = Worker(world.store, Pace(), Clock(), cast("Hints", Silent()), lambda *_: None)
+    worker = worker_of(world)
     worker.start()
     assert worker.stop(SOON_S)
     job, _ = adding()
@@ -176,11 +167,7 @@ def test_many_threads_store_at_once_and_each_memory_is_there_once(world: World, 
             worker.store_now(job)
             job.future.result(SOON_S)
 
-    threads = [threading.Thread(target=store, args=(number,)) for number in range(6)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(60)
+    by_threads(store, range(6))
     text = (world.root / LEARNINGS).read_text()
     assert [text.count(f"memory {number} {each}.") for number in range(6) for each in range(20)] == [1] * 120
 
@@ -188,7 +175,7 @@ def test_many_threads_store_at_once_and_each_memory_is_there_once(world: World, 
 def test_many_threads_store_up_to_a_limit_and_no_more(tmp_path: Path) -> None:
     """Some of what counts is not in the catalogue yet."""
     world = World(tmp_path, Policy(limits={LEARNINGS: Limit(LimitKind.HARD, None, 30)}))
-    worker = Worker(world.store, Pace(), Clock(), cast("Hints", Silent()), lambda *_: None)
+    worker = worker_of(world)
     worker.start()
     jobs = [adding(f"memory {number}.")[0] for number in range(60)]
 
@@ -196,11 +183,7 @@ def test_many_threads_store_up_to_a_limit_and_no_more(tmp_path: Path) -> None:
         for job in jobs[number::6]:
             worker.store_now(job)
 
-    threads = [threading.Thread(target=store, args=(number,)) for number in range(6)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(60)
+    by_threads(store, range(6))
     refused = [job.future.exception(SOON_S) for job in jobs]
     assert refused.count(None) == 30
     assert {type(each) for each in refused} == {type(None), LimitExceededError}

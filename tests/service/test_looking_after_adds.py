@@ -16,16 +16,16 @@ from memoryd.disk.database import JournalError
 from memoryd.disk.ownership import own_directory
 from memoryd.disk.tree import Tree
 from memoryd.engine.clock import Clock
-from memoryd.engine.hints import Hints
 from memoryd.engine.jobs import Job
 from memoryd.engine.tending import Tending
-from memoryd.engine.worker import Pace, Worker
+from memoryd.engine.worker import Worker
 from memoryd.errors import AlreadyRunningError, BusyError
 from memoryd.operations.offline import dedupe_path
 from memoryd.operations.presence import Sighting
 from memoryd.service.answers import memories
 from memoryd.service.roots import Roots
 from memoryd.service.watcher import MANY
+from tests.engine.unheard import SILENT, worker_of
 from tests.layouts.samples import learning, lines
 from tests.operations.world import LEARNINGS, World
 
@@ -58,13 +58,6 @@ def test_what_another_daemon_tends_is_not_even_opened(tmp_path: Path) -> None:
     assert not state.exists(), "its journal has a spool that only its daemon may empty"
 
 
-class Silent:
-    """Hints that lead nowhere."""
-
-    def __getattr__(self, name: str) -> Any:
-        return lambda *_: (0, 0) if name == "coverage" else None
-
-
 @pytest.fixture
 def world(tmp_path: Path) -> Iterator[World]:
     made = World(tmp_path)
@@ -75,7 +68,7 @@ def world(tmp_path: Path) -> Iterator[World]:
 @pytest.fixture
 def tending(world: World) -> Tending:
     world.write(LEARNINGS, lines(learning(1)))
-    made = Tending(world.store, Clock(), cast("Hints", Silent()), lambda *_: None)
+    made = Tending(world.store, Clock(), SILENT, lambda *_: None)
     made.begin()
     assert world.store.catalogue.file(LEARNINGS) is not None
     return made
@@ -84,7 +77,7 @@ def tending(world: World) -> Tending:
 def test_a_question_does_not_wait_for_the_lock_that_a_command_waits_for(world: World) -> None:
     """An agent has it, and a memory that was stored before waits for the catalogue."""
     world.write(LEARNINGS, lines(learning(1)))
-    worker = Worker(world.store, Pace(), Clock(), cast("Hints", Silent()), lambda *_: None)
+    worker = worker_of(world)
     worker._tending.begin()
     worker.memories.perform(Job("memory.add", {"memory": {"type": "learning", "content": "zebra"}}))
     assert worker.memories.behind is not None
@@ -135,7 +128,7 @@ def test_a_full_reading_of_events_with_the_longest_names_is_many() -> None:
 
 def test_while_the_daemon_ends_its_jobs_are_told_without_their_times(world: World) -> None:
     world.write(LEARNINGS, lines(learning(1)))
-    worker = Worker(world.store, Pace(), Clock(), cast("Hints", Silent()), lambda *_: None)
+    worker = worker_of(world)
     asked = cast("Roots", SimpleNamespace(timetable=SimpleNamespace(next_run=lambda *_: None)))
     worker.start()
     assert worker.ready.wait(30)

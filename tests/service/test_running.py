@@ -14,6 +14,7 @@ import pytest
 from memoryd.cli import exits
 from memoryd.control.client import Client
 from memoryd.errors import BusyError, ConfigError, DeniedError, MemorydError, UsageError
+from tests.crowd import by_threads
 from tests.daemon import Daemon, until
 
 
@@ -85,11 +86,7 @@ def test_many_reloads_at_once_leave_one_worker_for_each_root(root: Path, tmp_pat
                 except MemorydError as error:
                     failed.append(error)
 
-        threads = [threading.Thread(target=reload, args=(number,)) for number in range(4)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join(60)
+        by_threads(reload, range(4))
         assert failed == []
         assert daemon.rpc("memory.add", memory={"type": "learning", "content": "x"})["receipt"]
         assert daemon.stop() == 0
@@ -127,11 +124,7 @@ def test_roots_that_are_added_at_once_are_all_there(root: Path, tmp_path: Path) 
             except MemorydError as error:
                 failed.append(error)
 
-        threads = [threading.Thread(target=add, args=(name,)) for name in names]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join(60)
+        by_threads(add, names)
         assert failed == []
         assert {row["name"] for row in daemon.rpc("root.list")["roots"]} == {"root", *names}
         assert all(f"/{name}" in daemon.config.read_text() for name in names)

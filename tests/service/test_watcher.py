@@ -19,6 +19,7 @@ import pytest
 
 from memoryd.service.kernelwatches import Coverage, held_of, kernel_device, limit_hint
 from memoryd.service.watcher import WatchdogStream, Watcher
+from tests.crowd import by_threads
 from tests.daemon import until
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="inotify is Linux only")
@@ -382,11 +383,7 @@ def test_churned_directories_do_not_kill_the_reader(root: Path, reports: Reports
             os.rename(path, root / f"{number}-moved")
             shutil.rmtree(root / f"{number}-moved")
 
-    threads = [threading.Thread(target=churn, args=(number,)) for number in range(3)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(WAIT)
+    by_threads(churn, range(3), WAIT)
     assert any(reports.seen_after(root) for _ in range(int(WAIT))), reports.troubles
     assert ("thread-died", None) not in reports.troubles
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator
-from functools import lru_cache
 
 from memoryd.core.secrets.spans import Secret, without_overlap
 from memoryd.core.secrets.surroundings import find_assigned
@@ -12,7 +11,11 @@ from memoryd.core.secrets.tokens import find_tokens
 from memoryd.core.secrets.values import COVER
 
 WIDTH = 100  # characters of a headline
-_MOST_KNOWN = 3_000  # texts; less than a megabyte
+_MOST_CLEAN = 3_000  # texts; less than a megabyte
+
+# Digests of texts in which nothing was found. A file that is read again says mostly what it said before, and each of
+# its texts is redacted on more than one way out.
+_clean: set[bytes] = set()
 
 
 def find_secrets(text: str, level: str | None = None) -> Iterator[Secret]:
@@ -23,12 +26,14 @@ def find_secrets(text: str, level: str | None = None) -> Iterator[Secret]:
 def redact(text: str) -> str:
     """The text with `[redacted:PATTERN]` in place of each secret; of an assignment in place of the value alone.
     Redacting twice changes nothing."""
-    known = _known_of(_digest(text))
-    if known.clean:
+    digest = hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest()
+    if digest in _clean:
         return text
     found = _found(text)
     if not found:
-        known.clean = True
+        if len(_clean) >= _MOST_CLEAN:
+            _clean.clear()
+        _clean.add(digest)
         return text
     parts: list[str] = []
     at = 0
@@ -36,24 +41,6 @@ def redact(text: str) -> str:
         parts += [text[at : secret.start], f"[redacted:{secret.pattern}]"]
         at = secret.end
     return "".join([*parts, text[at:]])
-
-
-class _Known:
-    """What was found out of a text, of which nothing but a digest is kept. A file that is read again says mostly what
-    it said before, and each of its texts is redacted on more than one way out."""
-
-    __slots__ = ("clean",)
-
-    def __init__(self, digest: bytes) -> None:
-        del digest
-        self.clean = False
-
-
-_known_of = lru_cache(maxsize=_MOST_KNOWN)(_Known)
-
-
-def _digest(text: str) -> bytes:
-    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest()
 
 
 def headline(text: str, width: int = WIDTH) -> str:

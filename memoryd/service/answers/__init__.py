@@ -4,10 +4,11 @@ answered from what is published."""
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from memoryd.control.answering import Answer
 from memoryd.control.peer import Peer
+from memoryd.service.answers.asked import Params
 from memoryd.service.answers.memories import memory_handlers
 from memoryd.service.answers.process import process_handlers
 from memoryd.service.answers.roots import root_handlers
@@ -15,8 +16,6 @@ from memoryd.service.answers.upkeep import upkeep_handlers
 
 if TYPE_CHECKING:
     from memoryd.service.daemon import Daemon
-
-Params = dict[str, Any]
 
 
 def handlers(daemon: Daemon) -> Mapping[str, Callable[[Params, Peer], Answer]]:

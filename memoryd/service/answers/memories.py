@@ -1,10 +1,10 @@
-"""The methods about single memories: looking is done on the connection's own thread, storing goes through the inbox
-of the root's worker."""
+"""The methods about single memories: looking is done on the connection's own thread, and so is adding where the root's
+worker rests; whatever else changes one goes through the inbox."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from concurrent.futures import wait
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -26,12 +26,11 @@ from memoryd.operations.reading import Memory, read_memory
 from memoryd.operations.search import LIMIT as FOUND
 from memoryd.operations.search import Asked, Place, search
 from memoryd.search.engine import Embedded
+from memoryd.service.answers.asked import Host, Params, Table
 from memoryd.service.gather import gather
 
 if TYPE_CHECKING:
     from memoryd.service.daemon import Daemon
-
-Params = dict[str, Any]
 
 SURELY_FITS = 80_000  # bytes of a memory, in the worst of escapes
 CATCH_UP_S = 1.0  # a question waits so long at most for what was stored before it
@@ -39,8 +38,7 @@ _AGO = re.compile(r"(\d{1,6})\s*([smhdw])")
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": DAY, "w": 7 * DAY}
 
 
-def memory_handlers(daemon: Daemon) -> Mapping[str, Callable[[Params], Answer]]:
-    """By method name; each takes checked parameters."""
+def memory_handlers(daemon: Daemon) -> Table:
     host = MemoryHandlers(daemon)
     return {
         "memory.search": host.search,
@@ -53,10 +51,10 @@ def memory_handlers(daemon: Daemon) -> Mapping[str, Callable[[Params], Answer]]:
     }
 
 
-class MemoryHandlers:
+class MemoryHandlers(Host):
     def __init__(self, daemon: Daemon) -> None:
+        super().__init__(daemon)
         self._clock = daemon.clock
-        self._roots = daemon.roots
 
     # --- looking
 

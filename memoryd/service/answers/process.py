@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from memoryd import __version__
@@ -12,16 +11,14 @@ from memoryd.config.show import diff, effective
 from memoryd.control.answering import Answer
 from memoryd.control.metrics import render
 from memoryd.log import set_level
+from memoryd.service.answers.asked import Host, Params, Table
 from memoryd.service.report import families, status
 
 if TYPE_CHECKING:
     from memoryd.service.daemon import Daemon
 
-Params = dict[str, Any]
 
-
-def process_handlers(daemon: Daemon) -> Mapping[str, Callable[[Params], Answer]]:
-    """By method name; each takes checked parameters."""
+def process_handlers(daemon: Daemon) -> Table:
     host = ProcessHandlers(daemon)
     return {
         "ping": host.ping,
@@ -35,11 +32,7 @@ def process_handlers(daemon: Daemon) -> Mapping[str, Callable[[Params], Answer]]
     }
 
 
-class ProcessHandlers:
-    def __init__(self, daemon: Daemon) -> None:
-        self._daemon = daemon
-        self._roots = daemon.roots
-
+class ProcessHandlers(Host):
     def ping(self, params: Params) -> Answer:
         del params
         daemon = self._daemon

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any
 
@@ -11,17 +10,15 @@ from memoryd.config import edit
 from memoryd.control.answering import Answer
 from memoryd.engine.worker import Worker
 from memoryd.errors import UnknownRootError, UsageError
+from memoryd.service.answers.asked import Host, Params, Table
 from memoryd.service.gather import gather
 from memoryd.service.report import root_row
 
 if TYPE_CHECKING:
     from memoryd.service.daemon import Daemon
 
-Params = dict[str, Any]
 
-
-def root_handlers(daemon: Daemon) -> Mapping[str, Callable[[Params], Answer]]:
-    """By method name; each takes checked parameters."""
+def root_handlers(daemon: Daemon) -> Table:
     host = RootHandlers(daemon)
     return {
         "root.list": host.root_list,
@@ -32,11 +29,7 @@ def root_handlers(daemon: Daemon) -> Mapping[str, Callable[[Params], Answer]]:
     }
 
 
-class RootHandlers:
-    def __init__(self, daemon: Daemon) -> None:
-        self._daemon = daemon
-        self._roots = daemon.roots
-
+class RootHandlers(Host):
     def _rows(self, workers: list[Worker]) -> dict[str, Any]:
         return {"roots": [root_row(self._daemon, worker) for worker in workers]}
 

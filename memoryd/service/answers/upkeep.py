@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any
 
@@ -13,17 +13,15 @@ from memoryd.disk.journal import Entry
 from memoryd.engine.jobs import Job
 from memoryd.engine.worker import Worker
 from memoryd.errors import ConflictError, NotFoundError, UsageError
+from memoryd.service.answers.asked import Host, Params, Table
 from memoryd.service.gather import gather
 from memoryd.service.report import shown_job
 
 if TYPE_CHECKING:
     from memoryd.service.daemon import Daemon
 
-Params = dict[str, Any]
 
-
-def upkeep_handlers(daemon: Daemon) -> Mapping[str, Callable[[Params], Answer]]:
-    """By method name; each takes checked parameters."""
+def upkeep_handlers(daemon: Daemon) -> Table:
     host = UpkeepHandlers(daemon)
     return {
         "sync": host.sync,
@@ -46,10 +44,7 @@ def upkeep_handlers(daemon: Daemon) -> Mapping[str, Callable[[Params], Answer]]:
     }
 
 
-class UpkeepHandlers:
-    def __init__(self, daemon: Daemon) -> None:
-        self._roots = daemon.roots
-
+class UpkeepHandlers(Host):
     def _each(self, params: Params, job: str, **more: Any) -> dict[str, Future[dict[str, Any]]]:
         passed = {key: value for key, value in params.items() if key != "root"} | more
         return {worker.name: worker.submit(Job(job, passed)) for worker in self._roots.named(params.get("root"))}
