@@ -773,19 +773,19 @@ class TestWriting:
     )
     def test_a_new_entry_goes_on_top_below_the_title(self, before: bytes, after: bytes) -> None:
         new = entry("2025-01-01")
-        done = splice(before, [insert_on_top(before, new)])
+        done = splice(before, [insert_on_top(outline(before), new)])
         assert done == after.replace(b"{new}", new)
         assert texts(done)[0].rstrip() == new.rstrip()
 
     def test_it_takes_the_line_ends_of_the_file(self) -> None:
         before = b"# T\r\n\r\n" + entry("2024-01-01").replace(b"\n", b"\r\n")
-        done = splice(before, [insert_on_top(before, entry("2025-01-01"))])
+        done = splice(before, [insert_on_top(outline(before), entry("2025-01-01"))])
         assert b"\n" not in done.replace(b"\r\n", b"")
         assert len(texts(done)) == 2
 
     def test_nothing_is_hidden_in_a_fence(self) -> None:
         with pytest.raises(ValueError, match="fence"):
-            insert_on_top(b"# T\n```\n", entry("2025-01-01"))
+            insert_on_top(outline(b"# T\n```\n"), entry("2025-01-01"))
 
 
 # --- the real folder

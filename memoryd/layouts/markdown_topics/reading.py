@@ -38,7 +38,7 @@ def read_document(path: str, data: bytes, *, now: float, mtime: float, words: bo
     readable = _is_text(data)
     records = tuple(_entries(path, found, shelved=shelved))
     if not records and readable and says_something(found):
-        records = (_whole(path, data, found, shelved=shelved),)
+        records = (_whole(path, found, shelved=shelved),)
     waits = not readable and abs(now - mtime) < FRESH_S
     broken = int(not readable and not records and bool(data.strip(b"\0 \t\r\n")))
     findings = [] if waits else [*findings_of(path, data, found, shelved=shelved, now=now, words=words)]
@@ -71,7 +71,7 @@ def id_in(path: str, found: Outline, start: int, *, without: Collection[int] = (
     left keep their texts."""
     shelved = path.startswith(ARCHIVE)
     if not found.sections:
-        return _whole(path, found.data, found, shelved=shelved).id
+        return _whole(path, found, shelved=shelved).id
     left = [section for section in found.sections if section.start not in without]
     ids = _named(path, found.data, left, shelved=shelved)
     return next(each.id for section, each in zip(left, ids, strict=True) if section.start >= start)
@@ -128,7 +128,8 @@ def _place(path: str, section: Section) -> Place:
     return Place(topic_of_archive(path), subtopic)
 
 
-def _whole(path: str, data: bytes, found: Outline, *, shelved: bool) -> Record:
+def _whole(path: str, found: Outline, *, shelved: bool) -> Record:
+    data = found.data
     place = place_of(path)
     title = text_of(first_title(found, len(data)) or b"") or plain(place.subtopic)
     start = len(BOM) if data.startswith(BOM) else 0

@@ -18,7 +18,7 @@ from memoryd.layouts.markdown_topics.naming import APART
 from memoryd.layouts.markdown_topics.placing import path_for
 from memoryd.layouts.markdown_topics.reading import id_at, id_in, read_outline, says_something
 from memoryd.layouts.markdown_topics.wording import entry_of
-from memoryd.layouts.markdown_topics.writing import on_top
+from memoryd.layouts.markdown_topics.writing import insert_on_top
 from memoryd.layouts.storing import Asked, Stored, StoringView
 
 
@@ -32,7 +32,7 @@ def add(view: StoringView, asked: Asked) -> Stored:
     found = outline(before)
     _refuse_document(path, found)
     try:
-        edit = on_top(found, entry)
+        edit = insert_on_top(found, entry)
     except ValueError as error:
         refuse([Breach("subtopic", str(error))])
         raise  # never reached: one breach is always refused

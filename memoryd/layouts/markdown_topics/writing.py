@@ -59,11 +59,7 @@ def checked_entry(text: bytes) -> bytes:
     return text[found.sections[0].start :].rstrip() + b"\n"
 
 
-def insert_on_top(data: bytes, entry: bytes) -> Edit:
-    return on_top(outline(data), entry)
-
-
-def on_top(found: Outline, entry: bytes) -> Edit:
+def insert_on_top(found: Outline, entry: bytes) -> Edit:
     """How an entry comes above all others of a file: below title and introduction, with the file's line ends, and
     never glued to anything. ValueError where an unclosed fence would hide it."""
     data = found.data

@@ -119,10 +119,7 @@ def _cut_array(data: bytes, start: int, found: list[_Element]) -> _Array | None:
         if item is None:
             return None
         spans.append(item.span)
-        reason = schema.unusable(item.native)
-        if reason is not None:
-            reasons[number] = reason
-        items.append(item if reason is None else None)
+        items.append(_usable(item, number, reasons))
         at = _past(_BETWEEN, data, item.span.end)
     at = skip_space(data, at)
     return _Array(Span(start, at + 1), spans, items, reasons) if data[at : at + 1] == b"]" else None
@@ -180,11 +177,14 @@ def _item(data: bytes, span: Span, number: int, reasons: dict[int, str]) -> Item
         reasons[number] = "data: missing"
         return None
     native = decoded(inner.value.of(data))
-    reason = schema.unusable(native)
+    return _usable(Item(span, inner, embedding.value if embedding else None, native), number, reasons)
+
+
+def _usable(item: Item, number: int, reasons: dict[int, str]) -> Item | None:
+    reason = schema.unusable(item.native)
     if reason is not None:
         reasons[number] = reason
-        return None
-    return Item(span, inner, embedding.value if embedding else None, native)
+    return item if reason is None else None
 
 
 def decoded(text: bytes) -> Any:
