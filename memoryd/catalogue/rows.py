@@ -6,6 +6,7 @@ import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import msgspec
@@ -105,6 +106,7 @@ def key_of(path: str) -> bytes:
     return os.fsencode(path)
 
 
+@lru_cache(maxsize=4_096)
 def path_of(key: bytes) -> str:
     return os.fsdecode(key)
 

@@ -79,6 +79,7 @@ class Searching:
         self._version = -1
         self._size = self._words = 0
         self._frequencies: dict[str, int] = {}
+        self._owners: tuple[str, ...] | None = None
         self._read: dict[int, Memory] | None = None  # in this snapshot
 
     @contextmanager
@@ -103,6 +104,7 @@ class Searching:
         alike = abs(size - self._size) * 20 < size
         common = {each: count for each, count in self._frequencies.items() if count >= _COMMON} if alike else {}
         self._frequencies, self._size, self._words = common, size, sum(words)
+        self._owners = None
 
     @property
     def size(self) -> int:
@@ -198,9 +200,11 @@ class Searching:
 
     def owners(self) -> tuple[str, ...]:
         """The first and the last name of users whose memories are here: two mean several."""
-        query = "SELECT {}(owner) FROM records WHERE owner <> ''"
-        ends = [self._db.execute(query.format(which)).fetchone()[0] for which in ("min", "max")]
-        return tuple(dict.fromkeys(name for name in ends if name is not None))
+        if self._owners is None or self._read is None:  # outside a snapshot nobody has looked whether they still are
+            query = "SELECT {}(owner) FROM records WHERE owner <> ''"
+            ends = [self._db.execute(query.format(which)).fetchone()[0] for which in ("min", "max")]
+            self._owners = tuple(dict.fromkeys(name for name in ends if name is not None))
+        return self._owners
 
     def words_with(self, piece: str, most: int) -> tuple[int, list[str] | None]:
         """The words that hold a piece (None: more than `most`), of the memories up to a key, which is told."""

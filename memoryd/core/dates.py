@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from functools import lru_cache
 from typing import NamedTuple
 
 
@@ -28,7 +29,12 @@ def parse_stamp(value: object) -> Stamp | None:
 
 def iso(seconds: float) -> str:
     """`2026-01-31T10:00:00Z`, whole seconds."""
-    return datetime.fromtimestamp(int(seconds), UTC).isoformat()[:19] + "Z"
+    return _iso(int(seconds))
+
+
+@lru_cache(maxsize=4_096)  # the same memories are told again and again
+def _iso(seconds: int) -> str:
+    return datetime.fromtimestamp(seconds, UTC).isoformat()[:19] + "Z"
 
 
 def compact(seconds: float) -> str:

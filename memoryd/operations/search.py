@@ -163,22 +163,17 @@ def _taste(place: Place) -> Taste:
 
 def _shown(hit: Hit, sought: Sequence[Needle]) -> dict[str, Any]:
     memory, found = hit.memory, hit.found
-    head = f"{memory.title}\n{memory.labels}\n{memory.tags}\n"
-    everywhere = spots(sought, fold(head + memory.body))
-    begin, titled = len(head), len(memory.title)
-    in_title = before = 0
-    for at, end, _ in everywhere:
-        in_title += end <= titled
-        before += at < begin
-    there = (in_title, before - in_title, len(everywhere) - before)
+    above = spots(sought, fold(f"{memory.title}\n{memory.labels}\n{memory.tags}"))
+    titled = [spot for spot in above if spot[1] <= len(memory.title)]
+    inside = spots(sought, fold(memory.body))
+    there = (titled, len(above) > len(titled), inside)
     why = {
-        "terms": names(sought, everywhere),
-        "fields": [name for name, count in zip(FIELDS, there, strict=True) if count],
+        "terms": names(sought, [*above, *inside]),
+        "fields": [name for name, found_there in zip(FIELDS, there, strict=True) if found_there],
         **found.why,
     }
     shown = placed(hit.place, memory)
-    shown["snippet"] = snippet(sought, everywhere[before:], memory.body, begin)
-    shown["snippet"] = shown["snippet"] or snippet(sought, everywhere[:in_title], memory.title)
+    shown["snippet"] = snippet(sought, inside, memory.body) or snippet(sought, titled, memory.title)
     shown["score"] = round(found.score, 6)
     shown["why"] = why
     return shown

@@ -7,7 +7,7 @@ expressions made here hold nothing but words of the index, in quotes.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from itertools import chain
 from typing import NamedTuple
 
@@ -95,6 +95,7 @@ def _apart(unit: tuple[str, ...]) -> list[Term]:
     return terms
 
 
+@lru_cache(maxsize=4_096)
 def _beginning(term: Term) -> Term:
     start = beginning(term.text) if term.text not in STOP_WORDS and not unspaced(term.text[:1]) else None
     return Term(f'"{start}"*', start, True) if start else term

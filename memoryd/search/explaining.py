@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import NamedTuple
 
 from memoryd.core.words import unspaced
@@ -15,7 +16,7 @@ from memoryd.search.asked import Asked, Term
 
 WIDTH = 200  # characters of a snippet
 _WINDOW = WIDTH - 60  # of which the snippet shows all, with something around it
-_MOST_SPOTS = 12  # of one word
+_MOST_SPOTS, _REACH = 12, 4_000  # of one word, and characters from the first of them
 _MARK = re.compile(r"\[redacted:[a-z0-9-]*\]")
 _MORE = "…"
 
@@ -63,6 +64,7 @@ def needles(asked: Asked, *, words_only: bool = False) -> tuple[Needle, ...]:
     return tuple(dict.fromkeys(found))
 
 
+@lru_cache(maxsize=4_096)
 def _of_term(term: Term) -> Needle:
     alone = [word.replace("\ue000", "++").replace("\ue001", "#") for word in term.text.split(" ")]
     apart = "" if unspaced(alone[0]) else " "
@@ -75,22 +77,25 @@ def spots(needles: Sequence[Needle], folded: str) -> list[Spot]:
     """Where in a folded text they stand, the first few of each, in order."""
     found: list[Spot] = []
     for number, needle in enumerate(needles):
-        if needle[0] in folded:
-            found += _spots(number, needle, folded)
+        at = folded.find(needle[0])
+        if at >= 0:
+            found += _spots(number, needle, folded, at)
     found.sort()
     return found
 
 
-def _spots(number: int, needle: Needle, folded: str, most: int = _MOST_SPOTS) -> list[Spot]:
+def _spots(number: int, needle: Needle, folded: str, at: int, most: int = _MOST_SPOTS) -> list[Spot]:
+    """From the first place on that might be one; the rest of a long text is not looked through for more of them."""
     text, _, _, whole, start = needle
     found: list[Spot] = []
-    at = folded.find(text)
+    reach = len(folded)
     while at >= 0 and len(found) < most:
         end = at + len(text)
         begins = not start or at == 0 or not folded[at - 1].isalnum()
         if begins and not (whole and folded[end : end + 1].isalnum()):
             found.append((at, end, number))
-        at = folded.find(text, end)
+            reach = found[0][0] + _REACH
+        at = folded.find(text, end, reach)
     return found
 
 
@@ -100,13 +105,11 @@ def names(needles: Sequence[Needle], found: Sequence[Spot]) -> list[str]:
     return [name for number in sorted(there) if (name := needles[number].name)]
 
 
-def snippet(needles: Sequence[Needle], found: Sequence[Spot], text: str, begin: int = 0) -> str:
-    """At most WIDTH characters around what matches best; a mark of something redacted is there whole or not at all.
-    Places in `found` count from `begin` before the text."""
+def snippet(needles: Sequence[Needle], found: Sequence[Spot], text: str) -> str:
+    """At most WIDTH characters around what matches best; a mark of something redacted is there whole or not at all."""
     if len(text) <= WIDTH:
         return " ".join(text.split())
     low, high = _best(needles, found)
-    low, high = max(low - begin, 0), max(high - begin, 0)
     room = WIDTH - 2
     start = min(max(0, low - max(20, (room - (high - low)) // 3)), max(0, len(text) - room))
     end = min(len(text), start + room)
@@ -123,17 +126,19 @@ def _best(needles: Sequence[Needle], found: Sequence[Spot]) -> tuple[int, int]:
     last = max(end for _, end, _ in found)
     if last - found[0][0] <= _WINDOW:
         return found[0][0], last
-    best, window = 0, (0, 0)
-    for number, (at, end, needle) in enumerate(found):
-        inside, last = {needle}, end
-        for _, other, also in found[number + 1 :]:
-            if other > at + _WINDOW:
-                break
-            inside.add(also)
-            last = max(last, other)
-        worth = sum(needles[which].worth for which in inside)
+    best = worth = upto = 0
+    window = 0, 0
+    inside = [0] * len(needles)
+    for number, (at, _, needle) in enumerate(found):
+        while upto < len(found) and (upto == number or found[upto][1] <= at + _WINDOW):
+            which = found[upto][2]
+            worth += 0 if inside[which] else needles[which][1]
+            inside[which] += 1
+            upto += 1
         if worth > best:
-            best, window = worth, (at, last)
+            best, window = worth, (at, max(end for _, end, _ in found[number:upto]))
+        inside[needle] -= 1
+        worth -= 0 if inside[needle] else needles[needle][1]
     return window
 
 
@@ -149,9 +154,10 @@ def _at_words(text: str, start: int, end: int, low: int, high: int) -> tuple[int
 
 
 def _around_marks(text: str, start: int, end: int) -> tuple[int, int]:
-    if "[redacted:" not in text:
+    low, high = max(0, start - 60), end + 60
+    if text.find("[redacted:", low, high) < 0:
         return start, end
-    for mark in _MARK.finditer(text, max(0, start - 60), end + 60):
+    for mark in _MARK.finditer(text, low, high):
         if mark.start() < start < mark.end():
             start = mark.end()
         if mark.start() < end < mark.end():
@@ -161,10 +167,10 @@ def _around_marks(text: str, start: int, end: int) -> tuple[int, int]:
 
 def present(needles: Sequence[Needle], folded: str) -> int:
     """How many of them stand in a folded text."""
-    return sum(1 for needle in needles if needle.text in folded and _spots(0, needle, folded, 1))
+    return sum(1 for needle in needles if (at := folded.find(needle[0])) >= 0 and _spots(0, needle, folded, at, 1))
 
 
 def counted(terms: Sequence[Term], text: str) -> list[int]:
     """How often each stands in a text, a dozen times at most."""
     folded = fold(text)
-    return [len(_spots(0, _of_term(term), folded)) for term in terms]
+    return [len(_spots(0, needle, folded, folded.find(needle.text))) for needle in map(_of_term, terms)]

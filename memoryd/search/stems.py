@@ -7,8 +7,6 @@ find anything.
 
 from __future__ import annotations
 
-from functools import lru_cache
-
 SHORTEST = 4  # letters of a beginning; three after a plural `s`
 _LONG, _MIDDLE = 7, 5  # of a word in another alphabet: two letters of its ending go, or one
 
@@ -34,7 +32,6 @@ whether which while who whom whose why will with within without would yet you yo
 STOP_WORDS = frozenset(_STOP.split())
 
 
-@lru_cache(maxsize=4_096)
 def beginning(word: str) -> str | None:
     """What all forms of the word begin with; None where only the word itself will do."""
     if word.isascii():

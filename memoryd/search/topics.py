@@ -10,7 +10,9 @@ from typing import Protocol
 from memoryd.search.asked import Asked
 from memoryd.search.candidates import Candidate
 from memoryd.search.explaining import fold, needles, present
-from memoryd.search.scoring import PHRASE, Points, Told, of_points, pointed
+from memoryd.search.scoring import ALL, FORMS, PHRASE, Points, Told, of_points, pointed
+
+_WHOLE = frozenset(span.name for span in (PHRASE, ALL, FORMS))
 
 
 class Memory(Protocol):
@@ -55,8 +57,7 @@ class _Telling:
 
     def scored(self, found: Candidate, memory: Memory) -> Candidate:
         tagged = sum(1 for tag in memory.tags.split("\n") if tag and self._in_line(tag))
-        text = fold(f"{memory.title}\n{memory.labels}\n{memory.tags}\n{memory.body}")
-        told = Told(present(self._words, text), bool(self._in_line(memory.labels)), tagged)
+        told = Told(self._keywords(found, memory), bool(self._in_line(memory.labels)), tagged)
         earned = pointed(self._points, told, (memory.created, memory.weight, memory.uses), self._now)
         # The measure of the index parts those with equal points.
         score = of_points(self._points, earned, len(self._words)) * 0.99 + 0.01 * found.why["text"]
@@ -65,3 +66,9 @@ class _Telling:
         why = {**found.why, "points": round(earned, 3)}
         why |= {"keywords": told.keywords, "context": told.context, "tags": told.tags}
         return Candidate(found.key, score, why)
+
+    def _keywords(self, found: Candidate, memory: Memory) -> int:
+        """How many of the words it has: the index has said so where it is all of them."""
+        if found.why["match"] in _WHOLE:
+            return len(self._words)
+        return present(self._words, fold(f"{memory.title}\n{memory.labels}\n{memory.tags}\n{memory.body}"))

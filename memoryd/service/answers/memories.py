@@ -214,7 +214,9 @@ class MemoryHandlers(Host):
 
 def _caught_up(workers: list[Worker]) -> list[Worker]:
     """What was stored through memoryd a moment ago is found there. All together are waited for once."""
-    wait([future for worker in workers for future in worker.catch_up()], CATCH_UP_S)
+    late = [future for worker in workers for future in worker.catch_up()]
+    if late:
+        wait(late, CATCH_UP_S)
     return workers
 
 
