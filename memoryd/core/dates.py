@@ -39,7 +39,12 @@ def _iso(seconds: int) -> str:
 
 def compact(seconds: float) -> str:
     """`20260131_100000`: the stamp of a backup's name."""
-    return datetime.fromtimestamp(int(seconds), UTC).strftime("%Y%m%d_%H%M%S")
+    return _compact(int(seconds))
+
+
+@lru_cache(maxsize=64)
+def _compact(seconds: int) -> str:
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y%m%d_%H%M%S")
 
 
 def quarter(seconds: float) -> tuple[int, int]:

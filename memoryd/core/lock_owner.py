@@ -44,6 +44,8 @@ UNREADABLE = LockOwner(form="unreadable")
 
 def parse_owner(content: bytes) -> LockOwner:
     """Reads every known way to write a lock file; anything else has no readable pid. Never raises."""
+    if not content:
+        return EMPTY
     if len(content) > MAX_RECORD or b"\0" in content:
         return UNREADABLE
     text = content.decode("utf-8", "replace").strip()
@@ -151,5 +153,4 @@ def _stamp(value: Any) -> float | None:
 def encode_owner(pid: int, stamp: float, host: str) -> bytes:
     """memoryd's own record. It has no newline: some readers take the whole content as one value."""
     iso = datetime.fromtimestamp(stamp, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-    record = {"pid": pid, "timestamp": iso, "host": host, "owner": "memoryd"}
-    return json.dumps(record, separators=(",", ":")).encode()
+    return f'{{"pid":{pid},"timestamp":"{iso}","host":{json.dumps(host)},"owner":"memoryd"}}'.encode()

@@ -133,9 +133,13 @@ def names(dir_fd: int, name: str, fd: int) -> bool:
     return (found.st_dev, found.st_ino) == (ours.st_dev, ours.st_ino)
 
 
+def read(fd: int) -> bytes:
+    """One byte more than any record may have, so that a huge file shows as unreadable."""
+    return os.pread(fd, MAX_RECORD + 1, 0)
+
+
 def read_owner(fd: int) -> LockOwner:
-    """One byte more than any record may have is read, so that a huge file shows as unreadable."""
-    return parse_owner(os.pread(fd, MAX_RECORD + 1, 0))
+    return parse_owner(read(fd))
 
 
 def write_record(fd: int, record: bytes) -> None:

@@ -17,11 +17,11 @@ from __future__ import annotations
 import os
 import random
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from types import TracebackType
 
-from memoryd.core.staleness import LockOwner, encode_owner, is_reused, lock_time
+from memoryd.core.staleness import LockOwner, encode_owner, is_reused, lock_time, parse_owner
 from memoryd.disk import lockfile, processes
 from memoryd.disk.lockcheck import LockReport, clear, inspect, owner_of
 from memoryd.disk.lockfile import IrregularLockError
@@ -50,8 +50,8 @@ class LockLostError(BusyError):
 
 @dataclass(slots=True)
 class Held:
-    """The lock, taken. `created`: the file is ours and goes away with us. `found` is what a left-over file
-    said, `waited_s` how long it took."""
+    """The lock, taken; a context manager that lets it go. `created`: the file is ours, says `record` and goes away with
+    us. `found` is what a left-over file said, `waited_s` how long it took."""
 
     dir_fd: int
     name: str
@@ -60,6 +60,13 @@ class Held:
     found: LockOwner
     waited_s: float
     trace: Trace
+    record: bytes = b""
+
+    def __enter__(self) -> Held:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.release()
 
     def check(self) -> None:
         """The guard right before each rename. Raises LockLostError."""
@@ -79,11 +86,15 @@ class Held:
     def release(self) -> None:
         """Touches only a file we created, and only while its content is ours. Then frees the flock."""
         try:
-            if self.created and lockfile.read_owner(self.fd).pid in (os.getpid(), None):
+            if self.created and self._is_ours():
                 _put_away(self.dir_fd, self.name, self.fd, self.trace)
                 self.trace.mtime_ns = os.fstat(self.dir_fd).st_mtime_ns
         finally:
             os.close(self.fd)
+
+    def _is_ours(self) -> bool:
+        content = lockfile.read(self.fd)
+        return content == self.record or parse_owner(content).pid in (os.getpid(), None)
 
 
 def _put_away(dir_fd: int, name: str, fd: int, trace: Trace) -> None:
@@ -155,7 +166,7 @@ class _Wait:
         )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class DirectoryLock:
     """The lock file `name` of the folder open as `dir_fd`, as its agents use it.
 
@@ -173,20 +184,13 @@ class DirectoryLock:
     jitter: Callable[[], float] = random.random  # from 0 to 1; keeps equal waiters from marching in step
     trace: Trace = field(default_factory=Trace)
 
-    @contextmanager
-    def hold(self, deadline_s: float) -> Iterator[Held]:
+    def hold(self, deadline_s: float) -> Held:
         """Waits at most `deadline_s`; 0 tries once.
 
         Raises BusyError (`data`: path, pid, age_s, starved), IrregularLockError when no regular file has the
         name, DeniedError, RootMissingError, OSError of a full or failing disk.
         """
-        held = self._acquire(_Wait(self, deadline_s, self.monotonic()))
-        try:
-            yield held
-        finally:
-            held.release()
-
-    def _acquire(self, wait: _Wait) -> Held:
+        wait = _Wait(self, deadline_s, self.monotonic())
         while True:
             quiet = self._quiet()
             opened = lockfile.open_or_create(self.dir_fd, self.name)
@@ -262,7 +266,8 @@ class DirectoryLock:
         return owner.pid
 
     def _held(self, fd: int, created: bool, wait: _Wait) -> Held:
-        found = lockfile.read_owner(fd)
+        found, record = lockfile.read_owner(fd), b""
         if created:
-            lockfile.write_record(fd, encode_owner(os.getpid(), self.wall(), self.host))
-        return Held(self.dir_fd, self.name, fd, created, found, self.monotonic() - wait.began, self.trace)
+            record = encode_owner(os.getpid(), self.wall(), self.host)
+            lockfile.write_record(fd, record)
+        return Held(self.dir_fd, self.name, fd, created, found, self.monotonic() - wait.began, self.trace, record)

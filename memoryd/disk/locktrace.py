@@ -13,8 +13,7 @@ import fcntl
 import os
 import struct
 import time
-from collections.abc import Callable, Iterator
-from typing import NamedTuple
+from collections.abc import Callable
 
 from memoryd.disk import syscalls
 from memoryd.log import get_logger
@@ -25,11 +24,6 @@ AGAIN_S = 0.05
 _HEAD = struct.Struct("iIII")
 _MOST, _LARGEST = 65_536, _HEAD.size + 256  # bytes read at once, and of one event
 _MADE, _GONE, _BLIND = syscalls.IN_CREATE, syscalls.IN_DELETE, syscalls.IN_IGNORED
-
-
-class _Event(NamedTuple):
-    mask: int
-    name: bytes
 
 
 class Trace:
@@ -108,29 +102,32 @@ class Trace:
     def _look(self) -> None:
         if self._events is None:
             return
-        events = [event for event in _read(self._events) if event.name in (self._name, b"")]
-        if any(event.mask & _BLIND for event in events):
+        seen = _read(self._events, self._name)
+        if any(mask & _BLIND for mask in seen):
             self.close()
             return
-        seen = [event.mask for event in events]
         self.rest()
         if seen != self._ours or self._last is not None:
             self._stranger_s = self._clock()
         self._ours.clear()
 
 
-def _read(fd: int) -> Iterator[_Event]:
-    """All that waits. What concerns the folder itself, or tells of lost events, has no name."""
+def _read(fd: int, wanted: bytes) -> list[int]:
+    """What happened to the name, of all that waits. What concerns the folder itself, or tells of lost events, has no
+    name."""
+    masks: list[int] = []
     left = True
     while left:
         try:
             data = os.read(fd, _MOST)
         except BlockingIOError:
-            return
+            break
         at = 0
         while at < len(data):
             _, mask, _, length = _HEAD.unpack_from(data, at)
             at += _HEAD.size
-            yield _Event(mask & syscalls.IN_ALL, data[at : at + length].rstrip(b"\0"))
+            if data[at : at + length].rstrip(b"\0") in (wanted, b""):
+                masks.append(mask & syscalls.IN_ALL)
             at += length
         left = len(data) > _MOST - _LARGEST  # else another event had found room
+    return masks

@@ -52,21 +52,23 @@ def broken(rules: Mapping[str, Rule], native: Mapping[str, Any], fields: Collect
 
 def unwritable(native: Mapping[Any, Any]) -> Iterator[Breach]:
     """Fields that no JSON text in UTF-8 can hold: NaN, half surrogates, what is no JSON at all, bottomless nests."""
-    if all(isinstance(key, str) for key in native) and _is_writable(native):
+    if written(native) is not None:
         return
     for key, value in native.items():
         if not isinstance(key, str):
             yield Breach(str(type(key).__name__), "the name of a field is a text")
-        elif not _is_writable({key: value}):
+        elif written({key: value}) is None:
             yield Breach(_shown(key), "is a JSON value that UTF-8 can write")
 
 
-def _is_writable(value: Any) -> bool:
+def written(native: Mapping[Any, Any]) -> bytes | None:
+    """`compact`; None where `unwritable` tells why not."""
+    if not all(isinstance(key, str) for key in native):
+        return None
     try:
-        compact(value)
+        return compact(native)
     except (TypeError, ValueError, RecursionError):
-        return False
-    return True
+        return None
 
 
 def _shown(field: str) -> str:

@@ -7,7 +7,6 @@ general words can be lifted. What only its surroundings show to be a secret is s
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from functools import lru_cache
 from itertools import chain
 from typing import Any, NamedTuple
 
@@ -17,8 +16,10 @@ from memoryd.operations.second_opinion import second_opinion
 from memoryd.store import Store
 
 BY_THE_SEED = ("markdown-topics",)  # layouts whose seed has a list of its own
-_NAME = 24  # characters of a name that is judged once; a token is longer
 SHORT = 200  # characters; a secret that is the whole value of a field is no longer
+_COMMON, _MOST_CLEAN = 24, 512  # characters of a text that is remembered as clean, and such texts
+
+_clean: set[tuple[str, str, str, bool]] = set()  # names, types, tags: the same ones come with every memory
 
 
 class _Text(NamedTuple):
@@ -53,8 +54,7 @@ def _judged(found: _Text, mode: str, allow_words: bool, *, second: bool) -> Judg
     """Names of fields are no texts, and `key` is a good name; but a token in one is a token."""
     if mode == "off":
         return Judgement(None)
-    look = _name_looked_at if found.is_name and len(found.text) <= _NAME else _looked_at
-    blocked, warned = look(found.text, found.name, "shapes" if found.is_name else mode, allow_words)
+    blocked, warned = _looked_at(found.text, found.name, "shapes" if found.is_name else mode, allow_words)
     if blocked is None and second:
         blocked, more = second_opinion(found.text)
         warned += more
@@ -63,13 +63,17 @@ def _judged(found: _Text, mode: str, allow_words: bool, *, second: bool) -> Judg
 
 def _looked_at(text: str, name: str, mode: str, allow_words: bool) -> Judgement:
     """By itself, and where it is short beside the name it stands under."""
+    asked = text, name, mode, allow_words
+    if asked in _clean:
+        return Judgement(None)
     blocked, warned = judge(text, mode, allow_words)
     if len(text) <= SHORT:
         warned += judge(f"{name}: {text}", "shapes").warnings
+    if len(text) <= _COMMON and not blocked and not warned:
+        if len(_clean) >= _MOST_CLEAN:
+            _clean.clear()
+        _clean.add(asked)
     return Judgement(blocked, warned)
-
-
-_name_looked_at = lru_cache(maxsize=256)(_looked_at)  # the same names come with every memory
 
 
 def _texts(name: str, value: object) -> Iterator[_Text]:

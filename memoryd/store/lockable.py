@@ -26,7 +26,7 @@ class Lockable(ABC):
         self.lock_trace = Trace()
         self.halted = threading.Event()
         self.meanwhile: Callable[[], None] = lambda: None  # what need not wait for a lock
-        self._lingering = ExitStack()  # a lock that need not be let go before the answer
+        self._lingering: Held | None = None  # a lock that need not be let go before the answer
         self._unhurried = self._at_once = False
 
     @property
@@ -45,14 +45,19 @@ class Lockable(ABC):
             return
         if not self.lock_trace.followed:
             self.lock_trace.follow(self.tree.fd, self.layout.lock)
-        self._lingering.close()
+        self._let_go()
         lock = DirectoryLock(
             self.tree.fd, self.layout.lock, honour_soft=honour_soft, sleep=self._wait, trace=self.lock_trace
         )
-        with ExitStack() as taken:
-            yield taken.enter_context(lock.hold(wait_s))
-            if self._unhurried:
-                self._lingering = taken.pop_all()
+        held = lock.hold(wait_s)
+        try:
+            yield held
+        except BaseException:
+            held.release()
+            raise
+        self._lingering = held
+        if not self._unhurried:
+            self._let_go()
 
     @contextmanager
     def unhurried(self) -> Iterator[None]:
@@ -62,7 +67,7 @@ class Lockable(ABC):
             yield
         finally:
             self._unhurried = False
-            self._lingering.close()
+            self._let_go()
 
     @contextmanager
     def at_once(self) -> Iterator[None]:
@@ -80,8 +85,13 @@ class Lockable(ABC):
 
     def forget_lock(self) -> None:
         """The folder is closed: let go what is held, and follow its lock file no longer."""
-        self._lingering.close()
+        self._let_go()
         self.lock_trace.close()
+
+    def _let_go(self) -> None:
+        held, self._lingering = self._lingering, None
+        if held is not None:
+            held.release()
 
     def _wait(self, seconds: float) -> None:
         """Between two looks at a lock that is taken; whoever waits for one does not hold up the end."""

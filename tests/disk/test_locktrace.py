@@ -243,9 +243,9 @@ def test_without_inotify_the_table_is_always_asked(
 
 def test_lost_events_are_a_stranger(folder: int, trace: Trace, clock: Clock, table: Table) -> None:
     known(folder, trace, clock, table)
-    overflow = locktrace._Event(0x4000, b"")
+    overflow = 0x4000
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(locktrace, "_read", lambda fd: iter([overflow]))
+        patch.setattr(locktrace, "_read", lambda fd, name: [overflow])
         assert not trace.nobody()
     assert trace.followed
 

@@ -83,11 +83,12 @@ def _new_id(given: Mapping[str, Any], now: float, number: int) -> str:
     return str(UUID(hex=sha256(repr((number, now, given.get("content"))).encode("utf-8", "replace"))[:32], version=4))
 
 
-def new_breaches(native: Mapping[str, Any]) -> Iterator[Breach]:
+def new_breaches(native: Mapping[str, Any], given: Mapping[str, Any]) -> Iterator[Breach]:
+    """Of the whole memory; what was not given is ours, and right."""
     for field in ("type", "content"):
         if field not in native:
             yield Breach(field, "is missing")
-    yield from broken(FIELDS, native, native.keys())
+    yield from broken(FIELDS, native, given.keys())
     if native.get("archived") is True:
         yield Breach("archived", "is false for a new memory; forget it later")
     yield from _task_breaches(native)

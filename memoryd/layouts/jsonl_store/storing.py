@@ -17,7 +17,7 @@ from memoryd.core.plan import WHATEVER, Action, Kind, Plan
 from memoryd.core.records import Base, Record, Role
 from memoryd.core.text import Edit, Span
 from memoryd.errors import ConflictError, UsageError
-from memoryd.layouts.asked import Breach, compact, differing, place, refuse, unwritable
+from memoryd.layouts.asked import Breach, compact, differing, place, refuse, unwritable, written
 from memoryd.layouts.base import Loaded, UpkeepView
 from memoryd.layouts.jsonl_store import upkeep
 from memoryd.layouts.jsonl_store.asking import changed_breaches, completed, new_breaches, too_long
@@ -32,8 +32,10 @@ _FILES = {kind: path for path, kind in FILE_TYPES.items()}
 def add(view: StoringView, asked: Asked) -> Stored:
     place(asked.where, "jsonl-store")
     native = completed(asked.memory, view.now, view.number)
-    refuse((*unwritable(asked.memory), *new_breaches(native)))
-    line, identity, path = compact(native), str(native["id"]), _FILES[native["type"]]
+    line = written(native)
+    refuse((*(unwritable(asked.memory) if line is None else ()), *new_breaches(native, asked.memory)))
+    assert line is not None
+    identity, path = str(native["id"]), _FILES[native["type"]]
     refuse((*too_long(len(line)), *(_taken(view, identity) if asked.memory.get("id") else ())))
     make_sure(view, path, len(line) + 1)
     why = f"store a memory of type {native['type']}"
