@@ -1,6 +1,6 @@
 """How long until a memory is stored for good, beside what the disk itself needs for as much.
 
-    python -m tests.bench.storing [--sizes 1000] [--layouts ...] [--rounds 40] [--pause 0.3] [--strace] [--json]
+    python -m tests.bench.storing [--sizes 1000] [--layouts ...] [--rounds 40] [--pause 0.3] [--slower MS] [--strace]
 
 A real daemon over a generated store, limits lifted. One client stores, changes and forgets one memory after the other;
 a reply means that the change is on the disk. Between two rounds it rests (`--pause` seconds, and until the daemon's own
@@ -11,13 +11,15 @@ At the end come as many memories again one right after the other (`add in a row`
 
 The first tenth of the rounds, three at least, is for warming up and does not count. `ratio` is a p50 to that of the raw
 append, `syncs` (with --strace, which makes everything slower: no times then) the calls of fsync and fdatasync until the
-reply. Times in milliseconds. Exits with 1 when a target is missed.
+reply. With `--slower MS` each sync of the daemon and each raw one takes so much longer, as on a slower disk (by strace,
+which then stops nothing else). Times in milliseconds. Exits with 1 when a target is missed.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import os
 import sys
 import tempfile
 import time
@@ -61,12 +63,21 @@ class Row:
         return self.syncs is None and self.target is not None and self.ratio > self.target
 
 
+TRACED = ("strace", "-f", "-qq", "-e", "trace=fsync,fdatasync", "-o")
+
+
+def slowed(slower_ms: float) -> tuple[str, ...]:
+    """The daemon under strace, where each sync takes so much longer."""
+    delay = f"inject=fsync,fdatasync:delay_exit={round(slower_ms * 1000)}"
+    return (*TRACED, os.devnull, "--seccomp-bpf", "-e", delay) if slower_ms else ()
+
+
 class Syncs:
     """Calls of fsync and fdatasync, counted in what strace writes down."""
 
     def __init__(self, place: Path) -> None:
         self._file = place / "strace"
-        self.prefix = ("strace", "-f", "-qq", "-e", "trace=fsync,fdatasync", "-o", str(self._file))
+        self.prefix = (*TRACED, str(self._file))
 
     @property
     def count(self) -> int:
@@ -144,13 +155,13 @@ def rows_of(layout: str, size: int, storing: Storing, warm: int) -> list[Row]:
     return rows
 
 
-def measured(layout: str, size: int, rounds: int, pause_s: float, *, strace: bool) -> list[Row]:
+def measured(layout: str, size: int, rounds: int, pause_s: float, *, strace: bool, slower_ms: float) -> list[Row]:
     with tempfile.TemporaryDirectory(prefix="memoryd-storing-") as place:
         base = Path(place)
         corpus = generate(layout, base / "root", size)
         syncs = Syncs(base) if strace else None
-        raw = RawDisk(base / "raw", grown=b"y" * 400_000)
-        with running(base / "daemon", corpus, prefix=syncs.prefix if syncs else ()) as rig:
+        raw = RawDisk(base / "raw", grown=b"y" * 400_000, slower_s=slower_ms / 1000)
+        with running(base / "daemon", corpus, prefix=syncs.prefix if syncs else slowed(slower_ms)) as rig:
             storing = Storing(rig, Changes(rig, corpus), raw, syncs, pause_s)
             warm = max(WARM, rounds // 10)
             for number in range(warm + rounds):
@@ -167,6 +178,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--layouts", default=",".join(sorted(LAYOUTS)), help="separated by commas")
     parser.add_argument("--rounds", type=int, default=40, help="times each thing is done")
     parser.add_argument("--pause", type=float, default=0.3, help="seconds of rest between two changes")
+    parser.add_argument("--slower", type=float, default=0.0, help="milliseconds that each sync takes longer")
     parser.add_argument("--strace", action="store_true", help="count calls of fsync and fdatasync")
     parser.add_argument("--json", action="store_true", help="one JSON document instead of the table")
     wanted = parser.parse_args(argv)
@@ -174,7 +186,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         row
         for size in map(int, wanted.sizes.split(","))
         for layout in wanted.layouts.split(",")
-        for row in measured(layout, size, wanted.rounds, wanted.pause, strace=wanted.strace)
+        for row in measured(layout, size, wanted.rounds, wanted.pause, strace=wanted.strace, slower_ms=wanted.slower)
     ]
     print(json.dumps([asdict(row) for row in rows]) if wanted.json else table(rows))
     return 1 if any(row.missed for row in rows) else 0
