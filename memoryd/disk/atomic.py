@@ -74,9 +74,11 @@ def replace(
     guard: Guard | None = None,
     mode: int | None = None,
     exchange: bool = False,
+    digest: str | None = None,
 ) -> Replaced:
     """Put `data` in place of the whole file. `expected` None: it must not exist (then `mode` or 0600 applies,
-    otherwise mode and owner are kept). With `exchange`, ANY means what is there at the beginning.
+    otherwise mode and owner are kept). With `exchange`, ANY means what is there at the beginning, and `digest` is
+    that (SHA-256, hex) of the content expected, where it is known.
 
     Raises StoreChangedError, NotRegularError, what `guard` raises, and OSError of a full or failing disk.
     """
@@ -84,7 +86,7 @@ def replace(
     try:
         with ExitStack() as stack:
             directory, name = stack.enter_context(tree.parent(path))
-            old = open_old(stack, directory, name, path, exchange=exchange)
+            old = open_old(stack, directory, name, path, exchange=exchange, digest=digest)
             found = old.state if old else None
             wanted = found if exchange and expected is ANY else expected
             _demand(wanted, found, path)

@@ -63,8 +63,10 @@ def create(  # noqa: PLR0917 - where it goes, then what was read: two groups in 
     place: str = PLACE,
     readable: Readable | None = None,
     looked_at: Looked | None = None,
+    digest: str | None = None,
 ) -> CreateResult:
-    """Backs up `content` of `file` (as read together with `fingerprint`), then rotates to `limit`.
+    """Backs up `content` of `file` (as read together with `fingerprint`), then rotates to `limit`. `digest` is that of
+    the content, where it is known.
 
     Every existing backup of the file is read first (but for those in `looked_at` that stand there unchanged), so
     that neither "equal" nor a rotation relies on one that has rotted. `files` are all files of the root, to tell whose
@@ -75,7 +77,7 @@ def create(  # noqa: PLR0917 - where it goes, then what was read: two groups in 
     known = files or (file,)
     looked = verify(tree, journal, known, now=now, place=place, readable=readable, beside=False, looked_at=looked_at)
     newest_first = [each for each in looked if each.file == file]
-    digest = hashlib.sha256(content).hexdigest()
+    digest = digest or hashlib.sha256(content).hexdigest()
     if newest_first and newest_first[0].valid and newest_first[0].sha256 == digest:
         result = CreateResult("equal", newest_first[0].name, digest)
     elif reason := _worse(quality, newest_first):

@@ -36,14 +36,18 @@ class Old:
     digest: str
 
 
-def open_old(stack: ExitStack, directory: int, name: str, path: str, *, exchange: bool) -> Old | None:
+def open_old(
+    stack: ExitStack, directory: int, name: str, path: str, *, exchange: bool, digest: str | None = None
+) -> Old | None:
+    """None where there is none. A `digest` that is known is not taken again: it is of what the caller decided on, so
+    that what was written in place since, within one tick of the clock, shows afterwards."""
     try:
         fd = open_regular(directory, name, path)
     except FileNotFoundError:
         return None
     stack.callback(os.close, fd)
     state = fingerprint_of(os.fstat(fd))
-    return Old(fd, state, digest_of(fd, state.size) if exchange else "")
+    return Old(fd, state, (digest or digest_of(fd, state.size)) if exchange else "")
 
 
 def rename(directory: int, source: str, target: str) -> None:

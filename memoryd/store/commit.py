@@ -179,8 +179,11 @@ class _Commit:
         assert before is not None
         assert after is not None
         expected = prepared.fingerprint
+        digest, guard = prepared.step.before_sha, self.guard
         try:
-            replaced = atomic.replace(self.tree, path, after, expected=expected, guard=self.guard, exchange=True)
+            replaced = atomic.replace(
+                self.tree, path, after, expected=expected, guard=guard, exchange=True, digest=digest
+            )
         except StoreChangedError as error:
             self._watch(error.displaced, position, 0)
             raise
@@ -267,5 +270,6 @@ def back_up(
         place=store.layout.backup_place,
         readable=lambda found: store.quality(path, found, now),
         looked_at=store.backups_seen,
+        digest=digest,
     )
     return done.name if done.outcome == "made" else None

@@ -6,6 +6,7 @@ Nothing is changed yet, but for what is kept in the state directory.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 from memoryd.core.digest import sha256
 from memoryd.core.plan import WHATEVER, Action, Fingerprint, Kind
@@ -16,6 +17,9 @@ from memoryd.store.changes import OwnChange, digest_of, lines_of
 from memoryd.store.edits import encode_edits
 from memoryd.store.kept import Kept, keep
 from memoryd.store.store import Store
+
+if TYPE_CHECKING:
+    from hashlib import _Hash
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,33 +54,34 @@ def _prepare_known(store: Store, action: Action, group: int) -> Prepared:
     if action.kind is not Kind.CREATE and found != action.base:
         raise StoreChangedError(action.path)
     after, kept = _outcome(store, action, before)
+    digest = digest_of(after) if after is not None else None
     step = Step(
         str(action.kind),
         action.path,
         group,
         before_sha=found,
         before_size=len(before) if before is not None else None,
-        after_sha=sha256(after) if after is not None else None,
+        after_sha=digest.hexdigest() if digest is not None else None,
         after_size=len(after) if after is not None else None,
         base_size=len(before) if before is not None else 0,
         blob=kept.blob,
         content=kept.content,
         mode=fingerprint.mode if fingerprint is not None and action.kind is Kind.REMOVE else None,
     )
-    return Prepared(action, step, before, after, fingerprint, _change_of(store, action, before, after, fingerprint))
-
-
-def _change_of(
-    store: Store, action: Action, before: bytes | None, after: bytes | None, fingerprint: Fingerprint | None
-) -> OwnChange | None:
-    """Where files are read line by line, a rewrite is taken in by lines."""
+    prepared = Prepared(action, step, before, after, fingerprint)
     lined = store.layout is not None and store.layout.appendable
-    if not lined or action.kind is not Kind.REWRITE or not action.edits or not before or not after or not fingerprint:
+    return replace(prepared, change=_change_of(prepared, digest)) if lined and digest is not None else prepared
+
+
+def _change_of(prepared: Prepared, digest: _Hash) -> OwnChange | None:
+    """Where files are read line by line, a rewrite is taken in by lines; `digest` is that of the file after it."""
+    action, before, after, fingerprint = prepared.action, prepared.before, prepared.after, prepared.fingerprint
+    if action.kind is not Kind.REWRITE or not action.edits or not before or not after or not fingerprint:
         return None
     start, line, old, new = lines_of(before, after, action.edits)
     if new and not new.endswith(b"\n") and start + len(new) < len(after):
         return None  # the line below was joined to it
-    return OwnChange(fingerprint, start, line, old, new, fingerprint, digest_of(after))
+    return OwnChange(fingerprint, start, line, old, new, fingerprint, digest)
 
 
 def _prepare_append(store: Store, action: Action, group: int) -> Prepared | None:
