@@ -31,14 +31,14 @@ class Edit:
 
 def splice(data: bytes, edits: Iterable[Edit]) -> bytes:
     """Apply edits given in offsets of `data`; raises ValueError where they overlap or leave the text."""
-    out: list[bytes] = []
-    at = 0
+    out: list[bytes | memoryview] = []
+    at, kept = 0, memoryview(data)  # what stays is copied once, into the outcome
     for edit in sorted(edits, key=lambda e: (e.span.start, e.span.end)):
         if edit.span.start < at or edit.span.end < edit.span.start or edit.span.end > len(data):
             raise ValueError(f"edit {edit.span} overlaps another or leaves the text of {len(data)} bytes")
-        out += (data[at : edit.span.start], edit.new)
+        out += (kept[at : edit.span.start], edit.new)
         at = edit.span.end
-    out.append(data[at:])
+    out.append(kept[at:])
     return b"".join(out)
 
 

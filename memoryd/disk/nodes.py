@@ -104,9 +104,10 @@ def open_regular(directory: int, name: str, path: str, flags: int = os.O_RDONLY)
 
 
 def pread_all(fd: int, start: int, length: int) -> bytes:
-    """Bytes [start, start + length) of an open file, fewer at its end; the descriptor's offset stays."""
+    """Bytes [start, start + length) of an open file, fewer at its end; the descriptor's offset stays. In one piece
+    as a rule: to join several copies them all once more."""
     pieces: list[bytes] = []
-    while length > 0 and (piece := os.pread(fd, min(length, 4 * MB), start)):
+    while length > 0 and (piece := os.pread(fd, min(length, 64 * MB), start)):
         pieces.append(piece)
         start, length = start + len(piece), length - len(piece)
     return b"".join(pieces)
