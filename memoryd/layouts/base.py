@@ -16,6 +16,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple, Protocol
 
+from memoryd.core.digest import sha256
 from memoryd.core.findings import Finding
 from memoryd.core.plan import Plan
 from memoryd.core.policy import Limit, Policy
@@ -36,21 +37,39 @@ def is_temp(path: str) -> bool:
 
 
 class Loaded:
-    """One file read from disk with what the layout makes of it, which may wait until it is asked for; `mtime` in
-    seconds."""
+    """One file read from disk with what the layout makes of it and its digest, which both may wait until they are
+    asked for; `mtime` in seconds."""
 
-    __slots__ = ("_document", "data", "mtime")
+    __slots__ = ("_digest", "_document", "data", "mtime")
 
-    def __init__(self, data: bytes, document: Document | Callable[[], Document], mtime: float = 0.0) -> None:
+    def __init__(
+        self,
+        data: bytes,
+        document: Document | Callable[[], Document],
+        mtime: float = 0.0,
+        *,
+        digest: str | None = None,
+    ) -> None:
         self.data = data
         self.mtime = mtime
         self._document = document
+        self._digest = digest
+
+    @property
+    def digest(self) -> str:
+        if self._digest is None:
+            self._digest = sha256(self.data)
+        return self._digest
 
     @property
     def document(self) -> Document:
         if not isinstance(self._document, Document):
             self._document = self._document()
         return self._document
+
+    def narrowed(self, document: Document) -> Loaded:
+        """The same file with a document that tells of some of its memories alone."""
+        return Loaded(self.data, document, self.mtime, digest=self._digest)
 
 
 class LockRule(NamedTuple):

@@ -7,7 +7,7 @@ is decided a floor above, before any of this. A memory that does not fit its lay
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, tzinfo
 from typing import Any, NamedTuple, Protocol
@@ -26,6 +26,12 @@ class Asked(NamedTuple):
     where: Mapping[str, str] = {}
 
 
+class Load(Protocol):
+    """Reads one file afresh (None: not there). With `ids` its document need tell of no memories but these."""
+
+    def __call__(self, path: str, ids: Collection[str] | None = None, /) -> Loaded | None: ...
+
+
 def no_vector(text: str, size: int) -> None:
     """Where nothing makes vectors."""
     del text, size
@@ -33,12 +39,12 @@ def no_vector(text: str, size: int) -> None:
 
 @dataclass(frozen=True, slots=True)
 class StoringView:
-    """All that storing is decided on. `load` reads one file afresh (None: not there), `content` gives the
-    bytes of any file, `files` what the catalogue knows of all; `number` is random, 64 bits; `embed(text, size)` gives
-    a vector of that size, None where no embedder has it; `zone` is that of the place, by which some files are named;
-    `held` are the digests of memories that somebody brought back, which no pruning takes along."""
+    """All that storing is decided on. `content` gives the bytes of any file, `files` what the catalogue knows of all;
+    `number` is random, 64 bits; `embed(text, size)` gives a vector of that size, None where no embedder has it; `zone`
+    is that of the place, by which some files are named; `held` are the digests of memories that somebody brought back,
+    which no pruning takes along."""
 
-    load: Callable[[str], Loaded | None]
+    load: Load
     content: Callable[[str], bytes | None]
     files: Mapping[str, FileSummary]
     policy: Policy
@@ -52,7 +58,8 @@ class StoringView:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """A memory that is to be changed: the file it stands in, read afresh, and its record there."""
+    """A memory that is to be changed: the file it stands in, read afresh, and its record there. The document may tell
+    of the memories with that id alone (see `Load`)."""
 
     path: str
     loaded: Loaded

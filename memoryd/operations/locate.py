@@ -8,12 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from memoryd.catalogue.rows import Place
-from memoryd.core.digest import sha256
-from memoryd.core.records import Base, Record
+from memoryd.catalogue import Place
+from memoryd.core.records import Record
 from memoryd.core.secrets import redact
 from memoryd.errors import ConflictError, NotFoundError, UsageError
-from memoryd.layouts.base import Layout, Loaded
+from memoryd.layouts.base import Layout
 from memoryd.layouts.storing import Found
 from memoryd.store import Store
 
@@ -63,35 +62,11 @@ def find_archived(store: Store, asked: str, now: float) -> Found | None:
 
 def _first(store: Store, places: Sequence[Place], now: float) -> Found | None:
     for place in places:
-        loaded = _load(store, place, now)
-        record = in_file(loaded.document.records, place) if loaded is not None else None
-        if loaded is not None and record is not None:
-            return Found(place.path, loaded, record)
+        source = store.load(place.path, now, [place.id])
+        record = in_file(source.loaded.document.records, place) if source is not None else None
+        if source is not None and record is not None:
+            return Found(place.path, source.loaded, record)
     return None
-
-
-def _load(store: Store, place: Place, now: float) -> Loaded | None:
-    """The file as it is now, parsed at that line alone where it is one of lines and still as the catalogue knows it."""
-    part = _at_its_line(store, place, now)
-    if part is not None and in_file(part.document.records, place) is not None:
-        return part
-    source = store.load(place.path, now)
-    return source.loaded if source is not None else None
-
-
-def _at_its_line(store: Store, place: Place, now: float) -> Loaded | None:
-    assert store.layout is not None
-    if not store.layout.appendable or not place.fingerprint.same_content(store.tree.stat(place.path)):
-        return None
-    data, found = store.tree.read(place.path)
-    if not place.fingerprint.same_content(found) or (place.young and sha256(data) != place.digest):
-        return None
-    start = data.rfind(b"\n", 0, place.start) + 1
-    end = data.find(b"\n", place.start)
-    line = data[start : len(data) if end < 0 else end + 1]
-    mtime = found.mtime_ns / 1e9
-    document = store.layout.parse(place.path, line, now=now, mtime=mtime, base=Base(start, place.line))
-    return Loaded(data, document, mtime)
 
 
 def in_file(records: Iterable[Record], place: Place) -> Record | None:

@@ -117,7 +117,7 @@ def unarchive(store: Store, asked: str, now: float, means: Means) -> Outcome:
 
 def _hold(store: Store, outcome: Outcome, now: float) -> None:
     """No schedule moves it again as it is: what somebody brought back would be due again at once."""
-    source = store.load(outcome.path, now)
+    source = store.load(outcome.path, now, [outcome.id])
     if source is None:
         return
     data = source.loaded.data

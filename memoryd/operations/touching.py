@@ -6,7 +6,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from memoryd.core.digest import sha256
 from memoryd.core.plan import Action, Kind, Plan
 from memoryd.core.records import Document
 from memoryd.layouts.storing import Touch
@@ -19,11 +18,11 @@ def count_reads(store: Store, path: str, touches: Mapping[str, Touch], now: floa
     """One rewrite of one file, by exact edits; the paths that changed. Raises BusyError."""
 
     def decide() -> Plan:
-        source = store.load(path, now)
+        source = store.load(path, now, touches)
         edits = layout_of(store).touch(path, source.loaded, touches) if source is not None else ()
         if source is None or not edits:
             return Plan()
-        base, why = sha256(source.loaded.data), "reads counted"
+        base, why = source.loaded.digest, "reads counted"
         return Plan((Action(Kind.REWRITE, path, why, tuple(touches), edits, base=base, light=True),))
 
     done = change(store, Cause("touch", "command"), decide, now=now, wait_s=store.policy.lock_wait_s)

@@ -35,6 +35,7 @@ from memoryd.store.index_state import IndexState
 from memoryd.store.late import Late, leave_all
 from memoryd.store.live import LiveFiles
 from memoryd.store.lockable import Lockable
+from memoryd.store.their_lines import their_lines
 
 _ROLES = {str(role): role for role in Role}
 UNREAD_ROLES = (Role.BACKUP, Role.LOCK, Role.TEMP, Role.FOREIGN)
@@ -175,9 +176,10 @@ class Store(Lockable):
     def role(self, path: str) -> Role:
         return self.layout.role(path) if self.layout else Role.FOREIGN
 
-    def load(self, path: str, now: float) -> Source | None:
+    def load(self, path: str, now: float, ids: Collection[str] | None = None) -> Source | None:
         """Read one file afresh, to be parsed when its document is asked for; None when it is not there, or is none
-        that may be opened (which a finding tells): one such file must not keep the others from their upkeep."""
+        that may be opened (which a finding tells): one such file must not keep the others from their upkeep. With `ids`
+        the document need tell of no memories but these."""
         assert self.layout is not None
         try:
             data, fingerprint = self.tree.read(path)
@@ -185,7 +187,9 @@ class Store(Lockable):
             return None
         mtime = fingerprint.mtime_ns / 1e9
         parse = partial(self.layout.parse, path, data, now=now, mtime=mtime, base=Base())
-        return Source(Loaded(data, parse, mtime), fingerprint)
+        loaded = Loaded(data, parse, mtime)
+        part = their_lines(self.layout, self.catalogue, path, loaded, ids, now) if ids is not None else None
+        return Source(loaded.narrowed(part) if part is not None else loaded, fingerprint)
 
     def quality(self, path: str, content: bytes, now: float) -> Quality:
         """How much of a content of that file is readable."""
@@ -210,7 +214,7 @@ class Store(Lockable):
             paths: Sequence[str] = self.layout.live_paths([p for p, each in files.items() if each.role is Role.SOURCE])
         else:
             paths = self.layout.upkeep_paths(files) if ids is None else self._live_paths_of(ids, files)
-        live = LiveFiles(paths, lambda path: source.loaded if (source := self.load(path, now)) else None)
+        live = LiveFiles(paths, lambda path: source.loaded if (source := self.load(path, now, ids)) else None)
         return UpkeepView(live, self._content, self.policy, now, self.held(), unattended)
 
     def held(self) -> frozenset[str]:

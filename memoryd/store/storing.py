@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from datetime import UTC, tzinfo
 
 from memoryd.core.records import Role
@@ -60,8 +60,8 @@ def layout_of(store: Store) -> Storing:
 def storing_view(store: Store, now: float, *, number: int = 0, zone: tzinfo = UTC) -> StoringView:
     """`number` is random, 64 bits; `zone` is that of the place."""
 
-    def load(path: str) -> Loaded | None:
-        source = store.load(path, now)
+    def load(path: str, ids: Collection[str] | None = None) -> Loaded | None:
+        source = store.load(path, now, ids)
         return source.loaded if source is not None else None
 
     def content(path: str) -> bytes | None:

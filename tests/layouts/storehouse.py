@@ -6,7 +6,7 @@ the memory that `Stored` names must be read at its place, under exactly its id.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from datetime import UTC, tzinfo
 from typing import Any
@@ -58,7 +58,7 @@ class Storehouse:
                 found[path] = FileSummary(path, role, len(data), d.units, d.broken, len(d.records), d.facts)
         return found
 
-    def _load(self, path: str) -> Loaded | None:
+    def _load(self, path: str, ids: Collection[str] | None = None) -> Loaded | None:
         self.opened.append(path)
         return Loaded(self.files[path], self.read(path), OLD) if path in self.files else None
 

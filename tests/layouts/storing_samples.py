@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 from memoryd.core.policy import Policy
@@ -18,7 +18,7 @@ Embed = Callable[[str, int], Sequence[float] | None]
 def view_of(
     layout: Layout, files: Files, *, now: float = NOW, embed: Embed | None = None, number: int = 7
 ) -> StoringView:
-    def load(path: str) -> Loaded | None:
+    def load(path: str, ids: Collection[str] | None = None) -> Loaded | None:
         return Loaded(files[path], document(layout, path, files[path], now=now), OLD) if path in files else None
 
     summaries = {}

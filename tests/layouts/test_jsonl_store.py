@@ -912,6 +912,24 @@ class TestArchivedCopy:
         done = carried_out({LEARNINGS: data}, due({LEARNINGS: data}, policy=Policy(final_newline=policy)))
         assert done[LEARNINGS] == line(learning(2)) + end
 
+    @pytest.mark.parametrize("gone", [(1,), (2,), (3,), (1, 3), (2, 3), (1, 2, 3)])
+    @pytest.mark.parametrize("end", [b"", b"\n", b"\n\n", b" \n", b"\n{broken"])
+    def test_what_is_left_ends_in_one_newline_more_only_where_it_had_none(
+        self, gone: Sequence[int], end: bytes
+    ) -> None:
+        data = (
+            b"\n".join(
+                line(learning(n, "2025-07-01T00:00:00Z" if n in gone else "2026-01-01T10:00:00Z")) for n in (1, 2, 3)
+            )
+            + end
+        )
+        left = carried_out({LEARNINGS: data}, due({LEARNINGS: data}))[LEARNINGS]
+        rest = data
+        for each in gone:
+            (whole,) = [one for one in data.splitlines(keepends=True) if uuid(each).encode() in one]
+            rest = rest.replace(whole, b"")
+        assert left == (rest + b"\n" if rest and not rest.endswith(b"\n") else rest)
+
     def test_what_cannot_be_read_stays_byte_for_byte_in_its_place(self) -> None:
         done = carried_out(DAMAGED, due(DAMAGED))
         for scrap in (

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Collection
 from dataclasses import replace
 
 import pytest
@@ -72,7 +73,7 @@ class TestWhose:
         files = {each: text(doc(item())) for each in paths}
         view, opened = view_of(STORE, files), []
 
-        def load(asked: str) -> Loaded | None:
+        def load(asked: str, ids: Collection[str] | None = None) -> Loaded | None:
             opened.append(asked)
             return view.load(asked)
 
@@ -175,7 +176,7 @@ class TestWritten:
     def test_what_is_just_being_written_is_waited_for(self) -> None:
         view = view_of(STORE, {ALICE: PLAIN})
         fresh = document(STORE, ALICE, PLAIN[:-5], mtime=NOW)
-        busy = replace(view, load=lambda _: Loaded(PLAIN[:-5], fresh))
+        busy = replace(view, load=lambda *_: Loaded(PLAIN[:-5], fresh))
         with pytest.raises(BusyError):
             STORE.add(busy, Asked(TEA))
 

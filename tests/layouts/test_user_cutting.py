@@ -157,7 +157,7 @@ class TestStoring:
     def test_id_and_refusal_are_those_of_the_full_reading(self, data: bytes, content: str, mtime: float) -> None:
         read = document(STORE, ALICE, data, mtime=mtime)
         view = view_of(STORE, {ALICE: data})
-        view = replace(view, load=lambda _: Loaded(data, lambda: read, mtime))
+        view = replace(view, load=lambda *_: Loaded(data, lambda: read, mtime))
         whole = look(data)
         sound = whole.value is not None and whole.rest is None and "wrong-shape" not in {f.code for f in read.findings}
         size = read.facts.get("dimension") or 3
@@ -174,7 +174,7 @@ class TestStoring:
 
     def test_no_memory_is_read_for_a_new_one(self) -> None:
         view = view_of(STORE, {ALICE: PLAIN})
-        unread = replace(view, load=lambda _: Loaded(PLAIN, lambda: pytest.fail("the document is parsed")))
+        unread = replace(view, load=lambda *_: Loaded(PLAIN, lambda: pytest.fail("the document is parsed")))
         stored = STORE.add(unread, Asked({"content": "new", "embedding": VECTOR}))
         assert stored.path == ALICE
 

@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 
 from memoryd.core.policy import Policy
+from memoryd.core.records import Base, Document
+from memoryd.layouts.jsonl_store import JsonlStore
 from tests.operations.world import World
 
 MakeWorld = Callable[[Policy], World]
@@ -44,3 +46,17 @@ def quick_path() -> Iterator[Path]:
 @pytest.fixture
 def world(make_world: MakeWorld) -> World:
     return make_world(Policy())
+
+
+@pytest.fixture
+def parsed(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
+    """What is parsed from here on."""
+    seen: list[bytes] = []
+    real = JsonlStore.parse
+
+    def spying(self: JsonlStore, path: str, data: bytes, *, now: float, mtime: float, base: Base) -> Document:
+        seen.append(data)
+        return real(self, path, data, now=now, mtime=mtime, base=base)
+
+    monkeypatch.setattr(JsonlStore, "parse", spying)
+    return seen

@@ -10,7 +10,6 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from memoryd.core.dates import iso
-from memoryd.core.digest import sha256
 from memoryd.core.json_elements import revision, skip_space
 from memoryd.core.json_text import with_member
 from memoryd.core.plan import WHATEVER, Action, Kind, Plan
@@ -81,7 +80,7 @@ def _rewritten(view: StoringView, found: Found, edits: list[Edit], why: str) -> 
     data = found.loaded.data
     if view.policy.final_newline == "always" and not data.endswith(b"\n") and not found.loaded.document.pending:
         edits.append(Edit(Span(len(data), len(data)), b"\n"))
-    action = Action(Kind.REWRITE, found.path, why, (found.record.id,), tuple(edits), base=sha256(data))
+    action = Action(Kind.REWRITE, found.path, why, (found.record.id,), tuple(edits), base=found.loaded.digest)
     return Stored(Plan((action,)), found.record.id, found.path)
 
 
@@ -125,7 +124,7 @@ def unarchive(view: StoringView, found: Found) -> Stored:
     spans = [each.span for each in found.loaded.document.records if each.span.of(data) == text]
     edits = upkeep.removals(data, spans, view.policy.final_newline)
     why = "brought back to the live memories"
-    removal = Action(Kind.REWRITE, found.path, why, (record.id,), tuple(edits), base=sha256(data))
+    removal = Action(Kind.REWRITE, found.path, why, (record.id,), tuple(edits), base=found.loaded.digest)
     if _stands(view, path, record.id, line):
         return Stored(Plan((removal,)), record.id, path)
     make_sure(view, path, len(line) + 1)
@@ -134,7 +133,7 @@ def unarchive(view: StoringView, found: Found) -> Stored:
 
 def _stands(view: StoringView, path: str, identity: str, line: bytes) -> bool:
     """Is the line there already (a crash between the two writes)? ConflictError where another memory has its id."""
-    loaded = view.load(path)
+    loaded = view.load(path, [identity])
     there = [each for each in loaded.document.records if each.id == identity] if loaded is not None else []
     if not there or loaded is None:
         return False

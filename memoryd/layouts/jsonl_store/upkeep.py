@@ -20,7 +20,7 @@ from memoryd.core.json_text import with_member
 from memoryd.core.plan import Action, Kind, Plan
 from memoryd.core.policy import DAY, Limit, LimitKind
 from memoryd.core.records import Record
-from memoryd.core.text import Edit, Span, splice
+from memoryd.core.text import Edit, Span
 from memoryd.layouts.base import Loaded, UpkeepView
 
 _ARCHIVE = re.compile(r"archive/\d{4}/[^/]+\.jsonl")
@@ -158,7 +158,7 @@ def _group(path: str, loaded: Loaded, moves: list[Move], view: UpkeepView) -> li
     edits = tuple(removals(loaded.data, [move.record.span for move in moves], view.policy.final_newline))
     whys = sorted({move.why for move in moves})
     ids = tuple(move.record.id for move in moves)
-    base = sha256(loaded.data)
+    base = loaded.digest
     why = "; ".join(whys[:3]) + (f"; and {len(whys) - 3} more reasons" if len(whys) > 3 else "")
     each = tuple(move.why for move in moves)
     actions.append(Action(Kind.REWRITE, path, why, ids, edits, base=base, whys=each))
@@ -210,8 +210,8 @@ def archived_copy(line: bytes) -> bytes:
 def removals(data: bytes, spans: Collection[Span], final_newline: str) -> list[Edit]:
     """Take memories out of a file, each with its line."""
     edits = [Edit(span, b"") for span in _merged([line_span(data, span) for span in sorted(set(spans))])]
-    left = splice(data, edits)
-    if final_newline == "always" and left and not left.endswith(b"\n"):
+    last = edits[-1].span.start if edits and edits[-1].span.end == len(data) else len(data)
+    if final_newline == "always" and last and data[last - 1 : last] != b"\n":
         edits.append(Edit(Span(len(data), len(data)), b"\n"))
     return edits
 
