@@ -225,6 +225,14 @@ def test_a_line_that_is_being_written_gets_no_newline_from_a_change_above_it(wor
     assert world.read(LEARNINGS).endswith(SECOND + THIRD[:20])
 
 
+@pytest.mark.parametrize("leave", ["forget", "archive"])
+def test_a_line_that_is_being_written_gets_no_newline_when_one_above_it_leaves(world: World, leave: str) -> None:
+    world.write(LEARNINGS, FIRST + SECOND + THIRD[:20], age=0.0)
+    world.look()
+    CHANGES[leave](world)
+    assert world.read(LEARNINGS) == FIRST + THIRD[:20]
+
+
 def test_a_file_that_is_no_file_of_lines_is_parsed_whole(
     world: World, parsed: list[bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -14,7 +14,7 @@ from memoryd.core.json_elements import revision, skip_space
 from memoryd.core.json_text import with_member
 from memoryd.core.plan import WHATEVER, Action, Kind, Plan
 from memoryd.core.records import Base, Record, Role
-from memoryd.core.text import Edit, Span
+from memoryd.core.text import Edit
 from memoryd.errors import ConflictError, UsageError
 from memoryd.layouts.asked import Breach, compact, differing, place, refuse, unwritable, written
 from memoryd.layouts.base import Loaded, UpkeepView
@@ -77,9 +77,7 @@ def _unchanged(found: Found) -> Stored:
 
 
 def _rewritten(view: StoringView, found: Found, edits: list[Edit], why: str) -> Stored:
-    data = found.loaded.data
-    if view.policy.final_newline == "always" and not data.endswith(b"\n") and not found.loaded.document.pending:
-        edits.append(Edit(Span(len(data), len(data)), b"\n"))
+    edits = [*edits, *upkeep.ended(found.loaded, edits, view.policy.final_newline)]
     action = Action(Kind.REWRITE, found.path, why, (found.record.id,), tuple(edits), base=found.loaded.digest)
     return Stored(Plan((action,)), found.record.id, found.path)
 
@@ -122,7 +120,7 @@ def unarchive(view: StoringView, found: Found) -> Stored:
     text = record.span.of(data)
     line = with_member(text.strip().decode("utf-8"), "archived", "false").encode("utf-8")
     spans = [each.span for each in found.loaded.document.records if each.span.of(data) == text]
-    edits = upkeep.removals(data, spans, view.policy.final_newline)
+    edits = upkeep.removals(found.loaded, spans, view.policy.final_newline)
     why = "brought back to the live memories"
     removal = Action(Kind.REWRITE, found.path, why, (record.id,), tuple(edits), base=found.loaded.digest)
     if _stands(view, path, record.id, line):

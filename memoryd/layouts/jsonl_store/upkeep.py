@@ -155,7 +155,7 @@ def _group(path: str, loaded: Loaded, moves: list[Move], view: UpkeepView) -> li
         for target, group in sorted(by_archive.items())
         if (action := _copy(target, group, loaded, view.archive(target)))
     ]
-    edits = tuple(removals(loaded.data, [move.record.span for move in moves], view.policy.final_newline))
+    edits = tuple(removals(loaded, [move.record.span for move in moves], view.policy.final_newline))
     whys = sorted({move.why for move in moves})
     ids = tuple(move.record.id for move in moves)
     base = loaded.digest
@@ -207,13 +207,21 @@ def archived_copy(line: bytes) -> bytes:
     return with_member(text, "archived", "true").encode("utf-8")
 
 
-def removals(data: bytes, spans: Collection[Span], final_newline: str) -> list[Edit]:
+def removals(loaded: Loaded, spans: Collection[Span], final_newline: str) -> list[Edit]:
     """Take memories out of a file, each with its line."""
+    data = loaded.data
     edits = [Edit(span, b"") for span in _merged([line_span(data, span) for span in sorted(set(spans))])]
-    last = edits[-1].span.start if edits and edits[-1].span.end == len(data) else len(data)
-    if final_newline == "always" and last and data[last - 1 : last] != b"\n":
-        edits.append(Edit(Span(len(data), len(data)), b"\n"))
-    return edits
+    return [*edits, *ended(loaded, edits, final_newline)]
+
+
+def ended(loaded: Loaded, edits: Sequence[Edit], final_newline: str) -> list[Edit]:
+    """The newline that the last line lacks after these edits, in order; a line that is being written gets none."""
+    data = loaded.data
+    last = edits[-1].span.start if edits and not edits[-1].new and edits[-1].span.end == len(data) else len(data)
+    lacks = last > 0 and data[last - 1 : last] != b"\n"
+    if final_newline != "always" or not lacks or loaded.document.pending:
+        return []
+    return [Edit(Span(len(data), len(data)), b"\n")]
 
 
 def line_span(data: bytes, span: Span) -> Span:
