@@ -37,7 +37,7 @@ from memoryd.service.timetable import BEAT_S
 
 log = get_logger(__name__)
 
-TICK_S = 1.0
+TICK_S = 2.0
 WATCHER_CHECK_S = 15.0
 STUCK_S = 300.0  # a worker that shows no progress for this long is taken for hung
 
@@ -164,7 +164,7 @@ class Daemon:
     # --- the main loop
 
     def _loop(self) -> None:
-        """Wakes for a signal, for trouble, and once a second to watch over the rest."""
+        """Wakes for a signal, for trouble, and every other second to watch over the rest."""
         next_ping = next_check = self.clock.monotonic()
         interval = self._notifier.watchdog_interval_s()
         while not self._stopping:
