@@ -23,6 +23,7 @@ from memoryd.operations.archive import archive
 from memoryd.operations.locate import find_archived, find_live
 from memoryd.operations.memories import Means
 from memoryd.operations.touching import count_reads
+from memoryd.operations.undo import undo
 from memoryd.store import store as whole_store
 from memoryd.store.storing import layout_of, storing_view
 from tests.layouts.samples import learning, line, lines, uuid
@@ -214,6 +215,31 @@ def test_of_equal_ids_all_leave_together(world: World, parsed: list[bytes]) -> N
     assert parsed == [FIRST, twin]
     assert world.read(LEARNINGS) == SECOND
     assert len(world.read(ARCHIVE).splitlines()) == 2
+
+
+@pytest.mark.parametrize("leave", ["forget", "archive"])
+def test_of_equal_ids_that_left_together_the_one_that_counted_comes_back(world: World, leave: str) -> None:
+    """The first; and where that stood twice, word by word, it is there once."""
+    twin = lines(learning(2, content="another"))
+    world.write(LEARNINGS, FIRST + SECOND + twin + SECOND + THIRD)
+    world.look()
+    CHANGES[leave](world)
+    assert world.read(LEARNINGS) == FIRST + THIRD
+    world.look()
+    memories.unarchive(world.store, uuid(2), world.now, Means())
+    assert world.read(LEARNINGS) == FIRST + THIRD + SECOND
+    assert [json.loads(each)["content"] for each in world.read(ARCHIVE).splitlines()] == ["another"]
+
+
+@pytest.mark.parametrize("leave", ["forget", "archive"])
+def test_of_equal_ids_that_left_together_an_undo_brings_back_every_byte(world: World, leave: str) -> None:
+    before = FIRST + SECOND[:-1] + b" " + lines(learning(2, content="another")) + THIRD + SECOND[:-1]
+    world.write(LEARNINGS, before)
+    world.look()
+    CHANGES[leave](world)
+    (entry,) = world.store.journal.entries(1)
+    undo(world.store, entry.receipt, world.now)
+    assert {name: content for name, (content, _) in world.memories().items()} == {LEARNINGS: before}
 
 
 def test_a_line_that_is_being_written_gets_no_newline_from_a_change_above_it(world: World, parsed: list[bytes]) -> None:

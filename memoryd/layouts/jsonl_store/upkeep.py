@@ -185,20 +185,20 @@ def archived_type(path: str) -> str:
 def _copy(target: str, moves: list[Move], loaded: Loaded, existing: bytes | None) -> Action | None:
     """The lines to append; one that stands there already (a crash between the writes) is not repeated."""
     present = set((existing or b"").split(b"\n"))
-    lines: list[bytes] = []
-    ids: list[str] = []
+    by_id: dict[str, dict[bytes, None]] = {}
     for move in moves:
         line = archived_copy(move.record.span.of(loaded.data))
         if line not in present:
-            present.add(line)
-            lines.append(line)
-            ids.append(move.record.id)
-    if not lines:
+            by_id.setdefault(move.record.id, {})[line] = None
+    # Of equal ids the first counts: it is copied last, since the last that came into an archive is what comes back.
+    copies = [(identity, line) for identity, same in by_id.items() for line in reversed(same)]
+    if not copies:
         return None
     lead = b"\n" if existing and not existing.endswith(b"\n") else b""
-    added = lead + b"".join(line + b"\n" for line in lines)
+    added = lead + b"".join(line + b"\n" for _, line in copies)
     base = sha256(existing) if existing is not None else None
-    return Action(Kind.APPEND, target, f"copy {len(lines)} of {moves[0].record.type}", tuple(ids), (), added, base=base)
+    ids, why = tuple(identity for identity, _ in copies), f"copy {len(copies)} of {moves[0].record.type}"
+    return Action(Kind.APPEND, target, why, ids, (), added, base=base)
 
 
 def archived_copy(line: bytes) -> bytes:
