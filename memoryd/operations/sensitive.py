@@ -17,7 +17,7 @@ from memoryd.store import Store
 
 BY_THE_SEED = ("markdown-topics",)  # layouts whose seed has a list of its own
 SHORT = 200  # characters; a secret that is the whole value of a field is no longer
-_COMMON, _MOST_CLEAN = 24, 512  # characters of a text that is remembered as clean, and such texts
+_COMMON, _MOST_CLEAN = 24, 512  # characters of a text, and of its name, that is remembered as clean; such texts
 
 _clean: set[tuple[str, str, str, bool]] = set()  # names, types, tags: the same ones come with every memory
 
@@ -69,7 +69,7 @@ def _looked_at(text: str, name: str, mode: str, allow_words: bool) -> Judgement:
     blocked, warned = judge(text, mode, allow_words)
     if len(text) <= SHORT:
         warned += judge(f"{name}: {text}", "shapes").warnings
-    if len(text) <= _COMMON and not blocked and not warned:
+    if max(len(text), len(name)) <= _COMMON and not blocked and not warned:
         if len(_clean) >= _MOST_CLEAN:
             _clean.clear()
         _clean.add(asked)
