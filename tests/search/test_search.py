@@ -10,11 +10,12 @@ from typing import Any
 
 import pytest
 
+from memoryd.core.records import Document
 from memoryd.operations.prompting import pasted
 from memoryd.operations.search import Asked, Place, freshness, search
 from memoryd.search.explaining import WIDTH
 from tests.operations.world import World
-from tests.search.stored import Stored, memory, search_all
+from tests.search.stored import Stored, memory, row_of, search_all
 
 TOKEN = "ghp_" + "a1B2c3D4" * 5
 
@@ -89,6 +90,45 @@ class TestUsers:
         stored.put(memory("ann/1", "zebra", owner="ann"), memory("ann/2", "zebra", owner="ann"))
         assert stored.ids("zebra") == ["ann/2", "ann/1"]
         assert stored.hits("zebra")[0]["user"] == "ann"
+
+    def test_who_is_there_is_known_anew_after_every_change(self, stored: Stored) -> None:
+        """One connection answers all of these: what it remembers of the users holds as long as nothing changes."""
+        catalogue = stored.catalogue
+        with catalogue.reader() as lent:
+            pass
+
+        def told() -> list[str]:
+            found = stored.search("zebra")
+            with catalogue.reader() as reader:
+                assert reader is lent
+            assert ("withheld" in found["fresh"]["root"]) == (not found["hits"])
+            return [hit["id"] for hit in found["hits"]]
+
+        stored.put(memory("ann/1", "zebra", owner="ann"))
+        assert [told(), told()] == [["ann/1"]] * 2
+        stored.put(memory("bob/1", "zebra", owner="bob"))
+        assert [told(), told()] == [[]] * 2
+        catalogue.forget("ann/1.json")
+        assert told() == ["bob/1"]
+        catalogue.extend(row_of("bob/1.json"), Document("bob/1.json", (memory("ann/2", "zebra", owner="ann"),)))
+        assert told() == []
+        with catalogue.reader() as inside, inside.words.snapshot():
+            assert inside.words.owners() == ("ann", "bob")
+            catalogue.clear()
+            assert inside.words.owners() == ("ann", "bob")  # as all else of its state
+        stored.put(memory("carl/1", "zebra", owner="carl"))
+        assert told() == ["carl/1"]
+
+    def test_nobody_is_told_of_a_user_who_came_between_two_questions(self, users: Stored) -> None:
+        """Nor by a list, nor by whoever asks in another thread's stead: each reader looks for itself."""
+        users.catalogue.forget("bob/1.json")
+        with users.catalogue.reader(), users.catalogue.reader():
+            assert users.ids("zebra") == ["ann/1"] == users.listed()
+        users.put(memory("bob/2", "zebra", owner="bob"))
+        for _ in range(3):
+            assert users.ids("zebra") == [] == users.listed()
+            with users.catalogue.reader(), users.catalogue.reader():
+                assert users.ids("zebra") == [] == users.listed()
 
     def test_who_names_a_user_gets_nobody_elses(self, users: Stored, tmp_path: Path) -> None:
         other = Stored(tmp_path / "other", name="other")
