@@ -16,7 +16,7 @@ from memoryd.search.asked import Asked, Term
 
 WIDTH = 200  # characters of a snippet
 _WINDOW = WIDTH - 60  # of which the snippet shows all, with something around it
-_MOST_SPOTS, _REACH = 12, 4_000  # of one word, and characters from the first of them
+_MOST_SPOTS, _REACH = 12, 4_000  # of one word, and characters from the first of them, or from that of another word
 _MARK = re.compile(r"\[redacted:[a-z0-9-]*\]")
 _MORE = "…"
 
@@ -76,16 +76,18 @@ def _of_term(term: Term) -> Needle:
 def spots(needles: Sequence[Needle], folded: str) -> list[Spot]:
     """Where in a folded text they stand, the first few of each, in order."""
     found: list[Spot] = []
-    for number, needle in enumerate(needles):
-        at = folded.find(needle[0])
+    firsts = [folded.find(needle[0]) for needle in needles]
+    last = max(firsts, default=0)  # so far all words are looked for: there they may stand together
+    for number, (needle, at) in enumerate(zip(needles, firsts, strict=True)):
         if at >= 0:
-            found += _spots(number, needle, folded, at)
+            found += _spots(number, needle, folded, at, last=last)
     found.sort()
     return found
 
 
-def _spots(number: int, needle: Needle, folded: str, at: int, most: int = _MOST_SPOTS) -> list[Spot]:
-    """From the first place on that might be one; the rest of a long text is not looked through for more of them."""
+def _spots(number: int, needle: Needle, folded: str, at: int, most: int = _MOST_SPOTS, *, last: int = 0) -> list[Spot]:
+    """From the first place on that might be one; the rest of a long text is not looked through for more of them, but
+    for what is near `last`."""
     text, _, _, whole, start = needle
     found: list[Spot] = []
     reach = len(folded)
@@ -94,7 +96,7 @@ def _spots(number: int, needle: Needle, folded: str, at: int, most: int = _MOST_
         begins = not start or at == 0 or not folded[at - 1].isalnum()
         if begins and not (whole and folded[end : end + 1].isalnum()):
             found.append((at, end, number))
-            reach = found[0][0] + _REACH
+            reach = max(found[0][0], last) + _REACH
         at = folded.find(text, end, reach)
     return found
 

@@ -241,6 +241,11 @@ class TestSnippets:
         stored.texts("zebra " + "word " * 200 + "zebra giraffe lion " + "word " * 100)
         assert "zebra giraffe lion" in stored.hits("lion giraffe zebra")[0]["snippet"]
 
+    def test_where_the_words_stand_together_however_far_down(self, stored: Stored) -> None:
+        """Also where one of them stands alone long before: of a long text not everything is looked through."""
+        stored.texts("zebra " + "word " * 2_000 + "a giraffe saw the zebra " + "word " * 2_000)
+        assert "a giraffe saw the zebra" in stored.hits("zebra giraffe")[0]["snippet"]
+
     @pytest.mark.parametrize("before", range(60, 260, 3))
     def test_never_half_a_mark_and_never_a_secret(self, stored: Stored, before: int) -> None:
         stored.texts("x" * before + f" {TOKEN} zebra " + "y " * 20 + f"{TOKEN} " + "z" * 300)
