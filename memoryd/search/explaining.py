@@ -173,6 +173,6 @@ def present(needles: Sequence[Needle], folded: str) -> int:
 
 
 def counted(terms: Sequence[Term], text: str) -> list[int]:
-    """How often each stands in a text, a dozen times at most."""
+    """How often each stands in a text, a dozen times at most and not far below the first."""
     folded = fold(text)
     return [len(_spots(0, needle, folded, folded.find(needle.text))) for needle in map(_of_term, terms)]
