@@ -31,14 +31,17 @@ def _finding(finding: Result) -> tuple[object, ...]:
 
 def _truncated(screen: Screen, result: Result) -> None:
     for name, count in result.get("truncated", {}).items():
-        kept = len(result.get(name, []))
-        screen.say(f"only the first {kept} of {count} {name}; name one root or file for the rest")
+        if isinstance(result.get(name), list):
+            screen.say(f"only the first {len(result[name])} of {count} {name}; name one root or file for the rest")
+        else:  # a list within another one
+            screen.say(f"{name}: {count} in all, of which not all are told")
 
 
 def plan(screen: Screen, result: Result) -> None:
     for root in result.get("roots", []):
         screen.say(f"{root.get('name')}: due {_due(root.get('due'))}")
         _actions(screen, root.get("actions", []))
+    _truncated(screen, result)
 
 
 def _due(due: object) -> str:
@@ -60,6 +63,8 @@ def change(screen: Screen, result: Result) -> None:
     """A plan, and when it was carried out its receipt."""
     if "plan" in result:
         _actions(screen, result["plan"].get("actions", []))
+        whole = result.get("truncated", {})
+        _truncated(screen, {"truncated": {name: whole[name] for name in whole if name.startswith("plan.")}})
     if result.get("diff"):
         screen.say(str(result["diff"]).rstrip("\n"))
     if result.get("backups"):

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from operator import itemgetter
 from typing import Any
 
 import msgspec
@@ -121,8 +122,8 @@ def _reason(error: Exception) -> str:
 
 
 def encode_reply(request_id: Id, result: Mapping[str, Any], limit: int = MAX_LINE) -> bytes:
-    """One line with its newline. A result above `limit` bytes loses the ends of its longest lists and
-    gains `truncated {name: full length}`; one that cannot be shortened becomes an error."""
+    """One line with its newline. A result above `limit` bytes loses the ends of its longest lists, however deep, and
+    gains `truncated {name: full length}` (`plan.actions.0.ids`); one that cannot be shortened becomes an error."""
     line = encode({"jsonrpc": "2.0", "id": request_id, "result": result})
     if len(line) <= limit + 1:
         return line
@@ -135,20 +136,38 @@ def fits(result: Mapping[str, Any], limit: int = MAX_LINE) -> bool:
 
 
 def _shortened(request_id: Id, result: Mapping[str, Any], limit: int) -> bytes:
-    kept = dict(result)
+    kept = _plain(result, 0)
     full: dict[str, int] = {}
     while True:
-        lists = {name: len(value) for name, value in kept.items() if isinstance(value, list) and value}
+        lists: list[_List] = []
+        _weigh(kept, "", lists)
         if not lists:
             hint = "name one root, file or id, or use a limit, to get less at once"
             error = MemorydError(f"the answer is longer than the {limit} bytes of one line", hint=hint)
             return encode_error(request_id, error)
-        name = max(lists, key=lambda key: len(encode(kept[key])))
-        full.setdefault(name, lists[name])
-        kept[name] = kept[name][: lists[name] // 2]
+        _, name, longest = max(lists, key=itemgetter(0))
+        full.setdefault(name, len(longest))
+        del longest[len(longest) // 2 :]
         line = encode({"jsonrpc": "2.0", "id": request_id, "result": {**kept, "truncated": full}})
         if len(line) <= limit + 1:
             return line
+
+
+_List = tuple[int, str, list[Any]]
+
+
+def _weigh(value: Any, name: str, lists: list[_List]) -> int:
+    """The bytes of a value, about, without those of the lists within it: each goes into `lists` with its own bytes and
+    its name. Empty ones do not."""
+    if isinstance(value, dict):
+        below = f"{name}." if name else ""
+        return sum(len(key) + 4 + _weigh(each, below + key, lists) for key, each in value.items())
+    if isinstance(value, list):
+        own = sum(1 + _weigh(each, f"{name}.{number}", lists) for number, each in enumerate(value))
+        if value:
+            lists.append((own, name, value))
+        return 2
+    return len(encode(value))
 
 
 def encode_error(request_id: Id, error: MemorydError) -> bytes:

@@ -129,7 +129,7 @@ RESULTS: dict[str, dict[str, Any]] = {
         "truncated": {"findings": 9},
     },
     "plan": {"roots": [{"name": "agents", "actions": [ACTION], "due": {"archive": 2e9}}]},
-    "archive": {"plan": {"actions": [ACTION]}, "receipt": "r-1"},
+    "archive": {"plan": {"actions": [ACTION]}, "receipt": "r-1", "truncated": {"plan.actions.0.ids": 6000}},
     "repair": {"plan": {"actions": []}},
     "dedupe": {"plan": {"actions": []}},
     "reindex": {"plan": {"actions": []}},
@@ -297,6 +297,7 @@ def test_what_people_read(stub: Stub, capsys: pytest.CaptureFixture[str]) -> Non
     assert "a/l.jsonl:3" in check
     assert "cut \\x1b[31moff" in check
     assert "only the first 1 of 9 findings" in check
+    assert "plan.actions.0.ids: 6000 in all" in archive
     assert "memoryd undo r-1" in archive
     assert "1, 2 and 2 more" in archive
     assert "observe mode" in sync

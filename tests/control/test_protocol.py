@@ -143,6 +143,22 @@ def test_a_result_beyond_the_line_is_shortened_and_says_so() -> None:
     assert len(result["findings"]) == 1000
 
 
+def test_the_longest_list_is_shortened_wherever_it_stands() -> None:
+    """The plan of a job on thousands of memories: it was done, so the answer must not be an error."""
+    ids = [f"{number:032}" for number in range(1000)]
+    actions = [{"kind": "append", "ids": ids, "why": "old"}, {"kind": "rewrite", "ids": ids[:3], "why": "old"}]
+    line = protocol.encode_reply(1, {"plan": {"actions": actions}, "receipt": "r-1"}, limit=4096)
+    told = json.loads(line)["result"]
+    assert len(line) <= 4097
+    assert told["truncated"] == {"plan.actions.0.ids": 1000}
+    assert told["receipt"] == "r-1"
+    kept = told["plan"]["actions"][0].pop("ids")
+    assert 0 < len(kept) < 1000
+    assert kept == ids[: len(kept)]
+    assert told["plan"]["actions"] == [{"kind": "append", "why": "old"}, actions[1]]
+    assert len(ids) == 1000
+
+
 def test_a_result_that_cannot_be_shortened_is_an_error_with_a_hint() -> None:
     reply = json.loads(protocol.encode_reply(1, {"text": "x" * 5000}, limit=4096))
     assert reply["error"]["data"]["hint"]
