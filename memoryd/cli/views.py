@@ -29,8 +29,10 @@ def _finding(finding: Result) -> tuple[object, ...]:
     return severity, code, place, finding.get("message"), yes(finding.get("fixable"))
 
 
-def _truncated(screen: Screen, result: Result) -> None:
-    for name, count in result.get("truncated", {}).items():
+def _truncated(screen: Screen, result: Result, below: str = "") -> None:
+    """What was cut off for the line's length; of it what stands `below` a name."""
+    cut = {name: count for name, count in result.get("truncated", {}).items() if name.startswith(below)}
+    for name, count in cut.items():
         if isinstance(result.get(name), list):
             screen.say(f"only the first {len(result[name])} of {count} {name}; name one root or file for the rest")
         else:  # a list within another one
@@ -63,8 +65,7 @@ def change(screen: Screen, result: Result) -> None:
     """A plan, and when it was carried out its receipt."""
     if "plan" in result:
         _actions(screen, result["plan"].get("actions", []))
-        whole = result.get("truncated", {})
-        _truncated(screen, {"truncated": {name: whole[name] for name in whole if name.startswith("plan.")}})
+        _truncated(screen, result, "plan.")
     if result.get("diff"):
         screen.say(str(result["diff"]).rstrip("\n"))
     if result.get("backups"):
