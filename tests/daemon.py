@@ -36,7 +36,8 @@ def until(look: Callable[[], T | None], why: str, timeout_s: float = PATIENCE_S)
 
 
 class Daemon:
-    """`base` takes state, configuration and log. `prefix` is a command the daemon is run under, as strace."""
+    """`base` takes state, configuration and log. `prefix` is a command the daemon is run under, as strace. `layout` is
+    what the roots given here are named to be; with None they are only recognised."""
 
     def __init__(
         self,
@@ -46,6 +47,7 @@ class Daemon:
         options: Sequence[str] = (),
         env: Mapping[str, str] | None = None,
         prefix: Sequence[str] = (),
+        layout: str | None = "jsonl-store",
     ) -> None:
         self.base = base
         self.state = base / "state"
@@ -53,6 +55,8 @@ class Daemon:
         self.log = base / "log"
         self.roots = roots
         self.options = [*options]
+        if roots and layout is not None and "--layout" not in options:
+            self.options += ["--layout", layout]
         self.env = {**os.environ, "PYTHONPATH": str(Path(memoryd.__file__).parents[1]), **(env or {})}
         self.prefix = [*prefix]
         self.process: subprocess.Popen[bytes] | None = None

@@ -92,15 +92,14 @@ def init(ctx: click.Context, dry_run: bool) -> None:
 def _layout_of(path: str) -> str | None:
     """The one layout whose shape the directory has."""
     from memoryd.disk.tree import Tree  # noqa: PLC0415 - `init` alone looks at files
-    from memoryd.layouts import recognise  # noqa: PLC0415 - only when needed
+    from memoryd.operations.recognition import look_at  # noqa: PLC0415 - only when needed
 
     try:
         with Tree(path) as tree:
-            names = recognise(tree.scan(lambda _: False).files, lambda file: tree.read_range(file, 0, 65_536))
+            return look_at(tree).layout
     except OSError as error:
         click.echo(f"skipped {path}: {error.strerror}", err=True)
         return None
-    return names[0] if len(names) == 1 else None
 
 
 @click.command(params=[json_option()], epilog=example("memoryd events --topic change --json"))

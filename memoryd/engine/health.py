@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import errno
+import os
 from collections import deque
-from collections.abc import Sequence
 
 from memoryd.core.policy import Mode
 from memoryd.engine.clock import Clock
@@ -24,6 +24,7 @@ from memoryd.layouts import LAYOUTS
 from memoryd.log import get_logger
 from memoryd.operations.limits import note_limits
 from memoryd.operations.presence import Sighting
+from memoryd.operations.recognition import Look
 from memoryd.operations.refresh import Refreshed
 from memoryd.store import Store
 
@@ -101,10 +102,15 @@ class Health:
                 log.warning("alarm", root=self._store.name, file=path, code=code, hint="see `memoryd check`")
                 self._tell("finding", {"root": self._store.name, "code": code, "path": path})
 
-    def note_shapes(self, found: Sequence[str]) -> None:
-        """No layout, or more than one, has the shape of what is there: say how to name it."""
-        looks = f"it looks like {' and like '.join(found)}" if found else "nothing in it has the shape of a layout"
-        named = " or ".join(f'layout = "{name}"' for name in found or LAYOUTS)
+    def note_shapes(self, seen: Look) -> None:
+        """No layout, or more than one, has the shape of what is there: say what to do."""
+        if seen.meant is not None:
+            place = os.path.join(self._store.path, seen.meant)
+            self.unwritten = f"the memories lie in {place}; name that directory instead of this one"
+            return
+        shown = [f"{name} ({why})" for name, why in seen.shapes.items()]
+        looks = f"it looks like {' and like '.join(shown)}" if shown else "nothing in it has the shape of a layout"
+        named = " or ".join(f'layout = "{name}"' for name in seen.shapes or LAYOUTS)
         self.unwritten = f"{looks}; name its layout in the configuration: {named}"
 
     # --- what may be done

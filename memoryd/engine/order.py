@@ -8,9 +8,10 @@ from __future__ import annotations
 from memoryd.core.policy import Mode
 from memoryd.disk.room import prove_room
 from memoryd.engine.clock import Clock
-from memoryd.layouts import LAYOUTS, recognise
+from memoryd.layouts import LAYOUTS
 from memoryd.log import get_logger
 from memoryd.operations.migrate import migrate
+from memoryd.operations.recognition import Look, look_at
 from memoryd.store import Store
 from memoryd.store.recovery import recover
 
@@ -25,16 +26,15 @@ class Order:
         self._clock = clock
         self.kept = False
 
-    def recognise(self) -> list[str]:
-        """The layouts whose shape the root has; `auto` looks again until it is exactly one, then keeps that."""
+    def recognise(self) -> Look:
+        """What the root looks like; `auto` looks again until that is exactly one layout, then keeps it."""
         store = self._store
-        files = store.tree.scan(lambda _: False).files
-        names = recognise(files, lambda path: store.tree.read_range(path, 0, 4096))
-        if len(names) == 1:
-            store.layout = LAYOUTS[names[0]]
-            store.journal.set_meta("layout", names[0])
-            log.info("layout recognised", root=store.name, layout=names[0])
-        return names
+        seen = look_at(store.tree)
+        if seen.layout is not None:
+            store.layout = LAYOUTS[seen.layout]
+            store.journal.set_meta("layout", seen.layout)
+            log.info("layout recognised", root=store.name, layout=seen.layout, why=seen.shapes[seen.layout])
+        return seen
 
     def put(self) -> None:
         """Raises what the disk says, and BusyError where a migration finds no gap between the writers."""

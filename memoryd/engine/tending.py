@@ -141,11 +141,11 @@ class Tending:
 
     def detect(self) -> None:
         if self.store.layout is None:
-            shapes = self._order.recognise()
-            if len(shapes) == 1:
+            seen = self._order.recognise()
+            if seen.layout is not None:
                 self._hints.scheduled(self.store.name)
             else:
-                self.health.note_shapes(shapes)
+                self.health.note_shapes(seen)
 
     def rest(self) -> None:
         """`root pause`: nothing is read or written until it is resumed."""

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Mapping
 from typing import Protocol
 
 from memoryd.core.policy import Policy
 from memoryd.layouts.base import Layout
+from memoryd.layouts.folder import Folder
 from memoryd.layouts.json_files import JsonFiles
 from memoryd.layouts.jsonl_store import JsonlStore
 from memoryd.layouts.markdown_topics import MarkdownTopics
@@ -30,8 +31,7 @@ def configured(layout: WholeLayout | None, policy: Policy) -> WholeLayout | None
     return layout
 
 
-def recognise(files: Collection[str], head: Callable[[str], bytes]) -> list[str]:
-    """Names of the layouts whose shape the folder has; exactly one is needed to tend it.
-
-    `files` are relative paths, `head(path)` gives the first kilobytes of one of them."""
-    return [name for name, layout in LAYOUTS.items() if layout.recognises(files, head)]
+def recognise(folder: Folder) -> dict[str, str]:
+    """The layouts whose shape the folder has, each with what shows it; exactly one is needed to tend it."""
+    shown = {name: layout.recognises(folder) for name, layout in LAYOUTS.items()}
+    return {name: why for name, why in shown.items() if why is not None}

@@ -23,6 +23,7 @@ from memoryd.core.policy import Limit, Policy
 from memoryd.core.records import Base, Document, Entry, Role
 from memoryd.core.retention import Quality
 from memoryd.core.text import Edit
+from memoryd.layouts.folder import Folder
 
 # Names that other programs give to files they are still writing (seen in real writers).
 _FOREIGN_TEMP = re.compile(
@@ -201,7 +202,8 @@ class Layout(Protocol):
     def private(self) -> bool:
         """True where the seed demands folders of mode 700 and files of mode 600."""
 
-    def recognises(self, files: Collection[str], head: Callable[[str], bytes]) -> bool: ...
+    def recognises(self, folder: Folder) -> str | None:
+        """What shows that the folder is of this layout, for people; None where nothing does."""
 
     def role(self, path: str) -> Role: ...
 

@@ -12,10 +12,10 @@ from memoryd.core.policy import Mode, Policy
 from memoryd.disk.ownership import own_directory
 from memoryd.disk.tree import Tree
 from memoryd.errors import NotFoundError, UsageError
-from memoryd.layouts import recognise
 from memoryd.operations.check import check, public
 from memoryd.operations.dedupe import dedupe
 from memoryd.operations.indexing import update_index
+from memoryd.operations.recognition import look_at
 from memoryd.operations.refresh import refresh
 from memoryd.store import Store
 from memoryd.store.store import state_place
@@ -71,8 +71,11 @@ def _findings(store: Store, now: float) -> list[Finding]:
 
 def _layout_of(path: str) -> str:
     with Tree(path) as tree:
-        names = recognise(tree.scan(lambda _: False).files, lambda file: tree.read_range(file, 0, 4096))
-    if len(names) != 1:
-        found = " and ".join(names) if names else "no layout"
-        raise UsageError(f"{path} looks like {found}", hint="memoryd can only check a layout it recognises")
-    return names[0]
+        seen = look_at(tree)
+    if seen.layout is not None:
+        return seen.layout
+    found = " and ".join(seen.shapes) or "no layout"
+    hint = "memoryd can only check a layout it recognises"
+    if seen.meant is not None:
+        hint = f"the memories lie in {os.path.join(path, seen.meant)}; name that directory"
+    raise UsageError(f"{path} looks like {found}", hint=hint)

@@ -37,14 +37,25 @@ def _wide(store: Store) -> list[Action]:
     if store.layout is None or not store.layout.private:
         return []
     scan = store.tree.scan(lambda _: False)
+    ours = {path for path in scan.files if _is_tended(store, path)}
+    if not ours:
+        return []
     folders = [path for path in sorted(scan.directories) if _is_ours(store, path)]
     actions: list[Action | None] = [_folder_action(store, path) for path in folders]
     for path, found in sorted(scan.files.items()):
-        known = store.role(path) not in (Role.FOREIGN, Role.TEMP)
-        if known and found.mode & OPEN_BITS and found.uid == store.owner and found.nlink == 1:
+        if path in ours and found.mode & OPEN_BITS and found.uid == store.owner and found.nlink == 1:
             why = f"mode {found.mode & 0o777:o} lets other users in"
             actions.append(Action(Kind.CHMOD, path, why, mode=found.mode & 0o700))
     return [action for action in actions if action is not None]
+
+
+def _is_tended(store: Store, path: str) -> bool:
+    """Not what is only read, as a file of another program's form is."""
+    assert store.layout is not None
+    role = store.role(path)
+    if role is Role.SOURCE:
+        return path in store.layout.live_paths([path])
+    return role not in (Role.FOREIGN, Role.TEMP)
 
 
 def _is_ours(store: Store, folder: str) -> bool:

@@ -151,10 +151,10 @@ def test_a_directory_of_no_known_layout(kind: str, daemon: MakeDaemon, tmp_path:
         (root / "sub").mkdir()
         (root / "sub" / "data.bin").write_bytes(os.urandom(1000))
     if kind == "two":
-        (root / "learnings.jsonl").touch()
-        (root / "memory_20250101000000.json").write_text('{"id": "mem_1_a", "content": "x"}')
+        (root / "learnings.jsonl").write_text(line(memory()) + "\n")
+        (root / "memory_20250101000000.json").write_text('{"id": "mem_1_a", "content": "x", "type": "decision"}')
     before = checks.snapshot(root)
-    tending = daemon(root).start()
+    tending = daemon(root, layout=None).start()
     row = tending.until_root(lambda row: row["state"] == "degraded", "it is told")
     assert row["layout"] is None
     assert "layout = " in row["reasons"][0]

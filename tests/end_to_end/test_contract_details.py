@@ -160,7 +160,7 @@ def test_where_a_line_is_broken_is_told_in_words(daemon: Daemon, tmp_path: Path)
 
 def test_a_root_may_be_named_by_its_directory(daemon: Daemon, tmp_path: Path) -> None:
     other = _store(tmp_path / "b")
-    (row,) = daemon.rpc("root.add", path=str(other))["roots"]
+    (row,) = daemon.rpc("root.add", path=str(other), layout="jsonl-store")["roots"]
     assert set(row["findings"]) == {"error", "warning", "info"}, "also before the first look"
     assert daemon.run("root", "remove", str(other)).returncode == 0
     assert _error(daemon, "root.remove", path=str(other)).rpc_code == -32002

@@ -11,6 +11,7 @@ from typing import Any
 from memoryd.control.client import Client
 from tests.end_to_end.conftest import MakeDaemon
 from tests.layouts.json_samples import file, name
+from tests.layouts.samples import line, task
 
 OFF = '[daemon]\nquiet_s = 0\n[defaults.schedule]\narchive = "off"\nbackup = "off"\ndedupe = "off"\nlocks = "off"\n'
 DOCUMENT = "bucket/__long-memories/data.json"
@@ -39,7 +40,7 @@ def test_a_shrunk_and_a_corrupt_document_are_told_at_once(tmp_path: Path, daemon
     path = tmp_path / "users" / DOCUMENT
     path.parent.mkdir(parents=True)
     path.write_text(document(9))
-    held = daemon(tmp_path / "users", config=OFF).start()
+    held = daemon(tmp_path / "users", config=OFF, layout="user-document").start()
     with Client(held.socket) as client:
         client.call("subscribe")
         path.write_text(document(2))
@@ -61,7 +62,7 @@ def test_that_a_memory_was_read_is_no_news(tmp_path: Path, daemon: MakeDaemon) -
     root = tmp_path / "memories"
     root.mkdir()
     (root / name(1)).write_bytes(file(1))
-    held = daemon(root, config=OFF).start()
+    held = daemon(root, config=OFF, layout="json-files").start()
     with Client(held.socket) as client:
         client.call("subscribe")
         (root / name(1)).write_bytes(file(1, accessCount=7, relevanceScore=0.5))
@@ -73,14 +74,45 @@ def test_that_a_memory_was_read_is_no_news(tmp_path: Path, daemon: MakeDaemon) -
 
 
 def test_a_root_of_no_or_of_two_shapes_says_how_to_name_it(tmp_path: Path, daemon: MakeDaemon) -> None:
-    for folder, files in {"none": ("notes.txt",), "two": ("_index.json", "tasks.jsonl")}.items():
+    folders = {"none": {"notes.txt": b""}, "two": {name(1): file(1), "tasks.jsonl": line(task(1)) + b"\n"}}
+    for folder, files in folders.items():
         (tmp_path / folder).mkdir()
-        for each in files:
-            (tmp_path / folder / each).write_text("")
-    held = daemon(tmp_path / "none", tmp_path / "two", config=OFF).start()
+        for each, content in files.items():
+            (tmp_path / folder / each).write_bytes(content)
+    held = daemon(tmp_path / "none", tmp_path / "two", config=OFF, layout=None).start()
     none, two = (held.root(folder) for folder in ("none", "two"))
     assert (none["layout"], none["state"], two["layout"], two["state"]) == (None, "degraded", None, "degraded")
     assert 'layout = "markdown-topics"' in none["reasons"][0]
     assert two["reasons"][0].endswith('layout = "json-files" or layout = "jsonl-store"')
     assert "session-files" not in two["reasons"][0]
-    assert sorted(os.listdir(tmp_path / "two")) == ["_index.json", "tasks.jsonl"]
+    assert sorted(os.listdir(tmp_path / "two")) == sorted(folders["two"])
+
+
+def test_a_directory_around_the_memories_is_answered_with_the_one_that_is_meant(
+    tmp_path: Path, daemon: MakeDaemon
+) -> None:
+    below = tmp_path / "data/memories"
+    below.mkdir(parents=True)
+    (below / name(1)).write_bytes(file(1))
+    held = daemon(tmp_path / "data", config=OFF, layout=None).start()
+    row = held.root()
+    assert (row["layout"], row["state"]) == (None, "degraded")
+    assert f"the memories lie in {below}" in row["reasons"][0]
+    assert os.listdir(tmp_path / "data") == ["memories"]
+    assert os.listdir(below) == [name(1)]
+
+
+def test_the_shipped_form_is_counted_and_never_written(tmp_path: Path, daemon: MakeDaemon) -> None:
+    root = tmp_path / "memories"
+    root.mkdir(mode=0o755)
+    shipped = root / "default.json"
+    shipped.write_text(json.dumps({"core_memories": [{"content": "a"}], "learnings": [{"content": "b"}], "tasks": []}))
+    shipped.chmod(0o644)
+    held = daemon(root, config=OFF, layout=None).start()
+    held.rpc("sync")
+    held.rpc("jobs.run", name="permissions")
+    row = held.root()
+    assert (row["layout"], row["state"], row["memories"]) == ("jsonl-store", "ok", 2)
+    assert len(held.rpc("memory.list")["memories"]) == 2
+    assert os.listdir(root) == ["default.json"]
+    assert (shipped.stat().st_mode & 0o777, root.stat().st_mode & 0o777) == (0o644, 0o755)

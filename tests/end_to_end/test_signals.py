@@ -150,7 +150,7 @@ def test_interrupt_from_a_terminal(root: Path, daemon: MakeDaemon) -> None:
     assert tending.wait() == 0
 
 
-GOOD = '[daemon]\nlog_level = "{level}"\n[[root]]\nname = "{name}"\npath = "{path}"\n'
+GOOD = '[daemon]\nlog_level = "{level}"\n[[root]]\nname = "{name}"\npath = "{path}"\nlayout = "jsonl-store"\n'
 
 
 def test_hang_up_reads_the_configuration_again(root: Path, daemon: MakeDaemon, tmp_path: Path) -> None:
@@ -160,7 +160,7 @@ def test_hang_up_reads_the_configuration_again(root: Path, daemon: MakeDaemon, t
     other.mkdir()
     (other / "tasks.jsonl").touch()
     good = tending.config.read_text()
-    tending.configure(good + f'[[root]]\nname = "two"\npath = "{other}"\n')
+    tending.configure(good + f'[[root]]\nname = "two"\npath = "{other}"\nlayout = "jsonl-store"\n')
     tending.signal(signal.SIGHUP)
     until(lambda: len(tending.rpc("status")["roots"]) == 2, "the new root is there")
     tending.configure(good + '[daemon]\nlog_levle = "info"\n')

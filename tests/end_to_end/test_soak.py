@@ -104,7 +104,9 @@ def crowd(team: Agents) -> None:
 
 
 def test_starvation_is_told_and_nothing_is_forced(root: Path, daemon: MakeDaemon, agents: MakeAgents) -> None:
-    config = BUSY + '[[root]]\nname = "m"\npath = ' + f'"{root}"\nlock_wait_s = 0.5\n[root.limits]\n'
+    config = (
+        BUSY + '[[root]]\nname = "m"\npath = ' + f'"{root}"\nlayout = "jsonl-store"\nlock_wait_s = 0.5\n[root.limits]\n'
+    )
     config += '"learnings.jsonl" = "off"\n'
     tending = daemon(config=config).start()
     team = agents(root)

@@ -45,7 +45,7 @@ def at_once(work: Callable[[], list[str]]) -> list[str]:
 
 
 def unlimited(root: Path) -> str:
-    return f'[[root]]\nname = "m"\npath = "{root}"\n[root.limits]\n"learnings.jsonl" = "off"\n'
+    return f'[[root]]\nname = "m"\npath = "{root}"\nlayout = "jsonl-store"\n[root.limits]\n"learnings.jsonl" = "off"\n'
 
 
 def test_everybody_sees_their_own_write(root: Path, daemon: MakeDaemon) -> None:

@@ -16,7 +16,6 @@ from memoryd.core.json_text import with_member
 from memoryd.core.plan import Kind, Plan
 from memoryd.core.policy import Limit, LimitKind, Policy
 from memoryd.core.records import Base, Document, Role
-from memoryd.layouts import recognise
 from memoryd.layouts.base import Layout
 from memoryd.layouts.jsonl_store import JsonlStore
 from memoryd.layouts.jsonl_store.lines import FRESH_S
@@ -571,12 +570,6 @@ def test_roles(path: str, role: Role) -> None:
     assert STORE.role(path) is role
 
 
-def test_any_of_the_three_files_makes_it_this_layout() -> None:
-    for path in (CORE, LEARNINGS, TASKS):
-        assert recognise([path, "README.md"], lambda _: b"") == ["jsonl-store"]
-    assert recognise(["index.json", "notes.jsonl"], lambda _: b"") == []
-
-
 # --- the index
 
 
@@ -605,7 +598,7 @@ class TestIndex:
         assert index_of(STORE, {CORE: EXAMPLE_CORE}).files == {"index.json": example}
 
     def test_of_an_empty_store(self) -> None:
-        assert written({}) == {
+        assert written({CORE: b""}) == {
             "version": "1.0.0",
             "last_updated": "2026-01-31T10:00:00Z",
             "statistics": {

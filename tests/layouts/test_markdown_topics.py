@@ -95,27 +95,7 @@ class TestMarkdownTopicsContract(LayoutContract):
         return TOPICS.prune(upkeep_view(TOPICS, files, Policy()))
 
 
-# --- detection and roles
-
-
-@pytest.mark.parametrize(
-    ("files", "is_one"),
-    [
-        ({"index.md": b"# Memory Index\n"}, True),
-        ({"a/b.md": entry("2025-01-01")}, True),
-        ({"a/b/c.md": b"# T\n" + entry("2025-01-01")}, True),
-        ({"index.md": b"# Other\n", "a/b.md": b"no entry"}, False),
-        ({"b.md": entry("2025-01-01")}, False),
-        ({"a/b.md": b"```\n" + entry("2025-01-01") + b"```\n"}, False),
-        ({"a/b.md": b"## 2025-02-30: no date\n"}, False),
-        ({"a/b.txt": entry("2025-01-01")}, False),
-        ({".git/b.md": entry("2025-01-01")}, False),
-        ({}, False),
-    ],
-)
-def test_a_folder_is_recognised_by_its_shape(files: Files, is_one: bool) -> None:
-    """`index.md` with "Memory Index", or a topic file with a dated heading outside fences."""
-    assert TOPICS.recognises(files, lambda path: files[path]) is is_one
+# --- roles
 
 
 @pytest.mark.parametrize(

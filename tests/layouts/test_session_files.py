@@ -227,12 +227,6 @@ class TestRoles:
     def test_only_date_folders_hold_sessions(self, path: str, role: Role) -> None:
         assert STORE.role(path) is role
 
-    def test_detection_is_by_shape_and_content(self) -> None:
-        heads = {ONE: text(session(memory()))}
-        assert STORE.recognises([ONE], lambda path: heads[path])
-        assert not STORE.recognises([ONE], lambda path: b'{"other": []}')
-        assert not STORE.recognises(["memories/x.json", "core_memories.jsonl"], lambda path: b'{"memories": []}')
-
     def test_the_jobs_and_the_lock_of_the_archiver(self) -> None:
         assert STORE.jobs == ("dedupe", "archive", "backup", "locks", "verify", "rescan")
         assert STORE.locks == (LockRule(".archive.lock", "soft"),)

@@ -195,10 +195,6 @@ class TestUsers:
     def test_half_written_files_of_others_are_left(self) -> None:
         assert STORE.role("a/__long-memories/data.json.tmp") is Role.TEMP
 
-    def test_detection_is_by_the_path(self) -> None:
-        assert STORE.recognises([ALICE], lambda _: b"")
-        assert not STORE.recognises(["data.json", "memories/x.json"], lambda _: b"")
-
     def test_nothing_crosses_from_user_to_user(self) -> None:
         """The same memory of two users is two memories, with two ids, and no duplicate."""
         files = {ALICE: text(doc(item(), item("x", angle(90)))), BOB: text(doc(item(), item("y", angle(90))))}

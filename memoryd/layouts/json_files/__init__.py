@@ -27,7 +27,9 @@ from memoryd.layouts.base import (
     UpkeepView,
     is_temp,
 )
+from memoryd.layouts.folder import Folder
 from memoryd.layouts.json_files import index, names, reading, similar, storing, upkeep
+from memoryd.layouts.json_files.shape import shape
 from memoryd.layouts.storing import Asked, Found, Stored, StoringView, Touch
 
 
@@ -50,9 +52,8 @@ class JsonFiles:
         del content  # neither file names a version
         return None
 
-    def recognises(self, files: Collection[str], head: Callable[[str], bytes]) -> bool:
-        del head
-        return names.INDEX in files or any(map(names.is_memory, files))
+    def recognises(self, folder: Folder) -> str | None:
+        return shape(folder)
 
     def role(self, path: str) -> Role:
         if path in self.index_paths:

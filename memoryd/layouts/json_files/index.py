@@ -39,6 +39,8 @@ def render(view: IndexView) -> IndexResult:
     chosen = choose(view.entries, named)
     body = _body(chosen.entries.values())
     files: dict[str, bytes] = {}
+    if not chosen.entries and not any(view.previous.values()):
+        return IndexResult(findings=(*_legacy(view.files.values()),))  # nothing to index yet, so no index
     if previous is None or not _same(previous, body):
         files[INDEX] = encoded({**body, **unknown(view.previous.get(INDEX), previous, KEYS)})
     counted = stats.count(chosen.entries.values(), body)

@@ -28,8 +28,10 @@ from memoryd.layouts.base import (
     UpkeepView,
     is_temp,
 )
+from memoryd.layouts.folder import Folder
 from memoryd.layouts.jsonl_store import index, lines, repair, shipped, storing, upkeep
 from memoryd.layouts.jsonl_store.schema import FILE_TYPES
+from memoryd.layouts.jsonl_store.shape import shape
 from memoryd.layouts.storing import Asked, Found, Stored, StoringView, Touch
 
 
@@ -56,9 +58,8 @@ class JsonlStore:
     def index_version(self, content: bytes) -> str | None:
         return index.version_of(content)
 
-    def recognises(self, files: Collection[str], head: Callable[[str], bytes]) -> bool:
-        del head
-        return any(path in files for path in FILE_TYPES)
+    def recognises(self, folder: Folder) -> str | None:
+        return shape(folder)
 
     def role(self, path: str) -> Role:
         if path == self.lock:

@@ -18,6 +18,7 @@ from memoryd.core.dates import iso
 from memoryd.core.findings import Finding
 from memoryd.core.records import Entry, Role
 from memoryd.layouts.base import IndexResult, IndexView
+from memoryd.layouts.jsonl_store import shipped
 from memoryd.layouts.jsonl_store.schema import IMPORTANCE, TYPES
 
 INDEX = "index.json"
@@ -31,12 +32,15 @@ def render(view: IndexView) -> IndexResult:
     newer = newer_version(previous)
     body, counts, findings = _body(view)
     by_type = body["statistics"]["by_type"]
-    memories, archived = counts
+    listed, archived = counts
+    # Memories of the shipped form are read beside; no index lists them.
+    memories = listed + sum(f.records for f in view.files.values() if shipped.is_candidate(f.path))
     if newer is not None and view.newer_index == "read-only":
         message = f"of version {newer[:20]}, newer than this memoryd knows; nothing in the folder is written"
         findings = (*findings, Finding("index-newer", INDEX, message))
         return IndexResult({}, memories, archived, by_type, findings, newer)
-    if previous is not None and previous.get("version") == VERSION and _same(previous, body):
+    unneeded = content is None and not any(path.endswith(".jsonl") for path in view.files)
+    if unneeded or (previous is not None and previous.get("version") == VERSION and _same(previous, body)):
         return IndexResult({}, memories, archived, by_type, findings)
     wanted = {"version": VERSION, "last_updated": iso(view.now), **body, **_unknown(content, previous)}
     return IndexResult({INDEX: encode(wanted)}, memories, archived, by_type, findings)

@@ -29,10 +29,11 @@ from memoryd.layouts.base import (
     UpkeepView,
     is_temp,
 )
+from memoryd.layouts.folder import Folder
 from memoryd.layouts.markdown_topics import changing, index, leaving, repair, storing, upkeep
-from memoryd.layouts.markdown_topics.blocks import outline
 from memoryd.layouts.markdown_topics.naming import ARCHIVE, INDEX, SUFFIX
 from memoryd.layouts.markdown_topics.reading import read_document
+from memoryd.layouts.markdown_topics.shape import shape
 from memoryd.layouts.storing import Asked, Found, Stored, StoringView, Touch
 
 
@@ -58,11 +59,8 @@ class MarkdownTopics:
         del content  # the index names none
         return None
 
-    def recognises(self, files: Collection[str], head: Callable[[str], bytes]) -> bool:
-        if INDEX in files and b"Memory Index" in head(INDEX):
-            return True
-        topics = (path for path in sorted(files) if "/" in path and self.role(path) is Role.SOURCE)
-        return any(outline(head(path)).sections for path in topics)
+    def recognises(self, folder: Folder) -> str | None:
+        return shape(folder)
 
     def role(self, path: str) -> Role:
         if is_temp(path):

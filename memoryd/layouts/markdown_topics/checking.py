@@ -77,7 +77,7 @@ def glue_at(line: Line) -> int | None:
 
 def _of_sections(path: str, found: Outline, now: float) -> Iterator[Finding]:
     for section in found.sections:
-        named = {label for text in _unquoted(found, section) for label in _LABEL.findall(text)}
+        named = {label for text in unquoted(found, section) for label in _LABEL.findall(text)}
         missing = [label.decode() for label in _LABELS if label not in named]
         if missing:
             yield Finding("missing-labels", path, f"the entry has no {', '.join(missing)}", section.line)
@@ -85,7 +85,7 @@ def _of_sections(path: str, found: Outline, now: float) -> Iterator[Finding]:
             yield Finding("future-stamp", path, "the entry is dated in the future", section.line)
 
 
-def _unquoted(found: Outline, section: Section) -> Iterator[bytes]:
+def unquoted(found: Outline, section: Section) -> Iterator[bytes]:
     """What of an entry stands outside of code fences."""
     at = section.start
     for quoted in found.quoted:

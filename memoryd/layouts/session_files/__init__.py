@@ -29,7 +29,9 @@ from memoryd.layouts.base import (
     UpkeepView,
     is_temp,
 )
+from memoryd.layouts.folder import Folder
 from memoryd.layouts.session_files import archiving, index, merging, naming, reading, repair, storing
+from memoryd.layouts.session_files.shape import shape
 from memoryd.layouts.storing import Asked, Found, Stored, StoringView, Touch
 
 _LOOKED_AT = 2 * archiving.AT_ONCE  # the oldest sessions: more than one run can move, also when some are held back
@@ -54,8 +56,8 @@ class SessionFiles:
         del content
         return None
 
-    def recognises(self, files: Collection[str], head: Callable[[str], bytes]) -> bool:
-        return any(naming.session_path(path) and b'"memories"' in head(path) for path in files)
+    def recognises(self, folder: Folder) -> str | None:
+        return shape(folder)
 
     def role(self, path: str) -> Role:
         if path == naming.LOCK:

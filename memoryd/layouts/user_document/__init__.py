@@ -29,11 +29,13 @@ from memoryd.layouts.base import (
     UpkeepView,
     is_temp,
 )
+from memoryd.layouts.folder import Folder
 from memoryd.layouts.one_document import look
 from memoryd.layouts.storing import Asked, Found, Stored, StoringView, Touch
 from memoryd.layouts.user_document import merging, reading, storing
 from memoryd.layouts.user_document.alarms import change_was_undone, shrink_alarm
 from memoryd.layouts.user_document.cutting import taken_whole
+from memoryd.layouts.user_document.shape import shape
 
 __all__ = ["UserDocument", "change_was_undone", "shrink_alarm"]
 
@@ -57,9 +59,8 @@ class UserDocument:
         del content
         return None
 
-    def recognises(self, files: Collection[str], head: Callable[[str], bytes]) -> bool:
-        del head
-        return any(self.role(path) is Role.SOURCE for path in files)
+    def recognises(self, folder: Folder) -> str | None:
+        return shape(folder)
 
     def role(self, path: str) -> Role:
         if is_temp(path):

@@ -1,0 +1,42 @@
+"""Which layout a directory has, by what lies in it. Bounded: names are listed, and a few files are read, none of them
+beyond its beginning."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from memoryd.disk.tree import Tree
+from memoryd.layouts import recognise
+from memoryd.layouts.folder import HEAD, Folder
+
+_BELOW = ("memories", "memory")  # where programs keep the store inside of their own directory
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """`shapes`: each layout that fits, with what shows it. `meant` is the folder below that has one instead."""
+
+    shapes: Mapping[str, str] = field(default_factory=dict)
+    meant: str | None = None
+
+    @property
+    def layout(self) -> str | None:
+        """The one that fits."""
+        return next(iter(self.shapes)) if len(self.shapes) == 1 else None
+
+
+def look_at(tree: Tree) -> Look:
+    """Raises OSError when the directory cannot be read."""
+    scan = tree.scan(lambda _: False)
+
+    def head(path: str) -> bytes:
+        try:
+            return tree.read_range(path, 0, HEAD)
+        except OSError:
+            return b""  # what cannot be read shows nothing; whether that matters the rest decides
+
+    folder = Folder(scan.files, scan.directories, head)
+    shapes = recognise(folder)
+    below = () if shapes else _BELOW
+    return Look(shapes, next((name for name in below if recognise(folder.within(name))), None))

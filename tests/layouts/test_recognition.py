@@ -1,0 +1,131 @@
+"""Which layout a folder has is told by what its files say, never by their names alone."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from memoryd.layouts import recognise
+from memoryd.layouts.folder import HEAD, LOOKED_AT, MARKERS, Folder, first_value
+from tests.layouts.contract import Files, folder_of
+from tests.layouts.json_samples import corpus, file
+from tests.layouts.samples import learning, line
+from tests.layouts.session_samples import memory, session, text
+
+ENTRY = b"## 2025-01-01: Title\n**Context:** c\n**Problem:** p\n**Solution:** s\n---\n"
+DATED = b"## 2025-01-02: Release\n\n- some text\n"
+INDEX = b"# Memory Index\n\n## Topics\n"
+DAY = "2026-01-30/14-30-00-fix-bug.json"
+MEMORY = "memory_20250609163820.json"
+USER = "alice/__long-memories/data.json"
+
+
+def native(content: Any) -> bytes:
+    return json.dumps(content).encode()
+
+
+STORES: list[tuple[str, Files, str]] = [
+    ("json-files", {"_index.json": native({"fileIndex": {}, "temporalIndex": []})}, "fileIndex"),
+    ("json-files", {MEMORY: file(1)}, MEMORY),
+    ("json-files", {MEMORY: native({"id": "a", "content": "b", "type": "decision"})}, MEMORY),
+    ("json-files", {MEMORY: file(1) + b"}se\n}"}, MEMORY),
+    ("json-files", {MEMORY: file(1, content="x" * HEAD, id=None) + b"", "memory_20250609163821_3.json": file(2)}, "_3"),
+    ("json-files", corpus(), "fileIndex"),
+    ("markdown-topics", {"index.md": INDEX}, "index.md"),
+    ("markdown-topics", {"a/b.md": b"# T\n\n" + ENTRY}, "a/b.md:3"),
+    ("markdown-topics", {"a/b/c.md": ENTRY + DATED + ENTRY}, "a/b/c.md:1"),
+    ("markdown-topics", {"a/b.md": DATED.replace(b"- some text", b"*Memory stored: 2025-01-02*")}, "a/b.md:1"),
+    ("markdown-topics", {"a/b.md": ENTRY, "a/site/_config.yml": b"", "a/site/c.md": DATED * 9}, "a/b.md"),
+    ("user-document", {USER: native({"memories": [], "updated_at": "x"})}, USER),
+    ("user-document", {USER: native({"memories": [{"data": {"content": "x" * HEAD}, "embedding": [0.5]}]})}, USER),
+    ("session-files", {DAY: text(session(memory()))}, DAY),
+    ("session-files", {DAY: text(session())}, DAY),
+    ("jsonl-store", {"learnings.jsonl": line(learning(1)) + b"\n"}, "learnings.jsonl:1"),
+    (
+        "jsonl-store",
+        {"tasks.jsonl": b"", "learnings.jsonl": b"\n{torn\n" + 2 * (line(learning(1)) + b"\n")},
+        "learnings",
+    ),
+    ("jsonl-store", {"tasks.jsonl": b"", "index.json": native({"statistics": {"by_type": {}}})}, "index.json"),
+    ("jsonl-store", {"default.json": native({"core_memories": [], "learnings": [], "tasks": []})}, "default.json"),
+]
+
+OTHERS: list[Files] = [
+    {},
+    {"_index.json": native({"version": 2, "items": []})},
+    {"_index.json": native(["de", "en"]), "de.json": native({"hello": "Hallo"})},
+    {"_stats.json": native({"peak": 1}), "memory_20240101120000.json": native({"heap": [1, 2], "id": "x"})},
+    {MEMORY: native({"id": "a", "content": "b", "type": "video"})},
+    {MEMORY: native({"id": 3, "content": "b", "summary": "c"})},
+    {f"sub/{MEMORY}": file(1)},
+    {"docs/changelog.md": DATED * 30},
+    {"docs/changelog.md": DATED + ENTRY},
+    {"docs/changelog.md": b"```\n" + ENTRY + b"```\n"},
+    {"b.md": ENTRY},
+    {"a/b.md": ENTRY.replace(b"01-01", b"02-30")},
+    {"a/b.txt": ENTRY},
+    {".hidden/b.md": ENTRY},
+    {"index.md": b"# Home\n\nSee the [Memory Index](alloc.md).\n\n## Topics\n"},
+    {"index.md": b"# Memory Index\n\n- decisions/a.json\n"},
+    {"index.md": b"# Notes\n\n```\n" + INDEX + b"```\n"},
+    {"data.json": native({"memories": []})},
+    {USER: native({"photos": []})},
+    {USER: b"{"},
+    {DAY: native({"title": "beach", "memories": [{"type": "a", "title": "b"}]})},
+    {DAY: native({"session_id": "x", "memories": ["sun", "sea"]})},
+    {DAY: native({"session_id": "x", "memories": []})},
+    {"tasks.jsonl": native({"task_id": "HumanEval/0", "prompt": "def f():"}) + b"\n"},
+    {"learnings.jsonl": native({"epoch": 1, "loss": 0.5}) + b"\n"},
+    {"learnings.jsonl": line(learning(1)) + b"\n" + native({"epoch": 1}) + b"\n"},
+    {"tasks.jsonl": b"", "index.json": native([{"title": "a"}])},
+    {"learnings.jsonl": b"", "README.md": b"empty"},
+    {"settings.json": native({"learnings": [], "tasks": []})},
+]
+
+
+@pytest.mark.parametrize(("name", "files", "shown"), STORES)
+def test_a_store_is_recognised_and_it_is_said_by_what(name: str, files: Files, shown: str) -> None:
+    seen = recognise(folder_of(files))
+    assert list(seen) == [name]
+    assert shown in seen[name]
+
+
+@pytest.mark.parametrize("files", OTHERS)
+def test_what_only_looks_alike_is_not(files: Files) -> None:
+    assert recognise(folder_of(files)) == {}
+
+
+@pytest.mark.parametrize("marker", sorted(MARKERS))
+def test_topics_never_lie_in_a_repository_a_vault_or_a_site(marker: str) -> None:
+    files = {"index.md": INDEX, "a/b.md": ENTRY}
+    folder = folder_of(files)
+    assert list(recognise(folder)) == ["markdown-topics"]
+    as_file, as_folder = {**files, marker: b""}, [*folder.directories, marker]
+    assert recognise(folder_of(as_file)) == recognise(Folder(files, as_folder, folder.head)) == {}
+
+
+def test_two_shapes_are_both_told() -> None:
+    assert list(recognise(folder_of({MEMORY: file(1), "index.md": INDEX}))) == ["json-files", "markdown-topics"]
+
+
+def test_few_files_are_read_and_none_to_its_end() -> None:
+    files = {f"t/{number:04}.md": DATED for number in range(2000)}
+    files |= {f"memory_{20250609163820 + number}.json": b"{}" for number in range(2000)}
+    asked: list[str] = []
+
+    def head(path: str) -> bytes:
+        asked.append(path)
+        return files[path]
+
+    assert recognise(Folder(files, (), head)) == {}
+    assert 2 <= len(asked) <= 5 * LOOKED_AT
+
+
+def test_of_a_long_file_what_stands_in_its_head_is_read() -> None:
+    whole = native({"a": [1, {"b": "x"}, [], None, "y" * HEAD], "c": 1})
+    assert folder_of({"x": whole}).json("x") == {"a": [1, {"b": "x"}, [], None]}
+    assert first_value(whole[: len(whole) // 2]) is None
+    assert first_value(b'\xef\xbb\xbf {"a": 1} {"b"') == {"a": 1}
+    assert first_value(b"[" * 100_000) is None
