@@ -202,6 +202,7 @@ VIEWS: dict[str, View] = {
     "root.remove": roots,
     "root.pause": roots,
     "root.resume": roots,
+    "root.confirm": roots,
     "config.show": settings,
     "config.validate": difference,
     "config.reload": difference,

@@ -72,6 +72,9 @@ CODES: dict[str, Code] = {
     "unreadable": Code(_E, "the file cannot be read"),
     "too-large": Code(_W, "the file is larger than 64 MB and is not read"),
     "wide-permissions": Code(_W, "a file or folder is open to other users", fixable=True),
+    "layout-unconfirmed": Code(
+        _I, "the layout was only recognised, so nothing is written; see `memoryd plan`, then `memoryd root confirm`"
+    ),
     "index-newer": Code(_W, "the index is of a newer version than memoryd knows; the folder is left as it is"),
     "hard-limit": Code(_E, "a file is at its hard limit; archive or forget memories"),
     "soft-limit": Code(_W, "a file is above its soft limit and nothing more can be archived"),

@@ -6,7 +6,6 @@ import errno
 import os
 from collections import deque
 
-from memoryd.core.policy import Mode
 from memoryd.engine.clock import Clock
 from memoryd.engine.hints import Hints, Tell
 from memoryd.engine.jobs import LOOKS
@@ -89,7 +88,7 @@ class Health:
         for path in crossed:
             log.warning("hard limit reached", root=self._store.name, file=path, hint="see `memoryd status`")
             self._tell("finding", {"root": self._store.name, "code": "hard-limit", "path": path})
-        return soft and self._store.policy.mode is Mode.MAINTAIN
+        return soft and not self._store.observes
 
     def note_changes(self, done: Refreshed) -> None:
         """Tell what changed, and at once what somebody has to see to before the agents write on. That a memory was
@@ -120,9 +119,9 @@ class Health:
         layout = self._store.layout
         if not self.tended or layout is None or name not in layout.jobs:
             return False
-        return not (writes and (self._store.policy.mode is Mode.OBSERVE or self._newer))
+        return not (writes and (self._store.observes or self._newer))
 
-    def require(self, name: str) -> None:
+    def require(self, name: str, *, dry_run: bool = False) -> None:
         """The error that answers a command which cannot be carried out as things are."""
         store = self._store
         if self.paused and name not in ON_PAUSED:
@@ -134,6 +133,8 @@ class Health:
         if store.layout is None and name not in ("sync", "rescan"):
             reason = f"root {store.name} has no layout: {self.unwritten}"
             raise InvalidMemoryError(reason, hint="name its layout in the configuration")
+        if store.guessed_by is not None and name not in (*LOOKS, "reindex") and not dry_run:
+            raise InvalidMemoryError(f"root {store.name}: {self._guess}", hint=f"`memoryd root confirm {store.name}`")
         if self._newer and name not in LOOKS:
             raise GuardError(
                 f"root {store.name} is read-only: {self.unwritten}",
@@ -160,7 +161,18 @@ class Health:
         if self._newer and self.unwritten:
             return "read_only", (self.unwritten,)
         reasons = tuple(self._degradations())
-        return ("degraded" if reasons else "ok"), reasons
+        guess = () if self._store.guessed_by is None else (self._guess,)
+        return ("degraded" if reasons else "ok"), (*reasons, *guess)
+
+    @property
+    def _guess(self) -> str:
+        """What an unconfirmed layout means, and how to go on."""
+        store = self._store
+        name = store.layout.name if store.layout is not None else ""
+        return (
+            f"looks like {name} because {store.guessed_by}; nothing is written here until that is confirmed: see "
+            f'`memoryd plan {store.name}`, then `memoryd root confirm {store.name}`, or write layout = "{name}"'
+        )
 
     def _degradations(self) -> list[str]:
         reasons: list[str] = []

@@ -189,7 +189,7 @@ OPERATIONS: Mapping[str, Operation] = {
 }
 
 # Performed by the worker itself: they are about its own reading in.
-OWN = ("sync", "reindex", "rescan", "pause", "resume", "catch-up")
+OWN = ("sync", "reindex", "rescan", "pause", "resume", "confirm", "catch-up")
 # Commands that only look: they may run on a root that must not be written to.
 LOOKS = ("check", "plan", "backup.list", "backup.verify", "lock.list", "sync", "rescan", "verify", "memory.get")
 

@@ -5,10 +5,8 @@ tried again before each write until it is done."""
 
 from __future__ import annotations
 
-from memoryd.core.policy import Mode
 from memoryd.disk.room import prove_room
 from memoryd.engine.clock import Clock
-from memoryd.layouts import LAYOUTS
 from memoryd.log import get_logger
 from memoryd.operations.migrate import migrate
 from memoryd.operations.recognition import Look, look_at
@@ -27,12 +25,11 @@ class Order:
         self.kept = False
 
     def recognise(self) -> Look:
-        """What the root looks like; `auto` looks again until that is exactly one layout, then keeps it."""
+        """What the root looks like; `auto` looks again until that is exactly one layout."""
         store = self._store
         seen = look_at(store.tree)
         if seen.layout is not None:
-            store.layout = LAYOUTS[seen.layout]
-            store.journal.set_meta("layout", seen.layout)
+            store.guess(seen.layout, seen.shapes[seen.layout])
             log.info("layout recognised", root=store.name, layout=seen.layout, why=seen.shapes[seen.layout])
         return seen
 
@@ -46,7 +43,7 @@ class Order:
             log.warning("recovered", root=store.name, what=said)
         if store.layout is None:
             return  # whether there is something to migrate is known when its layout is
-        if store.policy.mode is Mode.MAINTAIN:
+        if not store.observes:
             for said in migrate(store, self._clock.wall()):
                 log.info("migrated", root=store.name, what=said)
         self.kept = True
@@ -54,5 +51,5 @@ class Order:
     def prove_writable(self) -> None:
         """After trouble, where nothing is due to be written: OSError while the disk still refuses."""
         prove_room(self._store.state_dir)
-        if self._store.policy.mode is Mode.MAINTAIN:
+        if not self._store.observes:
             prove_room(self._store.tree.path)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from memoryd.core.policy import Mode
 from memoryd.engine.clock import Clock
 from memoryd.engine.health import Health
 from memoryd.engine.status import RootStatus
@@ -32,7 +33,7 @@ class Publisher:
 
     def first(self) -> RootStatus:
         """Before anything was looked at."""
-        return RootStatus(self._store.name, self._store.path, self._layout(), str(self._store.policy.mode))
+        return RootStatus(self._store.name, self._store.path, self._layout(), self._mode())
 
     def make(self, state: str | None = None) -> RootStatus:
         """`state` overrides the found one, as while the first scan runs."""
@@ -44,7 +45,7 @@ class Publisher:
             name=store.name,
             path=store.path,
             layout=self._layout(),
-            mode=str(store.policy.mode),
+            mode=self._mode(),
             state=state or found,
             reasons=reasons,
             memories=result.memories,
@@ -75,6 +76,9 @@ class Publisher:
         except (OSError, MemorydError) as error:
             log.debug("status is incomplete", root=store.name, error=str(error))
             return ()
+
+    def _mode(self) -> str:
+        return str(Mode.OBSERVE if self._store.observes else self._store.policy.mode)
 
     def _layout(self) -> str | None:
         return self._store.layout.name if self._store.layout else None

@@ -20,7 +20,7 @@ from memoryd.engine.order import Order
 from memoryd.engine.publishing import Publisher
 from memoryd.engine.reading_in import Parts, ReadingIn
 from memoryd.engine.tidying import Tidying
-from memoryd.errors import MemorydError
+from memoryd.errors import InvalidMemoryError, MemorydError
 from memoryd.log import get_logger
 from memoryd.operations.presence import Sighting, accept, sight
 from memoryd.search.embedding.embedder import Embedder
@@ -159,12 +159,29 @@ class Tending:
         self._scanned = False
         self.look()
 
+    def confirm(self) -> None:
+        """`root confirm`: the layout that was recognised is the right one, and memoryd may write."""
+        self.look()
+        self.health.require("sync")
+        if self.store.layout is None:
+            raise InvalidMemoryError(
+                f"root {self.store.name} has no layout to confirm: {self.health.unwritten}",
+                hint="name its layout in the configuration",
+            )
+        if self.store.guessed_by is None:
+            return
+        self.store.confirm()
+        log.info("layout confirmed", root=self.store.name, layout=self.store.layout.name)
+        self.store.index.dirty, self._order.kept = True, False
+        self._hints.scheduled(self.store.name)
+        self.reading.take_in(None, self._clock.monotonic())
+
     # --- operations
 
     def operate(self, job: Job) -> dict[str, Any]:
         if job.name not in STORING or not (self.health.tended and self.store.unmoved()):
             self.look()  # a folder that was moved away since would take what is stored along
-        self.health.require(job.name)
+        self.health.require(job.name, dry_run=bool(job.params.get("dry_run")))
         if job.name in STORING:
             self._order.put()
             return self.memories.perform(job)

@@ -97,6 +97,10 @@ class Worker:
         self._tending.health.paused = False
         return self.submit(Job("resume"))
 
+    def confirm(self) -> Future[dict[str, Any]]:
+        """The layout that was recognised is the right one."""
+        return self.submit(Job("confirm"))
+
     def stop(self, timeout_s: float) -> bool:
         """Refuse what waits, let what runs come to its end; False when it did not in time."""
         self._inbox.end()
@@ -259,7 +263,13 @@ class Worker:
         if job.name == "reindex":
             return self._tending.reading.reindex(dry_run=bool(job.params.get("dry_run")))
         tending, memories = self._tending, self.memories
-        looks = {"resume": tending.resume, "pause": tending.rest, "catch-up": memories.catch_up, "rescan": self._rescan}
+        looks = {
+            "confirm": tending.confirm,
+            "resume": tending.resume,
+            "pause": tending.rest,
+            "catch-up": memories.catch_up,
+            "rescan": self._rescan,
+        }
         looks[job.name]()
         return {}
 

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 
 from memoryd.core.digest import sha256
 from memoryd.core.plan import Fingerprint
-from memoryd.core.policy import Mode
 from memoryd.core.records import Role
 from memoryd.core.retention import Quality
 from memoryd.disk import atomic
@@ -85,7 +84,9 @@ def update_index(
 def _forbidden(store: Store, result: IndexResult) -> str | None:
     if result.newer is not None and store.policy.newer_index == "read-only":
         return f"the index is of version {result.newer}, newer than this memoryd knows"
-    return "the root is in observe mode" if store.policy.mode is Mode.OBSERVE else None
+    if store.guessed_by is not None:
+        return "its layout is not confirmed"
+    return "the root is in observe mode" if store.observes else None
 
 
 def _view(store: Store, previous: dict[str, bytes | None], now: float) -> IndexView:

@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from memoryd.core.secrets import redact
 from memoryd.disk.tree import Tree
 from memoryd.layouts import recognise
 from memoryd.layouts.folder import HEAD, Folder
@@ -37,6 +38,11 @@ def look_at(tree: Tree) -> Look:
             return b""  # what cannot be read shows nothing; whether that matters the rest decides
 
     folder = Folder(scan.files, scan.directories, head)
-    shapes = recognise(folder)
+    shapes = {name: _sayable(why) for name, why in recognise(folder).items()}
     below = () if shapes else _BELOW
     return Look(shapes, next((name for name in below if recognise(folder.within(name))), None))
+
+
+def _sayable(why: str) -> str:
+    """It names files, and a name may hold anything."""
+    return redact("".join(each if each.isprintable() else " " for each in why))

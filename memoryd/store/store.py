@@ -15,7 +15,7 @@ from functools import partial
 from memoryd.catalogue import Catalogue
 from memoryd.core.findings import Finding
 from memoryd.core.plan import Fingerprint
-from memoryd.core.policy import Limit, Policy
+from memoryd.core.policy import Limit, Mode, Policy
 from memoryd.core.records import Base, Role
 from memoryd.core.retention import Quality
 from memoryd.disk.copies import Looked
@@ -38,6 +38,7 @@ from memoryd.store.lockable import Lockable
 from memoryd.store.their_lines import their_lines
 
 _ROLES = {str(role): role for role in Role}
+CONFIRMED = "confirmed_layout"  # in the journal: the layout that somebody let memoryd write
 UNREAD_ROLES = (Role.BACKUP, Role.LOCK, Role.TEMP, Role.FOREIGN)
 
 
@@ -69,11 +70,12 @@ class Store(Lockable):
         self.journal = Journal(os.path.join(state_dir, "journal.sqlite"))
         self.vault = Vault(os.path.join(state_dir, "snapshots.sqlite"))
         self.blobs = Blobs(os.path.join(state_dir, "blobs"))
-        self.layout = LAYOUTS.get(layout or self.journal.get_meta("layout", ""))
+        self.layout = LAYOUTS.get(layout or self.journal.get_meta(CONFIRMED, ""))
+        # What a layout was recognised by that nobody has named or confirmed: then nothing is written in the root.
+        self.guessed_by: str | None = None
         if self.journal.get_meta("sensitive_words", False) != policy.sensitive_words:
             self.catalogue.clear()  # what was read by the other setting is read anew
             self.journal.set_meta("sensitive_words", policy.sensitive_words)
-        self.explicit_layout = layout is not None
         self.late: list[Late] = []
         self.index = IndexState()
         self.own_changes = OwnChanges()
@@ -98,6 +100,27 @@ class Store(Lockable):
     @layout.setter
     def layout(self, layout: WholeLayout | None) -> None:
         self._layout = configured(layout, self.policy)
+
+    @property
+    def observes(self) -> bool:
+        """Nothing is written unattended."""
+        return self.policy.mode is Mode.OBSERVE or self.guessed_by is not None
+
+    def guess(self, name: str, why: str) -> None:
+        """The root has the shape of that layout, but nobody said that it is one."""
+        if self.journal.get_meta("layout") not in (None, name):
+            self.catalogue.clear()  # what was read as another layout is read anew
+        self.journal.set_meta("layout", name)
+        self.layout, self.guessed_by = LAYOUTS[name], why
+        told = f"looks like {name} because {why}; nothing is written here until it is confirmed"
+        self.noted["layout"] = (Finding("layout-unconfirmed", "", told),)
+
+    def confirm(self) -> None:
+        """Somebody said that the layout is the right one: for good."""
+        if self.layout is not None:
+            self.journal.set_meta(CONFIRMED, self.layout.name)
+            self.guessed_by = None
+            self.noted.pop("layout", None)
 
     # --- attaching
 

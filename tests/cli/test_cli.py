@@ -181,7 +181,7 @@ RESULTS: dict[str, dict[str, Any]] = {
     "metrics": {"text": "# HELP memoryd_up 1\nmemoryd_up 1.0\n"},
     "shutdown": {"stopping": True, "pid": 2_000_000_000},
 }
-for _name in ("root.add", "root.remove", "root.pause", "root.resume"):
+for _name in ("root.add", "root.remove", "root.pause", "root.resume", "root.confirm"):
     RESULTS[_name] = RESULTS["root.list"]
 
 EXAMPLES: dict[str, list[str]] = {
@@ -191,6 +191,7 @@ EXAMPLES: dict[str, list[str]] = {
     "root.remove": ["agents"],
     "root.pause": ["agents"],
     "root.resume": ["agents"],
+    "root.confirm": ["agents"],
     "memory.search": ["pool", "size"],
     "memory.get": ["m-1"],
     "memory.add": ["content=x"],

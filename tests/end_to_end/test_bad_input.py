@@ -169,6 +169,7 @@ def test_a_directory_of_no_known_layout(kind: str, daemon: MakeDaemon, tmp_path:
     if kind == "empty":
         (root / "learnings.jsonl").write_text(line(memory()))
         tending.until_root(lambda row: row["layout"] == "jsonl-store", "it is recognised when it comes")
+        tending.rpc("root.confirm", name="root")
         until(lambda: (root / "index.json").exists(), "and tended")
 
 

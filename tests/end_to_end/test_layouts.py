@@ -109,6 +109,7 @@ def test_the_shipped_form_is_counted_and_never_written(tmp_path: Path, daemon: M
     shipped.write_text(json.dumps({"core_memories": [{"content": "a"}], "learnings": [{"content": "b"}], "tasks": []}))
     shipped.chmod(0o644)
     held = daemon(root, config=OFF, layout=None).start()
+    held.rpc("root.confirm", name="memories")
     held.rpc("sync")
     held.rpc("jobs.run", name="permissions")
     row = held.root()

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from memoryd.disk.tree import Tree
 from memoryd.layouts import recognise
 from memoryd.layouts.folder import HEAD, LOOKED_AT, MARKERS, Folder, first_value
+from memoryd.operations.recognition import look_at
 from tests.layouts.contract import Files, folder_of
 from tests.layouts.json_samples import corpus, file
 from tests.layouts.samples import learning, line
@@ -104,6 +107,17 @@ def test_topics_never_lie_in_a_repository_a_vault_or_a_site(marker: str) -> None
     assert list(recognise(folder)) == ["markdown-topics"]
     as_file, as_folder = {**files, marker: b""}, [*folder.directories, marker]
     assert recognise(folder_of(as_file)) == recognise(Folder(files, as_folder, folder.head)) == {}
+
+
+def test_what_is_said_has_no_secrets_and_nothing_that_a_terminal_obeys(tmp_path: Path) -> None:
+    token = "ghp_" + "a1B2" * 9
+    path = tmp_path / f"\x1b]0;x\x07{token}" / "b.md"
+    path.parent.mkdir()
+    path.write_bytes(ENTRY)
+    with Tree(str(tmp_path)) as tree:
+        why = look_at(tree).shapes["markdown-topics"]
+    assert why.isprintable()
+    assert token not in why
 
 
 def test_two_shapes_are_both_told() -> None:

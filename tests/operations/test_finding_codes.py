@@ -238,6 +238,14 @@ def _unmanaged(site: Site) -> Place:
 
 
 TWICE = line(GOOD).replace(b'"importance":"high"', b'"content":"the canaryquartz","importance":"high"')
+
+
+def _only_recognised(site: Site) -> Place:
+    site.write(LEARNINGS, lines(GOOD))
+    site.store.guess("jsonl-store", f"{LEARNINGS}:1 holds a memory")
+    return Place("")
+
+
 CASES: dict[str, Case] = {
     "invalid-json": _jsonl(lines(GOOD) + AGREED + b"\n" + lines(learning(2)), 2),
     "invalid-encoding": _jsonl(lines(GOOD, learning(2)) + b'{"content": "canaryquartz \xff"}\n', 3),
@@ -266,6 +274,7 @@ CASES: dict[str, Case] = {
     "unreadable": Case("jsonl-store", _failing_disk),
     "too-large": Case("jsonl-store", _too_large),
     "wide-permissions": Case("jsonl-store", _open_to_all),
+    "layout-unconfirmed": Case("jsonl-store", _only_recognised),
     "index-newer": _jsonl(json.dumps({"version": "2.0.0", "mine": SAID}).encode(), path="index.json"),
     "hard-limit": Case("jsonl-store", _full, _limited(LimitKind.HARD, 2)),
     "soft-limit": Case("jsonl-store", _full, _limited(LimitKind.SOFT, 1)),

@@ -32,13 +32,15 @@ def lay(play: Play, name: str, files: Mapping[str, bytes], *, age_s: float = HOU
 
 
 def tend(play: Play, name: str, **settings: Any) -> None:
-    """Add the store without naming its layout; every store of the demo has the name of the one it is of."""
+    """Add the store without naming its layout, and confirm the one that is recognised; every store of the demo has
+    the name of the one it is of."""
     stage = play.stage
     assert stage.events is not None
     stage.events.mark()
     stage.configure(name, path=stage.path(name), layout="auto", mode="maintain", **settings)
     stage.call("config.reload")
     stage.until(partial(_recognised, play, name), f"memoryd recognises {name} by its content")
+    stage.call("root.confirm", name=name)
 
 
 def _recognised(play: Play, name: str) -> bool | None:

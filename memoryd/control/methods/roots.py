@@ -73,4 +73,17 @@ METHODS: tuple[Method, ...] = (
         one_of=("name", "path"),
         waits_s=60,
     ),
+    Method(
+        "root.confirm",
+        ("root", "confirm"),
+        "Let memoryd write in a root whose layout it only recognised.",
+        "Until then it observes: `status` says what the layout was recognised by, `plan` what would be done.",
+        "memoryd root confirm agents",
+        (NAME, PATH),
+        (ROOTS,),
+        "control",
+        True,
+        one_of=("name", "path"),
+        waits_s=60,
+    ),
 )

@@ -26,6 +26,7 @@ def root_handlers(daemon: Daemon) -> Table:
         "root.remove": host.root_remove,
         "root.pause": host.root_pause,
         "root.resume": host.root_resume,
+        "root.confirm": host.root_confirm,
     }
 
 
@@ -81,6 +82,10 @@ class RootHandlers(Host):
     def root_resume(self, params: Params) -> Answer:
         worker = self._one(params)
         return self._told(worker, worker.resume())
+
+    def root_confirm(self, params: Params) -> Answer:
+        worker = self._one(params)
+        return self._told(worker, worker.confirm())
 
     def _told(self, worker: Worker, done: Future[dict[str, Any]]) -> Answer:
         """The row as it is then, which is also news for whoever follows the topic `root`."""

@@ -1,0 +1,100 @@
+"""A layout that was only recognised is no permission to write: what such a root does, and how that ends."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from memoryd.errors import InvalidMemoryError
+from tests.daemon import refused
+from tests.end_to_end import checks
+from tests.end_to_end.conftest import MakeDaemon
+from tests.layouts.samples import line, memory
+
+ENTRY = "## 2026-01-{day:02}: Title {day}\n**Context:** c\n**Problem:** p\n**Solution:** s\n\n---\n"
+BUSY = """[daemon]
+quiet_s = 0
+quiet_cap_s = 0
+[defaults.schedule]
+prune = "every 1s"
+backup = "every 1s"
+permissions = "every 1s"
+locks = "every 1s"
+archive = "every 1s"
+"""
+
+
+@pytest.fixture
+def topics(tmp_path: Path) -> Path:
+    """More entries than a topic file may have, in a folder that is open to others."""
+    root = tmp_path / "notes"
+    (root / "a").mkdir(parents=True)
+    (root / "a/b.md").write_text("".join(ENTRY.format(day=day) for day in range(20, 0, -1)))
+    return root
+
+
+def test_a_recognised_root_is_observed_until_it_is_confirmed(topics: Path, daemon: MakeDaemon) -> None:
+    before = checks.snapshot(topics)
+    held = daemon(topics, config=BUSY, layout=None).start()
+    row = held.root()
+    assert (row["layout"], row["state"], row["mode"]) == ("markdown-topics", "ok", "observe")
+    (reason,) = row["reasons"]
+    assert "a/b.md:1" in reason
+    assert "memoryd root confirm notes" in reason
+    (finding,) = [each for each in held.rpc("check")["findings"] if each["code"] == "layout-unconfirmed"]
+    assert (finding["severity"], row["findings"]["info"]) == ("info", 1)
+    synced = held.rpc("sync")["roots"]["notes"]
+    assert (synced["written"], synced["reason"]) == (False, "its layout is not confirmed")
+    assert held.rpc("memory.search", query="title 20")["hits"]
+    assert [each["job"] for each in held.rpc("plan")["roots"][0]["actions"]], "what it would do is told"
+    added = refused(lambda: held.rpc("memory.add", root="notes", topic="a", subtopic="b", memory={"title": "x"}))
+    assert isinstance(added, InvalidMemoryError)
+    assert added.hint == "`memoryd root confirm notes`"
+    assert isinstance(refused(lambda: held.rpc("archive", root="notes")), InvalidMemoryError)
+    assert isinstance(refused(lambda: held.rpc("jobs.run", name="prune", root="notes")), InvalidMemoryError)
+    held.rpc("repair", root="notes", dry_run=True)
+    held.rpc("reindex", root="notes")
+    assert checks.snapshot(topics) == before
+
+    done = held.run("root", "confirm", "notes")
+    assert done.returncode == 0, done.stderr
+    assert (held.root()["mode"], held.root()["reasons"]) == ("maintain", [])
+    assert "`b.md`" in (topics / "index.md").read_text()
+    held.until_root(lambda _: (topics / "archive/a/2026.md").exists(), "what is due is done, also what fell due before")
+    assert [each for each in held.rpc("check")["findings"] if each["code"] == "layout-unconfirmed"] == []
+    held.rpc("memory.add", root="notes", topic="a", subtopic="b", memory={"title": "x", "context": "y"})
+
+
+def test_a_confirmation_lasts_and_a_guess_does_not(topics: Path, daemon: MakeDaemon) -> None:
+    held = daemon(topics, layout=None).start()
+    held.stop()
+    assert held.start().root()["mode"] == "observe"
+    held.rpc("root.confirm", name="notes")
+    held.stop()
+    assert held.start().root()["mode"] == "maintain"
+    held.rpc("root.confirm", name="notes")
+
+
+def test_a_root_of_no_layout_has_nothing_to_confirm(tmp_path: Path, daemon: MakeDaemon) -> None:
+    (tmp_path / "empty").mkdir()
+    held = daemon(tmp_path / "empty", layout=None).start()
+    error = refused(lambda: held.rpc("root.confirm", name="empty"))
+    assert isinstance(error, InvalidMemoryError)
+    assert "no layout to confirm" in error.message
+    assert list((tmp_path / "empty").iterdir()) == []
+
+
+def test_a_layout_named_in_the_configuration_needs_no_confirmation(tmp_path: Path, daemon: MakeDaemon) -> None:
+    root = tmp_path / "memories"
+    root.mkdir(mode=0o700)
+    (root / "core_memories.jsonl").write_bytes(line(memory(1)) + b"\n")
+    held = daemon(config=f'[[root]]\nname = "m"\npath = "{root}"\n').start()
+    assert held.root()["mode"] == "observe"
+    assert sorted(each.name for each in root.iterdir()) == ["core_memories.jsonl"]
+    held.configure(f'[[root]]\nname = "m"\npath = "{root}"\nlayout = "jsonl-store"\n')
+    held.rpc("config.reload")
+    held.rpc("sync")
+    assert held.root()["mode"] == "maintain"
+    assert json.loads((root / "index.json").read_bytes())["statistics"]["total_memories"] == 1
