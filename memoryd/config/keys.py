@@ -50,7 +50,9 @@ ENDPOINT: Mapping[str, Key] = {
 # The keys of [defaults], each of which may stand in a [[root]] too.
 POLICY: Mapping[str, Key] = {
     "mode": Key(values.choice(*Mode), "maintain, or observe: report the same things, write nothing unattended"),
-    "backups": Key(values.integer(1, 1000), "how many backups of each file are kept"),
+    "backups": Key(
+        values.integer(1, 1000), "how many backups of each file are kept, spread over hours, days and weeks"
+    ),
     "archive_learnings_after_days": Key(values.number(0, YEARS), "days without access"),
     "archive_tasks_after_days": Key(values.number(0, YEARS), "days after completion"),
     "keep_importance": Key(

@@ -4,12 +4,16 @@ Order is by sequence, not by clock: what memoryd made itself has a sequence numb
 somebody else made (a `cp` by hand, an older program) has only a stamp in its name or a modification time;
 it is filed in front of the first numbered one that was taken after it. So a doubtful clock makes a foreign
 backup older, never newer, and cannot push out what memoryd has verified.
+
+The limit of five is spread over time, so that six edits in a minute leave yesterday's backup in place, and no copy
+is ever refused: the one that holds the most memories is protected instead.
 """
 
 from __future__ import annotations
 
+import math
 import re
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import TypeVar
@@ -18,6 +22,8 @@ from memoryd.core.dates import compact
 
 _NAME = re.compile(r"(?P<prefix>.+)\.backup(?:\.(?P<stamp>[0-9]{8}_[0-9]{6})(?:_(?P<count>[0-9]{3,6}))?)?", re.DOTALL)
 _FUTURE_SLACK_S = 300.0
+_DAY_S = 86_400.0
+_WEEK_S = 7 * _DAY_S
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,21 +37,12 @@ class Quality:
     def damaged(self) -> int:
         return max(0, self.units - self.records)
 
-    def worse_than(self, other: Quality) -> bool:
-        """True when damage grew both in number and in share, or when every memory is gone.
-
-        Number alone would call a store ten times as large worse for one more bad line; share alone would
-        call a store worse that archived good memories and left an old bad line behind.
-        """
-        if other.records > 0 and self.records == 0:
-            return True
-        return self.damaged > other.damaged and self.damaged * other.units > other.damaged * self.units
-
 
 @dataclass(frozen=True, slots=True)
 class Backup:
     """One backup. `taken` is in seconds since the epoch: when it was made, else the stamp in its name, else
-    the file's modification time, else None. `seq` is its place among those memoryd made, None if foreign."""
+    the file's modification time, else None. `seq` is its place among those memoryd made, None if foreign.
+    `records` is how many memories it holds, None where nobody has looked."""
 
     name: str
     file: str
@@ -55,6 +52,7 @@ class Backup:
     sha256: str | None
     valid: bool
     pinned: bool = False
+    records: int | None = None
 
 
 AnyBackup = TypeVar("AnyBackup", bound=Backup)
@@ -149,36 +147,70 @@ def _foreign_key(backup: Backup, now: float | None) -> tuple[bool, float, int, s
     return (taken is not None, taken or 0.0, count, backup.name)
 
 
-def keep(backups: Iterable[Backup], limit: int, now: float | None = None) -> dict[str, str]:
-    """Names that stay, each with the reason. At most `limit` a file, but for pinned ones and the newest valid
-    one, which stay whatever the limit; an invalid one only takes a place that no valid one wants."""
+def keep(backups: Iterable[Backup], limit: int, now: float) -> dict[str, str]:
+    """Names that stay, each with the reason.
+
+    Of each file at most `limit`, spread over time; besides these the pinned ones, and the newest of those that
+    hold the most memories, so that no run of poorer copies pushes out what a loss took. An invalid one only takes
+    a place that no valid one wants.
+    """
     kept: dict[str, str] = {}
     for newest_first in _by_file(backups, now):
-        kept |= _keep_of_one_file(newest_first, limit)
+        kept |= _keep_of_one_file(newest_first, limit, now)
     return kept
 
 
-def _keep_of_one_file(newest_first: Sequence[Backup], limit: int) -> dict[str, str]:
-    kept = {b.name: "pinned" for b in newest_first if b.pinned}
+def _keep_of_one_file(newest_first: Sequence[Backup], limit: int, now: float) -> dict[str, str]:
     valid = [b for b in newest_first if b.valid]
     invalid = [b for b in newest_first if not b.valid]
-    if valid:
-        kept.setdefault(valid[0].name, "the newest valid one")
-    for backup in (*valid, *invalid):
-        if len(kept) >= limit:
+    kept = dict(_spread(valid, max(limit, 1), now))
+    for backup in invalid[: max(0, limit - len(kept))]:
+        kept[backup.name] = f"one of the newest {limit}"
+    richest = max(valid, key=lambda b: b.records or 0, default=None)  # of equals the first: the newest
+    if richest is not None and richest.records:
+        kept.setdefault(richest.name, "holds the most memories")
+    return kept | {b.name: "pinned" for b in newest_first if b.pinned}
+
+
+def _spread(newest_first: Sequence[Backup], limit: int, now: float) -> Iterator[tuple[str, str]]:
+    """At most `limit` names: one for each age, and places that stay free go to the most recent."""
+    places: dict[int, str] = {}
+    for at, why in (*_by_age(_ages(newest_first, now)), *((at, "recent") for at in range(len(newest_first)))):
+        if len(places) >= limit:
             break
-        kept.setdefault(backup.name, f"among the newest {limit}")
-    return kept
+        places.setdefault(at, why)
+    return ((newest_first[at].name, why) for at, why in places.items())
 
 
-def drop(backups: Iterable[Backup], limit: int, now: float | None = None) -> list[str]:
+def _by_age(ages: Sequence[float]) -> Iterator[tuple[int, str]]:
+    """Indexes, the most important first. What is the oldest of its span today grows into the next one."""
+    recent = [(at, f"number {at + 1} from the newest") for at in range(min(2, len(ages)))]
+    day = [at for at, age in enumerate(ages) if age <= _DAY_S]
+    week = [at for at, age in enumerate(ages) if _DAY_S < age <= _WEEK_S]
+    older = [at for at, age in enumerate(ages) if age > _WEEK_S]
+    yield from recent
+    yield from ((at, "the oldest of the last 24 hours") for at in day[-1:])
+    yield from ((at, "the oldest of the last seven days") for at in week[-1:])
+    yield from ((at, "the newest that is older than seven days") for at in older[:1])
+
+
+def _ages(newest_first: Sequence[Backup], now: float) -> list[float]:
+    """Seconds, never less than that of the one made after it: a clock that was wrong makes no backup younger."""
+    ages: list[float] = []
+    for backup in newest_first:
+        age = math.inf if backup.taken is None else now - backup.taken
+        ages.append(max(age, ages[-1] if ages else 0.0))
+    return ages
+
+
+def drop(backups: Iterable[Backup], limit: int, now: float) -> list[str]:
     """Names that go, the oldest of each file first."""
     held = list(backups)
     kept = keep(held, limit, now)
     return [b.name for newest_first in _by_file(held, now) for b in reversed(newest_first) if b.name not in kept]
 
 
-def _by_file(backups: Iterable[Backup], now: float | None) -> list[list[Backup]]:
+def _by_file(backups: Iterable[Backup], now: float) -> list[list[Backup]]:
     """Groups by file, newest first within each."""
     groups: dict[str, list[Backup]] = {}
     for backup in backups:

@@ -1,8 +1,8 @@
 """Making, rotating and choosing backups: plain copies under names that a person can restore with `cp`.
 
-A backup is written whole, read back and compared before any older one goes; what is less readable than the
-newest good one never enters the rotation but goes to quarantine (a loop of 279 corrupt backups in a week
-pushed out every good one elsewhere).
+A backup is written whole, read back and compared before any older one goes. None is refused, however damaged the
+file is: refusing froze the backups for good after one torn line. The rotation protects the one with the most memories
+instead, and equal content is copied once (a loop of 279 corrupt copies in a week pushed out every good one elsewhere).
 """
 
 from __future__ import annotations
@@ -18,7 +18,6 @@ from memoryd.core.retention import Quality, backup_name, drop
 from memoryd.disk import atomic
 from memoryd.disk.copies import PLACE, BackupInfo, Looked, Readable, known_backup, list_backups, verify
 from memoryd.disk.journal import Journal
-from memoryd.disk.snapshots import Blobs, quarantine
 from memoryd.disk.tree import Tree
 from memoryd.errors import ConflictError, NotFoundError
 
@@ -37,21 +36,19 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class CreateResult:
-    """`outcome` is "made", "equal" (the newest backup has this content) or "quarantined" (less readable than
-    it). `name` is the backup that holds the content, None in quarantine. `dropped` went in rotation,
-    `undropped` should have gone but could not be removed."""
+    """`outcome` is "made" or "equal" (the newest backup has this content). `name` is the backup that holds the
+    content. `dropped` went in rotation, `undropped` should have gone but could not be removed."""
 
     outcome: str
-    name: str | None
+    name: str
     sha256: str
     dropped: tuple[str, ...] = ()
     undropped: tuple[str, ...] = ()
 
 
-def create(  # noqa: PLR0917 - where it goes, then what was read: two groups in a fixed order
+def create(
     tree: Tree,
     journal: Journal,
-    blobs: Blobs,
     file: str,
     content: bytes,
     fingerprint: Fingerprint,
@@ -80,9 +77,6 @@ def create(  # noqa: PLR0917 - where it goes, then what was read: two groups in 
     digest = digest or hashlib.sha256(content).hexdigest()
     if newest_first and newest_first[0].valid and newest_first[0].sha256 == digest:
         result = CreateResult("equal", newest_first[0].name, digest)
-    elif reason := _worse(quality, newest_first):
-        quarantine(journal, blobs, file, content, reason, now=now)
-        return CreateResult("quarantined", None, digest)
     else:
         made, seen = _written(tree, journal, file, content, place, now=now)
         if looked_at is not None:
@@ -94,26 +88,23 @@ def create(  # noqa: PLR0917 - where it goes, then what was read: two groups in 
     return replace(result, dropped=dropped, undropped=undropped)
 
 
-def _worse(quality: Quality, newest_first: Sequence[BackupInfo]) -> str | None:
-    """Why content of this quality must not enter the rotation, None when it may."""
-    for backup in newest_first:
-        if backup.valid and backup.quality is not None:
-            if not quality.worse_than(backup.quality):
-                return None
-            return f"{quality.records} memories in {quality.units} units: less readable than {backup.name}"
-    return None
+def choose(
+    backups: Iterable[BackupInfo], at: str | None = None, *, live: str | None = None, records: int = 0
+) -> BackupInfo:
+    """Which of one file's backups (newest first) a restore takes.
 
-
-def choose(backups: Iterable[BackupInfo], at: str | None = None) -> BackupInfo:
-    """Which of one file's backups (newest first) a restore takes: the newest valid one, those in their place
-    before those beside the data; or the one with the id `at`, of which the stamp at the end is enough while
-    it names one. Raises NotFoundError, or ConflictError for one that is damaged."""
+    With `at`, the one of that id; the stamp at its end is enough while it names one. Else the newest valid one that
+    differs from the file (whose SHA-256 is `live`) and holds no fewer memories than its `records`; where there is
+    none, the newest valid one that differs, then the newest valid one. Those in their place go before those beside
+    the data. Raises NotFoundError, or ConflictError for one that is damaged."""
     held = list(backups)
     if at is None:
         usable = sorted((each for each in held if each.valid), key=lambda each: each.beside)
         if not usable:
             raise NotFoundError("there is no valid backup", hint="`memoryd backup list` shows what is there")
-        return usable[0]
+        other = [each for each in usable if each.sha256 != live]
+        enough = [each for each in other if each.records is None or each.records >= records]
+        return (enough or other or usable)[0]
     named = [each for each in held if each.id == at] or [each for each in held if each.id.endswith(f".{at}")]
     if len(named) != 1:
         what = "several backups end in" if named else "no backup has the id"

@@ -34,7 +34,6 @@ class BackupInfo(Backup):
     which is no proof of damage; `beside` that it lies next to the data, where memoryd only reads."""
 
     path: str = ""
-    quality: Quality | None = None
     problem: str | None = None
     unread: bool = False
     beside: bool = False
@@ -148,7 +147,7 @@ def known_backup(row: BackupRow, path: str, size: int) -> BackupInfo:
         valid=valid,
         pinned=row.pinned,
         path=path,
-        quality=row.quality,
+        records=row.quality.records,
         problem=None if valid else "its content is not what was backed up",
     )
 
@@ -181,7 +180,7 @@ def _judged(backup: BackupInfo, content: bytes, readable: Readable | None) -> Ba
     quality = readable(content)
     usable = quality.records > 0 and 2 * quality.damaged <= quality.units
     problem = None if usable else f"{quality.damaged} of its {quality.units} units cannot be read"
-    return replace(backup, quality=quality, valid=usable, problem=problem)
+    return replace(backup, records=quality.records, valid=usable, problem=problem)
 
 
 def _remember(journal: Journal, looked: Iterable[BackupInfo]) -> None:

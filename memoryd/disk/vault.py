@@ -1,8 +1,8 @@
 """Snapshots of stores that have no place of their own for backups: versions of files, addressed by content.
 
-A version is one content of one file; a snapshot is the set of versions that stood at one moment. Five snapshots are
-kept, and of each file the newest five versions; a content lives as long as a version names it. A worse reading of a
-file (less of it readable than before) is never taken into a snapshot: the last good version stands for it.
+A version is one content of one file; a snapshot is the set of versions that stood at one moment. Snapshots and the
+versions of each file rotate by `core.retention`; a content lives as long as a version names it. Whatever a file holds
+is kept, however damaged: the rotation protects the version with the most memories.
 Order is by number, never by clock. Everything is one durable SQLite file: a whole snapshot is one transaction.
 """
 
@@ -11,10 +11,10 @@ from __future__ import annotations
 import hashlib
 import sqlite3
 import zlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from memoryd.core.retention import Quality
+from memoryd.core.retention import Backup, Quality, drop
 from memoryd.disk.database import Database, packed, unpacked
 from memoryd.errors import NotFoundError
 
@@ -114,27 +114,26 @@ class Vault(Database):
                 return None
             seq = db.execute("INSERT INTO snapshots (taken) VALUES (?)", (now,)).lastrowid or 0
             db.executemany("INSERT INTO members VALUES (?, ?)", [(seq, version) for version in sorted(versions)])
-            _rotate(db, keep)
+            _rotate(db, keep, now)
         return next(each for each in self.snapshots() if each.seq == seq)
 
     def add_version(self, state: FileState, now: float, *, keep: int) -> Version | None:
-        """One file alone, as before a change of it; None when it equals its newest version or is worse."""
+        """One file alone, as before a change of it; None when its newest version equals it, or means the same."""
         with self._writing() as db:
             before = db.execute("SELECT max(seq) FROM versions WHERE file = ?", (packed(state.file),)).fetchone()[0]
             seq = self._version_of(db, state, now)
             if seq != before:
-                _rotate_file(db, packed(state.file), keep)
+                _drop_versions(db, _surplus_versions(db, packed(state.file), keep, now))
         return None if seq == before else _version(self._rows(f"{_SIZED} WHERE v.seq = ?", seq)[0])
 
     def _version_of(self, db: sqlite3.Connection, state: FileState, now: float) -> int:
-        """The version that stands for a file: its newest one while nothing changed or what is there is worse."""
+        """The version that stands for a file: its newest one while nothing changed."""
         row = db.execute(
             "SELECT * FROM versions WHERE file = ? ORDER BY seq DESC LIMIT 1", (packed(state.file),)
         ).fetchone()
         if row is not None:
-            worse = state.quality.worse_than(Quality(row["units"], row["records"]))
             same = row["sha256"] == state.sha256 or (state.meaning != "" and row["meaning"] == state.meaning)
-            if row["valid"] and (same or worse):
+            if row["valid"] and same:
                 return int(row["seq"])
         if state.content is not None:
             deflated = zlib.compress(state.content, _LEVEL)
@@ -230,32 +229,39 @@ def _members(db: sqlite3.Connection, snapshot: int) -> set[int]:
     return {row[0] for row in db.execute("SELECT version FROM members WHERE snapshot = ?", (snapshot,))}
 
 
-def _rotate(db: sqlite3.Connection, keep: int) -> None:
-    """The newest `keep` snapshots stay, and of each file the newest `keep` versions, and what is pinned."""
-    db.execute(
-        "DELETE FROM snapshots WHERE pinned = 0 AND seq NOT IN (SELECT seq FROM snapshots ORDER BY seq DESC LIMIT ?)",
-        (keep,),
+def _rotate(db: sqlite3.Connection, keep: int, now: float) -> None:
+    """Drops the snapshots that have no place any more, then the versions that no snapshot needs."""
+    counted = (
+        "SELECT s.seq, s.taken, s.pinned, coalesce(sum(v.records), 0) AS records, 1 AS valid FROM snapshots s"
+        " LEFT JOIN members m ON m.snapshot = s.seq LEFT JOIN versions v ON v.seq = m.version GROUP BY s.seq"
     )
-    db.execute(
-        "DELETE FROM versions WHERE pinned = 0 AND seq NOT IN (SELECT version FROM members) AND seq IN"
-        " (SELECT seq FROM (SELECT seq, row_number() OVER (PARTITION BY file ORDER BY seq DESC) AS place FROM versions)"
-        " WHERE place > ?)",
-        (keep,),
-    )
-    db.execute("DELETE FROM contents WHERE sha256 NOT IN (SELECT sha256 FROM versions)")
+    gone = drop(map(_kept, db.execute(counted)), keep, now)
+    db.executemany("DELETE FROM snapshots WHERE seq = ?", [(int(each),) for each in gone])
+    many = db.execute("SELECT file FROM versions GROUP BY file HAVING count(*) > ?", (keep,)).fetchall()
+    _drop_versions(db, [each for row in many for each in _surplus_versions(db, row["file"], keep, now)])
 
 
-def _rotate_file(db: sqlite3.Connection, file: bytes, keep: int) -> None:
-    """As `_rotate`, but for the versions of one file: its cost does not grow with the store."""
-    old = (
-        "SELECT seq, sha256 FROM versions v WHERE file = ? AND pinned = 0 AND NOT EXISTS"
-        " (SELECT 1 FROM members WHERE version = v.seq) AND seq NOT IN"
-        " (SELECT seq FROM versions WHERE file = ? ORDER BY seq DESC LIMIT ?)"
+def _surplus_versions(db: sqlite3.Connection, file: bytes, keep: int, now: float) -> list[tuple[int, str]]:
+    """(number, hash) of those that have no place any more and that no snapshot needs."""
+    query = (
+        "SELECT seq, sha256, taken, pinned, records, valid,"
+        " EXISTS (SELECT 1 FROM members WHERE version = seq) AS needed FROM versions WHERE file = ?"
     )
-    gone = db.execute(old, (file, file, keep)).fetchall()
-    db.executemany("DELETE FROM versions WHERE seq = ?", [(row["seq"],) for row in gone])
+    rows = {str(row["seq"]): row for row in db.execute(query, (file,))}
+    gone = drop(map(_kept, rows.values()), keep, now) if len(rows) > keep else []
+    return [(int(each), rows[each]["sha256"]) for each in gone if not rows[each]["needed"]]
+
+
+def _kept(row: sqlite3.Row) -> Backup:
+    return Backup(
+        str(row["seq"]), "", row["taken"], row["seq"], 0, None, bool(row["valid"]), bool(row["pinned"]), row["records"]
+    )
+
+
+def _drop_versions(db: sqlite3.Connection, gone: Sequence[tuple[int, str]]) -> None:
+    db.executemany("DELETE FROM versions WHERE seq = ?", [(seq,) for seq, _ in gone])
     unused = "DELETE FROM contents WHERE sha256 = ? AND NOT EXISTS (SELECT 1 FROM versions WHERE sha256 = ?)"
-    db.executemany(unused, [(row["sha256"], row["sha256"]) for row in gone])
+    db.executemany(unused, [(sha256, sha256) for _, sha256 in gone])
 
 
 def _inflated(deflated: bytes) -> bytes | None:

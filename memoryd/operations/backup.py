@@ -9,6 +9,7 @@ from memoryd.core.dates import iso
 from memoryd.core.difference import difference, unified
 from memoryd.core.digest import sha256
 from memoryd.core.plan import Action, Kind, Plan
+from memoryd.core.retention import Quality, drop
 from memoryd.core.text import Edit, Span
 from memoryd.disk import backups
 from memoryd.disk.backups import BackupInfo
@@ -30,12 +31,12 @@ def create_backups(store: Store, now: float, *, file: str | None = None, dry_run
         content, _ = store.tree.read(path, growing=True)
         newest = store.journal.backup_rows(path)[-1:]
         same = newest and newest[0].valid and newest[0].sha256 == sha256(content)
-        if same and _is_there(store, newest[0].name):
+        if same and _is_there(store, newest[0].name) and not _surplus(store, path, now):
             results.append({"file": path, "outcome": "equal", "id": newest[0].id})
             continue
         if newest and not content:
             # Emptied, as by archiving its last memory: there is nothing to keep, so the lock is not taken for it.
-            results.append({"file": path, "outcome": "kept apart", "id": None})
+            results.append({"file": path, "outcome": "empty", "id": None})
             continue
         if dry_run:
             results.append({"file": path, "outcome": "due"})
@@ -43,8 +44,15 @@ def create_backups(store: Store, now: float, *, file: str | None = None, dry_run
         with store.locked(store.policy.lock_wait_s):
             content, fingerprint = store.tree.read(path)
             made = back_up(store, path, content, fingerprint, now)
-        results.append({"file": path, "outcome": "made" if made else "kept apart", "id": made})
+        held = made or next((row.id for row in store.journal.backup_rows(path)[-1:]), None)
+        results.append({"file": path, "outcome": "made" if made else "equal", "id": held})
     return results
+
+
+def _surplus(store: Store, path: str, now: float) -> bool:
+    """Was a rotation cut off before it had removed the oldest?"""
+    held = [each for each in _folder_backups(store, now, file=path) if not each.beside]
+    return bool(drop(held, store.policy.backups, now))
 
 
 def _is_there(store: Store, name: str) -> bool:
@@ -141,7 +149,10 @@ def _chosen(store: Store, now: float, file: str | None, at: str | None) -> tuple
         return contents, {version.file: version.mode for version in versions}, at or versions[0].id
     if at is None and file is None:
         raise UsageError("which file is to be restored?", hint="name it with --file, or a backup's id with --at")
-    chosen = backups.choose(_folder_backups(store, now, file=file), at)
+    live = _live(store, file) if file is not None else None
+    quality = store.quality(file, live, now) if file is not None and live is not None else Quality(0, 0)
+    held = _folder_backups(store, now, file=file)
+    chosen = backups.choose(held, at, live=sha256(live) if live is not None else None, records=quality.records)
     return {chosen.file: backups.read_backup(store.tree, chosen)}, {}, chosen.name
 
 

@@ -33,7 +33,11 @@ def keep_version(store: Store, path: str, now: float, *, dry_run: bool = False) 
     if dry_run:
         return [{"file": path, "outcome": "equal" if store.vault.has_content(sha256(content)) else "due"}]
     made = back_up(store, path, content, fingerprint, now)
-    return [{"file": path, "outcome": "made" if made else "equal", "id": made}]
+    newest = next(iter(store.vault.versions(path)), None)
+    if made is None and (newest is None or newest.sha256 != sha256(content)):
+        # Emptied, or only read: its access fields alone differ from the newest version.
+        return [{"file": path, "outcome": "same memories" if content else "empty", "id": newest.id if newest else None}]
+    return [{"file": path, "outcome": "made" if made else "equal", "id": made or (newest.id if newest else None)}]
 
 
 def _states(store: Store) -> Iterator[FileState]:
@@ -91,16 +95,38 @@ def _version(store: Store, version: Version) -> dict[str, Any]:
 
 
 def choose_versions(store: Store, *, file: str | None, at: str | None) -> list[Version]:
-    """What a restore brings back: one version of a file, or all files of a snapshot. Raises NotFoundError."""
+    """What a restore brings back: one version of a file, or all files of a snapshot. Raises NotFoundError.
+
+    Without `at` it is the newest that differs from what is there and holds no fewer memories; where there is none,
+    the newest that differs, then the newest.
+    """
     hint = "`memoryd backup list` shows the snapshots, with --file the versions of one file"
     if at is not None and at.startswith("v"):
         chosen = [v for v in store.vault.versions(file) if v.id == at]
-    elif at is not None or file is None:
-        snapshot = next((s for s in store.vault.snapshots() if at in (None, s.id)), None)
-        chosen = store.vault.files(snapshot.seq) if snapshot is not None else []
-        chosen = [version for version in chosen if file in (None, version.file)]
+    elif file is not None and at is None:
+        chosen = _best([[v] for v in store.vault.versions(file) if v.valid], _now(store, file))
     else:
-        chosen = [version for version in store.vault.versions(file) if version.valid][:1]
+        snapshots = [s for s in store.vault.snapshots() if at in (None, s.id)]
+        chosen = _best([store.vault.files(s.seq) for s in snapshots], _now(store))
+        chosen = [version for version in chosen if file in (None, version.file)]
     if not chosen:
         raise NotFoundError(f"root {store.name}: there is no backup {at or file or ''}".rstrip(), hint=hint)
     return chosen
+
+
+def _now(store: Store, file: str | None = None) -> dict[str, tuple[str, int]]:
+    """(hash, memories) of the source files there are, or of one."""
+    rows = store.catalogue.files()
+    return {
+        path: (row.digest, row.records)
+        for path, row in rows.items()
+        if row.role == Role.SOURCE and row.digest and file in (None, path)
+    }
+
+
+def _best(newest_first: list[list[Version]], live: dict[str, tuple[str, int]]) -> list[Version]:
+    hashes = {path: digest for path, (digest, _) in live.items()}
+    records = sum(count for _, count in live.values())
+    other = [each for each in newest_first if {v.file: v.sha256 for v in each} != hashes]
+    enough = [each for each in other if sum(v.quality.records for v in each) >= records]
+    return next(iter(enough or other or newest_first), [])

