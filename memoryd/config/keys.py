@@ -78,6 +78,7 @@ POLICY: Mapping[str, Key] = {
     "score_recency": Key(values.number(0, 1000), "points for a memory of today"),
     "score_decay": Key(values.number(0, 100), "how fast these fall: by e to the minus this, each day"),
     "score_uses": Key(values.number(0, 1000), "points for every five uses"),
+    "ignore": Key(values.globs, "files and folders that are left alone: `*.draft.md`, `private/`, `notes/old/**`"),
     "newer_index": Key(
         values.choice("read-only", "rebuild"),
         "an index of a newer version: leave the root as it is, or rebuild it",

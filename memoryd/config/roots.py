@@ -85,6 +85,17 @@ def real_directory(path: str) -> str:
     return real
 
 
+def too_wide(path: str) -> str | None:
+    """Why a directory is no memory store, whatever lies in it, unless somebody names its layout."""
+    home = os.path.realpath(os.path.expanduser("~"))
+    if path == home:
+        return "is your home directory"
+    if _beneath(home, path):
+        return "holds home directories"
+    programs = [os.path.realpath(os.path.join(home, name)) for name in (".claude", ".config")]
+    return "holds the files of whole programs" if path in programs else None
+
+
 def find_overlaps(spots: Sequence[Spot], state_dir: str, complain: Complain) -> None:
     """Complain of each root that is the same as, inside or around an earlier one or the state directory."""
     state = os.path.realpath(state_dir)

@@ -100,6 +100,22 @@ def choices(*allowed: str) -> Reader:
     return read
 
 
+def globs(value: object) -> tuple[str, ...]:
+    """Patterns of paths beneath a root."""
+    if not isinstance(value, list):
+        raise WrongValueError(
+            f'is {shown(value)}, not an array; allowed: an array of globs, as ["*.draft.md", "private/"]'
+        )
+    return tuple(dict.fromkeys(_glob(element) for element in value))
+
+
+def _glob(value: object) -> str:
+    text = words(value)
+    if not text.strip("/*") or ".." in text.split("/"):
+        raise WrongValueError(f"{shown(text)} names everything, or what lies outside; allowed: a glob of some paths")
+    return text
+
+
 def words(value: object) -> str:
     """Text that a path or a name can be made of."""
     if not isinstance(value, str):

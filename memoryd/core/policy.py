@@ -71,6 +71,7 @@ class Policy:
     score_uses: float = 1  # for each five
     final_newline: str = "always"  # "always" | "keep" | "never"
     fix_permissions: bool = True
+    ignore: tuple[str, ...] = ()  # globs of what is left alone; see `core.skipping`
     newer_index: str = "read-only"  # "read-only" | "rebuild" (the seed's literal behaviour)
     limits: Mapping[str, Limit | None] = field(default_factory=dict)
     schedule: Mapping[str, str] = field(default_factory=lambda: dict(DEFAULT_SCHEDULE))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import math
 import os
 import stat
 from collections.abc import Callable
@@ -21,13 +22,15 @@ class Scan:
     `files`: regular files. `directories`: path -> (dev, inode), the root as "". `irregular`: links, FIFOs,
     sockets, devices and directories of other devices, none of them entered. `unreadable`: directories and
     files that could not be looked at (or not to their end): what was known beneath them is still to be
-    believed.
+    believed. `skipped`: directories left out. `whole` is False where there are more files than were wanted.
     """
 
     files: dict[str, Fingerprint]
     directories: dict[str, tuple[int, int]]
     irregular: tuple[str, ...]
     unreadable: tuple[str, ...]
+    skipped: tuple[str, ...] = ()
+    whole: bool = True
 
 
 @dataclass(slots=True)
@@ -38,17 +41,24 @@ class _Found:
     directories: dict[str, tuple[int, int]] = field(default_factory=dict)
     irregular: list[str] = field(default_factory=list)
     unreadable: list[str] = field(default_factory=list)
+    skipped: list[str] = field(default_factory=list)
 
 
-def scan(open_directory: Callable[[str], int], identity: tuple[int, int], skip_dir: Callable[[str], bool]) -> Scan:
-    """Walk from "" down; `open_directory(path)` gives descriptors, `skip_dir(path)` says what is left out.
+def scan(
+    open_directory: Callable[[str], int],
+    identity: tuple[int, int],
+    skip_dir: Callable[[str], bool],
+    most: float = math.inf,
+) -> Scan:
+    """Walk from "" down; `open_directory(path)` gives descriptors, `skip_dir(path)` says what is left out. With more
+    than `most` files it stops.
 
     Raises OSError when the root itself cannot be read: an empty answer would read as "all was deleted".
     One directory is open at a time, so depth costs time but no descriptors.
     """
     found = _Found()
     waiting = [""]
-    while waiting:
+    while waiting and len(found.files) <= most:
         path = waiting.pop()
         try:
             fd = open_directory(path)
@@ -57,12 +67,14 @@ def scan(open_directory: Callable[[str], int], identity: tuple[int, int], skip_d
             continue
         try:
             below = _enter(fd, path, identity[0], found)
-            waiting += [name for name in below if not skip_dir(name)]
+            for name in below:
+                (found.skipped if skip_dir(name) else waiting).append(name)
         except OSError as error:
             _explain(error, path, found)
         finally:
             os.close(fd)
-    return Scan(found.files, found.directories, tuple(found.irregular), tuple(found.unreadable))
+    odd = tuple(found.irregular), tuple(found.unreadable), tuple(found.skipped)
+    return Scan(found.files, found.directories, *odd, whole=len(found.files) <= most)
 
 
 def _enter(fd: int, path: str, device: int, found: _Found) -> list[str]:

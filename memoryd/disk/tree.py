@@ -10,6 +10,7 @@ Paths are relative, POSIX, `os.fsdecode`d (names need not be UTF-8 and may hold 
 from __future__ import annotations
 
 import errno
+import math
 import os
 import stat
 from collections.abc import Callable, Iterator
@@ -202,10 +203,11 @@ class Tree:
             finally:
                 os.close(fd)
 
-    def scan(self, skip_dir: Callable[[str], bool]) -> Scan:
-        """Look at everything beneath the root but directories that `skip_dir(path)` refuses; see `Scan`.
+    def scan(self, skip_dir: Callable[[str], bool], most: float = math.inf) -> Scan:
+        """Look at everything beneath the root but directories that `skip_dir(path)` refuses, and no further where there
+        are more than `most` files; see `Scan`.
         Raises OSError when the root cannot be read or was removed."""
-        found = scan(self.open_directory, self.identity, skip_dir)
+        found = scan(self.open_directory, self.identity, skip_dir, most)
         self._still_linked()
         return found
 

@@ -103,6 +103,12 @@ class Health:
 
     def note_shapes(self, seen: Look) -> None:
         """No layout, or more than one, has the shape of what is there: say what to do."""
+        if seen.refused is not None:
+            self.unwritten = (
+                f"{self._store.path} {seen.refused}, so no layout is looked for; name the memory directory itself, or "
+                "its layout in the configuration"
+            )
+            return
         if seen.meant is not None:
             place = os.path.join(self._store.path, seen.meant)
             self.unwritten = f"the memories lie in {place}; name that directory instead of this one"
@@ -180,7 +186,7 @@ class Health:
             reasons.append(self.unwritten or "no layout is known")
         if self._store.network_fs is not None:
             reasons.append(f"on {self._store.network_fs} changes of other machines make no events: timed scans")
-        elif not self.watching:
+        elif not self.watching and (self._store.layout is not None or self._store.too_wide is None):
             reasons.append(f"the directory cannot be watched, timed scans: {self._hints.limit_hint()}")
         elif self.watch.held < self.watch.wanted:
             short = f"{self.watch.held} of {self.watch.wanted} directories are watched, the rest by timed scans"

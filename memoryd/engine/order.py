@@ -27,7 +27,9 @@ class Order:
     def recognise(self) -> Look:
         """What the root looks like; `auto` looks again until that is exactly one layout."""
         store = self._store
-        seen = look_at(store.tree)
+        if store.too_wide is not None:
+            return Look(refused=store.too_wide)
+        seen = look_at(store.tree, store.policy.ignore)
         if seen.layout is not None:
             store.guess(seen.layout, seen.shapes[seen.layout])
             log.info("layout recognised", root=store.name, layout=seen.layout, why=seen.shapes[seen.layout])

@@ -53,8 +53,8 @@ class Tending:
     def cares_for(self, path: str) -> bool:
         """False for paths whose change means nothing here: our own temporary files, locks, strangers."""
         if self.store.layout is None:
-            return True
-        role = self.store.layout.role(path)
+            return not self.store.skips(path)
+        role = self.store.role(path)
         if role is Role.BACKUP:
             self._publisher.backups_known = False
         return role in (Role.SOURCE, Role.ARCHIVE, Role.INDEX)
@@ -126,7 +126,8 @@ class Tending:
     def _first_scan(self) -> None:
         """The root is there and ours: watch it, put it in order, read it in."""
         self.publish(state="scanning")
-        self.looking.rewatch()
+        if self.store.layout is not None or self.store.too_wide is None:
+            self.looking.rewatch()
         self._scanned = True
         self.detect()
         self._hints.scheduled(self.store.name)

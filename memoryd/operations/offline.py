@@ -76,6 +76,8 @@ def _layout_of(path: str) -> str:
         return seen.layout
     found = " and ".join(seen.shapes) or "no layout"
     hint = "memoryd can only check a layout it recognises"
+    if seen.refused is not None:
+        raise UsageError(f"{path} {seen.refused}", hint="name the directory that holds the memories")
     if seen.meant is not None:
         hint = f"the memories lie in {os.path.join(path, seen.meant)}; name that directory"
     raise UsageError(f"{path} looks like {found}", hint=hint)

@@ -36,7 +36,7 @@ def note_permissions(store: Store) -> None:
 def _wide(store: Store) -> list[Action]:
     if store.layout is None or not store.layout.private:
         return []
-    scan = store.tree.scan(lambda _: False)
+    scan = store.scan()
     ours = {path for path in scan.files if _is_tended(store, path)}
     if not ours:
         return []

@@ -113,7 +113,7 @@ def _is_file(store: Store, path: str) -> bool:
 def _holds_memories(store: Store, now: float) -> bool:
     if store.layout is None:
         return False
-    for path in store.tree.scan(lambda _: False).files:
+    for path in store.scan().files:
         if store.role(path) is Role.SOURCE:
             source = store.load(path, now)
             if source is not None and source.loaded.document.records:

@@ -7,19 +7,23 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from memoryd.core.secrets import redact
+from memoryd.core.skipping import skips
 from memoryd.disk.tree import Tree
 from memoryd.layouts import recognise
 from memoryd.layouts.folder import HEAD, Folder
 
+MOST = 20_000  # files of a directory whose layout is looked for: more are no memory store but a home or a disk
 _BELOW = ("memories", "memory")  # where programs keep the store inside of their own directory
 
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """`shapes`: each layout that fits, with what shows it. `meant` is the folder below that has one instead."""
+    """`shapes`: each layout that fits, with what shows it. `meant` is the folder below that has one instead;
+    `refused` says why nobody looks for one here."""
 
     shapes: Mapping[str, str] = field(default_factory=dict)
     meant: str | None = None
+    refused: str | None = None
 
     @property
     def layout(self) -> str | None:
@@ -27,9 +31,11 @@ class Look:
         return next(iter(self.shapes)) if len(self.shapes) == 1 else None
 
 
-def look_at(tree: Tree) -> Look:
+def look_at(tree: Tree, ignore: tuple[str, ...] = ()) -> Look:
     """Raises OSError when the directory cannot be read."""
-    scan = tree.scan(lambda _: False)
+    scan = tree.scan(lambda folder: skips(f"{folder}/", ignore), MOST)
+    if not scan.whole:
+        return Look(refused=f"holds more than {MOST:,} files")
 
     def head(path: str) -> bytes:
         try:
@@ -37,7 +43,8 @@ def look_at(tree: Tree) -> Look:
         except OSError:
             return b""  # what cannot be read shows nothing; whether that matters the rest decides
 
-    folder = Folder(scan.files, scan.directories, head)
+    files = [path for path in scan.files if not skips(path, ignore)]
+    folder = Folder(files, (*scan.directories, *scan.skipped), head)
     shapes = {name: _sayable(why) for name, why in recognise(folder).items()}
     below = () if shapes else _BELOW
     return Look(shapes, next((name for name in below if recognise(folder.within(name))), None))

@@ -78,11 +78,12 @@ def _refresh_these(store: Store, touched: Iterable[str], now: float, *, verify: 
 
 
 def _refresh_all(store: Store, now: float, *, verify: bool, deletes_seen: bool) -> Refreshed:
-    scan = store.tree.scan(lambda _: False)
+    scan = store.scan()
     known = store.catalogue.files()
     wanted = {path: found for path, found in scan.files.items() if store.role(path) in READ_ROLES}
     gone = [path for path in known if path not in wanted and not _beneath(path, scan.unreadable)]
-    loss = None if deletes_seen else _mass_loss(known, gone)
+    lost = [path for path in gone if not store.skips(path)]  # what is ignored from now on went by our own will
+    loss = None if deletes_seen else _mass_loss(known, lost)
     if loss:
         return Refreshed(directories=scan.directories, loss=loss)
     outcomes = {

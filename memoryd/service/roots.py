@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from memoryd.config.roots import too_wide
 from memoryd.config.schema import Config, RootConfig, SearchConfig
 from memoryd.core.schedule import Adaptive, Every, parse_schedule
 from memoryd.disk.database import JournalError
@@ -123,6 +124,7 @@ class Roots:
             os.makedirs(path, exist_ok=True)
         layout = None if root.layout == "auto" else root.layout
         store = Store(root.name, path, layout, root.policy, state_place(self._state_dir, path))
+        store.too_wide = too_wide(root.path)
         embedder = self.meaning.embedder
         if embedder is not None:
             store.embed = vector_maker(embedder, store.may_last)

@@ -27,6 +27,7 @@ from watchdog.events import (
 from watchdog.observers.api import BaseObserver, EventDispatcher, ObservedWatch
 from watchdog.utils import BaseThread
 
+from memoryd.core.skipping import skips
 from memoryd.layouts import LAYOUTS
 from memoryd.log import get_logger
 from memoryd.service.generations import Generations, TouchCall, TroubleCall
@@ -109,6 +110,8 @@ if sys.platform == "linux":
     class _Group(InotifyWatchGroup):
         def _add_callback(self, path: bytes) -> None:
             """watchdog keeps the former name of a directory met again, and mixes up names by it later."""
+            if self._skips(path):
+                return
             names, watches = self._active_callbacks_by_watch, self._active_callbacks_by_path
             try:
                 wd = self._inotify_fd.add_callback(path, self.event_mask, self, self._id)
@@ -120,6 +123,10 @@ if sys.platform == "linux":
             if watches.get(former) == wd:
                 del watches[former]
             names[wd], watches[path] = path, wd
+
+        def _skips(self, path: bytes) -> bool:
+            inside = os.fsdecode(path[len(self.path) :]).lstrip("/")
+            return bool(inside) and skips(f"{inside}/")
 
         def _remove_watch_internally(self, wd: WatchDescriptor) -> None:
             """A path is popped twice when a renamed directory goes; the KeyError would end the reader."""
@@ -252,6 +259,9 @@ class _Router(FileSystemEventHandler):
         source = os.fsdecode(event.src_path)
         going = isinstance(event, GOING)
         if event.is_directory:
+            ends = [self._relative(os.fsdecode(path)) for path in (event.src_path, event.dest_path) if path]
+            if all(end is not None and skips(f"{end}/") for end in ends):
+                return
             self._touch(self._key, None, going)
             if going and source == self._path:
                 self._trouble("root-gone", self._key)

@@ -163,7 +163,7 @@ def _sweep(store: Store, now: float) -> list[str]:
     """Our temporary files of an earlier life. One may be an inode we had just replaced, with bytes that
     somebody appended to it since: those are carried over first."""
     said: list[str] = []
-    folders = sorted(store.tree.scan(lambda _: False).directories)
+    folders = sorted(store.scan().directories)
     for path, _ in (found for folder in folders for found in temps.our_temps(store.tree, folder)):
         kept = _rescue(store, path, now)
         store.tree.unlink(path)

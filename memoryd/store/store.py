@@ -18,10 +18,12 @@ from memoryd.core.plan import Fingerprint
 from memoryd.core.policy import Limit, Mode, Policy
 from memoryd.core.records import Base, Role
 from memoryd.core.retention import Quality
+from memoryd.core.skipping import skips
 from memoryd.disk.copies import Looked
 from memoryd.disk.journal import Journal
 from memoryd.disk.ownership import own_directory
 from memoryd.disk.processes import network_file_system
+from memoryd.disk.scan import Scan
 from memoryd.disk.snapshots import Blobs
 from memoryd.disk.tree import NotBeneathError, NotRegularError, TooLargeError, Tree
 from memoryd.disk.vault import Vault
@@ -73,6 +75,7 @@ class Store(Lockable):
         self.layout = LAYOUTS.get(layout or self.journal.get_meta(CONFIRMED, ""))
         # What a layout was recognised by that nobody has named or confirmed: then nothing is written in the root.
         self.guessed_by: str | None = None
+        self.too_wide: str | None = None  # why no layout is looked for: "is your home directory"
         if self.journal.get_meta("sensitive_words", False) != policy.sensitive_words:
             self.catalogue.clear()  # what was read by the other setting is read anew
             self.journal.set_meta("sensitive_words", policy.sensitive_words)
@@ -197,7 +200,15 @@ class Store(Lockable):
         return {path: limit for path, limit in merged.items() if limit is not None}
 
     def role(self, path: str) -> Role:
-        return self.layout.role(path) if self.layout else Role.FOREIGN
+        return Role.FOREIGN if self.layout is None or self.skips(path) else self.layout.role(path)
+
+    def skips(self, path: str) -> bool:
+        """Is it to be left alone? A folder's path ends in a slash."""
+        return skips(path, self.policy.ignore)
+
+    def scan(self) -> Scan:
+        """One look at everything that is not to be left alone."""
+        return self.tree.scan(lambda folder: self.skips(f"{folder}/"))
 
     def load(self, path: str, now: float, ids: Collection[str] | None = None) -> Source | None:
         """Read one file afresh, to be parsed when its document is asked for; None when it is not there, or is none

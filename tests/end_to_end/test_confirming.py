@@ -98,3 +98,33 @@ def test_a_layout_named_in_the_configuration_needs_no_confirmation(tmp_path: Pat
     held.rpc("sync")
     assert held.root()["mode"] == "maintain"
     assert json.loads((root / "index.json").read_bytes())["statistics"]["total_memories"] == 1
+
+
+def test_a_home_is_not_tended_and_not_watched(tmp_path: Path, daemon: MakeDaemon) -> None:
+    home = tmp_path / "me"
+    (home / "notes").mkdir(parents=True)
+    (home / "notes/a.md").write_text(ENTRY.format(day=1))
+    held = daemon(home, layout=None, env={"HOME": str(home)}).start()
+    row = held.root()
+    assert (row["layout"], row["state"], row["watch"]["held"]) == (None, "degraded", 0)
+    (reason,) = row["reasons"]
+    assert "is your home directory" in reason
+    assert sorted(path.name for path in home.rglob("*")) == ["a.md", "notes"]
+
+
+def test_what_is_ignored_is_no_memory_and_not_watched(tmp_path: Path, daemon: MakeDaemon) -> None:
+    root = tmp_path / "notes"
+    for path in ("a/b.md", "a/c.draft.md", "node_modules/x/y.md", "private/z.md", ".git/refs/w.md"):
+        (root / path).parent.mkdir(parents=True, exist_ok=True)
+        (root / path).write_text(ENTRY.format(day=1))
+    table = f'[[root]]\nname = "n"\npath = "{root}"\nlayout = "markdown-topics"\n'
+    held = daemon(config=table).start()
+    assert (held.root()["files"], held.root()["watch"]) == (3, {"mode": "events", "wanted": 3, "held": 3})
+    held.configure(table + 'ignore = ["*.draft.md", "private/"]\n')
+    held.rpc("config.reload")
+    held.rpc("sync")
+    row = held.root()
+    assert (row["state"], row["files"]) == ("ok", 1), "nothing was lost: it is left alone from now on"
+    assert [line for line in (root / "index.md").read_text().splitlines() if line.startswith("- ")] == [
+        "- `b.md` - Title 1"
+    ]

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from memoryd.config.roots import too_wide
 from memoryd.disk.tree import Tree
 from memoryd.layouts import recognise
 from memoryd.layouts.folder import HEAD, LOOKED_AT, MARKERS, Folder, first_value
+from memoryd.operations import recognition
 from memoryd.operations.recognition import look_at
 from tests.layouts.contract import Files, folder_of
 from tests.layouts.json_samples import corpus, file
@@ -118,6 +121,45 @@ def test_what_is_said_has_no_secrets_and_nothing_that_a_terminal_obeys(tmp_path:
         why = look_at(tree).shapes["markdown-topics"]
     assert why.isprintable()
     assert token not in why
+
+
+def test_what_is_left_alone_shows_nothing_but_that_it_is_there(tmp_path: Path) -> None:
+    for path in ("node_modules/p/docs/a.md", "venv/a/b.md", "notes/b.md"):
+        (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / path).write_bytes(ENTRY)
+    with Tree(str(tmp_path)) as tree:
+        assert list(look_at(tree).shapes.values()) == ["notes/b.md:1 has the labels of a memory"]
+        assert look_at(tree, ("notes",)).shapes == {}
+        (tmp_path / ".git").mkdir()
+        assert look_at(tree).shapes == {}
+
+
+def test_a_directory_of_very_many_files_is_not_looked_through(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(recognition, "MOST", 10)
+    (tmp_path / "learnings.jsonl").write_bytes(line(learning(1)))
+    for number in range(9):
+        (tmp_path / f"{number}.txt").touch()
+    with Tree(str(tmp_path)) as tree:
+        assert look_at(tree).layout == "jsonl-store"
+        (tmp_path / "10.txt").touch()
+        seen = look_at(tree)
+    assert (seen.layout, seen.refused) == (None, "holds more than 10 files")
+
+
+@pytest.mark.parametrize(
+    ("path", "why"),
+    [("", "home directory"), ("/..", "holds home"), ("/.claude", "whole programs"), ("/.config", "whole programs")],
+)
+def test_no_layout_is_looked_for_in_a_home(
+    path: str, why: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home = tmp_path / "me"
+    home.mkdir()
+    monkeypatch.setenv("HOME", str(home))
+    assert why in str(too_wide(os.path.normpath(f"{home}{path}")))
+    assert too_wide("/")
+    for inside in (home / ".claude/memory", home / "memories", tmp_path / "other"):
+        assert too_wide(str(inside)) is None
 
 
 def test_two_shapes_are_both_told() -> None:
