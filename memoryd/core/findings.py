@@ -117,7 +117,9 @@ CODES: dict[str, Code] = {
     "unclosed-fence": Code(_W, "a code fence is never closed; what follows it is not seen as entries"),
     "secret-shape": Code(_E, "something shaped like a secret stands in a file; take it out and revoke it"),
     "sensitive-word": Code(_I, "a word that often stands beside secrets (off by default)"),
-    "index-unmanaged": Code(_W, "an index cannot be kept current as it is written; it is left as it is"),
+    "index-unmanaged": Code(
+        _W, "an index is another program's, or cannot be kept current as it is written; it is left as it is"
+    ),
     "unlistable-name": Code(_W, "a file name that cannot stand in the index"),
     "legacy-file": Code(_I, "a left-over of an older version of the program that owns the folder"),
 }

@@ -192,6 +192,8 @@ class Health:
             short = f"{self.watch.held} of {self.watch.wanted} directories are watched, the rest by timed scans"
             reasons.append(f"{short}: {self._hints.limit_hint()}")
         reasons += [f"{each.path}: {each.message}" for each in self._store.noted.get("unread", ())]
+        if self._store.index.result.unmanaged is not None:
+            reasons.append(self._store.index.result.unmanaged)
         stale = self.unindexed_since
         if self.waits and stale is not None and self._clock.monotonic() - stale > STARVED_S:
             reasons.append(f"the index waits: {self.waits}")

@@ -121,6 +121,7 @@ class IndexView:
 class IndexResult:
     """`files` holds the wanted content of each index file; a file whose meaning is unchanged is left out.
     `newer` names the version of an index that a newer program wrote: then nothing may be written.
+    `unmanaged` says why no index file may be written: one of them is another program's.
     `remember` (plain JSON) is what only the replaced index told: the next view gets it back as `remembered`."""
 
     files: Mapping[str, bytes] = field(default_factory=dict)
@@ -129,6 +130,7 @@ class IndexResult:
     by_type: Mapping[str, int] = field(default_factory=dict)
     findings: tuple[Finding, ...] = ()
     newer: str | None = None
+    unmanaged: str | None = None
     remember: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -221,6 +223,9 @@ class Layout(Protocol):
         """How much of a content of that file is readable, as parsing would tell it. Never raises."""
 
     def index(self, view: IndexView) -> IndexResult: ...
+
+    def keeps_index(self, path: str, content: bytes) -> bool:
+        """False where an index file, by what it says, is another program's: it is never replaced."""
 
     def archive(self, view: UpkeepView, ids: Collection[str] | None) -> Plan:
         """What is due for the archive (or exactly the named memories)."""

@@ -53,6 +53,17 @@ class Folder:
         return _begun(_text(data), 0, 0)[0] if len(data) >= HEAD else first_value(data)
 
 
+def says_other(content: bytes, keys: Collection[str]) -> bool:
+    """Is a file that should be an object with some of these keys something else? Neither is an empty one, nor one that
+    is cut off before it says anything."""
+    text = _text(content.strip(b"\0 \t\r\n"))
+    value = _value(text, 0)[0]
+    value = _begun(text, 0, 0)[0] if value is None else value
+    if isinstance(value, dict | list) and not value:
+        return False
+    return bool(text) and not (isinstance(value, dict) and any(key in value for key in keys))
+
+
 def first_value(data: bytes) -> Any:
     """The JSON value that a text begins with, whatever follows it; None where there is none."""
     return _value(_text(data), 0)[0]

@@ -7,10 +7,11 @@ changed back it is written at most once a minute.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 
 from memoryd.core.digest import sha256
+from memoryd.core.findings import Finding
 from memoryd.core.plan import Fingerprint
 from memoryd.core.records import Role
 from memoryd.core.retention import Quality
@@ -19,7 +20,7 @@ from memoryd.disk.atomic import StoreChangedError
 from memoryd.disk.tree import ChangingError, TooLargeError
 from memoryd.disk.vault import FileState
 from memoryd.errors import BusyError
-from memoryd.layouts.base import IndexResult, IndexView
+from memoryd.layouts.base import IndexResult, IndexView, Layout
 from memoryd.store import Store
 
 QUIET_S = 2.0
@@ -61,7 +62,7 @@ def update_index(
         state.dirty = True
         return Indexed(state.result, unwritten=f"{unread[0]} cannot be read", retry_at=now + FIGHT_S)
     view = _view(store, previous, now)
-    state.result = result = store.layout.index(view)
+    state.result = result = _unless_foreign(store.layout.index(view), store.layout, previous)
     if result.remember != view.remembered:
         # Before the index is written that no longer tells it.
         store.journal.set_meta(REMEMBERED, dict(result.remember))
@@ -81,9 +82,23 @@ def update_index(
     return _write(store, result, seen, now, wait_s)
 
 
+def _unless_foreign(result: IndexResult, layout: Layout, previous: Mapping[str, bytes | None]) -> IndexResult:
+    """Nothing derived is written beside an index file that is another program's."""
+    for path, content in previous.items():
+        if content and not layout.keeps_index(path, content):
+            why = (
+                f"{path} is another program's and is left as it is, so no index is kept here; move it away to have one"
+            )
+            findings = (*result.findings, Finding("index-unmanaged", path, why))
+            return replace(result, files={}, findings=findings, unmanaged=why)
+    return result
+
+
 def _forbidden(store: Store, result: IndexResult) -> str | None:
     if result.newer is not None and store.policy.newer_index == "read-only":
         return f"the index is of version {result.newer}, newer than this memoryd knows"
+    if result.unmanaged is not None:
+        return result.unmanaged
     if store.guessed_by is not None:
         return "its layout is not confirmed"
     return "the root is in observe mode" if store.observes else None

@@ -128,3 +128,20 @@ def test_what_is_ignored_is_no_memory_and_not_watched(tmp_path: Path, daemon: Ma
     assert [line for line in (root / "index.md").read_text().splitlines() if line.startswith("- ")] == [
         "- `b.md` - Title 1"
     ]
+
+
+def test_another_programs_index_is_told_as_a_reason(tmp_path: Path, daemon: MakeDaemon) -> None:
+    root = tmp_path / "m"
+    root.mkdir(mode=0o700)
+    (root / "core_memories.jsonl").write_bytes(line(memory(1)) + b"\n")
+    (root / "index.json").write_text('[{"title": "a"}]')
+    held = daemon(root).start()
+    row = held.root()
+    assert (row["state"], row["memories"], row["findings"]["warning"]) == ("degraded", 1, 1)
+    assert "index.json is another program's" in row["reasons"][0]
+    assert held.rpc("memory.add", root="m", memory={"type": "core", "content": "x"})["id"]
+    assert held.rpc("sync")["roots"]["m"]["written"] is False
+    (root / "index.json").unlink()
+    held.rpc("sync")
+    assert held.root()["state"] == "ok"
+    assert json.loads((root / "index.json").read_bytes())["statistics"]["total_memories"] == 2

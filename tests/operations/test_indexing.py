@@ -100,7 +100,55 @@ class TestWriting:
         store.close()
 
 
+FOREIGN = (
+    '[{"title": "a"}]',
+    '{"next_id": 41}',
+    '{"version": "1.0.0", "items": []}',
+    '{"version": 2, "ite',
+    "# Index",
+    "3",
+)
+
+
 class TestNotWriting:
+    @pytest.mark.parametrize("content", FOREIGN)
+    def test_another_programs_index_is_left_until_it_is_moved_away(self, content: str, world: World) -> None:
+        world.write(CORE, lines(memory(1)))
+        world.write("index.json", content.encode())
+        before = world.everything()
+        for _ in range(2):
+            done = world.sync()
+            assert (done.written, done.result.memories) == ((), 1)
+            assert "move it away" in str(done.unwritten)
+            assert [(each.code, each.path) for each in world.store.noted["index"]] == [
+                ("index-unmanaged", "index.json")
+            ]
+        assert world.everything() == before
+        world.path("index.json").unlink()
+        assert world.sync().written == ("index.json",)
+        assert world.store.noted["index"] == ()
+
+    @pytest.mark.parametrize("content", ["", " \n", "{", "{}", '{"statistics": {"tot', "\0\0\0", '{"tags_index": 1}'])
+    def test_a_damaged_or_empty_index_of_ours_is_made_anew(self, content: str, world: World) -> None:
+        world.write(CORE, lines(memory(1)))
+        world.write("index.json", content.encode())
+        assert world.sync().written == ("index.json",)
+
+    @pytest.mark.parametrize("path", ["_index.json", "_stats.json"])
+    @pytest.mark.parametrize("content", ['{"version": 2, "items": []}', '["de", "en"]', '{"peak": {"heap": 1}}'])
+    def test_nothing_is_written_beside_one(self, path: str, content: str, tmp_path: Path) -> None:
+        root = tmp_path / "root"
+        root.mkdir(mode=0o700)
+        (root / "memory_20250531015910.json").write_text('{"id": "mem_1", "content": "x"}')
+        (root / path).write_text(content)
+        store = Store("files", str(root), "json-files", Policy(), str(tmp_path / "state"))
+        store.attach()
+        refresh(store, None, NOW)
+        assert update_index(store, NOW, force=True).written == ()
+        assert (root / path).read_text() == content
+        assert len(list(root.iterdir())) == 2
+        store.close()
+
     def test_observe_mode_writes_nothing_at_all(self, make_world: MakeWorld) -> None:
         world = make_world(Policy(mode=Mode.OBSERVE))
         world.write(CORE, lines(memory(1)))

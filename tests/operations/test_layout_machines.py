@@ -20,12 +20,13 @@ from hypothesis.stateful import run_state_machine_as_test
 
 from memoryd.catalogue import Catalogue
 from memoryd.core.policy import DAY, Policy
+from memoryd.layouts.json_files import JsonFiles
 from memoryd.layouts.json_files import index as json_index
 from memoryd.layouts.json_files.schema import iso_ms
 from memoryd.layouts.markdown_topics import upkeep as topics
 from memoryd.layouts.session_files import archiving
 from memoryd.store import commit, recovery
-from tests.layouts.contract import NOW
+from tests.layouts.contract import NOW, index_of
 from tests.layouts.json_samples import identity, memory, name, pretty
 from tests.layouts.session_samples import TWENTY, path_of, session, text
 from tests.layouts.session_samples import memory as session_memory
@@ -90,7 +91,11 @@ class JsonFilesMachine(LayoutMachine):
         return len(set(ids)) < len(ids)
 
     def meaning(self, root: Path) -> Any:
-        index, stats = (json.loads((root / each).read_bytes()) for each in ("_index.json", "_stats.json"))
+        empty = index_of(JsonFiles(), {"_index.json": b"{}"}).files  # where no memory ever was there is no index
+        index, stats = (
+            json.loads((root / each).read_bytes() if (root / each).exists() else empty[each])
+            for each in ("_index.json", "_stats.json")
+        )
         times = [(each["timestamp"], each["id"]) for each in index["temporalIndex"]]
         assert [when for when, _ in times] == sorted((when for when, _ in times), reverse=True)
         return (

@@ -125,7 +125,8 @@ class World:
     def rebuilt(self) -> dict[str, Any]:
         """What the index has to say, from nothing but the files."""
         files = {name: self.read(name) for name in self.names() if name != "index.json"}
-        body: dict[str, Any] = json.loads(index_of(self.layout, files, self.now).files["index.json"])
+        rendered = index_of(self.layout, {CORE: b"", **files}, self.now)  # without any of its files there is no index
+        body: dict[str, Any] = json.loads(rendered.files["index.json"])
         return body
 
     @property

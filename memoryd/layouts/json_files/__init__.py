@@ -27,8 +27,8 @@ from memoryd.layouts.base import (
     UpkeepView,
     is_temp,
 )
-from memoryd.layouts.folder import Folder
-from memoryd.layouts.json_files import index, names, reading, similar, storing, upkeep
+from memoryd.layouts.folder import Folder, says_other
+from memoryd.layouts.json_files import index, names, reading, similar, stats, storing, upkeep
 from memoryd.layouts.json_files.shape import shape
 from memoryd.layouts.storing import Asked, Found, Stored, StoringView, Touch
 
@@ -83,6 +83,9 @@ class JsonFiles:
 
     def index(self, view: IndexView) -> IndexResult:
         return index.render(view)
+
+    def keeps_index(self, path: str, content: bytes) -> bool:
+        return not says_other(content, stats.KEYS if path == names.STATS else index.KEYS)
 
     def archive(self, view: UpkeepView, ids: Collection[str] | None) -> Plan:
         return upkeep.archive(view, ids)

@@ -94,6 +94,10 @@ class JsonlStore:
     def index(self, view: IndexView) -> IndexResult:
         return index.render(view)
 
+    def keeps_index(self, path: str, content: bytes) -> bool:
+        del path  # there is one
+        return index.is_ours(content)
+
     def archive(self, view: UpkeepView, ids: Collection[str] | None) -> Plan:
         return upkeep.archive(view, ids)
 

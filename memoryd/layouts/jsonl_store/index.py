@@ -18,6 +18,7 @@ from memoryd.core.dates import iso
 from memoryd.core.findings import Finding
 from memoryd.core.records import Entry, Role
 from memoryd.layouts.base import IndexResult, IndexView
+from memoryd.layouts.folder import says_other
 from memoryd.layouts.jsonl_store import shipped
 from memoryd.layouts.jsonl_store.schema import IMPORTANCE, TYPES
 
@@ -44,6 +45,14 @@ def render(view: IndexView) -> IndexResult:
         return IndexResult({}, memories, archived, by_type, findings)
     wanted = {"version": VERSION, "last_updated": iso(view.now), **body, **_unknown(content, previous)}
     return IndexResult({INDEX: encode(wanted)}, memories, archived, by_type, findings)
+
+
+def is_ours(content: bytes) -> bool:
+    """By the keys that no other program's index has; a version alone says so only where it stands alone."""
+    previous = _decoded(content)
+    if newer_version(previous) is not None or (previous is not None and previous.keys() <= set(_KEYS)):
+        return True
+    return not says_other(content, _KEYS[2:])
 
 
 def _body(view: IndexView) -> tuple[dict[str, Any], tuple[int, int], tuple[Finding, ...]]:

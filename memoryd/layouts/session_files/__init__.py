@@ -91,6 +91,10 @@ class SessionFiles:
     def index(self, view: IndexView) -> IndexResult:
         return index.counts(view)
 
+    def keeps_index(self, path: str, content: bytes) -> bool:
+        del path, content  # there is none
+        return True
+
     def archive(self, view: UpkeepView, ids: Collection[str] | None) -> Plan:
         return archiving.archive(view, ids)
 

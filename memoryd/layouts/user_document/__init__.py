@@ -92,6 +92,10 @@ class UserDocument:
             by_type.update(each.facts.get("by_type", {}))
         return IndexResult({}, sum(each.records for each in view.files.values()), 0, dict(by_type))
 
+    def keeps_index(self, path: str, content: bytes) -> bool:
+        del path, content  # there is none
+        return True
+
     def archive(self, view: UpkeepView, ids: Collection[str] | None) -> Plan:
         """There is no archive: what is forgotten lies in the journal."""
         del view, ids
