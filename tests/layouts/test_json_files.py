@@ -226,10 +226,10 @@ class TestNames:
         assert order("memory_20250609163820_" + "9" * 5000 + ".json")
 
     def test_a_taken_name_is_counted_up(self) -> None:
-        """The server overwrites it; memoryd never does."""
+        """The server writes the bare name without looking, so memoryd never takes that."""
         moment = datetime(2025, 6, 9, 16, 38, 20)  # noqa: DTZ001 - names are in local time
         taken: list[str] = []
-        for wanted in ("", "_1", "_2"):
+        for wanted in ("_1", "_2", "_3"):
             made = free_name(moment, taken.__contains__)
             assert made == f"memory_20250609163820{wanted}.json"
             assert JSON.role(made) is Role.SOURCE

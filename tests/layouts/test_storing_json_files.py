@@ -23,7 +23,7 @@ from tests.layouts.test_storing_jsonl import CONTENTS, VALUES
 
 LAYOUT = JsonFiles()
 STAMP = "2026-01-31T10:00:00.000Z"
-NAME = "memory_20260131100000.json"
+NAME = "memory_20260131100000_1.json"
 
 
 def house(files: Files | None = None, **fields: Any) -> Storehouse:
@@ -85,12 +85,12 @@ class TestAdd:
     def test_a_name_is_never_taken_twice(self) -> None:
         made = house()
         paths = [made.add({"content": "x"}).path for _ in range(4)]
-        assert paths == [NAME, *(NAME.replace(".json", f"_{n}.json") for n in (1, 2, 3))]
+        assert paths == [NAME, *(NAME.replace("_1.json", f"_{n}.json") for n in (2, 3, 4))]
 
     def test_a_file_the_catalogue_does_not_know_yet_keeps_its_name(self) -> None:
         made = house({NAME: file(1)})
         made.summaries = dict  # type: ignore[method-assign]  # nothing is known
-        assert made.add({"content": "x"}).path == NAME.replace(".json", "_1.json")
+        assert made.add({"content": "x"}).path == NAME.replace("_1.json", "_2.json")
 
     def test_no_other_file_is_looked_at(self) -> None:
         made = house(store(1, 2, 3))
@@ -100,7 +100,7 @@ class TestAdd:
     def test_names_tell_the_local_second_as_the_server_writes_them(self) -> None:
         made = house()
         made.zone = timezone(timedelta(hours=-7))
-        assert made.add({"content": "x"}).path == "memory_20260131030000.json"
+        assert made.add({"content": "x"}).path == "memory_20260131030000_1.json"
 
     def test_unknown_fields_stand_where_the_server_puts_them_and_null_is_not_given(self) -> None:
         made = house()

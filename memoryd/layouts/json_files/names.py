@@ -1,7 +1,8 @@
 """The names of the layout: memory files, the two index files, and what older versions left behind.
 
 A name holds local time of an unknown zone to the second, so it is never corrected and tells a time only where
-nothing better does. The real server overwrites a taken name without looking; ours are counted up (`_1`, `_2`).
+nothing better does. The real server writes the bare name of its second without looking, over whatever bears it, so
+ours always carry a counter (`_1`, `_2`).
 """
 
 from __future__ import annotations
@@ -51,9 +52,9 @@ def free_name(local: datetime, is_taken: Callable[[str], bool]) -> str:
     second, which are given one after the other, few are asked for: many memories may come in a second."""
 
     def name(number: int) -> str:
-        return f"memory_{local:%Y%m%d%H%M%S}{f'_{number}' if number else ''}.json"
+        return f"memory_{local:%Y%m%d%H%M%S}_{number}.json"
 
-    taken, free = -1, 0
+    taken, free = 0, 1
     while is_taken(name(free)):
         taken, free = free, 2 * free + 1
     while free - taken > 1:
