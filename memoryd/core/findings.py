@@ -76,6 +76,9 @@ CODES: dict[str, Code] = {
         _I, "the layout was only recognised, so nothing is written; see `memoryd plan`, then `memoryd root confirm`"
     ),
     "index-newer": Code(_W, "the index is of a newer version than memoryd knows; the folder is left as it is"),
+    "refused-by-guard": Code(
+        _W, "the clock is in doubt, so the scheduled archive moved nothing; see `memoryd plan`, then run it by hand"
+    ),
     "hard-limit": Code(_E, "a file is at its hard limit; archive or forget memories"),
     "soft-limit": Code(_W, "a file is above its soft limit and nothing more can be archived"),
     "near-limit": Code(_I, "a file is at 85 % or more of a limit"),

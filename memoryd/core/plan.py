@@ -59,6 +59,7 @@ class Plan:
 
     actions: tuple[Action, ...] = ()
     notes: tuple[Action, ...] = ()
+    waiting: int = 0  # memories that are due as well and wait for the next run
 
     def __bool__(self) -> bool:
         return bool(self.actions)

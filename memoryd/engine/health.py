@@ -192,6 +192,7 @@ class Health:
             short = f"{self.watch.held} of {self.watch.wanted} directories are watched, the rest by timed scans"
             reasons.append(f"{short}: {self._hints.limit_hint()}")
         reasons += [f"{each.path}: {each.message}" for each in self._store.noted.get("unread", ())]
+        reasons += [each.message for each in self._store.noted.get("guard", ())]
         if self._store.index.result.unmanaged is not None:
             reasons.append(self._store.index.result.unmanaged)
         stale = self.unindexed_since

@@ -61,6 +61,8 @@ Operation = Callable[[Store, Mapping[str, Any], str, float], dict[str, Any]]
 
 def _done(done: Done, **more: Any) -> dict[str, Any]:
     result: dict[str, Any] = {"plan": done.plan.public(), **more}
+    if done.plan.waiting:
+        result["waiting"] = done.plan.waiting
     return result | ({"receipt": done.receipt} if done.receipt is not None else {})
 
 

@@ -17,6 +17,7 @@ from memoryd.store.lockable import WouldWaitError
 
 log = get_logger(__name__)
 
+BATCH_PAUSE_S = 0.5  # between the batches of a job that moves a bounded number at a time
 BUSY_RETRY_S = 30.0  # a scheduled job that found no gap between the writers tries again
 
 
@@ -36,14 +37,25 @@ class Performing:
         self._hints = hints
         self._tell = tell
         self._trouble = trouble
+        self._ahead = clock.wall() - clock.boot()
 
     def recorded(self, job: Job, work: Callable[[Job], dict[str, Any]]) -> tuple[dict[str, Any], BaseException | None]:
         """The same as `attempt`, written down before it runs, so that a crash in the middle shows, and after. Raises
         what the journal says where it cannot be."""
         self._store.journal.job_started(job.name, self._clock.wall())
+        self._compare_clocks(job)
         result, error = self.attempt(job, work)
         self._record(job, error)
+        if error is None and job.by == "schedule" and result.get("waiting"):
+            self._hints.retry(self._store.name, job.name, BATCH_PAUSE_S)
         return result, error
+
+    def _compare_clocks(self, job: Job) -> None:
+        """What somebody runs by hand says that the clock is right as it is."""
+        ahead = self._clock.wall() - self._clock.boot()
+        if job.by == "command" and job.name == "archive":
+            self._ahead = ahead
+        self._store.jumped_s = ahead - self._ahead
 
     def attempt(self, job: Job, work: Callable[[Job], dict[str, Any]]) -> tuple[dict[str, Any], BaseException | None]:
         """The result, or the error that is the answer instead."""

@@ -137,7 +137,8 @@ class IndexResult:
 @dataclass(frozen=True, slots=True)
 class UpkeepView:
     """What upkeep is decided on: the live files just read, the archives they would go to, and the digests
-    of memories that an undo brought back, which no schedule moves again. `unattended`: nobody asked for it."""
+    of memories that an undo brought back, which no schedule moves again. `unattended`: nobody asked for it.
+    `at_most`: how many memories one run of an age rule may move, the oldest first."""
 
     live: Mapping[str, Loaded]
     archive: Callable[[str], bytes | None]
@@ -145,6 +146,7 @@ class UpkeepView:
     now: float
     held: frozenset[str] = frozenset()
     unattended: bool = False
+    at_most: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

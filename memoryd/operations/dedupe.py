@@ -5,7 +5,6 @@ from __future__ import annotations
 from memoryd.core.findings import Finding
 from memoryd.core.plan import Plan
 from memoryd.operations.alarms import remember_change
-from memoryd.operations.archive import guarded
 from memoryd.store import Store
 from memoryd.store.commit import Cause, Done, change
 
@@ -26,7 +25,7 @@ def dedupe(
             Finding("possible-duplicate", note.path, note.why, id=note.ids[0] if note.ids else None)
             for note in plan.notes
         )
-        return guarded(store, plan, "dedupe", by)
+        return plan
 
     done = change(store, Cause("dedupe", by), decide, now=now, wait_s=store.policy.lock_wait_s, dry_run=dry_run)
     taken = {action.path: action.ids for action in done.plan.actions}

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from memoryd.core.findings import Finding
 from memoryd.core.plan import Plan
-from memoryd.operations.archive import guarded
 from memoryd.store import Store
 from memoryd.store.commit import Cause, Done, change
 
@@ -17,6 +16,6 @@ def prune(store: Store, now: float, *, by: str, dry_run: bool = False) -> Done:
     def decide() -> Plan:
         plan = layout.prune(store.upkeep_view(now, unattended=by != "command"))
         store.noted["prune"] = tuple(Finding("oversize", note.path, note.why) for note in plan.notes)
-        return guarded(store, plan, "prune", by)
+        return plan
 
     return change(store, Cause("prune", by), decide, now=now, wait_s=store.policy.lock_wait_s, dry_run=dry_run)

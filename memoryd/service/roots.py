@@ -11,8 +11,9 @@ from typing import Any
 
 from memoryd.config.roots import too_wide
 from memoryd.config.schema import Config, RootConfig, SearchConfig
-from memoryd.core.schedule import Adaptive, Every, parse_schedule
+from memoryd.core.schedule import Adaptive, Cron, Every, parse_schedule
 from memoryd.disk.database import JournalError
+from memoryd.disk.journal import Journal
 from memoryd.disk.ownership import own_directory
 from memoryd.disk.tree import Tree
 from memoryd.engine.clock import Clock
@@ -33,6 +34,16 @@ log = get_logger(__name__)
 MISSED_GRACE_S = 60.0  # a run this late counts as missed; it is caught up once
 STOP_S = 4.0  # how long a worker may take to come to a safe end
 CHANGE_S = 2.0  # how long a question waits for a change of the roots
+
+
+def first_armed(journal: Journal, job: str, cron: Cron, now: float) -> float:
+    """When this line was first put on the timetable: a time that passed since while nobody was there is caught up."""
+    armed = journal.get_meta("armed", {})
+    line, at = armed.get(job, ("", now))
+    if line == cron.text and at <= now:
+        return float(at)
+    journal.set_meta("armed", {**armed, job: [cron.text, now]})
+    return now
 
 
 class Roots:
@@ -197,6 +208,8 @@ class Roots:
             last = times[job].last_success if job in times else None
             if isinstance(schedule, Every) and last is not None and now - last > schedule.seconds + MISSED_GRACE_S:
                 worker.store.journal.job_missed(job, int((now - last) // schedule.seconds))
+            if last is None and isinstance(schedule, Cron):
+                last = first_armed(worker.store.journal, job, schedule, now)
             self.timetable.set(worker.name, job, schedule, last, now, timezone=policy.timezone)
 
     # --- hints for the workers

@@ -105,9 +105,9 @@ class Timetable:
     ) -> None:
         """Put a job on the timetable, or change it. One that is overdue is due at once, and only once.
 
-        Cron lines are read in `timezone` (an IANA name; ZoneInfoNotFoundError when unknown). A cron job that
-        never ran waits for its next time; an interval that never ran is due at once. An `Adaptive` job waits
-        for `arm`.
+        Cron lines are read in `timezone` (an IANA name; ZoneInfoNotFoundError when unknown). `last_success` of a
+        cron job that never ran is when it was first armed; an interval that never ran is due at once.
+        An `Adaptive` job waits for `arm`.
         """
         with self._lock:
             entry = _Entry(schedule, last_success, timezone)
@@ -205,7 +205,7 @@ def _next(entry: _Entry, now: float) -> float:
         case Every():
             at = due(entry.schedule, entry.last, now)
         case Cron():
-            at = _next_cron(entry.schedule, entry.zone, entry.last, now)
+            at = next_cron(entry.schedule, entry.zone, entry.last, now)
         case Adaptive():
             at = now + ADAPTIVE_AT_MOST_S
         case _:
@@ -213,7 +213,7 @@ def _next(entry: _Entry, now: float) -> float:
     return min(max(now if at is None else at, now), now + FURTHEST_S)
 
 
-def _next_cron(cron: Cron, timezone: str, last: float | None, now: float) -> float | None:
+def next_cron(cron: Cron, timezone: str, last: float | None, now: float) -> float | None:
     """The first time after the last success, or after `now` where there is none or it lies in the future."""
     minute, hour, day, month, weekday = cron.fields
     zone = UTC if timezone == "UTC" else ZoneInfo(timezone)  # a slim container has no zone tables, not even for UTC
@@ -221,4 +221,7 @@ def _next_cron(cron: Cron, timezone: str, last: float | None, now: float) -> flo
     # A microsecond on, or a success in the very second of the line would find that second again.
     after = (last if last is not None and last <= now else now) + 1e-6
     found = trigger.get_next_fire_time(None, datetime.fromtimestamp(after, UTC))
+    while found is not None and found.fold and "*" not in hour:
+        # The hour that summer time ends with comes twice: a line that names it is meant once.
+        found = trigger.get_next_fire_time(None, datetime.fromtimestamp(found.timestamp() + 1e-6, UTC))
     return found.timestamp() if found is not None else None

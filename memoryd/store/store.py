@@ -90,6 +90,7 @@ class Store(Lockable):
         self.lock_watch: dict[str, tuple[tuple[int, int, int, int], float]] = {}
         self.network_fs: str | None = None
         self.backups_seen: Looked = {}
+        self.jumped_s = 0.0  # by how much the wall clock left the boot clock behind while memoryd ran
         self.attachments = 0  # how often the directory was opened: with another number all that is watched is void
         self.owner = os.geteuid()
         self._tree: Tree | None = None
@@ -238,7 +239,13 @@ class Store(Lockable):
         }
 
     def upkeep_view(
-        self, now: float, *, unattended: bool = False, ids: Collection[str] | None = None, whole: bool = False
+        self,
+        now: float,
+        *,
+        unattended: bool = False,
+        ids: Collection[str] | None = None,
+        whole: bool = False,
+        at_most: int | None = None,
     ) -> UpkeepView:
         """Everything upkeep is decided on, read afresh: only the files where something can be due, or those that
         hold the memories named, or (`whole`) every live file."""
@@ -249,7 +256,7 @@ class Store(Lockable):
         else:
             paths = self.layout.upkeep_paths(files) if ids is None else self._live_paths_of(ids, files)
         live = LiveFiles(paths, lambda path: source.loaded if (source := self.load(path, now, ids)) else None)
-        return UpkeepView(live, self._content, self.policy, now, self.held(), unattended)
+        return UpkeepView(live, self._content, self.policy, now, self.held(), unattended, at_most)
 
     def held(self) -> frozenset[str]:
         """Digests of memories that an undo or `unarchive` brought back: no upkeep moves them as they are."""

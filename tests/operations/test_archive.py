@@ -9,10 +9,13 @@ from pathlib import Path
 
 import pytest
 
+from memoryd.core.dates import iso
+from memoryd.core.plan import Kind
 from memoryd.core.policy import Limit, LimitKind, Policy
 from memoryd.disk.locking import DirectoryLock
 from memoryd.errors import BusyError, ConflictError, GuardError, NotFoundError
 from memoryd.operations.archive import archive, enforce_limits
+from memoryd.operations.check import check
 from memoryd.operations.undo import undo
 from tests.layouts.samples import DAY, learning, line, lines, memory, task, uuid
 from tests.operations.conftest import MakeWorld
@@ -124,24 +127,46 @@ class TestArchive:
         assert world.memories() == before
         assert ".lock" not in world.names()
 
-    def test_a_sudden_mass_move_stops_when_scheduled(self, world: World) -> None:
+    @pytest.mark.parametrize("doubt", ["jump", "past"])
+    def test_a_clock_in_doubt_stops_it_and_is_told(self, world: World, doubt: str) -> None:
         world.write(LEARNINGS, lines(*(learning(n) for n in range(1, 31))))
         world.sync()
-        begun = world.store.journal
-        begun.job_started("archive", world.now)
-        begun.job_ended("archive", "ok", world.now)
         later = world.now + 100 * DAY
+        if doubt == "jump":
+            world.store.jumped_s = 100 * DAY
+        else:
+            world.store.journal.job_started("verify", later + 3600)
+            world.store.journal.job_ended("verify", "ok", later + 3600)
         before = world.everything()
-        with pytest.raises(GuardError) as refused:
+        with pytest.raises(GuardError, match="30 of 30") as refused:
             archive(world.store, later, by="schedule")
-        assert refused.value.data == {"moved": 30, "memories": 30}
+        assert "jobs run archive" in str(refused.value.hint)
         assert world.everything() == before
+        assert [each.code for each in check(world.store, later)] == ["refused-by-guard"]
         assert archive(world.store, later, by="command").receipt is not None
+        assert check(world.store, later) == []
 
-    def test_the_first_run_of_a_store_is_free_of_the_guard(self, world: World) -> None:
-        world.write(LEARNINGS, lines(*(learning(n) for n in range(1, 31))))
+    def test_a_pause_of_weeks_is_caught_up_in_batches_oldest_first(self, world: World) -> None:
+        """At most half of the store, or twenty memories, at a time; the plan says what waits."""
+        old = [learning(n, f"2025-0{1 + n % 6}-0{1 + n % 9}T00:00:00Z") for n in range(1, 61)]
+        world.write(LEARNINGS, lines(*old, *(learning(n, iso(world.now)) for n in range(61, 66))))
         world.sync()
-        assert archive(world.store, world.now + 100 * DAY, by="schedule").receipt is not None
+        moved, waiting = [], []
+        for _ in range(4):
+            done = archive(world.store, world.now, by="schedule")
+            world.sync()
+            moved.append([each for action in done.plan.actions if action.kind is Kind.REWRITE for each in action.ids])
+            waiting.append(done.plan.waiting)
+        assert [len(each) for each in moved] == [32, 20, 8, 0]
+        assert waiting == [28, 8, 0, 0]
+        created = {each["id"]: each["created_at"] for each in old}
+        assert max(created[each] for each in moved[0]) <= min(created[each] for each in moved[1])
+
+    def test_a_bulk_import_is_brought_under_the_soft_limit_at_once(self, world: World) -> None:
+        world.write(LEARNINGS, lines(*(learning(n, iso(world.now)) for n in range(1, 1601))))
+        world.sync()
+        enforce_limits(world.store, world.now, by="schedule")
+        assert len(world.read(LEARNINGS).splitlines()) == 500
 
     def test_odd_files_do_not_stop_the_others(self, world: World, tmp_path: Path) -> None:
         filled(world)

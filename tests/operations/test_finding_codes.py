@@ -15,7 +15,8 @@ from memoryd.core.findings import CODES, Finding
 from memoryd.core.policy import Limit, LimitKind, Policy
 from memoryd.disk import nodes
 from memoryd.disk.tree import MB
-from memoryd.operations.archive import enforce_limits
+from memoryd.errors import GuardError
+from memoryd.operations.archive import archive, enforce_limits
 from memoryd.operations.backup import create_backups
 from memoryd.operations.check import check
 from memoryd.operations.check import public as shown
@@ -148,6 +149,15 @@ def _full(site: Site) -> Place:
     return Place(TASKS)
 
 
+def _jumped(site: Site) -> Place:
+    site.write(LEARNINGS, lines(learning(1, "2020-01-01T00:00:00Z", content=SAID)))
+    site.sync()
+    site.store.jumped_s = 86_400.0
+    with pytest.raises(GuardError):
+        archive(site.store, site.now, by="schedule")
+    return Place("")
+
+
 def _lock(content: bytes) -> Callable[[Site], Place]:
     def plant(site: Site) -> Place:
         site.write(LEARNINGS, lines(GOOD))
@@ -275,6 +285,7 @@ CASES: dict[str, Case] = {
     "too-large": Case("jsonl-store", _too_large),
     "wide-permissions": Case("jsonl-store", _open_to_all),
     "layout-unconfirmed": Case("jsonl-store", _only_recognised),
+    "refused-by-guard": Case("jsonl-store", _jumped),
     "index-newer": _jsonl(json.dumps({"version": "2.0.0", "mine": SAID}).encode(), path="index.json"),
     "hard-limit": Case("jsonl-store", _full, _limited(LimitKind.HARD, 2)),
     "soft-limit": Case("jsonl-store", _full, _limited(LimitKind.SOFT, 1)),

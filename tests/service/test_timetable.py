@@ -6,14 +6,17 @@ import threading
 import time
 from collections.abc import Iterator
 from datetime import UTC, datetime
+from pathlib import Path
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import pytest
 from apscheduler.events import EVENT_JOB_ERROR
 from apscheduler.jobstores.base import JobLookupError
 
-from memoryd.core.schedule import parse_schedule
-from memoryd.service.timetable import ADAPTIVE_AT_MOST_S, Timetable
+from memoryd.core.schedule import Cron, parse_schedule
+from memoryd.disk.journal import Journal
+from memoryd.service.roots import first_armed
+from memoryd.service.timetable import ADAPTIVE_AT_MOST_S, Timetable, next_cron
 
 YEAR = 365 * 86_400.0
 WAIT = 20.0
@@ -276,3 +279,33 @@ def test_stopped_in_the_middle_of_a_pass_its_thread_ends_in_order(timetable: Tim
 def test_a_job_that_is_not_there_is_still_told_while_it_runs(timetable: Timetable) -> None:
     with pytest.raises(JobLookupError):
         timetable._scheduler.remove_job("never there")
+
+
+def test_an_hour_that_comes_twice_fires_a_line_that_names_it_once() -> None:
+    first = datetime(2026, 10, 25, 0, 30, tzinfo=UTC).timestamp()  # 02:30 in Berlin, summer time
+    cron = parse_schedule("30 2 * * *")
+    assert isinstance(cron, Cron)
+    assert next_cron(cron, "Europe/Berlin", first, first) == datetime(2026, 10, 26, 1, 30, tzinfo=UTC).timestamp()
+    hourly = parse_schedule("30 * * * *")
+    assert isinstance(hourly, Cron)
+    assert next_cron(hourly, "Europe/Berlin", first, first) == first + 3600
+
+
+def test_a_cron_line_that_never_ran_is_caught_up_from_when_it_was_first_armed(tmp_path: Path) -> None:
+    """Five nights asleep at the time of the line; the daemon starts each morning."""
+    journal = Journal(str(tmp_path / "journal"))
+    cron = parse_schedule("15 3 * * *")
+    assert isinstance(cron, Cron)
+    evening = datetime(2026, 11, 1, 20, tzinfo=UTC).timestamp()
+    assert first_armed(journal, "archive", cron, evening) == evening
+    for day in range(1, 6):
+        morning = evening + day * 86_400 - 43_200
+        armed = first_armed(journal, "archive", cron, morning)
+        assert armed == evening
+        due = next_cron(cron, "UTC", armed, morning)
+        assert due is not None
+        assert due <= morning
+    other = parse_schedule("15 4 * * *")
+    assert isinstance(other, Cron)
+    assert first_armed(journal, "archive", other, morning) == morning
+    journal.close()

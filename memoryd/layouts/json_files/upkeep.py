@@ -25,15 +25,19 @@ def archive(view: UpkeepView, ids: Collection[str] | None) -> Plan:
     """The flag for what is due (where the policy turns that on), or for exactly the memories named."""
     if ids is None and not view.policy.archive_flag:
         return Plan()
-    actions: list[Action] = []
+    due: list[tuple[float, Action]] = []
     notes: list[Action] = []
     for path, loaded in view.live.items():
         for record in loaded.document.records:
             why = _due(record, loaded, view) if ids is None else _named(record, ids)
             if why:
                 action = _flag(path, loaded, record, why)
-                (notes if action.kind is Kind.NOTE else actions).append(action)
-    return Plan(tuple(actions), tuple(notes))
+                if action.kind is Kind.NOTE:
+                    notes.append(action)
+                else:
+                    due.append((record.facts["created"], action))
+    oldest = sorted(sorted(range(len(due)), key=lambda at: due[at][0])[: view.at_most])
+    return Plan(tuple(due[at][1] for at in oldest), tuple(notes), waiting=len(due) - len(oldest))
 
 
 def _named(record: Record, ids: Collection[str]) -> str | None:

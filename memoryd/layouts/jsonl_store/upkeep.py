@@ -10,6 +10,7 @@ A soft limit moves the least used learnings, or the longest completed tasks, dow
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import NamedTuple
@@ -34,15 +35,29 @@ class Move(NamedTuple):
 
 def archive(view: UpkeepView, ids: Collection[str] | None) -> Plan:
     """The plan for what is due, or for exactly the memories named by `ids`."""
-    actions: list[Action] = []
-    for path, loaded in view.live.items():
-        moves = [
-            Move(record, why)
-            for record in loaded.document.records
-            if (why := _why(record, loaded, view) if ids is None else _named(record, ids))
-        ]
-        actions += _group(path, loaded, moves, view)
-    return Plan(tuple(actions))
+    found: list[tuple[str, Loaded, Move]] = [
+        (path, loaded, Move(record, why))
+        for path, loaded in view.live.items()
+        for record in loaded.document.records
+        if (why := _why(record, loaded, view) if ids is None else _named(record, ids))
+    ]
+    oldest = sorted(range(len(found)), key=lambda at: _last_use(found[at][2].record))[: view.at_most]
+    by_file: dict[str, tuple[Loaded, list[Move]]] = {}
+    for at in sorted(oldest):
+        path, loaded, move = found[at]
+        by_file.setdefault(path, (loaded, []))[1].append(move)
+    actions = [action for path, (loaded, moves) in by_file.items() for action in _group(path, loaded, moves, view)]
+    return Plan(tuple(actions), waiting=len(found) - len(oldest))
+
+
+def _last_use(record: Record) -> float:
+    """What its age is counted from; what is marked as archived goes first."""
+    facts = record.facts
+    if facts["archived"]:
+        return -math.inf
+    if record.type == "task" and facts.get("status") == "completed":
+        return float(facts["completed"])
+    return float(max(facts["accessed"], facts["updated"], facts["created"]))
 
 
 def _named(record: Record, ids: Collection[str]) -> str | None:
@@ -65,11 +80,11 @@ def _why(record: Record, loaded: Loaded, view: UpkeepView) -> str | None:
     if record.type == "learning":
         if facts["importance"] in policy.keep_importance:
             return None
-        age = view.now - max(facts["accessed"], facts["updated"], facts["created"])
+        age = view.now - _last_use(record)
         if age >= policy.archive_learnings_after_days * DAY:
             return f"learning not used for {int(age // DAY)} days"
     if record.type == "task" and facts.get("status") == "completed":
-        age = view.now - facts["completed"]
+        age = view.now - _last_use(record)
         if age >= policy.archive_tasks_after_days * DAY:
             return f"task completed {int(age // DAY)} days ago"
     return None

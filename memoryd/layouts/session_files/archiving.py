@@ -51,7 +51,8 @@ class _Move(NamedTuple):
 
 
 def archive(view: UpkeepView, ids: Collection[str] | None) -> Plan:
-    leaving = list(_due(view) if ids is None else _named(view, ids))
+    due = _due(view) if ids is None else list(_named(view, ids))
+    leaving = _batch(due, view.at_most) if ids is None else due
     by_month: dict[str, list[Leaving]] = {}
     for each in leaving:
         by_month.setdefault(each.month, []).append(each)
@@ -63,7 +64,18 @@ def archive(view: UpkeepView, ids: Collection[str] | None) -> Plan:
         except UnreadableError as error:
             why = f"cannot be read ({error}); nothing of {month} is archived until it is mended or moved away"
             notes.append(Action(Kind.NOTE, aggregate_path(month), why))
-    return Plan(tuple(actions), tuple(notes))
+    waiting = sum(len(each.records) for each in due[len(leaving) :])
+    return Plan(tuple(actions), tuple(notes), waiting)
+
+
+def _batch(oldest_first: Sequence[Leaving], at_most: int | None) -> Sequence[Leaving]:
+    """Whole sessions, at least one, that together hold at most so many memories."""
+    total = 0
+    for number, each in enumerate(oldest_first[:AT_ONCE]):
+        total += len(each.records)
+        if at_most is not None and total > at_most:
+            return oldest_first[: max(number, 1)]
+    return oldest_first[:AT_ONCE]
 
 
 def aggregate_path(month: str) -> str:
@@ -78,7 +90,7 @@ def _due(view: UpkeepView) -> list[Leaving]:
         for path, loaded in view.live.items()
         if _is_due(loaded, view)
     ]
-    return sorted(old, key=lambda each: (each.loaded.document.facts["basis"], each.path))[:AT_ONCE]
+    return sorted(old, key=lambda each: (each.loaded.document.facts["basis"], each.path))
 
 
 def _is_due(loaded: Loaded, view: UpkeepView) -> bool:
