@@ -75,6 +75,7 @@ CODES: dict[str, Code] = {
     "layout-unconfirmed": Code(
         _I, "the layout was only recognised, so nothing is written; see `memoryd plan`, then `memoryd root confirm`"
     ),
+    "layout-misfit": Code(_W, "nothing in the folder has the layout that was named for it"),
     "index-newer": Code(_W, "the index is of a newer version than memoryd knows; the folder is left as it is"),
     "refused-by-guard": Code(
         _W, "the clock is in doubt, so the scheduled archive moved nothing; see `memoryd plan`, then run it by hand"

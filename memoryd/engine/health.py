@@ -6,6 +6,7 @@ import errno
 import os
 from collections import deque
 
+from memoryd.core.findings import Finding
 from memoryd.engine.clock import Clock
 from memoryd.engine.hints import Hints, Tell
 from memoryd.engine.jobs import LOOKS
@@ -23,7 +24,7 @@ from memoryd.layouts import LAYOUTS
 from memoryd.log import get_logger
 from memoryd.operations.limits import note_limits
 from memoryd.operations.presence import Sighting
-from memoryd.operations.recognition import Look
+from memoryd.operations.recognition import Look, Misfit
 from memoryd.operations.refresh import Refreshed
 from memoryd.store import Store
 
@@ -55,6 +56,7 @@ class Health:
         self.unindexed_since: float | None = None
         self.reason: str | None = None  # the disk's refusal, while it lasts
         self.without_vectors: str | None = None  # why some memories have none, while it lasts
+        self.misfit: str | None = None  # why the layout that was named does not fit
         self._pause_s = TROUBLE_FIRST_S
 
     @property
@@ -109,6 +111,9 @@ class Health:
                 "its layout in the configuration"
             )
             return
+        if seen.known is not None:
+            self.unwritten = f"looks like {seen.known}; memoryd has no layout for it yet and leaves it alone"
+            return
         if seen.meant is not None:
             place = os.path.join(self._store.path, seen.meant)
             self.unwritten = f"the memories lie in {place}; name that directory instead of this one"
@@ -117,6 +122,15 @@ class Health:
         looks = f"it looks like {' and like '.join(shown)}" if shown else "nothing in it has the shape of a layout"
         named = " or ".join(f'layout = "{name}"' for name in seen.shapes or LAYOUTS)
         self.unwritten = f"{looks}; name its layout in the configuration: {named}"
+
+    def note_fit(self, found: Misfit | None) -> None:
+        """Whether the layout that was named fits."""
+        if found is not None and found.why != self.misfit:
+            log.warning("the layout does not fit", root=self._store.name, reason=found.why)
+            self._tell("health", {"root": self._store.name, "reason": found.why})
+        self.misfit = None if found is None else found.why
+        self._store.foreign = self.misfit if found is not None and found.another else None
+        self._store.noted["fit"] = () if found is None else (Finding("layout-misfit", "", found.why),)
 
     # --- what may be done
 
@@ -139,6 +153,8 @@ class Health:
         if store.layout is None and name not in ("sync", "rescan"):
             reason = f"root {store.name} has no layout: {self.unwritten}"
             raise InvalidMemoryError(reason, hint="name its layout in the configuration")
+        if store.foreign is not None and name not in (*LOOKS, "reindex") and not dry_run:
+            raise InvalidMemoryError(f"root {store.name}: {store.foreign}", hint="name a directory of a known layout")
         if store.guessed_by is not None and name not in (*LOOKS, "reindex") and not dry_run:
             raise InvalidMemoryError(f"root {store.name}: {self._guess}", hint=f"`memoryd root confirm {store.name}`")
         if self._newer and name not in LOOKS:
@@ -193,6 +209,8 @@ class Health:
             reasons.append(f"{short}: {self._hints.limit_hint()}")
         reasons += [f"{each.path}: {each.message}" for each in self._store.noted.get("unread", ())]
         reasons += [each.message for each in self._store.noted.get("guard", ())]
+        if self.misfit is not None:
+            reasons.append(self.misfit)
         if self._store.index.result.unmanaged is not None:
             reasons.append(self._store.index.result.unmanaged)
         stale = self.unindexed_since

@@ -19,6 +19,7 @@ from memoryd.engine.publishing import Publisher
 from memoryd.errors import MemorydError, TimeoutExpiredError
 from memoryd.operations.indexing import Indexed, update_index
 from memoryd.operations.presence import suspect_loss
+from memoryd.operations.recognition import misfit
 from memoryd.operations.refresh import Refreshed, refresh
 from memoryd.store import Store
 
@@ -65,6 +66,7 @@ class ReadingIn:
         self.deleted = threading.Event()
         self.last_change = parts.clock.monotonic() - 1e6
         self.wants_limits = False
+        self.fits = False  # the layout is known to fit what is there
 
     def take_in(self, paths: Collection[str] | None, since: float, *, verify: bool = False) -> tuple[str, ...]:
         """Read what changed (None: look at everything), then bring the index up to date. Returns half-written
@@ -87,8 +89,18 @@ class ReadingIn:
             self._publisher.last_scan = self._clock.wall()
             self._looking.scanned(done.directories, began)
         self._note_changes(done, since)
+        self._note_fit(everything=paths is None)
         self._index(force=False, wait_s=1.0)
         return done.waiting
+
+    def _note_fit(self, *, everything: bool) -> None:
+        """Until a layout that was named is known to fit."""
+        store = self._store
+        if self.fits or store.guessed_by is not None or (store.foreign is not None and not everything):
+            return
+        found = misfit(store)
+        self._health.note_fit(found)
+        self.fits = found is None and any(each.records for each in store.files().values())
 
     def _refresh(self, paths: Collection[str] | None, verify: bool) -> Refreshed:
         seen = self.deleted.is_set()

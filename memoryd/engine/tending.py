@@ -119,7 +119,7 @@ class Tending:
             tell("root", root=self.store.name, state=now.state, reason=now.reason)
         self._tell("root", {"root": self.store.name, "state": now.state, "reason": now.reason})
         if "ok" in (now.state, before.state):
-            self._scanned = self._order.kept = self.health.watching = False
+            self._scanned = self._order.kept = self.health.watching = self.reading.fits = False
         if not self.store.attached:
             self._hints.unwatch(self.store.name)
 

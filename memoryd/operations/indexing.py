@@ -99,6 +99,8 @@ def _forbidden(store: Store, result: IndexResult) -> str | None:
         return f"the index is of version {result.newer}, newer than this memoryd knows"
     if result.unmanaged is not None:
         return result.unmanaged
+    if store.foreign is not None:
+        return store.foreign
     if store.guessed_by is not None:
         return "its layout is not confirmed"
     return "the root is in observe mode" if store.observes else None

@@ -75,6 +75,7 @@ class Store(Lockable):
         self.layout = LAYOUTS.get(layout or self.journal.get_meta(CONFIRMED, ""))
         # What a layout was recognised by that nobody has named or confirmed: then nothing is written in the root.
         self.guessed_by: str | None = None
+        self.foreign: str | None = None  # whose store it is, where it is another program's
         self.too_wide: str | None = None  # why no layout is looked for: "is your home directory"
         if self.journal.get_meta("sensitive_words", False) != policy.sensitive_words:
             self.catalogue.clear()  # what was read by the other setting is read anew
@@ -108,7 +109,7 @@ class Store(Lockable):
     @property
     def observes(self) -> bool:
         """Nothing is written unattended."""
-        return self.policy.mode is Mode.OBSERVE or self.guessed_by is not None
+        return self.policy.mode is Mode.OBSERVE or self.guessed_by is not None or self.foreign is not None
 
     def guess(self, name: str, why: str) -> None:
         """The root has the shape of that layout, but nobody said that it is one."""

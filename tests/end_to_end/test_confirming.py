@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -12,6 +13,7 @@ from tests.daemon import refused
 from tests.end_to_end import checks
 from tests.end_to_end.conftest import MakeDaemon
 from tests.layouts.samples import line, memory
+from tests.lookalikes import LOOKALIKES
 
 ENTRY = "## 2026-01-{day:02}: Title {day}\n**Context:** c\n**Problem:** p\n**Solution:** s\n\n---\n"
 BUSY = """[daemon]
@@ -145,3 +147,48 @@ def test_another_programs_index_is_told_as_a_reason(tmp_path: Path, daemon: Make
     held.rpc("sync")
     assert held.root()["state"] == "ok"
     assert json.loads((root / "index.json").read_bytes())["statistics"]["total_memories"] == 2
+
+
+@pytest.mark.parametrize(
+    ("layout", "like", "said"),
+    [
+        ("markdown-topics", "Claude Code", "Claude Code auto memory"),
+        ("jsonl-store", "knowledge graph", "MCP knowledge graph"),
+        ("json-files", "plain files", "none of the files here belongs to it"),
+        ("jsonl-store", "training log", "none of its files can be read"),
+        (None, "Claude Code", "Claude Code auto memory"),
+    ],
+)
+def test_a_named_layout_that_fits_nothing_is_told(
+    layout: str | None, like: str, said: str, tmp_path: Path, daemon: MakeDaemon
+) -> None:
+    root = tmp_path / "m"
+    for path, content in LOOKALIKES[like].items():
+        (root / path).parent.mkdir(parents=True, exist_ok=True)
+        (root / path).write_bytes(content)
+    before = checks.snapshot(root)
+    held = daemon(root, layout=layout).start()
+    row = held.root()
+    assert (row["layout"], row["state"]) == (layout, "degraded")
+    assert said in row["reasons"][0]
+    if layout is not None:
+        assert "layout-misfit" in [each["code"] for each in held.rpc("check")["findings"]]
+    held.rpc("sync")
+    if "has no layout" in row["reasons"][0]:
+        assert "layout =" not in row["reasons"][0], "nobody is led to force one"
+        asked: dict[str, Any] = {"topic": "a"} if layout == "markdown-topics" else {}
+        error = refused(lambda: held.rpc("memory.add", root="m", memory={"type": "core", "content": "x"}, **asked))
+        assert isinstance(error, InvalidMemoryError)
+    if like != "training log":  # whose file has the name of one of the layout, and is indexed as such
+        assert checks.snapshot(root) == before
+
+
+def test_a_new_store_fits_and_so_does_one_that_comes_to_be(tmp_path: Path, daemon: MakeDaemon) -> None:
+    (tmp_path / "new").mkdir()
+    (tmp_path / "old").mkdir()
+    (tmp_path / "old/README.md").write_text("what this is")
+    held = daemon(tmp_path / "new", tmp_path / "old").start()
+    assert (held.root("new")["state"], held.root("old")["state"]) == ("ok", "degraded")
+    held.rpc("memory.add", root="old", memory={"type": "core", "content": "x"})
+    held.rpc("sync")
+    assert (held.root("old")["state"], held.root("old")["memories"]) == ("ok", 1)

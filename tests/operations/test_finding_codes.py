@@ -22,6 +22,7 @@ from memoryd.operations.check import check
 from memoryd.operations.check import public as shown
 from memoryd.operations.dedupe import dedupe
 from memoryd.operations.indexing import update_index
+from memoryd.operations.recognition import misfit
 from memoryd.operations.refresh import refresh
 from memoryd.operations.repair import TRIES, repair
 from memoryd.store import Store
@@ -250,6 +251,14 @@ def _unmanaged(site: Site) -> Place:
 TWICE = line(GOOD).replace(b'"importance":"high"', b'"content":"the canaryquartz","importance":"high"')
 
 
+def _of_another_program(site: Site) -> Place:
+    site.write("memory.jsonl", f'{{"name": "{CANARY}", "entityType": "{CANARY}", "observations": []}}\n'.encode())
+    found = misfit(site.store)
+    assert found is not None
+    site.store.noted["fit"] = (Finding("layout-misfit", "", found.why),)
+    return Place("")
+
+
 def _only_recognised(site: Site) -> Place:
     site.write(LEARNINGS, lines(GOOD))
     site.store.guess("jsonl-store", f"{LEARNINGS}:1 holds a memory")
@@ -286,6 +295,7 @@ CASES: dict[str, Case] = {
     "wide-permissions": Case("jsonl-store", _open_to_all),
     "layout-unconfirmed": Case("jsonl-store", _only_recognised),
     "refused-by-guard": Case("jsonl-store", _jumped),
+    "layout-misfit": Case("jsonl-store", _of_another_program),
     "index-newer": _jsonl(json.dumps({"version": "2.0.0", "mine": SAID}).encode(), path="index.json"),
     "hard-limit": Case("jsonl-store", _full, _limited(LimitKind.HARD, 2)),
     "soft-limit": Case("jsonl-store", _full, _limited(LimitKind.SOFT, 1)),

@@ -1,0 +1,36 @@
+"""Stores of other programs are called by their names, and nothing else is."""
+
+from __future__ import annotations
+
+import pytest
+
+from memoryd.layouts.unsupported import known_store
+from tests.layouts.contract import folder_of
+from tests.lookalikes import DATA, DOCUMENTS, PROGRAMS, STORES
+
+KNOWN = {
+    "Claude Code": "Claude Code auto memory (MEMORY.md and 2 notes)",
+    "OpenClaw": "an OpenClaw workspace",
+    "knowledge graph": "an MCP knowledge graph (entities and relations, one a line)",
+    "Serena": "the memories of Serena",
+    "memory bank": "a memory bank (projectbrief.md, activeContext.md, …)",
+    "basic-memory": "notes of basic-memory (with permalinks)",
+    "nanobot": "a nanobot workspace",
+    "Codex": "the memories of Codex",
+    "memory tool": "a store of Anthropic's memory tool",
+}
+
+
+@pytest.mark.parametrize("name", sorted(PROGRAMS))
+def test_a_known_program_is_named(name: str) -> None:
+    assert known_store(folder_of(PROGRAMS[name])) == KNOWN.get(name)
+
+
+@pytest.mark.parametrize("name", sorted({**DOCUMENTS, **DATA}))
+def test_no_other_folder_is_called_so(name: str) -> None:
+    assert known_store(folder_of({**DOCUMENTS, **DATA}[name])) is None
+
+
+@pytest.mark.parametrize("name", sorted(STORES))
+def test_no_store_of_a_layout_is_called_so(name: str) -> None:
+    assert known_store(folder_of(STORES[name][1])) is None
