@@ -14,7 +14,7 @@ from memoryd.engine.health import Health
 from memoryd.engine.hints import Hints, Tell
 from memoryd.engine.jobs import LOOKS, OPERATIONS, Job
 from memoryd.engine.late import carry_late
-from memoryd.engine.looking import LATE_S, Looking
+from memoryd.engine.looking import LATE_S, NEVER, Looking
 from memoryd.engine.memories import STORING, Memories
 from memoryd.engine.order import Order
 from memoryd.engine.publishing import Publisher
@@ -136,6 +136,8 @@ class Tending:
         except (OSError, sqlite3.Error, MemorydError) as error:
             self.trouble(error)  # what is there can be read all the same
         self.reading.take_in(None, self._clock.monotonic())
+        if self.health.reason is not None and self.looking.next_index == NEVER:
+            self.looking.next_index = self._clock.monotonic()  # trouble from before the root was away may be over
         if self.store.layout is not None and self.health.tended:
             self.reading.note_limits()  # they may be new where no file is
             self.publish()
