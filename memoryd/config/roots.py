@@ -85,6 +85,12 @@ def real_directory(path: str) -> str:
     return real
 
 
+def written_path(display: str, real: str) -> str:
+    """The path as the user wrote it where it leads to the root: a link that is changed later is noticed."""
+    written = os.path.abspath(os.path.expanduser(display))
+    return written if os.path.realpath(written) == os.path.realpath(real) else real
+
+
 def too_wide(path: str) -> str | None:
     """Why a directory is no memory store, whatever lies in it, unless somebody names its layout."""
     home = os.path.realpath(os.path.expanduser("~"))

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from memoryd.config.roots import too_wide
+from memoryd.config.roots import too_wide, written_path
 from memoryd.config.schema import Config, RootConfig, SearchConfig
 from memoryd.core.schedule import Adaptive, Cron, Every, parse_schedule
 from memoryd.disk.database import JournalError
@@ -130,7 +130,7 @@ class Roots:
                 continue  # its worker reports it and goes on looking
 
     def _begin(self, root: RootConfig, pace: Pace) -> None:
-        path = _alias(root)
+        path = written_path(root.display_path, root.path)
         if root.external:
             os.makedirs(path, exist_ok=True)
         layout = None if root.layout == "auto" else root.layout
@@ -297,9 +297,3 @@ class Roots:
                 worker.doubt("watcher thread died")
         self.watcher.probe(self._clock.monotonic())
         self.meaning.tidy(self._clock.wall())
-
-
-def _alias(root: RootConfig) -> str:
-    """The path as the user wrote it where it leads to the root: a link that is changed later is noticed."""
-    written = os.path.abspath(os.path.expanduser(root.display_path))
-    return written if os.path.realpath(written) == os.path.realpath(root.path) else root.path
