@@ -17,6 +17,8 @@ DUTY = 2000.0  # a full scan may take one part in this of the time: 0.05 %
 SCAN_LEAST_S, SCAN_MOST_S = 30.0, 3600.0
 BLIND_SCAN_S = 5.0  # between scans while events cannot be relied on
 BLIND_DUTY = 50.0
+# Between two looks for a layout in a root that has none: longer and longer while things change that do not help.
+DETECT_FIRST_S, DETECT_MOST_S = 0.25, 60.0
 LATE_S = 0.5  # between two looks at a replaced inode
 NEVER = float("inf")
 
@@ -30,6 +32,8 @@ class Looking:
         self._hints = hints
         self._health = health
         self._scan_cost = 0.0
+        self._detect_pause = DETECT_FIRST_S
+        self.next_detect = 0.0
         self.next_look = 0.0
         self.next_scan = NEVER
         self.next_index = NEVER
@@ -77,6 +81,22 @@ class Looking:
             self.rewatch()
             wanted, held = self._hints.coverage(name, directories)
         health.watch = Watch("events", wanted, held)
+
+    def may_detect(self) -> bool:
+        """Is a layout to be looked for now? Else the next scan does it."""
+        if self._clock.monotonic() >= self.next_detect:
+            return True
+        self.next_scan = min(self.next_scan, self.next_detect)
+        return False
+
+    def detected(self, began: float) -> None:
+        """After a look that found no layout."""
+        now = self._clock.monotonic()
+        self._scan_cost = now - began
+        calm = began - self.next_detect > self._detect_pause
+        pause = DETECT_FIRST_S if calm else min(DETECT_MOST_S, 2 * self._detect_pause)
+        self._detect_pause = max(pause, BLIND_DUTY * self._scan_cost)
+        self.next_detect = now + self._detect_pause
 
     def schedule_scan(self, now: float) -> None:
         schedule = parse_schedule(self._store.policy.schedule.get("rescan", "adaptive"))

@@ -74,6 +74,8 @@ class ReadingIn:
         if not self._health.tended:
             return ()
         self._around.memories.catch_up()
+        if self._store.layout is None and not self._looking.may_detect():
+            return ()
         self._around.detect()
         if self._store.layout is None:
             self._looking.schedule_scan(self._clock.monotonic())
@@ -167,6 +169,7 @@ class ReadingIn:
         began = self._clock.monotonic()
         self._health.require("sync")
         self._around.memories.write_reads()
+        self._looking.next_detect = 0.0
         waiting = self.take_in(None, began)
         self._health.require("sync")
         self._filling.news(all_of_it=True)

@@ -21,12 +21,16 @@ from memoryd.engine.publishing import Publisher
 from memoryd.engine.reading_in import Parts, ReadingIn
 from memoryd.engine.tidying import Tidying
 from memoryd.errors import InvalidMemoryError, MemorydError
+from memoryd.layouts import LAYOUTS
 from memoryd.log import get_logger
 from memoryd.operations.presence import Sighting, accept, sight
 from memoryd.search.embedding.embedder import Embedder
 from memoryd.store import Store
 
 log = get_logger(__name__)
+
+
+_TOLD = (Role.SOURCE, Role.ARCHIVE, Role.INDEX)
 
 
 class Tending:
@@ -53,11 +57,12 @@ class Tending:
     def cares_for(self, path: str) -> bool:
         """False for paths whose change means nothing here: our own temporary files, locks, strangers."""
         if self.store.layout is None:
-            return not self.store.skips(path)
+            roles = (layout.role(path) for layout in LAYOUTS.values())
+            return not self.store.skips(path) and any(role in _TOLD for role in roles)
         role = self.store.role(path)
         if role is Role.BACKUP:
             self._publisher.backups_known = False
-        return role in (Role.SOURCE, Role.ARCHIVE, Role.INDEX)
+        return role in _TOLD
 
     def note_delete(self) -> None:
         """Something was seen to go, so a scan that finds files gone need not wonder."""
@@ -144,11 +149,13 @@ class Tending:
 
     def detect(self) -> None:
         if self.store.layout is None:
+            began = self._clock.monotonic()
             seen = self._order.recognise()
             if seen.layout is not None:
                 self._hints.scheduled(self.store.name)
             else:
                 self.health.note_shapes(seen)
+                self.looking.detected(began)
 
     def rest(self) -> None:
         """`root pause`: nothing is read or written until it is resumed."""
