@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import sys
 import time
-from typing import Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -14,6 +15,9 @@ from memoryd.cli import exits
 from memoryd.cli.commands import complete_roots, example, json_option, socket_of
 from memoryd.control.methods import LAYOUTS, LEVELS, TOPICS
 from memoryd.errors import ConflictError, MemorydError, NoDaemonError
+
+if TYPE_CHECKING:
+    from memoryd.config.detect import Detected
 
 STOP_WAIT_S = 10.0
 
@@ -75,31 +79,48 @@ def init(ctx: click.Context, dry_run: bool) -> None:
         raise ConflictError(
             f"{target} exists already; it is left as it is", hint="edit it, or name another with --config"
         )
-    found = detect(os.path.expanduser("~"), _layout_of, os.getcwd())
-    text = template(found)
+    found = detect(os.path.expanduser("~"), _look, os.getcwd())
+    stores = [place for place in found if place.layout is not None]
+    text = template(stores, mode=None if dry_run else _mode_of(stores))
     if dry_run:
         click.echo(text, nl=False)
         return
     write_config(target, text)
     click.echo(f"wrote {target}")
+    for place in stores:
+        click.echo(f"  found {place.path} ({place.layout}: {place.why})")
     for place in found:
-        click.echo(f"  found {place.path} ({place.layout})")
-    if not found:
+        if place.layout is None:
+            click.echo(f"  saw {place.path}: {place.why}; memoryd has no layout for it yet and leaves it alone")
+    if not stores:
         click.echo("  no memory directory was found in the usual places; add yours to the file")
     click.echo("next: memoryd run")
 
 
-def _layout_of(path: str) -> str | None:
-    """The one layout whose shape the directory has."""
+def _mode_of(stores: Sequence[Detected]) -> str | None:
+    """On a terminal it is asked whether memoryd may write in what was found; else whoever reads the file decides."""
+    if not stores or not sys.stdin.isatty():
+        return None
+    for place in stores:
+        click.echo(f"{place.path} looks like {place.layout}: {place.why}")
+    may_write = click.confirm("May memoryd keep indices and do upkeep there? (else it only observes)", default=True)
+    return None if may_write else "observe"
+
+
+def _look(path: str) -> tuple[str | None, str] | None:
+    """The one layout whose shape the directory has and what shows it; else None and whose store it is."""
     from memoryd.disk.tree import Tree  # noqa: PLC0415 - `init` alone looks at files
     from memoryd.operations.recognition import look_at  # noqa: PLC0415 - only when needed
 
     try:
         with Tree(path) as tree:
-            return look_at(tree).layout
+            seen = look_at(tree)
     except OSError as error:
         click.echo(f"skipped {path}: {error.strerror}", err=True)
         return None
+    if seen.layout is not None:
+        return seen.layout, seen.shapes[seen.layout]
+    return (None, seen.known) if seen.known is not None else None
 
 
 @click.command(params=[json_option()], epilog=example("memoryd events --topic change --json"))

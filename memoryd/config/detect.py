@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import glob
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 # Beneath the home directory, then beneath the working directory.
@@ -19,11 +20,17 @@ HOME_PLACES = (
 LOCAL_PLACES = ("memories", "memory", ".claude/memory", ".cursor/memories", "data/memories")
 
 
+# Where other programs keep theirs, with `*` for one name: looked at so that they can be called by their names.
+OTHER_PLACES = (".claude/projects/*/memory", ".codex/memories", ".serena/memories/global")
+OTHER_LOCAL_PLACES = ("memory-bank", ".serena", ".serena/memories", ".openclaw/workspace")
+
+
 class Detected(NamedTuple):
-    """A directory whose content has the shape of one layout; `why` is a sentence for people."""
+    """A directory whose content has the shape of one layout, or (`layout` None) is another program's; `why` is a
+    sentence for people."""
 
     path: str
-    layout: str
+    layout: str | None
     why: str
 
 
@@ -35,20 +42,28 @@ def looked_for(home: str, cwd: str | None = None) -> list[str]:
     return list(dict.fromkeys(places))
 
 
-def detect(home: str, recognise: Callable[[str], str | None], cwd: str | None = None) -> list[Detected]:
-    """The known places whose content `recognise` gives a layout for.
+def detect(home: str, look: Callable[[str], tuple[str | None, str] | None], cwd: str | None = None) -> list[Detected]:
+    """The known places whose content `look` has something to say of: a layout and what shows it, or None and whose
+    store it is.
 
     Told by content alone: the folder names `memory` and `memories` are used by programs whose files
     memoryd does not know. One directory reached by two names counts once.
     """
     found: list[Detected] = []
     seen: set[str] = set()
-    for place in looked_for(home, cwd):
+    for place in (*looked_for(home, cwd), *_others(home, cwd)):
         real = os.path.realpath(place)
         if real in seen or not os.path.isdir(real):
             continue
         seen.add(real)
-        layout = recognise(real)
-        if layout is not None:
-            found.append(Detected(place, layout, f"its files have the shape of {layout}"))
+        told = look(real)
+        if told is not None:
+            found.append(Detected(place, *told))
     return found
+
+
+def _others(home: str, cwd: str | None) -> Iterator[str]:
+    for place in OTHER_PLACES:
+        yield from sorted(glob.glob(os.path.join(glob.escape(home), place)))
+    for place in OTHER_LOCAL_PLACES if cwd is not None else ():
+        yield os.path.join(str(cwd), place)

@@ -47,8 +47,8 @@ _EXAMPLES = """\
 """
 
 
-def template(detected: Sequence[Detected] = ()) -> str:
-    """A whole configuration file as text, valid TOML, with the detected directories as its roots."""
+def template(detected: Sequence[Detected] = (), *, mode: str | None = None) -> str:
+    """A whole configuration file as text, valid TOML, with the detected directories of a known layout as its roots."""
     return "\n".join(
         (
             _HEAD,
@@ -62,7 +62,7 @@ def template(detected: Sequence[Detected] = ()) -> str:
             + f" # {SECRETS_KEY.meaning}\n",
             "[defaults.schedule]\n" + _SCHEDULE_NOTE + _settings(SCHEDULE, DEFAULT_SCHEDULE),
             _ROOTS_NOTE + _EXAMPLES.format(layouts=", ".join(LAYOUT_CHOICES)),
-            _roots(detected),
+            _roots([found for found in detected if found.layout is not None], mode),
         )
     )
 
@@ -86,7 +86,7 @@ def toml(value: object) -> str:
     return quoted(str(value))
 
 
-def _roots(detected: Sequence[Detected]) -> str:
+def _roots(detected: Sequence[Detected], mode: str | None) -> str:
     if not detected:
         return "# No memory directory was found in the usual places: add yours above.\n"
     taken: list[str] = []
@@ -97,7 +97,7 @@ def _roots(detected: Sequence[Detected]) -> str:
             f"[[root]]                   # found: {_one_line(found.why)}\n"
             f"name = {quoted(taken[-1])}\n"
             f"path = {quoted(found.path)}\n"
-            f"layout = {quoted(found.layout)}\n"
+            f"layout = {quoted(str(found.layout))}\n" + (f"mode = {quoted(mode)}\n" if mode is not None else "")
         )
     return "\n".join(blocks)
 

@@ -672,6 +672,23 @@ def test_init_writes_what_it_found_and_never_overwrites(tmp_path: Path) -> None:
     assert target.read_bytes() == text
 
 
+def test_init_says_by_what_it_found_a_store_and_names_what_it_cannot_use(tmp_path: Path) -> None:
+    for path, content in {
+        "memories/learnings.jsonl": '{"id": "a", "content": "b", "type": "learning"}\n',
+        "memory/MEMORY.md": "- [A](a.md) - hook\n",
+        "memory/a.md": "a note\n",
+    }.items():
+        (tmp_path / path).parent.mkdir(exist_ok=True)
+        (tmp_path / path).write_text(content)
+    target = tmp_path / "new.toml"
+    done = program("--config", str(target), "init", cwd=tmp_path, env={**os.environ, "HOME": str(tmp_path / "home")})
+    assert f"found {tmp_path}/memories (jsonl-store: learnings.jsonl:1 holds a memory)" in done.stdout
+    assert f"saw {tmp_path}/memory: Claude Code auto memory (MEMORY.md and 1 note)" in done.stdout
+    text = target.read_text()
+    assert 'layout = "jsonl-store"' in text.partition("# found: ")[2]
+    assert "auto memory" not in text
+
+
 def test_check_offline_refuses_what_is_no_directory(tmp_path: Path) -> None:
     file = tmp_path / "f"
     file.write_bytes(b"x")

@@ -60,13 +60,28 @@ def test_detection_goes_by_content(tmp_path: Path) -> None:
     (home / ".cursor/memory").write_text("a file")
     asked: list[str] = []
 
-    def recognise(path: str) -> str | None:
+    def look(path: str) -> tuple[str | None, str] | None:
         asked.append(path)
-        return "jsonl-store" if "agents" in path else None
+        return ("jsonl-store", "its jsonl-store files") if "agents" in path else None
 
-    found = detect(str(home), recognise, str(cwd))
+    found = detect(str(home), look, str(cwd))
     assert [(place.path, place.layout) for place in found] == [(str(home / ".claude/agents/memories"), "jsonl-store")]
     assert "jsonl-store" in found[0].why
     assert len(asked) == 3, "each directory once, by whatever name"
     assert str(cwd / "memory") in looked_for(str(home), str(cwd))
     assert looked_for(str(home)) == [path for path in looked_for(str(home), str(cwd)) if path.startswith(str(home))]
+
+
+def test_other_programs_stores_are_seen_and_no_roots(tmp_path: Path) -> None:
+    home = tmp_path / "home[1]"
+    for name in ("-a", "-b"):
+        (home / ".claude/projects" / name / "memory").mkdir(parents=True)
+    found = detect(str(home), lambda path: (None, "Claude Code") if path.endswith("-a/memory") else None)
+    assert found == [Detected(str(home / ".claude/projects/-a/memory"), None, "Claude Code")]
+    assert "\n[[root]]" not in template(found)
+
+
+def test_roots_may_be_observed_only(tmp_path: Path) -> None:
+    found = Detected("/n/a/memories", "jsonl-store", "so")
+    (root,) = parse(template([found], mode="observe"), "c.toml", "/nowhere/state").roots
+    assert (root.layout, root.policy.mode) == ("jsonl-store", "observe")
