@@ -63,6 +63,14 @@ class DeniedError(MemorydError):
     exit_code = 77
 
 
+class DiskError(MemorydError):
+    """The disk refused and may take it later; `data["code"]` is disk-full, read-only or io-error."""
+
+    name = "disk"
+    rpc_code = -32014
+    exit_code = 74
+
+
 class UnauthorisedError(MemorydError):
     """The peer of the control socket is another user."""
 

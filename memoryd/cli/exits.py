@@ -7,18 +7,22 @@ import sys
 from collections.abc import Mapping
 from typing import Any
 
+from memoryd.cli.screen import shown
 from memoryd.control.wire import error_object, readable
 from memoryd.errors import MemorydError
 
 DONE = 0
 FINDINGS = 1  # findings, nothing found, or the operation failed
 USAGE = 2
+DISK = 74  # the disk refused: full, read-only or failing; worth another try
 NO_DAEMON = 69
 INTERNAL = 70
 BUSY = 75  # already running, or busy
 PERMISSION = 77
 CONFIG = 78
 INTERRUPTED = 130
+
+LINE = "\n"  # the one control character a message may hold
 
 
 def of_result(method: str, result: dict[str, Any]) -> int:
@@ -48,13 +52,13 @@ def tell(error: MemorydError, *, as_json: bool) -> int:
     """Report an error and return its exit code. With --json standard output gets it as one document."""
     if as_json:
         print(json.dumps({"error": _plain(error_object(error))}, default=str))  # noqa: T201 - the face
-    print(f"memoryd: {readable(error.message)}", file=sys.stderr)  # noqa: T201 - the face
+    print(f"memoryd: {shown(error.message, LINE)}", file=sys.stderr)  # noqa: T201 - the face
     findings = error.data.get("findings", ())
     if len(findings) > 1:
         for each in findings:
-            print(f"  {readable(str(each.get('field')))}: {readable(str(each.get('rule')))}", file=sys.stderr)  # noqa: T201 - the face
+            print(f"  {shown(str(each.get('field')))}: {shown(str(each.get('rule')))}", file=sys.stderr)  # noqa: T201 - the face
     if error.hint:
-        print(f"hint: {readable(error.hint)}", file=sys.stderr)  # noqa: T201 - the face
+        print(f"hint: {shown(error.hint, LINE)}", file=sys.stderr)  # noqa: T201 - the face
     return error.exit_code
 
 

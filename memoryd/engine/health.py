@@ -7,6 +7,7 @@ import os
 from collections import deque
 
 from memoryd.core.findings import Finding
+from memoryd.disk.refusal import refusal
 from memoryd.engine.clock import Clock
 from memoryd.engine.hints import Hints, Tell
 from memoryd.engine.jobs import LOOKS
@@ -14,6 +15,7 @@ from memoryd.engine.status import Watch
 from memoryd.errors import (
     BusyError,
     DeniedError,
+    DiskError,
     GuardError,
     InvalidMemoryError,
     MemorydError,
@@ -31,7 +33,7 @@ from memoryd.store import Store
 log = get_logger(__name__)
 
 DISK_TROUBLE = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO, errno.EFBIG, errno.ESTALE, errno.EACCES)
-TROUBLE_FIRST_S, TROUBLE_MOST_S = 1.0, 60.0
+TROUBLE_FIRST_S, TROUBLE_MOST_S = 1.0, 10.0
 ALARMS = ("corrupt-file", "emptied-file", "broken-session", "shrunk", "change-was-undone")
 STARVED_S = 3.0  # an index that waits longer than this for a lock is told
 ON_SUSPECT = ("lock.list", "backup.list", "plan")  # what may be looked at on a root that is in doubt
@@ -58,6 +60,7 @@ class Health:
         self.without_vectors: str | None = None  # why some memories have none, while it lasts
         self.misfit: str | None = None  # why the layout that was named does not fit
         self._pause_s = TROUBLE_FIRST_S
+        self._longer_at = 0.0
 
     @property
     def tended(self) -> bool:
@@ -73,9 +76,14 @@ class Health:
             log.error("trouble", root=self._store.name, reason=reason)
             self._tell("health", {"root": self._store.name, "reason": reason})
         self.reason = reason
-        pause, self._pause_s = self._pause_s, min(TROUBLE_MOST_S, self._pause_s * 2)
-        hint = "nothing was changed; memoryd tries again by itself"
-        return DeniedError(f"root {self._store.name}: {reason}", hint=hint), pause
+        pause, now = self._pause_s, self._clock.monotonic()
+        if now >= self._longer_at:  # commands that are refused meanwhile do not lengthen it
+            self._longer_at, self._pause_s = now + pause, min(TROUBLE_MOST_S, pause * 2)
+        hint, message = "nothing was changed; memoryd tries again by itself", f"root {self._store.name}: {reason}"
+        code = refusal(error, self._store.state_dir)
+        if code is None:
+            return DeniedError(message, hint=hint), pause
+        return DiskError(message, hint=hint, data={"code": code}), pause
 
     def well(self) -> None:
         """Something was written: the disk takes it again."""

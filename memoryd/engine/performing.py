@@ -10,7 +10,15 @@ from memoryd.disk.nodes import ChangingError, TooLargeError
 from memoryd.engine.clock import Clock
 from memoryd.engine.hints import Hints, Tell
 from memoryd.engine.jobs import Job
-from memoryd.errors import BusyError, DeniedError, GuardError, LimitExceededError, MemorydError, ShuttingDownError
+from memoryd.errors import (
+    BusyError,
+    DeniedError,
+    DiskError,
+    GuardError,
+    LimitExceededError,
+    MemorydError,
+    ShuttingDownError,
+)
 from memoryd.log import get_logger
 from memoryd.store import Store
 from memoryd.store.lockable import WouldWaitError
@@ -65,7 +73,8 @@ class Performing:
             raise  # it is tried again by somebody who can wait
         except MemorydError as error:
             if isinstance(error, DeniedError) and isinstance(error.__cause__, OSError):
-                self._trouble(error.__cause__)  # the disk's refusal, in the words of a floor below
+                trouble = self._trouble(error.__cause__)  # the disk's refusal, in the words of a floor below
+                return {}, trouble if isinstance(trouble, DiskError) else error
             return {}, error
         except ChangingError as error:
             return {}, _busy(self._store, error)

@@ -67,6 +67,8 @@ def _looked_at(text: str, name: str, mode: str, allow_words: bool) -> Judgement:
     if asked in _clean:
         return Judgement(None)
     blocked, warned = judge(text, mode, allow_words)
+    if blocked is None and mode == "seed":  # the name becomes text there: `**Name:** what it says`
+        blocked = judge(f"**{name}:** {text}", mode, allow_words).blocked
     if len(text) <= SHORT:
         warned += judge(f"{name}: {text}", "shapes").warnings
     if max(len(text), len(name)) <= _COMMON and not blocked and not warned:

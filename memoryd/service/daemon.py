@@ -9,6 +9,7 @@ import select
 import signal
 import socket
 import sqlite3
+import time
 import uuid
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -24,9 +25,10 @@ from memoryd.control.server import Server
 from memoryd.core.policy import Limit
 from memoryd.disk.ownership import take
 from memoryd.disk.processes import trim_heap
+from memoryd.disk.refusal import refusal
 from memoryd.engine.clock import Clock
 from memoryd.engine.worker import Pace
-from memoryd.errors import ConfigError, DeniedError, MemorydError
+from memoryd.errors import ConfigError, DeniedError, DiskError, MemorydError
 from memoryd.layouts import LAYOUTS
 from memoryd.log import configure, get_logger, set_level
 from memoryd.service.answers import handlers
@@ -39,6 +41,7 @@ log = get_logger(__name__)
 
 TICK_S = 2.0
 WATCHER_CHECK_S = 15.0
+DISK_PAUSE_S = 15.0  # before the end of a start that the disk refused, under systemd
 STUCK_S = 300.0  # a worker that shows no progress for this long is taken for hung
 
 
@@ -59,10 +62,20 @@ def run(
     try:
         return daemon.run()
     except (OSError, sqlite3.OperationalError) as error:
-        raise DeniedError(
-            f"the state directory {places.state_dir} cannot be used: {error}",
-            hint="make room or correct its mode, or name another with --state-dir",
-        ) from error
+        raise _unusable(places.state_dir, error) from error
+
+
+def _unusable(state_dir: str, error: OSError | sqlite3.OperationalError) -> MemorydError:
+    """Missing rights stay until somebody grants them; what a disk refuses may pass, so another start is worth it."""
+    message = f"the state directory {state_dir} cannot be used: {error}"
+    code = refusal(error, state_dir)
+    if code is None:
+        return DeniedError(message, hint="correct its mode, or name another with --state-dir")
+    if "NOTIFY_SOCKET" in os.environ:
+        # systemd gives up after five starts in a minute: each of them lasts long enough not to get there.
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        time.sleep(DISK_PAUSE_S)
+    return DiskError(message, hint="make room or mend the disk, or name another with --state-dir", data={"code": code})
 
 
 class Daemon:

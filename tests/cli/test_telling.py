@@ -26,3 +26,13 @@ def test_a_text_to_paste_goes_alone_and_what_was_withheld_beside_it(capsys: pyte
     found.hits(Screen(out, fancy=False), {"hits": [], "embedding": "", "fresh": fresh})
     assert out.getvalue() == ""
     assert capsys.readouterr().err == "! users: memories of several users\n"
+
+
+def test_no_control_character_of_an_error_reaches_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    evil = "\x1b]0;OWNED\x07\x1b[2J\x9b1m\rname"
+    findings = [{"field": evil, "rule": evil}] * 2
+    error = InvalidMemoryError(f"no memory has the id {evil}", hint=f"see {evil}", data={"findings": findings})
+    exits.tell(error, as_json=True)
+    told = capsys.readouterr()
+    assert all(each.isprintable() or each == "\n" for each in told.err + told.out)
+    assert told.err.count("\n") == 4

@@ -127,7 +127,7 @@ def test_a_full_disk(disk: Disk, daemon: MakeDaemon) -> None:
     error = refused(lambda: tending.rpc("archive"))
     assert "No space left" in error.message
     assert error.hint
-    assert tending.run("backup", "create").returncode in (1, 77)
+    assert tending.run("backup", "create").returncode in (1, 74)
     assert isinstance(refused(lambda: tending.rpc("sync", timeout_ms=500)), MemorydError)
     assert {name: about for name, about in files(root).items() if name.endswith(".jsonl")} == {
         name: about for name, about in before.items() if name.endswith(".jsonl")
@@ -272,7 +272,7 @@ def test_a_state_that_is_full_from_the_start(disk: Disk, root: Path, daemon: Mak
         process = tending.spawn()
         until(lambda process=process, it=tending: process.poll() is not None or answers(it), "it decides")  # type: ignore[misc]  # mypy cannot infer the defaults
         if process.poll() is not None:
-            assert process.returncode == 77, (room, tending.said())
+            assert process.returncode == 74, (room, tending.said())
             assert "hint:" in tending.said()
             tending.log.unlink()
         else:

@@ -47,3 +47,14 @@ def test_little_is_remembered(world: World) -> None:
         )
     assert 0 < len(sensitive._clean) <= 512
     assert all(len(text) + len(name) <= 48 for text, name, _, _ in sensitive._clean)
+
+
+@pytest.mark.parametrize("name", ["password", "api_key", "Secret", "bearer token"])
+def test_the_name_of_a_field_smuggles_nothing_past_the_seeds_list(make_world: MakeWorld, name: str) -> None:
+    """There the name becomes text: `**Password:** hunter2xyz`."""
+    world = make_world(Policy(secrets="seed"))
+    with pytest.raises(SensitiveError) as refused:
+        require_storable(world.store, {"title": "Deploy notes", name: "hunter2xyz"})
+    assert refused.value.data["field"] == name
+    own = {"title": "Deploy", "context": "staging", "problem": "it was slow", "solution": "a cache", "code": "x = 1"}
+    assert require_storable(world.store, own) == ()
