@@ -40,6 +40,7 @@ def _note(**front: str) -> bytes:
     return f"---\n{head}---\n\nA note with [[link]].\n".encode()
 
 
+_LABELLED = "**Context:** c\n**Problem:** p\n**Solution:** s\n---\n"
 _GIT: Files = {".git/HEAD": b"ref: refs/heads/main\n", ".git/config": b"[core]\n"}
 _DAY = "2024-01-02/10-11-12-beach.json"
 
@@ -82,6 +83,8 @@ DOCUMENTS: dict[str, Files] = {
         "x/a.md": b"# A\n",
     },
     "instructions for agents": {"AGENTS.md": b"# Agents\n", "CLAUDE.md": b"# Notes\n", ".cursor/rules/a.md": _dated(2)},
+    "project around a store": {"README.md": b"# Read me\n", "memory/a/b.md": _dated(9, _LABELLED)},
+    "folder of projects": {"one/memory/a/b.md": _dated(9, _LABELLED), "two/README.md": b"# Two\n"},
     "fenced examples": {
         "docs/format.md": b"# Format\n\n```\n" + _dated(3, "**Context:** c\n**Problem:** p\n") + b"```\n"
     },

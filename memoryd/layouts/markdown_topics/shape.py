@@ -32,10 +32,13 @@ def is_index(content: bytes) -> bool:
 
 def _labelled(folder: Folder) -> str | None:
     marked = tuple(f"{path}/" for path in folder.marked)
+    inner = re.compile(r"(?:^|/)memor(?:y|ies)/")  # a store of its own in somebody's project: that one is meant
 
     def is_topic(path: str) -> bool:
         hidden = path.startswith((".", ARCHIVE)) or "/." in path
-        return "/" in path and path.endswith(SUFFIX) and not hidden and not path.startswith(marked)
+        return (
+            "/" in path and path.endswith(SUFFIX) and not hidden and not (path.startswith(marked) or inner.search(path))
+        )
 
     dated, fitting = 0, []
     for path in folder.first(is_topic):
