@@ -127,9 +127,12 @@ class Health:
             self.unwritten = f"the memories lie in {place}; name that directory instead of this one"
             return
         shown = [f"{name} ({why})" for name, why in seen.shapes.items()]
-        looks = f"it looks like {' and like '.join(shown)}" if shown else "nothing in it has the shape of a layout"
         named = " or ".join(f'layout = "{name}"' for name in seen.shapes or LAYOUTS)
-        self.unwritten = f"{looks}; name its layout in the configuration: {named}"
+        if shown:
+            self.unwritten = f"it looks like {' and like '.join(shown)}; name its layout in the configuration: {named}"
+        else:
+            looks = "nothing in it has the shape of a layout, so it is left alone"
+            self.unwritten = f"{looks}; for a new store name its layout in the configuration: {named}"
 
     def note_fit(self, found: Misfit | None) -> None:
         """Whether the layout that was named fits."""
