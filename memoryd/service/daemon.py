@@ -222,7 +222,8 @@ class Daemon:
             self._notifier.status(states)
 
     def _summary(self) -> str:
-        return ", ".join(f"{worker.name} {worker.status.state}" for worker in self.roots.all())
+        failed = [f"{each.name} failed" for each in self.roots.broken()]
+        return ", ".join([*(f"{worker.name} {worker.status.state}" for worker in self.roots.all()), *failed])
 
     # --- signals
 

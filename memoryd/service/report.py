@@ -14,13 +14,14 @@ from memoryd.engine.worker import Worker
 
 if TYPE_CHECKING:
     from memoryd.service.daemon import Daemon
+    from memoryd.service.roots import Broken
 
 # From best to worst; the daemon's state is the worst of its roots'.
 STATES = ("ok", "paused", "starting", "scanning", "degraded", "read_only", "suspect", "missing", "failed")
 
 
-def status(daemon: Daemon, workers: list[Worker]) -> dict[str, Any]:
-    rows = [root_row(daemon, worker) for worker in workers]
+def status(daemon: Daemon, workers: list[Worker], broken: Iterable[Broken] = ()) -> dict[str, Any]:
+    rows = [*(root_row(daemon, worker) for worker in workers), *map(broken_row, broken)]
     jobs = [row for worker in workers for row in daemon.roots.job_rows(worker)]
     return {
         "state": max((row["state"] for row in rows), key=STATES.index, default="ok"),
@@ -66,6 +67,32 @@ def root_row(daemon: Daemon, worker: Worker) -> dict[str, Any]:
         "limits": list(seen.limits),
         "backups": {"count": seen.backups["count"], "newest": iso(newest) if newest is not None else None},
         "busy_with": worker.step,
+    }
+
+
+def broken_row(root: Broken) -> dict[str, Any]:
+    """A root whose state cannot be used: nothing is known but why, and what to do."""
+    return {
+        "name": root.name,
+        "path": root.path,
+        "layout": root.layout,
+        "mode": root.mode,
+        "state": "failed",
+        "reasons": [f"{root.reason}; {root.hint}"],
+        "memories": 0,
+        "archived": 0,
+        "files": 0,
+        "bytes": 0,
+        "findings": {"error": 0, "warning": 0, "info": 0},
+        "watch": {"mode": "scan", "wanted": 0, "held": 0},
+        "last_scan": None,
+        "rescans": [],
+        "generation": 0,
+        "lag_ms": 0,
+        "locks": [],
+        "limits": [],
+        "backups": {"count": 0, "newest": None},
+        "busy_with": None,
     }
 
 

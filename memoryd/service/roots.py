@@ -7,6 +7,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 from memoryd.config.roots import too_wide, written_path
@@ -15,11 +16,12 @@ from memoryd.core.schedule import Adaptive, Cron, Every, parse_schedule
 from memoryd.disk.database import JournalError
 from memoryd.disk.journal import Journal
 from memoryd.disk.ownership import own_directory
+from memoryd.disk.refusal import refusal
 from memoryd.disk.tree import Tree
 from memoryd.engine.clock import Clock
 from memoryd.engine.jobs import runnable
 from memoryd.engine.worker import Pace, Worker
-from memoryd.errors import ShuttingDownError, UnknownRootError
+from memoryd.errors import RootMissingError, ShuttingDownError, UnknownRootError
 from memoryd.log import get_logger
 from memoryd.operations.vectors import vector_maker
 from memoryd.search.semantic import Semantic
@@ -46,6 +48,21 @@ def first_armed(journal: Journal, job: str, cron: Cron, now: float) -> float:
     return now
 
 
+@dataclass(frozen=True, slots=True)
+class Broken:
+    """A root whose own state cannot be used, so that it has no worker; the other roots are served."""
+
+    name: str
+    path: str
+    layout: str | None
+    mode: str
+    reason: str
+    hint: str
+
+    def error(self) -> RootMissingError:
+        return RootMissingError(f"root {self.name}: {self.reason}", hint=self.hint)
+
+
 class Roots:
     """Thread-safe; `wake` is called when the main loop has trouble to look at."""
 
@@ -64,6 +81,7 @@ class Roots:
         self._changing = threading.Lock()
         self._ending = False
         self._workers: dict[str, Worker] = {}
+        self._broken: dict[str, Broken] = {}
         self._troubles: deque[tuple[str, str | None]] = deque(maxlen=1000)
         self._search: SearchConfig | None = None
         self.meaning = Semantic(None)
@@ -134,7 +152,14 @@ class Roots:
         if root.external:
             os.makedirs(path, exist_ok=True)
         layout = None if root.layout == "auto" else root.layout
-        store = Store(root.name, path, layout, root.policy, state_place(self._state_dir, path))
+        place = state_place(self._state_dir, path)
+        try:
+            store = Store(root.name, path, layout, root.policy, place)
+        except (JournalError, OSError) as error:
+            if refusal(error, self._state_dir) is not None:
+                raise  # the disk that all roots keep their state on
+            self._note_broken(root, path, place, error)
+            return
         store.too_wide = too_wide(root.path)
         embedder = self.meaning.embedder
         if embedder is not None:
@@ -144,9 +169,25 @@ class Roots:
             self._workers[root.name] = worker
         worker.start()
 
+    def _note_broken(self, root: RootConfig, path: str, place: str, error: JournalError | OSError) -> None:
+        if isinstance(error, JournalError):
+            reason, hint = error.message, error.hint or ""
+        else:
+            reason, hint = (
+                f"its state in {place} cannot be used: {error.strerror}",
+                "correct its mode or move it away, then start memoryd again",
+            )
+        layout = None if root.layout == "auto" else root.layout
+        broken = Broken(root.name, path, layout, str(root.policy.mode), reason, hint)
+        log.error("root failed", root=root.name, reason=reason, hint=hint)
+        self._tell("health", {"root": root.name, "reason": reason})
+        with self._lock:
+            self._broken[root.name] = broken
+
     def _end(self, name: str) -> None:
         self.timetable.remove(name)
         with self._lock:
+            self._broken.pop(name, None)
             worker = self._workers.pop(name, None)
         if worker is not None:
             worker.stop(STOP_S)
@@ -157,6 +198,11 @@ class Roots:
         with self._lock:
             return list(self._workers.values())
 
+    def broken(self, name: str | None = None) -> list[Broken]:
+        """Those without a worker: one, or all of them for None."""
+        with self._lock:
+            return [each for each in self._broken.values() if name in (None, each.name)]
+
     def named(self, name: str | None) -> list[Worker]:
         """One root, or all of them for None; UnknownRootError with the names there are. While roots are being changed
         it waits for that, though not for long: one that is begun anew is not gone."""
@@ -166,7 +212,9 @@ class Roots:
                 return list(self._workers.values())
             if name in self._workers:
                 return [self._workers[name]]
-            known = ", ".join(self._workers) or "none"
+            if name in self._broken:
+                raise self._broken[name].error()
+            known = ", ".join([*self._workers, *self._broken]) or "none"
         raise UnknownRootError(f"there is no root {name!r}", hint=f"the roots are: {known}")
 
     def job_rows(self, worker: Worker) -> list[dict[str, Any]]:

@@ -44,7 +44,10 @@ class ProcessHandlers(Host):
         }
 
     def status(self, params: Params) -> Answer:
-        return status(self._daemon, self._roots.named(params.get("root")))
+        name = params.get("root")
+        broken = self._roots.broken(name)
+        workers = [] if name is not None and broken else self._roots.named(name)
+        return status(self._daemon, workers, broken)
 
     def metrics(self, params: Params) -> Answer:
         del params

@@ -12,7 +12,7 @@ from memoryd.engine.worker import Worker
 from memoryd.errors import UnknownRootError, UsageError
 from memoryd.service.answers.asked import Host, Params, Table
 from memoryd.service.gather import gather
-from memoryd.service.report import root_row
+from memoryd.service.report import broken_row, root_row
 
 if TYPE_CHECKING:
     from memoryd.service.daemon import Daemon
@@ -46,7 +46,8 @@ class RootHandlers(Host):
 
     def root_list(self, params: Params) -> Answer:
         if params.get("name") is None and params.get("path") is None:
-            return self._rows(self._roots.all())
+            rows = self._rows(self._roots.all())["roots"]
+            return {"roots": [*rows, *map(broken_row, self._roots.broken())]}
         return self._rows([self._one(params)])
 
     def root_add(self, params: Params) -> Answer:

@@ -19,6 +19,13 @@ from memoryd.service.report import shown_job
 
 if TYPE_CHECKING:
     from memoryd.service.daemon import Daemon
+    from memoryd.service.roots import Broken
+
+
+def _failed(root: Broken) -> Future[dict[str, Any]]:
+    answer: Future[dict[str, Any]] = Future()
+    answer.set_exception(root.error())
+    return answer
 
 
 def upkeep_handlers(daemon: Daemon) -> Table:
@@ -47,7 +54,8 @@ def upkeep_handlers(daemon: Daemon) -> Table:
 class UpkeepHandlers(Host):
     def _each(self, params: Params, job: str, **more: Any) -> dict[str, Future[dict[str, Any]]]:
         passed = {key: value for key, value in params.items() if key != "root"} | more
-        return {worker.name: worker.submit(Job(job, passed)) for worker in self._roots.named(params.get("root"))}
+        asked = {worker.name: worker.submit(Job(job, passed)) for worker in self._roots.named(params.get("root"))}
+        return asked | {each.name: _failed(each) for each in self._roots.broken(params.get("root"))}
 
     def sync(self, params: Params) -> Answer:
         timeout_s = params.get("timeout_ms", 60_000) / 1000
