@@ -28,7 +28,8 @@ class LockOwner:
     """What a lock file says about its holder. `stamp` is None when absent or without a zone.
 
     `start` is filelock's token for the start of the process, kept as text. `form` names how it was
-    written: "empty", "unreadable", "json", "pid", "pid time", "pid host" or "pid host token".
+    written: "empty", "unreadable", "json", "pid", "pid time", "pid host" or "pid host token". `ours` where it says
+    that memoryd made it.
     """
 
     pid: int | None = None
@@ -36,6 +37,7 @@ class LockOwner:
     host: str | None = None
     start: str | None = None
     form: str = "unreadable"
+    ours: bool = False
 
 
 EMPTY = LockOwner(form="empty")
@@ -73,6 +75,7 @@ def _from_json(text: str) -> LockOwner:
         stamp=next((stamp for stamp in stamps if stamp is not None), None),
         host=_host(found.get("host", found.get("hostname"))),
         form="json",
+        ours=found.get("owner") == "memoryd",
     )
 
 

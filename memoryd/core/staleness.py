@@ -58,7 +58,8 @@ class Evidence:
     refuses to tell. `same_host` is None when no host is named. `skipped` counts the processes that could
     not be looked at for `open_elsewhere`. `namesake` is a process of a container that has the named
     number there. `watched_s` is how long the caller has seen this very file unchanged on a monotonic
-    clock; None when it did not watch.
+    clock; None when it did not watch. `left_by_us`: it is memoryd's own and memoryd is known not to be inside.
+    `contained`: we run in a container, where processes of other containers and of the host cannot be seen.
     """
 
     age_s: float
@@ -71,6 +72,8 @@ class Evidence:
     network_fs: bool = False
     namesake: int | None = None
     watched_s: float | None = None
+    left_by_us: bool = False
+    contained: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,10 +106,13 @@ def judge(
 
     if not evidence.flock_free:
         return verdict(State.HELD, "its flock is held, so the holder lives")
+    if evidence.left_by_us:
+        return verdict(State.STALE, "memoryd made it and is not inside")
     facts.append("nobody holds its flock")
     if evidence.age_s <= stale_after:
         return verdict(State.HELD, f"counts as held until it is older than {stale_after:g} s")
-    if owner.pid is None or evidence.same_host is False:
+    unseen = evidence.contained and evidence.pid_alive == "dead"
+    if owner.pid is None or evidence.same_host is False or unseen:
         return verdict(*_unproved(owner, evidence, kind, stale_after, unreadable_after))
     if evidence.pid_alive == "unknown":
         return verdict(State.UNPROVABLE, f"whether process {owner.pid} lives cannot be told here")
@@ -152,6 +158,8 @@ def _unproved(
     why = "there is nobody to prove dead"
     if owner.pid is not None:
         why = f"process {owner.pid} belongs to another host, {owner.host!r}"
+    if owner.pid is not None and evidence.same_host is not False:
+        why = f"process {owner.pid} cannot be seen here, which in a container does not prove that it is gone"
     if kind == "soft":
         return State.UNPROVABLE, f"{why}, and the file's existence is the lock"
     if evidence.network_fs:

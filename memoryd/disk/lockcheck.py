@@ -19,6 +19,7 @@ from memoryd.core.staleness import (
 )
 from memoryd.disk import lockfile, processes
 from memoryd.disk.lockfile import IrregularLockError
+from memoryd.disk.softlock import is_held_here
 
 Action = Literal["none", "removed", "emptied", "left"]
 
@@ -62,6 +63,7 @@ class _Rules:
     unreadable_after: float
     network_fs: bool
     watched_s: float | None
+    nobody_inside: bool = False
     host: str = field(default_factory=lambda: os.uname().nodename)
 
 
@@ -116,15 +118,17 @@ def clear(
     network_fs: bool = False,
     watched_s: float | None = None,
     force: bool = False,
+    nobody_inside: bool = False,
     sleep: Callable[[float], None] = time.sleep,
 ) -> LockReport | None:
     """Judges a lock file again, holding its flock, and puts it away when it is stale; None when there is
     none or another process cleared it meanwhile.
 
-    A `.lock` that another process has open is emptied and left to that one. `force` removes a soft lock
+    `nobody_inside`: no memoryd can be inside, as at the start of the one that owns the root, so a lock of memoryd's is
+    left over. A `.lock` that another process has open is emptied and left to that one. `force` removes a soft lock
     whatever the verdict, but for a held flock; it does nothing for a `.lock`.
     """
-    rules = _Rules(now, kind, stale_after, unreadable_after, network_fs, watched_s)
+    rules = _Rules(now, kind, stale_after, unreadable_after, network_fs, watched_s, nobody_inside)
     fd = _open(dir_fd, name, now, os.O_RDWR)
     if fd is None or isinstance(fd, LockReport):
         return fd
@@ -177,9 +181,10 @@ def _report(name: str, fd: int, flock_free: bool, rules: _Rules) -> LockReport:
     owner = lockfile.read_owner(fd)
     found = os.fstat(fd)
     locked_at = lock_time(owner, found.st_mtime)
-    evidence = _evidence(owner, rules.now - locked_at, flock_free, rules)
+    ours = _left_by_us(owner, found, rules)
+    evidence = replace(_evidence(owner, rules.now - locked_at, flock_free, rules), left_by_us=ours)
     verdict = _judge(owner, evidence, locked_at, rules)
-    if rules.kind == "soft" and verdict.state is State.STALE:  # the dear question comes last
+    if rules.kind == "soft" and verdict.state is State.STALE and not ours:  # the dear question comes last
         answer, skipped = processes.open_elsewhere(
             found.st_dev, found.st_ino, own_fds=(fd,), name=os.path.basename(name)
         )
@@ -198,6 +203,15 @@ def _report(name: str, fd: int, flock_free: bool, rules: _Rules) -> LockReport:
     )
 
 
+def _left_by_us(owner: LockOwner, found: os.stat_result, rules: _Rules) -> bool:
+    """memoryd knows whether it is inside; that needs no proof by process numbers."""
+    if not owner.ours or owner.host is None or owner.host.casefold() != rules.host.casefold():
+        return False
+    if is_held_here(found.st_dev, found.st_ino):
+        return False
+    return rules.nobody_inside or owner.pid == os.getpid()
+
+
 def _evidence(owner: LockOwner, age_s: float, flock_free: bool, rules: _Rules) -> Evidence:
     """All but who has the file open, which is taken for "no" at first."""
     alive, started = ("unknown", None) if owner.pid is None else processes.liveness(owner.pid)
@@ -210,6 +224,7 @@ def _evidence(owner: LockOwner, age_s: float, flock_free: bool, rules: _Rules) -
         open_elsewhere="no",
         network_fs=rules.network_fs,
         watched_s=rules.watched_s,
+        contained=processes.is_contained(),
     )
 
 

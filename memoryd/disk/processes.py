@@ -179,12 +179,15 @@ def network_file_system(path: str) -> str | None:
     return kind if kind in _NETWORK_TYPES else None
 
 
-def pid_namespace() -> str | None:
-    """The identity of our PID namespace, None where there are none."""
+_INITIAL_PIDS = "pid:[4026531836]"  # PROC_PID_INIT_INO of the kernel
+
+
+def is_contained() -> bool:
+    """Do we run in a PID namespace of our own, as in a container? Then a number that is not there proves nothing."""
     try:
-        return os.readlink("/proc/self/ns/pid")
+        return os.readlink("/proc/self/ns/pid") != _INITIAL_PIDS
     except OSError:
-        return None
+        return False  # no namespaces, or no `/proc`
 
 
 def resources() -> dict[str, int | float]:

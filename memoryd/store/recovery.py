@@ -16,6 +16,7 @@ from memoryd.core.records import Role
 from memoryd.core.text import splice
 from memoryd.disk import atomic, temps
 from memoryd.disk.journal import Entry, Step
+from memoryd.disk.lockcheck import clear
 from memoryd.disk.snapshots import quarantine
 from memoryd.store.edits import decode_edits
 from memoryd.store.kept import has_kept, kept_of
@@ -28,11 +29,21 @@ def recover(store: Store, now: float) -> list[str]:
     """Put a root in order at start: temporary files of ours swept, begun entries resolved.
 
     Returns a sentence for each thing done. Must run before anything else writes, under root ownership."""
-    said = [*_sweep(store, now)]
+    said = [*_sweep(store, now), *_clear_own_locks(store, now)]
     for entry in store.journal.unfinished():
         state = resolve(store, entry)
         store.journal.finish(entry.receipt, state, error="memoryd ended while it was at work")
         said.append(f"{entry.operation} {entry.receipt} was cut off and is now {state.replace('_', ' ')}")
+    return said
+
+
+def _clear_own_locks(store: Store, now: float) -> list[str]:
+    """Locks of an earlier life: whoever owns the root knows that no memoryd is inside."""
+    said: list[str] = []
+    for rule in store.layout.locks if store.layout is not None and store.network_fs is None else ():
+        report = clear(store.tree.fd, rule.name, now, kind=rule.kind, nobody_inside=True)
+        if report is not None and report.action in ("removed", "emptied"):
+            said.append(f"{rule.name} is {report.action}: {report.evidence}")
     return said
 
 

@@ -92,8 +92,6 @@ class House:
         self.close()
 
     def rise(self) -> None:
-        """The lock whose existence is the lock stays until the sweep finds its holder dead, which is not told here."""
-        (self.root / ".archive.lock").unlink(missing_ok=True)
         self.store = self.open()
         recover(self.store, LATER)
         refresh(self.store, None, LATER)
