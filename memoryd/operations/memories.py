@@ -22,7 +22,7 @@ from memoryd.operations.alarms import remember_change
 from memoryd.operations.archive import tidy
 from memoryd.operations.laid_aside import bytes_of, laid_aside, lay_aside
 from memoryd.operations.locate import find_archived, find_live
-from memoryd.operations.sensitive import require_storable
+from memoryd.operations.sensitive import require_storable, require_storable_entry
 from memoryd.operations.touching import follow_id
 from memoryd.store import Store
 from memoryd.store.commit import Cause, change
@@ -60,7 +60,13 @@ def add(store: Store, asked: Asked, now: float, means: Means) -> Outcome:
     """A new memory. Raises SensitiveError, InvalidMemoryError, LimitExceededError, UsageError."""
     warnings = require_storable(store, asked.memory, where=asked.where, allow_words=means.allow_words)
     view = _view(store, now, means)
-    outcome = _carry_out(store, "add", lambda: layout_of(store).add(view(), asked), now, warnings=warnings)
+
+    def decide() -> Stored:
+        seen = view()
+        stored = layout_of(store).add(seen, asked)
+        return require_storable_entry(store, seen, stored, allow_words=means.allow_words)
+
+    outcome = _carry_out(store, "add", decide, now, warnings=warnings)
     remember_change(store, outcome.receipt, kept=outcome.id)
     return outcome
 
@@ -72,7 +78,9 @@ def update(store: Store, asked: str, changes: Mapping[str, Any], now: float, mea
 
     def decide() -> Stored:
         found = still.the_same(lambda: find_live(store, asked, now))
-        return layout_of(store).update(view(), found, changes)
+        seen = view()
+        stored = layout_of(store).update(seen, found, changes)
+        return require_storable_entry(store, seen, stored, allow_words=means.allow_words)
 
     outcome = _carry_out(store, "update", decide, now, warnings=warnings)
     remember_change(store, outcome.receipt, out={outcome.path: [still.id]}, kept=outcome.id)

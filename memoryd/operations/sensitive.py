@@ -10,8 +10,12 @@ from collections.abc import Iterator, Mapping
 from itertools import chain
 from typing import Any, NamedTuple
 
+from memoryd.core.plan import Action, Kind
+from memoryd.core.records import Base
 from memoryd.core.secrets import SUGGESTION, VIOLATION, Judgement, judge, redact
+from memoryd.core.text import splice
 from memoryd.errors import SensitiveError
+from memoryd.layouts.storing import Stored, StoringView
 from memoryd.operations.second_opinion import second_opinion
 from memoryd.store import Store
 
@@ -35,8 +39,7 @@ def require_storable(
 ) -> tuple[str, ...]:
     """Warnings for what may be stored; SensitiveError, naming the field and the pattern, for what may not. `where` are
     the names of its place, which files and folders get, and with them every list and log."""
-    assert store.layout is not None
-    mode = store.policy.secrets or ("seed" if store.layout.name in BY_THE_SEED else "shapes")
+    mode = _mode(store)
     warnings: dict[str, None] = {}
     names = ((field, _Text(name, "", is_name=True)) for field, name in (where or {}).items())
     texts = ((field, found) for field, value in memory.items() for found in _texts(field, value))
@@ -48,6 +51,36 @@ def require_storable(
         for pattern in patterns:
             warnings[f"{redact(str(field))}: looks like a secret ({pattern}); it was stored all the same"] = None
     return tuple(warnings)
+
+
+def require_storable_entry(store: Store, view: StoringView, stored: Stored, *, allow_words: bool = False) -> Stored:
+    """`stored` again, where the entry may stand in its file as it will: with labels made of names of fields, numbers,
+    and what an update leaves. Only where the seed judges whole entries; SensitiveError where it may not."""
+    assert store.layout is not None
+    if store.layout.name not in BY_THE_SEED or (mode := _mode(store)) == "off":
+        return stored
+    for action in stored.plan.actions:
+        if action.copy or action.path != stored.path:
+            continue
+        blocked = judge(_entry(store, view, action, stored.id), mode, allow_words).blocked
+        if blocked is not None:
+            raise SensitiveError(VIOLATION, hint=SUGGESTION, data={"field": "the whole entry", "pattern": blocked})
+    return stored
+
+
+def _entry(store: Store, view: StoringView, action: Action, identity: str) -> str:
+    """The text of the memory as the action leaves it; all of the file where the layout finds no such memory there."""
+    assert store.layout is not None
+    before = view.content(action.path) or b""
+    after = action.data if action.kind is Kind.CREATE else splice(before, action.edits)
+    document = store.layout.parse(action.path, after, now=view.now, mtime=view.now, base=Base())
+    span = next((record.span for record in document.records if record.id == identity), None)
+    return (after if span is None else span.of(after)).decode("utf-8", "replace")
+
+
+def _mode(store: Store) -> str:
+    assert store.layout is not None
+    return store.policy.secrets or ("seed" if store.layout.name in BY_THE_SEED else "shapes")
 
 
 def _judged(found: _Text, mode: str, allow_words: bool, *, second: bool) -> Judgement:
