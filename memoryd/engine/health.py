@@ -106,6 +106,10 @@ class Health:
         said, gone = sorted({*done.changed} - {*done.accessed}), sorted(done.gone)
         if said or gone:
             self._tell("change", {"root": self._store.name, "paths": said, "gone": gone})
+        vanished = {each.path for each in self._store.noted.get("losses", ())}
+        for path in sorted(vanished & set(gone)):
+            log.warning("alarm", root=self._store.name, file=path, code="shrunk", hint="see `memoryd check`")
+            self._tell("finding", {"root": self._store.name, "code": "shrunk", "path": path})
         for path, code in self._store.catalogue.paths_with(ALARMS) if said else ():
             if path in said:
                 log.warning("alarm", root=self._store.name, file=path, code=code, hint="see `memoryd check`")

@@ -10,25 +10,95 @@ from memoryd.catalogue import FileRow
 from memoryd.core.findings import Finding
 from memoryd.core.records import Document, Role
 from memoryd.core.retention import Quality
-from memoryd.disk.vault import FileState
+from memoryd.disk.vault import FileState, Version
 from memoryd.layouts.base import FileSummary
 from memoryd.store import Store
 
 OURS = "ours"  # meta: path -> {"out": ids we took out, "in": ids we put in, "sha": content we left}
+LOSSES = "losses"  # meta: path -> {"records": how many it held, "seq": the version that held them}
+GIVEN_UP = "losses_accepted"  # meta: path -> number of its newest version when a loss was accepted
 MOST_IDS = 200  # of each, of one file: further ones are not watched
 
 
-def alarms(store: Store, before: FileRow | None, after: FileRow, document: Document) -> Iterator[Finding]:
+def alarms(store: Store, after: FileRow, document: Document) -> Iterator[Finding]:
     """Findings of a file that was just read anew."""
     assert store.layout is not None
     if after.role != Role.SOURCE or after.pending:
         return
-    previous = _summary(before) if before is not None and not before.pending else None
-    found = () if _left_by_us(store, after) else store.layout.alarms(previous, _summary(after))
-    if found and before is not None:
-        store.vault.pin_version(before.path, before.digest)  # the agent's next stores must not push it out
-    yield from found
+    yield from _losses(store, after)
     yield from _undone(store, after, document)
+
+
+def _losses(store: Store, after: FileRow) -> Iterator[Finding]:
+    """A loss stands until the file holds as much again, is restored, or somebody says that it was meant: the agent
+    stores on within seconds, and what it stores must not hide it."""
+    assert store.layout is not None
+    standing: dict[str, Any] = store.journal.get_meta(LOSSES, {})
+    known = standing.get(after.path)
+    if known is not None and (after.records >= known["records"] or _left_by_us(store, after)):
+        known = standing.pop(after.path)
+        store.journal.set_meta(LOSSES, standing)
+        return
+    if known is not None:
+        yield Finding("shrunk", after.path, _lost(known["records"], after.records))
+        return
+    good = _last_good(store, after.path, after.digest)
+    if good is None or _left_by_us(store, after) or _newest_change_left(store, after):
+        return
+    before = FileSummary(good.file, Role.SOURCE, good.size, good.quality.units, 0, good.quality.records, {})
+    found = store.layout.alarms(before, _summary(after))
+    if found:
+        _note_loss(store, good)
+    elif after.records < good.quality.records and "damaged" in after.facts:
+        store.vault.pin_version(good.file, good.sha256)  # it cannot be read, so the next store may begin anew
+    yield from found
+
+
+def _last_good(store: Store, path: str, digest: str | None = None) -> Version | None:
+    """The newest other version that held memories, of those nobody has given up."""
+    assert store.layout is not None
+    if not store.layout.keeps_every_change:
+        return None
+    given_up = store.journal.get_meta(GIVEN_UP, {}).get(path, 0)
+    held = (v for v in store.vault.versions(path) if v.valid and v.quality.records and v.sha256 != digest)
+    return next((v for v in held if v.seq > given_up), None)
+
+
+def _note_loss(store: Store, good: Version) -> None:
+    store.vault.pin_version(good.file, good.sha256)  # the agent's next stores must not push it out
+    standing: dict[str, Any] = store.journal.get_meta(LOSSES, {})
+    store.journal.set_meta(LOSSES, {**standing, good.file: {"records": good.quality.records, "seq": good.seq}})
+
+
+def _lost(before: int, after: int) -> str:
+    return (
+        f"{before} memories became {after}; compare `memoryd backup list` and restore, or say that it was meant with "
+        "`memoryd repair --code shrunk`"
+    )
+
+
+def note_vanished(store: Store, path: str) -> None:
+    """The file is gone; its last good version stays the measure of whatever comes in its place."""
+    good = _last_good(store, path)
+    if good is not None and path not in store.journal.get_meta(LOSSES, {}):
+        _note_loss(store, good)
+
+
+def standing_losses(store: Store) -> tuple[Finding, ...]:
+    """Of files that are not there: those that are tell theirs themselves."""
+    standing: dict[str, Any] = store.journal.get_meta(LOSSES, {})
+    gone = (path for path in standing if store.catalogue.file(path) is None)
+    return tuple(Finding("shrunk", path, _lost(standing[path]["records"], 0)) for path in gone)
+
+
+def accept_losses(store: Store) -> list[str]:
+    """Somebody says that they were meant: the paths whose alarm ends."""
+    standing: dict[str, Any] = store.journal.get_meta(LOSSES, {})
+    given_up: dict[str, int] = store.journal.get_meta(GIVEN_UP, {})
+    newest = {path: max((v.seq for v in store.vault.versions(path)), default=0) for path in standing}
+    store.journal.set_meta(GIVEN_UP, {**given_up, **newest})
+    store.journal.set_meta(LOSSES, {})
+    return sorted(standing)
 
 
 def _summary(row: FileRow) -> FileSummary:

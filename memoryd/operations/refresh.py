@@ -15,7 +15,7 @@ from memoryd.core.findings import Finding
 from memoryd.core.plan import Fingerprint
 from memoryd.core.records import Base, Document, Role
 from memoryd.disk.tree import ChangingError, NotBeneathError, NotRegularError, TooLargeError
-from memoryd.operations.alarms import alarms, keep_change
+from memoryd.operations.alarms import alarms, keep_change, note_vanished, standing_losses
 from memoryd.operations.own_lines import YOUNG_S, counted, take_lines
 from memoryd.operations.touching import with_uses
 from memoryd.store import Store
@@ -71,6 +71,8 @@ def _refresh_these(store: Store, touched: Iterable[str], now: float, *, verify: 
         if found is None:
             store.own_changes.took(path)
             gone += [path] if row else []
+            if row is not None:
+                note_vanished(store, path)
         else:
             outcomes[path] = _read_in(store, path, found, row, now, verify=verify)
     _forget(store, gone)
@@ -89,6 +91,8 @@ def _refresh_all(store: Store, now: float, *, verify: bool, deletes_seen: bool) 
     outcomes = {
         path: _read_in(store, path, found, known.get(path), now, verify=verify) for path, found in wanted.items()
     }
+    for path in lost:
+        note_vanished(store, path)
     _forget(store, gone)
     store.own_changes.took_all()
     store.noted["files"] = tuple(_odd_files(store, scan.irregular, scan.unreadable))
@@ -99,6 +103,7 @@ def _forget(store: Store, gone: Iterable[str]) -> None:
     for path in gone:
         _forget_unread(store, path)
         store.catalogue.forget(path)
+    store.noted["losses"] = standing_losses(store)
 
 
 def _sorted(
@@ -211,7 +216,7 @@ def _take(store: Store, path: str, content: bytes, fingerprint: Fingerprint, row
         store.catalogue.restamp(replace(row, fingerprint=fingerprint, young=young, pending=True))
         return "waiting"
     read = counted(new, document, None)
-    findings = (*document.findings, *_file_findings(store, read, content), *alarms(store, row, read, document))
+    findings = (*document.findings, *_file_findings(store, read, content), *alarms(store, read, document))
     store.catalogue.replace(read, replace(with_uses(store, document), findings=findings))
     keep_change(store, read, content, now)
     if document.pending:

@@ -15,9 +15,11 @@ from memoryd.core.plan import Action, Kind, Plan
 from memoryd.disk.snapshots import quarantine
 from memoryd.errors import UsageError
 from memoryd.layouts.base import Fix, Loaded
+from memoryd.operations.alarms import accept_losses
 from memoryd.operations.backup import newest_good
 from memoryd.operations.locks import sweep_locks
 from memoryd.operations.permissions import tighten
+from memoryd.operations.refresh import refresh
 from memoryd.store import Store
 from memoryd.store.commit import Cause, Done, change
 
@@ -30,6 +32,11 @@ def repair(store: Store, now: float, *, codes: Collection[str] | None = None, dr
     unknown = sorted(set(codes or ()) - set(CODES))
     if unknown:
         raise UsageError(f"{', '.join(unknown)}: no such finding code", hint="`memoryd check` shows the codes")
+
+    if codes is not None and "shrunk" in codes and not dry_run:
+        for path in accept_losses(store):
+            store.catalogue.forget(path)
+            refresh(store, [path], now)
 
     def decide() -> Plan:
         return Plan(tuple(_actions(store, now, codes)))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +14,12 @@ from memoryd.core.policy import Policy
 from memoryd.errors import NotFoundError
 from memoryd.layouts.storing import Asked
 from memoryd.operations import memories
+from memoryd.operations.backup import restore
+from memoryd.operations.check import check
 from memoryd.operations.dedupe import dedupe
 from memoryd.operations.memories import Means
 from memoryd.operations.refresh import refresh
+from memoryd.operations.repair import repair
 from memoryd.operations.undo import undo
 from memoryd.store import Store
 
@@ -38,10 +41,23 @@ def document(*contents: str) -> bytes:
 
 class Root:
     def __init__(self, base: Path) -> None:
+        self.base = base
         self.path = base / "root" / DOCUMENT
         self.path.parent.mkdir(parents=True)
-        self.store = Store("u", str(base / "root"), "user-document", Policy(), str(base / "state"))
-        self.store.attach()
+        self.store = self.opened()
+
+    def opened(self) -> Store:
+        store = Store("u", str(self.base / "root"), "user-document", Policy(), str(self.base / "state"))
+        store.attach()
+        return store
+
+    def reopen(self) -> None:
+        self.store.close()
+        self.store = self.opened()
+
+    def version_of(self, content: bytes) -> str:
+        vault = self.store.vault
+        return next(version.id for version in vault.versions(DOCUMENT) if vault.content(version) == content)
 
     def write(self, content: bytes, age_s: float = 60.0) -> None:
         self.path.write_bytes(content)
@@ -174,3 +190,53 @@ def test_the_first_memory_of_a_new_document_is_remembered_as_ours(root: Root) ->
     asked = Asked({"content": "c", "embedding": [1.0, 0.5]}, {"user": "u1"})
     stored = memories.add(root.store, asked, NOW, Means())
     assert root.store.journal.get_meta("ours", {})[stored.path]["in"] == [stored.id]
+
+
+def torn(root: Root) -> None:
+    root.write(root.path.read_bytes()[:60], age_s=50)
+
+
+def emptied(root: Root) -> None:
+    root.write(b"", age_s=50)
+
+
+def removed(root: Root) -> None:
+    root.path.unlink()
+    refresh(root.store, None, NOW, deletes_seen=True)
+    assert [each.code for each in check(root.store, NOW)] == ["shrunk"]
+
+
+def nothing(root: Root) -> None:
+    """The agent writes over the good document directly."""
+
+
+@pytest.mark.parametrize("meanwhile", [torn, emptied, removed, nothing])
+def test_a_loss_stands_however_it_came_and_however_much_is_stored_after_it(
+    root: Root, meanwhile: Callable[[Root], None]
+) -> None:
+    whole = document(*(f"memory {n}" for n in range(20)))
+    root.write(document("first"), age_s=100)
+    root.write(whole, age_s=90)
+    meanwhile(root)
+    for number in range(9):
+        root.write(document(*(f"later {n}" for n in range(number + 1))), age_s=40 - number)
+        assert "shrunk" in root.codes(), number
+    root.reopen()
+    refresh(root.store, None, NOW)
+    assert "shrunk" in root.codes()
+    restore(root.store, NOW, file=DOCUMENT, at=root.version_of(whole))
+    refresh(root.store, None, NOW)
+    assert "shrunk" not in root.codes()
+
+
+def test_a_loss_that_was_meant_is_told_no_more(root: Root) -> None:
+    root.write(document(*(f"memory {n}" for n in range(20))), age_s=90)
+    root.write(document("new"), age_s=60)
+    assert "shrunk" in root.codes()
+    repair(root.store, NOW, codes=["shrunk"])
+    assert "shrunk" not in root.codes()
+    root.write(document("new", "newer"), age_s=30)
+    assert "shrunk" not in root.codes()
+    root.write(document(*(f"more {n}" for n in range(9))), age_s=20)
+    root.write(document("one"), age_s=10)
+    assert "shrunk" in root.codes()
