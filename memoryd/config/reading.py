@@ -100,9 +100,13 @@ def read_text(path: str) -> str:
     """The text of a configuration file; ConfigError when there is none to be had."""
     try:
         with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
-            mode = os.fstat(file.fileno()).st_mode
-            if not (stat.S_ISREG(mode) or stat.S_ISCHR(mode)):  # /dev/null is a fair way to say "none"
+            found = os.fstat(file.fileno())
+            if not (
+                stat.S_ISREG(found.st_mode) or stat.S_ISCHR(found.st_mode)
+            ):  # /dev/null is a fair way to say "none"
                 raise ConfigError(f"{path}: is no regular file", hint="name a TOML file")
+            if stat.S_ISREG(found.st_mode):
+                _require_trusted(path, found)
             content = file.read(LARGEST_FILE + 1)
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or str(error)
@@ -110,6 +114,20 @@ def read_text(path: str) -> str:
     if len(content) > LARGEST_FILE:
         raise ConfigError(f"{path}: is larger than 1 MB", hint="is this the configuration of memoryd?")
     return _decoded(content, path)
+
+
+def _require_trusted(path: str, found: os.stat_result) -> None:
+    """Whoever writes the configuration decides which folders are changed and where memories are sent."""
+    if found.st_uid not in (os.geteuid(), 0):
+        raise ConfigError(
+            f"{path}: belongs to user {found.st_uid}, who could change what memoryd does",
+            hint=f"make it your own: chown {os.geteuid()}, or copy it",
+        )
+    if found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+        raise ConfigError(
+            f"{path}: may be written by others (mode {stat.S_IMODE(found.st_mode):03o})",
+            hint="take that right away: chmod go-w",
+        )
 
 
 def _decoded(content: bytes, path: str) -> str:

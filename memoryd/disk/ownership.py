@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
@@ -61,6 +62,21 @@ class Ownership:
                 os.unlink(sidecar_path(self.path))
         finally:
             self._lock.release()
+
+
+def prepare_private(directory: str) -> None:
+    """Missing: made, 0700. Ours: made private. Another user's, or behind another user's link: DeniedError."""
+    os.makedirs(directory, mode=0o700, exist_ok=True)
+    link, found = os.lstat(directory), os.stat(directory)
+    if found.st_uid != os.geteuid() or link.st_uid not in (os.geteuid(), 0):
+        owner = found.st_uid if found.st_uid != os.geteuid() else link.st_uid
+        raise DeniedError(
+            f"the state directory {directory} belongs to user {owner}, who could replace what is in it",
+            hint="name another with --state-dir",
+        )
+    mode = stat.S_IMODE(found.st_mode)
+    if mode & 0o077:
+        os.chmod(directory, mode & 0o700)
 
 
 def take(path: str, sidecar: dict[str, Any]) -> Ownership:

@@ -23,7 +23,7 @@ from memoryd.config.show import Difference, diff
 from memoryd.control.connection import Limits
 from memoryd.control.server import Server
 from memoryd.core.policy import Limit
-from memoryd.disk.ownership import take
+from memoryd.disk.ownership import prepare_private, take
 from memoryd.disk.processes import trim_heap
 from memoryd.disk.refusal import refusal
 from memoryd.engine.clock import Clock
@@ -115,7 +115,7 @@ class Daemon:
     # --- life
 
     def run(self) -> int:
-        os.makedirs(self.places.state_dir, mode=0o700, exist_ok=True)
+        prepare_private(self.places.state_dir)
         inherited = listen_fds(os.environ, os.getpid())
         address = socket.socket(fileno=inherited[0][0]) if inherited else self.places.socket
         owner = take(os.path.join(self.places.state_dir, "instance.lock"), self._sidecar(None))
