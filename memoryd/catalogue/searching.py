@@ -199,11 +199,14 @@ class Searching:
         return [_memory(row) for row in self._db.execute(query, (*given, limit))]
 
     def owners(self) -> tuple[str, ...]:
-        """The first and the last name of users whose memories are here: two mean several."""
+        """The first and the last name of users whose memories are here: two mean several. Beside a user with a name,
+        one without (a document in the root itself) is a user like any other."""
         if self._owners is None or self._read is None:  # outside a snapshot nobody has looked whether they still are
             query = "SELECT {}(owner) FROM records WHERE owner <> ''"
             ends = [self._db.execute(query.format(which)).fetchone()[0] for which in ("min", "max")]
-            self._owners = tuple(dict.fromkeys(name for name in ends if name is not None))
+            names = tuple(dict.fromkeys(name for name in ends if name is not None))
+            nameless = len(names) == 1 and self._db.execute("SELECT 1 FROM records WHERE owner = '' LIMIT 1").fetchone()
+            self._owners = ("", *names) if nameless else names
         return self._owners
 
     def words_with(self, piece: str, most: int) -> tuple[int, list[str] | None]:

@@ -118,6 +118,8 @@ class TestUsers:
             assert inside.words.owners() == ("ann", "bob")  # as all else of its state
         stored.put(memory("carl/1", "zebra", owner="carl"))
         assert told() == ["carl/1"]
+        stored.put(memory("1", "zebra", owner=""))  # a document in the root itself
+        assert told() == []
 
     def test_nobody_is_told_of_a_user_who_came_between_two_questions(self, users: Stored) -> None:
         """Nor by a list, nor by whoever asks in another thread's stead: each reader looks for itself."""
