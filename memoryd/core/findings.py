@@ -32,10 +32,11 @@ class Finding:
     message: str
     line: int | None = None
     id: str | None = None
+    level: Severity | None = None  # where it is not that of its code
 
     @property
     def severity(self) -> Severity:
-        return CODES[self.code].severity
+        return self.level or CODES[self.code].severity
 
     @property
     def fixable(self) -> bool:

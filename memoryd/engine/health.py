@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 from collections import deque
+from typing import Any
 
 from memoryd.core.findings import Finding
 from memoryd.disk.refusal import refusal
@@ -99,6 +100,11 @@ class Health:
             log.warning("hard limit reached", root=self._store.name, file=path, hint="see `memoryd status`")
             self._tell("finding", {"root": self._store.name, "code": "hard-limit", "path": path})
         return soft and not self._store.observes
+
+    def note_undone(self, told: dict[str, Any]) -> None:
+        """A memory that an agent's older state had wiped out is back."""
+        log.warning("stored again", root=self._store.name, file=told["path"], receipt=told["receipt"])
+        self._tell("finding", told)
 
     def note_changes(self, done: Refreshed) -> None:
         """Tell what changed, and at once what somebody has to see to before the agents write on. That a memory was

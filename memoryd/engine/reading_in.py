@@ -18,6 +18,7 @@ from memoryd.engine.order import Order
 from memoryd.engine.publishing import Publisher
 from memoryd.errors import MemorydError, TimeoutExpiredError
 from memoryd.operations.indexing import Indexed, update_index
+from memoryd.operations.memories import bring_back
 from memoryd.operations.presence import suspect_loss
 from memoryd.operations.recognition import misfit
 from memoryd.operations.refresh import Refreshed, refresh
@@ -91,9 +92,15 @@ class ReadingIn:
             self._publisher.last_scan = self._clock.wall()
             self._looking.scanned(done.directories, began)
         self._note_changes(done, since)
+        self._bring_back()
         self._note_fit(everything=paths is None)
         self._index(force=False, wait_s=1.0)
         return done.waiting
+
+    def _bring_back(self) -> None:
+        """What an agent wrote an older state over; a failing disk leaves it for the next look."""
+        for told in bring_back(self._store, self._clock.wall()) if self._store.undone else ():
+            self._health.note_undone(told)
 
     def _note_fit(self, *, everything: bool) -> None:
         """Until a layout that was named is known to fit."""

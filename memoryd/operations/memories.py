@@ -24,10 +24,13 @@ from memoryd.operations.laid_aside import bytes_of, laid_aside, lay_aside
 from memoryd.operations.locate import find_archived, find_live
 from memoryd.operations.sensitive import require_storable, require_storable_entry
 from memoryd.operations.touching import follow_id
+from memoryd.operations.undone import store_again, watch
 from memoryd.store import Store
 from memoryd.store.commit import Cause, change
+from memoryd.store.recent import Recent
 from memoryd.store.storing import layout_of, storing_view
 
+BY_ID = ("jsonl-store", "json-files")  # layouts whose memories may be given their id
 F = TypeVar("F", Found, Found | None)
 
 
@@ -68,6 +71,9 @@ def add(store: Store, asked: Asked, now: float, means: Means) -> Outcome:
 
     outcome = _carry_out(store, "add", decide, now, warnings=warnings)
     remember_change(store, outcome.receipt, kept=outcome.id)
+    if outcome.receipt is not None:
+        recent = Recent(now, asked.memory, asked.where, zone=means.zone, allow_words=means.allow_words)
+        watch(store, outcome.path, outcome.id, recent)
     return outcome
 
 
@@ -85,7 +91,27 @@ def update(store: Store, asked: str, changes: Mapping[str, Any], now: float, mea
     outcome = _carry_out(store, "update", decide, now, warnings=warnings)
     remember_change(store, outcome.receipt, out={outcome.path: [still.id]}, kept=outcome.id)
     follow_id(store, outcome.path, still.id, outcome.id)
+    if outcome.receipt is not None:
+        recent = Recent(now, changes=changes, before=still.digest, zone=means.zone, allow_words=means.allow_words)
+        watch(store, outcome.path, outcome.id, recent)
     return outcome
+
+
+def bring_back(store: Store, now: float, *, asked: bool = False) -> list[dict[str, Any]]:
+    """Store again what an agent wrote an older state over; `asked`: also what does not come back by itself."""
+
+    def again(identity: str, recent: Recent) -> tuple[str, str | None]:
+        means = Means(zone=recent.zone, allow_words=recent.allow_words)
+        if recent.changes is not None:
+            outcome = update(store, identity, recent.changes, now, means)
+        else:
+            by_id = store.layout is not None and store.layout.name in BY_ID
+            memory = {**recent.memory, "id": identity} if by_id else recent.memory
+            outcome = add(store, Asked(memory, recent.where), now, means)
+        store.recent.get(outcome.path, {}).pop(outcome.id, None)  # once
+        return outcome.id, outcome.receipt
+
+    return list(store_again(store, now, again, asked=asked))
 
 
 def forget(store: Store, asked: str, now: float, means: Means) -> Outcome:
@@ -140,6 +166,11 @@ class _Still:
     def __init__(self, asked: str) -> None:
         self._asked = asked
         self._seen: Found | None = None
+
+    @property
+    def digest(self) -> str | None:
+        """Of its bytes before the change."""
+        return None if self._seen is None else sha256(self._seen.record.span.of(self._seen.loaded.data))
 
     @property
     def id(self) -> str:

@@ -18,6 +18,7 @@ from memoryd.disk.tree import ChangingError, NotBeneathError, NotRegularError, T
 from memoryd.operations.alarms import alarms, keep_change, note_vanished, standing_losses
 from memoryd.operations.own_lines import YOUNG_S, counted, take_lines
 from memoryd.operations.touching import with_uses
+from memoryd.operations.undone import look
 from memoryd.store import Store
 
 READ_ROLES = (Role.SOURCE, Role.ARCHIVE)
@@ -217,6 +218,7 @@ def _take(store: Store, path: str, content: bytes, fingerprint: Fingerprint, row
         return "waiting"
     read = counted(new, document, None)
     findings = (*document.findings, *_file_findings(store, read, content), *alarms(store, read, document))
+    look(store, path, content, document, now)
     store.catalogue.replace(read, replace(with_uses(store, document), findings=findings))
     keep_change(store, read, content, now)
     if document.pending:

@@ -8,6 +8,8 @@ lines of today stay, memories that are missing and not archived are appended.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
+from dataclasses import replace
+from typing import Any
 
 from memoryd.core.digest import sha256
 from memoryd.core.findings import CODES, Finding
@@ -18,6 +20,7 @@ from memoryd.layouts.base import Fix, Loaded
 from memoryd.operations.alarms import accept_losses
 from memoryd.operations.backup import newest_good
 from memoryd.operations.locks import sweep_locks
+from memoryd.operations.memories import bring_back
 from memoryd.operations.permissions import tighten
 from memoryd.operations.refresh import refresh
 from memoryd.store import Store
@@ -45,6 +48,9 @@ def repair(store: Store, now: float, *, codes: Collection[str] | None = None, dr
         for action in plan.actions:
             _keep_original(store, action, now)
 
+    back: list[dict[str, Any]] = []
+    if codes is not None and "change-was-undone" in codes and not dry_run:
+        back = bring_back(store, now, asked=True)
     cause, wait_s = Cause("repair", "command"), store.policy.lock_wait_s
     done = change(store, cause, decide, now=now, wait_s=wait_s, dry_run=dry_run, first=keep)
     if dry_run:
@@ -53,7 +59,7 @@ def repair(store: Store, now: float, *, codes: Collection[str] | None = None, dr
         tighten(store, now, by="command")
     if _wanted("stale-lock", codes, safe=True):
         sweep_locks(store, now)
-    return done
+    return done if done.receipt is not None or not back else replace(done, receipt=back[-1]["receipt"])
 
 
 def _wanted(code: str, codes: Collection[str] | None, *, safe: bool) -> bool:

@@ -31,6 +31,8 @@ from memoryd.store.store import Store
 # What means "somebody else was faster": decide again on the new state.
 CHANGED = (StoreChangedError, LockLostError, ChangingError)
 ATTEMPTS = 25
+KEEPING = ("add", "update", "unarchive")  # leave every other memory as it is
+MOVING = ("archive", "limits", "prune", "forget", "dedupe")  # take just the memories they name
 # What takes nothing away proves itself in the files: the journal need not be on disk before it.
 ADDING = (Kind.APPEND, Kind.CREATE)
 
@@ -110,7 +112,17 @@ def commit(store: Store, plan: Plan, cause: Cause, held: Held | None, now: float
         store.journal.finish(receipt, resolve(store, store.journal.entry(receipt)), error=str(error))
         raise
     store.journal.finish(receipt, "done")
+    if cause.operation not in KEEPING:
+        _watch_no_more(store, plan, cause.operation)
     return receipt
+
+
+def _watch_no_more(store: Store, plan: Plan, operation: str) -> None:
+    """What we take out or bring back ourselves is no older state of an agent."""
+    for action in plan.actions:
+        known = store.recent.get(action.path, {})
+        for identity in action.ids if operation in MOVING else list(known):
+            known.pop(identity, None)
 
 
 def _summary(plan: Plan) -> str:

@@ -37,6 +37,7 @@ from memoryd.store.index_state import IndexState
 from memoryd.store.late import Late, leave_all
 from memoryd.store.live import LiveFiles
 from memoryd.store.lockable import Lockable
+from memoryd.store.recent import Recent
 from memoryd.store.their_lines import their_lines
 
 _ROLES = {str(role): role for role in Role}
@@ -91,6 +92,10 @@ class Store(Lockable):
         self.lock_watch: dict[str, tuple[tuple[int, int, int, int], float]] = {}
         self.network_fs: str | None = None
         self.backups_seen: Looked = {}
+        # What was stored a moment ago, by path and id; what of it an agent undid; what was told of that, and when.
+        self.recent: dict[str, dict[str, Recent]] = {}
+        self.undone: list[tuple[str, str, Recent]] = []
+        self.undone_told: list[tuple[float, Finding]] = []
         self.jumped_s = 0.0  # by how much the wall clock left the boot clock behind while memoryd ran
         self.attachments = 0  # how often the directory was opened: with another number all that is watched is void
         self.owner = os.geteuid()
