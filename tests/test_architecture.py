@@ -60,7 +60,7 @@ READERS = {
     "operations/offline.py": "the command line's own check, where no daemon gives the time",
 }
 
-LONGEST_MODULE, LONGEST_FUNCTION = 300, 60
+LONGEST_MODULE, LONGEST_FUNCTION = 400, 60
 # Rooms that are larger than the rest, how large they may be at most, and why.
 LONG_MODULES: dict[str, tuple[int, str]] = {}
 LONG_FUNCTIONS: dict[str, tuple[int, str]] = {}
