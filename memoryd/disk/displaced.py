@@ -11,7 +11,7 @@ import hashlib
 import os
 
 from memoryd.disk.nodes import MB, pread_all
-from memoryd.disk.syscalls import only_opener
+from memoryd.disk.syscalls import is_proven_only_opener, only_opener
 from memoryd.disk.temps import unlink_if
 
 
@@ -50,6 +50,10 @@ class Displaced:
     def only_ours(self) -> bool:
         """Has nobody else the inode open, so that nothing more can come?"""
         return only_opener(self._fd, os.path.basename(self.path))
+
+    def is_proven_ours(self) -> bool:
+        """As `only_ours`, where the kernel vouches for it: then there is nothing to wait for."""
+        return is_proven_only_opener(self._fd)
 
     def close(self) -> None:
         """Remove the temporary name and let the inode go; whatever was not taken with `late` goes with it."""

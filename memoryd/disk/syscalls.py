@@ -120,6 +120,11 @@ def only_opener(fd: int, name: str) -> bool:
     return not os.path.isdir("/proc/self/fd") or _not_in_proc(fd, name)
 
 
+def is_proven_only_opener(fd: int) -> bool:
+    """The same where the kernel itself vouches for it, by a lease; False where it can only be looked for."""
+    return _lease(fd) is True
+
+
 def _lease(fd: int) -> bool | None:
     """True: a write lease was granted (and is given back); False: others are there; None: cannot tell."""
     if sys.platform != "linux":

@@ -1,7 +1,8 @@
 """Late appends: whoever had a file open when a commit replaced it may still append to the inode that went.
 
-The inode is kept and looked at until nobody else has it open and two seconds have passed; what came to it goes into
-the live file.
+The inode is kept and looked at until nobody else has it open; what came to it goes into the live file. Where a lease
+proves that nobody has it open it goes at once, so that no temporary name is left for a `git add`. Where that can only
+be looked for, two seconds must have passed as well.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ def carry_over(store: Store, now: float) -> int:
         extra = late.displaced.late(late.known)
         if extra:
             carried += _carry(store, late, extra)
-        elif now - late.since >= LONG_ENOUGH_S and late.displaced.only_ours():
+        elif late.displaced.is_proven_ours() or (now - late.since >= LONG_ENOUGH_S and late.displaced.only_ours()):
             _let_go(store, late, now)
     return carried
 

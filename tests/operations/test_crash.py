@@ -332,14 +332,23 @@ def test_what_was_taken_out_before_the_last_rewrite_does_not_come_back(world: Wo
     """Two rewrites soon after each other leave two replaced inodes; the older one ends in what the first took out."""
     world.write(LEARNINGS, lines(learning(1), learning(2)))
     world.sync()
-    archive(world.store, world.now, by="command", ids=[uuid(2)])
-    memories.update(world.store, uuid(1), {"importance": "low"}, world.now, Means())
+    with world.path(LEARNINGS).open("rb"):  # an agent has both open: nobody can tell what still comes
+        archive(world.store, world.now, by="command", ids=[uuid(2)])
+        with world.path(LEARNINGS).open("rb"):
+            memories.update(world.store, uuid(1), {"importance": "low"}, world.now, Means())
     assert len(world.temps()) == 2
     expected = contents(world)
     world.kill()
     world.rise()
     assert (contents(world), world.temps()) == (expected, [])
     assert world.store.journal.quarantined() == []
+
+
+def test_a_replaced_file_that_nobody_has_open_leaves_no_temporary_name(world: World) -> None:
+    filled(world)
+    archive(world.store, world.now, by="schedule")
+    assert world.temps() == []
+    assert world.store.late == []
 
 
 def test_bytes_that_came_late_into_a_replaced_file_are_carried_over(world: World) -> None:
