@@ -198,7 +198,8 @@ def _ages(newest_first: Sequence[Backup], now: float) -> list[float]:
     """Seconds, never less than that of the one made after it: a clock that was wrong makes no backup younger."""
     ages: list[float] = []
     for backup in newest_first:
-        age = math.inf if backup.taken is None else now - backup.taken
+        taken = backup.taken if backup.seq is not None else _believed(backup, now)
+        age = math.inf if taken is None else now - taken
         ages.append(max(age, ages[-1] if ages else 0.0))
     return ages
 

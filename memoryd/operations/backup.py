@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -77,11 +78,32 @@ def _place(store: Store) -> str:
 
 
 def list_backups(store: Store, now: float, *, file: str | None = None, verify: bool = False) -> list[dict[str, Any]]:
-    """Newest first for each file, as the control protocol shows them. `verify` reads every one and holds it
-    against the hash of its making."""
-    if store.layout is not None and store.layout.backup_place is None:
-        return list_vault(store, file=file, verify=verify)
-    return [_public(store.name, each) for each in _folder_backups(store, now, file=file, verify=verify)]
+    """All that `restore` takes, newest first for each file: backups and snapshots, versions of files, foreign indexes
+    that were replaced, and what lies in quarantine. `verify` reads every one and holds it against its hash."""
+    in_folder = store.layout is not None and store.layout.backup_place is not None
+    found = _folder_backups(store, now, file=file, verify=verify) if in_folder else []
+    return [
+        *(_public(store.name, each) for each in found),
+        *list_vault(store, file=file, verify=verify, snapshots=not in_folder),
+        *_list_quarantine(store, file),
+    ]
+
+
+def _list_quarantine(store: Store, file: str | None) -> list[dict[str, Any]]:
+    return [
+        {
+            "id": f"q{each.seq}",
+            "root": store.name,
+            "file": each.file,
+            "taken": iso(each.at),
+            "bytes": each.bytes,
+            "sha256": each.sha256,
+            "valid": store.blobs.has(each.blob),
+            "reason": each.reason,
+        }
+        for each in reversed(store.journal.quarantined())
+        if file in (None, each.file)
+    ]
 
 
 def count_backups(store: Store, now: float) -> dict[str, Any]:
@@ -96,6 +118,8 @@ def count_backups(store: Store, now: float) -> dict[str, Any]:
 def _folder_backups(store: Store, now: float, *, file: str | None = None, verify: bool = False) -> list[BackupInfo]:
     assert store.layout is not None
     files: Sequence[str] = store.layout.live_paths(()) if file is None else (file,)
+    if not files:
+        return []
     look = backups.verify if verify else backups.list_backups
     return look(
         store.tree,
@@ -109,7 +133,7 @@ def _folder_backups(store: Store, now: float, *, file: str | None = None, verify
 
 def _public(root: str, backup: BackupInfo) -> dict[str, Any]:
     shown: dict[str, Any] = {
-        "id": backup.name,
+        "id": backup.id,
         "root": root,
         "file": backup.file,
         "taken": iso(backup.taken) if backup.taken is not None else None,
@@ -143,7 +167,9 @@ def restore(
 
 def _chosen(store: Store, now: float, file: str | None, at: str | None) -> tuple[dict[str, bytes], dict[str, int], str]:
     """The contents to bring back by path, the modes their files had where that is known, and the id they come from."""
-    if store.layout is not None and store.layout.backup_place is None:
+    if at is not None and re.fullmatch(r"q[0-9]+", at):
+        return _from_quarantine(store, at, file)
+    if _is_in_vault(store, file, at):
         versions = choose_versions(store, file=file, at=at)
         contents = {version.file: store.vault.content(version) for version in versions}
         return contents, {version.file: version.mode for version in versions}, at or versions[0].id
@@ -154,6 +180,21 @@ def _chosen(store: Store, now: float, file: str | None, at: str | None) -> tuple
     held = _folder_backups(store, now, file=file)
     chosen = backups.choose(held, at, live=sha256(live) if live is not None else None, records=quality.records)
     return {chosen.file: backups.read_backup(store.tree, chosen)}, {}, chosen.name
+
+
+def _is_in_vault(store: Store, file: str | None, at: str | None) -> bool:
+    """Indexes that were replaced are kept there also where the layout has a place of its own for backups."""
+    assert store.layout is not None
+    if store.layout.backup_place is None or (at is not None and re.fullmatch(r"v[0-9]+", at)):
+        return True
+    return at is None and file is not None and file in store.layout.index_paths
+
+
+def _from_quarantine(store: Store, at: str, file: str | None) -> tuple[dict[str, bytes], dict[str, int], str]:
+    found = [each for each in store.journal.quarantined() if f"q{each.seq}" == at and file in (None, each.file)]
+    if not found:
+        raise NotFoundError(f"root {store.name}: there is no backup {at}", hint="`memoryd backup list` shows the ids")
+    return {found[0].file: store.blobs.get(found[0].blob)}, {}, at
 
 
 def newest_good(store: Store, path: str, now: float) -> bytes | None:

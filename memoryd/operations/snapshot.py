@@ -9,7 +9,7 @@ from memoryd.core.dates import iso
 from memoryd.core.digest import sha256
 from memoryd.core.records import Role
 from memoryd.core.retention import Quality
-from memoryd.disk.vault import FileState, Version
+from memoryd.disk.vault import FileState, Snapshot, Version
 from memoryd.errors import NotFoundError
 from memoryd.store import Store
 from memoryd.store.commit import back_up
@@ -59,26 +59,31 @@ def _states(store: Store) -> Iterator[FileState]:
         yield FileState(path, digest, fingerprint.mode, quality, content, meaning if digest == row.digest else "")
 
 
-def list_vault(store: Store, *, file: str | None, verify: bool) -> list[dict[str, Any]]:
-    """Snapshots newest first; with `file`, the versions of that file instead."""
+def list_vault(store: Store, *, file: str | None, verify: bool, snapshots: bool = True) -> list[dict[str, Any]]:
+    """Snapshots newest first, then the versions of each file; with `file` those of that file alone."""
     if verify:
         store.vault.verify()
     if file is not None:
         return [_version(store, version) for version in store.vault.versions(file)]
+    versions = sorted(store.vault.versions(), key=lambda version: version.file)
     return [
-        {
-            "id": each.id,
-            "root": store.name,
-            "file": None,
-            "files": each.files,
-            "taken": iso(each.taken),
-            "bytes": each.size,
-            "sha256": each.digest,
-            "valid": each.valid,
-            "pinned": each.pinned,
-        }
-        for each in store.vault.snapshots()
+        *(_snapshot(store, each) for each in (store.vault.snapshots() if snapshots else ())),
+        *(_version(store, version) for version in versions),
     ]
+
+
+def _snapshot(store: Store, each: Snapshot) -> dict[str, Any]:
+    return {
+        "id": each.id,
+        "root": store.name,
+        "file": None,
+        "files": each.files,
+        "taken": iso(each.taken),
+        "bytes": each.size,
+        "sha256": each.digest,
+        "valid": each.valid,
+        "pinned": each.pinned,
+    }
 
 
 def _version(store: Store, version: Version) -> dict[str, Any]:

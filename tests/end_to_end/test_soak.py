@@ -66,7 +66,8 @@ def test_upkeep_among_agents_loses_nothing(writers: int, root: Path, daemon: Mak
     assert_conserved(root, told)
     until_index_is_current(root)
     assert slowest < 5000
-    assert len(checks.archived_ids(root)) == len(set(checks.archived_ids(root)))
+    archived = checks.archived_ids(root)
+    assert len(archived) == len(set(archived))
     until(lambda: not checks.temporary_files(root), "replaced inodes are let go")
     assert tending.stop() == 0
 

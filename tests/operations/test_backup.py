@@ -9,13 +9,18 @@ from pathlib import Path
 import pytest
 
 from memoryd.core.dates import compact
+from memoryd.core.digest import sha256
 from memoryd.core.policy import Policy
+from memoryd.disk.snapshots import quarantine
 from memoryd.errors import ConflictError, NotFoundError, UsageError
 from memoryd.operations.archive import archive
 from memoryd.operations.backup import create_backups, list_backups, restore
 from memoryd.operations.refresh import refresh
 from memoryd.operations.undo import undo
 from memoryd.operations.verify import tidy_state
+from memoryd.store import Store
+from tests.layouts import json_samples
+from tests.layouts.contract import NOW
 from tests.layouts.samples import learning, lines, memory, task, uuid
 from tests.operations.conftest import MakeWorld
 from tests.operations.world import CORE, LEARNINGS, LIVE, TASKS, World
@@ -324,3 +329,42 @@ def test_every_live_file_has_its_own_rotation(world: World) -> None:
             world.write(name, lines(*(memory(n) for n in range(1, number + 1))))
         create_backups(world.store, world.now + number)
     assert {name: len(world.backups(name)) for name in LIVE} == dict.fromkeys(LIVE, 3)
+
+
+class TestEverythingKept:
+    def test_each_id_that_is_listed_is_taken(self, world: World) -> None:
+        """Backups in their place and beside the data, an index of another program, what lies in quarantine."""
+        world.write(CORE, lines(memory(1)))
+        create_backups(world.store, world.now)
+        world.path(f"{CORE}.backup").write_bytes(lines(memory(1), memory(2)))
+        world.write("index.json", b'{"statistics": {"by_type": {}}, "mine": 1}')
+        world.sync()
+        content = b"cut out"
+        quarantine(world.store.journal, world.store.blobs, CORE, content, "before repair", now=world.now)
+        listed = list_backups(world.store, world.now)
+        ids = [each["id"] for each in listed]
+        assert len(ids) == len(set(ids)) == 4
+        assert f"./{CORE}.backup" in ids
+        assert {each["file"] for each in listed} == {CORE, "index.json"}
+        for each in listed:
+            restore(world.store, world.now, file=None, at=each["id"])
+            restored = world.read(each["file"]).strip()
+            assert sha256(restored) == each["sha256"] or sha256(restored + b"\n") == each["sha256"]
+        foreign = restore(world.store, world.now, file="index.json")[1]
+        assert foreign["file"] == "index.json"
+
+    def test_in_a_vault_the_versions_of_each_file_are_listed_with_the_snapshots(self, tmp_path: Path) -> None:
+        root = tmp_path / "root"
+        root.mkdir()
+        store = Store("m", str(root), "json-files", Policy(), str(tmp_path / "state"))
+        store.attach()
+        for number in (1, 2):
+            (root / json_samples.name(number)).write_bytes(json_samples.file(number))
+        refresh(store, None, NOW)
+        create_backups(store, NOW)
+        listed = list_backups(store, NOW)
+        assert [each["file"] for each in listed] == [None, json_samples.name(1), json_samples.name(2)]
+        (root / json_samples.name(1)).unlink()
+        restore(store, NOW, file=None, at=listed[1]["id"])
+        assert (root / json_samples.name(1)).read_bytes() == json_samples.file(1)
+        store.close()

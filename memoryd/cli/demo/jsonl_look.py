@@ -102,7 +102,8 @@ def _tell_closed(play: Play, store: str) -> None:
 def _tell_backups(play: Play, store: str) -> None:
     done = play.stage.event(lambda event: event.get("job") == "backup", "the backup job runs")
     play.require(done["result"] == "ok", f"the backup job succeeds, and not: {done['result']} {done['reason']}")
-    backups = play.stage.call("backup.list", root=ROOT)["backups"]
+    listed = play.stage.call("backup.list", root=ROOT)["backups"]
+    backups = [each for each in listed if each["id"].startswith(each["file"])]  # not the index that was replaced
     for backup in sorted(backups, key=lambda each: str(each["file"])):
         content = reading.sha(os.path.join(store, ".backup", backup["id"]))
         live = reading.sha(os.path.join(store, backup["file"]))

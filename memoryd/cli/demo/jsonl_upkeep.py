@@ -74,7 +74,7 @@ def _tell_backed_up(play: Play, store: str, before: dict[str, str], receipt: str
     """The backup from before the change: same hash, and older than what the change wrote."""
     for name, digest in before.items():
         listed = play.stage.call("backup.list", root=ROOT, file=name)["backups"]
-        paths = [os.path.join(".backup", each["id"]) for each in listed]
+        paths = [os.path.join(".backup", each["id"]) for each in listed if each["id"].startswith(name)]
         found = [path for path in paths if reading.sha(os.path.join(store, path)) == digest]
         play.require(bool(found), f"a backup holds {name} as it was before the change")
         first, then = (os.stat(os.path.join(store, path)).st_mtime_ns for path in (found[0], name))
