@@ -44,6 +44,10 @@ def assert_settled(daemon: Daemon, root: Path, ids: frozenset[str]) -> None:
     assert {each["state"] for each in entries} <= {"done", "rolled_back", "interrupted"}
 
 
+def archives_of(daemon: Daemon) -> list[dict[str, object]]:
+    return [e for e in daemon.rpc("history.list", limit=1000)["entries"] if e["operation"] == "archive"]
+
+
 @pytest.mark.soak
 @pytest.mark.timeout(300)
 def test_a_hundred_kills_under_load(root: Path, daemon: MakeDaemon, agents: MakeAgents) -> None:
@@ -57,14 +61,16 @@ def test_a_hundred_kills_under_load(root: Path, daemon: MakeDaemon, agents: Make
         if number % 4:  # every fourth is killed while it starts
             tending.await_ready()
             starts.append(time.monotonic() - tending.started_at)
+        if number % 4 == 1:  # and every fourth after it is seen to archive, however long the agents kept it waiting
+            before = len(archives_of(tending))
+            until(lambda before=before: len(archives_of(tending)) > before, "an archive has begun")  # type: ignore[misc]  # mypy cannot infer the default
         time.sleep(moments.uniform(0.05, 0.4))
         assert tending.process is not None
         assert tending.process.poll() is None, tending.said()
         tending.kill()
     told = team.stop()
     tending.start()
-    archives = [e for e in tending.rpc("history.list", limit=1000)["entries"] if e["operation"] == "archive"]
-    assert len(archives) > 10
+    assert len(archives_of(tending)) > 10
     until(lambda: tending.job("archive")["last_result"] == "ok", "the archive runs once more")
     assert_settled(tending, root, told.ids)
     until(lambda: not checks.temporary_files(root), "no temporary file is left")
