@@ -57,7 +57,6 @@ class Looking:
         now = self._clock.monotonic()
         self.next_index = now + pause_s
         self.next_scan = max(now + pause_s, min(self.next_scan, now + TROUBLE_MOST_S))
-        self.next_look = max(self.next_look, now + pause_s)
 
     def rewatch(self) -> None:
         watchable = self._store.network_fs is None

@@ -23,7 +23,7 @@ from memoryd.engine.tidying import Tidying
 from memoryd.errors import InvalidMemoryError, MemorydError
 from memoryd.layouts import LAYOUTS
 from memoryd.log import get_logger
-from memoryd.operations.presence import Sighting, accept, sight
+from memoryd.operations.presence import Sighting, accept_all, sight
 from memoryd.search.embedding.embedder import Embedder
 from memoryd.store import Store
 
@@ -130,9 +130,9 @@ class Tending:
 
     def _first_scan(self) -> None:
         """The root is there and ours: watch it, put it in order, read it in."""
-        self.publish(state="scanning")
         if self.store.layout is not None or self.store.too_wide is None:
-            self.looking.rewatch()
+            self.looking.rewatch()  # before anything is told: what is not watched yet would look like what cannot be
+        self.publish(state="scanning")
         self._scanned = True
         self.detect()
         self._hints.scheduled(self.store.name)
@@ -165,7 +165,7 @@ class Tending:
     def resume(self) -> None:
         """`root resume`: what is there now is right, also on a suspect root."""
         if self.health.sighting.state == "suspect":
-            accept(self.store)
+            accept_all(self.store)
         self._scanned = False
         self.look()
 

@@ -128,6 +128,21 @@ def accept(store: Store) -> None:
     store.index.dirty = True
 
 
+def accept_all(store: Store) -> None:
+    """What is there now is right, and what is gone was meant to go: no later scan finds the loss again."""
+    accept(store)
+    for path in store.catalogue.files():
+        if _is_gone(store, path):
+            store.catalogue.forget(path)
+
+
+def _is_gone(store: Store, path: str) -> bool:
+    try:
+        return store.tree.stat(path) is None
+    except OSError:
+        return False  # something stands there; the scan tells what
+
+
 def _pin(store: Store) -> None:
     """The newest valid backup of each file is kept from rotation until the next loss pins another."""
     store.vault.pin_newest()

@@ -9,7 +9,8 @@ import pytest
 from memoryd.core.policy import Policy
 from memoryd.errors import RootMissingError
 from memoryd.operations.backup import create_backups
-from memoryd.operations.presence import TRUST_S, Sighting, accept, sight, suspect_loss
+from memoryd.operations.presence import TRUST_S, Sighting, accept, accept_all, sight, suspect_loss
+from memoryd.operations.refresh import refresh
 from tests.layouts.samples import learning, lines, memory, task
 from tests.operations.conftest import MakeWorld
 from tests.operations.world import CORE, LEARNINGS, LIVE, TASKS, World
@@ -190,3 +191,17 @@ class TestLoss:
             known.now += TRUST_S
         known.write(CORE, kept)
         assert state(known) == "ok"
+
+
+def test_a_loss_that_a_person_accepted_is_not_found_again(known: World) -> None:
+    """Neither by the next scan nor after a restart."""
+    known.write(LEARNINGS, lines(*(learning(n) for n in range(100, 140))))
+    known.sync()
+    known.path(LEARNINGS).unlink()
+    loss = refresh(known.store, None, known.now, deletes_seen=False).loss
+    assert loss is not None
+    suspect_loss(known.store, loss)
+    assert state(known) == "suspect"
+    accept_all(known.store)
+    assert state(known) == "ok"
+    assert refresh(known.store, None, known.now, deletes_seen=False).loss is None
