@@ -62,6 +62,7 @@ class Health:
         self.misfit: str | None = None  # why the layout that was named does not fit
         self._pause_s = TROUBLE_FIRST_S
         self._longer_at = 0.0
+        self._shrunk: set[str] = set()  # files of which a standing loss was told
 
     @property
     def tended(self) -> bool:
@@ -116,10 +117,15 @@ class Health:
         for path in sorted(vanished & set(gone)):
             log.warning("alarm", root=self._store.name, file=path, code="shrunk", hint="see `memoryd check`")
             self._tell("finding", {"root": self._store.name, "code": "shrunk", "path": path})
-        for path, code in self._store.catalogue.paths_with(ALARMS) if said else ():
-            if path in said:
+        standing = self._store.catalogue.paths_with(ALARMS) if said else ()
+        for path, code in standing:
+            # A loss stands over many stores of the agent, and is told when it comes.
+            if path in said and not (code == "shrunk" and path in self._shrunk):
                 log.warning("alarm", root=self._store.name, file=path, code=code, hint="see `memoryd check`")
                 self._tell("finding", {"root": self._store.name, "code": code, "path": path})
+        if said:
+            self._shrunk = {path for path, code in standing if code == "shrunk"}
+        self._shrunk |= vanished
 
     def note_shapes(self, seen: Look) -> None:
         """No layout, or more than one, has the shape of what is there: say what to do."""
