@@ -1,7 +1,6 @@
-"""The few kinds of error memoryd raises, each with what to do next.
+"""The errors memoryd raises: one class per kind, each with its JSON-RPC error code and process exit code.
 
-Bad content of a memory file is never an error: it is a `Finding` (core/findings.py).
-Each kind knows its control-protocol code and its process exit code, so both faces agree.
+Bad content in a memory file is never an error: it is a `Finding` (core/findings.py).
 """
 
 from __future__ import annotations
@@ -11,7 +10,10 @@ from typing import Any
 
 
 class MemorydError(Exception):
-    """Something a person has to know. `hint` says what to do next."""
+    """An error to report to the user. `hint` says what to do next; `data` is sent with the JSON-RPC error.
+
+    Raised itself only for internal errors: everything else has a subclass.
+    """
 
     name = "internal"
     rpc_code = -32603
@@ -25,7 +27,7 @@ class MemorydError(Exception):
 
 
 class UsageError(MemorydError):
-    """The caller's words do not fit: unknown option, parameter, job or value."""
+    """Wrong usage: an unknown or invalid option, parameter, job or value."""
 
     name = "usage"
     rpc_code = -32602
@@ -33,7 +35,7 @@ class UsageError(MemorydError):
 
 
 class ConfigError(MemorydError):
-    """The configuration cannot be used; the message names file, line and key."""
+    """The configuration is invalid; the message names the file, line and key."""
 
     name = "config"
     rpc_code = -32602
@@ -41,14 +43,14 @@ class ConfigError(MemorydError):
 
 
 class NoDaemonError(MemorydError):
-    """Nothing answers at the control socket."""
+    """No daemon answers on the control socket."""
 
     name = "no-daemon"
     exit_code = 69
 
 
 class AlreadyRunningError(MemorydError):
-    """Another daemon holds the state directory, the socket or the root."""
+    """Another daemon uses the state directory, the socket or the root."""
 
     name = "already-running"
     rpc_code = -32004
@@ -56,7 +58,7 @@ class AlreadyRunningError(MemorydError):
 
 
 class DeniedError(MemorydError):
-    """The operating system refused: mode, owner, read-only file system."""
+    """The operating system denied access because of the mode or owner of a file."""
 
     name = "permission"
     rpc_code = -32001
@@ -64,7 +66,7 @@ class DeniedError(MemorydError):
 
 
 class DiskError(MemorydError):
-    """The disk refused and may take it later; `data["code"]` is disk-full, read-only or io-error."""
+    """The disk refused a write that may succeed later; `data["code"]` is disk-full, read-only or io-error."""
 
     name = "disk"
     rpc_code = -32014
@@ -72,7 +74,7 @@ class DiskError(MemorydError):
 
 
 class UnauthorisedError(MemorydError):
-    """The peer of the control socket is another user."""
+    """The client of the control socket is another user."""
 
     name = "unauthorised"
     rpc_code = -32001
@@ -80,19 +82,23 @@ class UnauthorisedError(MemorydError):
 
 
 class UnknownRootError(MemorydError):
+    """No root has the given name or path."""
+
     name = "unknown-root"
     rpc_code = -32002
     exit_code = 1
 
 
 class RootMissingError(MemorydError):
+    """The directory of a root is missing or unreachable."""
+
     name = "root-missing"
     rpc_code = -32003
     exit_code = 1
 
 
 class BusyError(MemorydError):
-    """Somebody else holds the lock or keeps changing the file; try again."""
+    """Another process holds the lock or keeps changing the file; try again."""
 
     name = "busy"
     rpc_code = -32004
@@ -100,13 +106,15 @@ class BusyError(MemorydError):
 
 
 class ShuttingDownError(MemorydError):
+    """The daemon is stopping and accepts no more work."""
+
     name = "shutting-down"
     rpc_code = -32005
     exit_code = 69
 
 
 class ConflictError(MemorydError):
-    """The file is not what the operation was decided on; `data["changed"]` names what changed."""
+    """A file has changed since the operation was planned; `data["changed"]` names what changed."""
 
     name = "conflict"
     rpc_code = -32006
@@ -114,31 +122,39 @@ class ConflictError(MemorydError):
 
 
 class NotFoundError(MemorydError):
+    """There is no such memory, backup, receipt or other thing."""
+
     name = "not-found"
     rpc_code = -32007
     exit_code = 1
 
 
 class SensitiveError(MemorydError):
+    """A memory contains what looks like a secret and is not stored."""
+
     name = "sensitive"
     rpc_code = -32008
     exit_code = 1
 
 
 class LimitExceededError(MemorydError):
+    """Storing a memory would exceed a hard limit of its file."""
+
     name = "LIMIT_EXCEEDED"
     rpc_code = -32009
     exit_code = 1
 
 
 class TimeoutExpiredError(MemorydError):
+    """The operation did not finish within its time limit."""
+
     name = "timeout"
     rpc_code = -32010
     exit_code = 1
 
 
 class InvalidMemoryError(MemorydError):
-    """A memory does not fit its layout; `data["findings"]` lists field and rule."""
+    """A memory violates the schema of its layout; `data["findings"]` lists the fields and rules."""
 
     name = "invalid-memory"
     rpc_code = -32011
@@ -146,7 +162,7 @@ class InvalidMemoryError(MemorydError):
 
 
 class GuardError(MemorydError):
-    """A safety guard refused: mass move, suspect root, unproved death of a lock holder."""
+    """A safety guard refused: a mass move, a suspect root, or a lock holder not proved dead."""
 
     name = "refused_by_guard"
     rpc_code = -32012
@@ -154,6 +170,8 @@ class GuardError(MemorydError):
 
 
 class PausedError(MemorydError):
+    """The root is paused."""
+
     name = "root-paused"
     rpc_code = -32013
     exit_code = 1

@@ -1,18 +1,21 @@
-"""Log set-up: console lines on a terminal, JSON lines otherwise. Contents of memories are never logged."""
+"""Logging set-up: console lines on a terminal, JSON lines elsewhere. The content of memories is never logged."""
 
 from __future__ import annotations
 
 import logging
 import sys
+import threading
+import time
+from collections.abc import Callable, Mapping
 from typing import Any, TextIO
 
-# structlog imports rich and pygments when it finds them: 4 MB and 200 ms that a daemon has no use for.
-# A None in sys.modules marks a module as not importable; it is lifted again for whoever draws tables.
+# structlog imports rich and pygments if they are installed: 4 MB and 200 ms that the daemon does not need.
+# None in sys.modules makes an import fail; the entry is removed afterwards, for the code that draws tables.
 _hidden = "rich" not in sys.modules
 if _hidden:
-    sys.modules["rich"] = None  # type: ignore[assignment]  # None bars the import
+    sys.modules["rich"] = None  # type: ignore[assignment]  # makes the import fail
 
-import structlog  # noqa: E402 - must come after the lines above
+import structlog  # noqa: E402 - must follow the lines above
 
 if _hidden:
     del sys.modules["rich"]
@@ -21,7 +24,7 @@ LEVELS = ("debug", "info", "warning", "error")
 
 
 class _Sink:
-    """A stream that never raises: a full disk or a closed terminal must not stop the daemon."""
+    """A text stream that never raises: a full disk or a closed terminal must not stop the daemon."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
@@ -43,7 +46,7 @@ class _Sink:
 
 
 class _Forward(logging.Handler):
-    """Brings the stdlib loggers of our libraries into the same stream."""
+    """A handler that passes records of standard library loggers (those of our dependencies) on to structlog."""
 
     def emit(self, record: logging.LogRecord) -> None:
         log = get_logger(record.name)
@@ -60,8 +63,21 @@ def _filter(_: Any, method: str, event: structlog.typing.EventDict) -> structlog
     return event
 
 
-def configure(*, style: str = "auto", level: str = "info", stream: TextIO | None = None) -> None:
-    """`style` is auto, console or json; auto means console on a terminal."""
+Clean = Callable[[Mapping[str, Any]], Mapping[str, Any]]
+"""A function that removes from a log event what must not be logged (secrets)."""
+
+
+def configure(
+    *,
+    style: str = "auto",
+    level: str = "info",
+    stream: TextIO | None = None,
+    clean: Clean = lambda event: event,
+) -> None:
+    """Set up logging to `stream` (default: standard error).
+
+    `style` is auto, console or json; auto means console on a terminal, else json. Each event passes through `clean`.
+    """
     out = stream or sys.stderr
     console = style == "console" or (style == "auto" and out.isatty())
     renderer: Any = (
@@ -70,6 +86,7 @@ def configure(*, style: str = "auto", level: str = "info", stream: TextIO | None
     structlog.configure(
         processors=[
             _filter,
+            lambda _, __, event: dict(clean(event)),
             structlog.processors.add_log_level,
             structlog.processors.TimeStamper(fmt="iso", utc=True),
             structlog.processors.format_exc_info,
@@ -85,10 +102,43 @@ def configure(*, style: str = "auto", level: str = "info", stream: TextIO | None
 
 
 def set_level(level: str) -> None:
-    """Takes effect at once, for every logger."""
+    """Set the lowest level that is logged, for every logger at once."""
     global _level  # noqa: PLW0603 - the one process-wide switch, changed by `log-level`
     _level = logging.getLevelNamesMapping()[level.upper()]
 
 
 def get_logger(name: str) -> Any:
+    """Return a structlog logger whose events carry `module=name`."""
     return structlog.get_logger(module=name)
+
+
+class RateLimit:
+    """A limit for repeated log messages: each goes out at most once in `PAUSE_S` seconds, with the number suppressed.
+
+    Keeps a client that fails in a loop from filling the disk. Thread-safe.
+    """
+
+    PAUSE_S = 60.0
+    MOST = 100  # messages remembered at a time
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._seen: dict[str, tuple[float, int]] = {}
+
+    def __len__(self) -> int:
+        """Return the number of messages remembered."""
+        return len(self._seen)
+
+    def suppressed(self, message: str) -> int | None:
+        """Return how often `message` was suppressed since it last went out; None if it is to be suppressed now."""
+        now = self._clock()
+        with self._lock:
+            at, count = self._seen.get(message, (now - self.PAUSE_S, 0))
+            if now - at < self.PAUSE_S:
+                self._seen[message] = (at, count + 1)
+                return None
+            if len(self._seen) >= self.MOST:
+                self._seen.clear()
+            self._seen[message] = (now, 0)
+            return count

@@ -1,4 +1,7 @@
-"""`pytest --hypothesis-profile=deep` tries many more and much longer histories, other ones each time.
+"""The usual run leaves out the tests marked `slow` and tries few examples; CI runs all with the profile `full`.
+
+Both try the same examples every time, so that a red run can be repeated. `--hypothesis-profile=deep` tries many more
+and much longer histories, other ones each time.
 
 No profile measures time: on a busy machine a slow example is no fault of the program.
 """
@@ -11,16 +14,21 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
-from memoryd.catalogue import Catalogue
+from memoryd.index.sqlite import SqliteIndex
 
-settings.register_profile("usual", deadline=None, suppress_health_check=[HealthCheck.too_slow])
-settings.register_profile("deep", settings.get_profile("usual"), max_examples=300, stateful_step_count=60)
+settings.register_profile(
+    "full", max_examples=100, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow]
+)
+settings.register_profile("usual", settings.get_profile("full"), max_examples=20)
+settings.register_profile(
+    "deep", settings.get_profile("full"), derandomize=False, max_examples=300, stateful_step_count=60
+)
 settings.load_profile("usual")
 
 
 @pytest.fixture
-def catalogue(tmp_path: Path) -> Iterator[Catalogue]:
+def catalogue(tmp_path: Path) -> Iterator[SqliteIndex]:
     """An empty one."""
-    made = Catalogue(str(tmp_path / "catalogue.sqlite"))
+    made = SqliteIndex(str(tmp_path / "catalogue.sqlite"))
     yield made
     made.close()

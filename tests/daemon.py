@@ -11,7 +11,7 @@ import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 
 import memoryd
 from memoryd.control.client import Client
@@ -37,7 +37,8 @@ def until(look: Callable[[], T | None], why: str, timeout_s: float = PATIENCE_S)
 
 class Daemon:
     """`base` takes state, configuration and log. `prefix` is a command the daemon is run under, as strace. `layout` is
-    what the roots given here are named to be; with None they are only recognised."""
+    what the roots given here are named to be; with None they are only recognised. Without `names_config` the daemon
+    looks for a configuration file where a user would have it."""
 
     def __init__(
         self,
@@ -48,8 +49,10 @@ class Daemon:
         env: Mapping[str, str] | None = None,
         prefix: Sequence[str] = (),
         layout: str | None = "jsonl-store",
+        names_config: bool = True,
     ) -> None:
         self.base = base
+        self.names_config = names_config
         self.state = base / "state"
         self.config = base / "config.toml"
         self.log = base / "log"
@@ -66,7 +69,7 @@ class Daemon:
         self.socket = f"{self._short.name}/c"
         self.configure(config)
 
-    def __enter__(self) -> Daemon:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *unused: object) -> None:
@@ -81,7 +84,8 @@ class Daemon:
         self.config.write_text(config, encoding="utf-8")
 
     def command(self, *words: str) -> list[str]:
-        places = ["--config", str(self.config), "--state-dir", str(self.state), "--socket", self.socket]
+        config = ["--config", str(self.config)] if self.names_config else []
+        places = [*config, "--state-dir", str(self.state), "--socket", self.socket]
         return [sys.executable, "-m", "memoryd", *places, *words]
 
     def spawn(self) -> subprocess.Popen[bytes]:
@@ -95,7 +99,7 @@ class Daemon:
             )
         return self.process
 
-    def start(self) -> Daemon:
+    def start(self) -> Self:
         """Start it and wait until every root has been looked at."""
         self.spawn()
         self.await_ready()

@@ -10,6 +10,8 @@ import tomllib
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 import memoryd
 
 TOP = Path(__file__).parents[1]
@@ -26,6 +28,8 @@ def _modules(folder: str) -> set[str]:
                 found |= {alias.name for alias in node.names}
             elif isinstance(node, ast.ImportFrom) and node.level == 0 and node.module:
                 found.add(node.module)
+            elif isinstance(node, ast.Call) and ast.unparse(node.func).endswith("import_module"):
+                found |= {str(word.value) for word in node.args if isinstance(word, ast.Constant)}
     ours = {"memoryd", "tests", *(path.stem for path in (TOP / "tests").rglob("*.py"))}
     return {name.partition(".")[0] for name in found} - sys.stdlib_module_names - ours
 
@@ -44,10 +48,12 @@ EXTRAS: dict[str, set[str]] = {  # an extra may stand on another one, named memo
 OPTIONAL = {module for name, modules in EXTRAS.items() if name not in ("test", "dev") for module in modules}
 
 
+@pytest.mark.slow
 def test_every_dependency_is_imported_and_every_import_declared() -> None:
     assert _modules("memoryd") == CORE | OPTIONAL
 
 
+@pytest.mark.slow
 def test_the_tests_import_what_their_extra_brings() -> None:
     assert EXTRAS["test"] >= PLUGINS
     assert _modules("tests") - CORE - OPTIONAL == EXTRAS["test"] - PLUGINS
@@ -87,3 +93,11 @@ def test_both_ways_of_asking_tell_the_version() -> None:
         for word in ("--version", "version")
     ]
     assert said == [f"memoryd {memoryd.__version__}\n"] * 2
+
+
+def test_git_does_not_ignore_a_sample_of_the_demo() -> None:
+    """A wheel leaves out what git ignores, as `build/` anywhere."""
+    samples = [path for path in (TOP / "memoryd/cli/demo/stores").rglob("*") if path.is_file()]
+    assert len({path.relative_to(TOP / "memoryd/cli/demo/stores").parts[0] for path in samples}) == 5
+    ignored = {line.strip("/") for line in (TOP / ".gitignore").read_text().splitlines() if line.endswith("/")}
+    assert [path for path in samples if ignored & set(path.relative_to(TOP).parts)] == []

@@ -1,26 +1,22 @@
-"""The README says what the program says."""
+"""The README and the man page say what the program says."""
 
 from __future__ import annotations
 
-import json
 import re
+import shlex
 import subprocess
 import tomllib
-from pathlib import Path
 
+import click
 import pytest
 
-from memoryd.cli import exits
-from memoryd.config.places import find_places
-from memoryd.config.reading import load
-from memoryd.control.methods import TABLE
-from memoryd.control.parameters import checked
-from memoryd.core.policy import DEFAULT_SCHEDULE
-from memoryd.layouts import LAYOUTS
-from tests.readme import README, TABLES, made, marks
+from memoryd.cli.help.tables import TOPICS
+from memoryd.cli.main import cli
+from tests.readme import MAN_PAGE, README, TABLES, TOP, made, made_man_page, marks
+from tests.test_architecture import FLOORS
 
 TEXT = README.read_text(encoding="utf-8")
-TOP = README.parent
+LONGEST = 250  # lines
 
 
 def _rows(heading: str) -> list[list[str]]:
@@ -57,26 +53,33 @@ def test_the_made_tables_are_as_the_program_is() -> None:
 
 
 def test_a_table_that_is_wrong_would_be_noticed() -> None:
-    assert made(TEXT.replace("| `ping` |", "| `pong` |")) == TEXT
+    assert made(TEXT.replace("| `notes` |", "| `nodes` |")) == TEXT
 
 
-def test_the_layouts_and_their_jobs_are_all_there() -> None:
-    told = {row[0].strip("`"): tuple(row[4].split(", ")) for row in _rows("layout")}
-    assert told == {name: layout.jobs for name, layout in LAYOUTS.items()}
+def test_the_man_page_is_as_the_program_is() -> None:
+    assert MAN_PAGE.read_text(encoding="utf-8") == made_man_page(), "write it anew: python -m tests.readme"
 
 
-def test_the_jobs_and_their_times_are_all_there() -> None:
-    told = {row[0].strip("`"): row[1] for row in _rows("job") if row[0] != "index"}
-    assert set(told) == set(DEFAULT_SCHEDULE)
-    words = {"every 1d": "every day", "every 7d": "every week", "adaptive": "at its own pace"}
-    for job, schedule in DEFAULT_SCHEDULE.items():
-        spoken = words.get(schedule) or re.sub(r"(\d+)", r"\1 ", schedule)
-        assert told[job].startswith(spoken), job
+def test_it_is_short() -> None:
+    assert len(TEXT.splitlines()) <= LONGEST
 
 
-def test_the_exit_codes_are_all_there() -> None:
-    codes = {value for name, value in vars(exits).items() if name.isupper() and isinstance(value, int)}
-    assert [int(row[0]) for row in _rows("exit code")] == sorted(codes)
+def test_the_topics_of_the_reference_are_all_named() -> None:
+    [passage] = re.findall(r"`memoryd help TOPIC` for (.*?), also as", TEXT, re.DOTALL)
+    assert re.findall(r"`([a-z-]+)`", passage) == list(TOPICS)
+
+
+@pytest.mark.parametrize("line", re.findall(r"`memoryd ([a-z][^`]*)`", TEXT))
+def test_every_command_named_is_one(line: str) -> None:
+    assert isinstance(cli, click.Group)
+    found: click.Command | None = cli
+    context = click.Context(cli)
+    words = shlex.split(line)
+    while isinstance(found, click.Group) and words:
+        found = found.get_command(context, words.pop(0))
+    assert found is not None
+    options = {each for param in found.params for each in param.opts}
+    assert {word for word in words if word.startswith("--")} <= options
 
 
 def test_the_dependencies_are_all_there() -> None:
@@ -87,24 +90,6 @@ def test_the_dependencies_are_all_there() -> None:
 def test_the_extras_are_all_there() -> None:
     extras = tomllib.loads((TOP / "pyproject.toml").read_text())["project"]["optional-dependencies"]
     assert {row[0].strip("`") for row in _rows("extra")} == set(extras) - {"test", "dev"}
-
-
-def test_the_example_configuration_can_be_used(tmp_path: Path) -> None:
-    path = tmp_path / "config.toml"
-    path.write_text(_blocks("toml")[0])
-    limits = {path: limit for layout in LAYOUTS.values() for path, limit in layout.limits.items()}
-    config = load(find_places(config=str(path), state_dir=str(tmp_path / "s")), [], known_limits=limits)
-    assert [root.name for root in config.roots] == ["agents"]
-    assert config.roots[0].policy.schedule["archive"] == "15 3 * * 1-5"
-
-
-def test_the_example_session_can_be_typed() -> None:
-    lines = [line for line in _blocks("console")[0].splitlines() if not line.startswith("$")]
-    for line in lines:
-        message = json.loads(line.removeprefix("> "))
-        if line.startswith("> "):
-            checked(TABLE[message["method"]], message.get("params", {}))
-    assert sum(line.startswith("> ") for line in lines) == 3
 
 
 @pytest.mark.parametrize("block", _blocks("sh"))
@@ -121,10 +106,19 @@ def test_the_two_commands_make_their_environment_first() -> None:
 def test_what_it_points_to_is_there() -> None:
     for name in re.findall(r"(?<![\w./-])(?:systemd|launchd|tests|\.ci)/[\w./-]*\w", TEXT):
         assert (TOP / name).exists(), name
+    for module in re.findall(r"python -m (tests[\w.]+)", TEXT):
+        assert (TOP / f"{module.replace('.', '/')}.py").exists(), module
 
 
 def test_the_floors_are_the_packages() -> None:
     packages = {path.name for path in (TOP / "memoryd").iterdir() if (path / "__init__.py").exists()}
     tree = next(block for block in _blocks("") if block.startswith("memoryd/"))
-    told = {name for line in tree.splitlines()[1:] for name in re.findall(r"(\w+)/(?=\s)", line)}
-    assert told == packages
+    told = dict(re.findall(r"(\w+)/ +(\d) ", tree))
+    assert told.keys() == packages
+    assert {name: int(floor) for name, floor in told.items()} == {name: FLOORS[name] for name in told}
+
+
+def test_macos_is_no_headline() -> None:
+    for line in TEXT.splitlines():
+        if "macos" in line.lower() or "launchd, for" in line:
+            assert "not yet tried" in line or "written for" in line, line

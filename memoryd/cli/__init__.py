@@ -1,2 +1,2 @@
-"""Floor 8: the command line. Client commands are made from the table in control/methods and talk to
-the control socket only; importing this package costs nothing."""
+"""Floor 8: the command line. Client commands are made from the table in control/methods and only use the control
+socket. Importing this package is cheap."""

@@ -1,32 +1,54 @@
-"""Exit codes, and how an error is told: `memoryd: message`, then `hint: ...`, on standard error."""
+"""Exit codes and error messages: `memoryd: message`, then `hint: ...`, on standard error.
+
+Each error class in `memoryd.errors` names its own code; here is what the codes mean and which results have one.
+If an extra is missing, the hint is the command that installs it with the tool used for this installation.
+"""
 
 from __future__ import annotations
 
 import json
+import re
+import shlex
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from importlib.metadata import PackageNotFoundError, requires
+from pathlib import PurePath
 from typing import Any
 
-from memoryd.cli.screen import shown
+from memoryd.cli.screen import printable
 from memoryd.control.wire import error_object, readable
 from memoryd.errors import MemorydError
 
 DONE = 0
-FINDINGS = 1  # findings, nothing found, or the operation failed
+FINDINGS = 1
 USAGE = 2
-DISK = 74  # the disk refused: full, read-only or failing; worth another try
 NO_DAEMON = 69
 INTERNAL = 70
-BUSY = 75  # already running, or busy
+DISK = 74
+BUSY = 75
 PERMISSION = 77
 CONFIG = 78
 INTERRUPTED = 130
 
+MEANINGS: Mapping[int, str] = {
+    DONE: "success",
+    FINDINGS: "findings, no result, or the operation failed",
+    USAGE: "wrong usage",
+    NO_DAEMON: "no daemon answers",
+    INTERNAL: "internal error",
+    DISK: "disk full, read-only or failing; try again later",
+    BUSY: "already running, or busy",
+    PERMISSION: "permission denied",
+    CONFIG: "invalid configuration",
+    INTERRUPTED: "interrupted",
+}
+
+_REQUIREMENT = re.compile(r"""(?P<package>[^;]+?)\s*;.*\bextra\s*==\s*["'](?P<extra>[\w-]+)["'].*""")
 LINE = "\n"  # the one control character a message may hold
 
 
 def of_result(method: str, result: dict[str, Any]) -> int:
-    """The code for a command that was carried out: 1 where what it found is not as it should be."""
+    """Return the exit code of a command that was carried out: 1 if its result reports a problem or is empty."""
     match method:
         case "check":
             summary = result.get("summary", {})
@@ -42,25 +64,59 @@ def of_result(method: str, result: dict[str, Any]) -> int:
             return DONE
 
 
-def stays_down(error: MemorydError, env: Mapping[str, str]) -> bool:
-    """True where launchd started the daemon and another try would fail alike. launchd starts anew after every
-    code but 0 and knows no exceptions, so such an end has to look like a wanted one."""
+def is_final_for_launchd(error: MemorydError, env: Mapping[str, str]) -> bool:
+    """True if launchd started the daemon and another attempt would fail in the same way.
+
+    launchd restarts after every exit code but 0, so such an exit must use 0.
+    """
     return env.get("MEMORYD_SUPERVISOR") == "launchd" and error.exit_code in (USAGE, BUSY, PERMISSION, CONFIG)
 
 
-def tell(error: MemorydError, *, as_json: bool) -> int:
-    """Report an error and return its exit code. With --json standard output gets it as one document."""
+def report_error(error: MemorydError, *, as_json: bool) -> int:
+    """Print an error and return its exit code. With --json it also goes to standard output, as one document."""
     if as_json:
-        print(json.dumps({"error": _plain(error_object(error))}, default=str))  # noqa: T201 - the face
-    print(f"memoryd: {shown(error.message, LINE)}", file=sys.stderr)  # noqa: T201 - the face
+        print(json.dumps({"error": _plain(error_object(error))}, default=str))  # noqa: T201 - user output
+    print(f"memoryd: {printable(error.message, LINE)}", file=sys.stderr)  # noqa: T201 - user output
     findings = error.data.get("findings", ())
     if len(findings) > 1:
         for each in findings:
-            print(f"  {shown(str(each.get('field')))}: {shown(str(each.get('rule')))}", file=sys.stderr)  # noqa: T201 - the face
+            print(f"  {printable(str(each.get('field')))}: {printable(str(each.get('rule')))}", file=sys.stderr)  # noqa: T201 - user output
     if error.hint:
-        print(f"hint: {shown(error.hint, LINE)}", file=sys.stderr)  # noqa: T201 - the face
+        print(f"hint: {printable(error.hint, LINE)}", file=sys.stderr)  # noqa: T201 - user output
+    if isinstance(extra := error.data.get("extra"), str):
+        print(f"hint: {printable(command_for(extra))}", file=sys.stderr)  # noqa: T201 - user output
     return error.exit_code
 
 
 def _plain(error: dict[str, Any]) -> dict[str, Any]:
     return {**error, "message": readable(error["message"])}
+
+
+def command_for(extra: str, prefix: str = sys.prefix, python: str = sys.executable) -> str:
+    """Return the command line that installs what the extra needs beside this memoryd.
+
+    It names the packages, because only a checkout has memoryd itself under a name that pip can install.
+    """
+    packages = shlex.join(packages_of(extra))
+    parts = PurePath(prefix).parts
+    if _is_below(parts, ("pipx", "venvs")):
+        return f"pipx inject {shlex.quote(parts[-1])} {packages}"
+    if _is_below(parts, ("uv", "tools")):
+        return f"uv pip install --python {shlex.quote(python)} {packages}"
+    return f"{shlex.quote(python)} -m pip install {packages}"
+
+
+def packages_of(extra: str, listed: Sequence[str] | None = None) -> list[str]:
+    """Return the requirements of an extra for pip; the name of the extra if the installation has no metadata."""
+    if listed is None:
+        try:
+            listed = requires("memoryd") or []
+        except PackageNotFoundError:
+            listed = []
+    matches = (match for each in listed if (match := _REQUIREMENT.fullmatch(each)) and match["extra"] == extra)
+    return [match["package"].strip() for match in matches] or [extra]
+
+
+def _is_below(parts: tuple[str, ...], directories: tuple[str, str]) -> bool:
+    """True if the last part is directly below these directories, as in `~/.local/share/pipx/venvs/memoryd`."""
+    return parts[-3:-1] == directories

@@ -1,4 +1,4 @@
-"""A memory from the command line: NAME=VALUE arguments over what --file holds."""
+"""A memory given on the command line: NAME=VALUE arguments, --tag, and the content of --file."""
 
 from __future__ import annotations
 
@@ -9,58 +9,94 @@ from typing import Any
 
 import click
 
+from memoryd.cli.options import MethodCommand
 from memoryd.control.methods import Param
 from memoryd.errors import UsageError
 
 FILE_OPTION, TAG_OPTION = "from_file", "field_tags"
 
 
+class FieldsCommand(MethodCommand):
+    """A command that takes the fields of a memory; its help lists the fields of each layout."""
+
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the fields by layout, then the example."""
+        from memoryd.layouts.registry import LAYOUTS  # noqa: PLC0415 - for --help only
+
+        with formatter.section("Fields by layout"):
+            rows = ((name, layout.fields) for name, layout in LAYOUTS.items() if layout.fields)
+            formatter.write_dl([(name, ", ".join(known)) for name, known in rows])
+        formatter.write_paragraph()
+        formatter.write_text("`memoryd help layouts` describes them.")
+        super().format_epilog(ctx, formatter)
+
+
 def parameters(param: Param) -> list[click.Parameter]:
-    """The arguments and options that make up an object parameter."""
-    told = "The memory as a JSON object, or the text of a whole entry; - is standard input."
+    """Return the arguments and options for a parameter that is an object."""
+    file_help = "The memory as a JSON object, or the text of a whole entry; - is standard input."
     return [
         click.Argument([param.name], nargs=-1, metavar="[NAME=VALUE]..."),
-        click.Option(["--file", FILE_OPTION], metavar="FILE", help=told),
-        click.Option(["--tag", TAG_OPTION], metavar="TAG", multiple=True, help="One of its tags; repeatable."),
+        click.Option(["--file", FILE_OPTION], metavar="FILE", help=file_help),
+        click.Option(["--tag", TAG_OPTION], metavar="TAG", multiple=True, help="A tag; repeatable."),
     ]
 
 
-def gathered(words: Iterable[str], file: str | None, tags: Iterable[str]) -> dict[str, Any]:
-    """The object they make: single fields win over the file. Raises UsageError."""
-    found = _from_file(file) if file is not None else {}
+def build_memory(words: Iterable[str], file: str | None, tags: Iterable[str]) -> dict[str, Any] | list[dict[str, Any]]:
+    """Return the memory: the object in the file, overridden by NAME=VALUE fields and tags.
+
+    Returns a list of objects if the file contains one. Raises UsageError for fields that are not NAME=VALUE, and for
+    fields given with a list.
+    """
+    memory = _from_file(file) if file is not None else {}
+    if isinstance(memory, list):
+        if [*words, *tags]:
+            raise UsageError(f"{file} contains several memories", hint="give no other fields with it")
+        return memory
     given: dict[str, list[Any]] = {}
     for word in words:
         name, sign, value = word.partition("=")
         if not sign or not name:
-            raise UsageError(f"{word!r} is no field", hint='fields are NAME=VALUE, as content="The pool needs 20"')
+            raise UsageError(f"{word!r} is not a field", hint='write NAME=VALUE, as in content="The pool needs 20"')
         given.setdefault(name, []).append(_value(value))
-    found |= {name: values[0] if len(values) == 1 else values for name, values in given.items()}
+    memory |= {name: values[0] if len(values) == 1 else values for name, values in given.items()}
     listed = list(tags)
-    return found | ({"tags": listed} if listed else {})
+    return memory | ({"tags": listed} if listed else {})
 
 
 def _value(text: str) -> Any:
-    """JSON where it is JSON beyond doubt: a number, list, object, word of JSON or quoted text; else the text itself."""
+    """Decode a JSON number, list, object, literal or quoted string; return any other text unchanged."""
     try:
-        return json.loads(text, parse_constant=_no_json)
+        return json.loads(text, parse_constant=_reject_constant)
     except (ValueError, RecursionError):
         return text
 
 
-def _no_json(word: str) -> None:
-    raise ValueError(f"{word} is known to Python alone")
+def _reject_constant(word: str) -> None:
+    raise ValueError(f"{word} is not JSON")
 
 
-def _from_file(name: str) -> dict[str, Any]:
+def _from_file(name: str) -> dict[str, Any] | list[dict[str, Any]]:
     text = _read(name)
-    if not text.lstrip().startswith("{"):
-        return {"text": text}
+    listed = _objects(text)
+    if listed is not None or not text.lstrip().startswith("{"):
+        return listed or {"text": text}
     try:
-        found = json.loads(text)
+        memory = json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise UsageError(f"{name} is no JSON object: {error}", hint="one object with the memory's fields") from error
-    assert isinstance(found, dict)
-    return found
+        raise UsageError(f"{name} is not JSON: {error}", hint="write one object with its fields") from error
+    assert isinstance(memory, dict)
+    return memory
+
+
+def _objects(text: str) -> list[dict[str, Any]] | None:
+    """Return a JSON list of objects; None for other text in brackets, which may be an entry of a topic file."""
+    if not text.lstrip().startswith("["):
+        return None
+    try:
+        values = json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+    return values if values and all(isinstance(each, dict) for each in values) else None
 
 
 def _read(name: str) -> str:
@@ -72,6 +108,6 @@ def _read(name: str) -> str:
                 content = file.read()
         return content.decode("utf-8")
     except OSError as error:
-        raise UsageError(f"{name} cannot be read: {error.strerror}") from error
+        raise UsageError(f"cannot read {name}: {error.strerror}") from error
     except UnicodeDecodeError as error:
-        raise UsageError(f"{name} is no UTF-8 text, from byte {error.start}") from error
+        raise UsageError(f"{name} is not UTF-8 text: invalid byte at offset {error.start}") from error

@@ -1,4 +1,4 @@
-"""The `memoryd` program. Building a command imports the table and click, nothing else of memoryd."""
+"""The `memoryd` program. Building a command imports only the method table and click."""
 
 from __future__ import annotations
 
@@ -10,25 +10,28 @@ import click
 
 from memoryd import __version__
 from memoryd.cli import exits
-from memoryd.cli.commands import example, group_command, method_command
+from memoryd.cli.commands import group_command, method_command
+from memoryd.cli.options import example
 from memoryd.control.methods import METHODS, by_command, groups
 from memoryd.errors import MemorydError, UsageError
 
-# In the order of use: how to start it, how to look at it, what it can do, how it is run.
+# Commands are listed in the order of use.
 _LOCAL_FIRST = ("run", "demo", "init")
-_LOCAL_LAST = ("events", "mcp", "completion", "version")
+_LOCAL_LAST = ("events", "mcp", "completion", "help", "version")
 
 
 class Commands(click.Group):
-    """Looks a command up in the table when it is asked for."""
+    """A group that builds its commands on demand."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
+        """Return the names of all commands, in the order of `--help`."""
         words = [method.command[0] for method in METHODS if method.command]
         return [*_LOCAL_FIRST, *dict.fromkeys(words), *_LOCAL_LAST]
 
     def get_command(self, ctx: click.Context, name: str) -> click.Command | None:  # noqa: ARG002 - click's signature
+        """Build the command or group with this name; None if there is none."""
         if name in _LOCAL_FIRST or name in _LOCAL_LAST:
-            from memoryd.cli.local import COMMANDS  # noqa: PLC0415 - only the command that is run is built
+            from memoryd.cli.local import COMMANDS  # noqa: PLC0415 - only when needed
 
             return COMMANDS[name]
         if name in groups():
@@ -39,8 +42,9 @@ class Commands(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Find the command to run. Raises UsageError with the nearest name for an unknown one."""
         if args and not args[0].startswith("-") and self.get_command(ctx, args[0]) is None:
-            from memoryd.control.parameters import nearest  # noqa: PLC0415 - difflib, for a mistake only
+            from memoryd.control.parameters import nearest  # noqa: PLC0415 - loads difflib
 
             hint = nearest(args[0], dict.fromkeys(self.list_commands(ctx)))
             raise UsageError(f"there is no command {args[0]!r}", hint=hint)
@@ -58,7 +62,7 @@ class Commands(click.Group):
 @click.version_option(__version__, message="memoryd %(version)s")
 @click.pass_context
 def cli(ctx: click.Context, config: str | None, state_dir: str | None, socket: str | None) -> None:
-    """Tend the directories where AI agents keep their memories as plain files."""
+    """Look after the directories where AI agents keep their memories as plain files."""
     ctx.obj = {"config": config, "state_dir": state_dir, "socket": socket}
 
 
@@ -68,7 +72,7 @@ def main(argv: Sequence[str] | None = None) -> None:
 
 
 def run(argv: Sequence[str]) -> int:
-    """One command; returns its exit code. Every error ends here, as a message and a hint."""
+    """Run one command and return its exit code. Every error is reported here, as a message and a hint."""
     as_json = "--json" in argv
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
@@ -77,7 +81,7 @@ def run(argv: Sequence[str]) -> int:
         code = cli.main(list(argv), prog_name="memoryd", standalone_mode=False)
         sys.stdout.flush()
     except MemorydError as error:
-        return exits.tell(error, as_json=as_json)
+        return exits.report_error(error, as_json=as_json)
     except click.ClickException as error:
         return _usage(error, as_json=as_json)
     except (click.Abort, KeyboardInterrupt):
@@ -85,19 +89,19 @@ def run(argv: Sequence[str]) -> int:
     except BrokenPipeError:
         _close_stdout()
         return exits.FINDINGS
-    except Exception as error:  # noqa: BLE001 - the last door: a fault of ours gets a message, not a trace
-        return exits.tell(_internal(error), as_json=as_json)
+    except Exception as error:  # noqa: BLE001 - a bug of ours gets a message, not a traceback
+        return exits.report_error(_internal(error), as_json=as_json)
     return code if isinstance(code, int) else exits.DONE
 
 
 def _usage(error: click.ClickException, *, as_json: bool) -> int:
     if not isinstance(error, click.UsageError):
-        return exits.tell(UsageError(error.format_message()), as_json=as_json)
+        return exits.report_error(UsageError(error.format_message()), as_json=as_json)
     if isinstance(error, click.exceptions.NoArgsIsHelpError):
         error.show()
         return exits.USAGE
     command = error.ctx.command_path if error.ctx else "memoryd"
-    return exits.tell(UsageError(error.format_message(), hint=f"see `{command} --help`"), as_json=as_json)
+    return exits.report_error(UsageError(error.format_message(), hint=f"see `{command} --help`"), as_json=as_json)
 
 
 def _internal(error: Exception) -> MemorydError:
@@ -109,5 +113,5 @@ def _internal(error: Exception) -> MemorydError:
 
 
 def _close_stdout() -> None:
-    """Whoever read our output has gone; without this the interpreter would complain at exit."""
+    """Redirect standard output after its reader has gone, so that the interpreter reports no error at exit."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

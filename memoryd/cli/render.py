@@ -1,4 +1,4 @@
-"""Printing the result of a control method: exactly as JSON, or for people."""
+"""Print the result of a control method, as JSON or for people."""
 
 from __future__ import annotations
 
@@ -6,27 +6,37 @@ import json
 import sys
 from typing import Any
 
-from memoryd.cli.screen import make_screen, shown, when
+from memoryd.cli.screen import format_time, make_screen, printable
 
 
-def as_json(document: Any) -> None:
-    """One JSON document: the result and nothing else. Indented for a person's terminal."""
+def print_json(document: object) -> None:
+    """Print one JSON document, indented on a terminal."""
     out = sys.stdout
     utf8 = (out.encoding or "").lower().replace("-", "") == "utf8"
     text = json.dumps(document, ensure_ascii=not utf8, indent=2 if out.isatty() else None)
-    out.write(text + "\n")
+    out.write((text if text.isprintable() else "".join(map(_escaped, text))) + "\n")
     out.flush()
 
 
-def for_people(method: str, result: dict[str, Any]) -> None:
-    from memoryd.cli.views import VIEWS, generic  # noqa: PLC0415 - not needed with --json
+def _escaped(char: str) -> str:
+    """Escape DEL, C1 and bidirectional controls, which JSON allows unescaped but a terminal would interpret."""
+    if char == "\n" or char.isprintable():
+        return char
+    return json.dumps(char)[1:-1] if ord(char) > 0x7F else f"\\u{ord(char):04x}"
 
-    VIEWS.get(method, generic)(make_screen(sys.stdout), result)
+
+def print_for_people(method: str, result: dict[str, Any]) -> None:
+    """Print a result in the form made for its method."""
+    from memoryd.cli.views import VIEWS, show_generic  # noqa: PLC0415 - not needed with --json
+
+    VIEWS.get(method, show_generic)(make_screen(sys.stdout), result)
     sys.stdout.flush()
 
 
 def event_line(event: dict[str, Any]) -> str:
-    """One event for people: time, topic, root, then the rest as name=value."""
+    """Format an event for people: time, topic, root, then the rest as name=value."""
     rest = {key: value for key, value in event.items() if key not in ("at", "topic", "root")}
-    told = " ".join(f"{key}={value}" for key, value in rest.items())
-    return shown(f"{when(event.get('at'))} {event.get('topic', ''):<8} {event.get('root', '-'):<12} {told}".rstrip())
+    details = " ".join(f"{key}={value}" for key, value in rest.items())
+    return printable(
+        f"{format_time(event.get('at'))} {event.get('topic', ''):<8} {event.get('root', '-'):<12} {details}".rstrip()
+    )

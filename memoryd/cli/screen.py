@@ -1,4 +1,4 @@
-"""What is printed and how: tables and colour on a terminal, aligned plain text everywhere else."""
+"""Output for people: tables and colour on a terminal, aligned plain text elsewhere."""
 
 from __future__ import annotations
 
@@ -28,38 +28,41 @@ _STYLES = {
 
 
 class Screen:
-    """`fancy` draws with rich; otherwise nothing but plain lines goes out."""
+    """A text stream for results. With `fancy`, tables are drawn by rich; otherwise only plain lines are written."""
 
     def __init__(self, out: TextIO, *, fancy: bool) -> None:
         self._out = out
         self._fancy = fancy
         self._console: Any = None
 
-    def say(self, text: str = "") -> None:
-        self._out.write(shown(text, keep="\n\t") + "\n")
+    def line(self, text: str = "") -> None:
+        """Write text and a newline."""
+        self._out.write(printable(text, keep="\n\t") + "\n")
 
-    def head(self, text: str) -> None:
-        """A line that stands out on a terminal."""
-        self._out.write(f"\x1b[1m{shown(text)}\x1b[0m\n" if self._fancy else shown(text) + "\n")
+    def heading(self, text: str) -> None:
+        """Write a line, in bold on a terminal."""
+        self._out.write(f"\x1b[1m{printable(text)}\x1b[0m\n" if self._fancy else printable(text) + "\n")
 
     @property
     def fancy(self) -> bool:
+        """True for a terminal with colour."""
         return self._fancy
 
     def table(self, headers: Sequence[str], rows: Iterable[Sequence[object]], empty: str = "none") -> None:
-        cells = [[shown(str(cell)) for cell in row] for row in rows]
+        """Write a table, or the text `empty` if there are no rows."""
+        cells = [[printable(str(cell)) for cell in row] for row in rows]
         if not cells:
-            self.say(empty)
+            self.line(empty)
         elif self._fancy:
             self._draw(headers, cells)
         else:
             self._align([[header.upper() for header in headers], *cells])
 
     def fields(self, pairs: Iterable[tuple[str, object]], indent: int = 2) -> None:
-        """Aligned `name  value` lines; pairs without a value are left out."""
-        kept = [(name, shown(str(value))) for name, value in pairs if value not in (None, "")]
-        width = max((len(name) for name, _ in kept), default=0)
-        for name, value in kept:
+        """Write aligned lines of `name  value`; pairs without a value are left out."""
+        lines = [(name, printable(str(value))) for name, value in pairs if value not in (None, "")]
+        width = max((len(name) for name, _ in lines), default=0)
+        for name, value in lines:
             self._out.write(f"{' ' * indent}{name:<{width}}  {value}\n")
 
     def _align(self, rows: list[list[str]]) -> None:
@@ -84,24 +87,26 @@ class Screen:
 
 
 def wants_fancy(out: TextIO, env: Mapping[str, str]) -> bool:
-    """Colour and tables only on a terminal, and not when NO_COLOR is set to anything."""
+    """True for a terminal, unless NO_COLOR is set or the terminal is dumb."""
     return out.isatty() and not env.get("NO_COLOR") and env.get("TERM") != "dumb"
 
 
 def make_screen(out: TextIO) -> Screen:
+    """Return a screen for the stream, fancy if it is a terminal."""
     return Screen(out, fancy=wants_fancy(out, os.environ))
 
 
-def shown(text: str, keep: str = "") -> str:
-    """Safe for a terminal: control characters (a file name may hold escape sequences) become visible."""
+def printable(text: str, keep: str = "") -> str:
+    """Return the text with control characters escaped, except those in `keep`: file names may contain sequences that
+    a terminal would interpret."""
     text = readable(text)
     if text.isprintable():
         return text
     return "".join(c if c.isprintable() or c in keep else c.encode("unicode_escape").decode() for c in text)
 
 
-def size(value: object) -> str:
-    """Bytes for people: 0 B, 999 B, 1.5 KB, 2.0 MB (1024-based, as the limits are)."""
+def format_size(value: object) -> str:
+    """Format bytes as 0 B, 999 B, 1.5 KB or 2.0 MB (1024-based, like the limits); a dash if not a number."""
     if not isinstance(value, (int, float)):
         return "-"
     amount = float(value)
@@ -112,7 +117,8 @@ def size(value: object) -> str:
     return f"{amount:.1f} GB"
 
 
-def duration(seconds: object) -> str:
+def format_duration(seconds: object) -> str:
+    """Format seconds as 1.5 s, 30 s, 5 min, 3 h or 2 d; a dash if not a number."""
     if not isinstance(seconds, (int, float)):
         return "-"
     for unit, length in (("d", 86_400), ("h", 3600), ("min", 60)):
@@ -121,8 +127,8 @@ def duration(seconds: object) -> str:
     return f"{seconds:.0f} s" if abs(seconds) >= 10 else f"{seconds:.1f} s"
 
 
-def when(at: object) -> str:
-    """A time in seconds UTC as local date and time; text as it is; nothing as a dash."""
+def format_time(at: object) -> str:
+    """Format epoch seconds as local date and time; return text unchanged and a dash for nothing."""
     if isinstance(at, (int, float)) and not isinstance(at, bool):
         try:
             return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(at))
@@ -131,5 +137,6 @@ def when(at: object) -> str:
     return str(at) if at else "-"
 
 
-def yes(value: object) -> str:
+def yes_no(value: object) -> str:
+    """Return "yes" for a true value, else "no"."""
     return "yes" if value else "no"

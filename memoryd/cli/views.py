@@ -1,55 +1,64 @@
-"""How each result looks to people. One function a method; a method without one gets `generic`.
+"""Output for people: one function per method; a method without one uses `show_generic`.
 
-Results may lack members (an older daemon) or have more; a view shows what it knows and never fails.
+A result may lack members (of an older daemon) or have more; a view shows what it knows and never fails.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from textwrap import wrap
 
-from memoryd.cli.found import forgotten, hits, listed, memory, stored
-from memoryd.cli.overview import Result, counts, jobs, ping, status, sync
-from memoryd.cli.screen import Screen, duration, size, when, yes
+from memoryd.cli.screen import Screen, format_duration, format_size, format_time, yes_no
+from memoryd.cli.views_memories import show_forgotten, show_hits, show_memories, show_memory, show_stored
+from memoryd.cli.views_status import Result, format_counts, show_jobs, show_ping, show_status, show_sync
+
+WIDTH = 80  # columns of a wrapped line
+NO_BREAK_SPACE = "\N{NO-BREAK SPACE}"
 
 View = Callable[[Screen, Result], None]
 
 
-def check(screen: Screen, result: Result) -> None:
+def show_findings(screen: Screen, result: Result) -> None:
+    """Show findings as a table, and their number by severity."""
     findings = result.get("findings", [])
     if findings:
         screen.table(("severity", "code", "place", "message", "fixable"), map(_finding, findings))
         _truncated(screen, result)
-    screen.say(f"findings: {counts(result.get('summary', {}))}")
+    screen.line(f"findings: {format_counts(result.get('summary', {}))}")
 
 
 def _finding(finding: Result) -> tuple[object, ...]:
     line = f":{finding['line']}" if finding.get("line") else ""
     place = "/".join(filter(None, (finding.get("root"), finding.get("path")))) + line
     severity, code = finding.get("severity"), finding.get("code")
-    return severity, code, place, finding.get("message"), yes(finding.get("fixable"))
+    return severity, code, place, finding.get("message"), yes_no(finding.get("fixable"))
 
 
 def _truncated(screen: Screen, result: Result, below: str = "") -> None:
-    """What was cut off for the line's length; of it what stands `below` a name."""
-    cut = {name: count for name, count in result.get("truncated", {}).items() if name.startswith(below)}
-    for name, count in cut.items():
+    """Report truncated lists (a reply is limited in length) whose name starts with `below`."""
+    totals = {name: count for name, count in result.get("truncated", {}).items() if name.startswith(below)}
+    for name, count in totals.items():
         if isinstance(result.get(name), list):
-            screen.say(f"only the first {len(result[name])} of {count} {name}; name one root or file for the rest")
+            screen.line(f"only the first {len(result[name])} of {count} {name}; name a root or file to see the rest")
         else:  # a list within another one
-            screen.say(f"{name}: {count} in all, of which not all are told")
+            screen.line(f"{name}: {count} in all, not all of them shown")
 
 
-def plan(screen: Screen, result: Result) -> None:
+def show_plan(screen: Screen, result: Result) -> None:
+    """Show what each root would do now, and when its jobs are due."""
     for root in result.get("roots", []):
-        screen.say(f"{root.get('name')}: due {_due(root.get('due'))}")
+        for line in _due(root.get("name"), root.get("due")):
+            screen.line(line)
         _actions(screen, root.get("actions", []))
     _truncated(screen, result)
 
 
-def _due(due: object) -> str:
-    if isinstance(due, dict):
-        return ", ".join(f"{job} {when(at)}" for job, at in due.items()) or "-"
-    return when(due)
+def _due(name: object, due: object) -> list[str]:
+    """Return lines with the next run of each job of a root, never broken between a job and its time."""
+    times = [f"{job} {format_time(at)}" for job, at in due.items()] if isinstance(due, dict) else [format_time(due)]
+    text = f"{name}: due {', '.join(each.replace(' ', NO_BREAK_SPACE) for each in times) or '-'}"
+    lines = wrap(text, WIDTH, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False)
+    return [line.replace(NO_BREAK_SPACE, " ") for line in lines]
 
 
 def _actions(screen: Screen, actions: Iterable[Result]) -> None:
@@ -61,30 +70,31 @@ def _ids(ids: list[str]) -> str:
     return ", ".join(ids) if len(ids) <= 3 else f"{', '.join(ids[:2])} and {len(ids) - 2} more"
 
 
-def change(screen: Screen, result: Result) -> None:
-    """A plan, and when it was carried out its receipt."""
+def show_change(screen: Screen, result: Result) -> None:
+    """Show a plan, and its receipt if it was carried out."""
     if "plan" in result:
         _actions(screen, result["plan"].get("actions", []))
         _truncated(screen, result, "plan.")
     if result.get("diff"):
-        screen.say(str(result["diff"]).rstrip("\n"))
+        screen.line(str(result["diff"]).rstrip("\n"))
     if result.get("backups"):
-        backups(screen, result)
+        show_backups(screen, result)
     for path in result.get("cleared", []):
-        screen.say(f"removed {path}")
+        screen.line(f"removed {path}")
     if result.get("receipt"):
-        screen.say(f"done, receipt {result['receipt']}; take it back with `memoryd undo {result['receipt']}`")
+        screen.line(f"done, receipt {result['receipt']}; to undo it: `memoryd undo {result['receipt']}`")
 
 
-def backups(screen: Screen, result: Result) -> None:
+def show_backups(screen: Screen, result: Result) -> None:
+    """Show backups as a table."""
     rows = [
         (
             b.get("id"),
             b.get("root"),
             b.get("file"),
-            when(b.get("taken")),
-            size(b.get("bytes")),
-            yes(b.get("valid")),
+            format_time(b.get("taken")),
+            format_size(b.get("bytes")),
+            yes_no(b.get("valid")),
         )
         for b in result.get("backups", [])
     ]
@@ -92,24 +102,45 @@ def backups(screen: Screen, result: Result) -> None:
     _truncated(screen, result)
 
 
-def locks(screen: Screen, result: Result) -> None:
+def show_locks(screen: Screen, result: Result) -> None:
+    """Show locks with their holders and the evidence."""
     rows = [
-        (k.get("path"), k.get("state"), k.get("pid") or "-", duration(k.get("age_s")), k.get("evidence"))
+        (k.get("path"), k.get("state"), k.get("pid") or "-", format_duration(k.get("age_s")), k.get("evidence"))
         for k in result.get("locks", [])
     ]
     screen.table(("lock", "state", "pid", "age", "evidence"), rows, empty="no locks")
 
 
-def cleared(screen: Screen, result: Result) -> None:
-    locks(screen, result)
-    change(screen, {key: result[key] for key in ("cleared", "receipt") if key in result})
+def show_cleared_locks(screen: Screen, result: Result) -> None:
+    """Show locks, and those that were removed."""
+    show_locks(screen, result)
+    show_change(screen, {key: result[key] for key in ("cleared", "receipt") if key in result})
 
 
-def history(screen: Screen, result: Result) -> None:
+def show_job_results(screen: Screen, result: Result) -> None:
+    """Show the schedule, then what the job did in each root."""
+    show_jobs(screen, result)
+    for root, done in result.get("results", {}).items():
+        screen.line(f"{root}:")
+        if "created" in done:
+            rows = [
+                (each.get("file") or "the whole root", each.get("outcome"), each.get("id")) for each in done["created"]
+            ]
+            screen.table(("file", "backup", "id"), rows, empty="nothing to back up")
+        elif "locks" in done:
+            show_locks(screen, done)
+        elif "plan" in done:
+            show_change(screen, done)
+        else:
+            screen.line("done")
+
+
+def show_history(screen: Screen, result: Result) -> None:
+    """Show the journal of changes."""
     rows = [
         (
             e.get("receipt"),
-            when(e.get("at")),
+            format_time(e.get("at")),
             e.get("root"),
             e.get("operation"),
             e.get("by"),
@@ -117,25 +148,27 @@ def history(screen: Screen, result: Result) -> None:
         )
         for e in result.get("entries", [])
     ]
-    screen.table(("receipt", "when", "root", "operation", "by", "what"), rows, empty="nothing was changed yet")
+    screen.table(("receipt", "when", "root", "operation", "by", "what"), rows, empty="no changes yet")
     _truncated(screen, result)
 
 
-def roots(screen: Screen, result: Result) -> None:
+def show_roots(screen: Screen, result: Result) -> None:
+    """Show roots as a table."""
     rows = [
         (r.get("name"), r.get("state"), r.get("layout"), r.get("mode"), r.get("path")) for r in result.get("roots", [])
     ]
     screen.table(("name", "state", "layout", "mode", "path"), rows, empty="no roots; see `memoryd root add --help`")
 
 
-def settings(screen: Screen, result: Result) -> None:
-    screen.say(f"configuration file: {result.get('path') or 'none, defaults only'}")
-    rows = list(_flat("", {key: result.get(key, {}) for key in ("daemon", "roots")}))
+def show_settings(screen: Screen, result: Result) -> None:
+    """Show the configuration in force, with the origin of each value."""
+    screen.line(f"configuration file: {result.get('path') or 'none, defaults only'}")
+    rows = list(_flat("", {key: result.get(key, {}) for key in ("daemon", "search", "roots")}))
     screen.table(("key", "value", "origin"), rows)
 
 
 def _flat(prefix: str, value: object) -> Iterable[tuple[object, ...]]:
-    """Nested {key: {value, origin}} as rows."""
+    """Yield a row for each {value, origin} in nested dictionaries."""
     if not isinstance(value, dict):
         yield prefix, value, ""
     elif set(value) == {"value", "origin"}:
@@ -145,68 +178,80 @@ def _flat(prefix: str, value: object) -> Iterable[tuple[object, ...]]:
             yield from _flat(f"{prefix}.{key}" if prefix else str(key), inner)
 
 
-def difference(screen: Screen, result: Result) -> None:
-    told = [(name, result.get(name, [])) for name in ("added", "changed", "removed")]
-    if not any(names for _, names in told):
-        screen.say("nothing changes")
-    for name, names in told:
+def show_validation(screen: Screen, result: Result) -> None:
+    """Show that the configuration file is valid, and its roots."""
+    names = ", ".join(result.get("roots", [])) or "none"
+    path = f"{result['path']}: valid" if result.get("path") else "no configuration file; defaults are valid"
+    screen.line(f"{path}; roots: {names}")
+
+
+def show_reload(screen: Screen, result: Result) -> None:
+    """Show what reloading the configuration adds, changes and removes."""
+    changes = [(name, result.get(name, [])) for name in ("added", "changed", "removed")]
+    if not any(names for _, names in changes):
+        screen.line("no changes")
+    for name, names in changes:
         for entry in names:
-            screen.say(f"{name}: {entry}")
+            screen.line(f"{name}: {entry}")
 
 
-def level(screen: Screen, result: Result) -> None:
-    screen.say(f"log level: {result.get('level')}")
+def show_log_level(screen: Screen, result: Result) -> None:
+    """Show the log level."""
+    screen.line(f"log level: {result.get('level')}")
 
 
-def metrics(screen: Screen, result: Result) -> None:
-    screen.say(str(result.get("text", "")).rstrip("\n"))
+def show_metrics(screen: Screen, result: Result) -> None:
+    """Show the metrics as Prometheus text."""
+    screen.line(str(result.get("text", "")).rstrip("\n"))
 
 
-def stopping(screen: Screen, result: Result) -> None:
-    screen.say(f"memoryd (pid {result.get('pid')}) has stopped")
+def show_stopped(screen: Screen, result: Result) -> None:
+    """Show that the daemon has stopped."""
+    screen.line(f"memoryd (pid {result.get('pid')}) has stopped")
 
 
-def generic(screen: Screen, result: Result) -> None:
+def show_generic(screen: Screen, result: Result) -> None:
+    """Show any result as names and values."""
     screen.fields(result.items(), indent=0)
 
 
 VIEWS: dict[str, View] = {
-    "ping": ping,
-    "status": status,
-    "sync": sync,
-    "check": check,
-    "memory.search": hits,
-    "memory.get": memory,
-    "memory.list": listed,
-    "memory.add": stored,
-    "memory.update": stored,
-    "memory.forget": forgotten,
-    "memory.unarchive": stored,
-    "plan": plan,
-    "archive": change,
-    "reindex": change,
-    "undo": change,
-    "repair": change,
-    "dedupe": change,
-    "backup.list": backups,
-    "backup.verify": backups,
-    "backup.create": change,
-    "backup.restore": change,
-    "lock.list": locks,
-    "lock.clear": cleared,
-    "jobs.list": jobs,
-    "jobs.run": jobs,
-    "history.list": history,
-    "root.list": roots,
-    "root.add": roots,
-    "root.remove": roots,
-    "root.pause": roots,
-    "root.resume": roots,
-    "root.confirm": roots,
-    "config.show": settings,
-    "config.validate": difference,
-    "config.reload": difference,
-    "log.level": level,
-    "metrics": metrics,
-    "shutdown": stopping,
+    "ping": show_ping,
+    "status": show_status,
+    "sync": show_sync,
+    "check": show_findings,
+    "memory.search": show_hits,
+    "memory.get": show_memory,
+    "memory.list": show_memories,
+    "memory.add": show_stored,
+    "memory.update": show_stored,
+    "memory.forget": show_forgotten,
+    "memory.unarchive": show_stored,
+    "plan": show_plan,
+    "archive": show_change,
+    "reindex": show_change,
+    "undo": show_change,
+    "repair": show_change,
+    "dedupe": show_change,
+    "backup.list": show_backups,
+    "backup.verify": show_backups,
+    "backup.create": show_change,
+    "backup.restore": show_change,
+    "lock.list": show_locks,
+    "lock.clear": show_cleared_locks,
+    "jobs.list": show_jobs,
+    "jobs.run": show_job_results,
+    "history.list": show_history,
+    "root.list": show_roots,
+    "root.add": show_roots,
+    "root.remove": show_roots,
+    "root.pause": show_roots,
+    "root.resume": show_roots,
+    "root.confirm": show_roots,
+    "config.show": show_settings,
+    "config.validate": show_validation,
+    "config.reload": show_reload,
+    "log.level": show_log_level,
+    "metrics": show_metrics,
+    "shutdown": show_stopped,
 }

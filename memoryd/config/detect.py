@@ -1,4 +1,4 @@
-"""Where agents usually keep memories: a modest list of places, looked at once and never written to."""
+"""Detection of memory directories in the usual places, for `memoryd init`: read once, never written."""
 
 from __future__ import annotations
 
@@ -20,14 +20,13 @@ HOME_PLACES = (
 LOCAL_PLACES = ("memories", "memory", ".claude/memory", ".cursor/memories", "data/memories")
 
 
-# Where other programs keep theirs, with `*` for one name: looked at so that they can be called by their names.
+# Where other programs keep theirs, with `*` for one name: listed so that `init` can name these programs.
 OTHER_PLACES = (".claude/projects/*/memory", ".codex/memories", ".serena/memories/global")
 OTHER_LOCAL_PLACES = ("memory-bank", ".serena", ".serena/memories", ".openclaw/workspace")
 
 
 class Detected(NamedTuple):
-    """A directory whose content has the shape of one layout, or (`layout` None) is another program's; `why` is a
-    sentence for people."""
+    """A directory in the format of one layout, or with `layout` None that of another program; `why` is for people."""
 
     path: str
     layout: str | None
@@ -35,7 +34,7 @@ class Detected(NamedTuple):
 
 
 def looked_for(home: str, cwd: str | None = None) -> list[str]:
-    """The places that `detect` looks at, in order, whether or not they are there."""
+    """List the places that `detect` reads, in order, whether or not they exist."""
     places = [os.path.join(home, *place.split("/")) for place in HOME_PLACES]
     if cwd is not None:
         places += [os.path.join(cwd, *place.split("/")) for place in LOCAL_PLACES]
@@ -43,11 +42,11 @@ def looked_for(home: str, cwd: str | None = None) -> list[str]:
 
 
 def detect(home: str, look: Callable[[str], tuple[str | None, str] | None], cwd: str | None = None) -> list[Detected]:
-    """The known places whose content `look` has something to say of: a layout and what shows it, or None and whose
-    store it is.
+    """Find memory directories in the known places.
 
-    Told by content alone: the folder names `memory` and `memories` are used by programs whose files
-    memoryd does not know. One directory reached by two names counts once.
+    `look` reads a directory and returns its layout and the reason, or None and the program it belongs to, or None if it
+    is neither. Content alone decides: the directory names `memory` and `memories` are also used by programs whose files
+    memoryd does not know. A directory that is reached by two names counts once.
     """
     found: list[Detected] = []
     seen: set[str] = set()
@@ -56,9 +55,9 @@ def detect(home: str, look: Callable[[str], tuple[str | None, str] | None], cwd:
         if real in seen or not os.path.isdir(real):
             continue
         seen.add(real)
-        told = look(real)
-        if told is not None:
-            found.append(Detected(place, *told))
+        shape = look(real)
+        if shape is not None:
+            found.append(Detected(place, *shape))
     return found
 
 

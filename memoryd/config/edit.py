@@ -1,8 +1,8 @@
-"""Adding and removing a root in the configuration file, with every other byte of it kept.
+"""Add and remove a root in the configuration file, and keep every other byte of it.
 
-The text is cut and pasted by the offsets of its tables; tomlkit, imported nowhere else, writes the
-values and takes over where roots are written as one inline array. What comes out is read again
-before it is written, and must be exactly what was meant.
+The text is edited by the offsets of its tables or, where roots are written as one inline array, of its elements. The
+result is parsed again before it is written, and must contain exactly what was intended. tomlkit is not used because it
+does not keep every file: version 0.15 moves the tables of an array together and normalises `[[ root ]]`.
 """
 
 from __future__ import annotations
@@ -10,36 +10,43 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import re
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import count
-from typing import Any
 
-import tomlkit
-import tomlkit.items
-
-from memoryd.config.lines import Section, read_lines
-from memoryd.config.reading import parse, read_text
-from memoryd.config.schema import Config, RootConfig
+from memoryd.config.load import parse, read_text
+from memoryd.config.roots import derive_name
+from memoryd.config.settings import Config, RootConfig
+from memoryd.config.toml_text import KeyPath, dotted, read_lines, toml
 from memoryd.errors import ConfigError, ConflictError, DeniedError, NotFoundError
 
 HEAD = "# Configuration of memoryd; `memoryd init` writes one with every setting explained.\n"
 
+_EMPTY_ARRAY = re.compile(r"^[ \t]*root[ \t]*=[ \t]*\[", re.MULTILINE)
 _numbers = count(1)
 
 
-def add_root(config_path: str, root: Mapping[str, Any], *, state_dir: str) -> RootConfig:
+def add_root(
+    config_path: str,
+    root: Mapping[str, object],
+    *,
+    state_dir: str,
+    extra_roots: Sequence[tuple[str, str | None]] = (),
+) -> RootConfig:
     """Append a `[[root]]` (keys as in the file, at least a directory) and return it as it is read back.
 
-    A name is always written down, so that the root keeps it whatever is added or removed later.
-    The file is made when missing. ConfigError when it is not valid before or after.
+    The name is always written, so that the root keeps it whatever is added or removed later. `extra_roots` are those
+    of the command line (path, layout): the new root must not overlap them or take their names. The file is created
+    when missing. ConfigError when it is not valid before or after, ConflictError when the name is taken.
     """
     old = read_text(config_path) if os.path.exists(config_path) else None
     text = HEAD if old is None else old
+    running = parse(text, config_path, state_dir, extra_roots).roots
     before = parse(text, config_path, state_dir)
-    trial = parse(_appended(text, root), config_path, state_dir)
+    trial = parse(_appended(text, root), config_path, state_dir, extra_roots)  # overlaps are found here
     added = next(entry for entry in trial.roots if entry.position == len(before.roots))
-    named = {"name": added.name, **root}
+    named = {"name": _free_name(added, root, running), **root}
     new = _appended(text, named)
     wanted = tomllib.loads(text)
     wanted["root"] = [*wanted.get("root", []), named]
@@ -47,11 +54,20 @@ def add_root(config_path: str, root: Mapping[str, Any], *, state_dir: str) -> Ro
     return after.roots[len(before.roots)]
 
 
-def remove_root(config_path: str, name: str, *, state_dir: str) -> RootConfig:
-    """Take the `[[root]]` of this name out and return what it was; NotFoundError when there is none.
+def _free_name(added: RootConfig, root: Mapping[str, object], running: Sequence[RootConfig]) -> str:
+    """Return the name that was given, or one derived from the path that no other root has."""
+    taken = {each.name: each.path for each in running}
+    if "name" not in root:
+        return derive_name(added.path, [*taken])
+    if added.name in taken:
+        raise ConflictError(f"the name {added.name} is taken by {taken[added.name]}", hint="choose another name")
+    return added.name
 
-    Comments outside the table stay. Another root whose name was derived, and would become another
-    one now, gets its present name written down.
+
+def remove_root(config_path: str, name: str, *, state_dir: str) -> RootConfig:
+    """Remove the `[[root]]` of this name and return what it was; NotFoundError when there is none.
+
+    Comments outside the table stay. If the derived name of another root would change, its present name is written.
     """
     text = read_text(config_path) if os.path.exists(config_path) else ""
     before = parse(text, config_path, state_dir)
@@ -71,40 +87,44 @@ def remove_root(config_path: str, name: str, *, state_dir: str) -> RootConfig:
     return gone
 
 
-def _inline(text: str) -> bool:
-    """Whether roots are written as `root = [{...}]`, which leaves no table to cut."""
-    tables = tomllib.loads(text).get("root", [])
-    return bool(tables) and not any(section.path[:1] == ("root",) for section in read_lines(text).sections)
+def _elements(text: str) -> list[tuple[int, int]]:
+    """The offsets of the roots that are written as `root = [{...}]`; empty where each has a table of its own."""
+    elements: dict[KeyPath, tuple[int, int]] = read_lines(text).elements
+    return [span for path, span in elements.items() if path[:1] == ("root",) and len(path) == 2]
 
 
-def _appended(text: str, root: Mapping[str, Any]) -> str:
-    if _inline(text):
-        document = tomlkit.parse(text)
-        table = tomlkit.inline_table()
-        table.update(root)
-        document["root"].append(table)
-        return tomlkit.dumps(document)
+def _appended(text: str, root: Mapping[str, object]) -> str:
+    elements = _elements(text)
+    if elements:
+        end = elements[-1][1]
+        return f"{text[:end]}, {toml(root)}{text[end:]}"
+    empty = _EMPTY_ARRAY.search(text) if tomllib.loads(text).get("root") == [] else None
+    if empty:  # its last root was removed
+        return f"{text[: empty.end()]}{toml(root)}{text[empty.end() :]}"
     newline = "\r\n" if "\r\n" in text else "\n"
-    tables = tomlkit.aot()
-    tables.append(tomlkit.item(dict(root)))
-    block = tomlkit.dumps({"root": tables}).strip("\n").replace("\n", newline)
+    lines = ["[[root]]", *(f"{dotted((key,))} = {toml(value)}" for key, value in root.items()), ""]
     if text and not text.endswith("\n"):
         text += newline
-    return text + (newline if text else "") + block + newline
+    return text + (newline if text else "") + newline.join(lines)
 
 
 def _without(text: str, position: int) -> str:
-    if _inline(text):
-        document = tomlkit.parse(text)
-        del document["root"][position]
-        return tomlkit.dumps(document)
+    elements = _elements(text)
+    if elements:
+        start, end = elements[position]
+        if position + 1 < len(elements):
+            return text[:start] + text[elements[position + 1][0] :]
+        before = elements[position - 1][1] if position else start
+        if "#" in text[before:start]:  # a comment of the root before
+            return text[:start].rstrip(" \t") + re.sub(r"\A[ \t]*,", "", text[end:])
+        return text[:before] + text[end:]
     for start, end in reversed(list(_pieces(text, position))):
         text = _joined(text[:start], text[end:])
     return text
 
 
 def _joined(head: str, tail: str) -> str:
-    """Both sides of a cut; the blank line that set the table apart goes with it where two would meet."""
+    """Join both sides of a cut and drop one of two blank lines that would meet there."""
     for newline in ("\r\n", "\n"):
         if (not head or head.endswith(newline * 2)) and (not tail or tail.startswith(newline)):
             return head.removesuffix(newline) + (tail if head else tail.removeprefix(newline))
@@ -112,10 +132,10 @@ def _joined(head: str, tail: str) -> str:
 
 
 def _pieces(text: str, position: int) -> Iterator[tuple[int, int]]:
-    """The parts of the text that belong to one root, from a header to the line of its last value.
+    """Yield the parts of the text that belong to one root, from a header to the line of its last value.
 
-    Comments between two tables of the same root lie within; those before the first and after the
-    last do not, because nobody can tell which table they were meant for.
+    Comments between two tables of the same root are included; those before the first and after the last are not,
+    because they may belong to another table.
     """
     sections = read_lines(text).sections
     mine = [section.path[:2] == ("root", position) for section in sections]
@@ -132,30 +152,27 @@ def _line_end(text: str, at: int) -> int:
 
 
 def _named(text: str, position: int, name: str) -> str:
-    if _inline(text):
-        document = tomlkit.parse(text)
-        document["root"][position]["name"] = name
-        return tomlkit.dumps(document)
-    section = _header(text, position)
+    """Insert the name of a root as its first key."""
+    elements = _elements(text)
+    if elements:
+        at = elements[position][0] + 1  # behind the brace
+        return f"{text[:at]} name = {toml(name)},{text[at:]}"
+    section = next(section for section in read_lines(text).sections if section.path == ("root", position))
     at = _line_end(text, section.header_end)
     newline = "\r\n" if text[:at].endswith("\r\n") else "\n"
     broken = newline if not text[:at].endswith("\n") else ""
-    return f"{text[:at]}{broken}name = {tomlkit.item(name).as_string()}{newline}{text[at:]}"
+    return f"{text[:at]}{broken}name = {toml(name)}{newline}{text[at:]}"
 
 
-def _header(text: str, position: int) -> Section:
-    return next(section for section in read_lines(text).sections if section.path == ("root", position))
-
-
-def _write(path: str, old: str | None, new: str, wanted: dict[str, Any], state_dir: str) -> Config:
-    """Read the new text as the daemon will, make sure it says what was meant, and replace the file."""
+def _write(path: str, old: str | None, new: str, wanted: dict[str, object], state_dir: str) -> Config:
+    """Parse the new text as the daemon will, check that it contains what was intended, and replace the file."""
     config = parse(new, path, state_dir)
     if {"root": [], **tomllib.loads(new)} != {"root": [], **wanted}:
-        raise ConfigError(f"{path}: this file is written in a way memoryd cannot edit safely", hint="edit it by hand")
+        raise ConfigError(f"{path}: memoryd cannot edit this file safely", hint="edit it by hand")
     real = os.path.realpath(path)
     present = read_text(real) if os.path.exists(real) else None
     if present != old:
-        raise ConflictError(f"{path} was changed by somebody else meanwhile", hint="look at it and try again")
+        raise ConflictError(f"{path} was changed by another program meanwhile", hint="check it and try again")
     write_config(path, new)
     return config
 

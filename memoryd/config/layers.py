@@ -1,7 +1,7 @@
-"""Tables of the configuration as layers of values: built-in, then `[defaults]`, then the root's own.
+"""Layers of values: the built-in ones, then those of `[defaults]`, then those of the root.
 
-A layer is flat: a job's schedule is kept under `schedule.JOB`, a file's limit under `limits.FILE`,
-so that laying one over another and telling where each value came from are one step.
+A layer is flat: a job's schedule has the key `schedule.JOB`, a file's limit `limits.FILE`, so that values and
+their origins are combined in one step.
 """
 
 from __future__ import annotations
@@ -10,11 +10,10 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any
 
-from memoryd.config import values
+from memoryd.config import checks
 from memoryd.config.keys import DAEMON, POLICY, ROOT, SCHEDULE, SEARCH, SECRETS_KEY, Key
-from memoryd.config.lines import KeyPath
-from memoryd.config.problems import Problems
-from memoryd.config.schema import DEFAULT
+from memoryd.config.settings import DEFAULT
+from memoryd.config.toml_text import KeyPath, Problems
 from memoryd.core.policy import DEFAULT_SCHEDULE, Limit, Mode, Policy
 
 LIMIT_EXAMPLE = '{ max_bytes = "5MB", max_count = 500, kind = "soft" } or "off"'
@@ -37,17 +36,20 @@ class Layer:
     origins: dict[str, str] = field(default_factory=dict)
 
     def over(self, below: Layer) -> Layer:
+        """Combine two layers; where both have a value, this one counts."""
         return Layer({**below.values, **self.values}, {**below.origins, **self.origins})
 
 
 def is_table(value: object, path: KeyPath, problems: Problems) -> bool:
+    """Tell whether a value is a table; if not, add a problem."""
     if isinstance(value, dict):
         return True
-    problems.add(path, f"is {values.shown(value)}; allowed: a table")
+    problems.add(path, f"is {checks.shown(value)}; allowed: a table")
     return False
 
 
 def unknown_keys(table: Mapping[str, object], path: KeyPath, known: Collection[str], problems: Problems) -> None:
+    """Add a problem for each key that the table may not have."""
     for name in table:
         if name not in known:
             problems.add((*path, name), _unknown(name, known))
@@ -58,7 +60,7 @@ def _unknown(name: str, known: Collection[str]) -> str:
     home = next((home for home, keys in _HOMES.items() if name in keys), None)
     if home is not None:
         return f"unknown key here; it belongs in {home}; {allowed}"
-    near = values.nearest(name, known)
+    near = checks.nearest(name, known)
     if near is not None:
         return f'unknown key; did you mean "{near}"? {allowed}'
     return f"unknown key; {allowed}"
@@ -67,7 +69,7 @@ def _unknown(name: str, known: Collection[str]) -> str:
 def read_table(
     table: object, path: KeyPath, keys: Mapping[str, Key], problems: Problems, tables: Collection[str] = ()
 ) -> Layer:
-    """The plain keys of one table. `tables` names the tables within it that somebody else reads."""
+    """Read the plain keys of one table. `tables` names the tables within it, which are read elsewhere."""
     layer = Layer()
     if not isinstance(table, dict):
         is_table(table, path, problems)
@@ -75,13 +77,15 @@ def read_table(
     unknown_keys(table, path, (*keys, *tables), problems)
     for name, key in keys.items():
         if name in table:
-            _take(layer, name, key.read, table[name], path=(*path, name), problems=problems)
+            _read_value(layer, name, key.check, table[name], path=(*path, name), problems=problems)
     return layer
 
 
-def _take(layer: Layer, name: str, read: values.Reader, value: object, *, path: KeyPath, problems: Problems) -> None:
+def _read_value(
+    layer: Layer, name: str, check: checks.Check, value: object, *, path: KeyPath, problems: Problems
+) -> None:
     try:
-        layer.values[name] = read(value)
+        layer.values[name] = check(value)
     except ValueError as error:
         problems.add(path, str(error))
         return
@@ -93,6 +97,7 @@ _POLICY_KEYS: Mapping[str, Key] = {**POLICY, "secrets": SECRETS_KEY}
 
 
 def read_defaults(table: object, problems: Problems) -> Layer:
+    """Read `[defaults]`."""
     return read_policy(table, ("defaults",), problems)
 
 
@@ -103,7 +108,7 @@ def read_policy(
     more: Mapping[str, Key] | None = None,
     tables: Collection[str] = (),
 ) -> Layer:
-    """The keys that `[defaults]` and each `[[root]]` share; `more` and `tables` are the root's own."""
+    """Read the keys that `[defaults]` and each `[[root]]` share; `more` and `tables` are the root's own."""
     layer = read_table(table, path, {**(more or {}), **_POLICY_KEYS}, problems, (*POLICY_TABLES, *tables))
     if not isinstance(table, dict):
         return layer
@@ -122,35 +127,35 @@ def _read_limits(layer: Layer, table: object, path: KeyPath, problems: Problems)
     for file, value in table.items():
         place = (*path, file)
         if not file or file.startswith("/") or ".." in file.split("/"):
-            problems.add(place, 'is no file of a root; allowed: names such as "learnings.jsonl"')
+            problems.add(place, 'is not the path of a file in a root; allowed: names such as "learnings.jsonl"')
         elif value == "off":
-            _take(layer, f"limits.{file}", values.or_off(values.size), value, path=place, problems=problems)
+            _read_value(layer, f"limits.{file}", checks.or_off(checks.size), value, path=place, problems=problems)
         elif isinstance(value, dict):
             _read_limit(layer, f"limits.{file}", value, place, problems)
         else:
             hint = f'; is the name quoted, as "{file}.jsonl"?' if "." not in file else ""
-            problems.add(place, f"is {values.shown(value)}; allowed: {LIMIT_EXAMPLE}{hint}")
+            problems.add(place, f"is {checks.shown(value)}; allowed: {LIMIT_EXAMPLE}{hint}")
 
 
 def _read_limit(layer: Layer, name: str, table: dict[str, object], path: KeyPath, problems: Problems) -> None:
-    named = not table.keys().isdisjoint(values.LIMIT_PARTS)
+    named = not table.keys().isdisjoint(checks.LIMIT_PARTS)
     if table and not named and all(isinstance(value, dict) or value == "off" for value in table.values()):
         file = f"{path[-1]}.{next(iter(table))}"
-        problems.add(path, f'is a table of tables; a file name with a dot stands in quotes: "{file}" = {LIMIT_EXAMPLE}')
+        problems.add(path, f'is a table of tables; put a file name with a dot in quotes: "{file}" = {LIMIT_EXAMPLE}')
         return
-    unknown_keys(table, path, tuple(values.LIMIT_PARTS), problems)
+    unknown_keys(table, path, tuple(checks.LIMIT_PARTS), problems)
     parts = Layer()
-    for part, read in values.LIMIT_PARTS.items():
+    for part, check in checks.LIMIT_PARTS.items():
         if part in table:
-            _take(parts, part, read, table[part], path=(*path, part), problems=problems)
+            _read_value(parts, part, check, table[part], path=(*path, part), problems=problems)
     if not table:
-        problems.add(path, f"names no bound; allowed: {LIMIT_EXAMPLE}")
+        problems.add(path, f"sets no bound; allowed: {LIMIT_EXAMPLE}")
     layer.values[name] = parts.values
     layer.origins[name] = f"{path[0]}:{problems.lines.of(path)}"
 
 
 def policy(layer: Layer, known_limits: Mapping[str, Limit]) -> Policy:
-    """The policy of one root from its layers; what no layer names keeps its built-in value."""
+    """Build the policy of one root from its layers; what no layer names keeps its built-in value."""
     plain = {name: layer.values[name] for name in _POLICY_KEYS if name in layer.values}
     if "mode" in plain:
         plain["mode"] = Mode(plain["mode"])
@@ -163,12 +168,12 @@ def _limits(layer: Layer, known: Mapping[str, Limit]) -> dict[str, Limit | None]
     found: dict[str, Limit | None] = {}
     for file in files:
         parts = layer.values[f"limits.{file}"]
-        found[file] = None if parts is None else values.limit(parts, known.get(file))
+        found[file] = None if parts is None else checks.limit(parts, known.get(file))
     return found
 
 
 def origins(layer: Layer) -> dict[str, str]:
-    """The origin of every policy value, written down or built in."""
+    """Return the origin of every policy value, written down or built in."""
     names = [field.name for field in fields(Policy) if field.name not in POLICY_TABLES]
     names += [f"schedule.{job}" for job in DEFAULT_SCHEDULE]
     return {**dict.fromkeys([*names, "layout"], DEFAULT), **layer.origins}

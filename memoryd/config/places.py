@@ -1,4 +1,4 @@
-"""Where configuration, state and control socket lie: the first place that applies, for daemon and client.
+"""Paths of configuration, state and control socket: the first place that applies, for daemon and client.
 
 Client commands import this on every start, so it imports nothing that costs time: platformdirs
 and json only when they are needed.
@@ -27,18 +27,24 @@ class Places(NamedTuple):
     config: str | None
     state_dir: str
     socket: str
-    config_explicit: bool
     config_target: str  # the file that `init` and `root add` write: `config`, or the one they would create
-    socket_explicit: bool
+
+    def current(self) -> Places:
+        """Return the places with the configuration file that exists now: one may have been created since."""
+        if self.config is None and os.path.exists(self.config_target):
+            return self._replace(config=self.config_target)
+        return self
 
 
 class UserDirs(NamedTuple):
+    """The user's own directories of memoryd, whether or not they exist."""
+
     config: str
     state: str
 
 
 def user_dirs() -> UserDirs:
-    """The user's own `memoryd` directories by the rules of this system (XDG, Library)."""
+    """Find the user's own `memoryd` directories by the rules of this system (XDG, Library)."""
     import platformdirs  # noqa: PLC0415 - costs 20 ms that most client commands need not spend
 
     return UserDirs(
@@ -60,15 +66,15 @@ def find_places(
 ) -> Places:
     """Resolve the three places; the arguments are the words of the command line.
 
-    A client that was not told a socket takes the one published by a live daemon in this state
+    A client without a given socket takes the one published by a live daemon in this state
     directory, else computes it as the daemon does. ConfigError when a named file is not there.
     """
     env = os.environ if env is None else env
     config_path, explicit = _config(config, env, dirs, system_config)
     if explicit and must_exist and not os.path.exists(config_path):
         raise ConfigError(
-            f"{config_path}: there is no such configuration file",
-            hint="correct --config or MEMORYD_CONFIG, or make it with `memoryd --config FILE init`",
+            f"{config_path}: no such configuration file",
+            hint="correct --config or MEMORYD_CONFIG, or create it with `memoryd --config FILE init`",
         )
     state = _state_dir(state_dir, env, dirs)
     named = socket or env.get("MEMORYD_SOCKET")
@@ -76,11 +82,11 @@ def find_places(
     if client and not named:
         path = published_socket(state) or path
     found = config_path if os.path.exists(config_path) else None
-    return Places(found, state, path, explicit, config_path, bool(named))
+    return Places(found, state, path, config_path)
 
 
 def absolute(path: str, env: Mapping[str, str]) -> str:
-    """`~` expanded, made absolute against the working directory; links are left as they are."""
+    """Expand `~` and make the path absolute against the working directory; links are left as they are."""
     home = env.get("HOME", "")
     if home and (path == "~" or path.startswith("~/")):
         path = home + path[1:]
@@ -88,9 +94,9 @@ def absolute(path: str, env: Mapping[str, str]) -> str:
 
 
 def fit(path: str, env: Mapping[str, str]) -> str:
-    """`path`, or where it is too long for a socket a short one that every process computes alike.
+    """Return `path`, or where it is too long for a socket a short one that every process computes alike.
 
-    The short one has a directory of its own, so that whoever makes it can keep it at 0700 without
+    The short one has a directory of its own, so that its creator can keep it at 0700 without
     touching the shared directory above.
     """
     if len(os.fsencode(path)) < SUN_PATH:
@@ -105,12 +111,11 @@ def fit(path: str, env: Mapping[str, str]) -> str:
 
 
 def published_socket(state_dir: str) -> str | None:
-    """The socket a live daemon names in `instance.json` beneath this state directory.
+    """Find the socket that a live daemon names in `instance.json` beneath this state directory.
 
-    Anything unreadable there means "not published": the computed path is tried then, and the
-    connection itself tells the rest.
+    Anything unreadable there means "not published": then the computed path is tried.
     """
-    import json  # noqa: PLC0415 - only for clients that were not told a socket
+    import json  # noqa: PLC0415 - only for clients without a given socket
 
     try:
         with open(os.path.join(state_dir, INSTANCE_FILE), "rb") as file:
@@ -140,7 +145,7 @@ def _alive(pid: object) -> bool:
 def _config(
     config: str | None, env: Mapping[str, str], dirs: Callable[[], UserDirs], system_config: str
 ) -> tuple[str, bool]:
-    """The configuration file, whether or not it is there, and whether somebody named it."""
+    """Return the path of the configuration file, which may be missing, and whether it was given explicitly."""
     named = config or env.get("MEMORYD_CONFIG")
     if named:
         return absolute(named, env), True

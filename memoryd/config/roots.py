@@ -1,6 +1,6 @@
-"""Which directory a root means, what it is called, and that no two of them share a file.
+"""Roots: the `[[root]]` tables and the paths of the command line, their names, and the check that no two overlap.
 
-This looks at the disk (links, files in the place of directories) and changes nothing there.
+The disk is read (links, files in place of directories) and never changed.
 """
 
 from __future__ import annotations
@@ -8,8 +8,16 @@ from __future__ import annotations
 import os
 import re
 import stat
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
+
+from memoryd.config.checks import shown
+from memoryd.config.keys import MEMORY_CONFIGURATION, ROOT, Key
+from memoryd.config.layers import Layer, origins, policy, read_policy, read_table
+from memoryd.config.settings import COMMAND_LINE, LAYOUT_CHOICES, RootConfig
+from memoryd.config.toml_text import KeyPath, Problems
+from memoryd.core.policy import Limit
 
 NAME_RULE = "letters, digits and . _ - + @, with / between parts, at most 64 characters, not beginning with -"
 
@@ -17,27 +25,27 @@ _PART = r"[\w.][\w.+@-]*"
 _NAME = re.compile(rf"{_PART}(?:/{_PART})*")
 _UNFIT = re.compile(r"[^\w.+@-]+")
 
-Complain = Callable[[int, str], None]  # (place in the list, what is wrong)
+Report = Callable[[int, str], None]  # (place in the list, what is wrong)
 
 
-class Spot(NamedTuple):
-    """Where one root lies. `where` names it in messages: a line of the file, or the command line."""
+class RootPath(NamedTuple):
+    """The path of one root. `where` names it in messages: a line of the file, or the command line."""
 
     path: str
     where: str
 
 
 def read_name(value: object) -> str:
-    """A name that can be typed in a shell and used as a relative path; ValueError says the rule."""
+    """Check a name: one that can be typed in a shell and used as a relative path; ValueError says the rule."""
     if not isinstance(value, str) or not _NAME.fullmatch(value) or len(value) > 64:
-        raise ValueError(f"{value!r} is no name for a root; allowed: {NAME_RULE}")
+        raise ValueError(f"{value!r} is not a name for a root; allowed: {NAME_RULE}")
     if {".", ".."} & set(value.split("/")):
-        raise ValueError(f"{value!r} holds . or .. as a part; allowed: {NAME_RULE}")
+        raise ValueError(f"{value!r} has . or .. as a part; allowed: {NAME_RULE}")
     return value
 
 
 def derive_name(path: str, taken: Iterable[str]) -> str:
-    """The last parts of the path, as few as make it unique: `memories`, else `agents/memories`, ..."""
+    """Derive a name: the last parts of the path, as few as make it unique: `memories`, else `agents/memories`, ..."""
     used = set(taken)
     parts = [_UNFIT.sub("-", part).lstrip("-") for part in path.split("/")]
     parts = [part for part in parts if part.strip(".")] or ["root"]
@@ -52,13 +60,13 @@ def derive_name(path: str, taken: Iterable[str]) -> str:
 
 
 def expand(written: str, base: str | None) -> str:
-    """The absolute path that is meant; `base` is what a relative one is relative to, if anything.
+    """Return the absolute path that is meant; `base` is what a relative one is relative to, if anything.
 
-    ValueError where it is relative to nothing, or names a user that this machine does not know.
+    ValueError where it is relative to nothing, or names an unknown user.
     """
     path = os.path.expanduser(written)
     if path.startswith("~"):
-        raise ValueError(f"{written!r} names a home directory that this machine does not know")
+        raise ValueError(f"{written!r} names an unknown home directory")
     if not os.path.isabs(path):
         if base is None:
             raise ValueError(f"{written!r} is relative; allowed: an absolute path, or one that begins with ~/")
@@ -67,16 +75,16 @@ def expand(written: str, base: str | None) -> str:
 
 
 def real_directory(path: str) -> str:
-    """The path with all links resolved. It need not be there; ValueError when it is no directory."""
+    """Resolve all links of a path. It may be missing; ValueError when it is not a directory."""
     try:
         real = os.path.realpath(path)
         mode = os.stat(real).st_mode
     except FileNotFoundError:
         return real
     except NotADirectoryError:
-        raise ValueError(f"{path!r} lies beneath a file; allowed: a directory") from None
+        raise ValueError(f"{path!r} is below a file; allowed: a directory") from None
     except PermissionError:
-        return real  # it may be readable once the daemon runs; until then the root says why it is not
+        return real  # it may become readable while the daemon runs; until then the state of the root gives the reason
     except (OSError, ValueError) as error:
         raise ValueError(f"{path!r} cannot be a directory: {getattr(error, 'strerror', None) or error}") from None
     if not stat.S_ISDIR(mode):
@@ -86,50 +94,50 @@ def real_directory(path: str) -> str:
 
 
 def written_path(display: str, real: str) -> str:
-    """The path as the user wrote it where it leads to the root: a link that is changed later is noticed."""
+    """Return the path as the user wrote it where it leads to the root: a link that is changed later is noticed."""
     written = os.path.abspath(os.path.expanduser(display))
     return written if os.path.realpath(written) == os.path.realpath(real) else real
 
 
 def too_wide(path: str) -> str | None:
-    """Why a directory is no memory store, whatever lies in it, unless somebody names its layout."""
+    """Say why a directory is never taken for a memory store unless its layout is configured, or return None."""
     home = os.path.realpath(os.path.expanduser("~"))
     if path == home:
         return "is your home directory"
-    if _beneath(home, path):
-        return "holds home directories"
+    if _below(home, path):
+        return "contains home directories"
     programs = [os.path.realpath(os.path.join(home, name)) for name in (".claude", ".config")]
-    return "holds the files of whole programs" if path in programs else None
+    return "contains the files of other programs" if path in programs else None
 
 
-def find_overlaps(spots: Sequence[Spot], state_dir: str, complain: Complain) -> None:
-    """Complain of each root that is the same as, inside or around an earlier one or the state directory."""
+def find_overlaps(paths: Sequence[RootPath], state_dir: str, report: Report) -> None:
+    """Report each root that is the same as, inside or around an earlier one or the state directory."""
     state = os.path.realpath(state_dir)
     state_chain = _chain(state)
-    chains = [_chain(spot.path) for spot in spots]
-    for place, spot in enumerate(spots):
-        relation = _relation(spot.path, chains[place], state, state_chain)
+    chains = [_chain(root.path) for root in paths]
+    for place, root in enumerate(paths):
+        relation = _relation(root.path, chains[place], state, state_chain)
         if relation:
-            complain(place, f"{spot.path!r} is {relation} the state directory {state!r}; keep them apart")
+            report(place, f"{root.path!r} is {relation} the state directory {state!r}; keep them apart")
         for earlier in range(place):
-            other = spots[earlier]
-            relation = _relation(spot.path, chains[place], other.path, chains[earlier])
+            other = paths[earlier]
+            relation = _relation(root.path, chains[place], other.path, chains[earlier])
             if relation:
                 known = f"the root {other.path!r} ({other.where})"
-                complain(place, f"{spot.path!r} is {relation} {known}; roots may not overlap")
+                report(place, f"{root.path!r} is {relation} {known}; roots may not overlap")
 
 
 def _relation(path: str, chain: list[_Identity], other: str, other_chain: list[_Identity]) -> str | None:
     if path == other or (chain[0] and chain[0] == other_chain[0]):
         return "the same directory as"
-    if _beneath(path, other) or (other_chain[0] and other_chain[0] in chain):
+    if _below(path, other) or (other_chain[0] and other_chain[0] in chain):
         return "inside"
-    if _beneath(other, path) or (chain[0] and chain[0] in other_chain):
+    if _below(other, path) or (chain[0] and chain[0] in other_chain):
         return "around"
     return None
 
 
-def _beneath(path: str, other: str) -> bool:
+def _below(path: str, other: str) -> bool:
     return path.startswith(other.rstrip("/") + "/")
 
 
@@ -137,9 +145,9 @@ _Identity = tuple[int, int] | None
 
 
 def _chain(path: str) -> list[_Identity]:
-    """Device and inode of a directory and of all above it, None where there is none to be had.
+    """Return device and inode of a directory and of all its parents, None where it cannot be read.
 
-    This finds what names alone do not: bind mounts, and names that differ only in case.
+    Unlike names, they reveal bind mounts and names that differ only in case.
     """
     chain: list[_Identity] = []
     while True:
@@ -156,3 +164,197 @@ def _identity(path: str) -> _Identity:
     except OSError:
         return None
     return (found.st_dev, found.st_ino) if found.st_ino else None
+
+
+# --- the tables of the file, and the paths of the command line
+
+_KEYS: Mapping[str, Key] = {**ROOT, "name": Key(read_name, ROOT["name"].meaning)}
+_TABLES = ("memory_configuration",)
+
+
+@dataclass(slots=True)
+class _RootEntry:
+    """One root as far as it could be read; `key` is the key of its path, None on the command line."""
+
+    path: str
+    display_path: str
+    layer: Layer
+    key: KeyPath | None = None
+    external: bool = False
+    name: str | None = None
+
+
+def read_roots(
+    tables: object,
+    extra: Sequence[tuple[str, str | None]],
+    defaults: Layer,
+    problems: Problems,
+    *,
+    state_dir: str,
+    known_limits: Mapping[str, Limit],
+) -> tuple[RootConfig, ...]:
+    """Read all roots in the order of the file, then of the command line; what is wrong goes to `problems`."""
+    found = [root for place, table in _tables(tables, problems) if (root := _read(table, place, problems))]
+    for path, layout in extra:
+        _add_extra(found, path, layout, problems)
+    _check_names(found, problems)
+    _check_overlaps(found, state_dir, problems)
+    return _finished(found, defaults, problems, known_limits)
+
+
+def _tables(tables: object, problems: Problems) -> list[tuple[int, object]]:
+    if isinstance(tables, list):
+        return list(enumerate(tables))
+    problems.add(("root",), f"is {shown(tables)}; allowed: one [[root]], with two brackets, for each directory")
+    return []
+
+
+def _read(table: object, place: int, problems: Problems) -> _RootEntry | None:
+    where: KeyPath = ("root", place)
+    layer = read_policy(table, where, problems, _KEYS, _TABLES)
+    if not isinstance(table, dict):
+        return None
+    external = read_table(
+        table.get("memory_configuration", {}),
+        (*where, "memory_configuration"),
+        MEMORY_CONFIGURATION,
+        problems,
+    )
+    for name, value in external.values.items():
+        layer.values[name] = value
+        layer.origins[name] = external.origins[name]
+    located = _locate(layer, where, set(table), problems)
+    if located is None:
+        return None
+    key, written, base = located
+    try:
+        expanded = expand(written, base)
+        real = real_directory(expanded)
+    except ValueError as error:
+        problems.add(key, str(error))
+        return None
+    shown_path = written if base is None else expanded
+    return _RootEntry(real, shown_path, layer, key, "external_path" in layer.values, layer.values.get("name"))
+
+
+def _locate(
+    layer: Layer, where: KeyPath, written: set[str], problems: Problems
+) -> tuple[KeyPath, str, str | None] | None:
+    """Return the key that names the directory, its value, and what a relative path is relative to."""
+    here = layer.values
+    project = _project(layer, where, problems)
+    if {"path", "project"} <= written or {"path", "memory_configuration"} <= written:
+        problems.add(
+            (*where, "path"), "cannot be combined with project or memory_configuration; allowed: one of the two"
+        )
+        return None
+    if "memory_path" in written and "project" not in written:
+        problems.add((*where, "memory_path"), "is relative to a project, and there is none; allowed: project, or path")
+        return None
+    if "external_path" in here:
+        return (*where, "memory_configuration", "external_path"), here["external_path"], project
+    if "path" in here:
+        return (*where, "path"), here["path"], None
+    if project is not None:
+        return _within(project, here.get("memory_path", "memory"), where, problems)
+    if not written & {"path", "project", "memory_configuration"}:
+        problems.add(where, 'has no directory; allowed: path = "...", or project = "..." with memory_path')
+    return None
+
+
+def _project(layer: Layer, where: KeyPath, problems: Problems) -> str | None:
+    if "project" not in layer.values:
+        return None
+    try:
+        layer.values["project"] = real_directory(expand(layer.values["project"], None))
+    except ValueError as error:
+        problems.add((*where, "project"), str(error))
+        return None
+    return str(layer.values["project"])
+
+
+def _within(
+    project: str, memory_path: str, where: KeyPath, problems: Problems
+) -> tuple[KeyPath, str, str | None] | None:
+    if os.path.isabs(memory_path) or memory_path.startswith("~"):
+        problems.add((*where, "memory_path"), f"{memory_path!r} is not relative to the project; allowed: path instead")
+        return None
+    return (*where, "memory_path"), memory_path, project
+
+
+def _add_extra(found: list[_RootEntry], path: str, layout: str | None, problems: Problems) -> None:
+    """Add a root of the command line; for a directory that is a root already, only its layout counts."""
+    if layout is not None and layout not in LAYOUT_CHOICES:
+        problems.add_argument("--layout", f"is {shown(layout)}; allowed: {', '.join(LAYOUT_CHOICES)}")
+        return
+    try:
+        expanded = expand(path, os.getcwd())
+        real = real_directory(expanded)
+    except (ValueError, OSError) as error:
+        problems.add_argument(path, str(error))
+        return
+    root = next((root for root in found if root.path == real), None)
+    if root is None:
+        root = _RootEntry(real, path, Layer())
+        found.append(root)
+    if layout is not None:
+        root.layer.values["layout"] = layout
+        root.layer.origins["layout"] = COMMAND_LINE
+
+
+def _check_names(found: list[_RootEntry], problems: Problems) -> None:
+    """Assign names, the configured ones first, so that a derived name never takes one of them."""
+    lines: dict[str, int] = {}
+    for root in found:
+        if root.name is None or root.key is None:
+            continue
+        key = (*root.key[:2], "name")
+        if root.name in lines:
+            problems.add(
+                key,
+                f"{root.name!r} is taken by the root of line {lines[root.name]}; allowed: a unique name",
+            )
+        lines.setdefault(root.name, problems.lines.of(key))
+    taken = set(lines)
+    for root in found:
+        if root.name is None:
+            root.name = derive_name(root.path, taken)
+            taken.add(root.name)
+
+
+def _check_overlaps(found: list[_RootEntry], state_dir: str, problems: Problems) -> None:
+    def report(place: int, what: str) -> None:
+        root = found[place]
+        if root.key is None:
+            problems.add_argument(root.display_path, what)
+        else:
+            problems.add(root.key, what)
+
+    paths = [RootPath(root.path, _where(root, problems)) for root in found]
+    find_overlaps(paths, state_dir, report)
+
+
+def _where(root: _RootEntry, problems: Problems) -> str:
+    return COMMAND_LINE if root.key is None else f"line {problems.lines.of(root.key)}"
+
+
+def _finished(
+    found: list[_RootEntry], defaults: Layer, problems: Problems, known_limits: Mapping[str, Limit]
+) -> tuple[RootConfig, ...]:
+    return tuple(_root(root, root.layer.over(defaults), problems, known_limits) for root in found)
+
+
+def _root(found: _RootEntry, layer: Layer, problems: Problems, known_limits: Mapping[str, Limit]) -> RootConfig:
+    key = found.key
+    return RootConfig(
+        name=found.name or "",
+        path=found.path,
+        display_path=found.display_path,
+        layout=layer.values.get("layout", "auto"),
+        policy=policy(layer, known_limits),
+        project=layer.values.get("project"),
+        external=found.external,
+        origin=COMMAND_LINE if key is None else f"root:{problems.lines.of(key[:2])}",
+        position=None if key is None else int(key[1]),
+        origins=origins(layer),
+    )

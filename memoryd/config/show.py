@@ -1,17 +1,17 @@
-"""Two readings of a configuration: every value with its origin, and what a reload would change."""
+"""Views of a configuration: every value with its origin, and what a reload would change."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, fields
-from typing import Any, NamedTuple
+from typing import NamedTuple, TypedDict
 
-from memoryd.config.schema import DEFAULT, Config, DaemonConfig, RootConfig
+from memoryd.config.settings import DEFAULT, Config, DaemonConfig, RootConfig
 from memoryd.core.policy import Limit, Policy
 
 
 class Difference(NamedTuple):
-    """Names of roots. A renamed root is one removed and one added."""
+    """The names of roots that a reload adds, changes and removes. A renamed root is one removed and one added."""
 
     added: tuple[str, ...]
     changed: tuple[str, ...]
@@ -19,7 +19,7 @@ class Difference(NamedTuple):
 
 
 def diff(old: Config, new: Config) -> Difference:
-    """What changes for the roots; `old.daemon != new.daemon` tells the same of the daemon itself."""
+    """Compare the roots of two configurations; `old.daemon != new.daemon` compares the daemon's own settings."""
     before = {root.name: root for root in old.roots}
     after = {root.name: root for root in new.roots}
     return Difference(
@@ -29,14 +29,23 @@ def diff(old: Config, new: Config) -> Difference:
     )
 
 
-def effective(config: Config) -> dict[str, Any]:
-    """Every value in force as `{"value": ..., "origin": ...}`, ready for JSON.
+class Effective(TypedDict):
+    """The configuration in force: the file, and `{"value": ..., "origin": ...}` of each key."""
+
+    path: str | None
+    daemon: dict[str, object]
+    search: dict[str, object]
+    roots: dict[str, object]
+
+
+def effective(config: Config) -> Effective:
+    """List every value in force as `{"value": ..., "origin": ...}`, ready for JSON.
 
     The origin is `default`, `command line`, or the table and line it was written in: `daemon:3`,
     `defaults:12`, `root:20`.
     """
     daemon = {field.name: getattr(config.daemon, field.name) for field in fields(DaemonConfig)}
-    search: dict[str, Any] = {"embedder": _entry(config.search.embedder, config.origins, "search.embedder")}
+    search: dict[str, object] = {"embedder": _entry(config.search.embedder, config.origins, "search.embedder")}
     search["endpoint"] = {
         name: _entry(value, config.origins, f"search.endpoint.{name}")
         for name, value in asdict(config.search.endpoint).items()
@@ -49,11 +58,11 @@ def effective(config: Config) -> dict[str, Any]:
     }
 
 
-def _root(root: RootConfig) -> dict[str, Any]:
+def _root(root: RootConfig) -> dict[str, object]:
     plain = {"layout": root.layout, "project": root.project}
     plain |= {field.name: getattr(root.policy, field.name) for field in fields(Policy)}
     del plain["schedule"], plain["limits"]
-    shown: dict[str, Any] = {
+    shown: dict[str, object] = {
         "name": _entry(root.name, root.origins, "name"),
         "path": {"value": root.path, "origin": root.origin},
         "external": {"value": root.external, "origin": root.origin},

@@ -1,7 +1,4 @@
-"""The client of the control socket: blocking, one connection, standard library only.
-
-Used by every command, so it imports as little as it can; json loads four times faster than msgspec.
-"""
+"""The blocking client of the control socket: one connection, standard library only."""
 
 from __future__ import annotations
 
@@ -17,6 +14,7 @@ from types import TracebackType
 from typing import Any
 
 from memoryd.control.wire import MAX_LINE, readable, rebuild
+from memoryd.core.records import JsonObject
 from memoryd.errors import DeniedError, MemorydError, NoDaemonError, UsageError
 
 _CONNECT_S = 5
@@ -24,20 +22,20 @@ _START = "start it with `memoryd run`, or say where it is with --socket or --sta
 
 
 class Client:
-    """`timeout`: seconds to wait for a reply unless `call` names another; None waits for ever.
+    """A connection to the daemon. `timeout` is how many seconds to wait for a reply unless `call` names another; None
+    waits for ever.
 
-    Every error is a MemorydError: NoDaemonError when nothing (or nothing in time) answers, else the
-    kind that the daemon reported.
+    Every error is a MemorydError: NoDaemonError if nothing answers in time, else the kind that the daemon reported.
     """
 
     def __init__(self, path: str | os.PathLike[str], timeout: float | None = 30.0) -> None:
         self.path = os.fspath(path)
-        self.hello: dict[str, Any] = {}
+        self.hello: JsonObject = {}
         self._timeout = timeout
         self._sock: socket.socket | None = None
         self._buffer = bytearray()
         self._last_id = 0
-        self._events: deque[dict[str, Any]] = deque()
+        self._events: deque[JsonObject] = deque()
 
     def __enter__(self) -> Client:
         return self
@@ -46,12 +44,13 @@ class Client:
         self.close()
 
     def close(self) -> None:
+        """Close the connection; a later call opens a new one."""
         if self._sock is not None:
             self._sock.close()
             self._sock = None
 
-    def call(self, method: str, params: Mapping[str, Any] | None = None, timeout: float | None = None) -> Any:
-        """The result of one method. Raises the error the daemon reports, or NoDaemonError."""
+    def call(self, method: str, params: Mapping[str, object] | None = None, timeout: float | None = None) -> Any:
+        """Call a method and return its result. Raises the error that the daemon reports, or NoDaemonError."""
         deadline = _deadline(timeout if timeout is not None else self._timeout)
         self._last_id += 1
         request = {
@@ -73,8 +72,8 @@ class Client:
             elif message.get("id") in (self._last_id, None):
                 raise rebuild(message.get("error"))
 
-    def events(self, topics: Sequence[str] = ()) -> Iterator[dict[str, Any]]:
-        """Subscribe, then yield every event {topic, at, ...} as it comes; ends when the daemon does."""
+    def events(self, topics: Sequence[str] = ()) -> Iterator[JsonObject]:
+        """Subscribe, then yield every event {topic, at, ...} as it arrives. Ends when the daemon does."""
         self.call("subscribe", {"topics": list(topics)} if topics else {})
         while True:
             while self._events:
@@ -84,7 +83,7 @@ class Client:
             except NoDaemonError:
                 return
 
-    def _notified(self, message: dict[str, Any]) -> None:
+    def _notified(self, message: JsonObject) -> None:
         params = message.get("params")
         if message.get("method") == "event" and isinstance(params, dict):
             self._events.append(params)
@@ -116,7 +115,7 @@ class Client:
         except OSError as error:
             raise self._gone(error) from error
 
-    def _receive(self, deadline: float | None) -> dict[str, Any]:
+    def _receive(self, deadline: float | None) -> JsonObject:
         assert self._sock is not None
         while b"\n" not in self._buffer:
             try:
@@ -134,18 +133,18 @@ class Client:
         except (ValueError, RecursionError):
             message = None
         if not isinstance(message, dict):
-            raise MemorydError(f"what answers at {self.path} is not memoryd", hint="see --socket")
+            raise MemorydError(f"the program that answers at {self.path} is not memoryd", hint="see --socket")
         return message
 
     def _gone(self, error: OSError | None) -> NoDaemonError:
         if isinstance(error, TimeoutError):
             return NoDaemonError(
                 f"the daemon at {self.path} did not answer in time",
-                hint="what was asked may still be carried out; `memoryd history` shows it",
+                hint="the request may still be carried out; check `memoryd history`",
             )
         return NoDaemonError(
             f"the daemon at {self.path} went away before it answered",
-            hint="`memoryd history` shows, once it runs again, what was done",
+            hint="start it again; `memoryd history` then shows what was done",
         )
 
 
@@ -159,8 +158,8 @@ def _unreachable(path: str, error: OSError) -> MemorydError:
     return NoDaemonError(f"no daemon answers at {path}", hint=_START)
 
 
-def _clean(value: Any) -> Any:
-    """The same with every string fit for UTF-8: the command line may hold bytes that are not."""
+def _clean(value: object) -> object:
+    """Replace text that is not valid UTF-8 in strings, lists and objects: the command line may hold any bytes."""
     if isinstance(value, str):
         return readable(value)
     if isinstance(value, dict):

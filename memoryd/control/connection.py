@@ -1,7 +1,7 @@
 """One client: a thread that reads and answers, a thread that writes what cannot be sent at once.
 
-Nothing a client does reaches further than its own two threads: not reading, sending slowly, half a
-line, a gigabyte without newline, or vanishing with a request under way.
+A client affects its own two threads only, whatever it does: not reading, sending slowly, sending half a line or a
+gigabyte without a newline, or disconnecting during a request.
 """
 
 from __future__ import annotations
@@ -11,15 +11,14 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from memoryd.control import protocol
-from memoryd.control.answering import Answer, Answering
 from memoryd.control.outbox import Outbox
 from memoryd.control.peer import Peer
-from memoryd.control.protocol import LineReader, Problem, Request
+from memoryd.control.protocol import LineReader, Problem, RpcRequest
+from memoryd.control.requests import Answer, Replies
 from memoryd.control.wire import INVALID_REQUEST
 from memoryd.log import get_logger
 
@@ -29,8 +28,8 @@ _HANGUP_IS_FINAL = sys.platform.startswith("linux")
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Seconds and counts that bound what clients can cost. `line_s`: from a line's first byte to its
-    last; `stall_s`: without taking a byte of what is sent; `pending`: unanswered requests of one client."""
+    """Bounds on what clients can cost, in seconds and counts. `line_s`: from the first byte of a line to its last;
+    `stall_s`: without accepting a byte of what is sent; `pending`: unanswered requests of one client."""
 
     clients: int = 64
     line_s: float = 30.0
@@ -41,13 +40,14 @@ class Limits:
 
 
 class Connection:
-    """`invoke` answers a request; `mutates` tells which methods are logged; `ended` is called once."""
+    """One connected client. `invoke` answers a request, `mutates` says which methods are logged, `ended` is called
+    once."""
 
     def __init__(
         self,
         sock: socket.socket,
         peer: Peer,
-        invoke: Callable[[Connection, Request], Answer],
+        invoke: Callable[[Connection, RpcRequest], Answer],
         *,
         mutates: Callable[[str], bool],
         ended: Callable[[Connection], None],
@@ -61,39 +61,42 @@ class Connection:
         self._limits = limits
         self._outbox = Outbox()
         self._lines = LineReader()
-        self._answering = Answering(peer, lambda request: invoke(self, request), mutates, self._enqueue, limits.pending)
+        self._replies = Replies(peer, lambda request: invoke(self, request), mutates, self._enqueue, limits.pending)
         self._reader = threading.Thread(target=self._read_all, name=f"control-in-{peer.connection}", daemon=True)
         self._writer = threading.Thread(target=self._write_all, name=f"control-out-{peer.connection}", daemon=True)
 
     def start(self, hello: bytes) -> None:
+        """Greet the client with that line, then read and answer."""
         self._enqueue(len(hello), lambda: hello)
         self._writer.start()
         self._reader.start()
 
-    def event(self, params: dict[str, Any]) -> None:
+    def event(self, params: Mapping[str, object]) -> None:
+        """Send one event when its turn comes; never waits."""
         self._outbox.put_event(params)
 
     # -- ending -----------------------------------------------------------------------------------
 
     def settle(self, deadline: float) -> None:
-        """Wait, until `deadline` (monotonic), for the replies under way; then answer what is still
-        pending with "shutting down" and take nothing more."""
-        self._answering.wait_answered(deadline - time.monotonic())
-        self._answering.give_up()
+        """Wait until `deadline` (monotonic) for pending replies, then answer the rest with "shutting down" and accept
+        nothing more."""
+        self._replies.wait_answered(deadline - time.monotonic())
+        self._replies.give_up()
         self._outbox.finish()
 
     def flush(self, deadline: float) -> None:
-        """After `settle`: let the last lines out, until `deadline`, then end it."""
+        """Send the last lines after `settle`, until `deadline`, then disconnect."""
         self._outbox.wait_empty(max(0, deadline - time.monotonic()))
         self.cut()
 
     def join(self, timeout: float) -> None:
+        """Wait for both threads, for `timeout` seconds each."""
         for thread in (self._writer, self._reader):
             if thread is not threading.current_thread():
                 thread.join(timeout)
 
     def cut(self) -> None:
-        """End it now; both threads wake up."""
+        """Disconnect now; both threads wake up."""
         self._outbox.abandon()
         try:
             self._sock.shutdown(socket.SHUT_RDWR)
@@ -116,7 +119,7 @@ class Connection:
             self._ended(self)
 
     def _read_requests(self) -> bool:
-        """True when the client closed its side, False when we end the connection."""
+        """Return True when the client closed its side, False when we end the connection."""
         since: float | None = None
         while True:
             left = None if since is None else since + self._limits.line_s - time.monotonic()
@@ -134,7 +137,7 @@ class Connection:
             for line in lines:
                 if not self._outbox.wait_room(self._limits.stall_s):
                     return False
-                self._answering.answer(line)
+                self._replies.answer(line)
             if self._lines.too_long:
                 return self._refuse(protocol.TOO_LONG)
             started = bool(lines) or since is None
@@ -147,22 +150,22 @@ class Connection:
             return None
 
     def _refuse(self, problem: Problem) -> bool:
-        self._answering.refuse(problem)
+        self._replies.refuse(problem)
         return False
 
     def _linger_half_closed(self) -> None:
-        """The client has no more requests but may still read (`printf ... | nc -U`): stay for the
-        replies under way, and for its events until it is really gone."""
-        while self._answering.pending or self.topics:
+        """Stay for pending replies and events of a client that has closed its sending side (`printf ... | nc -U`),
+        until it is really gone."""
+        while self._replies.pending or self.topics:
             if _ready(self._sock, 0, 0.2):
                 self.topics = frozenset()
                 if not _HANGUP_IS_FINAL:
-                    self._answering.wait_answered(self._limits.stall_s)
+                    self._replies.wait_answered(self._limits.stall_s)
                 return
 
     def _discard(self) -> None:
-        """Read on for a moment after we have ended it, so that a client in the middle of sending gets
-        our last line instead of a broken pipe."""
+        """Read on for a moment after the end, so that a client that is still sending receives our last line instead of
+        a broken pipe."""
         until = time.monotonic() + self._limits.linger_s
         while time.monotonic() < until:
             try:
@@ -174,14 +177,14 @@ class Connection:
     # -- writing ----------------------------------------------------------------------------------
 
     def _enqueue(self, size: int, make: Callable[[], bytes]) -> None:
-        """Never waits; a client with that much unread is cut off."""
-        if self._outbox.claim():
+        """Queue a line without waiting; a client with too much unread is disconnected."""
+        if self._outbox.try_acquire():
             self._send_at_once(make)
         elif not self._outbox.put(size, make):
             self.cut()
 
     def _send_at_once(self, make: Callable[[], bytes]) -> None:
-        """In the thread that has the reply, as much as the client takes without waiting."""
+        """Send in the current thread as much as the client accepts without waiting."""
         rest = b""
         try:
             rest = make()
@@ -193,7 +196,7 @@ class Connection:
             rest = b""
             self.cut()
         finally:
-            self._outbox.give_back(rest)
+            self._outbox.release(rest)
 
     def _write_all(self) -> None:
         try:
@@ -207,7 +210,7 @@ class Connection:
             self._outbox.abandon()
 
     def _send_all(self, line: bytes) -> None:
-        """Raises OSError when the client takes nothing for `stall_s`. Python ignores SIGPIPE."""
+        """Send everything. Raises OSError if the client accepts nothing for `stall_s`. Python ignores SIGPIPE."""
         view = memoryview(line)
         while view:
             try:

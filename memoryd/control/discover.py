@@ -1,12 +1,15 @@
-"""The OpenRPC document that `rpc.discover` returns, made from the method table."""
+"""The OpenRPC document that `rpc.discover` returns, made from the method table and its types."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
+
+import msgspec
 
 from memoryd.control.methods import Method, Param
+from memoryd.control.methods.process import DiscoverResult
 from memoryd.control.wire import error_kinds
+from memoryd.core.records import JsonObject
 
 _SCHEMA = {
     "str": "string",
@@ -14,30 +17,37 @@ _SCHEMA = {
     "float": "number",
     "bool": "boolean",
     "list": "array",
+    "numbers": "array",
+    "objects": "array",
     "object": "object",
 }
 
 
-def document(methods: Iterable[Method], version: str) -> dict[str, Any]:
-    """OpenRPC 1.3.2. Extensions: `x-command`, `x-kind`, `x-mutates`."""
+def document(methods: Iterable[Method], version: str) -> DiscoverResult:
+    """Return the OpenRPC 1.3.2 document of the methods. Extensions: `x-command`, `x-kind`, `x-mutates`."""
+    listed = list(methods)
     errors = {kind.name: {"code": kind.rpc_code, "message": kind.name} for kind in error_kinds()}
-    return {
-        "openrpc": "1.3.2",
-        "info": {
+    answers = list(dict.fromkeys(method.answer for method in listed))
+    _, types = msgspec.json.schema_components(answers, ref_template="#/components/schemas/{name}")
+    return DiscoverResult(
+        openrpc="1.3.2",
+        info={
             "title": "memoryd",
             "version": version,
             "description": "JSON-RPC 2.0 over a Unix stream socket, one UTF-8 JSON object a line.",
         },
-        "methods": [_method(method) for method in methods],
-        "components": {"errors": errors},
-    }
+        methods=[_method(method, types[method.answer.__name__]) for method in listed],
+        components={"errors": errors, "schemas": {name: _open(each) for name, each in types.items()}},
+    )
 
 
-def _method(method: Method) -> dict[str, Any]:
-    result = {
-        "type": "object",
-        "properties": {f.name: {"type": _SCHEMA[f.type], "description": f.help} for f in method.result},
+def _method(method: Method, answer: JsonObject) -> JsonObject:
+    known = _open(answer)["properties"]
+    members = {
+        field.name: {**known[field.name], "type": _SCHEMA[field.type], "description": field.help}
+        for field in method.result
     }
+    result = {"type": "object", "properties": members}
     return {
         "name": method.name,
         "summary": method.summary,
@@ -51,11 +61,24 @@ def _method(method: Method) -> dict[str, Any]:
     }
 
 
-def _param(param: Param) -> dict[str, Any]:
-    schema: dict[str, Any] = {"type": _SCHEMA[param.type]}
+def _open(schema: JsonObject) -> JsonObject:
+    """The schema of a type without default values, which a result leaves out."""
+    members = {
+        name: {key: value for key, value in each.items() if key != "default"}
+        for name, each in schema["properties"].items()
+    }
+    return {**schema, "properties": members}
+
+
+def _param(param: Param) -> JsonObject:
+    schema: JsonObject = {"type": _SCHEMA[param.type]}
     values = {"type": "string", "enum": list(param.choices)} if param.choices else {"type": "string"}
     if param.type == "list":
         schema["items"] = values
+    elif param.type == "numbers":
+        schema["items"] = {"type": "number"}
+    elif param.type == "objects":
+        schema |= {"items": {"type": "object"}, "minItems": 1}
     elif param.choices:
         schema |= values
     if param.minimum is not None:

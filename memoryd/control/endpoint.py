@@ -1,8 +1,7 @@
-"""Making the socket in the file system, and never taking anything away that is not ours.
+"""The socket file: made private, and removed only if it is ours.
 
-The directory is 0700 and ours, the socket 0600. A left-over socket is replaced only when nothing
-answers on it; the caller holds the instance lock of its state directory meanwhile, so two daemons
-of one user cannot both think it left over.
+The directory is 0700 and ours, the socket 0600. A left-over socket is replaced only if nothing answers on it; the
+caller holds the instance lock of its state directory meanwhile, so two daemons of one user cannot both replace it.
 """
 
 from __future__ import annotations
@@ -22,15 +21,15 @@ _HINT = "give another place with --socket or $MEMORYD_SOCKET"
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """A listening socket. `identity` is (device, inode) of the file we bound; None when the socket
-    was handed to us, and is then not ours to remove."""
+    """A listening socket. `identity` is (device, inode) of the file that we bound, None if the socket was passed to us
+    and is not ours to remove."""
 
     sock: socket.socket
     path: str
     identity: tuple[int, int] | None
 
     def remove(self) -> None:
-        """Unlink the socket file if it is still the one we bound."""
+        """Unlink the socket file if it is still the one that we bound."""
         if self.identity is None:
             return
         try:
@@ -42,7 +41,7 @@ class Endpoint:
 
 
 def adopt(sock: socket.socket) -> Endpoint:
-    """A listening socket made by somebody else (systemd, a test)."""
+    """Return the endpoint of a listening socket made by another program (systemd, a test)."""
     name = sock.getsockname()
     return Endpoint(sock, name if isinstance(name, str) else os.fsdecode(name), None)
 
@@ -56,21 +55,21 @@ def bind(path: str) -> Endpoint:
         _clear(path)
         return _bind(path)
     except PermissionError as error:
-        raise DeniedError(f"cannot make the control socket {path}: {error.strerror}", hint=_HINT) from error
+        raise DeniedError(f"cannot create the control socket {path}: {error.strerror}", hint=_HINT) from error
     except OSError as error:
         reason = error.strerror or str(error)
-        raise ConfigError(f"cannot make the control socket {path}: {reason}", hint=_HINT) from error
+        raise ConfigError(f"cannot create the control socket {path}: {reason}", hint=_HINT) from error
 
 
 def _prepare_directory(directory: str) -> None:
-    """Missing: made, 0700. Ours: must not be writable by others, and is made private when its name
-    says that memoryd made it. Of another owner: refused."""
+    """Create a missing directory with mode 0700. One of ours must not be writable by others, and is made private if its
+    name says that memoryd created it; one of another owner is refused."""
     os.makedirs(os.path.dirname(os.path.abspath(directory)), mode=0o700, exist_ok=True)
     with contextlib.suppress(FileExistsError):
         os.mkdir(directory, 0o700)
     found = os.stat(directory)
     if not stat.S_ISDIR(found.st_mode):
-        raise ConfigError(f"{directory} is no directory", hint=_HINT)
+        raise ConfigError(f"{directory} is not a directory", hint=_HINT)
     sticky = bool(found.st_mode & stat.S_ISVTX)
     if found.st_uid != os.geteuid():
         raise DeniedError(f"the directory {directory} belongs to user {found.st_uid}", hint=_HINT)
@@ -78,17 +77,17 @@ def _prepare_directory(directory: str) -> None:
         os.chmod(directory, stat.S_IMODE(found.st_mode) & 0o700)
         return
     if found.st_mode & 0o022 and not sticky:
-        raise DeniedError(f"others may write into the directory {directory}", hint=f"chmod go-w, or {_HINT}")
+        raise DeniedError(f"other users can write to the directory {directory}", hint=f"chmod go-w, or {_HINT}")
 
 
 def _clear(path: str) -> None:
-    """Remove a dead socket file; raise when there is anything else."""
+    """Remove a dead socket file; raise if anything else is there."""
     try:
         found = os.lstat(path)
     except FileNotFoundError:
         return
     if not stat.S_ISSOCK(found.st_mode):
-        raise ConfigError(f"{path} exists and is no socket; it is left as it is", hint=_HINT)
+        raise ConfigError(f"{path} exists and is not a socket; it was not touched", hint=_HINT)
     if found.st_uid != os.geteuid():
         raise DeniedError(f"the socket {path} belongs to user {found.st_uid}", hint=_HINT)
     if _answers(path):
@@ -97,7 +96,7 @@ def _clear(path: str) -> None:
 
 
 def _answers(path: str) -> bool:
-    """False only when the kernel says that nobody listens there."""
+    """Return False only if the kernel says that nobody listens there."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
         probe.settimeout(1)
         try:

@@ -1,4 +1,4 @@
-"""Prometheus text from plain numbers: the only importer of prometheus-client, and only when asked."""
+"""Prometheus text from plain numbers. The only module that imports prometheus-client, and only on request."""
 
 from __future__ import annotations
 
@@ -8,8 +8,6 @@ from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
     from prometheus_client.core import Metric
-
-CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +37,7 @@ class _Collector:
 
 
 def render(families: Iterable[Family]) -> str:
-    """The families in the text format 0.0.4."""
+    """Return the families in the Prometheus text format 0.0.4."""
     # 60 ms and 0.4 MB that a daemon nobody scrapes need not pay.
     from prometheus_client import CollectorRegistry, generate_latest  # noqa: PLC0415 - see above
 

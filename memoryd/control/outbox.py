@@ -1,8 +1,8 @@
-"""What waits to be sent to one client: bounded, so that a client that does not read costs nothing.
+"""The send queue of one client, bounded so that a client that does not read costs nothing.
 
-Replies go before events. Replies beyond the bound end the connection; events beyond theirs push out
-the oldest, and the next one sent says how many were `dropped`. Where nothing waits, whoever has a reply may `claim`
-the client and send it himself: a change of threads costs more than the sending.
+Replies go before events. Too many replies end the connection; too many events drop the oldest, and the next one sent
+says how many were `dropped`. If nothing is queued, a thread with a reply may acquire the client and send it itself:
+switching threads costs more than sending.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Callable, Mapping
-from typing import Any
 
 from memoryd.control.protocol import encode_notification
 
@@ -19,13 +18,13 @@ Make = Callable[[], bytes]
 
 
 class Outbox:
-    """Filled by any thread, emptied by the connection's writer."""
+    """The queue of one connection: filled by any thread, emptied by its writer."""
 
     def __init__(self, max_replies: int = 1024, max_bytes: int = 8 * 1024 * 1024, max_events: int = 256) -> None:
         self._max_replies = max_replies
         self._max_bytes = max_bytes
         self._replies: deque[tuple[int, Make]] = deque()
-        self._events: deque[Mapping[str, Any]] = deque()
+        self._events: deque[Mapping[str, object]] = deque()
         self._max_events = max_events
         self._bytes = 0
         self._dropped = 0
@@ -35,16 +34,16 @@ class Outbox:
         self._abandoned = False
         self._changed = threading.Condition()
 
-    def claim(self) -> bool:
-        """True: nothing waits and nobody sends, and until `give_back` nobody else will."""
+    def try_acquire(self) -> bool:
+        """Return True if nothing is queued or being sent; until `release` nobody else sends."""
         with self._changed:
             if self._claimed or self._sending or self._finished or self._replies or self._events:
                 return False
             self._claimed = True
             return True
 
-    def give_back(self, rest: bytes) -> None:
-        """After `claim`: what could not be sent at once goes before everything that came meanwhile."""
+    def release(self, rest: bytes) -> None:
+        """End what `try_acquire` began; the unsent rest goes before everything queued meanwhile."""
         with self._changed:
             self._claimed = False
             if rest and not self._abandoned:
@@ -54,8 +53,8 @@ class Outbox:
                 self._changed.notify_all()
 
     def put(self, size: int, make: Make) -> bool:
-        """Enqueue a reply of about `size` bytes without waiting. False: full to the brim. After `finish`
-        nothing is taken, and there is nobody to complain to."""
+        """Enqueue a reply of about `size` bytes without waiting; False if the queue is full. After `finish` nothing is
+        taken, and the result is True because there is nobody to tell."""
         with self._changed:
             if self._finished:
                 return True
@@ -66,7 +65,8 @@ class Outbox:
             self._changed.notify_all()
             return True
 
-    def put_event(self, params: Mapping[str, Any]) -> None:
+    def put_event(self, params: Mapping[str, object]) -> None:
+        """Enqueue an event; if there are too many, drop the oldest."""
         with self._changed:
             if self._finished:
                 return
@@ -77,7 +77,7 @@ class Outbox:
             self._changed.notify_all()
 
     def take(self) -> Make | None:
-        """The next line's maker; waits for one. None once finished and empty."""
+        """Wait for the next line and return what makes it. None once finished and empty."""
         with self._changed:
             self._sending = False
             self._changed.notify_all()
@@ -100,7 +100,7 @@ class Outbox:
         return lambda: encode_notification("event", params)
 
     def wait_room(self, timeout: float) -> bool:
-        """True once so little is queued that reading the next request is fair; the reader's brake."""
+        """Return True once the queue is short enough to read the next request; False after `timeout` seconds."""
         with self._changed:
             return self._changed.wait_for(self._has_room, timeout)
 
@@ -109,7 +109,7 @@ class Outbox:
         return self._finished or roomy
 
     def wait_empty(self, timeout: float) -> bool:
-        """True once everything put so far has been sent, or nothing will be any more."""
+        """Return True once everything queued has been sent or will never be; False after `timeout` seconds."""
         with self._changed:
             return self._changed.wait_for(self._is_idle, timeout)
 
@@ -117,13 +117,13 @@ class Outbox:
         return not (self._replies or self._events or self._sending or self._claimed)
 
     def finish(self) -> None:
-        """Nothing more is taken in; what is queued is still sent."""
+        """Accept nothing more; what is queued is still sent."""
         with self._changed:
             self._finished = True
             self._changed.notify_all()
 
     def abandon(self) -> None:
-        """Nothing more is taken in or sent."""
+        """Accept and send nothing more."""
         with self._changed:
             self._finished = self._abandoned = True
             self._sending = False

@@ -1,83 +1,109 @@
-"""Checking the parameters of a request against its row in the method table."""
+"""Check the parameters of a request: msgspec decides by the method's request type, the messages are ours."""
 
 from __future__ import annotations
 
-import difflib
-import math
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Iterable, Mapping
 
-from memoryd.control.methods import Method, Param
+import msgspec
+
+from memoryd.control.methods import Method, Param, Request
+from memoryd.control.methods.method_types import Finite, Name
 from memoryd.errors import UsageError
 
-_WORDS = {
-    "str": "a string",
-    "int": "a whole number",
-    "float": "a number",
-    "bool": "true or false",
-    "list": "a list of strings",
-    "object": "an object",
+_KINDS: Mapping[str, tuple[object, str]] = {
+    "str": (Name, "a string"),
+    "int": (int, "a whole number"),
+    "float": (Finite, "a number"),
+    "bool": (bool, "true or false"),
+    "list": (list[str], "a list of strings"),
+    "objects": (list[dict[str, object]], "a non-empty list of objects"),
+    "numbers": (list[Finite], "a list of finite numbers"),
+    "object": (dict[str, object], "an object"),
 }
 
 
-def checked(method: Method, params: Any) -> dict[str, Any]:
-    """The parameters, known and of the right type; null counts as absent. Raises UsageError (-32602)
-    with the nearest known name, the expected type, or the allowed values."""
+def check_params(method: Method, params: object) -> Request:
+    """Return the parameters as the method's request; null counts as absent. Raises UsageError (-32602) with the nearest
+    known name, the expected type, or the allowed values."""
     if params is None:
         params = {}
     if not isinstance(params, Mapping):
-        raise UsageError(f"{method.name}: parameters are named; send an object, not a list")
-    known = {param.name: param for param in method.params}
-    given = {name: value for name, value in params.items() if value is not None}
+        raise UsageError(f"{method.name}: parameters must be an object, not a list")
+    known = method.request.__struct_fields__
     for name in params:
         if name not in known:
             raise UsageError(f"{method.name}: unknown parameter {name!r}", hint=nearest(str(name), known))
+    given = {name: value for name, value in params.items() if value is not None}
+    try:
+        request = msgspec.convert(given, method.request)
+    except msgspec.ValidationError as error:
+        raise _explained(method, given) or UsageError(f"{method.name}: {error}") from None
     for param in method.params:
-        if param.name in given:
-            _check(method, param, given[param.name])
-        elif param.required:
-            raise UsageError(f"{method.name}: parameter {param.name!r} is missing", hint=param.help)
+        if (
+            param.option.choices
+            and param.name in given
+            and (refused := _choice_error(method, param, given[param.name]))
+        ):
+            raise refused
+    if method.only_one and len([name for name in method.one_of if name in given]) > 1:
+        raise UsageError(f"{method.name}: only one of {', '.join(method.one_of)} may be given")
     if method.one_of and not any(name in given for name in method.one_of):
         raise UsageError(f"{method.name}: one of {', '.join(method.one_of)} must be given")
-    return given
+    return request
 
 
-def nearest(name: str, known: Mapping[str, Any]) -> str:
-    """A hint for a wrong name: the nearest known one, or all of them."""
-    close = difflib.get_close_matches(name, known, n=1)
+def nearest(name: str, known: Iterable[str]) -> str:
+    """Return a hint for an unknown name: the nearest known one, or all of them."""
+    import difflib  # noqa: PLC0415 - for a mistake only
+
+    names = list(known)
+    close = difflib.get_close_matches(name, names, n=1)
     if close:
         return f"did you mean {close[0]!r}?"
-    return f"known: {', '.join(known)}" if known else "it takes none"
+    return f"known: {', '.join(names)}" if names else "it takes none"
 
 
-def _check(method: Method, param: Param, value: Any) -> None:
-    if not _fits(param, value):
-        raise UsageError(f"{method.name}: {param.name!r} must be {_WORDS[param.type]}")
-    for item in value if param.type == "list" else [value]:
-        if param.choices and item not in param.choices:
-            choices = dict.fromkeys(param.choices)
-            raise UsageError(
-                f"{method.name}: {param.name!r} cannot be {item!r}",
-                hint=f"{nearest(str(item), choices)} (allowed: {', '.join(param.choices)})",
-            )
+def _explained(method: Method, given: Mapping[str, object]) -> UsageError | None:
+    """Return the error for the first wrong parameter, in the order of the table."""
+    for param in method.params:
+        if param.name not in given:
+            if param.required:
+                return UsageError(f"{method.name}: parameter {param.name!r} is missing", hint=param.help)
+            continue
+        wrong = _wrong(method, param, given[param.name])
+        if wrong is not None:
+            return wrong
+    return None
+
+
+def _wrong(method: Method, param: Param, value: object) -> UsageError | None:
+    kind, words = _KINDS[param.type]
+    free = param.type == "str" and param.option.joined  # free text may hold anything
+    if not _is(value, str if free else kind) or (param.type == "objects" and not value):
+        return UsageError(f"{method.name}: {param.name!r} must be {words}")
+    if param.choices and (refused := _choice_error(method, param, value)) is not None:
+        return refused
     low, high = param.minimum, param.maximum
-    if (low is not None and value < low) or (high is not None and value > high):
-        raise UsageError(f"{method.name}: {param.name!r} must lie between {low} and {high}")
+    if isinstance(value, (int, float)) and ((low is not None and value < low) or (high is not None and value > high)):
+        return UsageError(f"{method.name}: {param.name!r} must be between {low} and {high}")
+    return None
 
 
-def _fits(param: Param, value: Any) -> bool:
-    if isinstance(value, bool):
-        return param.type == "bool"
-    match param.type:
-        case "str":
-            return isinstance(value, str) and (param.joined or "\0" not in value)  # free text may hold anything
-        case "int":
-            return isinstance(value, int)
-        case "float":
-            return isinstance(value, (int, float)) and math.isfinite(value)
-        case "list":
-            return isinstance(value, list) and all(isinstance(item, str) for item in value)
-        case "object":
-            return isinstance(value, Mapping)
-        case _:
-            return False
+def _is(value: object, kind: object) -> bool:
+    try:
+        msgspec.convert(value, kind)
+    except msgspec.ValidationError:
+        return False
+    return True
+
+
+def _choice_error(method: Method, param: Param, value: object) -> UsageError | None:
+    """Return the error for the first value that is not allowed."""
+    for item in value if isinstance(value, list) else [value]:
+        if item not in param.choices:
+            allowed = ", ".join(param.choices)
+            return UsageError(
+                f"{method.name}: {param.name!r} cannot be {item!r}",
+                hint=f"{nearest(str(item), param.choices)} (allowed: {allowed})",
+            )
+    return None

@@ -1,4 +1,4 @@
-"""Who is at the other end of a Unix socket, as the kernel says. Fails closed."""
+"""The identity of the process at the other end of a Unix socket, as the kernel reports it. Fails closed."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _NOBODY_KNOWS = 0xFFFF_FFFF  # (uid_t)-1
 
 @dataclass(frozen=True, slots=True)
 class Peer:
-    """One client. `pid` is 0 where the system does not tell it; `connection` counts up."""
+    """One client. `pid` is 0 if the system does not report it; `connection` numbers the clients."""
 
     uid: int
     pid: int = 0
@@ -23,21 +23,21 @@ class Peer:
 
 
 def of_socket(sock: socket.socket, connection: int = 0) -> Peer:
-    """Raises UnauthorisedError when the system does not say who it is."""
+    """Return the peer of a socket. Raises UnauthorisedError if the system does not report it."""
     try:
         uid, pid = _macos(sock) if sys.platform == "darwin" else _linux(sock)
     except (OSError, AttributeError, struct.error, ValueError) as error:
-        raise UnauthorisedError("the system does not say who is connecting; refused") from error
+        raise UnauthorisedError("cannot identify the connecting user; connection refused") from error
     return Peer(uid=uid, pid=pid, connection=connection)
 
 
 def own_user(peer: Peer) -> bool:
-    """The daemon's own user and root may give commands, nobody else."""
+    """Return True for the daemon's own user and for root, who alone may give commands."""
     return peer.uid in (os.geteuid(), 0)
 
 
 def _linux(sock: socket.socket) -> tuple[int, int]:
-    """SO_PEERCRED: struct ucred {pid, uid, gid}."""
+    """Read SO_PEERCRED: struct ucred {pid, uid, gid}."""
     raw = sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("iII"))
     pid, uid, _gid = struct.unpack("iII", raw)
     if uid == _NOBODY_KNOWS:
@@ -46,8 +46,8 @@ def _linux(sock: socket.socket) -> tuple[int, int]:
 
 
 def _macos(sock: socket.socket) -> tuple[int, int]:
-    """LOCAL_PEERCRED (level 0, option 1): struct xucred {version, uid, ngroups, groups[16]};
-    LOCAL_PEERPID is option 2. The version must be 0."""
+    """Read LOCAL_PEERCRED (level 0, option 1): struct xucred {version, uid, ngroups, groups[16]}, version 0;
+    LOCAL_PEERPID is option 2."""
     version, uid = struct.unpack_from("2I", sock.getsockopt(0, 1, 76))
     if version != 0:
         raise ValueError(f"xucred version {version}")

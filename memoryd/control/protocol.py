@@ -1,8 +1,7 @@
-"""JSON-RPC 2.0, one UTF-8 JSON object a line, without sockets: bytes in, requests out, and back.
+"""JSON-RPC 2.0, one UTF-8 JSON object a line, without sockets: bytes to requests and results to bytes.
 
-Nothing here raises on any input. Sending side: NaN and infinities become null (JSON has none),
-undecodable file names become readable text, and a result that would not fit a line is shortened
-and says so in `truncated`.
+Nothing here raises on any input. NaN and infinities become null (JSON has neither), undecodable file names become
+readable text, and a result too long for a line is shortened and says so in `truncated`.
 """
 
 from __future__ import annotations
@@ -10,15 +9,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from operator import itemgetter
-from typing import Any
 
 import msgspec
 
 from memoryd.control import wire
+from memoryd.control.methods.method_types import Result
 from memoryd.control.wire import MAX_LINE, readable
+from memoryd.core.secrets import redact_values
 from memoryd.errors import MemorydError
 
 Id = str | int | None
+Body = Result | Mapping[str, object]
+"""The result of a method: a typed one, or the members of a JSON object."""
 
 _CODES = {
     wire.PARSE_ERROR: "parse-error",
@@ -30,18 +32,18 @@ _CODES = {
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
-    """One call. A notification carries no id and gets no reply, whatever happens."""
+class RpcRequest:
+    """One call. A notification has no id and gets no reply."""
 
     id: Id
     method: str
-    params: Any
+    params: object
     notification: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """A line that is no request; it is answered with this error."""
+    """A line that is not a request, and the error that answers it."""
 
     id: Id
     code: int
@@ -58,7 +60,7 @@ TOO_LONG = Problem(
 
 
 class LineReader:
-    """Cuts a byte stream into lines. Holds at most one line limit and one chunk in memory."""
+    """Split a byte stream into lines. Holds at most one line limit and one chunk in memory."""
 
     def __init__(self, limit: int = MAX_LINE) -> None:
         self._limit = limit
@@ -67,12 +69,12 @@ class LineReader:
 
     @property
     def partial(self) -> bool:
-        """True while the beginning of a line is waiting for its end."""
+        """True if an incomplete line is buffered."""
         return bool(self._buffer)
 
     def feed(self, chunk: bytes) -> list[bytes]:
-        """The lines that `chunk` completes, without newline; blank ones are left out. Once a line is
-        longer than the limit `too_long` is set, and nothing more is returned ever after."""
+        """Return the lines that `chunk` completes, without newline; blank ones are skipped. Once a line exceeds the
+        limit, `too_long` is set and nothing more is returned."""
         lines: list[bytes] = []
         start = 0
         while not self.too_long:
@@ -92,12 +94,12 @@ class LineReader:
         return lines
 
 
-def decode_request(line: bytes) -> Request | Problem:
-    """One line as a request, or the error it is answered with. Never raises."""
+def decode_request(line: bytes) -> RpcRequest | Problem:
+    """Return one line as a request, or the error that answers it. Never raises."""
     try:
         message = msgspec.json.decode(line)
     except (ValueError, RecursionError) as error:
-        return Problem(None, wire.PARSE_ERROR, f"this is no JSON: {_reason(error)}", "one JSON object a line")
+        return Problem(None, wire.PARSE_ERROR, f"this is not JSON: {_reason(error)}", "one JSON object a line")
     if isinstance(message, list):
         return Problem(None, wire.INVALID_REQUEST, "batches are not supported", "send one object a line")
     if not isinstance(message, dict):
@@ -111,39 +113,52 @@ def decode_request(line: bytes) -> Request | Problem:
     method = message.get("method")
     if not isinstance(method, str):
         return Problem(request_id, wire.INVALID_REQUEST, "a request names its method as a string")
-    return Request(request_id, method, message.get("params"), notification)
+    return RpcRequest(request_id, method, message.get("params"), notification)
 
 
 def _reason(error: Exception) -> str:
-    """Why a line did not decode, without quoting the line."""
+    """Return why a line did not decode, without quoting it."""
     if isinstance(error, UnicodeDecodeError):
         return f"byte {error.start} of a string is not UTF-8"
     return "nested too deeply" if isinstance(error, RecursionError) else str(error)
 
 
-def encode_reply(request_id: Id, result: Mapping[str, Any], limit: int = MAX_LINE) -> bytes:
-    """One line with its newline. A result above `limit` bytes loses the ends of its longest lists, however deep, and
-    gains `truncated {name: full length}` (`plan.actions.0.ids`); one that cannot be shortened becomes an error."""
-    line = encode({"jsonrpc": "2.0", "id": request_id, "result": result})
+def encode_reply(request_id: Id, result: Body, limit: int = MAX_LINE) -> bytes:
+    """Return one line with its newline. A result above `limit` bytes loses the ends of its longest lists, at any depth,
+    and gets `truncated {name: full length}` (`plan.actions.0.ids`); one that cannot be shortened becomes an error."""
+    shown = redact_values(_members(result))
+    line = encode({"jsonrpc": "2.0", "id": request_id, "result": shown})
     if len(line) <= limit + 1:
         return line
-    return _shortened(request_id, result, limit)
+    return _shortened(request_id, shown, limit)
 
 
-def fits(result: Mapping[str, Any], limit: int = MAX_LINE) -> bool:
-    """Whether a result goes into one line whole, whatever the id of its request."""
+def fits(result: Body, limit: int = MAX_LINE) -> bool:
+    """Return whether a result fits one line whole, whatever the id of its request."""
     return len(encode(result)) + 1024 < limit
 
 
-def _shortened(request_id: Id, result: Mapping[str, Any], limit: int) -> bytes:
-    kept = _plain(result, 0)
+def _members(result: Body) -> Mapping[str, object]:
+    """Return a result as JSON's own types, without members that are UNSET."""
+    if isinstance(result, Mapping):
+        return result
+    try:
+        members: dict[str, object] = msgspec.to_builtins(result)
+    except RecursionError:  # a memory nested too deeply, which is cut when it is encoded
+        values = {name: getattr(result, name) for name in result.__struct_fields__}
+        members = {name: value for name, value in values.items() if value is not msgspec.UNSET}
+    return members
+
+
+def _shortened(request_id: Id, result: Mapping[str, object], limit: int) -> bytes:
+    kept = {_key(key): _plain(value, 1) for key, value in result.items()}
     full: dict[str, int] = {}
     while True:
         lists: list[_List] = []
         _weigh(kept, "", lists)
         if not lists:
             hint = "name one root, file or id, or use a limit, to get less at once"
-            error = MemorydError(f"the answer is longer than the {limit} bytes of one line", hint=hint)
+            error = MemorydError(f"the reply exceeds the limit of {limit} bytes per line", hint=hint)
             return encode_error(request_id, error)
         _, name, longest = max(lists, key=itemgetter(0))
         full.setdefault(name, len(longest))
@@ -153,12 +168,12 @@ def _shortened(request_id: Id, result: Mapping[str, Any], limit: int) -> bytes:
             return line
 
 
-_List = tuple[int, str, list[Any]]
+_List = tuple[int, str, list[object]]
 
 
-def _weigh(value: Any, name: str, lists: list[_List]) -> int:
-    """The bytes of a value, about, without those of the lists within it: each goes into `lists` with its own bytes and
-    its name. Empty ones do not."""
+def _weigh(value: object, name: str, lists: list[_List]) -> int:
+    """Return the approximate bytes of a value without the lists inside it. Each non-empty list goes into `lists` with
+    its own bytes and its name."""
     if isinstance(value, dict):
         below = f"{name}." if name else ""
         return sum(len(key) + 4 + _weigh(each, below + key, lists) for key, each in value.items())
@@ -171,31 +186,32 @@ def _weigh(value: Any, name: str, lists: list[_List]) -> int:
 
 
 def encode_error(request_id: Id, error: MemorydError) -> bytes:
-    """An error reply from a raised error: code, message, data{code, hint?, ...}."""
-    return encode({"jsonrpc": "2.0", "id": request_id, "error": wire.error_object(error)})
+    """Return the reply for a raised error: code, message, data{code, hint?, ...}."""
+    return encode({"jsonrpc": "2.0", "id": request_id, "error": redact_values(wire.error_object(error))})
 
 
 def encode_problem(problem: Problem) -> bytes:
-    """An error reply for a line that was no request."""
-    data = {"code": _CODES[problem.code]} | ({"hint": problem.hint} if problem.hint else {})
+    """Return the reply for a line that was not a request."""
+    data: dict[str, object] = {"code": _CODES[problem.code], **({"hint": problem.hint} if problem.hint else {})}
     body = {"code": problem.code, "message": problem.message, "data": data}
     return encode({"jsonrpc": "2.0", "id": problem.id, "error": body})
 
 
-def encode_notification(method: str, params: Mapping[str, Any]) -> bytes:
-    return encode({"jsonrpc": "2.0", "method": method, "params": params})
+def encode_notification(method: str, params: Mapping[str, object]) -> bytes:
+    """Return a line without a reply, such as an event."""
+    return encode({"jsonrpc": "2.0", "method": method, "params": redact_values(params)})
 
 
-def encode(message: Any) -> bytes:
-    """Any value as one line. What JSON cannot carry is turned into text instead of raising."""
+def encode(message: object) -> bytes:
+    """Return any value as one line. What JSON cannot carry becomes text instead of raising."""
     try:
         return msgspec.json.encode(message) + b"\n"
     except (TypeError, ValueError, RecursionError):
         return msgspec.json.encode(_plain(message, 0)) + b"\n"
 
 
-def _plain(value: Any, depth: int) -> Any:
-    """The slow path: the same value from JSON's own types only."""
+def _plain(value: object, depth: int) -> object:
+    """Convert a value to JSON's own types: the slow path."""
     if depth > 64:
         return "…"
     if isinstance(value, str):
@@ -213,5 +229,5 @@ def _plain(value: Any, depth: int) -> Any:
     return readable(str(value))
 
 
-def _key(key: Any) -> str:
+def _key(key: object) -> str:
     return readable(key if isinstance(key, str) else str(key))

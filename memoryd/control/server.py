@@ -1,8 +1,8 @@
-"""The control socket's server: accepts, checks who it is, and hands requests to handlers.
+"""The server of the control socket: accepts clients, checks their user, and hands requests to handlers.
 
-One accepting thread; two threads a client (see connection.py), at most 64 clients. A handler
-returns its result, or a Future of it for work that goes through a root's inbox; the thread that
-completes the Future only enqueues. So no client can delay a worker, or another client.
+One accepting thread; two threads per client (see connection.py), at most 64 clients. A handler returns its result, or a
+Future for work that goes through the inbox of a root; the thread that completes the Future only queues the reply. So no
+client can delay a worker or another client.
 """
 
 from __future__ import annotations
@@ -16,38 +16,51 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import TypeVar
 
 from memoryd.control import discover, endpoint, peer, protocol
-from memoryd.control.answering import Answer
 from memoryd.control.connection import Connection, Limits
-from memoryd.control.methods import TABLE, TOPICS, Method
-from memoryd.control.parameters import checked, nearest
+from memoryd.control.methods import TABLE, TOPICS, Method, Request, Result
+from memoryd.control.methods.process import DiscoverResult, EventsRequest, SubscribeResult, UnsubscribeResult
+from memoryd.control.parameters import check_params, nearest
 from memoryd.control.peer import Peer
-from memoryd.control.protocol import Request
+from memoryd.control.protocol import RpcRequest
+from memoryd.control.requests import Answer
 from memoryd.control.wire import PROTOCOL, MethodUnknownError
 from memoryd.errors import BusyError, MemorydError, ShuttingDownError, UnauthorisedError
-from memoryd.log import get_logger
+from memoryd.log import RateLimit, get_logger
 
-Handler = Callable[[dict[str, Any], Peer], Answer]
-"""(checked parameters, who asks) -> result, or a Future of it. Raises MemorydError kinds."""
+Handler = Callable[[Request, Peer], Answer]
+"""(checked request, who asks) -> result, or a Future of it. Raises MemorydError kinds."""
 
-Builtin = Callable[[dict[str, Any], Connection], dict[str, Any]]
+Builtin = Callable[[Request, Connection], Result]
+R = TypeVar("R", bound=Request)
+
+
+def handler(kind: type[R], work: Callable[[R], Answer]) -> Handler:
+    """Make a handler from a function of one request type. The caller was authorised by the server, so the function does
+    not get it."""
+
+    def handle(request: Request, _: Peer) -> Answer:
+        assert isinstance(request, kind)
+        return work(request)
+
+    return handle
 
 
 class Server:
-    """`address`: a path to bind (the caller holds the instance lock), or a listening socket that was
-    passed in. `handlers`: by method name; `subscribe`, `unsubscribe` and `rpc.discover` are built in.
-    `hello`: what the greeting tells beside server and protocol (version, pid, instance).
+    """The control socket. `address`: a path to bind (the caller holds the instance lock), or a listening socket that
+    was passed in. `handlers`: by method name; `subscribe`, `unsubscribe` and `rpc.discover` are built in. `hello`: what
+    the greeting says besides server and protocol (version, pid, instance).
 
-    Raises AlreadyRunningError, DeniedError or ConfigError from `start`.
+    `start` raises AlreadyRunningError, DeniedError or ConfigError.
     """
 
     def __init__(
         self,
         address: str | Path | socket.socket,
         handlers: Mapping[str, Handler],
-        hello: Mapping[str, Any],
+        hello: Mapping[str, object],
         *,
         authorise: Callable[[Peer], bool] = peer.own_user,
         limits: Limits | None = None,
@@ -69,6 +82,7 @@ class Server:
         self._lock = threading.Lock()
         self._connections: tuple[Connection, ...] = ()  # replaced, never changed: read without the lock
         self._numbers = itertools.count(1)
+        self._refusals = RateLimit()
         self._draining = False
         self._closing = False
         self._endpoint: endpoint.Endpoint | None = None
@@ -87,7 +101,7 @@ class Server:
         self._endpoint.sock.setblocking(False)
 
     def start(self) -> None:
-        """Accept and answer, after `open` where that has not been done."""
+        """Accept and answer, after `open` if that has not been done."""
         if self._endpoint is None:
             self.open()
         assert self._endpoint is not None
@@ -99,22 +113,23 @@ class Server:
 
     @property
     def path(self) -> str:
-        """Where it listens; valid after `open`."""
+        """Path of the socket; valid after `open`."""
         assert self._endpoint is not None
         return self._endpoint.path
 
     @property
     def clients(self) -> int:
+        """Number of connected clients."""
         return len(self._connections)
 
     def drain(self) -> None:
-        """From now on refuse work (jobs, and what changes anything) with "shutting down"; `ping`,
-        `status` and what is under way are still answered."""
+        """Refuse work (jobs and changes) with "shutting down" from now on; `ping`, `status` and running work are still
+        answered."""
         self._draining = True
 
     def close(self, grace: float = 1.0) -> None:
-        """Stop accepting, give replies under way `grace` seconds, answer the rest with "shutting down",
-        end every connection, and unlink the socket if we bound it. Safe to call twice."""
+        """Stop accepting, give pending replies `grace` seconds, answer the rest with "shutting down", disconnect every
+        client, and unlink the socket if we bound it. Safe to call twice."""
         with self._lock:
             if self._closing:
                 return
@@ -147,22 +162,22 @@ class Server:
 
     # -- events -----------------------------------------------------------------------------------
 
-    def publish(self, topic: str, event: Mapping[str, Any]) -> None:
-        """Send `event` to whoever subscribed to `topic`; never waits. `at` (seconds, UTC) is added."""
+    def publish(self, topic: str, event: Mapping[str, object]) -> None:
+        """Send `event` to all subscribers of `topic` without waiting. `at` (seconds, UTC) is added."""
         params = {"topic": topic, "at": self._clock(), **event}
         for connection in self._connections:
             if topic in connection.topics:
                 connection.event(params)
 
-    def _subscribe(self, params: dict[str, Any], connection: Connection) -> dict[str, Any]:
-        connection.topics |= frozenset(params.get("topics", TOPICS))
-        return {"topics": _ordered(connection.topics)}
+    def _subscribe(self, request: Request, connection: Connection) -> SubscribeResult:
+        connection.topics |= _topics(request)
+        return SubscribeResult(topics=_ordered(connection.topics))
 
-    def _unsubscribe(self, params: dict[str, Any], connection: Connection) -> dict[str, Any]:
-        connection.topics -= frozenset(params.get("topics", TOPICS))
-        return {"topics": _ordered(connection.topics)}
+    def _unsubscribe(self, request: Request, connection: Connection) -> UnsubscribeResult:
+        connection.topics -= _topics(request)
+        return UnsubscribeResult(topics=_ordered(connection.topics))
 
-    def _discover(self, _: dict[str, Any], __: Connection) -> dict[str, Any]:
+    def _discover(self, _: Request, __: Connection) -> DiscoverResult:
         return discover.document(self._served().values(), str(self._hello.get("version", "")))
 
     # -- requests ---------------------------------------------------------------------------------
@@ -170,7 +185,7 @@ class Server:
     def _served(self) -> dict[str, Method]:
         return {n: m for n, m in self._table.items() if n in self._handlers or n in self._builtins}
 
-    def _invoke(self, connection: Connection, request: Request) -> Answer:
+    def _invoke(self, connection: Connection, request: RpcRequest) -> Answer:
         method = self._table.get(request.method)
         served = method and (method.name in self._handlers or method.name in self._builtins)
         if method is None or not served:
@@ -180,11 +195,11 @@ class Server:
         work = method.kind == "job" or (method.mutates and method.name != "shutdown")
         if self._closing or (self._draining and work):
             raise ShuttingDownError("the daemon is shutting down", hint="start it again with `memoryd run`")
-        params = checked(method, request.params)
+        asked = check_params(method, request.params)
         builtin = self._builtins.get(method.name)
         if builtin is not None:
-            return builtin(params, connection)
-        return self._handlers[method.name](params, connection.peer)
+            return builtin(asked, connection)
+        return self._handlers[method.name](asked, connection.peer)
 
     def _mutates(self, name: str) -> bool:
         method = self._table.get(name)
@@ -193,7 +208,7 @@ class Server:
     # -- accepting --------------------------------------------------------------------------------
 
     def _accept_all(self, listener: socket.socket, woken: socket.socket) -> None:
-        """Until the other end of `woken` is closed."""
+        """Accept clients until the other end of `woken` is closed."""
         poll = select.poll()
         poll.register(listener, select.POLLIN)
         poll.register(woken, select.POLLIN)
@@ -210,7 +225,7 @@ class Server:
                 self._admit(sock)
 
     def _admit(self, sock: socket.socket) -> None:
-        """Greet an allowed client; tell any other one line why not, and close."""
+        """Greet an authorised client; tell any other one why it is refused, and disconnect it."""
         try:
             who = peer.of_socket(sock, next(self._numbers))
             if not self._authorise(who):
@@ -222,10 +237,16 @@ class Server:
             if self.clients >= self._limits.clients and who.pid != os.getpid():
                 raise BusyError(f"{self.clients} clients are connected already", hint="close some, then try again")
         except MemorydError as error:
-            get_logger(__name__).warning("client_refused", reason=error.message)
+            self._note_refusal(error.message)
             _turn_away(sock, protocol.encode_error(None, error))
             return
         self._welcome(sock, who)
+
+    def _note_refusal(self, reason: str) -> None:
+        suppressed = self._refusals.suppressed(reason)
+        if suppressed is not None:
+            more = {"suppressed": suppressed} if suppressed else {}
+            get_logger(__name__).warning("client_refused", reason=reason, **more)
 
     def _welcome(self, sock: socket.socket, who: Peer) -> None:
         connection = Connection(sock, who, self._invoke, mutates=self._mutates, ended=self._forget, limits=self._limits)
@@ -234,7 +255,7 @@ class Server:
         try:
             connection.start(protocol.encode_notification("hello", self._hello))
         except RuntimeError as error:  # the system gives us no more threads
-            get_logger(__name__).warning("client_refused", reason=str(error))
+            self._note_refusal(str(error))
             connection.cut()
             sock.close()
             self._forget(connection)
@@ -245,7 +266,7 @@ class Server:
 
 
 def _turn_away(sock: socket.socket, line: bytes) -> None:
-    """One line into an empty send buffer never waits."""
+    """Send one line, which never waits in an empty buffer, and close."""
     with sock:
         try:
             sock.setblocking(False)
@@ -259,6 +280,12 @@ def _wait(sock: socket.socket, timeout: float) -> None:
     poll = select.poll()
     poll.register(sock, select.POLLIN)
     poll.poll(timeout * 1000)
+
+
+def _topics(request: Request) -> frozenset[str]:
+    """Return the topics of a request; all of them if none is named."""
+    assert isinstance(request, EventsRequest)
+    return frozenset(TOPICS if request.topics is None else request.topics)
 
 
 def _ordered(topics: Iterable[str]) -> list[str]:

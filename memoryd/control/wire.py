@@ -1,13 +1,9 @@
-"""What both ends of the control socket share: the line limit, readable text, errors on the wire.
-
-Standard library only, because every client command imports it (json loads in 5 ms, msgspec in 20).
-"""
+"""Definitions shared by both ends of the control socket: the line limit, readable text, and errors as JSON."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from typing import Any
 
 from memoryd import errors
 from memoryd.errors import MemorydError, NoDaemonError, UsageError
@@ -25,7 +21,7 @@ INTERNAL_ERROR = -32603
 
 
 class MethodUnknownError(UsageError):
-    """The daemon has no such method; most often it is older than the client."""
+    """The daemon has no such method; usually it is older than the client."""
 
     name = "method-not-found"
     rpc_code = METHOD_NOT_FOUND
@@ -35,8 +31,8 @@ _SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 def readable(text: str) -> str:
-    """Text that UTF-8 can carry. A byte that `os.fsdecode` could not decode (a file name in another
-    encoding) shows as `\\xNN`, any other lone surrogate as `\\uNNNN`; nothing is ever dropped."""
+    """Return text that UTF-8 can encode. A byte that `os.fsdecode` could not decode (a file name in another encoding)
+    becomes `\\xNN`, any other lone surrogate `\\uNNNN`; nothing is dropped."""
     return _SURROGATE.sub(_escape, text)
 
 
@@ -45,18 +41,18 @@ def _escape(match: re.Match[str]) -> str:
     return f"\\x{code - 0xDC00:02x}" if 0xDC80 <= code <= 0xDCFF else f"\\u{code:04x}"
 
 
-def error_object(error: MemorydError) -> dict[str, Any]:
-    """The `error` member of a reply: code, message and data{code, hint?, ...}."""
-    data: dict[str, Any] = {**error.data, "code": error.name}
+def error_object(error: MemorydError) -> dict[str, object]:
+    """Return the `error` member of a reply: code, message and data{code, hint?, ...}."""
+    data: dict[str, object] = {**error.data, "code": error.name}
     if error.hint:
         data["hint"] = error.hint
     return {"code": error.rpc_code, "message": error.message, "data": data}
 
 
-def rebuild(error: Any) -> MemorydError:
-    """The exception an `error` member stands for: by its `data.code` name, else by its number."""
+def rebuild(error: object) -> MemorydError:
+    """Return the exception that an `error` member describes: by its `data.code`, else by its number."""
     if not isinstance(error, Mapping):
-        return MemorydError("the daemon sent an error memoryd cannot read")
+        return MemorydError("the daemon sent an error that memoryd cannot parse")
     raw = error.get("data")
     data = {str(k): v for k, v in raw.items()} if isinstance(raw, Mapping) else {}
     kind = _kind_of(data.pop("code", None), error.get("code"))
@@ -64,7 +60,7 @@ def rebuild(error: Any) -> MemorydError:
     return kind(str(error.get("message", "unknown error")), hint=str(hint) if hint else None, data=data)
 
 
-def _kind_of(name: Any, code: Any) -> type[MemorydError]:
+def _kind_of(name: object, code: object) -> type[MemorydError]:
     kinds = list(_kinds(MemorydError))
     by_name = next((kind for kind in kinds if kind.name == name), None)
     by_code = next((kind for kind in kinds if kind.rpc_code == code and kind is not NoDaemonError), None)
@@ -78,6 +74,6 @@ def _kinds(kind: type[MemorydError]) -> Iterator[type[MemorydError]]:
 
 
 def error_kinds() -> list[type[MemorydError]]:
-    """Every kind of error, for `rpc.discover`."""
+    """Return every kind of error, for `rpc.discover`."""
     own = (kind for kind in _kinds(errors.MemorydError) if kind.__module__ in (errors.__name__, __name__))
     return [kind for kind in own if kind is not NoDaemonError]

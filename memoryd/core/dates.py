@@ -1,44 +1,56 @@
-"""Time stamps as agents write them, and the calendar of archives. All in UTC."""
+"""Timestamps as agents write them, and calendar quarters for archives. All in UTC."""
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+import re
+from datetime import UTC, datetime, tzinfo
 from functools import lru_cache
 from typing import NamedTuple
+from zoneinfo import ZoneInfo
+
+LEAP_SECOND = re.compile(r"(\d{4}-\d{2}-\d{2}[T ]23:59:)60")
 
 
 class Stamp(NamedTuple):
-    """Seconds since the epoch; `zoned` is False where the text named no zone and UTC was assumed."""
+    """A parsed timestamp in seconds since the epoch; `zoned` is False if the text had no zone and UTC was assumed."""
 
     seconds: float
     zoned: bool
 
 
 def parse_stamp(value: object) -> Stamp | None:
-    """An ISO 8601 stamp, or None for anything else. Never raises."""
+    """Parse an ISO 8601 timestamp; return None for anything else. Never raises."""
     if not isinstance(value, str) or not 10 <= len(value) <= 64:
         return None
+    stamp = _read(value)
+    if stamp is None and LEAP_SECOND.match(value):
+        before = _read(LEAP_SECOND.sub(r"\g<1>59", value))
+        return Stamp(before.seconds + 1, before.zoned) if before else None
+    return stamp
+
+
+def _read(text: str) -> Stamp | None:
     try:
-        moment = datetime.fromisoformat(value)
+        moment = datetime.fromisoformat(text)
         zoned = moment.tzinfo is not None
-        # By way of UTC: a moment before the year 1 or after 9999 there has no quarter, so it is no stamp.
+        # Converted to UTC first: a time before year 1 or after year 9999 in UTC has no quarter, so it is rejected.
         return Stamp((moment if zoned else moment.replace(tzinfo=UTC)).astimezone(UTC).timestamp(), zoned)
     except (ValueError, OverflowError):
         return None
 
 
 def iso(seconds: float) -> str:
-    """`2026-01-31T10:00:00Z`, whole seconds."""
+    """Format epoch seconds as `2026-01-31T10:00:00Z`, in whole seconds."""
     return _iso(int(seconds))
 
 
-@lru_cache(maxsize=4_096)  # the same memories are told again and again
+@lru_cache(maxsize=4_096)  # the same memories are listed again and again
 def _iso(seconds: int) -> str:
     return datetime.fromtimestamp(seconds, UTC).isoformat()[:19] + "Z"
 
 
 def compact(seconds: float) -> str:
-    """`20260131_100000`: the stamp of a backup's name."""
+    """Format epoch seconds as `20260131_100000`, the timestamp in the name of a backup."""
     return _compact(int(seconds))
 
 
@@ -47,7 +59,12 @@ def _compact(seconds: int) -> str:
     return datetime.fromtimestamp(seconds, UTC).strftime("%Y%m%d_%H%M%S")
 
 
+def zone_of(name: str) -> tzinfo:
+    """Return a time zone by its IANA name. UTC needs no zone tables, which slim containers lack."""
+    return UTC if name == "UTC" else ZoneInfo(name)
+
+
 def quarter(seconds: float) -> tuple[int, int]:
-    """(year, 1..4) of the moment in UTC, so that a late or repeated run names the same archive."""
+    """Return (year, quarter 1-4) in UTC, so that a late or repeated run names the same archive."""
     moment = datetime.fromtimestamp(seconds, UTC)
     return moment.year, (moment.month - 1) // 3 + 1

@@ -1,4 +1,4 @@
-"""What a lock file says about its holder, in every way known to be written. Pure.
+"""The holder named in a lock file, in every known form. Pure.
 
 Times are seconds since the epoch, UTC, as floats.
 """
@@ -9,27 +9,27 @@ import json
 import re
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any
 
 MAX_RECORD = 4096  # bytes; no known writer needs 300
 MAX_PID = 2**22  # the largest pid_max a kernel takes
 
-_EARLIEST, _LATEST = 946_684_800.0, 4_102_444_800.0  # 2000 and 2100: outside, a number is no time
+_EARLIEST, _LATEST = 946_684_800.0, 4_102_444_800.0  # 2000 and 2100: numbers outside are not times
 _MILLISECONDS_FROM = 100_000_000_000.0
 _TIME_KEYS = ("timestamp", "started_at", "created_at", "time")
 _PID = re.compile(r"[0-9]{1,10}")
 _NUMBER = re.compile(r"[0-9]{1,16}(\.[0-9]{1,9})?")
-_HOST = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.\-]{0,252}(\?pidns-[\w:.\-]+)?")  # filelock marks containers so
+_HOST = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.\-]{0,252}(\?pidns-[\w:.\-]+)?")  # filelock marks containers like this
 _PID_THEN_TIME = re.compile(r"([0-9]{1,10})[ \t:][ \t]*([^ \t].*)")
 
 
 @dataclass(frozen=True, slots=True)
 class LockOwner:
-    """What a lock file says about its holder. `stamp` is None when absent or without a zone.
+    """The holder named in a lock file.
 
-    `start` is filelock's token for the start of the process, kept as text. `form` names how it was
-    written: "empty", "unreadable", "json", "pid", "pid time", "pid host" or "pid host token". `ours` where it says
-    that memoryd made it.
+    `stamp`: epoch seconds; None if absent or without a zone.
+    `start`: filelock's token for the start time of the process, as text.
+    `form`: "empty", "unreadable", "json", "pid", "pid time", "pid host" or "pid host token".
+    `ours`: the lock says that memoryd created it.
     """
 
     pid: int | None = None
@@ -45,7 +45,7 @@ UNREADABLE = LockOwner(form="unreadable")
 
 
 def parse_owner(content: bytes) -> LockOwner:
-    """Reads every known way to write a lock file; anything else has no readable pid. Never raises."""
+    """Parse the content of a lock file. A form that is not known gives UNREADABLE. Never raises."""
     if not content:
         return EMPTY
     if len(content) > MAX_RECORD or b"\0" in content:
@@ -63,31 +63,31 @@ def parse_owner(content: bytes) -> LockOwner:
 
 def _from_json(text: str) -> LockOwner:
     try:
-        found = json.loads(text)
+        record = json.loads(text)
     except (ValueError, RecursionError):
         return UNREADABLE
-    pid = _pid(found.get("pid")) if isinstance(found, dict) else None
+    pid = _pid(record.get("pid")) if isinstance(record, dict) else None
     if pid is None:
         return UNREADABLE
-    stamps = (_stamp(found[key]) for key in _TIME_KEYS if key in found)
+    stamps = (_stamp(record[key]) for key in _TIME_KEYS if key in record)
     return LockOwner(
         pid=pid,
         stamp=next((stamp for stamp in stamps if stamp is not None), None),
-        host=_host(found.get("host", found.get("hostname"))),
+        host=_host(record.get("host", record.get("hostname"))),
         form="json",
-        ours=found.get("owner") == "memoryd",
+        ours=record.get("owner") == "memoryd",
     )
 
 
 def _host(value: object) -> str | None:
-    """Printable in any log. A name that had to be changed for that equals no real host: nothing goes."""
+    """Return a host name made printable for logs. A changed one equals no real host, so nothing is cleared for it."""
     if not isinstance(value, str) or not value:
         return None
     return value.encode("ascii", "backslashreplace").decode("ascii")[:300]
 
 
 def _from_line(line: str) -> LockOwner:
-    """A bare pid, `PID TIME` or `PID:TIME`."""
+    """Parse a single line: `PID`, `PID TIME` or `PID:TIME`."""
     pid = _pid(line)
     if pid is not None:
         return LockOwner(pid=pid, form="pid")
@@ -99,7 +99,7 @@ def _from_line(line: str) -> LockOwner:
 
 
 def _from_lines(lines: list[str]) -> LockOwner:
-    """Pid and time, or filelock's lines: pid, host and, where the platform has one, a start token."""
+    """Parse PID and time on two lines, or the lines of filelock: PID, host and, on some platforms, a start token."""
     pid = _pid(lines[0])
     if pid is None or len(lines) > 3:
         return UNREADABLE
@@ -115,8 +115,7 @@ def _from_lines(lines: list[str]) -> LockOwner:
 
 
 def _pid(value: object) -> int | None:
-    """A process that can be asked about: 0 and negative numbers would ask about groups. 1 may well be the agent:
-    in a container it is the first process."""
+    """Return a valid PID or None. 0 and negative numbers mean process groups; 1 may be an agent in a container."""
     if isinstance(value, str) and _PID.fullmatch(value):
         value = int(value)
     if not isinstance(value, int) or isinstance(value, bool):
@@ -135,8 +134,8 @@ def _moment(text: str) -> datetime | None:
         return None
 
 
-def _stamp(value: Any) -> float | None:
-    """Epoch seconds or milliseconds, or ISO 8601 with a zone; None for all else."""
+def _stamp(value: object) -> float | None:
+    """Return epoch seconds from epoch seconds or milliseconds or ISO 8601 with a zone; None for anything else."""
     if isinstance(value, str) and _NUMBER.fullmatch(value):
         value = float(value)
     if isinstance(value, str):
@@ -154,6 +153,6 @@ def _stamp(value: Any) -> float | None:
 
 
 def encode_owner(pid: int, stamp: float, host: str) -> bytes:
-    """memoryd's own record. It has no newline: some readers take the whole content as one value."""
+    """Return the content of a lock file of memoryd. No newline: some readers take the whole content as one value."""
     iso = datetime.fromtimestamp(stamp, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
     return f'{{"pid":{pid},"timestamp":"{iso}","host":{json.dumps(host)},"owner":"memoryd"}}'.encode()

@@ -1,35 +1,39 @@
-"""Plans: the exact list of changes an operation would make, decided before anything is touched."""
+"""Plans: the exact changes an operation would make, decided before any file is written."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from memoryd.core.text import Edit, Span
+from memoryd.core.spans import Edit, Span
 
-WHATEVER = "whatever is there"  # the base of an append that was decided on without a look at the file
+ANY_CONTENT = "any content"  # the base of an append planned without reading the file
 
 
 class Kind(StrEnum):
+    """The effect of an action on its file."""
+
     APPEND = "append"  # add `data` at the end of `path`, creating it when missing
     REWRITE = "rewrite"  # apply `edits` to `path`
-    CREATE = "create"  # new file with `data`; refused when the name is taken
+    CREATE = "create"  # create `path` with `data`; refused if the name exists
     REMOVE = "remove"
-    CHMOD = "chmod"  # set `mode`; only ever tightens
-    NOTE = "note"  # nothing to write: something a person should know or decide
+    CHMOD = "chmod"  # set `mode`; never grants more access
+    NOTE = "note"  # nothing to write; something the user should know or decide
 
 
 @dataclass(frozen=True, slots=True)
 class Action:
-    """One step. `base` is the SHA-256 (hex) of the content that `edits` were decided on, or WHATEVER for an append of
-    whole lines, which then begins a line of its own; `whys`, where
-    given, holds the reason for each of `ids`. A `copy` keeps memories elsewhere before a later action of
-    its group takes them out of a live file; appends always are. `aside` are spans of the content before that no
-    other file keeps: their bytes go to quarantine first. `mode` is that of a CHMOD, or of a file that comes back;
-    a file that is new is private. A `light` REWRITE changes what is only counted: it is worth no backup, which would
-    push out one of a memory."""
+    """One change of one file.
+
+    `base`: SHA-256 (hex) of the content the change was planned on; ANY_CONTENT for an append that fits any content.
+    `why`: the reason, for people; `reasons`, if given, holds one for each of `ids`.
+    `copy`: the action copies memories elsewhere before a later action of its group removes them; appends always do.
+    `quarantine`: spans of the old content that no other file keeps; their bytes are copied to quarantine first.
+    `mode`: permission bits, for CHMOD and for restored files. New files otherwise get the mode of their siblings if
+    the layout is shared, else 0600.
+    `no_backup`: a REWRITE that only changes counters. Its backup would only push out one of a memory.
+    """
 
     kind: Kind
     path: str
@@ -39,50 +43,41 @@ class Action:
     data: bytes = b""
     mode: int | None = None
     base: str | None = None
-    whys: tuple[str, ...] = ()
+    reasons: tuple[str, ...] = ()
     copy: bool = False
-    aside: tuple[Span, ...] = ()
-    light: bool = False
-
-    def public(self) -> dict[str, Any]:
-        """What the control protocol and `--dry-run` show; `memories` tells the reason for each id."""
-        shown = {"kind": str(self.kind), "path": self.path, "ids": list(self.ids), "why": self.why}
-        if not self.whys:
-            return shown
-        return shown | {"memories": [{"id": i, "why": w} for i, w in zip(self.ids, self.whys, strict=True)]}
+    quarantine: tuple[Span, ...] = ()
+    no_backup: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Actions in safe order: copies come before the removal they make possible, and every
-    REWRITE or REMOVE ends a group that can be carried out or rolled back on its own."""
+    """Actions in a safe order: copies come before the removals that depend on them, and every REWRITE or REMOVE
+    ends a group that can be committed or rolled back by itself."""
 
     actions: tuple[Action, ...] = ()
     notes: tuple[Action, ...] = ()
-    waiting: int = 0  # memories that are due as well and wait for the next run
+    waiting: int = 0  # memories that are also due but left to the next run
 
     def __bool__(self) -> bool:
         return bool(self.actions)
 
-    def public(self) -> dict[str, Any]:
-        return {"actions": [action.public() for action in (*self.actions, *self.notes)]}
-
     def groups(self) -> list[tuple[Action, ...]]:
-        found: list[tuple[Action, ...]] = []
+        """Return the actions in groups that can be committed or rolled back by themselves."""
+        complete: list[tuple[Action, ...]] = []
         current: list[Action] = []
         for action in self.actions:
             current.append(action)
             if action.kind in (Kind.REWRITE, Kind.REMOVE) and not action.copy:
-                found.append(tuple(current))
+                complete.append(tuple(current))
                 current = []
         if current:
-            found.append(tuple(current))
-        return found
+            complete.append(tuple(current))
+        return complete
 
 
 class Fingerprint(NamedTuple):
-    """Identity and state of a file as `stat` tells it: equal means "not changed since we read it",
-    but for two writes within one clock tick, which is why young files are hashed again."""
+    """Identity and state of a file from `stat`. Equal fingerprints mean that the file has not changed since it was
+    read, unless it was written twice within one clock tick; so recently modified files are hashed again."""
 
     dev: int
     inode: int
@@ -94,17 +89,14 @@ class Fingerprint(NamedTuple):
     nlink: int = 1
 
     def same_file(self, other: Fingerprint) -> bool:
-        """The same inode, whatever became of its content."""
+        """True for the same inode, whatever its content."""
         return (self.dev, self.inode) == (other.dev, other.inode)
 
     def same_content(self, other: Fingerprint | None) -> bool:
-        """Equal but for mode, owner and change time (a chmod is no change of content)."""
+        """True if all but mode, owner and change time are equal: a chmod does not change the content."""
         return other is not None and (self.dev, self.inode, self.size, self.mtime_ns) == (
             other.dev,
             other.inode,
             other.size,
             other.mtime_ns,
         )
-
-
-Facts = Mapping[str, Any]

@@ -1,7 +1,7 @@
-"""What memoryd reads: documents of records. A record is a reading, never a source of writing.
+"""Parsed memories: documents made of records. Files are never written from a record.
 
-There is no common memory model: five formats share not one field. A `Record` keeps the span of
-the verbatim text, the native fields, and the few plain facts that every floor above needs.
+There is no common memory model, since the layouts do not share a single field. A `Record` holds the span of the
+verbatim text, the native fields, and the few facts that every floor above needs.
 """
 
 from __future__ import annotations
@@ -13,31 +13,46 @@ from typing import Any, NamedTuple
 
 from memoryd.core.findings import Finding
 from memoryd.core.retention import Quality
-from memoryd.core.text import Span
+from memoryd.core.spans import Span
+
+NativeMemory = Mapping[str, Any]
+"""A memory as an agent writes it: a JSON object whose keys and values depend on the layout."""
+
+JsonObject = dict[str, Any]
+"""A JSON object of any shape, as decoded or about to be written."""
+
+Facts = Mapping[str, Any]
+"""Values a layout derives from a memory, for its index and upkeep (plain JSON); the keys depend on the layout."""
+
+FUTURE_S = 300.0  # tolerance in seconds before a time stamp counts as in the future
+FRESH_S = 2.0  # an unparsable file modified less than this long ago is being written, not damaged
 
 
 class Role(StrEnum):
-    """What a path is in a layout."""
+    """The purpose of a file in a layout."""
 
-    SOURCE = "source"  # agents' memories, read and tended
-    INDEX = "index"  # derived, kept current by memoryd
+    SOURCE = "source"  # memories of agents
+    INDEX = "index"  # derived from the sources, kept current by memoryd
     ARCHIVE = "archive"  # memories moved out of the live files
     BACKUP = "backup"
     LOCK = "lock"
-    TEMP = "temp"  # somebody's half-written file; never read
-    FOREIGN = "foreign"  # anything else; left alone
+    TEMP = "temp"  # a half-written file of any program; never read
+    FOREIGN = "foreign"  # anything else; ignored
 
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """One memory as found. Times are seconds since the epoch, UTC. `native` is the object as the agent
-    wrote it; `facts` are the layout's own corrected values, which indices and upkeep are decided on.
+    """One memory as it was read. Times are in seconds since the epoch, UTC.
 
-    The rest is what it is searched by: `text` is the whole of what it says beside title and tags, never cut;
-    `labels` are further words that lead to it (category, entities, topics, the place); `weight` is what its own
-    layout says it is worth, from 0 to 1; `uses` how often it was read; `owner` the user whose it is, where nothing
-    may cross from one to another; `embedding` the vector its agent stored beside it (finite, not all zero; an array
-    rather than a tuple, which would cost four times as much)."""
+    `line` is 1-based. `native` is the object as the agent wrote it; `facts` are values the layout derived and
+    corrected, from which the index is rendered and upkeep is decided. For search:
+    `text`: the complete content apart from title and tags, never truncated.
+    `labels`: further search words (category, entities, topics, location).
+    `weight`: the importance by the layout's own fields, 0 to 1.
+    `uses`: how often the memory was read.
+    `owner`: the user it belongs to, in layouts that keep users apart.
+    `embedding`: the vector stored by the agent (finite, not all zero). An array: a tuple takes four times the memory.
+    """
 
     span: Span
     line: int
@@ -48,8 +63,8 @@ class Record:
     used: float | None
     tags: tuple[str, ...]
     archived: bool
-    native: Mapping[str, Any]
-    facts: Mapping[str, Any] = field(default_factory=dict)
+    native: NativeMemory
+    facts: Facts = field(default_factory=dict)
     text: str = ""
     labels: tuple[str, ...] = ()
     weight: float | None = None
@@ -60,9 +75,12 @@ class Record:
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """One source or archive file read. `units` counts the non-empty lines (entries, elements) met, valid
-    or not, `broken` those that cannot be parsed; `pending` says that the tail looks half-written and
-    should be looked at again; `facts` are the layout's own about the whole file (plain JSON)."""
+    """One parsed source or archive file.
+
+    `units` counts the non-empty lines (entries, elements), valid or not, `broken` those that cannot be parsed.
+    `pending`: the tail looks half-written, so the file should be read again soon. `facts`: values the layout derived
+    from the whole file (plain JSON).
+    """
 
     path: str
     records: tuple[Record, ...]
@@ -70,28 +88,28 @@ class Document:
     units: int = 0
     broken: int = 0
     pending: bool = False
-    facts: Mapping[str, Any] = field(default_factory=dict)
+    facts: Facts = field(default_factory=dict)
 
     @property
     def quality(self) -> Quality:
+        """The share of the file that is readable."""
         return Quality(self.units, len(self.records))
 
 
 @dataclass(frozen=True, slots=True)
-class Base:
-    """Where a text given to `parse` begins in its file (non-zero for an appended tail)."""
+class ParseOffset:
+    """The position in its file of a text given to `parse`: not zero for an appended tail. `line` is 1-based."""
 
     offset: int = 0
     line: int = 1
 
 
 class Entry(NamedTuple):
-    """A record as the catalogue knows it: enough to render an index without reading the file again.
-    `facts` are those of the record."""
+    """A record as stored in the search index: enough to render an index file without reading the source again."""
 
     path: str
     line: int
     id: str
     type: str
     archived: bool
-    facts: Mapping[str, Any]
+    facts: Facts

@@ -1,13 +1,12 @@
-"""When a job is due: the four ways to write it down, as values.
+"""Schedules of jobs: the four ways to write one, as values.
 
     every 30s | every 10m | every 6h | every 1d      a whole number of at least one second
     15 3 * * 1-5                                     a cron line: minute hour day month weekday
     off                                              never
-    adaptive                                         only for the rescan: the daemon finds its own pace
+    adaptive                                         only for the rescan: the interval follows the cost of a scan
 
-Cron weekdays are written as everywhere, 0 and 7 for Sunday. The clock of the schedule (APScheduler)
-counts 0 as Monday, so a parsed line carries weekday *names*, and all other fields as plain lists of
-numbers: nothing is left that two programs could read in two ways.
+Cron weekdays are numbered as in Unix cron, 0 and 7 for Sunday. APScheduler counts from Monday, so a parsed line
+holds weekday *names*, and all other fields as plain lists of numbers: two programs cannot read it in two ways.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 MINUTE, HOUR, DAY = 60, 3600, 86_400
-LONGEST = 3650 * DAY  # ten years; beyond it date arithmetic overflows before anybody waits for it
+MAX_INTERVAL_S = 3650 * DAY  # ten years; date arithmetic overflows beyond
 
 ALLOWED = '"every 30s", "every 10m", "every 6h", "every 1d", a cron line such as "15 3 * * 1-5", or "off"'
 
@@ -27,14 +26,14 @@ _EVERY = re.compile(r"every\s+([0-9]{1,12})\s*([smhd])")
 
 @dataclass(frozen=True, slots=True)
 class Every:
-    """An interval in seconds, counted from the last success."""
+    """An interval in seconds, counted from the last successful run."""
 
     seconds: int
 
 
 @dataclass(frozen=True, slots=True)
 class Cron:
-    """`fields` = minute, hour, day, month, day of week, each `*` or a comma list; weekdays by name."""
+    """A cron line. `fields`: minute, hour, day, month, weekday, each `*` or a comma list; weekdays by name."""
 
     fields: tuple[str, str, str, str, str]
     text: str
@@ -42,19 +41,19 @@ class Cron:
 
 @dataclass(frozen=True, slots=True)
 class Off:
-    pass
+    """The job never runs by schedule."""
 
 
 @dataclass(frozen=True, slots=True)
 class Adaptive:
-    pass
+    """The interval follows the cost of a scan; only for the rescan."""
 
 
 Schedule = Every | Cron | Off | Adaptive
 
 
 def parse_schedule(text: str) -> Schedule:
-    """Read one schedule; ValueError says what is wrong and what may be written instead."""
+    """Parse one schedule. Raises ValueError, which says what is wrong and what is allowed."""
     words = " ".join(text.lower().split())
     if words == "off":
         return Off()
@@ -64,15 +63,14 @@ def parse_schedule(text: str) -> Schedule:
         return _every(words)
     if len(words.split()) == 5:
         return _cron(words)
-    raise ValueError(f"{text!r} is no schedule; allowed: {ALLOWED}")
+    raise ValueError(f"{text!r} is not a schedule; allowed: {ALLOWED}")
 
 
-def due(schedule: Schedule, last_success: float | None, now: float) -> float | None:
-    """The wall-clock second at which an interval falls due next; None where it is not for us to say.
+def next_due(schedule: Schedule, last_success: float | None, now: float) -> float | None:
+    """Return the epoch second at which an interval is due next; None for schedules other than `Every`.
 
-    A job that never succeeded is due at once. So is one whose last success lies in the future: the
-    clock was set back, by how much nobody knows, and one run too many is harmless where every job
-    finds nothing left to do the second time; waiting for the old time to come again could take years.
+    A job that never succeeded is due at once. So is one whose last success lies in the future: the clock was set back
+    by an unknown amount. An extra run is harmless, since jobs are idempotent; waiting could take years.
     """
     if not isinstance(schedule, Every):
         return None
@@ -84,9 +82,9 @@ def due(schedule: Schedule, last_success: float | None, now: float) -> float | N
 def _every(words: str) -> Every:
     match = _EVERY.fullmatch(words)
     if match is None:
-        raise ValueError(f'"{words}" is no interval; write a whole number and s, m, h or d, as in "every 6h"')
+        raise ValueError(f'"{words}" is not an interval; write a whole number and s, m, h or d, as in "every 6h"')
     seconds = int(match[1]) * _UNITS[match[2]]
-    if not 1 <= seconds <= LONGEST:
+    if not 1 <= seconds <= MAX_INTERVAL_S:
         raise ValueError(f'"{words}" is out of range; from "every 1s" to "every 3650d"')
     return Every(seconds)
 
@@ -95,43 +93,44 @@ def _cron(words: str) -> Cron:
     minute, hour, day, month, weekday = words.split()
     days, months, weekdays = _DAY.numbers(day), _MONTH.numbers(month), _WEEKDAY.numbers(weekday)
     if day != "*" and weekday != "*":
-        # Unix cron runs on either of the two, APScheduler only where both meet: refuse to guess.
+        # Unix cron runs if either matches, APScheduler only if both do: refuse to guess.
         raise ValueError(f'"{words}" names both a day of the month and a weekday; put * in one of them')
     if min(days) > max(_LONGEST_MONTH[number - 1] for number in months):
-        raise ValueError(f'"{words}" never comes: the months named have no day {min(days)}')
+        raise ValueError(f'"{words}" never occurs: the given months have no day {min(days)}')
     of_week = sorted({number % 7 for number in weekdays})
     names = "*" if len(of_week) == 7 else ",".join(_WEEKDAY.names[number] for number in of_week)
-    return Cron((_MINUTE.listed(minute), _HOUR.listed(hour), _DAY.listed(day), _MONTH.listed(month), names), words)
+    return Cron((_MINUTE.expand(minute), _HOUR.expand(hour), _DAY.expand(day), _MONTH.expand(month), names), words)
 
 
 @dataclass(frozen=True, slots=True)
 class _Field:
-    """One of the five columns: its name in messages, its bounds, and names for its numbers from `low`."""
+    """One of the five columns: its label in messages, its bounds, and names for its numbers from `low` up."""
 
-    what: str
+    label: str
     low: int
     high: int
     names: tuple[str, ...] = ()
 
     def numbers(self, text: str) -> set[int]:
-        """The numbers `text` stands for: `*`, `a`, `a-b`, each with `/step`, joined by commas."""
+        """Return the numbers in `text`: `*`, `a` or `a-b`, each with an optional `/step`, separated by commas."""
         found: set[int] = set()
         for part in text.split(","):
             span, slash, step = part.partition("/")
             if slash and not (_is_number(step) and 1 <= int(step) <= self.high):
-                raise ValueError(f'{self.what} "{text}": the step after / is a number from 1 to {self.high}')
+                raise ValueError(f'{self.label} "{text}": the step after / must be a number from 1 to {self.high}')
             first, last = self._bounds(span, stepped=bool(slash))
             found.update(range(first, last + 1, int(step) if slash else 1))
         return found
 
-    def listed(self, text: str) -> str:
+    def expand(self, text: str) -> str:
+        """Return the numbers in `text` as a comma-separated list, or `*` for all of them."""
         numbers = self.numbers(text)
         if len(numbers) == self.high - self.low + 1:
             return "*"
         return ",".join(str(number) for number in sorted(numbers))
 
     def _bounds(self, span: str, *, stepped: bool) -> tuple[int, int]:
-        top = 6 if self is _WEEKDAY else self.high  # 7 is a second name of Sunday, not an eighth day
+        top = 6 if self is _WEEKDAY else self.high  # 7 is another name for Sunday, not an eighth day
         if span == "*":
             return self.low, top
         start, dash, end = span.partition("-")
@@ -142,7 +141,7 @@ class _Field:
         if self is _WEEKDAY and last == 0 < first:
             last = 7  # fri-sun
         if last < first:
-            raise ValueError(f"{self.what}: the range {span} runs backwards")
+            raise ValueError(f"{self.label}: the range {span} runs backwards")
         return first, last
 
     def _number(self, word: str) -> int:
@@ -151,7 +150,7 @@ class _Field:
         if _is_number(word) and self.low <= int(word) <= self.high:
             return int(word)
         also = f" or {self.names[0]} to {self.names[-1]}" if self.names else ""
-        raise ValueError(f"{self.what}: {word!r} is not a number from {self.low} to {self.high}{also}")
+        raise ValueError(f"{self.label}: {word!r} is not a number from {self.low} to {self.high}{also}")
 
 
 def _is_number(word: str) -> bool:

@@ -1,12 +1,12 @@
-"""How text becomes the words that it is found by: one normal form for what is indexed and for what is asked.
+"""Split text into words: for the index (one normal form for memories and queries), and for comparing two texts.
 
-The index splits at everything ASCII that is neither letter nor digit, and takes everything beyond ASCII for a letter;
-so whatever is no letter there is taken out here first. What is left is exact: case, accents and width are folded, but
-no ending is cut, so that the vocabulary of the index tells what stands in the memories.
+The index splits at ASCII characters that are neither letters nor digits and treats everything beyond ASCII as a letter,
+so other characters beyond ASCII are removed here first. Case, accents and width are folded, but endings are kept, so
+that the vocabulary of the index shows the real words.
 
-- Scripts without spaces (Chinese, Japanese, Thai, Khmer ...) give a word a character; asked for as a phrase, they are
-  found like substrings.
-- Symbols and emoji are words of their own; `C++`, `C#` have one beside their letters.
+- In scripts without spaces (Chinese, Japanese, Thai, Khmer ...) every character is a word; a phrase of them works like
+  a substring.
+- Symbols and emoji are words; `C++` and `C#` get a word in addition to their letters.
 - `foo_bar`, `1.0.21`, `ICC-REVIEW` and paths are phrases of their parts.
 """
 
@@ -14,13 +14,14 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from collections.abc import Callable
 
-VERSION = f"1 {unicodedata.unidata_version}"
-"""What the index was made by. With another version of these rules, or of Unicode, it has to be made anew."""
+VERSION = f"2 {unicodedata.unidata_version}"
+"""The version of these rules and of Unicode; an index made with another version is rebuilt."""
 
 _BEYOND = re.compile(r"[^\x00-\x7f]+")
 _TOKEN = re.compile(r"[0-9a-z\u0080-\U0010ffff]+")
-# Private characters stand for the signs, so that they are letters of the index.
+# Private-use characters replace the signs, so that the index takes them for letters.
 _SIGNS = re.compile(r"(?<![A-Za-z0-9])([A-Za-z][A-Za-z0-9]{0,15})(\+\+|#)(?![A-Za-z0-9+#])")
 _SIGN = {"++": "\ue000", "#": "\ue001"}
 _UNSPACED = (
@@ -35,22 +36,28 @@ _UNSPACED = (
     (0x3400, 0x4DBF),
     (0x4E00, 0x9FFF),
     (0xF900, 0xFAFF),
+    (0x1B000, 0x1B16F),  # rare kana
     (0x20000, 0x3FFFF),
 )
-# Marks that writers leave out as they like: accents, Hebrew points, Arabic vowels and the stretching bar.
+# Marks that writers may omit: accents, Hebrew points, Arabic vowels and the stretching bar.
 _OPTIONAL = ((0x0300, 0x036F), (0x0591, 0x05BD), (0x0640, 0x0640), (0x064B, 0x065F), (0xFE00, 0xFE0F))
-_ZERO_WIDTH_SPACE = 0x200B  # separates words where no space is written
+_ZERO_WIDTH_SPACE = 0x200B  # separates words in scripts without spaces
 
 
 class _Letters(dict[int, str]):
-    """What each character beyond ASCII becomes, filled as they are met."""
+    """A cache of what each character beyond ASCII is replaced by."""
+
+    def __init__(self, make: Callable[[int], str]) -> None:
+        super().__init__()
+        self._make = make
 
     def __missing__(self, code: int) -> str:
-        self[code] = made = _letter(code)
+        self[code] = made = self._make(code)
         return made
 
 
-def _letter(code: int) -> str:
+def _indexed(code: int) -> str:
+    """Return a character as it is stored in the index."""
     char = chr(code)
     kind = unicodedata.category(char)
     if _within(code, _OPTIONAL):
@@ -65,28 +72,56 @@ def _letter(code: int) -> str:
     return f" {char} " if kind[0] in "SC" or _within(code, _UNSPACED) else char
 
 
+def _compared(code: int) -> str:
+    """Return a character as it is compared: accents count, signs do not."""
+    char = chr(code)
+    if unicodedata.category(char)[0] not in "LMN":
+        return " "
+    return f" {char} " if _within(code, _UNSPACED) else char
+
+
 def _within(code: int, ranges: tuple[tuple[int, int], ...]) -> bool:
     return any(low <= code <= high for low, high in ranges)
 
 
-_LETTERS = _Letters()
+_INDEXED, _COMPARED = _Letters(_indexed), _Letters(_compared)
 
 
 def indexable(text: str) -> str:
-    """The text as it goes into the index, which folds the case of ASCII itself."""
+    """Return the text as it is stored in the index, which folds the case of ASCII itself."""
     if not text.isascii():
         folded = unicodedata.normalize("NFKC", text).casefold()
-        text = _BEYOND.sub(lambda run: run.group().translate(_LETTERS), folded)
+        text = _BEYOND.sub(lambda run: run.group().translate(_INDEXED), folded)
     if "++" in text or "#" in text:
         text = _SIGNS.sub(lambda found: f"{found[1]} {found[1]}{_SIGN[found[2]]}", text)
     return text
 
 
 def tokens(text: str) -> list[str]:
-    """The words of a text, in order, just as the index splits it."""
+    """Return the words of a text in order, as the index splits them."""
     return _TOKEN.findall(indexable(text.lower() if text.isascii() else text))
+
+
+def compared_words(text: str) -> list[str]:
+    """Return the words of a text in order, for comparison with another: accents count, signs do not."""
+    folded = unicodedata.normalize("NFKC", text).casefold()
+    return _TOKEN.findall(
+        folded if folded.isascii() else _BEYOND.sub(lambda run: run.group().translate(_COMPARED), folded)
+    )
 
 
 def unspaced(token: str) -> bool:
     """True for the single character of a script without spaces."""
     return len(token) == 1 and _within(ord(token), _UNSPACED)
+
+
+_STOP = """
+a about after all also am an and any are as at be because been before being but by can cannot could did do does
+doing don done down during each few for from further get gets got had has have having he her here hers him his
+how however i if in into is it its itself just ll let me more most much must my no nor not now of off on once
+one only or other our ours out over own per please re same shall she should so some such t than that the their
+them then there these they this those through to too under until up upon us ve very was we were what when where
+whether which while who whom whose why will with within without would yet you your yours
+"""
+STOP_WORDS = frozenset(_STOP.split())
+"""English words that carry little information about the subject of a text."""

@@ -1,14 +1,14 @@
-"""The only place that changes files of a root: old or new, never between, and never over somebody's change.
+"""The only module that changes files of a root: atomically, and never over another program's change.
 
-A rewrite is a new file beside the target, full and on disk with the target's mode and owner, put in its place
-by one rename after the caller's lock (`guard`) and the target's identity were looked at once more.
+A rewrite creates a new file next to the target, complete and on disk with the target's mode and owner, and renames it
+over the target after the caller's lock (`guard`) and the target's identity were checked once more.
 Any failure before the rename leaves the original and no temporary file; an error of the last step, the
 directory's fsync, comes when the new content is already visible but perhaps not durable.
 
-Agents write without asking us, so for their files even the window between that look and the rename counts:
-`exchange=True` swaps the names and looks at what came out, puts it back if it is not what was expected,
-and hands the old inode over as `Displaced` to be watched for late appends. A kill between the exchange and
-`Displaced.close()` leaves that inode under its temporary name: the caller recovers it at the next start by
+Agents write at any time, so for their files even the window between that check and the rename matters:
+`exchange=True` swaps the names and checks the file that came out, swaps back if it is not the expected one,
+and returns the old inode as `ReplacedFile` to be watched for late appends. A kill between the exchange and
+`ReplacedFile.close()` leaves that inode under its temporary name: the caller recovers it at the next start by
 the rule in `temps`.
 """
 
@@ -24,45 +24,29 @@ from typing import Final, Literal
 
 from memoryd.core.plan import Fingerprint
 from memoryd.disk import syscalls
-from memoryd.disk.displaced import Displaced
-from memoryd.disk.nodes import NotRegularError, fingerprint_of, look, open_regular, pread_all
-from memoryd.disk.swap import StoreChangedError, open_old, rename, swap
-from memoryd.disk.temps import Temp, is_our_temp, our_temps, still_holds, target_of, temp_name
+from memoryd.disk.nofollow import NotRegularError, fingerprint_of, lstat, open_regular, pread_all
+from memoryd.disk.replaced_file import ReplacedFile, digest_of
+from memoryd.disk.temps import Temp, still_holds, temp_name
 from memoryd.disk.tree import Tree
-
-__all__ = [
-    "ANY",
-    "Displaced",
-    "Replaced",
-    "StoreChangedError",
-    "append",
-    "create",
-    "is_our_temp",
-    "our_temps",
-    "remove",
-    "replace",
-    "target_of",
-    "truncate",
-]
 
 Guard = Callable[[], None]
 
 
-class _Whatever(Enum):
+class _Any(Enum):
     ANY = "any"
 
 
-ANY: Final = _Whatever.ANY  # "whatever is there, or nothing": for files that memoryd can derive again
-Expected = Fingerprint | Literal[_Whatever.ANY] | None
+ANY: Final = _Any.ANY  # any content or no file: for files that memoryd can derive again
+Expected = Fingerprint | Literal[_Any.ANY] | None
 
 
 @dataclass(frozen=True, slots=True)
 class Replaced:
-    """`fingerprint` of our content (not of what somebody appended since). `displaced` only with `exchange`
-    and an existing target; it must be closed."""
+    """The result of `replace`: `fingerprint` of our content (without later appends of other programs). `displaced` only
+    with `exchange` and an existing target; it must be closed."""
 
     fingerprint: Fingerprint
-    displaced: Displaced | None
+    displaced: ReplacedFile | None
 
 
 def replace(
@@ -76,13 +60,13 @@ def replace(
     exchange: bool = False,
     digest: str | None = None,
 ) -> Replaced:
-    """Put `data` in place of the whole file. `expected` None: it must not exist (then `mode` or 0600 applies,
-    otherwise mode and owner are kept). With `exchange`, ANY means what is there at the beginning, and `digest` is
-    that (SHA-256, hex) of the content expected, where it is known.
+    """Replace the whole file with `data`. `expected` None: it must not exist (then `mode` or 0600 applies, otherwise
+    mode and owner are kept). With `exchange`, ANY means the file as it is at the start, and `digest` is the SHA-256
+    (hex) of the expected content, if known.
 
-    Raises StoreChangedError, NotRegularError, what `guard` raises, and OSError of a full or failing disk.
+    Raises StoreChangedError, NotRegularError, the errors of `guard`, and OSError for a full or failing disk.
     """
-    opened: list[Displaced] = []
+    opened: list[ReplacedFile] = []
     try:
         with ExitStack() as stack:
             directory, name = stack.enter_context(tree.parent(path))
@@ -93,23 +77,23 @@ def replace(
             like = old.fd if old else None
             made = Temp(directory, name, data, like=like, mode=0o600 if mode is None else mode)
             temp = stack.enter_context(made)
-            _look_again(wanted, guard, directory, name, path)
+            _recheck(wanted, guard, directory, name, path)
             if exchange and old:
                 opened.append(swap(directory, temp, name, old, path))
             else:
                 _put(directory, temp, name, path, new=wanted is None)
             syscalls.sync_directory(directory)
-            fingerprint = _as_written(temp)
+            fingerprint = _written_fingerprint(temp)
         return Replaced(fingerprint, opened[0] if opened else None)
     except BaseException:
         for displaced in opened:
             if not displaced.close_if_silent():
-                displaced.leave()
+                displaced.detach()
         raise
 
 
 def create(tree: Tree, path: str, data: bytes, mode: int = 0o600, *, guard: Guard | None = None) -> Fingerprint:
-    """A new file, visible only when complete; FileExistsError when the name is taken by anything."""
+    """Create a file that is visible only when complete. Raises FileExistsError if the path exists."""
     with ExitStack() as stack:
         directory, name = stack.enter_context(tree.parent(path))
         temp = stack.enter_context(Temp(directory, name, data, like=None, mode=mode))
@@ -117,7 +101,7 @@ def create(tree: Tree, path: str, data: bytes, mode: int = 0o600, *, guard: Guar
             guard()
         syscalls.rename_new(directory, temp.name, name)
         syscalls.sync_directory(directory)
-        return _as_written(temp)
+        return _written_fingerprint(temp)
 
 
 def append(
@@ -129,10 +113,10 @@ def append(
     guard: Guard | None = None,
     create_mode: int = 0o600,
 ) -> Fingerprint:
-    """Add `data` at the end in one write, durably and read back; `expected` None creates the file.
+    """Append `data` in one write, sync, and read it back; `expected` None creates the file.
 
-    That the file ends with a newline is the caller's to see to. The fingerprint's size is more than
-    expected.size + len(data) if others appended too. A failed append is taken back unless others wrote after.
+    The caller ensures that the file ends with a newline. The fingerprint's size is more than expected.size +
+    len(data) if other programs appended too. A failed append is undone unless another program wrote after it.
     """
     if expected is None:
         try:
@@ -143,15 +127,15 @@ def append(
         try:
             _write_once(fd, data, path)
         except BaseException:
-            _take_back(fd, data, expected.size)
+            _undo_append(fd, data, expected.size)
             raise
         if not still_holds(directory, name, fd):
-            raise StoreChangedError(path)  # our bytes went into a file that a rename had just replaced
+            raise StoreChangedError(path)  # our bytes are in a file that a rename has just replaced
         return fingerprint_of(os.fstat(fd))
 
 
 def truncate(tree: Tree, path: str, size: int, *, expected: Fingerprint, guard: Guard | None = None) -> Fingerprint:
-    """Cut the file to its first `size` bytes: for taking back our own append while nobody wrote after it."""
+    """Truncate the file to `size` bytes: undoes our own append as long as no other program wrote after it."""
     if not 0 <= size <= expected.size:
         raise ValueError(f"cannot cut {expected.size} bytes to {size}")
     with _in_place(tree, path, os.O_RDWR, expected, guard) as (_, _, fd):
@@ -160,14 +144,12 @@ def truncate(tree: Tree, path: str, size: int, *, expected: Fingerprint, guard: 
         return fingerprint_of(os.fstat(fd))
 
 
-def remove(
-    tree: Tree, path: str, *, expected: Fingerprint | Literal[_Whatever.ANY], guard: Guard | None = None
-) -> None:
-    """Remove a file that was copied before. It is moved aside, looked at, and only then deleted; if it is not
-    what was expected it goes back. With ANY a missing file is fine."""
+def remove(tree: Tree, path: str, *, expected: Fingerprint | Literal[_Any.ANY], guard: Guard | None = None) -> None:
+    """Remove a file that was copied before: rename, verify, then delete; if it is not the expected file, it is renamed
+    back. With ANY a missing file is fine."""
     with tree.parent(path) as (directory, name):
-        _demand(expected, look(directory, name, path), path)
-        if not _look_again(expected, guard, directory, name, path):
+        _demand(expected, lstat(directory, name, path), path)
+        if not _recheck(expected, guard, directory, name, path):
             return
         aside = temp_name(name)
         try:
@@ -175,7 +157,7 @@ def remove(
         except FileNotFoundError as error:
             raise StoreChangedError(path) from error
         try:
-            _demand(expected, look(directory, aside, path), path)
+            _demand(expected, lstat(directory, aside, path), path)
             os.unlink(aside, dir_fd=directory)
         except BaseException:
             _put_back(directory, aside, name)
@@ -190,17 +172,17 @@ def _demand(expected: Expected, found: Fingerprint | None, path: str) -> None:
         raise StoreChangedError(path)
 
 
-def _look_again(expected: Expected, guard: Guard | None, directory: int, name: str, path: str) -> bool:
-    """The last look before the point of no return: the lock, then the target. Is there a target?"""
+def _recheck(expected: Expected, guard: Guard | None, directory: int, name: str, path: str) -> bool:
+    """Check the lock and the target once more before the point of no return. True if the target exists."""
     if guard:
         guard()
-    found = look(directory, name, path)
+    found = lstat(directory, name, path)
     _demand(expected, found, path)
     return found is not None
 
 
-def _as_written(temp: Temp) -> Fingerprint:
-    # The rename changed ctime; but if somebody wrote since, theirs must not pass for known content.
+def _written_fingerprint(temp: Temp) -> Fingerprint:
+    # The rename changed ctime; but if another program wrote since, its content must not count as known.
     before, after = fingerprint_of(temp.state), fingerprint_of(os.fstat(temp.fd))
     return after if after.same_content(before) else before
 
@@ -216,7 +198,7 @@ def _put(directory: int, temp: Temp, name: str, path: str, *, new: bool) -> None
 
 
 def _put_back(directory: int, aside: str, name: str) -> None:
-    # A name taken again holds something newer; then ours stays aside for the recovery.
+    # If the path exists again, it holds something newer; ours then keeps its temporary name for the recovery.
     with suppress(FileExistsError, FileNotFoundError):
         syscalls.rename_new(directory, aside, name)
 
@@ -225,7 +207,7 @@ def _put_back(directory: int, aside: str, name: str) -> None:
 def _in_place(
     tree: Tree, path: str, flags: int, expected: Fingerprint, guard: Guard | None
 ) -> Iterator[tuple[int, str, int]]:
-    """The target opened for writing, checked: (directory, name, descriptor)."""
+    """Open the target for writing and check it; yield (directory, name, descriptor)."""
     with tree.parent(path) as (directory, name):
         try:
             fd = open_regular(directory, name, path, flags)
@@ -234,9 +216,9 @@ def _in_place(
         try:
             found = os.fstat(fd)
             if found.st_nlink > 1:
-                raise NotRegularError(path, "has a second name, perhaps outside; not written in place")
+                raise NotRegularError(path, "has another hard link, perhaps outside the root; not written in place")
             _demand(expected, fingerprint_of(found), path)
-            _look_again(expected, guard, directory, name, path)
+            _recheck(expected, guard, directory, name, path)
             yield directory, name, fd
         finally:
             os.close(fd)
@@ -246,14 +228,141 @@ def _write_once(fd: int, data: bytes, path: str) -> None:
     written = os.write(fd, data)
     if written != len(data):
         raise OSError(errno.ENOSPC, f"only {written} of {len(data)} bytes could be appended", path)
-    end = os.lseek(fd, 0, os.SEEK_CUR)  # where *our* write ended, whoever else appends
+    end = os.lseek(fd, 0, os.SEEK_CUR)  # the end of our own write, even if other programs append
     syscalls.sync_file(fd)
     if pread_all(fd, end - written, written) != data:
-        raise OSError(errno.EIO, "the disk gives back other bytes than were appended", path)
+        raise OSError(errno.EIO, "read-back after append does not match", path)
 
 
-def _take_back(fd: int, data: bytes, size: int) -> None:
-    """Cut off a failed append, whole or part, if nothing but it was added."""
+def _undo_append(fd: int, data: bytes, size: int) -> None:
+    """Truncate a failed append, complete or partial, if nothing else was added."""
     grown = os.fstat(fd).st_size - size
     if 0 < grown <= len(data) and pread_all(fd, size, grown) == data[:grown]:
         os.ftruncate(fd, size)
+
+
+class StoreChangedError(OSError):
+    """The file has changed since the change was planned; nothing was written. Read it again and retry.
+
+    `path` names it. `displaced` is almost always None. Otherwise our new content was visible for an instant before
+    the exchange was undone, and another process has it open; watch and close it as after a success.
+    """
+
+    def __init__(self, path: str, displaced: ReplacedFile | None = None) -> None:
+        super().__init__(errno.EBUSY, "changed by another program meanwhile", path)
+        self.path = path
+        self.displaced = displaced
+
+
+@dataclass(frozen=True, slots=True)
+class Old:
+    """The target as it was at the start, held open; `digest` (SHA-256, hex) only for an exchange."""
+
+    fd: int
+    state: Fingerprint
+    digest: str
+
+
+def open_old(
+    stack: ExitStack, directory: int, name: str, path: str, *, exchange: bool, digest: str | None = None
+) -> Old | None:
+    """Open the target; None if it does not exist. A known `digest` is not computed again: it covers the content that
+    the caller planned with, so that a write in place since then, within one clock tick, is detected afterwards."""
+    try:
+        fd = open_regular(directory, name, path)
+    except FileNotFoundError:
+        return None
+    stack.callback(os.close, fd)
+    state = fingerprint_of(os.fstat(fd))
+    return Old(fd, state, (digest or digest_of(fd, state.size)) if exchange else "")
+
+
+def rename(directory: int, source: str, target: str) -> None:
+    """Rename within an open directory, replacing an existing target."""
+    os.rename(source, target, src_dir_fd=directory, dst_dir_fd=directory)
+
+
+def swap(directory: int, temp: Temp, name: str, old: Old, path: str) -> ReplacedFile:
+    """Exchange new and old file, verify the one that came out, and swap back if it is not the old file."""
+    try:
+        syscalls.exchange(directory, temp.name, name)
+    except FileNotFoundError as error:
+        raise StoreChangedError(path) from error
+    except OSError as error:
+        if error.errno not in syscalls.UNSUPPORTED:
+            raise
+        return _rename_keeping(directory, temp, name, old, path)
+    try:
+        _demand_base(lstat(directory, temp.name, path), old, path)
+        return ReplacedFile(directory, temp.name, old.fd, path, base_size=old.state.size, digest=old.digest)
+    except StoreChangedError as error:
+        error.displaced = _swap_back(directory, temp, name, path)
+        raise
+    except BaseException:
+        ours = _swap_back(directory, temp, name, path)
+        if ours:
+            ours.detach()
+        raise
+
+
+def _demand_base(found: Fingerprint | None, old: Old, path: str) -> None:
+    """Raise StoreChangedError unless this is the old file, unchanged or with more bytes at its end: those are late
+    appends and are merged."""
+    if found is None or (found.dev, found.inode) != (old.state.dev, old.state.inode):
+        raise StoreChangedError(path)
+    if found.same_content(old.state):
+        return
+    if found.size < old.state.size or digest_of(old.fd, old.state.size) != old.digest:
+        raise StoreChangedError(path)
+
+
+def _swap_back(directory: int, temp: Temp, name: str, path: str) -> ReplacedFile | None:
+    """Undo an exchange. Our new file was visible in between, so it may have been opened (then it is
+    returned, to be watched) or already replaced by an even newer file (which must stay)."""
+    try:
+        syscalls.exchange(directory, temp.name, name)
+        if not still_holds(directory, temp.name, temp.fd):
+            syscalls.exchange(directory, temp.name, name)
+            return None
+    except FileNotFoundError:
+        return None  # removed meanwhile by another program; the displaced file stays for the recovery
+    size = temp.state.st_size
+    ours = ReplacedFile(directory, temp.name, temp.fd, path, base_size=size, digest=digest_of(temp.fd, size))
+    if ours.close_if_silent():
+        return None
+    temp.kept = True
+    return ours
+
+
+def _rename_keeping(directory: int, temp: Temp, name: str, old: Old, path: str) -> ReplacedFile:
+    """Replace without an exchange: hard-link the old file to the temporary name, then rename.
+
+    A foreign rename between the look and ours is not noticed here; nothing can, without exchange. Where
+    there are no hard links either, the descriptor alone keeps the old file until we end.
+    """
+    kept = _link(directory, name, path)
+    displaced = None
+    try:
+        displaced = ReplacedFile(directory, kept, old.fd, path, base_size=old.state.size, digest=old.digest)
+        _demand_base(lstat(directory, kept or name, path), old, path)
+        rename(directory, temp.name, name)
+    except BaseException:
+        if displaced:
+            displaced.detach()
+        if kept and not still_holds(directory, name, temp.fd):
+            os.unlink(kept, dir_fd=directory)
+        raise
+    return displaced
+
+
+def _link(directory: int, name: str, path: str) -> str | None:
+    kept = temp_name(name)
+    try:
+        os.link(name, kept, src_dir_fd=directory, dst_dir_fd=directory, follow_symlinks=False)
+    except FileNotFoundError as error:
+        raise StoreChangedError(path) from error
+    except OSError as error:
+        if error.errno not in (*syscalls.UNSUPPORTED, errno.EPERM, errno.EMLINK):
+            raise
+        return None
+    return kept

@@ -1,7 +1,7 @@
-"""What other processes do with our files, and what our own process uses. The only importer of psutil.
+"""Queries about other processes and the resources of this one. The only importer of psutil.
 
-Where the system does not tell (no `/proc`, another user's process), the answer says so: "unknown", a
-count of what was skipped, or None. Nothing here raises for a process that went away meanwhile.
+If the system does not provide the answer (no `/proc`, another user's process), the result says so: "unknown", a
+count of skipped processes, or None. No function raises for a process that exits meanwhile.
 """
 
 from __future__ import annotations
@@ -14,10 +14,12 @@ from dataclasses import dataclass
 import psutil
 
 from memoryd.core.staleness import Alive, Answer
+from memoryd.disk.temps import is_our_temp, target_of
 
-_ON_LINUX = sys.platform == "linux"
+HAS_PROC = sys.platform == "linux"
+"""True if /proc shows other processes. Without it nothing is claimed about them."""
 
-# inotify sees nothing of changes made elsewhere, and flock and process numbers mean little, on these.
+# On these, inotify misses changes made on other machines, and flock and PIDs mean little.
 _NETWORK_TYPES = frozenset(
     (
         *("nfs", "nfs4", "cifs", "smb2", "smb3", "smbfs", "afpfs", "webdav", "davfs", "ncpfs", "afs", "coda"),
@@ -30,7 +32,7 @@ _NETWORK_TYPES = frozenset(
 
 
 def liveness(pid: int) -> tuple[Alive, float | None]:
-    """Whether the process runs, and when it began (epoch seconds; None when that is not told).
+    """Return whether the process runs, and its start time (epoch seconds; None if unknown).
 
     A zombie holds nothing and is dead. A process we may not signal is alive.
     """
@@ -39,7 +41,7 @@ def liveness(pid: int) -> tuple[Alive, float | None]:
     except ProcessLookupError:
         return "dead", None
     except PermissionError:
-        pass  # it exists and belongs to somebody else; its start can mostly be read all the same
+        pass  # it exists and belongs to another user; its start time is usually readable
     except (OverflowError, OSError):
         return "unknown", None
     try:
@@ -54,13 +56,13 @@ def liveness(pid: int) -> tuple[Alive, float | None]:
 
 
 def namesake(pid: int) -> int | None:
-    """A process that has this number inside its own container, where numbers mean other processes."""
+    """Return a process that has this PID inside its own container's PID namespace, or None."""
     for number in _numbers():
         try:
             with open(f"/proc/{number}/status", "rb") as status:
                 lines = status.read().splitlines()
         except OSError:
-            continue  # it went away, or it is not ours to read: both are no proof either way
+            continue  # it exited or is not readable: neither proves anything
         spaces = next((line.split()[1:] for line in lines if line.startswith(b"NSpid:")), [])
         if len(spaces) > 1 and int(spaces[-1]) == pid:
             return number
@@ -68,8 +70,8 @@ def namesake(pid: int) -> int | None:
 
 
 def _numbers() -> Iterator[int]:
-    """The processes that run now; none where there is no `/proc`."""
-    if not _ON_LINUX:
+    """Yield the PIDs of all running processes; none without `/proc`."""
+    if not HAS_PROC:
         return
     for entry in os.listdir("/proc"):
         if entry.isdecimal():
@@ -77,12 +79,12 @@ def _numbers() -> Iterator[int]:
 
 
 def open_elsewhere(dev: int, inode: int, *, own_fds: Collection[int], name: str | None = None) -> tuple[Answer, int]:
-    """Does any descriptor but our `own_fds` refer to that file? And how many processes could not be asked.
+    """Return whether any descriptor except our `own_fds` refers to that file, and the number of unreadable processes.
 
-    `name` (the file's base name) keeps the search from touching descriptors of other files, one of which
-    may lie on a dead network mount and hang whoever asks for its state.
+    `name` (the file's base name) keeps the search from calling stat on descriptors of other files: one on a dead
+    network mount would hang.
     """
-    if not _ON_LINUX:
+    if not HAS_PROC:
         return "unknown", 0
     skipped = 0
     for number in _numbers():
@@ -93,12 +95,12 @@ def open_elsewhere(dev: int, inode: int, *, own_fds: Collection[int], name: str 
         except PermissionError:
             skipped += 1
         except OSError:
-            continue  # it went away while we looked
+            continue  # it exited meanwhile
     return "no", skipped
 
 
 def _links(number: int, name: str | None, excluded: Collection[int]) -> Iterator[str]:
-    """The `/proc/PID/fd` entries of one process whose file has that base name."""
+    """Yield the `/proc/PID/fd` entries of one process whose file has that base name."""
     for entry in os.listdir(f"/proc/{number}/fd"):
         link = f"/proc/{number}/fd/{entry}"
         if int(entry) not in excluded and (name is None or _target(link).rpartition("/")[2] == name):
@@ -106,7 +108,7 @@ def _links(number: int, name: str | None, excluded: Collection[int]) -> Iterator
 
 
 def _target(link: str) -> str:
-    """The path a descriptor was opened by, as it is now; "" when it was closed meanwhile."""
+    """Return the current path of the file a descriptor refers to; "" if it was closed meanwhile."""
     try:
         return os.readlink(link).removesuffix(" (deleted)")
     except FileNotFoundError:
@@ -115,15 +117,15 @@ def _target(link: str) -> str:
 
 def _refers(link: str, dev: int, inode: int) -> bool:
     try:
-        found = os.stat(link)
+        status = os.stat(link)
     except OSError:
         return False  # closed meanwhile, or not a file
-    return (found.st_dev, found.st_ino) == (dev, inode)
+    return (status.st_dev, status.st_ino) == (dev, inode)
 
 
 @dataclass(frozen=True, slots=True)
 class Flock:
-    """One row of the kernel's lock table; `waiting` for a process that stands in the queue."""
+    """One row of the kernel's lock table; `waiting`: the process is queued for the lock."""
 
     pid: int
     inode: int
@@ -131,7 +133,7 @@ class Flock:
 
 
 def flocks() -> list[Flock]:
-    """All flocks the kernel tells us of; empty where it does not."""
+    """Return all flocks in /proc/locks; empty if it cannot be read."""
     try:
         with open("/proc/locks", encoding="ascii", errors="replace") as table:
             rows = [line.split() for line in table]
@@ -147,35 +149,41 @@ def flocks() -> list[Flock]:
 
 
 def flock_holder(inode: int) -> int | None:
-    """Who holds the flock of that inode, as far as the kernel names it. For messages, not for decisions:
-    the device is not compared, because file systems with subvolumes show another one there."""
+    """Return the PID that holds the flock of that inode, or None if unknown. For messages, not for decisions: the
+    device is not compared, because file systems with subvolumes show a different one there."""
     return next((row.pid for row in flocks() if row.inode == inode and not row.waiting and row.pid > 0), None)
 
 
-def inside_removed(path: str) -> int | None:
-    """A process that holds, or waits for, the flock of a *removed* file that had this absolute path.
+def deleted_lock_holder(path: str) -> int | None:
+    """Return a process that holds, or waits for, the flock of a *deleted* file that had this absolute path.
 
-    Writers that unlock and only then remove their lock file leave the next one of the queue inside with a
-    lock on a file that has no name any more. It shows nowhere but here.
+    Writers that unlock first and then remove their lock file leave the next process in the queue with a lock on an
+    unlinked file. Only the lock table shows that.
     """
-    gone = f"{path} (deleted)"
     for number in {row.pid for row in flocks()} - {os.getpid(), 0, -1}:
         try:
-            if any(os.readlink(f"/proc/{number}/fd/{entry}") == gone for entry in os.listdir(f"/proc/{number}/fd")):
+            links = (os.readlink(f"/proc/{number}/fd/{entry}") for entry in os.listdir(f"/proc/{number}/fd"))
+            if any(_is_deleted(link, path) for link in links):
                 return number
         except OSError:
-            continue  # it went away, closed the file, or belongs to another user
+            continue  # it exited, closed the file, or belongs to another user
     return None
 
 
+def _is_deleted(link: str, path: str) -> bool:
+    """True if the link shows the deleted file of that path, also by the temporary name the sweep renames it to."""
+    former = link.removesuffix(" (deleted)")
+    return former != link and (former == path or (is_our_temp(former) and target_of(former) == path))
+
+
 def network_file_system(path: str) -> str | None:
-    """The type of the file system `path` lies on when other machines share it, else None."""
+    """Return the type of the file system that contains `path` if other machines share it, or None."""
     here = os.path.realpath(path)
     best, kind = "", ""
     for part in psutil.disk_partitions(all=True):
         mount = part.mountpoint.rstrip("/")
         if (here == mount or here.startswith(mount + "/")) and len(mount) >= len(best):
-            best, kind = mount, part.fstype.lower()  # the last of equals lies on top
+            best, kind = mount, part.fstype.lower()  # of several on one mount point the last is on top
     return kind if kind in _NETWORK_TYPES else None
 
 
@@ -183,7 +191,7 @@ _INITIAL_PIDS = "pid:[4026531836]"  # PROC_PID_INIT_INO of the kernel
 
 
 def is_contained() -> bool:
-    """Do we run in a PID namespace of our own, as in a container? Then a number that is not there proves nothing."""
+    """True if this process runs in its own PID namespace, as in a container; a missing PID then proves nothing."""
     try:
         return os.readlink("/proc/self/ns/pid") != _INITIAL_PIDS
     except OSError:
@@ -191,7 +199,7 @@ def is_contained() -> bool:
 
 
 def resources() -> dict[str, int | float]:
-    """What this process uses now: `rss_bytes`, `open_fds`, `threads`, `cpu_s` (user and system)."""
+    """Return the current use of this process: `rss_bytes`, `open_fds`, `threads`, `cpu_s` (user and system)."""
     process = psutil.Process()
     with process.oneshot():
         times = process.cpu_times()
@@ -204,7 +212,8 @@ def resources() -> dict[str, int | float]:
 
 
 def trim_heap() -> bool:
-    """Gives free heap back to the system, where psutil can; worth it after start and after a big scan."""
+    """Return free heap to the system if psutil supports it; worthwhile after start and after a large scan. True if
+    done."""
     trim = getattr(psutil, "heap_trim", None)
     if trim is None:
         return False

@@ -20,33 +20,33 @@ _NOREPLACE, _EXCHANGE = (4, 2) if _DARWIN else (1, 2)  # <sys/stdio.h> and <linu
 _EMPTY_PATH, _BTIME = 0x1000, 0x800  # <fcntl.h>, <linux/stat.h>
 IN_CREATE, IN_DELETE, IN_IGNORED, IN_ALL = 0x100, 0x200, 0x8000, 0xFFFF  # <sys/inotify.h>
 _IN_MOVED, _IN_SELF = 0xC0, 0xC00
-_libc = ctypes.CDLL(None, use_errno=True)
-_rename = getattr(_libc, "renameatx_np" if _DARWIN else "renameat2", None)
-if _rename is not None:
-    _rename.argtypes = (ctypes.c_int, ctypes.c_char_p, ctypes.c_int, ctypes.c_char_p, ctypes.c_uint)
+libc = ctypes.CDLL(None, use_errno=True)
+"""The C library. What it does not have is looked for at each call, so a poorer one can stand in its place."""
 
 
-def _rename_with(flags: int, directory: int, source: str, target: str) -> None:
-    if _rename is None:
+def rename_with_flags(flags: int, directory: int, source: str, target: str) -> None:
+    """Rename within an open directory with system-specific flags. Raises OSError, ENOSYS if there is no such call."""
+    rename = getattr(libc, "renameatx_np" if _DARWIN else "renameat2", None)
+    if rename is None:
         raise OSError(errno.ENOSYS, "the C library has no rename with flags", target)
-    if _rename(directory, os.fsencode(source), directory, os.fsencode(target), flags) != 0:
+    if rename(directory, os.fsencode(source), directory, os.fsencode(target), flags) != 0:
         code = ctypes.get_errno()
         raise OSError(code, os.strerror(code), target)
 
 
 def exchange(directory: int, one: str, other: str) -> None:
-    """Swap two names of one directory in one step; an errno of `UNSUPPORTED` where that cannot be done."""
-    _rename_with(_EXCHANGE, directory, one, other)
+    """Exchange two names of one directory atomically. Raises OSError with an errno of `UNSUPPORTED` if impossible."""
+    rename_with_flags(_EXCHANGE, directory, one, other)
 
 
 def rename_new(directory: int, source: str, target: str) -> None:
-    """Rename only if `target` is free, else FileExistsError.
+    """Rename only if `target` does not exist; otherwise raise FileExistsError.
 
     Where the system cannot, `source` is linked to `target`, which is as exclusive, and then unlinked; a crash
     in between leaves both names.
     """
     try:
-        _rename_with(_NOREPLACE, directory, source, target)
+        rename_with_flags(_NOREPLACE, directory, source, target)
     except OSError as error:
         if error.errno not in UNSUPPORTED:
             raise
@@ -78,11 +78,11 @@ def sync_directory(fd: int) -> None:
 
 
 def born_ns(fd: int) -> int | None:
-    """When the open file or directory was made, in nanoseconds; None where the system does not tell."""
+    """Return when the open file or directory was created, in nanoseconds; None if unknown."""
     born = getattr(os.fstat(fd), "st_birthtime", None)
     if born is not None:
         return int(born * 1_000_000_000)
-    statx = getattr(_libc, "statx", None)
+    statx = getattr(libc, "statx", None)
     answer = ctypes.create_string_buffer(256)
     if statx is None or statx(fd, b"", _EMPTY_PATH, _BTIME, answer) != 0:
         return None
@@ -92,9 +92,9 @@ def born_ns(fd: int) -> int | None:
 
 
 def watch_names(directory: int) -> int:
-    """A descriptor, never blocking, of inotify events about names that come and go in an open directory. OSError
-    where there is no inotify, or no more of it."""
-    begin, add = getattr(_libc, "inotify_init1", None), getattr(_libc, "inotify_add_watch", None)
+    """Open a non-blocking inotify descriptor for names that come and go in an open directory. OSError where there is no
+    inotify, or no more of it."""
+    begin, add = getattr(libc, "inotify_init1", None), getattr(libc, "inotify_add_watch", None)
     if begin is None or add is None:
         raise OSError(errno.ENOSYS, "no inotify here")
     fd = int(begin(os.O_NONBLOCK | os.O_CLOEXEC))
@@ -109,36 +109,50 @@ def watch_names(directory: int) -> int:
 
 
 def only_opener(fd: int, name: str) -> bool:
-    """Has nobody but us this inode open? False in doubt, True where the system cannot tell at all.
+    """True if no other process has this inode open. False in doubt, True if the system cannot tell at all.
 
     On Linux a write lease is granted only then; where leases are refused, /proc is searched for
     descriptors whose path has `name` in it. Descriptors of this process other than `fd` count as others.
     """
-    alone = _lease(fd)
+    alone = _alone_by_lease(fd)
     if alone is not None:
         return alone
     return not os.path.isdir("/proc/self/fd") or _not_in_proc(fd, name)
 
 
 def is_proven_only_opener(fd: int) -> bool:
-    """The same where the kernel itself vouches for it, by a lease; False where it can only be looked for."""
-    return _lease(fd) is True
+    """True if the kernel proves, by granting a lease, that no other process has the inode open. False if that can only
+    be searched for."""
+    return _alone_by_lease(fd) is True
 
 
-def _lease(fd: int) -> bool | None:
-    """True: a write lease was granted (and is given back); False: others are there; None: cannot tell."""
+def _alone_by_lease(fd: int) -> bool | None:
+    try:
+        return take_lease(fd)
+    finally:
+        end_lease(fd)
+
+
+def take_lease(fd: int) -> bool | None:
+    """Take a write lease, which is granted only to the sole opener; a process that opens the file meanwhile waits until
+    it ends. False where others have it open, None where there are no leases (not Linux, a network file system, a file
+    of another user)."""
     if sys.platform != "linux":
         return None
     try:
-        # An opener within these microseconds sends a signal; the default one, SIGIO, would end the process.
+        # A process that opens the file makes the kernel signal us. The default signal, SIGIO, would end the process.
         fcntl.fcntl(fd, fcntl.F_SETSIG, signal.SIGURG)
         fcntl.fcntl(fd, fcntl.F_SETLEASE, fcntl.F_WRLCK)
     except OSError as error:
         return False if error.errno in (errno.EAGAIN, errno.EBUSY) else None
-    finally:
-        with suppress(OSError):  # there may be no lease to give back
-            fcntl.fcntl(fd, fcntl.F_SETLEASE, fcntl.F_UNLCK)
     return True
+
+
+def end_lease(fd: int) -> None:
+    """Release the lease, if there is one."""
+    if sys.platform == "linux":
+        with suppress(OSError):
+            fcntl.fcntl(fd, fcntl.F_SETLEASE, fcntl.F_UNLCK)
 
 
 def _not_in_proc(fd: int, name: str) -> bool:

@@ -1,13 +1,13 @@
-"""Our temporary files: their names, their making, and what one means that a crash left behind.
+"""Our temporary files: their names, their creation, and the meaning of one that a crash left behind.
 
-Temporary files lie beside their target, as `<file name>.memoryd-<pid>-<n>.tmp`: a name of our own, since two
+Temporary files are next to their target, as `<file name>.memoryd-<pid>-<n>.tmp`: a unique name, since two
 writers that share one rename each other's files.
 
 After a crash such a file is one of three: new content that was never visible, perhaps torn; the inode that
 an exchange displaced and that was being watched for late appends; a file in the middle of being removed.
-Whoever recovers needs not know which. Let *known* be the old or the new content by the journal. A file
-that is a prefix of either holds nothing of its own and may be deleted. One that begins with the whole old
-content was displaced, and the bytes after it came late: carry them into the live file. Anything else goes
+Recovery need not know which. Let *known* be the old or the new content by the journal. A file
+that is a prefix of either contains nothing new and may be deleted. One that begins with the whole old
+content was displaced, and the bytes after it are late appends: add them to the live file. Anything else goes
 to quarantine, if it belongs to a memory file; what memoryd can derive again is simply deleted.
 """
 
@@ -30,17 +30,17 @@ _numbers = itertools.count(1)
 
 
 def temp_name(name: str) -> str:
-    """A fresh temporary name for a file name; a left-over of a process with our PID may still hold it."""
+    """Return a new temporary name for a file name; a leftover of a process with our PID may still have it."""
     return f"{name}.memoryd-{os.getpid()}-{next(_numbers)}.tmp"
 
 
 def is_our_temp(name: str) -> bool:
-    """Does a file name (or path) have exactly our pattern?"""
+    """True if a file name (or path) has exactly our pattern."""
     return _PATTERN.fullmatch(name) is not None
 
 
 def target_of(name: str) -> str:
-    """The file name (or path) that a temporary name was made for; ValueError when it is not ours."""
+    """Return the file name (or path) that a temporary name was made for; ValueError when it is not ours."""
     found = _PATTERN.fullmatch(name)
     if found is None:
         raise ValueError(f"not one of our temporary names: {name!r}")
@@ -48,14 +48,14 @@ def target_of(name: str) -> str:
 
 
 def our_temps(tree: Tree, directory: str) -> list[tuple[str, int]]:
-    """(path, PID) of each of our temporary files in one directory ("" is the root), sorted."""
+    """List (path, PID) of each of our temporary files in one directory ("" is the root), sorted."""
     prefix = f"{directory}/" if directory else ""
     found = ((name, _PATTERN.fullmatch(name)) for name in tree.listdir(directory))
     return sorted((prefix + name, int(match["pid"])) for name, match in found if match)
 
 
 class Temp:
-    """A new file beside its target: full content, on disk, with the target's mode, owner and attributes.
+    """A new file next to its target: full content, on disk, with the target's mode, owner and attributes.
 
     Leaving the `with` block removes the name if it still holds *this* file: after a rename it is gone,
     after an exchange it holds the displaced file, which is not ours to delete.
@@ -63,7 +63,7 @@ class Temp:
 
     def __init__(self, directory: int, name: str, content: bytes, *, like: int | None, mode: int) -> None:
         self.directory = directory
-        self.kept = False  # the name now serves somebody else, who removes it
+        self.kept = False  # another object now owns the name and removes it
         self.name, self.fd = _create(directory, name)
         try:
             _write(self.fd, content)
@@ -110,7 +110,7 @@ def _write(fd: int, content: bytes) -> None:
     while left:
         written = os.write(fd, left)
         if written == 0:
-            raise OSError(errno.EIO, "the disk takes no more bytes and does not say why")
+            raise OSError(errno.EIO, "the disk accepts no more bytes but reports no error")
         left = left[written:]
 
 
@@ -148,7 +148,7 @@ def _copy_attributes(source: int, target: int) -> None:
 
 
 def still_holds(directory: int, name: str, fd: int) -> bool:
-    """Does the name hold the open file?"""
+    """True if the name refers to the open file."""
     try:
         found = os.stat(name, dir_fd=directory, follow_symlinks=False)
     except FileNotFoundError:

@@ -1,10 +1,10 @@
-"""Reading beneath one root, through directory descriptors.
+"""Safe access to the files below one root, through directory descriptors.
 
 Every path is walked component by component with O_NOFOLLOW from a descriptor opened once, so neither a
-symlink nor a directory swapped between look and use leads out of the root. Only regular files are opened:
-a FIFO named like a memory would block the worker for ever, a device may act on being opened.
+symlink nor a directory swapped between check and use leads out of the root. Only regular files are opened:
+a FIFO named like a memory would block the worker forever, and opening a device may have side effects.
 
-Paths are relative, POSIX, `os.fsdecode`d (names need not be UTF-8 and may hold newlines); "" is the root.
+Paths are relative, POSIX, `os.fsdecode`d (names need not be UTF-8 and may contain newlines); "" is the root.
 """
 
 from __future__ import annotations
@@ -15,43 +15,31 @@ import os
 import stat
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
 from enum import StrEnum
 from types import TracebackType
 from typing import Self
 
 from memoryd.core.plan import Fingerprint
-from memoryd.disk.nodes import (
+from memoryd.disk.nofollow import (
     MB,
     ChangingError,
     NotBeneathError,
-    NotRegularError,
     TooLargeError,
     fingerprint_of,
-    look,
+    lstat,
     open_directory,
     open_regular,
     parts_of,
     pread_all,
 )
-from memoryd.disk.scan import Scan, scan
 from memoryd.disk.syscalls import born_ns, sync_directory
-
-__all__ = [
-    "MB",
-    "ChangingError",
-    "NotBeneathError",
-    "NotRegularError",
-    "Presence",
-    "Scan",
-    "TooLargeError",
-    "Tree",
-]
 
 ATTEMPTS = 3  # reads of a file that changes meanwhile
 
 
 class Presence(StrEnum):
-    """What the root's path shows. Only `missing` is proof of absence; `unreadable` is "could not look"."""
+    """State of the root's path. Only `missing` proves absence; `unreadable` means that it could not be checked."""
 
     SAME = "same"
     MISSING = "missing"
@@ -60,17 +48,18 @@ class Presence(StrEnum):
 
 
 class Tree:
-    """One root, opened once. While it is open its inode number is not given to another directory, so
-    `identity` stays proof of "the same directory" for as long as the tree lives."""
+    """One root, opened once. While it is open its inode number is not reused, so `identity` proves "the same
+    directory" for the lifetime of the tree."""
 
     def __init__(self, path: str) -> None:
         if not path.startswith("/"):
             raise ValueError(f"a root is an absolute real path: {path!r}")
         self.path = path
         self.fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        found = os.fstat(self.fd)
-        self.identity: tuple[int, int] = (found.st_dev, found.st_ino)
+        status = os.fstat(self.fd)
+        self.identity: tuple[int, int] = (status.st_dev, status.st_ino)
         self.born_ns = born_ns(self.fd)
+        self.most_bytes = 64 * MB  # size limit of a file that is read
 
     def __enter__(self) -> Self:
         return self
@@ -87,57 +76,58 @@ class Tree:
             os.close(fd)
 
     def twin(self) -> Tree:
-        """The same directory by a descriptor of its own, for another thread; whoever gets it closes it. Raises
-        FileNotFoundError where this one was closed meanwhile: then its number may be another file's already."""
+        """Open the same directory again, for another thread; the caller closes it. Raises FileNotFoundError if this one
+        was closed meanwhile: its descriptor number may then refer to another file."""
         twin = Tree.__new__(Tree)
         twin.path, twin.identity, twin.born_ns = self.path, self.identity, self.born_ns
+        twin.most_bytes = self.most_bytes
         twin.fd = os.dup(self.fd) if self.fd >= 0 else -1
-        found = os.fstat(twin.fd) if twin.fd >= 0 else None
-        if found is None or (found.st_dev, found.st_ino) != self.identity:
+        status = os.fstat(twin.fd) if twin.fd >= 0 else None
+        if status is None or (status.st_dev, status.st_ino) != self.identity:
             twin.close()
             raise FileNotFoundError(errno.ENOENT, "the directory was closed", self.path)
         return twin
 
     def presence(self) -> Presence:
-        """Is the path still this directory? Never raises: what cannot be looked at is `unreadable`."""
+        """Check that the path still refers to this directory. Never raises: a failed check gives `unreadable`."""
         try:
-            found = os.stat(self.path)
+            status = os.stat(self.path)
         except OSError as error:
             return Presence.MISSING if error.errno in (errno.ENOENT, errno.ENOTDIR) else Presence.UNREADABLE
-        if (found.st_dev, found.st_ino) != self.identity:
+        if (status.st_dev, status.st_ino) != self.identity:
             return Presence.REPLACED
-        # Our open descriptor can still list it, but nothing in it can be looked at.
+        # Without these permissions the open descriptor can still list the directory, but not read its files.
         effective = os.access in os.supports_effective_ids
-        may_look = os.access(self.path, os.R_OK | os.X_OK, effective_ids=effective)
-        return Presence.SAME if may_look else Presence.UNREADABLE
+        readable = os.access(self.path, os.R_OK | os.X_OK, effective_ids=effective)
+        return Presence.SAME if readable else Presence.UNREADABLE
 
     @contextmanager
     def parent(self, path: str) -> Iterator[tuple[int, str]]:
-        """(descriptor of the directory that holds `path`, last name); the descriptor is only lent."""
-        *folders, name = parts_of(path)
-        if not folders:
+        """Yield (descriptor of the directory that contains `path`, last component)."""
+        *directories, name = parts_of(path)
+        if not directories:
             yield self.fd, name
             return
-        fd = self._walk(folders)
+        fd = self._walk(directories)
         try:
             yield fd, name
         finally:
             os.close(fd)
 
     def open_directory(self, path: str) -> int:
-        """A new descriptor of a directory, "" for the root; the caller closes it.
+        """Open a directory, "" for the root; the caller closes it.
 
-        The root is opened afresh as ".": a copy made by `dup` would share its reading position with other
-        threads that list it.
+        The root is opened again as ".": a descriptor from `dup` would share its read position with other threads
+        that list it.
         """
         return self._walk(parts_of(path) if path else ["."])
 
-    def _walk(self, folders: list[str]) -> int:
+    def _walk(self, directories: list[str]) -> int:
         here = -1
         try:
-            for index, name in enumerate(folders):
+            for index, name in enumerate(directories):
                 base = self.fd if here < 0 else here
-                below = open_directory(base, name, "/".join(folders[: index + 1]))
+                below = open_directory(base, name, "/".join(directories[: index + 1]))
                 here, above = below, here
                 if above >= 0:
                     os.close(above)
@@ -148,40 +138,40 @@ class Tree:
         return here
 
     def stat(self, path: str) -> Fingerprint | None:
-        """Fingerprint of a regular file, None when it or a directory above it is gone."""
+        """Return the fingerprint of a regular file, or None if it or a directory above it is missing."""
         try:
             with self.parent(path) as (directory, name):
-                return look(directory, name, path)
+                return lstat(directory, name, path)
         except (FileNotFoundError, NotADirectoryError):
             return None
 
-    def read(self, path: str, *, limit: int = 64 * MB, growing: bool = False) -> tuple[bytes, Fingerprint]:
-        """All bytes and the fingerprint they belong to. Both are of one moment: size, mtime and inode are
-        the same before and after, at the descriptor and at the name. With `growing` a file that others
-        append to without a pause is read as far as it went when the reading began; the next look finds it
-        changed. Raises FileNotFoundError, NotRegularError, TooLargeError, ChangingError, or what the disk
-        says."""
+    def read(self, path: str, *, limit: int | None = None, growing: bool = False) -> tuple[bytes, Fingerprint]:
+        """Return all bytes and the fingerprint they belong to, as of one moment: size, mtime and inode are equal before
+        and after the read, for the descriptor and for the path. With `growing`, a file that other programs append to
+        without a pause is read up to its size at the start; the next check sees that it has changed. Raises
+        FileNotFoundError, NotRegularError, TooLargeError, ChangingError, or OSError."""
+        most = self.most_bytes if limit is None else limit
         with self.parent(path) as (directory, name):
             for _ in range(ATTEMPTS):
                 fd = open_regular(directory, name, path)
                 try:
                     before = fingerprint_of(os.fstat(fd))
-                    if before.size > limit:
-                        raise TooLargeError(path, before.size, limit)
+                    if before.size > most:
+                        raise TooLargeError(path, before.size, most)
                     content = pread_all(fd, 0, before.size + 1)
                     after = fingerprint_of(os.fstat(fd))
                 finally:
                     os.close(fd)
-                there = look(directory, name, path)
-                still = before.same_content(after) and before.same_content(there)
-                if still and len(content) == before.size:
+                current = lstat(directory, name, path)
+                stable = before.same_content(after) and before.same_content(current)
+                if stable and len(content) == before.size:
                     return content, after
-            if growing and there and before.size <= min(len(content), after.size) and before.same_file(there):
+            if growing and current and before.size <= min(len(content), after.size) and before.same_file(current):
                 return content[: before.size], before
         raise ChangingError(path)
 
     def read_range(self, path: str, start: int, length: int) -> bytes:
-        """Bytes [start, start + length), fewer at the end of the file."""
+        """Return bytes [start, start + length), fewer at the end of the file."""
         with self.parent(path) as (directory, name):
             fd = open_regular(directory, name, path)
             try:
@@ -190,8 +180,8 @@ class Tree:
                 os.close(fd)
 
     def read_span(self, path: str, start: int, length: int) -> tuple[bytes, Fingerprint]:
-        """As `read_range`, with the fingerprint of the file that the bytes belong to: both are of one moment.
-        Raises ChangingError where it is written meanwhile."""
+        """Read as `read_range`, with the fingerprint of the file that the bytes belong to: both are of one moment.
+        Raises ChangingError if it is written meanwhile."""
         with self.parent(path) as (directory, name):
             fd = open_regular(directory, name, path)
             try:
@@ -204,20 +194,19 @@ class Tree:
                 os.close(fd)
 
     def scan(self, skip_dir: Callable[[str], bool], most: float = math.inf) -> Scan:
-        """Look at everything beneath the root but directories that `skip_dir(path)` refuses, and no further where there
-        are more than `most` files; see `Scan`.
-        Raises OSError when the root cannot be read or was removed."""
-        found = scan(self.open_directory, self.identity, skip_dir, most)
-        self._still_linked()
-        return found
+        """Walk everything below the root except directories for which `skip_dir(path)` is true; stop after more than
+        `most` files. See `Scan`. Raises OSError if the root cannot be read or was removed."""
+        result = scan(self.open_directory, self.identity, skip_dir, most)
+        self._require_linked()
+        return result
 
-    def _still_linked(self) -> None:
+    def _require_linked(self) -> None:
         # The C library reports a removed directory as an empty one.
         if os.fstat(self.fd).st_nlink == 0:
             raise FileNotFoundError(errno.ENOENT, "the root was removed", self.path)
 
     def listdir(self, path: str) -> list[str]:
-        """Names in a directory in no order, [] when it is missing ("" is the root, which must be there)."""
+        """Return the names in a directory, unordered; [] if it is missing ("" is the root, which must exist)."""
         try:
             fd = self.open_directory(path)
         except (FileNotFoundError, NotADirectoryError):
@@ -229,47 +218,55 @@ class Tree:
         finally:
             os.close(fd)
         if not path:
-            self._still_linked()
+            self._require_linked()
         return names
 
-    def mkdir(self, path: str, mode: int = 0o700) -> list[str]:
-        """Make a directory and those above it, durably; the paths that were made, top first."""
-        made: list[str] = []
+    def mkdir(self, path: str, mode: int | Callable[[str], int] = 0o700) -> list[str]:
+        """Create a directory and its missing parents, durably; return the created paths, top first. `mode` applies
+        regardless of the umask; a callable gives it for each path."""
+        created: list[str] = []
         parts = parts_of(path)
         for depth in range(1, len(parts) + 1):
             step = "/".join(parts[:depth])
             with self.parent(step) as (directory, name):
-                with suppress(FileExistsError):  # what stands there is judged by opening it
-                    os.mkdir(name, mode, dir_fd=directory)
-                    made.append(step)
-                    sync_directory(directory)
-                os.close(open_directory(directory, name, step))
-        return made
+                with suppress(FileExistsError):  # opening it below checks what exists there
+                    os.mkdir(name, 0o700, dir_fd=directory)
+                    created.append(step)
+                below = open_directory(directory, name, step)
+                try:
+                    if created[-1:] == [step]:
+                        _give_mode(below, mode if isinstance(mode, int) else mode(step))
+                        sync_directory(directory)
+                finally:
+                    os.close(below)
+        return created
 
     def chmod(self, path: str, mode: int) -> None:
-        """Set the permission bits of a directory or a regular file with one name, both our own.
+        """Set the permission bits of a directory, or of a regular file with one link; both must belong to us.
 
-        PermissionError for other people's files and for hard links, whose other name may lie outside.
+        Raises PermissionError for files of other users and for hard links, whose other name may be outside the root.
         """
         fd = self._open_for_mode(path)
         try:
-            found = os.fstat(fd)
-            linked = stat.S_ISREG(found.st_mode) and found.st_nlink != 1
-            if found.st_uid != os.geteuid() or linked:
-                raise PermissionError(errno.EPERM, "not ours alone, its mode stays", path)
+            status = os.fstat(fd)
+            linked = stat.S_ISREG(status.st_mode) and status.st_nlink != 1
+            if status.st_uid != os.geteuid() or linked:
+                raise PermissionError(
+                    errno.EPERM, "belongs to another user or has another hard link; its mode was not changed", path
+                )
             os.fchmod(fd, mode)
         finally:
             os.close(fd)
 
     def mode_of(self, path: str) -> int:
-        """The permission bits of a file or directory (of a link: its own), "" for the root."""
+        """Return the permission bits of a file or directory (of a link: its own), "" for the root."""
         if not path:
             return stat.S_IMODE(os.fstat(self.fd).st_mode)
         with self.parent(path) as (directory, name):
             return stat.S_IMODE(os.stat(name, dir_fd=directory, follow_symlinks=False).st_mode)
 
     def owner_of(self, path: str) -> int:
-        """The user that owns a file or directory (a link itself), "" for the root."""
+        """Return the user that owns a file or directory (a link itself), "" for the root."""
         if not path:
             return os.fstat(self.fd).st_uid
         with self.parent(path) as (directory, name):
@@ -284,8 +281,8 @@ class Tree:
             return open_regular(directory, name, path)
 
     def unlink(self, path: str) -> None:
-        """Remove a name (of a link: the link); FileNotFoundError when missing. No check, no sync: for
-        memory files use `atomic.remove`."""
+        """Unlink a path (for a symlink: the link). Raises FileNotFoundError. No check, no sync: for memory files use
+        `atomic.remove`."""
         with self.parent(path) as (directory, name):
             os.unlink(name, dir_fd=directory)
 
@@ -293,3 +290,111 @@ class Tree:
         """Remove an empty directory."""
         with self.parent(path) as (directory, name):
             os.rmdir(name, dir_fd=directory)
+
+
+def _give_mode(directory: int, mode: int) -> None:
+    """Set the mode regardless of the umask. An inherited setgid bit stays."""
+    inherited = stat.S_IMODE(os.fstat(directory).st_mode) & stat.S_ISGID
+    os.fchmod(directory, mode | inherited)
+
+
+MAX_DEPTH = 1000  # levels; each directory is walked to from the root, so the cost is quadratic
+
+
+@dataclass(frozen=True, slots=True)
+class Scan:
+    """The result of walking a whole root.
+
+    `files`: regular files. `directories`: path -> (dev, inode), the root as "". `irregular`: links, FIFOs,
+    sockets, devices and directories of other devices, none of them entered. `unreadable`: directories and
+    files that could not be read (completely): earlier knowledge of what is below them stays valid.
+    `skipped`: directories left out. `whole` is False if the walk stopped at the limit on files.
+    """
+
+    files: dict[str, Fingerprint]
+    directories: dict[str, tuple[int, int]]
+    irregular: tuple[str, ...]
+    unreadable: tuple[str, ...]
+    skipped: tuple[str, ...] = ()
+    whole: bool = True
+
+
+@dataclass(slots=True)
+class _Progress:
+    """A `Scan` under construction."""
+
+    files: dict[str, Fingerprint] = field(default_factory=dict)
+    directories: dict[str, tuple[int, int]] = field(default_factory=dict)
+    irregular: list[str] = field(default_factory=list)
+    unreadable: list[str] = field(default_factory=list)
+    skipped: list[str] = field(default_factory=list)
+
+
+def scan(
+    open_directory: Callable[[str], int],
+    identity: tuple[int, int],
+    skip_dir: Callable[[str], bool],
+    most: float = math.inf,
+) -> Scan:
+    """Walk down from ""; `open_directory(path)` returns descriptors, `skip_dir(path)` is true for directories to
+    leave out. The walk stops after more than `most` files.
+
+    Raises OSError if the root itself cannot be read: an empty result would mean that everything was deleted.
+    One directory is open at a time, so depth costs time but no descriptors.
+    """
+    found = _Progress()
+    waiting = [""]
+    while waiting and len(found.files) <= most:
+        path = waiting.pop()
+        try:
+            fd = open_directory(path)
+        except OSError as error:
+            _explain(error, path, found)
+            continue
+        try:
+            below = _enter(fd, path, identity[0], found)
+            for name in below:
+                (found.skipped if skip_dir(name) else waiting).append(name)
+        except OSError as error:
+            _explain(error, path, found)
+        finally:
+            os.close(fd)
+    odd = tuple(found.irregular), tuple(found.unreadable), tuple(found.skipped)
+    return Scan(found.files, found.directories, *odd, whole=len(found.files) <= most)
+
+
+def _enter(fd: int, path: str, device: int, found: _Progress) -> list[str]:
+    """Record the directory and its entries; return the directories below it, none if it is not to be entered."""
+    status = os.fstat(fd)
+    if status.st_dev != device or path.count("/") >= MAX_DEPTH:
+        found.irregular.append(path)
+        return []
+    found.directories[path] = (status.st_dev, status.st_ino)
+    prefix = f"{path}/" if path else ""
+    below: list[str] = []
+    with os.scandir(fd) as entries:
+        for entry in entries:
+            name = prefix + entry.name
+            try:
+                if entry.is_dir(follow_symlinks=False):
+                    below.append(name)
+                    continue
+                state = entry.stat(follow_symlinks=False)
+            except OSError as error:
+                _explain(error, name, found)
+                continue
+            if stat.S_ISREG(state.st_mode):
+                found.files[name] = fingerprint_of(state)
+            else:
+                found.irregular.append(name)
+    return below
+
+
+def _explain(error: OSError, path: str, found: _Progress) -> None:
+    """Record what an error at `path` means: gone (nothing), replaced by a link, or unknown."""
+    if not path:
+        raise error
+    if isinstance(error, NotBeneathError):
+        found.irregular.append(path)
+    elif error.errno not in (errno.ENOENT, errno.ENOTDIR):
+        found.unreadable.append(path)

@@ -1,18 +1,18 @@
-"""How a root is: the worst that is true of it, why, and what may be done with it meanwhile."""
+"""The health of a root: its worst current condition, the reasons, what may be done meanwhile, and what is reported."""
 
 from __future__ import annotations
 
 import errno
 import os
 from collections import deque
-from typing import Any
+from dataclasses import dataclass
 
-from memoryd.core.findings import Finding
-from memoryd.disk.refusal import refusal
-from memoryd.engine.clock import Clock
-from memoryd.engine.hints import Hints, Tell
+from memoryd.core.findings import Finding, FindingNews, NewFindings, Severity
+from memoryd.core.secrets import redact
+from memoryd.disk.disk_errors import probe_write, refusal
+from memoryd.engine.deadlines import MAX_TROUBLE_S
+from memoryd.engine.host import Clock, Hints, Tell
 from memoryd.engine.jobs import LOOKS
-from memoryd.engine.status import Watch
 from memoryd.errors import (
     BusyError,
     DeniedError,
@@ -23,162 +23,212 @@ from memoryd.errors import (
     PausedError,
     RootMissingError,
 )
-from memoryd.layouts import LAYOUTS
+from memoryd.layouts.registry import LAYOUTS
 from memoryd.log import get_logger
-from memoryd.operations.limits import note_limits
-from memoryd.operations.presence import Sighting
-from memoryd.operations.recognition import Look, Misfit
+from memoryd.operations.check import note_limits
+from memoryd.operations.overwrites import StoredAgain
+from memoryd.operations.recognition import LayoutMismatch, Recognition
 from memoryd.operations.refresh import Refreshed
+from memoryd.operations.root_check import RootCheck
 from memoryd.store import Store
 
 log = get_logger(__name__)
 
 DISK_TROUBLE = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO, errno.EFBIG, errno.ESTALE, errno.EACCES)
-TROUBLE_FIRST_S, TROUBLE_MOST_S = 1.0, 10.0
-ALARMS = ("corrupt-file", "emptied-file", "broken-session", "shrunk", "change-was-undone")
-STARVED_S = 3.0  # an index that waits longer than this for a lock is told
-ON_SUSPECT = ("lock.list", "backup.list", "plan")  # what may be looked at on a root that is in doubt
-ON_PAUSED = ("lock.list", "backup.list")  # or that rests: neither reads a memory
+MIN_TROUBLE_S = 1.0
+STARVED_S = 3.0  # an index that waits longer than this for a lock is reported
+ON_SUSPECT = ("lock.list", "backup.list", "plan")  # read-only commands allowed on a suspect root
+STUCK_S = 10.0  # a git operation that lasts longer is reported as stuck
+ON_PAUSED = ("lock.list", "backup.list")  # allowed on a paused root: neither reads a memory
+
+
+@dataclass(frozen=True, slots=True)
+class Watch:
+    """How well a root is watched: `mode` is events or scan; wanted and held count directories."""
+
+    mode: str = "scan"
+    wanted: int = 0
+    held: int = 0
 
 
 class Health:
-    """Written by whoever has the root's turn; read by `state` for what is published."""
+    """The known condition of a root. Written by the thread that owns the root."""
 
     def __init__(self, store: Store, clock: Clock, hints: Hints, tell: Tell) -> None:
         self._store = store
         self._clock = clock
         self._hints = hints
         self._tell = tell
-        self.sighting = Sighting("starting")
+        self.check = RootCheck("starting")
         self.paused = False
         self.watching = False
         self.watch = Watch()
         self.doubts: deque[tuple[float, str]] = deque(maxlen=20)
-        self.waits: str | None = None  # why an index that ought to be written is not yet
-        self.unwritten: str | None = None  # why it never will be as things are
+        self.index_delay_reason: str | None = None  # why an index write is delayed
+        self.index_blocked_reason: str | None = None  # why the index cannot be written at all
         self.unindexed_since: float | None = None
-        self.reason: str | None = None  # the disk's refusal, while it lasts
-        self.without_vectors: str | None = None  # why some memories have none, while it lasts
-        self.misfit: str | None = None  # why the layout that was named does not fit
-        self._pause_s = TROUBLE_FIRST_S
+        self.reason: str | None = None  # the current disk error
+        self.without_vectors: str | None = None  # why some memories have no vectors, while it lasts
+        self._blocked: tuple[str, float] | None = None  # the reason nothing is written, and since when
+        self._blocked_reported = False
+        self.layout_mismatch: str | None = None  # why the configured layout does not fit
+        self._pause_s = MIN_TROUBLE_S
         self._longer_at = 0.0
-        self._shrunk: set[str] = set()  # files of which a standing loss was told
 
     @property
-    def tended(self) -> bool:
-        """The root is there, is the one we know, and nobody paused it."""
-        return self.sighting.state == "ok" and not self.paused
+    def is_active(self) -> bool:
+        """True if the root is present, is the known directory, and is not paused."""
+        return self.check.state == "ok" and not self.paused
+
+    @property
+    def watched_whole(self) -> bool:
+        """True if events cover every directory."""
+        return self.watching and self.watch.held >= self.watch.wanted
+
+    def rewatch(self) -> None:
+        """Set up watching anew, if the file system reports changes."""
+        watchable = self._store.network_fs is None
+        self.watching = watchable and self._hints.watch(self._store.name, self._store.tree.path)
+
+    def count_watches(self, directories: list[tuple[int, int]]) -> None:
+        """Count the watches that the kernel really has; a root with gaps is watched anew once."""
+        name = self._store.name
+        if not self.watching:
+            self.watch = Watch("scan", len(directories), 0)
+            return
+        wanted, held = self._hints.coverage(name, directories)
+        if held < wanted:
+            self.rewatch()
+            wanted, held = self._hints.coverage(name, directories)
+        self.watch = Watch("events", wanted, held)
 
     # --- trouble with the disk
 
     def trouble(self, error: BaseException | None) -> tuple[MemorydError, float]:
-        """Note a failing disk, telling it once: the error for people, and seconds until the next try."""
+        """Note a failing disk and report it once. Returns the error for the user and the seconds until the next
+        attempt."""
         reason = _reason(error)
         if reason != self.reason:
             log.error("trouble", root=self._store.name, reason=reason)
             self._tell("health", {"root": self._store.name, "reason": reason})
         self.reason = reason
         pause, now = self._pause_s, self._clock.monotonic()
-        if now >= self._longer_at:  # commands that are refused meanwhile do not lengthen it
-            self._longer_at, self._pause_s = now + pause, min(TROUBLE_MOST_S, pause * 2)
+        if now >= self._longer_at:  # commands refused meanwhile do not lengthen the pause
+            self._longer_at, self._pause_s = now + pause, min(MAX_TROUBLE_S, pause * 2)
         hint, message = "nothing was changed; memoryd tries again by itself", f"root {self._store.name}: {reason}"
-        code = refusal(error, self._store.state_dir)
+        code = refusal(error)
         if code is None:
             return DeniedError(message, hint=hint), pause
         return DiskError(message, hint=hint, data={"code": code}), pause
 
-    def well(self) -> None:
-        """Something was written: the disk takes it again."""
+    def note_recovery(self) -> None:
+        """Note a successful write: the disk accepts writes again."""
         if self.reason is not None:
             log.info("recovered from trouble", root=self._store.name)
             self._tell("health", {"root": self._store.name, "reason": None})
-        self.reason, self._pause_s = None, TROUBLE_FIRST_S
+        self.reason, self._pause_s = None, MIN_TROUBLE_S
+
+    def probe_disk(self) -> None:
+        """After trouble, check that the disk accepts writes although none is due. Raises OSError while it does not."""
+        probe_write(self._store.state_dir)
+        if not self._store.observes:
+            probe_write(self._store.tree.path)
+
+    def note_blocked(self, reason: str | None) -> bool:
+        """Note a git operation during which nothing is written. Returns whether the status has to be published. Most
+        end in a moment; one that does not is reported."""
+        before, now = self._blocked, self._clock.monotonic()
+        if reason is None:
+            self._blocked, self._blocked_reported = None, False
+            return before is not None
+        self._blocked = before or (reason, now)
+        if self._stuck and not self._blocked_reported:
+            self._blocked_reported = True
+            log.warning("blocked", root=self._store.name, reason=reason)
+            self._tell("health", {"root": self._store.name, "reason": reason})
+        return True
+
+    @property
+    def _stuck(self) -> bool:
+        return self._blocked is not None and self._clock.monotonic() - self._blocked[1] >= STUCK_S
 
     def note_limits(self) -> bool:
-        """Tell of each hard limit newly reached; True when upkeep ought to make room under a soft one."""
+        """Report each limit newly crossed. Returns whether upkeep should make room under a soft one."""
         crossed, soft = note_limits(self._store)
-        for path in crossed:
-            log.warning("hard limit reached", root=self._store.name, file=path, hint="see `memoryd status`")
-            self._tell("finding", {"root": self._store.name, "code": "hard-limit", "path": path})
+        for each in crossed:
+            said = "hard limit reached" if each.code == "hard-limit" else "soft limit exceeded"
+            log.warning(said, root=self._store.name, file=each.path, hint=each.message)
+            shown = {"code": each.code, "severity": str(each.severity), "path": each.path, "message": each.message}
+            self._tell("finding", {"root": self._store.name, **shown})
         return soft and not self._store.observes
 
-    def note_undone(self, told: dict[str, Any]) -> None:
-        """A memory that an agent's older state had wiped out is back."""
-        log.warning("stored again", root=self._store.name, file=told["path"], receipt=told["receipt"])
-        self._tell("finding", told)
+    def note_undone(self, back: StoredAgain) -> None:
+        """Report a memory that an agent's older state had erased and that has been stored again."""
+        log.warning("stored again", root=self._store.name, file=back.path, receipt=back.receipt)
+        self._tell("finding", {"root": self._store.name, "code": back.code, **back._asdict()})
 
     def note_changes(self, done: Refreshed) -> None:
-        """Tell what changed, and at once what somebody has to see to before the agents write on. That a memory was
-        only read is no news."""
+        """Report what changed. A memory that was only read is not reported."""
         said, gone = sorted({*done.changed} - {*done.accessed}), sorted(done.gone)
         if said or gone:
             self._tell("change", {"root": self._store.name, "paths": said, "gone": gone})
-        vanished = {each.path for each in self._store.noted.get("losses", ())}
-        for path in sorted(vanished & set(gone)):
-            log.warning("alarm", root=self._store.name, file=path, code="shrunk", hint="see `memoryd check`")
-            self._tell("finding", {"root": self._store.name, "code": "shrunk", "path": path})
-        standing = self._store.catalogue.paths_with(ALARMS) if said else ()
-        for path, code in standing:
-            # A loss stands over many stores of the agent, and is told when it comes.
-            if path in said and not (code == "shrunk" and path in self._shrunk):
-                log.warning("alarm", root=self._store.name, file=path, code=code, hint="see `memoryd check`")
-                self._tell("finding", {"root": self._store.name, "code": code, "path": path})
-        if said:
-            self._shrunk = {path for path, code in standing if code == "shrunk"}
-        self._shrunk |= vanished
 
-    def note_shapes(self, seen: Look) -> None:
-        """No layout, or more than one, has the shape of what is there: say what to do."""
-        if seen.refused is not None:
-            self.unwritten = (
-                f"{self._store.path} {seen.refused}, so no layout is looked for; name the memory directory itself, or "
-                "its layout in the configuration"
+    def note_shapes(self, seen: Recognition) -> None:
+        """Explain why no layout is used: none fits what is there, or more than one does."""
+        if seen.refusal is not None:
+            self.index_blocked_reason = (
+                f"{self._store.path} {seen.refusal}, so layout detection was skipped; name the memory directory "
+                "itself, or its layout in the configuration"
             )
             return
         if seen.known is not None:
-            self.unwritten = f"looks like {seen.known}; memoryd has no layout for it yet and leaves it alone"
+            self.index_blocked_reason = (
+                f"looks like {seen.known}; memoryd has no layout for it and changes nothing here"
+            )
             return
-        if seen.meant is not None:
-            place = os.path.join(self._store.path, seen.meant)
-            self.unwritten = f"the memories lie in {place}; name that directory instead of this one"
+        if seen.subdirectory is not None:
+            place = os.path.join(self._store.path, seen.subdirectory)
+            self.index_blocked_reason = f"the memories are in {place}; name that directory instead of this one"
             return
-        shown = [f"{name} ({why})" for name, why in seen.shapes.items()]
-        named = " or ".join(f'layout = "{name}"' for name in seen.shapes or LAYOUTS)
+        shown = [f"{name} ({why})" for name, why in seen.matches.items()]
+        named = " or ".join(f'layout = "{name}"' for name in seen.matches or LAYOUTS)
         if shown:
-            self.unwritten = f"it looks like {' and like '.join(shown)}; name its layout in the configuration: {named}"
+            self.index_blocked_reason = (
+                f"it looks like {' and like '.join(shown)}; name its layout in the configuration: {named}"
+            )
         else:
             looks = "nothing in it has the shape of a layout, so it is left alone"
-            self.unwritten = f"{looks}; for a new store name its layout in the configuration: {named}"
+            self.index_blocked_reason = f"{looks}; for a new store name its layout in the configuration: {named}"
 
-    def note_fit(self, found: Misfit | None) -> None:
-        """Whether the layout that was named fits."""
-        if found is not None and found.why != self.misfit:
+    def note_fit(self, found: LayoutMismatch | None) -> None:
+        """Note whether the named layout fits."""
+        if found is not None and found.why != self.layout_mismatch:
             log.warning("the layout does not fit", root=self._store.name, reason=found.why)
             self._tell("health", {"root": self._store.name, "reason": found.why})
-        self.misfit = None if found is None else found.why
-        self._store.foreign = self.misfit if found is not None and found.another else None
+        self.layout_mismatch = None if found is None else found.why
+        self._store.foreign = self.layout_mismatch if found is not None and found.another else None
         self._store.noted["fit"] = () if found is None else (Finding("layout-misfit", "", found.why),)
 
-    # --- what may be done
+    # --- permissions
 
     def may_run(self, name: str, *, writes: bool) -> bool:
-        """Unattended work happens only on a healthy root, and writing only in maintain mode."""
+        """True if this job may run unattended: only on a healthy root, and writing only in maintain mode."""
         layout = self._store.layout
-        if not self.tended or layout is None or name not in layout.jobs:
+        if not self.is_active or layout is None or name not in layout.jobs:
             return False
         return not (writes and (self._store.observes or self._newer))
 
     def require(self, name: str, *, dry_run: bool = False) -> None:
-        """The error that answers a command which cannot be carried out as things are."""
+        """Raise the error that answers a command which cannot be carried out now."""
         store = self._store
         if self.paused and name not in ON_PAUSED:
             raise PausedError(f"root {store.name} is paused", hint=f"`memoryd root resume {store.name}`")
-        if self.sighting.state in ("missing", "failed"):
-            raise RootMissingError(f"root {store.name}: {self.sighting.reason}", hint="see `memoryd status`")
-        if self.sighting.state == "suspect" and name not in ON_SUSPECT:
-            raise GuardError(f"root {store.name}: {self.sighting.reason}")
+        if self.check.state in ("missing", "failed"):
+            raise RootMissingError(f"root {store.name}: {self.check.reason}", hint="see `memoryd status`")
+        if self.check.state == "suspect" and name not in ON_SUSPECT:
+            raise GuardError(f"root {store.name}: {self.check.reason}")
         if store.layout is None and name not in ("sync", "rescan"):
-            reason = f"root {store.name} has no layout: {self.unwritten}"
+            reason = f"root {store.name} has no layout: {self.index_blocked_reason}"
             raise InvalidMemoryError(reason, hint="name its layout in the configuration")
         if store.foreign is not None and name not in (*LOOKS, "reindex") and not dry_run:
             raise InvalidMemoryError(f"root {store.name}: {store.foreign}", hint="name a directory of a known layout")
@@ -186,8 +236,8 @@ class Health:
             raise InvalidMemoryError(f"root {store.name}: {self._guess}", hint=f"`memoryd root confirm {store.name}`")
         if self._newer and name not in LOOKS:
             raise GuardError(
-                f"root {store.name} is read-only: {self.unwritten}",
-                hint='a newer program tends it; `newer_index = "rebuild"` in the configuration overrides that',
+                f"root {store.name} is read-only: {self.index_blocked_reason}",
+                hint='it belongs to a newer program; `newer_index = "rebuild"` in the configuration overrides that',
             )
         blocked = store.blocked() if name not in LOOKS else None
         if blocked is not None:
@@ -197,25 +247,26 @@ class Health:
     def _newer(self) -> bool:
         return self._store.index.result.newer is not None and self._store.policy.newer_index == "read-only"
 
-    # --- what is told
+    # --- reporting
 
     def state(self) -> tuple[str, tuple[str, ...]]:
-        """The worst that is true, with every reason."""
+        """Return the worst current condition, with every reason."""
         if self.paused:
             return "paused", ("paused by command",)
-        if self.sighting.state != "ok":
-            return self.sighting.state, (self.sighting.reason or "",)
+        if self.check.state != "ok":
+            return self.check.state, (self.check.reason or "",)
         if self.reason is not None:
             return "read_only", (self.reason,)
-        if self._newer and self.unwritten:
-            return "read_only", (self.unwritten,)
+        if self._newer and self.index_blocked_reason:
+            return "read_only", (self.index_blocked_reason,)
         reasons = tuple(self._degradations())
         guess = () if self._store.guessed_by is None else (self._guess,)
-        return ("degraded" if reasons else "ok"), (*reasons, *guess)
+        blocked = () if self._blocked is None else (f"{self._blocked[0]}; nothing is written until that is over",)
+        return ("degraded" if reasons or self._stuck else "ok"), (*blocked, *reasons, *guess)
 
     @property
     def _guess(self) -> str:
-        """What an unconfirmed layout means, and how to go on."""
+        """Explain what an unconfirmed layout means, and how to proceed."""
         store = self._store
         name = store.layout.name if store.layout is not None else ""
         return (
@@ -226,23 +277,25 @@ class Health:
     def _degradations(self) -> list[str]:
         reasons: list[str] = []
         if self._store.layout is None:
-            reasons.append(self.unwritten or "no layout is known")
+            reasons.append(self.index_blocked_reason or "no layout is known")
         if self._store.network_fs is not None:
-            reasons.append(f"on {self._store.network_fs} changes of other machines make no events: timed scans")
+            reasons.append(f"{self._store.network_fs} reports no changes made on other machines; scanning periodically")
         elif not self.watching and (self._store.layout is not None or self._store.too_wide is None):
-            reasons.append(f"the directory cannot be watched, timed scans: {self._hints.limit_hint()}")
+            reasons.append(f"cannot watch the directory; scanning periodically: {self._hints.limit_hint()}")
         elif self.watch.held < self.watch.wanted:
-            short = f"{self.watch.held} of {self.watch.wanted} directories are watched, the rest by timed scans"
+            short = f"{self.watch.held} of {self.watch.wanted} directories are watched; scanning the rest periodically"
             reasons.append(f"{short}: {self._hints.limit_hint()}")
         reasons += [f"{each.path}: {each.message}" for each in self._store.noted.get("unread", ())]
         reasons += [each.message for each in self._store.noted.get("guard", ())]
-        if self.misfit is not None:
-            reasons.append(self.misfit)
+        held = (each for each in self._store.noted.get("locks", ()) if each.code == "held-lock")
+        reasons += [f"{each.path}: {each.message}" for each in held]
+        if self.layout_mismatch is not None:
+            reasons.append(self.layout_mismatch)
         if self._store.index.result.unmanaged is not None:
             reasons.append(self._store.index.result.unmanaged)
         stale = self.unindexed_since
-        if self.waits and stale is not None and self._clock.monotonic() - stale > STARVED_S:
-            reasons.append(f"the index waits: {self.waits}")
+        if self.index_delay_reason and stale is not None and self._clock.monotonic() - stale > STARVED_S:
+            reasons.append(f"the index waits: {self.index_delay_reason}")
         if self.without_vectors is not None:
             reasons.append(self.without_vectors)
         return reasons
@@ -251,7 +304,54 @@ class Health:
 def _reason(error: BaseException | None) -> str:
     if isinstance(error, OSError) and error.errno in DISK_TROUBLE:
         place = f" ({error.filename})" if isinstance(error.filename, str) else ""
-        return f"the disk refuses: {error.strerror}{place}"
+        return f"disk error: {error.strerror}{place}"
     if isinstance(error, MemorydError):
         return error.message
-    return str(error) if error is not None else "an unexpected error, see the log"
+    return str(error) if error is not None else "unexpected error; see the log"
+
+
+log = get_logger(__name__)
+
+REPORTED_BY_LIMITS = ("limits",)  # findings reported when a limit is crossed, once even over restarts
+
+
+class FindingReports:
+    """Reports each warning and error of one root once, to the log and to subscribers. Used by the thread that owns
+    the root."""
+
+    def __init__(self, store: Store, tell: Tell) -> None:
+        self._store = store
+        self._tell = tell
+        self._reported: dict[str, tuple[Finding, ...]] = {}
+
+    def report_new(self) -> None:
+        """Report what is new since the last time."""
+        for new in self._store.catalogue.take_news():
+            self._report(new)
+        for name, findings in self._store.noted.items():
+            before = self._reported.get(name, ())
+            if findings is before or name in REPORTED_BY_LIMITS:
+                continue
+            known = {(each.code, each.path, each.id) for each in before}
+            news = NewFindings()
+            news.note((each for each in findings if (each.code, each.path, each.id) not in known), {})
+            for new in news.take():
+                self._report(new)
+        self._reported = dict(self._store.noted)
+
+    def _report(self, new: FindingNews) -> None:
+        """Log and publish severity, code and place; never content."""
+        finding = new.finding
+        shown: dict[str, object] = {"root": self._store.name, "code": finding.code, "severity": str(finding.severity)}
+        if new.count > 1:
+            shown |= {"path": redact(finding.path), "count": new.count, "message": f"the first: {finding.message}"}
+        else:
+            identity = finding.id and redact(finding.id)
+            place = {"path": redact(finding.path), "line": finding.line, "id": identity}
+            shown |= {key: value for key, value in place.items() if value is not None}
+            shown["message"] = finding.message
+        if finding.line is not None and new.count > 1:
+            shown["line"] = finding.line
+        level = log.error if finding.severity is Severity.ERROR else log.warning
+        level("finding", **shown)
+        self._tell("finding", shown)

@@ -1,30 +1,31 @@
-"""What waits for one root, and whose turn it is.
+"""Pending work of one root, and exclusive access to the root.
 
-Watcher, timetable and control socket put things in and never block; whoever has the turn takes them out one at a time,
-so that backup, archive, lock clearing and indexing can never interleave. The turn is the root's own worker's; while it
-rests and nothing waits, somebody else may borrow it for one thing.
+Watcher, timetable and control socket add work and never block; the thread that owns the root takes it one at a time,
+so that backup, archive, lock clearing and indexing can never interleave. The root belongs to its own worker thread;
+while that is idle and nothing is pending, another thread may acquire it for one operation. File changes settle first
+(`Settler`): many of them become one batch, soon but not too soon.
 """
 
 from __future__ import annotations
 
 import threading
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterable
 from concurrent.futures import Future
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from memoryd.engine.clock import Clock
+from memoryd.control.methods.method_types import Result
+from memoryd.engine.host import Clock
 from memoryd.engine.jobs import QUIET_JOBS, Job
-from memoryd.engine.settle import Batch, Settler
 from memoryd.errors import ShuttingDownError
 
-LONGEST_WAIT_S = 2.0  # how long the loop sleeps at most; a look at the root's path costs one stat
+MAX_WAIT_S = 2.0  # longest sleep of the worker loop; checking the root's path costs one stat
 
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """Quiet times in seconds (CONTRACT: settle decides when a change is indexed; upkeep waits longer)."""
+    """Quiet times in seconds: `settle_*` before a change is indexed, `quiet_*` before upkeep that waits for a pause."""
 
     settle_s: float = 0.1
     settle_cap_s: float = 1.0
@@ -32,8 +33,8 @@ class Pace:
     quiet_cap_s: float = 60.0
 
 
-class Turn(NamedTuple):
-    """What comes next: one of the three, or none where something else is due."""
+class NextWork(NamedTuple):
+    """The worker's next task: one of the three, or none if only a deadline is due."""
 
     command: Job | None = None
     batch: Batch | None = None
@@ -41,8 +42,8 @@ class Turn(NamedTuple):
 
 
 class Inbox:
-    """`due` tells when (monotonic) whoever has the turn has something else to do, `last_change` when the root last
-    changed; both are asked by any thread."""
+    """The pending work of one root. `due` returns when (monotonic) the owning thread has other work,
+    `last_change` when the root last changed; any thread may call both."""
 
     def __init__(self, pace: Pace, clock: Clock, due: Callable[[], float], last_change: Callable[[], float]) -> None:
         self._pace = pace
@@ -54,14 +55,14 @@ class Inbox:
         self._commands: deque[Job] = deque()
         self._scheduled: dict[str, Job] = {}
         self._indexed_last = False
-        self._taken = True  # the worker begins with its first look
+        self._taken = True  # the worker begins with its first check
         self._sleeps_until = float("inf")
         self._ends = False
 
-    # --- doors: any thread, never blocking
+    # --- for any thread, never blocking
 
     def touch(self, path: str | None) -> None:
-        """Something may have changed; None means anywhere."""
+        """Note a possible change of this path; None means anywhere."""
         with self._changed:
             if path is None:
                 self._settler.touch_all(self._clock.monotonic())
@@ -69,7 +70,8 @@ class Inbox:
                 self._settler.touch(path, self._clock.monotonic())
             self._wake()
 
-    def submit(self, job: Job, *, first: bool = False) -> Future[dict[str, Any]]:
+    def submit(self, job: Job, *, first: bool = False) -> Future[Result]:
+        """Add a command at the end of the queue, or at its front (`first`)."""
         with self._changed:
             if self._ends:
                 job.refuse(_shutting_down())
@@ -78,38 +80,39 @@ class Inbox:
                 self._wake()
         return job.future
 
-    def fall_due(self, name: str) -> None:
-        """A scheduled job: one of each name waits at a time."""
+    def enqueue_scheduled(self, name: str) -> None:
+        """Add a scheduled job; at most one of each name waits."""
         with self._changed:
             if name not in self._scheduled and not self._ends:
                 self._scheduled[name] = Job(name, by="schedule", due=self._clock.monotonic())
                 self._wake()
 
     def end(self) -> None:
-        """Nothing is taken in any more, and no turn begins."""
+        """Accept no more work and start no further task."""
         with self._changed:
             self._ends = True
             self._changed.notify_all()
 
     def refuse_all(self) -> None:
-        """Whoever still waits is told that nothing comes."""
+        """Answer every waiting command with ShuttingDownError."""
         self.end()
         for job in self._take(lambda _: True):
             job.refuse(_shutting_down())
 
     @property
     def ends(self) -> bool:
+        """True if no more work is accepted."""
         return self._ends
 
     def pending_since(self) -> float | None:
-        """When the first change was hinted at that nobody has looked at yet."""
+        """Return the time of the first change that has not been processed."""
         return self._settler.pending_since()
 
-    # --- the turn
+    # --- ownership of the root
 
-    def next(self) -> Turn | None:
-        """The worker's: gives its turn back, and waits until it has it again and there is something to do. None at the
-        end, and then the turn is nobody else's any more."""
+    def next(self) -> NextWork | None:
+        """Release the root, then wait until the worker owns it again and work is due. None at the end; after that no
+        thread can acquire the root."""
         with self._changed:
             self._taken = False
             while self._taken or not self._something_due():
@@ -119,15 +122,16 @@ class Inbox:
             self._sleeps_until = float("inf")
             return None if self._ends else self._pick()
 
-    def borrow(self) -> bool:
-        """True: the worker rests, and does so until `give_back`."""
+    def try_acquire(self) -> bool:
+        """Acquire the root if the worker is idle and nothing is pending; the worker then waits until `release`."""
         with self._changed:
             if self._taken or self._something_due():
                 return False
             self._taken = True
             return True
 
-    def give_back(self) -> None:
+    def release(self) -> None:
+        """Return the root to the worker."""
         with self._changed:
             self._taken = False
             self._wake()
@@ -141,7 +145,7 @@ class Inbox:
             self._changed.wait(max(0.0, self._sleeps_until - self._clock.monotonic()))
 
     def _wake(self) -> None:
-        """The worker, where it would sleep too long: it and whoever brought something compete for the processor."""
+        """Wake the worker only if it would sleep too long; otherwise it would compete with the caller for the CPU."""
         if not self._taken and self._wakes_at() < self._sleeps_until:
             self._changed.notify()
 
@@ -150,24 +154,24 @@ class Inbox:
         if self._ends or self._commands or self._peek_scheduled(now):
             return now
         due = self._settler.next_due()
-        return min(now + LONGEST_WAIT_S, self._due(), now + LONGEST_WAIT_S if due is None else due)
+        return min(now + MAX_WAIT_S, self._due(), now + MAX_WAIT_S if due is None else due)
 
     def _something_due(self) -> bool:
         return self._wakes_at() <= self._clock.monotonic()
 
-    def _pick(self) -> Turn:
+    def _pick(self) -> NextWork:
         if self._commands:
-            return Turn(command=self._commands.popleft())
+            return NextWork(command=self._commands.popleft())
         now = self._clock.monotonic()
-        # By turns: changes that never cease, or an index that starves for the lock, must not hold up a job.
+        # Alternate: changes without end, or an index that cannot get the lock, must not hold up a job.
         job = self._scheduled_due(now) if self._indexed_last else None
         batch = None if job else self._settler.ready(now)
         self._indexed_last = batch is not None
-        return Turn(batch=batch, scheduled=job or (None if batch else self._scheduled_due(now)))
+        return NextWork(batch=batch, scheduled=job or (None if batch else self._scheduled_due(now)))
 
     def _peek_scheduled(self, now: float) -> str | None:
-        """The first scheduled job that may run now. Destructive ones wait for a pause of the writers, but not
-        for ever."""
+        """Return the first scheduled job that may run now. Destructive ones wait for a pause of the writers, but not
+        indefinitely."""
         for name, job in self._scheduled.items():
             quiet = now - self._last_change() >= self._pace.quiet_s
             if name not in QUIET_JOBS or quiet or now - job.due >= self._pace.quiet_cap_s:
@@ -178,26 +182,26 @@ class Inbox:
         name = self._peek_scheduled(now)
         return self._scheduled.pop(name) if name is not None else None
 
-    # --- for whoever has the turn
+    # --- for the thread that owns the root
 
-    def took(self, seconds: float) -> None:
-        """How long the last batch was under work."""
+    def note_duration(self, seconds: float) -> None:
+        """Note the duration of the last batch, in seconds."""
         with self._changed:
-            self._settler.took(seconds)
+            self._settler.note_duration(seconds)
 
     def defer(self, paths: Iterable[str], until: float) -> None:
-        """Look at them again then."""
+        """Process these paths again at `until` (monotonic)."""
         with self._changed:
             for path in paths:
                 self._settler.defer(path, until)
 
     def forget_hints(self) -> None:
-        """A scan that begins now sees what they are about."""
+        """Forget pending hints: a scan that begins now covers them."""
         with self._changed:
             self._settler.ready(float("inf"))
 
     def take_all(self, name: str) -> list[Job]:
-        """Every command of that name that waits."""
+        """Take every waiting command of that name."""
         return self._take(lambda job: job.name == name)
 
     def _take(self, wanted: Callable[[Job], bool]) -> list[Job]:
@@ -208,4 +212,127 @@ class Inbox:
 
 
 def _shutting_down() -> ShuttingDownError:
-    return ShuttingDownError("memoryd is shutting down", hint="try again when it has started anew")
+    return ShuttingDownError("memoryd is shutting down", hint="try again after it has started")
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """Paths to process now. `everything` means scan the whole root; `paths` then contains deferred ones only.
+
+    `paths` are relative POSIX paths; `oldest` is the monotonic time of the first touch in the batch.
+    """
+
+    paths: frozenset[str]
+    everything: bool
+    oldest: float
+
+
+class Settler:
+    """Collect changed paths and decide when a batch is due. Time is an argument, in seconds of a monotonic clock. Not
+    thread-safe: the caller locks.
+
+    A writer rarely makes one event. A batch is due when its root has been quiet for `quiet_s`, and in any case `cap_s`
+    after its first touch, so that a writer that never pauses cannot delay the index indefinitely. The index is to be
+    on disk by then, so a batch under the cap begins earlier by the duration of the last ones.
+
+    More than `max_paths` paths, or more than `max_per_dir` in one directory, become a scan of everything: a
+    scan costs microseconds a file, while a burst of thousands of paths would cost memory and as many single
+    checks.
+    """
+
+    def __init__(self, quiet_s: float = 0.1, cap_s: float = 1.0, max_paths: int = 512, max_per_dir: int = 128) -> None:
+        self.quiet_s = quiet_s
+        self.cap_s = cap_s
+        self.max_paths = max_paths
+        self.max_per_dir = max_per_dir
+        self._lead = 0.0
+        self._paths: set[str] = set()
+        self._per_dir: Counter[str] = Counter()
+        self._everything = False
+        self._first: float | None = None
+        self._last = 0.0
+        self._deferred: dict[str, float] = {}
+
+    def touch(self, path: str, now: float) -> None:
+        """Note a possible change at `path`. An earlier deferral of it ends: the batch looks sooner."""
+        self._mark(now)
+        self._deferred.pop(path, None)
+        if self._everything or path in self._paths:
+            return
+        self._paths.add(path)
+        directory = path.rpartition("/")[0]
+        self._per_dir[directory] += 1
+        if len(self._paths) > self.max_paths or self._per_dir[directory] > self.max_per_dir:
+            self._collapse()
+
+    def touch_all(self, now: float) -> None:
+        """Note that anything may have changed (overflow, a directory came or went): a scan is wanted."""
+        self._mark(now)
+        self._collapse()
+
+    def defer(self, path: str, until: float) -> None:
+        """Process `path` again at `until`: a half-written file whose writer is still at work.
+
+        A path in the open batch is processed sooner anyway; of two deferrals the earlier one applies.
+        """
+        if path in self._paths:
+            return
+        self._deferred[path] = min(until, self._deferred.get(path, until))
+
+    def note_duration(self, seconds: float) -> None:
+        """Note the duration of a batch. One slow batch is remembered for a while, with half again in reserve, but never
+        more than half of the cap: a slow disk must not split a burst into many small batches."""
+        self._lead = min(self.cap_s / 2, max(1.5 * seconds, 0.9 * self._lead))
+
+    def ready(self, now: float) -> Batch | None:
+        """Remove and return the batch that is due; None while there is none or the root is not quiet yet."""
+        ripe = {path: until for path, until in self._deferred.items() if until <= now}
+        due = self._batch_due()
+        open_is_due = due is not None and due <= now
+        if not ripe and not open_is_due:
+            return None
+        starts = list(ripe.values())
+        paths, everything = set(ripe), False
+        for path in ripe:
+            del self._deferred[path]
+        if open_is_due:
+            assert self._first is not None
+            starts.append(self._first)
+            paths |= self._paths
+            everything = self._everything
+            self._reset()
+        return Batch(frozenset(paths), everything, min(starts))
+
+    def next_due(self) -> float | None:
+        """Return when `ready` will first return a batch if nothing else happens."""
+        times = list(self._deferred.values())
+        due = self._batch_due()
+        if due is not None:
+            times.append(due)
+        return min(times, default=None)
+
+    def pending_since(self) -> float | None:
+        """Return the first touch that is not in a batch yet; deferred paths do not count."""
+        return self._first
+
+    def _mark(self, now: float) -> None:
+        if self._first is None:
+            self._first = now
+            self._last = now
+        self._last = max(now, self._last)
+
+    def _batch_due(self) -> float | None:
+        if self._first is None:
+            return None
+        return min(self._last + self.quiet_s, self._first + max(self.quiet_s, self.cap_s - self._lead))
+
+    def _collapse(self) -> None:
+        self._everything = True
+        self._paths.clear()
+        self._per_dir.clear()
+
+    def _reset(self) -> None:
+        self._everything = False
+        self._first = None
+        self._paths.clear()
+        self._per_dir.clear()

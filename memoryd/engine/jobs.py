@@ -1,172 +1,246 @@
-"""Jobs: what the doors ask of a root, as values, and the table that says which operation each one is."""
+"""Jobs: what is asked of a root, as values, the table that says which operation each one is, and how one is run: every
+failure becomes an answer, and scheduled runs are written down."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TypeVar
 
-from memoryd.core.findings import summary
+from msgspec import UNSET
+
+from memoryd.control.methods.method_types import NoParameters, Request, Result
+from memoryd.control.methods.recovery import (
+    BackupCreateRequest,
+    BackupCreateResult,
+    BackupListRequest,
+    BackupRestoreRequest,
+    BackupRow,
+    BackupsResult,
+    RestoreResult,
+    UndoRequest,
+)
+from memoryd.control.methods.shared import ActionRow, ChangeResult
+from memoryd.control.methods.status import CheckResult
+from memoryd.control.methods.upkeep import (
+    ArchiveRequest,
+    DedupeRequest,
+    JobResult,
+    LockClearRequest,
+    LockListRequest,
+    LocksResult,
+    PlannedResult,
+    RepairRequest,
+    UpkeepRequest,
+)
 from memoryd.core.policy import JOBS
-from memoryd.errors import UsageError
-from memoryd.operations import archive as archiving
-from memoryd.operations import backup as backing
-from memoryd.operations import check as checking
-from memoryd.operations import locks as locking
-from memoryd.operations.dedupe import dedupe
+from memoryd.disk.nofollow import MB, ChangingError, TooLargeError
+from memoryd.engine.host import Clock, Hints, Tell
+from memoryd.errors import (
+    BusyError,
+    DeniedError,
+    DiskError,
+    GuardError,
+    LimitExceededError,
+    MemorydError,
+    ShuttingDownError,
+    UsageError,
+)
+from memoryd.log import get_logger
+from memoryd.operations.backup import create_backups, list_backups, tidy_state
+from memoryd.operations.check import JOB, check, count_findings, finding_row, note_backups
+from memoryd.operations.locks import clear_lock, is_lock, list_locks, lock_row, sweep_locks
 from memoryd.operations.permissions import tighten
-from memoryd.operations.prune import prune
 from memoryd.operations.repair import repair
+from memoryd.operations.restore import restore
 from memoryd.operations.undo import undo
-from memoryd.operations.verify import tidy_state
+from memoryd.operations.upkeep import archive, dedupe, enforce_limits, plan_row, prune
 from memoryd.store import Store
-from memoryd.store.commit import Done
+from memoryd.store.commit import Committed
+from memoryd.store.locks import WouldWaitError
 
 # Destructive upkeep waits for a pause of the writers.
 QUIET_JOBS = ("archive", "limits", "prune", "dedupe")
 # Upkeep that writes: nothing of it happens unattended in observe mode.
 WRITING_JOBS = (*QUIET_JOBS, "backup", "locks", "permissions")
 
+R = TypeVar("R", bound=Request)
+
 
 @dataclass(slots=True)
 class Job:
-    """`by` is command or schedule; `due` (monotonic) is when a scheduled one fell due;
-    `recorded` ones are written down among the job times."""
+    """Work of one root. `request` holds the parameters of a command; `by` is command or schedule; `due` (monotonic) is
+    when a scheduled one fell due; `recorded` ones are written down among the job times."""
 
     name: str
-    params: Mapping[str, Any] = field(default_factory=dict)
+    request: Request = field(default_factory=NoParameters)
     by: str = "command"
     due: float = 0.0
     recorded: bool = False
-    future: Future[dict[str, Any]] = field(default_factory=Future)
+    future: Future[Result] = field(default_factory=Future)
 
     def begin(self) -> bool:
-        """False where nobody waits for it any more. One that was begun may be begun again."""
+        """Mark the job as running; False if its caller has cancelled it. A started job may be started again."""
         return self.future.running() or self.future.set_running_or_notify_cancel()
 
     def refuse(self, error: BaseException) -> None:
+        """Fail a job that has not started."""
         if self.begin():
             self.future.set_exception(error)
 
-    def answer(self, result: dict[str, Any], error: BaseException | None) -> None:
+    def answer(self, result: Result, error: BaseException | None) -> None:
+        """End it with its result, or with the error that stands in its place."""
         if error is not None:
             self.future.set_exception(error)
         else:
             self.future.set_result(result)
 
+    @property
+    def dry_run(self) -> bool:
+        """True if nothing may be changed."""
+        return bool(getattr(self.request, "dry_run", False))
 
-Operation = Callable[[Store, Mapping[str, Any], str, float], dict[str, Any]]
-
-
-def _done(done: Done, **more: Any) -> dict[str, Any]:
-    result: dict[str, Any] = {"plan": done.plan.public(), **more}
-    if done.plan.waiting:
-        result["waiting"] = done.plan.waiting
-    return result | ({"receipt": done.receipt} if done.receipt is not None else {})
-
-
-def _archive(store: Store, params: Mapping[str, Any], by: str, now: float) -> dict[str, Any]:
-    ids = params.get("ids") or None
-    return _done(archiving.archive(store, now, by=by, ids=ids, dry_run=bool(params.get("dry_run"))))
+    def asked(self, kind: type[R]) -> R:
+        """Return the request as its type; for a scheduled job, which has none, what is taken when nothing is given."""
+        return self.request if isinstance(self.request, kind) else kind()
 
 
-def _limits(store: Store, params: Mapping[str, Any], by: str, now: float) -> dict[str, Any]:
-    return _done(archiving.enforce_limits(store, now, by=by, dry_run=bool(params.get("dry_run"))))
+Operation = Callable[[Store, Job, float], Result]
 
 
-def _prune(store: Store, params: Mapping[str, Any], by: str, now: float) -> dict[str, Any]:
-    return _done(prune(store, now, by=by, dry_run=bool(params.get("dry_run"))))
+def _changed(done: Committed) -> ChangeResult:
+    return ChangeResult(
+        plan=plan_row(done.plan),
+        waiting=done.plan.waiting or UNSET,
+        receipt=UNSET if done.receipt is None else done.receipt,
+    )
 
 
-def _dedupe(store: Store, params: Mapping[str, Any], by: str, now: float) -> dict[str, Any]:
-    threshold, dry_run = params.get("threshold"), bool(params.get("dry_run"))
-    as_job = bool(params.get("as_job"))
-    return _done(dedupe(store, now, by=by, threshold=threshold, dry_run=dry_run, as_job=as_job))
+def _archive(store: Store, job: Job, now: float) -> Result:
+    asked = job.asked(ArchiveRequest)
+    if not asked.ids and "archive" not in runnable(store) and "prune" in runnable(store):
+        return _prune(store, job, now)  # how memories leave that layout unasked
+    return _changed(archive(store, now, by=job.by, ids=asked.ids or None, dry_run=asked.dry_run))
 
 
-def _repair(store: Store, params: Mapping[str, Any], by: str, now: float) -> dict[str, Any]:
-    del by
-    return _done(repair(store, now, codes=params.get("codes") or None, dry_run=bool(params.get("dry_run"))))
+def _limits(store: Store, job: Job, now: float) -> Result:
+    return _changed(enforce_limits(store, now, by=job.by, dry_run=job.dry_run))
 
 
-def _permissions(store: Store, params: Mapping[str, Any], by: str, now: float) -> dict[str, Any]:
-    return _done(tighten(store, now, by=by, dry_run=bool(params.get("dry_run"))))
+def _prune(store: Store, job: Job, now: float) -> Result:
+    return _changed(prune(store, now, by=job.by, dry_run=job.dry_run))
 
 
-def _backup_create(store: Store, params: Mapping[str, Any], by: str, now: float) -> dict[str, Any]:
-    del by
-    made = backing.create_backups(store, now, file=params.get("file"), dry_run=bool(params.get("dry_run")))
-    return {"created": made, **_backups(store, now, params, verify=False)}
+def _dedupe(store: Store, job: Job, now: float) -> Result:
+    asked = job.asked(DedupeRequest)
+    done = dedupe(store, now, by=job.by, threshold=asked.threshold, dry_run=asked.dry_run, as_job=job.recorded)
+    return _changed(done)
 
 
-def _backup_list(store: Store, params: Mapping[str, Any], by: str, now: float) -> dict[str, Any]:
-    del by
-    return _backups(store, now, params, verify=False)
+def _repair(store: Store, job: Job, now: float) -> Result:
+    asked = job.asked(RepairRequest)
+    return _changed(repair(store, now, codes=asked.codes or None, dry_run=asked.dry_run))
 
 
-def _backup_verify(store: Store, params: Mapping[str, Any], by: str, now: float) -> dict[str, Any]:
-    del by
-    return _backups(store, now, params, verify=True)
+def _permissions(store: Store, job: Job, now: float) -> Result:
+    return _changed(tighten(store, now, by=job.by, dry_run=job.dry_run))
 
 
-def _backups(store: Store, now: float, params: Mapping[str, Any], *, verify: bool) -> dict[str, Any]:
-    found = backing.list_backups(store, now, file=params.get("file"), verify=verify)
-    at = params.get("at")
-    return {"backups": [each for each in found if at in (None, each["id"])]}
+def _backup_create(store: Store, job: Job, now: float) -> Result:
+    asked = job.asked(BackupCreateRequest)
+    made = create_backups(store, now, file=asked.file, dry_run=asked.dry_run)
+    return BackupCreateResult(created=made, backups=list_backups(store, now, file=asked.file))
 
 
-def _restore(store: Store, params: Mapping[str, Any], by: str, now: float) -> dict[str, Any]:
-    del by
-    file, at, dry_run = params.get("file"), params.get("at"), bool(params.get("dry_run"))
-    done, difference = backing.restore(store, now, file=file, at=at, dry_run=dry_run)
-    return _done(done, **difference)
+def _backup_job(store: Store, job: Job, now: float) -> Result:
+    del job
+    made, listed = create_backups(store, now), list_backups(store, now)
+    return JobResult(created=made, backups=listed, forgotten_blobs=tidy_state(store))
 
 
-def _undo(store: Store, params: Mapping[str, Any], by: str, now: float) -> dict[str, Any]:
-    del by
-    return _done(undo(store, str(params["receipt"]), now, dry_run=bool(params.get("dry_run"))))
+def _backup_list(store: Store, job: Job, now: float) -> Result:
+    return BackupsResult(backups=_backups(store, job, now, verify=False))
 
 
-def _check(store: Store, params: Mapping[str, Any], by: str, now: float) -> dict[str, Any]:
-    del params, by
-    found = checking.check(store, now)
-    return {"findings": [checking.public(store.name, each) for each in found], "summary": summary(found)}
+def _backup_verify(store: Store, job: Job, now: float) -> Result:
+    return BackupsResult(backups=_backups(store, job, now, verify=True))
 
 
-def _locks(store: Store, params: Mapping[str, Any], by: str, now: float) -> dict[str, Any]:
-    swept = locking.sweep_locks(store, now, params.get("monotonic"), by=by)
-    return {"locks": [report.public() for report in swept]}
+def _backups(store: Store, job: Job, now: float, *, verify: bool) -> list[BackupRow]:
+    asked = job.asked(BackupListRequest)
+    found = list_backups(store, now, file=asked.file, verify=verify)
+    return [each for each in found if asked.at in (None, each.id)]
 
 
-def _lock_list(store: Store, params: Mapping[str, Any], by: str, now: float) -> dict[str, Any]:
-    del by
-    path, found = params.get("path"), locking.list_locks(store, now)
-    wanted = [report for report in found if path is None or locking.named(store, report.path, path)]
-    return {"locks": [report.public() for report in wanted]}
+def _verify(store: Store, job: Job, now: float) -> Result:
+    return JobResult(backups=_backups(store, job, now, verify=True), forgotten_blobs=tidy_state(store))
 
 
-def _lock_clear(store: Store, params: Mapping[str, Any], by: str, now: float) -> dict[str, Any]:
-    del by
-    path, force = params.get("path"), bool(params.get("force"))
-    return {"locks": [report.public() for report in locking.clear_lock(store, now, path=path, force=force)]}
+def _restore(store: Store, job: Job, now: float) -> Result:
+    asked = job.asked(BackupRestoreRequest)
+    done, brought = restore(store, now, file=asked.file, at=asked.at, dry_run=asked.dry_run)
+    return RestoreResult(
+        plan=plan_row(done.plan),
+        waiting=done.plan.waiting or UNSET,
+        receipt=UNSET if done.receipt is None else done.receipt,
+        file=brought.file,
+        files=brought.files,
+        backup=brought.backup,
+        lost=brought.lost,
+        gained=brought.gained,
+        diff=brought.diff if asked.dry_run else UNSET,
+    )
 
 
-def _plan(store: Store, params: Mapping[str, Any], by: str, now: float) -> dict[str, Any]:
-    """What each job would do now; nothing is changed and no lock is taken."""
-    del params, by
-    dry = {"dry_run": True}
-    every = {"archive": _archive, "limits": _limits, "prune": _prune, "dedupe": _dedupe, "permissions": _permissions}
-    jobs = {name: operation for name, operation in every.items() if name in runnable(store)}
-    actions: list[dict[str, Any]] = []
-    for name, operation in jobs.items():
-        planned = operation(store, dry, "plan", now)["plan"]["actions"]
-        actions += [{**action, "job": name} for action in planned]
-    return {"actions": actions}
+def _undo(store: Store, job: Job, now: float) -> Result:
+    asked = job.asked(UndoRequest)
+    return _changed(undo(store, asked.receipt, now, dry_run=asked.dry_run))
 
 
-def _verify(store: Store, params: Mapping[str, Any], by: str, now: float) -> dict[str, Any]:
-    return {**_backup_verify(store, params, by, now), **tidy_state(store)}
+def _check(store: Store, job: Job, now: float) -> Result:
+    del job
+    found = check(store, now)
+    return CheckResult(findings=[finding_row(store.name, each) for each in found], summary=count_findings(found))
+
+
+def _locks(store: Store, job: Job, now: float) -> Result:
+    swept = sweep_locks(store, now, by=job.by, watch=job.by == "schedule")
+    return LocksResult(locks=[lock_row(report) for report in swept])
+
+
+def _lock_list(store: Store, job: Job, now: float) -> Result:
+    path, found = job.asked(LockListRequest).path, list_locks(store, now)
+    wanted = [report for report in found if path is None or is_lock(store, report.path, path)]
+    return LocksResult(locks=[lock_row(report) for report in wanted])
+
+
+def _lock_clear(store: Store, job: Job, now: float) -> Result:
+    asked = job.asked(LockClearRequest)
+    return LocksResult(
+        locks=[lock_row(report) for report in clear_lock(store, now, path=asked.path, force=asked.force)]
+    )
+
+
+def _plan(store: Store, job: Job, now: float) -> Result:
+    """Plan what each job would do now; nothing is changed and no lock is taken."""
+    del job
+    every: dict[str, tuple[Operation, Request]] = {
+        "archive": (_archive, ArchiveRequest(dry_run=True)),
+        "limits": (_limits, UpkeepRequest(dry_run=True)),
+        "prune": (_prune, UpkeepRequest(dry_run=True)),
+        "dedupe": (_dedupe, DedupeRequest(dry_run=True)),
+        "permissions": (_permissions, UpkeepRequest(dry_run=True)),
+    }
+    actions: list[ActionRow] = []
+    for name, (operation, request) in every.items():
+        if name in runnable(store):
+            planned = operation(store, Job(name, request, by="plan"), now)
+            assert isinstance(planned, ChangeResult)
+            for action in planned.plan.actions:
+                action.job = name
+            actions += planned.plan.actions
+    return PlannedResult(actions=actions)
 
 
 OPERATIONS: Mapping[str, Operation] = {
@@ -176,7 +250,7 @@ OPERATIONS: Mapping[str, Operation] = {
     "dedupe": _dedupe,
     "repair": _repair,
     "permissions": _permissions,
-    "backup": _backup_create,
+    "backup": _backup_job,
     "backup.create": _backup_create,
     "backup.list": _backup_list,
     "backup.verify": _backup_verify,
@@ -197,12 +271,143 @@ LOOKS = ("check", "plan", "backup.list", "backup.verify", "lock.list", "sync", "
 
 
 def runnable(store: Store) -> tuple[str, ...]:
-    """The scheduled jobs that mean something for the root's layout."""
+    """Return the scheduled jobs that apply to the root's layout."""
     return store.layout.jobs if store.layout else ("rescan",)
 
 
 def require_job(store: Store, name: str) -> None:
+    """Raise UsageError for a job that the root's layout does not have."""
     if name not in runnable(store):
         known = ", ".join(runnable(store))
-        why = "means nothing for its layout" if name in JOBS else "is no job"
-        raise UsageError(f"root {store.name}: {name} {why}", hint=f"its jobs are {known}")
+        problem = "is not a job of its layout" if name in JOBS else "is not a job"
+        raise UsageError(f"root {store.name}: {name} {problem}", hint=f"its jobs are {known}")
+
+
+log = get_logger(__name__)
+
+BATCH_PAUSE_S = 0.5  # between the batches of a job that moves a bounded number at a time
+MIN_BUSY_S, MAX_BUSY_S = 1.0, 5.0  # pauses between retries of a scheduled job on a busy root
+
+
+RULES = "rules"  # journal: by which rules each upkeep job last ran
+
+
+def note_rules(store: Store, job: str) -> None:
+    """Remember the rules that a job of upkeep ran by."""
+    if store.layout is None or job not in store.layout.upkeep.jobs:
+        return
+    known, rules = store.journal.facts.get(RULES, {}), store.policy.digest()
+    if known.get(job) != rules:
+        store.journal.facts.set(RULES, {**known, job: rules})
+
+
+def has_new_rules(store: Store, job: str) -> bool:
+    """True if the job last ran by other rules than those in force."""
+    rules = store.policy.digest()
+    return bool(store.journal.facts.get(RULES, {}).get(job, rules) != rules)
+
+
+class JobRunner:
+    """The runner of a root's jobs, used by the thread that owns the root. `trouble` turns a disk error into the error
+    for the user."""
+
+    def __init__(
+        self,
+        store: Store,
+        clock: Clock,
+        hints: Hints,
+        tell: Tell,
+        trouble: Callable[[BaseException | None], MemorydError],
+    ) -> None:
+        self._store = store
+        self._clock = clock
+        self._hints = hints
+        self._tell = tell
+        self._trouble = trouble
+        self._ahead = clock.wall() - clock.boot()
+        self._busy_s: dict[str, float] = {}  # by job: the pause after the next time the root is busy
+
+    def recorded(self, job: Job, work: Callable[[Job], Result]) -> tuple[Result, BaseException | None]:
+        """Run `attempt` and record start and end in the journal, so that a crash in between shows. Raises OSError or
+        MemorydError if the journal cannot be written."""
+        self._store.journal.jobs.started(job.name, self._clock.wall())
+        self._compare_clocks(job)
+        result, error = self.attempt(job, work)
+        self._record(job, error)
+        if error is None and job.by == "schedule" and isinstance(result, ChangeResult) and result.waiting:
+            self._hints.retry(self._store.name, job.name, BATCH_PAUSE_S)
+        return result, error
+
+    def _compare_clocks(self, job: Job) -> None:
+        """Measure the jump of the wall clock. A manual archive run confirms that the clock is right."""
+        ahead = self._clock.wall() - self._clock.boot()
+        if job.by == "command" and job.name == "archive":
+            self._ahead = ahead
+        self._store.jumped_s = ahead - self._ahead
+
+    def attempt(self, job: Job, work: Callable[[Job], Result]) -> tuple[Result, BaseException | None]:
+        """Run the job; return its result and the error, if any."""
+        try:
+            return work(job), None
+        except WouldWaitError:
+            raise  # retried by a thread that may wait
+        except MemorydError as error:
+            if isinstance(error, DeniedError) and isinstance(error.__cause__, OSError):
+                trouble = self._trouble(error.__cause__)  # a disk error, as worded by a lower layer
+                return Result(), trouble if isinstance(trouble, DiskError) else error
+            return Result(), error
+        except ChangingError as error:
+            return Result(), _busy(self._store, error)
+        except TooLargeError as error:
+            return Result(), _too_large(self._store, error)
+        except OSError as error:
+            return Result(), self._trouble(error)
+        except Exception as error:  # a bug must be recorded as a failed run, and must not end the worker
+            log.exception("unexpected", root=self._store.name, job=job.name)
+            return Result(), error
+
+    def _record(self, job: Job, error: BaseException | None) -> None:
+        """Record the outcome of a scheduled run (or of `jobs run`) for `jobs`, the log and subscribers."""
+        result, reason = _outcome(error)
+        self._store.journal.jobs.ended(job.name, result, self._clock.wall(), reason)
+        if error is None:
+            note_rules(self._store, job.name)
+        if job.name == JOB:
+            note_backups(self._store, self._clock.wall())
+        again = result == "busy" and job.name in self._busy_s
+        if result != "busy":
+            self._busy_s.pop(job.name, None)
+        elif job.by == "schedule":
+            pause = self._busy_s.get(job.name, MIN_BUSY_S)
+            self._hints.retry(self._store.name, job.name, pause)
+            self._busy_s[job.name] = min(MAX_BUSY_S, pause * 2)
+        if reason is not None:
+            (log.debug if again else log.warning)(
+                "job", root=self._store.name, job=job.name, result=result, reason=reason
+            )
+        self._tell("job", {"root": self._store.name, "job": job.name, "result": result, "reason": reason})
+
+
+def _busy(store: Store, error: ChangingError) -> BusyError:
+    reason = f"root {store.name}: {error.filename}: {error.strerror}"
+    return BusyError(reason, hint="nothing was changed; try again when its writer pauses")
+
+
+def _too_large(store: Store, error: TooLargeError) -> LimitExceededError:
+    """Return the error for a file above the size limit: not a disk error, and the other files continue."""
+    reason = f"root {store.name}: {error.filename}: {error.strerror}, so nothing is moved or copied"
+    return LimitExceededError(
+        reason, hint=f"split the file by hand; here memoryd reads no files above {store.most_bytes // MB} MB"
+    )
+
+
+def _outcome(error: BaseException | None) -> tuple[str, str | None]:
+    if error is None:
+        return "ok", None
+    if isinstance(error, GuardError):
+        return "refused_by_guard", error.message
+    if isinstance(error, (BusyError, ShuttingDownError)):
+        return "busy", error.message
+    if isinstance(error, MemorydError):
+        return "failed", error.message
+    return "failed", f"unexpected: {type(error).__name__}, see the log"

@@ -1,19 +1,24 @@
-"""What a worker publishes of its root: an immutable value that anybody may read at any time."""
+"""The published status of a root: an immutable value that any thread may read, and how it is made.
+
+A new member also needs its field in `control.methods.status`, its row in `service.report` and its line in
+`cli.views_status`.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
-
-@dataclass(frozen=True, slots=True)
-class Watch:
-    """`mode` is events or scan; wanted and held count directories."""
-
-    mode: str = "scan"
-    wanted: int = 0
-    held: int = 0
+from memoryd.control.methods.status import Counts, LimitRow
+from memoryd.control.methods.upkeep import LockRow
+from memoryd.core.policy import Mode
+from memoryd.engine.health import Health, Watch
+from memoryd.engine.host import Clock
+from memoryd.errors import MemorydError
+from memoryd.log import get_logger
+from memoryd.operations.backup import NO_BACKUPS, BackupSummary, count_backups
+from memoryd.operations.check import finding_counts, limit_rows
+from memoryd.operations.locks import list_locks, lock_row
+from memoryd.store import Store
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,11 +35,81 @@ class RootStatus:
     archived: int = 0
     files: int = 0
     bytes: int = 0
-    findings: Mapping[str, int] = field(default_factory=lambda: {"error": 0, "warning": 0, "info": 0})
-    watch: Watch = Watch()
+    findings: Counts = field(default_factory=Counts)
+    watch: Watch = field(default_factory=Watch)
     last_scan: float | None = None
     rescans: tuple[tuple[float, str], ...] = ()
     generation: int = 0
-    locks: tuple[Mapping[str, Any], ...] = ()
-    limits: tuple[Mapping[str, Any], ...] = ()
-    backups: Mapping[str, Any] = field(default_factory=lambda: {"count": 0, "newest": None})
+    locks: tuple[LockRow, ...] = ()
+    limits: tuple[LimitRow, ...] = ()
+    unread: tuple[str, ...] = ()  # files that are too large or cannot be read
+    backups: BackupSummary = NO_BACKUPS
+
+
+log = get_logger(__name__)
+
+
+class Publisher:
+    """Builds the status. Set `backups_known` to False if a backup may have come or gone: they are counted again."""
+
+    def __init__(self, store: Store, clock: Clock, health: Health) -> None:
+        self._store = store
+        self._clock = clock
+        self._health = health
+        self._backups = NO_BACKUPS
+        self.backups_known = False
+        self.last_scan: float | None = None
+        self.generation = 0
+
+    def first(self) -> RootStatus:
+        """Return the status before anything was looked at."""
+        return RootStatus(self._store.name, self._store.path, self._layout(), self._mode())
+
+    def make(self, state: str | None = None) -> RootStatus:
+        """Return the current status. `state` overrides the current one, as while the first scan runs."""
+        store, result = self._store, self._store.index.result
+        found, reasons = self._health.state()
+        files, size = store.catalogue.totals()
+        locks = self._look()
+        return RootStatus(
+            name=store.name,
+            path=store.path,
+            layout=self._layout(),
+            mode=self._mode(),
+            state=state or found,
+            reasons=reasons,
+            memories=result.memories,
+            archived=result.archived,
+            files=files,
+            bytes=size,
+            findings=finding_counts(store),
+            watch=self._health.watch,
+            last_scan=self.last_scan,
+            rescans=tuple(self._health.doubts),
+            generation=self.generation,
+            locks=locks,
+            limits=limit_rows(store),
+            unread=tuple(each.path for each in store.noted.get("unread", ())),
+            backups=self._backups,
+        )
+
+    def _look(self) -> tuple[LockRow, ...]:
+        """Return the locks, and count the backups where they may have changed. A failure must not keep the status from
+        being published."""
+        store = self._store
+        if not store.attached or store.layout is None:
+            return ()
+        try:
+            if not self.backups_known:
+                self._backups = count_backups(store, self._clock.wall())
+                self.backups_known = True
+            return tuple(lock_row(report) for report in list_locks(store, self._clock.wall()))
+        except (OSError, MemorydError) as error:
+            log.debug("status is incomplete", root=store.name, error=str(error))
+            return ()
+
+    def _mode(self) -> str:
+        return str(Mode.OBSERVE if self._store.observes else self._store.policy.mode)
+
+    def _layout(self) -> str | None:
+        return self._store.layout.name if self._store.layout else None

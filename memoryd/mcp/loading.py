@@ -1,7 +1,7 @@
-"""Loading the server with the protocol's package, and that without what only the package's clients need.
+"""Load the server with the SDK of the protocol, but without the parts that only the SDK's clients need.
 
-One process of this kind stands beside every agent, and an agent waits for its start. The package brings its clients,
-and with them a whole HTTP client, as soon as anything of it is imported: 12 of 67 MB and a sixth of the time.
+One such process runs beside every agent, and the agent waits for its start. Importing anything of the SDK imports its
+clients, and with them a whole HTTP client: 12 of 67 MB and a sixth of the time.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _WIDE = ("mcp", "mcp.server")
 
 
 def load() -> ModuleType:
-    """The module server.py. ConfigError where the protocol's package is missing or too old."""
+    """Return the module server.py. Raises ConfigError if the SDK is missing or too old."""
     gc.disable()  # thousands of types are made, none is garbage: looking for it takes a tenth of the time
     try:
         return _load()
@@ -26,7 +26,7 @@ def load() -> ModuleType:
         if (error.name or "").partition(".")[0] == "memoryd":
             raise
         raise ConfigError(
-            f"`memoryd mcp` needs the package mcp, version 2.3 or newer ({error})", hint="pip install 'memoryd[mcp]'"
+            f"`memoryd mcp` needs the package mcp, version 2.3 or newer ({error})", data={"extra": "mcp"}
         ) from error
     finally:
         gc.enable()
@@ -37,10 +37,10 @@ def _load() -> ModuleType:
         return _server()
     try:
         for name in _WIDE:
-            _open(name)
+            _stub_package(name)
         return _server()
     except (ImportError, AttributeError):
-        _close()  # a version that is built otherwise: then all of it
+        _unload()  # unexpected SDK layout: import everything
         return _server()
 
 
@@ -50,8 +50,8 @@ def _server() -> ModuleType:
     return server
 
 
-def _open(name: str) -> None:
-    """Let the modules of a package be imported without running the package itself."""
+def _stub_package(name: str) -> None:
+    """Let the modules of a package be imported without running its `__init__`."""
     spec = importlib.util.find_spec(name)
     if spec is None:
         raise ModuleNotFoundError(f"No module named {name!r}", name=name)
@@ -61,6 +61,6 @@ def _open(name: str) -> None:
         setattr(sys.modules[above], last, module)
 
 
-def _close() -> None:
+def _unload() -> None:
     for name in [name for name in sys.modules if name.partition(".")[0] == "mcp"]:
         del sys.modules[name]

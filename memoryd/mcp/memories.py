@@ -1,27 +1,25 @@
-"""What an agent can ask for, within the roots it may see. Every method takes and gives plain JSON values.
+"""What an agent can ask for, within the roots it may see. Every method takes and returns plain JSON values.
 
-The limit is asked for and looked at: the daemon is told the roots, and what it sends of another is not passed on.
+The scope is enforced twice: the daemon is told the roots, and anything it returns from another root is dropped.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
 
 from memoryd.errors import ConflictError, NotFoundError, UnknownRootError, UsageError
-from memoryd.mcp.addresses import address
-from memoryd.mcp.link import Call, Values
+from memoryd.mcp.client import Call, Values
+from memoryd.mcp.schemas import ROOT_FIELDS
 from memoryd.mcp.scope import Scope
+from memoryd.mcp.uris import address
 
-_ROOT_FIELDS = (
-    "name", "path", "layout", "mode", "state", "reasons", "memories", "archived", "findings", "limits", "lag_ms",
-)  # fmt: skip
 _BRIEF = ("root", "id", "uri", "title", "type", "created", "score")
 _VECTOR = 32  # a list of at least so many numbers is no reading for an agent
 
 
 class Memories:
-    """Raises MemorydError kinds: what the daemon reports, NoDaemonError, and our own refusals."""
+    """The operations behind the tools. Raises MemorydError kinds: errors of the daemon, NoDaemonError, and refusals of
+    its own."""
 
     def __init__(self, call: Call, scope: Scope) -> None:
         self._call = call
@@ -30,29 +28,30 @@ class Memories:
     # -- looking ----------------------------------------------------------------------------------
 
     def search(self, params: Values) -> Values:
-        """`memory.search`; each hit with its `uri`. Where whole memories come as one text, hits only say which."""
-        result = self._ask("memory.search", self._within(params))
+        """Call `memory.search` and add the `uri` of each hit. If whole memories come as one text, hits only identify
+        them."""
+        result = self._ask("memory.search", self._in_scope(params))
         rows = self._rows(result.get("hits", []))
         if "embedding" in result:
             rows = [{key: row[key] for key in _BRIEF if key in row} for row in rows]
         return {**result, "hits": rows}
 
     def get(self, params: Values) -> Values:
-        """`memory.get`, without the numbers of a stored embedding unless `embedding` asks for them."""
+        """Call `memory.get`; the numbers of a stored embedding are left out unless `embedding` asks for them."""
         params = dict(params)
         whole = params.pop("embedding", False)
-        found = self._addressed(self._find(params))
+        found = self._with_uri(self._find(params))
         found.pop("text", None)  # said once is enough for an agent: it stands in `memory` too
         return found if whole else _without_vectors(found)
 
     def page(self, params: Values) -> Values:
-        """`memory.list`; each memory with its `uri`."""
-        result = self._ask("memory.list", self._within(params))
+        """Call `memory.list` and add the `uri` of each memory."""
+        result = self._ask("memory.list", self._in_scope(params))
         return {**result, "memories": self._rows(result.get("memories", []))}
 
     def status(self, params: Values) -> Values:
-        """The daemon, and the roots an agent may see."""
-        root = self._scope.checked(params.get("root"))
+        """Return the daemon and the roots that the agent may see."""
+        root = self._scope.require(params.get("root"))
         told = self._ask("status", _given({"root": root}))
         rows = [row for row in told.get("roots", []) if self._scope.holds(row.get("name"))]
         missing = [name for name in self._scope.names if root is None and name not in {row["name"] for row in rows}]
@@ -60,40 +59,40 @@ class Memories:
             "version": told.get("version"),
             "pid": told.get("pid"),
             "uptime_s": told.get("uptime_s"),
-            "roots": [{key: row[key] for key in _ROOT_FIELDS if key in row} for row in rows],
+            "roots": [{key: row[key] for key in ROOT_FIELDS if key in row} for row in rows],
             "missing": missing or None,
         }
         return _given(result)
 
     def layouts(self) -> dict[str, str]:
-        """{root: layout} of the roots an agent may see."""
+        """Return {root: layout} of the roots that the agent may see."""
         return {row["name"]: row.get("layout") or "unknown" for row in self.status({})["roots"]}
 
     # -- changing ---------------------------------------------------------------------------------
 
     def add(self, params: Values) -> Values:
-        """`memory.add`; the root may be left out where there is only one."""
-        root = self._scope.checked(params.get("root")) or self._only_root()
-        return self._addressed(self._ask("memory.add", {**params, "root": root}))
+        """Call `memory.add`; the root may be omitted if there is only one."""
+        root = self._scope.require(params.get("root")) or self._only_root()
+        return self._with_uri(self._ask("memory.add", {**params, "root": root}))
 
     def update(self, params: Values) -> Values:
-        """`memory.update` with `changes`; with `touch` alone the memory is only marked as used."""
+        """Call `memory.update` with `changes`; `touch` alone only marks the memory as used."""
         params = dict(params)
         touch = params.pop("touch", False)
         if not touch and not params.get("changes"):
-            raise UsageError("nothing is to be changed", hint="give `changes`, or `touch`: true")
-        params = self._placed(params)
+            raise UsageError("no changes given", hint="give `changes`, or `touch`: true")
+        params = self._with_root(params)
         if not params.get("changes"):
             seen = self._ask("memory.get", {"id": params["id"], "root": params["root"], "touch": True})
-            return self._addressed({key: seen[key] for key in ("root", "id", "path") if key in seen})
-        changed = self._addressed(self._ask("memory.update", params))
+            return self._with_uri({key: seen[key] for key in ("root", "id", "path") if key in seen})
+        changed = self._with_uri(self._ask("memory.update", params))
         if touch:
             self._ask("memory.get", {"id": changed["id"], "root": changed["root"], "touch": True})
         return changed
 
     def forget(self, params: Values) -> Values:
-        """`memory.forget`."""
-        return self._addressed(self._ask("memory.forget", self._placed(params)))
+        """Call `memory.forget`."""
+        return self._with_uri(self._ask("memory.forget", self._with_root(params)))
 
     # -- asking -----------------------------------------------------------------------------------
 
@@ -105,24 +104,24 @@ class Memories:
                 raise
             # The daemon's hint names every root there is.
             raise UnknownRootError(
-                error.message, hint="this server was started for a root that is not there"
+                error.message, hint="this server was started for a root that does not exist"
             ) from error
 
-    def _within(self, params: Values) -> Values:
-        """The same for one root, or for those an agent may see."""
-        if self._scope.checked(params.get("root")) is not None or not self._scope.names:
+    def _in_scope(self, params: Values) -> Values:
+        """Return the parameters for the named root, or for the roots that the agent may see."""
+        if self._scope.require(params.get("root")) is not None or not self._scope.names:
             return dict(params)
         return {**params, "roots": list(self._scope.names)}
 
     def _find(self, params: Values) -> Values:
-        """The one memory of this id in the roots an agent may see."""
-        named = self._scope.checked(params.get("root"))
+        """Return the one memory with this id in the roots that the agent may see."""
+        named = self._scope.require(params.get("root"))
         if named is not None or not self._scope.names:
-            return self._own(self._ask("memory.get", params))
+            return self._require_in_scope(self._ask("memory.get", params))
         found: list[Values] = []
         for root in self._scope.names:
             try:
-                found.append(self._own(self._ask("memory.get", {**params, "root": root})))
+                found.append(self._require_in_scope(self._ask("memory.get", {**params, "root": root})))
             except NotFoundError as error:
                 missed = error
         if not found:
@@ -130,23 +129,23 @@ class Memories:
         if len(found) > 1:
             names = [each["root"] for each in found]
             raise ConflictError(
-                "several roots have a memory of this id", hint=f"name one: {', '.join(names)}", data={"roots": names}
+                "several roots have a memory with this id", hint=f"name one: {', '.join(names)}", data={"roots": names}
             )
         return found[0]
 
-    def _placed(self, params: Values) -> Values:
-        """The same with the root in which the id is to be changed."""
-        root = self._scope.checked(params.get("root")) or self._find({"id": params["id"]})["root"]
+    def _with_root(self, params: Values) -> Values:
+        """Return the parameters with the root that has the memory."""
+        root = self._scope.require(params.get("root")) or self._find({"id": params["id"]})["root"]
         return {**params, "root": root}
 
-    def _own(self, row: Values) -> Values:
-        """What the daemon sent, if it is of a root within."""
+    def _require_in_scope(self, row: Values) -> Values:
+        """Return the row if its root is in scope, else raise NotFoundError."""
         if not self._scope.holds(row.get("root")):
-            raise NotFoundError("there is no such memory in the roots that this server serves")
+            raise NotFoundError("no such memory in the roots that this server serves")
         return row
 
     def _rows(self, rows: Sequence[Values]) -> list[Values]:
-        return [self._addressed(row) for row in rows if self._scope.holds(row.get("root"))]
+        return [self._with_uri(row) for row in rows if self._scope.holds(row.get("root"))]
 
     def _only_root(self) -> str:
         if len(self._scope.names) == 1:
@@ -154,16 +153,16 @@ class Memories:
         layouts = self.layouts()
         if len(layouts) != 1:
             known = ", ".join(f"{name} ({layout})" for name, layout in layouts.items())
-            raise UsageError("say in which root to store", hint=f"`root` is one of: {known or 'none is there yet'}")
+            raise UsageError("specify the root to store in", hint=f"`root` is one of: {known or 'there are none yet'}")
         return next(iter(layouts))
 
     @staticmethod
-    def _addressed(row: Mapping[str, Any]) -> Values:
-        """The row with its `uri`."""
+    def _with_uri(row: Values) -> Values:
+        """Return the row with its `uri`."""
         return {**row, "uri": address(row["root"], row["id"])}
 
 
-def _given(params: Mapping[str, Any]) -> Values:
+def _given(params: Mapping[str, object]) -> Values:
     return {name: value for name, value in params.items() if value is not None}
 
 

@@ -1,4 +1,4 @@
-"""Which roots an agent may see: those named with `--root`, or all."""
+"""The roots that an agent may see: those named with `--root`, or all."""
 
 from __future__ import annotations
 
@@ -9,15 +9,16 @@ from memoryd.errors import UnknownRootError
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """`names` in the order of the command line; empty means no limit."""
+    """The names of visible roots, in the order of the command line; empty means all."""
 
     names: tuple[str, ...] = ()
 
     def holds(self, root: object) -> bool:
+        """True if an agent may see that root."""
         return not self.names or root in self.names
 
-    def checked(self, root: str | None) -> str | None:
-        """The root that was asked for. UnknownRootError where it lies outside."""
+    def require(self, root: str | None) -> str | None:
+        """Return the requested root. Raises UnknownRootError if it is out of scope."""
         if root is not None and not self.holds(root):
-            raise UnknownRootError("this server does not serve that root", hint=f"it serves: {', '.join(self.names)}")
+            raise UnknownRootError("this server does not serve this root", hint=f"it serves: {', '.join(self.names)}")
         return root

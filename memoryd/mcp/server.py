@@ -1,6 +1,6 @@
-"""The protocol's side: the official SDK's server, with our tools, resources and prompt hung into it.
+"""The MCP server: the official SDK with our tools, resources and prompt.
 
-Requests run in threads of their own, because the control socket's client blocks.
+Requests run in threads, because the client of the control socket blocks.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ from mcp.shared.exceptions import MCPError
 
 from memoryd import __version__
 from memoryd.errors import MemorydError, NotFoundError, UnknownRootError, UsageError
-from memoryd.mcp import arguments, tools
-from memoryd.mcp.addresses import TEMPLATE, parts
-from memoryd.mcp.link import Link, Values
+from memoryd.mcp import schemas, tools
+from memoryd.mcp.client import DaemonClient, Values
 from memoryd.mcp.memories import Memories
+from memoryd.mcp.messages import answer_text, content_of, error_data, error_text, internal, recall_text
 from memoryd.mcp.scope import Scope
-from memoryd.mcp.telling import answer_text, content_of, error_data, error_text, internal, recalled
+from memoryd.mcp.uris import TEMPLATE, parts
 
 _PAGE = 50
 _RECALL_TOKENS = 1000
-_MOST_COMPLETIONS = 100
-_LAYOUTS_S = 1.0  # the list of tools tells the roots, but does not wait for them: agents wait for it at their start
+_MAX_COMPLETIONS = 100
+_LAYOUTS_S = 1.0  # tool descriptions list the roots; do not delay start-up for them
 _LINKS_SINCE = "2025-06-18"  # the version of the protocol that brought links to resources
 
 INSTRUCTIONS = """\
@@ -50,15 +50,15 @@ R = TypeVar("R")
 
 def serve(find_socket: Callable[[], str], roots: Sequence[str], *, read_only: bool) -> None:
     """Serve on standard input and output until the input ends."""
-    # Nothing is under way here that an interrupt could harm, and the thread that reads the input cannot be woken.
+    # An interrupt can do no harm here, and the thread that reads the input cannot be woken.
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     # The SDK logs what it could not serve with the values in it, and these may be memories.
     logging.getLogger("mcp").setLevel(logging.CRITICAL + 1)
-    memories = Memories(Link(find_socket), Scope(tuple(dict.fromkeys(roots))))
+    memories = Memories(DaemonClient(find_socket), Scope(tuple(dict.fromkeys(roots))))
     try:
         asyncio.run(_serve(build(memories, read_only=read_only)))
     except* BrokenPipeError:
-        # The agent is gone. What was meant for it stays in the SDK's buffer, and would be complained of at the end.
+        # The agent has exited. Its output is still in the SDK's buffer, and would cause an error at exit.
         os._exit(0)
 
 
@@ -68,27 +68,27 @@ async def _serve(server: Server[Any]) -> None:
 
 
 def build(memories: Memories, *, read_only: bool) -> Server[Any]:
-    """The server, not yet connected."""
-    faces = _Faces(memories, read_only=read_only)
+    """Return the server, not yet connected."""
+    handlers = _Handlers(memories, read_only=read_only)
     server: Server[Any] = Server(
         "memoryd",
         version=__version__,
         title="memoryd",
         instructions=_READ_ONLY if read_only else INSTRUCTIONS,
-        on_list_tools=faces.list_tools,
-        on_call_tool=faces.call_tool,
-        on_list_resources=faces.list_resources,
-        on_list_resource_templates=faces.list_templates,
-        on_read_resource=faces.read_resource,
-        on_list_prompts=faces.list_prompts,
-        on_get_prompt=faces.get_prompt,
-        on_completion=faces.complete,
+        on_list_tools=handlers.list_tools,
+        on_call_tool=handlers.call_tool,
+        on_list_resources=handlers.list_resources,
+        on_list_resource_templates=handlers.list_templates,
+        on_read_resource=handlers.read_resource,
+        on_list_prompts=handlers.list_prompts,
+        on_get_prompt=handlers.get_prompt,
+        on_completion=handlers.complete,
     )
     server.middleware.clear()  # its one entry reports every message to OpenTelemetry
     return server
 
 
-class _Faces:
+class _Handlers:
     """One method for each request of the protocol."""
 
     def __init__(self, memories: Memories, *, read_only: bool) -> None:
@@ -99,10 +99,10 @@ class _Faces:
 
     async def list_tools(self, _: Context, __: types.PaginatedRequestParams | None) -> types.ListToolsResult:
         try:
-            layouts = await asyncio.wait_for(_apart(self._memories.layouts), _LAYOUTS_S)
+            layouts = await asyncio.wait_for(_in_thread(self._memories.layouts), _LAYOUTS_S)
         except (MemorydError, TimeoutError):
             layouts = {}  # no daemon yet, or a stuck one: each call will say so
-        offered = tools.offered(read_only=self._read_only)
+        offered = tools.offer(read_only=self._read_only)
         return types.ListToolsResult(tools=[_tool(tool, layouts) for tool in offered])
 
     async def call_tool(self, context: Context, params: types.CallToolRequestParams) -> types.CallToolResult:
@@ -111,7 +111,7 @@ class _Faces:
             raise MCPError(types.INVALID_PARAMS, "there is no such tool")
         try:
             given = params.arguments or {}
-            result = await _apart(tools.carry_out, tool, self._memories, given, read_only=self._read_only)
+            result = await _in_thread(tools.carry_out, tool, self._memories, given, read_only=self._read_only)
         except MemorydError as error:
             return types.CallToolResult(content=[types.TextContent(text=error_text(error))], is_error=True)
         content: list[types.ContentBlock] = [types.TextContent(text=answer_text(result))]
@@ -125,7 +125,7 @@ class _Faces:
         self, _: Context, params: types.PaginatedRequestParams | None
     ) -> types.ListResourcesResult:
         asked = {"limit": _PAGE, "cursor": params.cursor if params else None}
-        page = await _answered(self._memories.page, asked)
+        page = await _call_in_thread(self._memories.page, asked)
         return types.ListResourcesResult(
             resources=[types.Resource(**_resource(row)) for row in page["memories"]],
             next_cursor=page.get("next_cursor"),
@@ -143,7 +143,7 @@ class _Faces:
         return types.ListResourceTemplatesResult(resource_templates=[template])
 
     async def read_resource(self, _: Context, params: types.ReadResourceRequestParams) -> types.ReadResourceResult:
-        found = await _answered(self._read, params.uri)
+        found = await _call_in_thread(self._read, params.uri)
         kind, text = content_of(found["memory"])
         contents = types.TextResourceContents(uri=params.uri, mime_type=kind, text=text)
         return types.ReadResourceResult(contents=[contents])
@@ -159,11 +159,14 @@ class _Faces:
         tokens = types.PromptArgument(
             name="max_tokens", description=f"How much of it, in tokens (default {_RECALL_TOKENS}).", required=False
         )
+        user = types.PromptArgument(
+            name="user", description="Whose memories, where a root keeps users apart.", required=False
+        )
         prompt = types.Prompt(
             name="recall",
             title="Recall memories",
             description="The best memories for a topic, whole, ready to work with.",
-            arguments=[topic, tokens],
+            arguments=[topic, tokens, user],
         )
         return types.ListPromptsResult(prompts=[prompt])
 
@@ -171,7 +174,7 @@ class _Faces:
         if params.name != "recall":
             raise MCPError(types.INVALID_PARAMS, "there is no such prompt")
         given = params.arguments or {}
-        text = await _answered(self._recall, given)
+        text = await _call_in_thread(self._recall, given)
         message = types.PromptMessage(role="user", content=types.TextContent(text=text))
         return types.GetPromptResult(description="What is remembered about it", messages=[message])
 
@@ -180,20 +183,21 @@ class _Faces:
         if not topic:
             raise UsageError("the prompt needs a topic")
         tokens = given.get("max_tokens", "").strip() or _RECALL_TOKENS
-        asked = arguments.checked(arguments.Search, {"query": topic, "max_tokens": tokens})
-        return recalled(topic, self._memories.search(asked), read_only=self._read_only)
+        whose = {"user": given["user"]} if given.get("user") else {}
+        asked = schemas.check_arguments(schemas.Search, {"query": topic, "max_tokens": tokens, **whose})
+        return recall_text(topic, self._memories.search(asked), read_only=self._read_only)
 
     async def complete(self, _: Context, params: types.CompleteRequestParams) -> types.CompleteResult:
-        """Names of roots, for the address of a resource."""
+        """Return root names that complete the address of a resource."""
         values: list[str] = []
         if isinstance(params.ref, types.ResourceTemplateReference) and params.argument.name == "root":
-            names = await _answered(self._memories.layouts)
+            names = await _call_in_thread(self._memories.layouts)
             values = [name for name in names if name.startswith(params.argument.value)]
-        return types.CompleteResult(completion=types.Completion(values=values[:_MOST_COMPLETIONS]))
+        return types.CompleteResult(completion=types.Completion(values=values[:_MAX_COMPLETIONS]))
 
 
-async def _apart(work: Callable[P, R], *args: P.args, **more: P.kwargs) -> R:
-    """The work in a thread. Whatever it raises is a MemorydError."""
+async def _in_thread(work: Callable[P, R], *args: P.args, **more: P.kwargs) -> R:
+    """Run work in a thread. Whatever it raises becomes a MemorydError."""
     try:
         return await asyncio.to_thread(work, *args, **more)
     except MemorydError:
@@ -202,10 +206,10 @@ async def _apart(work: Callable[P, R], *args: P.args, **more: P.kwargs) -> R:
         raise internal(error) from error
 
 
-async def _answered(work: Callable[P, R], *args: P.args, **more: P.kwargs) -> R:
-    """The same where an error is one of the protocol, as for resources and prompts."""
+async def _call_in_thread(work: Callable[P, R], *args: P.args, **more: P.kwargs) -> R:
+    """Run work in a thread for resources and prompts, whose errors are protocol errors."""
     try:
-        return await _apart(work, *args, **more)
+        return await _in_thread(work, *args, **more)
     except MemorydError as error:
         asked_wrong = isinstance(error, (UsageError, NotFoundError, UnknownRootError))
         code = types.INVALID_PARAMS if asked_wrong else types.INTERNAL_ERROR
@@ -216,9 +220,9 @@ def _tool(tool: tools.Tool, layouts: dict[str, str]) -> types.Tool:
     return types.Tool(
         name=tool.name,
         title=tool.title,
-        description=tools.described(tool, layouts),
-        input_schema=arguments.schema(tool.takes),
-        output_schema=tool.gives,
+        description=tools.describe(tool, layouts),
+        input_schema=schemas.arguments_schema(tool.takes),
+        output_schema=schemas.answer_schema(tool.gives),
         annotations=types.ToolAnnotations(
             title=tool.title,
             read_only_hint=not tool.writes,

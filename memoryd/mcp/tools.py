@@ -1,31 +1,49 @@
-"""The seven tools: name, words, arguments, answer, hints, and what carries each out."""
+"""The seven tools: name, description, arguments, answer, hints, and the operation behind each."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
+from msgspec import Struct
+
+from memoryd.control.methods.memories import AddResult, CheckedResult, GetResult, ListResult, SearchResult, StoredResult
+from memoryd.control.methods.method_types import Result
+from memoryd.control.methods.status import StatusResult
 from memoryd.errors import DeniedError
-from memoryd.mcp import answers, arguments
-from memoryd.mcp.link import Values
+from memoryd.layouts.registry import LAYOUTS
+from memoryd.mcp import schemas
+from memoryd.mcp.client import Values
 from memoryd.mcp.memories import Memories, Verb
 
 
 @dataclass(frozen=True, slots=True)
 class Tool:
-    """`writes`: left out and refused by a server started with --read-only. `destroys`: changes or takes away what is
-    there. `repeatable`: the same call once more changes nothing further."""
+    """One tool. `writes`: hidden and refused by a server started with --read-only; `destroys`: changes or removes
+    existing data; `repeatable`: a second identical call changes nothing."""
 
     name: str
     title: str
     description: str
-    takes: type[arguments.Arguments]
-    gives: dict[str, Any]
+    takes: type[Struct]
+    gives: type[Result]
     verb: Verb
     writes: bool = False
     destroys: bool = False
     repeatable: bool = True
+
+
+def _fields_by_layout() -> str:
+    """Return a line for each layout that can be written: where a memory goes, and its fields."""
+    lines = []
+    for name, layout in LAYOUTS.items():
+        needed = [field for field, spec in layout.fields.items() if spec.required]
+        others = [field for field in layout.fields if field not in needed]
+        beside = f"with {' and '.join(layout.location)} beside it; " if layout.location else ""
+        fields = "; ".join(", ".join(part) for part in (needed, others) if part)
+        if layout.writer is not None:
+            lines.append(f"- {name}: {beside}{fields}.")
+    return "\n".join(lines)
 
 
 TOOLS: dict[str, Tool] = {
@@ -37,16 +55,16 @@ TOOLS: dict[str, Tool] = {
             "Find what was remembered, best first. Search before you begin a task, and whenever you meet an error, a "
             "name or a decision that may have come up before. Any text is a legal query. Without max_tokens it gives "
             "snippets (get_memory gives the whole); with it whole memories, ready to use.",
-            arguments.Search,
-            answers.SEARCH,
+            schemas.Search,
+            SearchResult,
             Memories.search,
         ),
         Tool(
             "get_memory",
             "Read one memory",
             "One memory, whole, as it was written.",
-            arguments.Get,
-            answers.GET,
+            schemas.Get,
+            GetResult,
             Memories.get,
         ),
         Tool(
@@ -54,8 +72,8 @@ TOOLS: dict[str, Tool] = {
             "List memories",
             "The memories of one root or of all, newest first, page by page. To find something, search_memories is "
             "better.",
-            arguments.Listing,
-            answers.LIST,
+            schemas.Listing,
+            ListResult,
             Memories.page,
         ),
         Tool(
@@ -64,15 +82,9 @@ TOOLS: dict[str, Tool] = {
             "Remember something for later sessions and other agents: a lesson, a decision, how something works here. "
             "One thing a memory, and so that it is understood without the present conversation. It is on disk when "
             "this returns. Never store passwords, tokens or keys: say where they are kept; real secrets are refused.\n"
-            "What `memory` holds depends on the layout of the root:\n"
-            "- jsonl-store: type (core, learning, task), content; category, tags, importance, task_metadata.\n"
-            "- json-files: content; summary, type, confidence, tags, entities.\n"
-            "- markdown-topics: with topic and subtopic beside it; title, context, problem, solution, code, date; or "
-            "text alone.\n"
-            "- session-files: with session beside it; type, category, title, content, confidence_score, …\n"
-            "- user-document: with user beside it; content; importance (0 to 1), category, topics.",
-            arguments.Add,
-            answers.CHANGED,
+            f"What `memory` holds depends on the layout of the root:\n{_fields_by_layout()}",
+            schemas.Add,
+            AddResult,
             Memories.add,
             writes=True,
             repeatable=False,
@@ -82,8 +94,8 @@ TOOLS: dict[str, Tool] = {
             "Change a memory",
             "Correct or extend a memory: the named fields change, the rest stays. Better than adding a second one "
             "that says nearly the same. It can be taken back by its receipt.",
-            arguments.Update,
-            answers.CHANGED,
+            schemas.Update,
+            CheckedResult,
             Memories.update,
             writes=True,
             destroys=True,
@@ -94,8 +106,8 @@ TOOLS: dict[str, Tool] = {
             "Forget a memory",
             "Take away a memory that is wrong or no longer true. It goes to the archive where the layout has one, and "
             "can be brought back by its receipt in any case.",
-            arguments.Forget,
-            answers.CHANGED,
+            schemas.Forget,
+            StoredResult,
             Memories.forget,
             writes=True,
             destroys=True,
@@ -105,28 +117,29 @@ TOOLS: dict[str, Tool] = {
             "See the memory roots",
             "The roots (memory directories) with their names, layouts, sizes and states, and whether their index is "
             "current.",
-            arguments.Status,
-            answers.STATUS,
+            schemas.Status,
+            StatusResult,
             Memories.status,
         ),
     )
 }
 
 
-def offered(*, read_only: bool) -> list[Tool]:
+def offer(*, read_only: bool) -> list[Tool]:
+    """Return the tools that a server offers."""
     return [tool for tool in TOOLS.values() if not (read_only and tool.writes)]
 
 
-def described(tool: Tool, layouts: Mapping[str, str]) -> str:
-    """Its description, for a tool that stores with the roots there are now."""
+def describe(tool: Tool, layouts: Mapping[str, str]) -> str:
+    """Return the description of a tool; one that stores lists the current roots."""
     if tool.name != "add_memory" or not layouts:
         return tool.description
     known = ", ".join(f"{name} ({layout})" for name, layout in layouts.items())
     return f"{tool.description}\nRoots: {known}."
 
 
-def carry_out(tool: Tool, memories: Memories, given: Mapping[str, Any], *, read_only: bool) -> Values:
-    """The tool's answer. Raises MemorydError kinds."""
+def carry_out(tool: Tool, memories: Memories, given: Mapping[str, object], *, read_only: bool) -> Values:
+    """Return the tool's answer. Raises MemorydError kinds."""
     if read_only and tool.writes:
-        raise DeniedError("this server only reads", hint="it was started with --read-only")
-    return tool.verb(memories, arguments.checked(tool.takes, given))
+        raise DeniedError("this server is read-only", hint="it was started with --read-only")
+    return tool.verb(memories, schemas.check_arguments(tool.takes, given))

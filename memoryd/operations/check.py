@@ -1,52 +1,200 @@
-"""Every finding of a store: what its files say, and what lies in no single file."""
+"""All findings of a store: those of its files, and those about locks, permissions, limits and backups."""
 
 from __future__ import annotations
 
-from typing import Any
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
 
-from memoryd.core.findings import CODES, Finding, Severity
-from memoryd.operations.limits import note_limits
+from msgspec import UNSET
+
+from memoryd.control.methods.status import Counts, FindingRow, LimitRow
+from memoryd.core.findings import CODES, Finding
+from memoryd.core.index import FileRow
+from memoryd.core.policy import DAY, Limit, LimitKind
+from memoryd.core.schedule import Every, Off, parse_schedule
+from memoryd.disk.journal.jobs import JobTime
 from memoryd.operations.locks import list_locks
 from memoryd.operations.permissions import note_permissions
 from memoryd.store import Store
 
 
 def check(store: Store, now: float) -> list[Finding]:
-    """The store must be refreshed before; what costs a look at the disk is looked at here."""
+    """Check what needs disk access, and return all findings. The store must be refreshed before."""
     list_locks(store, now)
     note_permissions(store)
     note_limits(store)
+    note_backups(store, now)
     return all_findings(store)
 
 
 def all_findings(store: Store) -> list[Finding]:
+    """Return all known findings of a root."""
     noted = [finding for findings in store.noted.values() for finding in findings]
     return [*store.catalogue.findings(), *noted]
 
 
-def finding_counts(store: Store) -> dict[str, int]:
-    """By severity, cheaply: what `status` shows."""
-    counts = {str(severity): 0 for severity in Severity}
-    for code, number in store.catalogue.finding_counts().items():
-        counts[CODES[code].severity] += number
-    for findings in store.noted.values():
-        for finding in findings:
-            counts[finding.severity] += 1
-    return counts
+def finding_counts(store: Store) -> Counts:
+    """Count the findings of a store by severity without loading them, for `status`."""
+    counts = Counter(str(finding.severity) for findings in store.noted.values() for finding in findings)
+    for (_, code), number in store.catalogue.finding_counts().items():
+        counts[str(CODES[code].severity)] += number
+    return Counts(counts["error"], counts["warning"], counts["info"])
 
 
-def public(root: str, finding: Finding) -> dict[str, Any]:
-    """What the control protocol shows."""
-    shown: dict[str, Any] = {
-        "root": root,
-        "code": finding.code,
-        "severity": str(finding.severity),
-        "path": finding.path,
-        "message": finding.message,
-        "fixable": finding.fixable,
-    }
-    if finding.line is not None:
-        shown["line"] = finding.line
-    if finding.id is not None:
-        shown["id"] = finding.id
-    return shown
+def finding_row(root: str, finding: Finding) -> FindingRow:
+    """Convert a finding to a row of the control protocol."""
+    return FindingRow(
+        root=root,
+        code=finding.code,
+        severity=str(finding.severity),
+        path=finding.path,
+        message=finding.message,
+        fixable=finding.fixable,
+        line=UNSET if finding.line is None else finding.line,
+        id=UNSET if finding.id is None else finding.id,
+    )
+
+
+def count_findings(findings: Iterable[Finding]) -> Counts:
+    """Count findings by severity."""
+    counts = Counter(str(finding.severity) for finding in findings)
+    return Counts(counts["error"], counts["warning"], counts["info"])
+
+
+NEAR = 0.85  # of a limit
+SUGGESTIONS = 5  # ids named in a warning
+
+
+@dataclass(frozen=True, slots=True)
+class Level:
+    """The level of a file with a limit. `level` is ok, near (from 85 %) or over: a hard limit is over once it is
+    reached, a soft one once it is exceeded."""
+
+    file: str
+    limit: Limit
+    count: int
+    size: int
+
+    @property
+    def level(self) -> str:
+        """Return ok, near or over."""
+        bounds = ((self.count, self.limit.max_count), (self.size, self.limit.max_bytes))
+        full = max((used / bound for used, bound in bounds if bound), default=0.0)
+        over = full >= 1 if self.limit.kind is LimitKind.HARD else full > 1
+        return "over" if over else "near" if full >= NEAR else "ok"
+
+    def row(self, hint: str | None = None) -> LimitRow:
+        """Return the row for `status`; `hint` suggests memories to archive."""
+        return LimitRow(
+            file=self.file,
+            count=self.count,
+            max_count=self.limit.max_count,
+            bytes=self.size,
+            max_bytes=self.limit.max_bytes,
+            kind=str(self.limit.kind),
+            level=self.level,
+            hint=UNSET if hint is None else hint,
+        )
+
+
+def limit_levels(store: Store) -> list[Level]:
+    """Return the level of each file with a limit, in the order of paths."""
+    levels: list[Level] = []
+    for path, limit in sorted(store.limits.items()):
+        row = store.catalogue.file(path)
+        levels.append(Level(path, limit, _count(store, row, limit), row.fingerprint.size if row else 0))
+    return levels
+
+
+def limit_rows(store: Store) -> tuple[LimitRow, ...]:
+    """Return the limits for `status`; a file over its hard limit has a hint."""
+    hints = {each.path: each.message for each in store.noted.get("limits", ()) if each.code == "hard-limit"}
+    return tuple(level.row(hints.get(level.file) if level.level == "over" else None) for level in limit_levels(store))
+
+
+def _count(store: Store, row: FileRow | None, limit: Limit) -> int:
+    """Count the memories of a file. Near its limit, duplicates and archived ones are not counted."""
+    if row is None:
+        return 0
+    near = limit.max_count is not None and row.records >= limit.max_count * NEAR
+    return store.catalogue.live_count(row.path) if near else row.records
+
+
+def note_limits(store: Store) -> tuple[list[Finding], bool]:
+    """Update the findings for files near or over a limit.
+
+    Returns the findings for limits newly crossed (each crossing is reported once, across restarts), and whether a soft
+    limit is exceeded.
+    """
+    levels = limit_levels(store)
+    over = {each.file: each.limit.kind for each in levels if each.level == "over"}
+    hard = sorted(path for path, kind in over.items() if kind is LimitKind.HARD)
+    known = {finding.path: finding for finding in store.noted.get("limits", ()) if finding.code == "hard-limit"}
+    findings = [known.get(path) or _hard(store, path) for path in hard]
+    near = "the file is at 85 % or more of its limit"
+    findings += [Finding("near-limit", each.file, near) for each in levels if each.level == "near"]
+    store.noted["limits"] = tuple(findings)
+    warned = set(store.journal.facts.get("warned_limits", []))
+    if warned != set(over):
+        store.journal.facts.set("warned_limits", sorted(over))
+    known = {each.path: each for each in findings if each.code == "hard-limit"}
+    crossed = [known.get(path) or _soft(store, path) for path in sorted(over) if path not in warned]
+    return crossed, LimitKind.SOFT in over.values()
+
+
+def _hard(store: Store, path: str) -> Finding:
+    return Finding(
+        "hard-limit", path, f"the file is at its hard limit; free space, for example: {_suggestion(store, path)}"
+    )
+
+
+def _soft(store: Store, path: str) -> Finding:
+    action = "memoryd archives the excess soon; to choose what goes, for example"
+    if store.observes:
+        action = "memoryd archives nothing here by itself; free space, for example"
+    return Finding("soft-limit", path, f"the file exceeds its soft limit; {action}: {_suggestion(store, path)}")
+
+
+def _suggestion(store: Store, path: str) -> str:
+    """Return a command that archives the memories not used for the longest time."""
+    entries = [entry for entry in store.catalogue.entries([path]) if not entry.archived]
+    entries.sort(key=lambda e: (e.facts.get("accessed", 0.0), e.facts.get("access_count", 0)))
+    return f"memoryd archive {' '.join(entry.id for entry in entries[:SUGGESTIONS])}"
+
+
+NOTED = "backups"
+JOB = "backup"
+TRIES = 3  # before a root without any backup is reported
+
+
+def note_backups(store: Store, now: float) -> None:
+    """Report a root whose last backup is older than two intervals and whose last attempt failed."""
+    layout = store.layout
+    scheduled = layout is not None and JOB in layout.jobs and not store.observes
+    interval = _interval(store) if scheduled else None
+    job = store.journal.jobs.times().get(JOB)
+    why = None if interval is None or job is None else _behind(job, interval, now)
+    store.noted[NOTED] = (Finding("backups-behind", "", why),) if why and store.index.result.memories else ()
+
+
+def _interval(store: Store) -> float | None:
+    """Return the interval of the backup job in seconds; None if it is off."""
+    schedule = parse_schedule(store.policy.schedule.get(JOB, "off"))
+    if isinstance(schedule, Off):
+        return None
+    return schedule.seconds if isinstance(schedule, Every) else DAY
+
+
+def _behind(job: JobTime, interval: float, now: float) -> str | None:
+    if job.last_result in (None, "ok"):
+        return None
+    reason = f"the last attempt ended with {job.last_result}: {job.last_error or 'unknown reason'}"
+    if job.last_success is None:
+        return f"no backup was ever made; {reason}" if job.runs >= TRIES else None
+    age = now - job.last_success
+    return f"the last backup was made {_format_age(age)} ago; {reason}" if age > 2 * interval else None
+
+
+def _format_age(seconds: float) -> str:
+    return f"{seconds / DAY:.0f} days" if seconds >= 2 * DAY else f"{seconds / 3600:.1f} hours"

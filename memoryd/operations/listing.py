@@ -1,26 +1,35 @@
-"""Listing memories over roots, newest first, a page at a time."""
+"""List the memories of several roots, newest first, in pages."""
 
 from __future__ import annotations
 
 import base64
 import binascii
 from collections.abc import Sequence
-from typing import Annotated, Any, NamedTuple
+from dataclasses import replace
+from typing import Annotated, NamedTuple
 
 import msgspec
 
-from memoryd.catalogue import Catalogue
-from memoryd.catalogue.searching import Before, Memory
-from memoryd.core.asking import Filters
+from memoryd.control.methods.memories import Freshness, ListResult, MemoryRow
+from memoryd.core.index import Before, IndexReader, Memory
+from memoryd.core.query import Filters
 from memoryd.errors import UsageError
-from memoryd.operations.search import Place, freshness, looked, of_one_user, placed
+from memoryd.operations.search_scope import (
+    SearchRoot,
+    freshness,
+    memory_facts,
+    note_unread_files,
+    owners_in,
+    read_index,
+    resolve_scope,
+)
 
 LIMIT = 50
 _LOWEST = float("-inf")
 
 
-class Mark(NamedTuple):
-    """The memory that a page ended with."""
+class PageEnd(NamedTuple):
+    """The last memory of a page, from which the next page continues."""
 
     created: float | None
     root: str
@@ -29,56 +38,61 @@ class Mark(NamedTuple):
 
 
 def list_memories(
-    places: Sequence[Place],
+    places: Sequence[SearchRoot],
     filters: Filters,
     *,
     user: str | None = None,
     limit: int = LIMIT,
     cursor: str | None = None,
-) -> dict[str, Any]:
-    """The result of `memory.list`: memories[{root, id, path, line, title, type, tags, created, archived, layout,
-    user?}], next_cursor?, fresh{...} as `search` gives it. What is stored between two pages moves none of the rest.
-    Raises UsageError for a cursor that is none."""
-    mark = _mark(cursor) if cursor is not None else None
+) -> ListResult:
+    """Return a page of memories of several roots, as the result of `memory.list`.
+
+    Memories stored between two pages do not shift the rest. Raises UsageError for an invalid cursor.
+    """
+    end = _decode_cursor(cursor) if cursor is not None else None
     fresh = {place.name: freshness(place) for place in places}
-    rows = [(place, each) for place in places for each in _of(place, filters, user, limit, mark, fresh[place.name])]
+    allowed = resolve_scope(owners_in(places), user, fresh)
+    note_unread_files(places, allowed, fresh)
+    rows = [
+        (place, each)
+        for place in places
+        if place.name in allowed
+        for each in _newest(place, replace(filters, owner=allowed[place.name]), limit, end, fresh[place.name])
+    ]
     rows.sort(key=lambda row: (row[1].id, row[1].key), reverse=True)
     rows.sort(key=lambda row: row[0].name)
     rows.sort(key=lambda row: _LOWEST if row[1].created is None else row[1].created, reverse=True)
     page = rows[:limit]
-    result: dict[str, Any] = {"memories": [placed(place, memory) for place, memory in page]}
+    result = ListResult(memories=[MemoryRow(**memory_facts(place, memory)) for place, memory in page], fresh=fresh)
     if len(rows) > limit:
         place, last = page[-1]
-        result["next_cursor"] = _cursor(Mark(last.created, place.name, last.id, last.key))
-    return {**result, "fresh": fresh}
+        result.next_cursor = _encode_cursor(PageEnd(last.created, place.name, last.id, last.key))
+    return result
 
 
-def _of(
-    place: Place, filters: Filters, user: str | None, limit: int, mark: Mark | None, fresh: dict[str, Any]
-) -> list[Memory]:
-    def look(reader: Catalogue) -> list[Memory]:
-        own = of_one_user(reader, filters, user, fresh)
-        return reader.words.newest(own, limit + 1, _before(place.name, mark)) if own is not None else []
+def _newest(place: SearchRoot, filters: Filters, limit: int, end: PageEnd | None, fresh: Freshness) -> list[Memory]:
+    def query(reader: IndexReader) -> list[Memory]:
+        return reader.newest(filters, limit + 1, _before(place.name, end))
 
-    return looked(place, fresh, look)
+    return read_index(place, fresh, query)
 
 
-def _before(root: str, mark: Mark | None) -> Before | None:
-    """Roots with equal times stand in the order of their names."""
-    if mark is None:
+def _before(root: str, end: PageEnd | None) -> Before | None:
+    """Return where the next page starts in a root; memories of the same time are in the order of the root names."""
+    if end is None:
         return None
-    if root > mark.root:
-        return Before(mark.created, "", 0, same=True)
-    return Before(mark.created, mark.id if root == mark.root else "", mark.key)
+    if root > end.root:
+        return Before(end.created, "", 0, same=True)
+    return Before(end.created, end.id if root == end.root else "", end.key)
 
 
-def _cursor(mark: Mark) -> str:
-    return base64.urlsafe_b64encode(msgspec.json.encode(mark)).decode().rstrip("=")
+def _encode_cursor(end: PageEnd) -> str:
+    return base64.urlsafe_b64encode(msgspec.json.encode(end)).decode().rstrip("=")
 
 
-def _mark(cursor: str) -> Mark:
+def _decode_cursor(cursor: str) -> PageEnd:
     try:
         padded = cursor.encode() + b"=" * (-len(cursor) % 4)
-        return msgspec.json.decode(base64.urlsafe_b64decode(padded), type=Mark)
+        return msgspec.json.decode(base64.urlsafe_b64decode(padded), type=PageEnd)
     except (binascii.Error, msgspec.MsgspecError, ValueError):
-        raise UsageError("this is no cursor", hint="give `next_cursor` of the page before, as it is") from None
+        raise UsageError("invalid cursor", hint="use `next_cursor` of the previous page unchanged") from None

@@ -1,82 +1,122 @@
-"""Look at the locks of a store and clear those whose holder is provably dead."""
+"""List the locks of a store and clear those whose holder is provably dead."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
+from msgspec import UNSET
+
+from memoryd.control.methods.upkeep import LockRow
 from memoryd.core.findings import Finding
 from memoryd.core.staleness import Kind, State
-from memoryd.disk.lockcheck import LockReport, clear, inspect
+from memoryd.disk.locks.inspect import LockReport, clear, inspect
+from memoryd.disk.locks.watch import HONOUR_S
 from memoryd.errors import GuardError, NotFoundError
-from memoryd.layouts.base import LockRule
+from memoryd.layouts.protocol import LockRule
 from memoryd.store import Store
 
 CODES = {State.STALE: "stale-lock", State.UNPROVABLE: "unprovable-lock"}
 
 
-def list_locks(store: Store, now: float, watched: dict[str, float] | None = None) -> list[LockReport]:
-    """Judged without touching anything. `watched`: for how long (seconds) each lock file has been seen unchanged."""
-    reports: list[LockReport] = []
-    for rule in store.layout.locks if store.layout else ():
-        seen = None if watched is None else watched.get(rule.name, 0.0)
-        report = inspect(store.tree.fd, rule.name, now, kind=rule.kind, watched_s=seen, **_rules(store))
-        reports += [report] if report is not None else []
-    store.noted["locks"] = tuple(
-        Finding(CODES[report.state], report.path, report.evidence) for report in reports if report.state in CODES
+def lock_row(report: LockReport) -> LockRow:
+    """Convert a report to a row of the protocol: `pid` only if the lock names one, `action` only after `clear`."""
+    return LockRow(
+        path=report.path,
+        pid=UNSET if report.pid is None else report.pid,
+        age_s=round(report.age_s, 3),
+        state=str(report.state),
+        evidence=report.evidence,
+        action=UNSET if report.action == "none" else report.action,
     )
-    return reports
+
+
+def list_locks(store: Store, now: float, *, watch: bool = False) -> list[LockReport]:
+    """List the locks with a verdict, without changing anything.
+
+    With `watch`, a lock of an unknown holder must also have been seen unchanged for the grace time on a monotonic
+    clock, because the wall clock alone does not prove its age.
+    """
+    looks = [_look(store, rule, now, watch=watch) for rule in (store.layout.files.locks if store.layout else ())]
+    found = [look for look in looks if look is not None]
+    store.lock_watch.keep({key for report, _ in found for key in _keys(report)})
+    findings = [_finding(report, rule) for report, rule in found]
+    store.noted["locks"] = tuple(finding for finding in findings if finding is not None)
+    return [report for report, _ in found]
+
+
+def _look(store: Store, rule: LockRule, now: float, *, watch: bool) -> tuple[LockReport, LockRule] | None:
+    report = inspect(store.tree.fd, rule.name, now, kind=rule.kind, **_rules(store))
+    if report is not None and report.identity is not None and watch:
+        seen = store.lock_watch.unchanged_s(rule.name, report.identity)
+        report = inspect(store.tree.fd, rule.name, now, kind=rule.kind, watched_s=seen, **_rules(store))
+    if report is None:
+        return None
+    if report.state is State.HELD and report.identity is not None:
+        held_s = min(store.lock_watch.unchanged_s(key, report.identity) for key in _keys(report))
+        report = replace(report, unchanged_s=held_s)
+    return report, rule
+
+
+def _keys(report: LockReport) -> tuple[str, ...]:
+    """Return what is watched about a lock: that its file is unchanged and, if it was held, that its flock is held."""
+    return (report.path, f"{report.path} flocked") if report.flocked else (report.path,)
+
+
+def _finding(report: LockReport, rule: LockRule) -> Finding | None:
+    if report.state in CODES:
+        return Finding(CODES[report.state], report.path, report.evidence)
+    if report.unchanged_s < HONOUR_S or (report.pid is None and not report.flocked):
+        return None
+    who = f"process {report.pid}" if report.pid is not None else "an unknown process"
+    since = f"for more than {HONOUR_S / 60:.0f} min"
+    if report.flocked:
+        message = f"{who} has held its flock {since}; writes of memoryd wait for it"
+    elif rule.kind == "soft":
+        message = f"{who} has held it {since}; upkeep that needs it waits"
+    else:
+        message = f"it names {who}, which is alive, but its flock has been free {since}; memoryd no longer waits for it"
+    return Finding("held-lock", report.path, message)
 
 
 def sweep_locks(
-    store: Store, now: float, monotonic: float | None = None, *, by: str = "schedule", path: str | None = None
+    store: Store, now: float, *, by: str = "schedule", path: str | None = None, watch: bool = False
 ) -> list[LockReport]:
-    """Clear what is provably dead, or only the lock at `path`; each report tells what was done and why it was safe.
+    """Clear the locks whose holder is provably dead, or only the one at `path`.
 
-    With `monotonic`, a lock whose holder nobody can name must also have been seen unchanged for the grace
-    time on that clock: a wall clock alone proves no age."""
-    watched = None if monotonic is None else _watched(store, now, monotonic)
-    stale = {report.path for report in list_locks(store, now, watched) if report.state is State.STALE}
-    rules = [rule for rule in (store.layout.locks if store.layout else ()) if rule.name in stale]
-    wanted = [rule for rule in rules if path is None or named(store, rule.name, path)]
+    Each report says what was done and why it was safe. `watch`: see `list_locks`.
+    """
+    stale = {report.path for report in list_locks(store, now, watch=watch) if report.state is State.STALE}
+    rules = [rule for rule in (store.layout.files.locks if store.layout else ()) if rule.name in stale]
+    wanted = [rule for rule in rules if path is None or is_lock(store, rule.name, path)]
     cleared = [_clear(store, rule, now, by, force=False) for rule in wanted]
     return [report for report in cleared if report is not None]
 
 
-def _watched(store: Store, now: float, monotonic: float) -> dict[str, float]:
-    """For how long each very same lock file has been seen."""
-    present = {report.path: report.identity for report in list_locks(store, now) if report.identity is not None}
-    known = store.lock_watch
-    store.lock_watch = {
-        path: known[path] if path in known and known[path][0] == identity else (identity, monotonic)
-        for path, identity in present.items()
-    }
-    return {path: monotonic - since for path, (_, since) in store.lock_watch.items()}
-
-
 def clear_lock(store: Store, now: float, *, path: str | None = None, force: bool = False) -> list[LockReport]:
-    """As the sweep, by command. `path` names one lock file; with `force` it goes although nobody can prove its
-    holder dead."""
+    """Clear locks by command, like `sweep_locks`. With `force`, the lock at `path` is removed without proof that its
+    holder is dead. Raises NotFoundError, and GuardError if the lock is held."""
     if path is None or not force:
         return sweep_locks(store, now, by="command", path=path)
-    rules = store.layout.locks if store.layout else ()
-    rule = next((rule for rule in rules if named(store, rule.name, path)), None)
+    rules = store.layout.files.locks if store.layout else ()
+    rule = next((rule for rule in rules if is_lock(store, rule.name, path)), None)
     if rule is None:
         raise NotFoundError(f"root {store.name} has no lock {path}", hint="`memoryd lock list` shows them")
     report = _clear(store, rule, now, "command", force=True)
     if report is None:
-        raise NotFoundError(f"{path} is not there (any more)")
+        raise NotFoundError(f"{path} no longer exists")
     if report.action == "none":
-        raise GuardError(f"{path} is not cleared: {report.evidence}", hint="end the process that holds it")
+        raise GuardError(f"{path} is not cleared: {report.evidence}", hint="stop the process that holds it")
     return [report]
 
 
-def named(store: Store, name: str, path: str) -> bool:
-    """Whether `path`, relative to the root or whole, is the lock file `name` of this store."""
+def is_lock(store: Store, name: str, path: str) -> bool:
+    """True if `path`, relative to the root or absolute, is the lock file `name` of this store."""
     return path in (name, f"{store.path}/{name}", f"{store.tree.path}/{name}")
 
 
 def _clear(store: Store, rule: LockRule, now: float, by: str, *, force: bool) -> LockReport | None:
-    kind: Kind = "soft" if force else rule.kind  # what cannot be proved may only go as a soft lock
+    kind: Kind = "soft" if force else rule.kind  # without proof a lock can only be removed like a soft lock
     report = clear(store.tree.fd, rule.name, now, force=force, kind=kind, **_rules(store))
     if report is not None and report.action in ("removed", "emptied"):
         receipt = store.journal.begin("lock-clear", by, f"{report.path}: {report.evidence}", (), now)

@@ -1,43 +1,45 @@
-"""Storing through memoryd: add, update, forget and bring back, each by the rules of the root's own layout.
+"""Add, update, forget and restore memories by the rules of the layout.
 
-The layout decides what changes, the commit carries it out: under the store's lock, against exactly the bytes it was
-decided on, and decided again where another writer was faster. Only the memory itself must hold still: when somebody
-else changes or takes away just what is to be changed, that is a conflict for whoever asked to settle.
+The layout plans the change and the commit carries it out under the lock of the store, against the exact bytes it was
+planned on; it is planned again if another writer was faster. If another program changed or removed the memory itself,
+that is a ConflictError for the caller to resolve.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, tzinfo
-from typing import Any, NamedTuple, TypeVar
+from typing import NamedTuple, TypeVar
 
-from memoryd.core.digest import sha256
 from memoryd.core.plan import Plan
 from memoryd.core.secrets import redact
-from memoryd.disk.shelf import Held
-from memoryd.errors import ConflictError, InvalidMemoryError, NotFoundError
-from memoryd.layouts.storing import Asked, Found, Stored, StoringView
-from memoryd.operations.alarms import remember_change
-from memoryd.operations.archive import tidy
-from memoryd.operations.laid_aside import bytes_of, laid_aside, lay_aside
-from memoryd.operations.locate import find_archived, find_live
-from memoryd.operations.sensitive import require_storable, require_storable_entry
-from memoryd.operations.touching import follow_id
-from memoryd.operations.undone import store_again, watch
+from memoryd.core.spans import sha256
+from memoryd.core.vectors import unpack
+from memoryd.disk.journal.trash import Pin
+from memoryd.errors import ConflictError, InvalidMemoryError, MemorydError, NotFoundError
+from memoryd.layouts.protocol import Located, NewMemory, StoringView, WritePlan
+from memoryd.operations.access_counts import move_counts
+from memoryd.operations.batch import Drafts
+from memoryd.operations.lookup import find_archived, find_live
+from memoryd.operations.overwrites import StoredAgain, remember_change, retry_lost_writes, watch_change
+from memoryd.operations.secret_check import reject_secrets, reject_secrets_in_entry
+from memoryd.operations.trash import bytes_of, find_in_trash, put_in_trash
+from memoryd.operations.upkeep import tidy
+from memoryd.search.embedding.embedder import Embedder
 from memoryd.store import Store
-from memoryd.store.commit import Cause, change
-from memoryd.store.recent import Recent
-from memoryd.store.storing import layout_of, storing_view
+from memoryd.store.commit import Origin, change
+from memoryd.store.recent_adds import Recent
+from memoryd.store.views import storing_view, writer_of
 
-BY_ID = ("jsonl-store", "json-files")  # layouts whose memories may be given their id
-F = TypeVar("F", Found, Found | None)
+F = TypeVar("F", Located, Located | None)
 
 
 @dataclass(frozen=True, slots=True)
-class Means:
-    """What storing is given from above: a random number of 64 bits, the time zone of the place, and whether the five
-    general words of the seed's list may stand in a topic file."""
+class Context:
+    """The values a storing operation needs from its caller: a random 64-bit number, the local time zone, and whether
+    the five general words on the list of the seed are allowed in a topic file."""
 
     number: int = 0
     zone: tzinfo = UTC
@@ -45,179 +47,230 @@ class Means:
 
 
 class Outcome(NamedTuple):
-    """`receipt` is None where nothing had to change; `paths` are the files that did."""
+    """The result of a storing operation. `receipt` is None if nothing had to change; `paths` are the changed files.
+
+    `stored` has the (id, path) of each memory if several were stored in one call.
+    """
 
     id: str
     path: str
     receipt: str | None
     paths: tuple[str, ...]
     warnings: tuple[str, ...] = ()
-
-    def public(self, root: str) -> dict[str, Any]:
-        told: dict[str, Any] = {"root": root, "id": self.id, "path": self.path}
-        more = {"receipt": self.receipt, "warnings": list(self.warnings)}
-        return told | {key: value for key, value in more.items() if value}
+    stored: tuple[tuple[str, str], ...] = ()
 
 
-def add(store: Store, asked: Asked, now: float, means: Means) -> Outcome:
-    """A new memory. Raises SensitiveError, InvalidMemoryError, LimitExceededError, UsageError."""
-    warnings = require_storable(store, asked.memory, where=asked.where, allow_words=means.allow_words)
-    view = _view(store, now, means)
+def add(store: Store, new: NewMemory, now: float, context: Context) -> Outcome:
+    """Store a new memory. Raises SensitiveError, InvalidMemoryError, LimitExceededError, UsageError."""
+    warnings = reject_secrets(store, new.memory, where=new.location, allow_words=context.allow_words)
+    view = _view(store, now, context)
 
-    def decide() -> Stored:
+    def decide() -> WritePlan:
         seen = view()
-        stored = layout_of(store).add(seen, asked)
-        return require_storable_entry(store, seen, stored, allow_words=means.allow_words)
+        stored = writer_of(store).add(seen, new)
+        return reject_secrets_in_entry(store, seen, stored, allow_words=context.allow_words)
 
-    outcome = _carry_out(store, "add", decide, now, warnings=warnings)
-    remember_change(store, outcome.receipt, kept=outcome.id)
-    if outcome.receipt is not None:
-        recent = Recent(now, asked.memory, asked.where, zone=means.zone, allow_words=means.allow_words)
-        watch(store, outcome.path, outcome.id, recent)
+    outcome = _commit(store, "add", decide, now, warnings=warnings)
+    remember_change(store, outcome.receipt, kept=[outcome.id])
+    _watch_added(store, outcome, [new], now, context)
     return outcome
 
 
-def update(store: Store, asked: str, changes: Mapping[str, Any], now: float, means: Means) -> Outcome:
-    """Named fields of one live memory; None takes a field away."""
-    warnings = require_storable(store, changes, allow_words=means.allow_words)
-    view, still = _view(store, now, means), _Still(asked)
+def add_several(store: Store, new: Sequence[NewMemory], now: float, context: Context) -> Outcome:
+    """Store several memories or none, with one receipt. Raises like `add`, with the index in `data["memory"]`."""
+    warnings = [_check_secrets(store, each, number, context) for number, each in enumerate(new)]
+    view, ids = _view(store, now, context), list[tuple[str, str]]()
 
-    def decide() -> Stored:
-        found = still.the_same(lambda: find_live(store, asked, now))
-        seen = view()
-        stored = layout_of(store).update(seen, found, changes)
-        return require_storable_entry(store, seen, stored, allow_words=means.allow_words)
+    def decide() -> WritePlan:
+        assert store.layout is not None
+        drafts = Drafts(store.layout, view())
+        for number, each in enumerate(new):
+            with _numbered(number):
+                seen = drafts.view()
+                stored = writer_of(store).add(seen, each)
+                drafts.take(reject_secrets_in_entry(store, seen, stored, allow_words=context.allow_words))
+        ids[:] = drafts.stored()
+        return WritePlan(drafts.plan(), *ids[0], warnings=drafts.warnings)
 
-    outcome = _carry_out(store, "update", decide, now, warnings=warnings)
-    remember_change(store, outcome.receipt, out={outcome.path: [still.id]}, kept=outcome.id)
-    follow_id(store, outcome.path, still.id, outcome.id)
-    if outcome.receipt is not None:
-        recent = Recent(now, changes=changes, before=still.digest, zone=means.zone, allow_words=means.allow_words)
-        watch(store, outcome.path, outcome.id, recent)
+    unique = tuple(dict.fromkeys(warning for each in warnings for warning in each))
+    outcome = _commit(store, "add", decide, now, warnings=unique)._replace(stored=tuple(ids))
+    remember_change(store, outcome.receipt, kept=[identity for identity, _ in ids])
+    _watch_added(store, outcome, new, now, context)
     return outcome
 
 
-def bring_back(store: Store, now: float, *, asked: bool = False) -> list[dict[str, Any]]:
-    """Store again what an agent wrote an older state over; `asked`: also what does not come back by itself."""
+def _check_secrets(store: Store, new: NewMemory, number: int, context: Context) -> tuple[str, ...]:
+    with _numbered(number):
+        return reject_secrets(store, new.memory, where=new.location, allow_words=context.allow_words)
+
+
+@contextmanager
+def _numbered(number: int) -> Iterator[None]:
+    """Add the index of the memory to errors, so that the caller of several knows which one is invalid."""
+    try:
+        yield
+    except MemorydError as error:
+        error.data = {**error.data, "memory": number}
+        raise
+
+
+def _watch_added(store: Store, outcome: Outcome, new: Sequence[NewMemory], now: float, context: Context) -> None:
+    if outcome.receipt is None:
+        return
+    stored = outcome.stored or ((outcome.id, outcome.path),)
+    for each, (identity, path) in zip(new, stored, strict=True):
+        recent = Recent(now, each.memory, each.location, zone=context.zone, allow_words=context.allow_words)
+        watch_change(store, path, identity, recent)
+
+
+def update(store: Store, identity: str, changes: Mapping[str, object], now: float, context: Context) -> Outcome:
+    """Change fields of a live memory; the value None removes a field. Raises like `find_live` and `add`."""
+    warnings = reject_secrets(store, changes, allow_words=context.allow_words)
+    view, target = _view(store, now, context), _Target(identity)
+
+    def decide() -> WritePlan:
+        found = target.check(lambda: find_live(store, identity, now))
+        seen = view()
+        stored = writer_of(store).update(seen, found, changes)
+        return reject_secrets_in_entry(store, seen, stored, allow_words=context.allow_words)
+
+    outcome = _commit(store, "update", decide, now, warnings=warnings)
+    remember_change(store, outcome.receipt, out={outcome.path: [target.id]}, kept=[outcome.id])
+    move_counts(store, outcome.path, target.id, outcome.id)
+    if outcome.receipt is not None:
+        recent = Recent(now, changes=changes, before=target.digest, zone=context.zone, allow_words=context.allow_words)
+        watch_change(store, outcome.path, outcome.id, recent)
+    return outcome
+
+
+def restore_lost_writes(store: Store, now: float, *, on_request: bool = False) -> list[StoredAgain]:
+    """Store memories again that another program overwrote with an older state.
+
+    `on_request`: also those that are not restored automatically.
+    """
 
     def again(identity: str, recent: Recent) -> tuple[str, str | None]:
-        means = Means(zone=recent.zone, allow_words=recent.allow_words)
+        context = Context(zone=recent.zone, allow_words=recent.allow_words)
         if recent.changes is not None:
-            outcome = update(store, identity, recent.changes, now, means)
+            outcome = update(store, identity, recent.changes, now, context)
         else:
-            by_id = store.layout is not None and store.layout.name in BY_ID
+            by_id = writer_of(store).stores_id
             memory = {**recent.memory, "id": identity} if by_id else recent.memory
-            outcome = add(store, Asked(memory, recent.where), now, means)
-        store.recent.get(outcome.path, {}).pop(outcome.id, None)  # once
+            outcome = add(store, NewMemory(memory, recent.where), now, context)
+        store.recent.get(outcome.path, {}).pop(outcome.id, None)  # only once
         return outcome.id, outcome.receipt
 
-    return list(store_again(store, now, again, asked=asked))
+    return list(retry_lost_writes(store, now, again, on_request=on_request))
 
 
-def forget(store: Store, asked: str, now: float, means: Means) -> Outcome:
-    """Out of the live memories: into the archive of the layout, else aside, for `unarchive` to put back."""
-    view, still = _view(store, now, means), _Still(asked)
+def forget(store: Store, identity: str, now: float, context: Context) -> Outcome:
+    """Move a live memory to the archive of the layout, or to the trash if it has none; `unarchive` restores it."""
+    view, target = _view(store, now, context), _Target(identity)
 
-    def decide() -> Stored:
-        found = still.the_same(lambda: find_live(store, asked, now))
-        return layout_of(store).forget(view(), found)
+    def decide() -> WritePlan:
+        found = target.check(lambda: find_live(store, identity, now))
+        return writer_of(store).forget(view(), found)
 
-    outcome = _carry_out(store, "forget", decide, now, first=lambda stored: lay_aside(store, stored, now))
-    remember_change(store, outcome.receipt, out={outcome.path: [still.id]})
+    outcome = _commit(store, "forget", decide, now, first=lambda stored: put_in_trash(store, stored, now))
+    remember_change(store, outcome.receipt, out={outcome.path: [target.id]})
     return outcome
 
 
-def unarchive(store: Store, asked: str, now: float, means: Means) -> Outcome:
-    """An archived memory, or one that was forgotten where there is no archive, back among the live ones."""
-    view, still = _view(store, now, means), _Still(asked)
-    taken: list[str] = []
+def unarchive(store: Store, identity: str, now: float, context: Context) -> Outcome:
+    """Make an archived memory live again, or restore one from the trash."""
+    view, target = _view(store, now, context), _Target(identity)
+    restored: list[str] = []
 
-    def decide() -> Stored:
-        found = still.the_same(lambda: find_archived(store, asked, now))
+    def decide() -> WritePlan:
+        found = target.check(lambda: find_archived(store, identity, now))
         if found is not None:
-            return layout_of(store).unarchive(view(), found)
-        kept = laid_aside(store, asked, now)
-        taken[:] = [kept.id]
-        return layout_of(store).put_back(view(), kept.path, bytes_of(store, kept))
+            return writer_of(store).unarchive(view(), found)
+        forgotten = find_in_trash(store, identity, now)
+        restored[:] = [forgotten.id]
+        return writer_of(store).restore(view(), forgotten.path, bytes_of(store, forgotten))
 
-    outcome = _carry_out(store, "unarchive", decide, now, soft=True)
+    outcome = _commit(store, "unarchive", decide, now, soft=True)
     if outcome.receipt is not None:
-        _hold(store, outcome, now)
-        remember_change(store, outcome.receipt, kept=outcome.id)
-        for identity in taken:  # beside an equal one it has got another id
-            store.blobs.drop(store.journal.take_forgotten(identity))
+        _pin(store, outcome, now)
+        remember_change(store, outcome.receipt, kept=[outcome.id])
+        for each in restored:  # the id in the trash, which may differ from the new one
+            store.blobs.drop(store.journal.trash.take(each))
     return outcome
 
 
-def _hold(store: Store, outcome: Outcome, now: float) -> None:
-    """No schedule moves it again as it is: what somebody brought back would be due again at once."""
+def _pin(store: Store, outcome: Outcome, now: float) -> None:
+    """Exempt the memory from scheduled archiving until it changes; otherwise it would be due again at once."""
     source = store.load(outcome.path, now, [outcome.id])
     if source is None:
         return
     data = source.loaded.data
     spans = [record.span for record in source.loaded.document.records if record.id == outcome.id]
-    store.journal.hold(Held(outcome.path, outcome.id, sha256(span.of(data))) for span in spans)
+    store.journal.pins.pin(Pin(outcome.path, outcome.id, sha256(span.of(data))) for span in spans)
 
 
-class _Still:
-    """The memory as it was first seen; later looks must find the same. That it was read in between, which some
-    programs count in its file, changes nothing of it."""
+class _Target:
+    """The memory to change, as it was first found; it must still be the same when the change is planned again.
 
-    def __init__(self, asked: str) -> None:
-        self._asked = asked
-        self._seen: Found | None = None
+    Access counts, which some programs write to its file, do not count as a change.
+    """
+
+    def __init__(self, identity: str) -> None:
+        self._identity = identity
+        self._seen: Located | None = None
 
     @property
     def digest(self) -> str | None:
-        """Of its bytes before the change."""
+        """SHA-256 of its bytes before the change; None before it was found."""
         return None if self._seen is None else sha256(self._seen.record.span.of(self._seen.loaded.data))
 
     @property
     def id(self) -> str:
-        return self._seen.record.id if self._seen is not None else self._asked
+        """Its full id once found, before that the id given by the caller."""
+        return self._seen.record.id if self._seen is not None else self._identity
 
-    def the_same(self, look: Callable[[], F]) -> F:
+    def check(self, find: Callable[[], F]) -> F:
+        """Find the memory. Raises ConflictError if it has changed since it was first found."""
         found: F | None
         try:
-            found = look()
+            found = find()
         except NotFoundError:
             if self._seen is None:
                 raise
             found = None
-        if self._seen is not None and (found is None or not _says_the_same(self._seen, found)):
+        if self._seen is not None and (found is None or not _is_same(self._seen, found)):
             raise ConflictError(
-                f"{redact(self._asked)} in {self._seen.path} was changed by another program meanwhile",
-                hint="look at it as it is now with `memoryd get`, then try again",
-                data={"changed": [self._seen.path], "id": redact(self._asked)},
+                f"{redact(self._identity)} in {self._seen.path} was changed by another program in the meantime",
+                hint="see its current state with `memoryd get`, then try again",
+                data={"changed": [self._seen.path], "id": redact(self._identity)},
             )
         self._seen = found
-        return found  # type: ignore[return-value]  # where None is no answer, the look has raised
+        return found  # type: ignore[return-value]  # `find` has raised if None is not allowed
 
 
-def _says_the_same(one: Found, other: Found) -> bool:
-    """By its bytes, else by the layout's own measure of a file, where it has one."""
+def _is_same(one: Located, other: Located) -> bool:
+    """True if the bytes are equal, or the meaning of the file, in layouts that compute one."""
     if one.record.span.of(one.loaded.data) == other.record.span.of(other.loaded.data):
         return True
     before, after = (each.loaded.document.facts.get("meaning") for each in (one, other))
     return before is not None and before == after
 
 
-def _view(store: Store, now: float, means: Means) -> Callable[[], StoringView]:
-    """Made anew for each decision: what it has read is of one moment."""
-    return lambda: storing_view(store, now, number=means.number, zone=means.zone)
+def _view(store: Store, now: float, context: Context) -> Callable[[], StoringView]:
+    """Return a function that makes a new view for each plan, so that all it reads is of the same time."""
+    return lambda: storing_view(store, now, number=context.number, zone=context.zone)
 
 
-def _carry_out(
+def _commit(
     store: Store,
     operation: str,
-    decide: Callable[[], Stored],
+    decide: Callable[[], WritePlan],
     now: float,
     *,
-    first: Callable[[Stored], None] | None = None,
+    first: Callable[[WritePlan], None] | None = None,
     soft: bool = False,
     warnings: tuple[str, ...] = (),
 ) -> Outcome:
-    made: list[Stored] = []
+    made: list[WritePlan] = []
 
     def plan() -> Plan:
         made[:] = [_without_secrets(decide)]
@@ -227,18 +280,37 @@ def _carry_out(
         if first is not None:
             first(made[0])
 
-    cause, wait_s = Cause(operation, "command"), store.policy.lock_wait_s
-    done = change(store, cause, plan, now=now, wait_s=wait_s, first=prepare, soft=soft, sure=True)
+    origin, wait_s = Origin(operation, "command"), store.policy.lock_wait_s
+    done = change(store, origin, plan, now=now, wait_s=wait_s, first=prepare, soft=soft, sure=True)
     tidy(store, done.plan)
     paths = tuple(dict.fromkeys(action.path for action in done.plan.actions))
-    return Outcome(made[0].id, made[0].path, done.receipt, paths, warnings)
+    return Outcome(made[0].id, made[0].path, done.receipt, paths, (*warnings, *made[0].warnings))
 
 
-def _without_secrets(decide: Callable[[], Stored]) -> Stored:
-    """A layout may repeat in its refusal what it was given."""
+def _without_secrets(decide: Callable[[], WritePlan]) -> WritePlan:
+    """Redact the error of a layout, which may quote the memory."""
     try:
         return decide()
     except InvalidMemoryError as error:
         findings = [{str(k): redact(str(v)) for k, v in each.items()} for each in error.data.get("findings", ())]
         hint = redact(error.hint) if error.hint else None
-        raise InvalidMemoryError(redact(error.message), hint=hint, data={"findings": findings}) from None
+        raise InvalidMemoryError(redact(error.message), hint=hint, data={**error.data, "findings": findings}) from None
+
+
+def vector_maker(
+    embedder: Embedder, before_slow: Callable[[], None] = lambda: None
+) -> Callable[[str, int], Sequence[float] | None]:
+    """Return a function (text, size) -> vector, or None if the embedder has another size or does not know the text.
+
+    The function raises EmbedderError if the embedder is not available, and calls `before_slow` before a slow one.
+    """
+
+    def embed(text: str, size: int) -> Sequence[float] | None:
+        if embedder.size != size:
+            return None
+        if not embedder.fast:
+            before_slow()
+        numbers = [float(number) for number in unpack(embedder.embed([redact(text)])[0], size)]
+        return numbers if any(numbers) else None
+
+    return embed

@@ -1,22 +1,37 @@
-"""Schema changes of a layout: each file is backed up, rewritten by exact edits and journalled, at start.
+"""Work before the first write to a root: recovery after a crash, and migration of old versions.
 
-A migration applies where the index names an older version (or the store an index names). It is a function
-from a record's text to edits of that text; whatever it does not name stays byte for byte.
+In a migration each file is backed up, rewritten by exact edits and journalled. It applies where the index names an
+older version (or the store an index names). It is a function from a record's text to edits of that text; whatever it
+does not name stays byte for byte.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from memoryd.core.digest import sha256
 from memoryd.core.plan import Action, Kind, Plan
-from memoryd.core.text import Edit, Span
-from memoryd.layouts.base import Loaded, Migration
+from memoryd.core.spans import Edit, Span, sha256
+from memoryd.layouts.protocol import LoadedFile, Migration
 from memoryd.log import get_logger
 from memoryd.store import Store
-from memoryd.store.commit import Cause, change
+from memoryd.store.commit import Origin, change
+from memoryd.store.recovery import recover
+from memoryd.store.views import upkeep_view
 
 log = get_logger(__name__)
+
+
+def put_in_order(store: Store, now: float) -> bool:
+    """Resolve what a crash left, then migrate. False where the layout is not known yet, and with it what there is to
+    migrate. Raises what the disk says, and BusyError where a migration finds no gap between the writers."""
+    for said in recover(store, now):
+        log.warning("recovered", root=store.name, what=said)
+    if store.layout is None:
+        return False
+    if not store.observes:
+        for said in migrate(store, now):
+            log.info("migrated", root=store.name, what=said)
+    return True
 
 
 def migrate(store: Store, now: float) -> list[str]:
@@ -25,7 +40,7 @@ def migrate(store: Store, now: float) -> list[str]:
     assert layout is not None
     version = _version(store)
     said: list[str] = []
-    for migration in layout.migrations:
+    for migration in layout.index.migrations:
         if version is None or migration.old != version:
             continue
         step = migration
@@ -34,7 +49,7 @@ def migrate(store: Store, now: float) -> list[str]:
             return Plan(tuple(_actions(store, step, now)))
 
         try:
-            done = change(store, Cause("migrate", "start"), decide, now=now, wait_s=store.policy.lock_wait_s)
+            done = change(store, Origin("migrate", "start"), decide, now=now, wait_s=store.policy.lock_wait_s)
         except Exception:
             log.exception("migration failed", root=store.name, old=migration.old, new=migration.new)
             raise
@@ -46,16 +61,16 @@ def migrate(store: Store, now: float) -> list[str]:
 
 def _version(store: Store) -> str | None:
     assert store.layout is not None
-    for path in store.layout.index_paths:
+    for path in store.layout.index.paths:
         try:
-            return store.layout.index_version(store.tree.read(path)[0])
+            return store.layout.index.version(store.tree.read(path)[0])
         except FileNotFoundError:
             continue
     return None
 
 
 def _actions(store: Store, migration: Migration, now: float) -> Iterator[Action]:
-    for path, loaded in store.upkeep_view(now).live.items():
+    for path, loaded in upkeep_view(store, now).live.items():
         edits = tuple(_edits(loaded, migration))
         if edits:
             why = f"from version {migration.old} to {migration.new}"
@@ -63,7 +78,7 @@ def _actions(store: Store, migration: Migration, now: float) -> Iterator[Action]
             yield Action(Kind.REWRITE, path, why, ids, edits, base=sha256(loaded.data))
 
 
-def _edits(loaded: Loaded, migration: Migration) -> Iterator[Edit]:
+def _edits(loaded: LoadedFile, migration: Migration) -> Iterator[Edit]:
     for record in loaded.document.records:
         text = record.span.of(loaded.data)
         for edit in migration.edits(text):

@@ -1,28 +1,34 @@
-"""`check --offline` and `dedupe --offline`: one directory without a daemon. A check leaves no trace in it; a merge is
-backed up and journalled in the state directory as by the daemon, and refused where a daemon tends the root."""
+"""`check --offline` and `dedupe --offline`: work on one directory without a daemon.
+
+A check writes nothing to it. A merge is backed up and journalled in the state directory like one of the daemon, and
+refused if a daemon uses the root.
+"""
 
 from __future__ import annotations
 
 import os
 import tempfile
-from typing import Any
 
-from memoryd.core.findings import Finding, summary
+from msgspec import UNSET
+
+from memoryd.control.methods.shared import ChangeResult
+from memoryd.control.methods.status import CheckResult
+from memoryd.core.findings import Finding
 from memoryd.core.policy import Mode, Policy
-from memoryd.disk.ownership import own_directory
+from memoryd.disk.daemon_lock import own_directory
 from memoryd.disk.tree import Tree
 from memoryd.errors import NotFoundError, UsageError
-from memoryd.operations.check import check, public
-from memoryd.operations.dedupe import dedupe
-from memoryd.operations.indexing import update_index
-from memoryd.operations.recognition import look_at
+from memoryd.operations.check import check, count_findings, finding_row
+from memoryd.operations.index_files import update_index
+from memoryd.operations.recognition import recognise_layout
 from memoryd.operations.refresh import refresh
+from memoryd.operations.upkeep import dedupe, plan_row
 from memoryd.store import Store
 from memoryd.store.store import state_place
 
 
-def check_path(path: str, now: float) -> dict[str, Any]:
-    """The result of the control method `check` for the directory at `path`."""
+def check_path(path: str, now: float) -> CheckResult:
+    """Check the directory at `path`; return the result of the control method `check`."""
     real = _directory(path)
     name = _layout_of(real)
     with tempfile.TemporaryDirectory(prefix="memoryd-check-") as state:
@@ -32,14 +38,17 @@ def check_path(path: str, now: float) -> dict[str, Any]:
             findings = _findings(store, now)
         finally:
             store.close()
-    return {"findings": [public(store.name, each) for each in findings], "summary": summary(findings)}
+    return CheckResult(findings=[finding_row(store.name, each) for each in findings], summary=count_findings(findings))
 
 
-def dedupe_path(path: str, now: float, *, state_dir: str, threshold: float | None, dry_run: bool) -> dict[str, Any]:
-    """The result of the control method `dedupe`. Raises AlreadyRunningError where a daemon tends the directory."""
+def dedupe_path(path: str, now: float, *, state_dir: str, threshold: float | None, dry_run: bool) -> ChangeResult:
+    """Merge duplicates; return the result of the control method `dedupe`.
+
+    Raises AlreadyRunningError if a daemon uses the directory.
+    """
     real = _directory(path)
     with Tree(real) as tree, own_directory(tree.fd, tree.path):
-        pass  # before the state is opened, which a daemon that tends it has open
+        pass  # before the state is opened, which a daemon would have open
     store = Store(os.path.basename(real), real, _layout_of(real), Policy(), state_place(state_dir, real))
     try:
         store.attach()
@@ -51,15 +60,15 @@ def dedupe_path(path: str, now: float, *, state_dir: str, threshold: float | Non
             update_index(store, now, force=True, wait_s=store.policy.lock_wait_s)
     finally:
         store.close()
-    return {"plan": done.plan.public(), **({"receipt": done.receipt} if done.receipt else {})}
+    return ChangeResult(plan=plan_row(done.plan), receipt=done.receipt or UNSET)
 
 
 def _directory(path: str) -> str:
     real = os.path.realpath(os.path.expanduser(path))
     if not os.path.exists(real):
-        raise NotFoundError(f"{path} is not there", hint="name an existing memory directory")
+        raise NotFoundError(f"{path} does not exist", hint="name an existing memory directory")
     if not os.path.isdir(real):
-        raise UsageError(f"{path} is no directory", hint="name the directory that holds the memories")
+        raise UsageError(f"{path} is not a directory", hint="name the directory that contains the memories")
     return real
 
 
@@ -71,13 +80,13 @@ def _findings(store: Store, now: float) -> list[Finding]:
 
 def _layout_of(path: str) -> str:
     with Tree(path) as tree:
-        seen = look_at(tree)
+        seen = recognise_layout(tree)
     if seen.layout is not None:
         return seen.layout
-    found = " and ".join(seen.shapes) or "no layout"
+    found = " and ".join(seen.matches) or "no layout"
     hint = "memoryd can only check a layout it recognises"
-    if seen.refused is not None:
-        raise UsageError(f"{path} {seen.refused}", hint="name the directory that holds the memories")
-    if seen.meant is not None:
-        hint = f"the memories lie in {os.path.join(path, seen.meant)}; name that directory"
+    if seen.refusal is not None:
+        raise UsageError(f"{path} {seen.refusal}", hint="name the directory that contains the memories")
+    if seen.subdirectory is not None:
+        hint = f"the memories are in {os.path.join(path, seen.subdirectory)}; name that directory"
     raise UsageError(f"{path} looks like {found}", hint=hint)

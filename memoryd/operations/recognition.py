@@ -1,5 +1,4 @@
-"""Which layout a directory has, by what lies in it. Bounded: names are listed, and a few files are read, none of them
-beyond its beginning."""
+"""Recognise the layout of a directory by its content. Lists the file names and reads the beginning of a few files."""
 
 from __future__ import annotations
 
@@ -8,103 +7,127 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from memoryd.core.ignore import is_ignored
 from memoryd.core.records import Role
 from memoryd.core.secrets import redact
-from memoryd.core.skipping import skips
 from memoryd.disk.tree import Tree
-from memoryd.layouts import recognise
-from memoryd.layouts.folder import HEAD, Folder
-from memoryd.layouts.markdown_topics import MarkdownTopics
-from memoryd.layouts.unsupported import known_store
+from memoryd.layouts.directory import HEAD_SIZE, Directory
+from memoryd.layouts.foreign_stores import known_store
+from memoryd.layouts.registry import recognise
+from memoryd.log import get_logger
 from memoryd.store import Store
 
-MOST = 20_000  # files of a directory whose layout is looked for: more are no memory store but a home or a disk
-_BESIDE = (Role.BACKUP, Role.LOCK, Role.TEMP)  # left-overs that make no store
-_BELOW = ("memories", "memory")  # where programs keep the store inside of their own directory
+log = get_logger(__name__)
+
+MAX_FILES = 20_000  # files; a larger directory is not a memory store but a home directory or a disk
+_BESIDE = (Role.BACKUP, Role.LOCK, Role.TEMP)  # files that do not make a store
+_BELOW = ("memories", "memory")  # subdirectories in which programs keep their store
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
-    """`shapes`: each layout that fits, with what shows it. `meant` is the folder below that has one instead;
-    `refused` says why nobody looks for one here, `known` whose store it is where no layout knows it."""
+class Recognition:
+    """The result of recognising a directory.
 
-    shapes: Mapping[str, str] = field(default_factory=dict)
-    meant: str | None = None
-    refused: str | None = None
+    `matches`: each matching layout with the reason. `subdirectory`: a directory below that matches instead. `refusal`:
+    why the directory was not examined. `known`: the program whose store it is, if no layout supports it.
+    """
+
+    matches: Mapping[str, str] = field(default_factory=dict)
+    subdirectory: str | None = None
+    refusal: str | None = None
     known: str | None = None
 
     @property
     def layout(self) -> str | None:
-        """The one that fits."""
-        return next(iter(self.shapes)) if len(self.shapes) == 1 else None
+        """The only matching layout; None if there is none or more than one."""
+        return next(iter(self.matches)) if len(self.matches) == 1 else None
 
 
-class Misfit(NamedTuple):
-    """`another`: it is the store of another program, so nothing is written in it."""
+class LayoutMismatch(NamedTuple):
+    """Why the configured layout does not fit. `another`: the store belongs to another program and is not written to."""
 
     why: str
     another: bool = False
 
 
-def look_at(tree: Tree, ignore: tuple[str, ...] = ()) -> Look:
-    """Raises OSError when the directory cannot be read."""
-    folder = _folder(tree, ignore)
-    if folder is None:
-        return Look(refused=f"holds more than {MOST:,} files")
-    shapes = {name: _sayable(why) for name, why in recognise(folder).items()}
-    below = () if shapes else _BELOW
-    meant = next((name for name in below if recognise(folder.within(name))), None)
-    return Look(shapes, meant, known=None if shapes or meant else known_store(folder))
+def recognise_layout(tree: Tree, ignore: tuple[str, ...] = ()) -> Recognition:
+    """Recognise the layout of a directory. Raises OSError if it cannot be read."""
+    directory = _directory(tree, ignore)
+    if directory is None:
+        return Recognition(refusal=f"contains more than {MAX_FILES:,} files")
+    matches = {name: _printable(why) for name, why in recognise(directory).items()}
+    below = () if matches else _BELOW
+    subdirectory = next((name for name in below if recognise(directory.within(name))), None)
+    known = None if matches or subdirectory else known_store(directory)
+    return Recognition(matches, subdirectory, known=known)
 
 
-def misfit(store: Store) -> Misfit | None:
-    """What speaks against the layout that was named, by what lies in the root; None where nothing does, as in an empty
-    one. The catalogue must be up to date."""
+def recognise_root(store: Store) -> Recognition:
+    """Recognise the layout of a root. If exactly one matches, the store uses it from now on."""
+    if store.too_wide is not None:
+        return Recognition(refusal=store.too_wide)
+    seen = recognise_layout(store.tree, store.policy.ignore)
+    if seen.layout is not None:
+        store.guess(seen.layout, seen.matches[seen.layout])
+        log.info("layout recognised", root=store.name, layout=seen.layout, why=seen.matches[seen.layout])
+    return seen
+
+
+def layout_mismatch(store: Store) -> LayoutMismatch | None:
+    """Return why the configured layout does not fit the files of the root; None if it fits, or the root is empty.
+
+    The search index must be current.
+    """
     files = store.files().values()
-    if any(each.records for each in files) and not isinstance(store.layout, MarkdownTopics):
+    proves = store.layout is not None and not store.layout.reader.reads_any_text
+    if proves and any(each.records for each in files):
         return None
-    folder = _folder(store.tree, store.policy.ignore)
-    if folder is None or store.layout is None or store.layout.recognises(folder) is not None:
+    directory = _directory(store.tree, store.policy.ignore)
+    if directory is None or store.layout is None or store.layout.reader.recognises(directory) is not None:
         return None
-    known = known_store(folder)
+    known = known_store(directory)
     if known is not None:
-        return Misfit(f"looks like {known}; memoryd has no layout for it yet and leaves it alone", another=True)
+        return LayoutMismatch(
+            f"looks like {known}; memoryd has no layout for it and changes nothing here", another=True
+        )
     if any(each.records for each in files):
         return None
-    present = [path for path in folder.files if store.role(path) not in _BESIDE and not path.startswith(".")]
+    present = [path for path in directory.files if store.role(path) not in _BESIDE and not path.startswith(".")]
     own = [path for path in present if _is_own(store, path)]
     unread = [each.path for each in files if each.units and each.path in own]
     if not unread and (own or not present):
         return None
-    look = look_at(store.tree, store.policy.ignore)
-    other = f"; it looks like {' and like '.join(look.shapes)}" if look.shapes else ""
-    meant = f"; the memories lie in {os.path.join(store.path, look.meant)}" if look.meant else ""
+    seen = recognise_layout(store.tree, store.policy.ignore)
+    other = f"; it looks like {' and like '.join(seen.matches)}" if seen.matches else ""
+    below = f"; the memories are in {os.path.join(store.path, seen.subdirectory)}" if seen.subdirectory else ""
     what = "of its files can be read" if unread else "of the files here belongs to it"
-    return Misfit(f"the layout {store.layout.name} does not fit: none {what}{other}{meant}")
+    return LayoutMismatch(f"the layout {store.layout.name} does not fit: none {what}{other}{below}")
 
 
 def _is_own(store: Store, path: str) -> bool:
     assert store.layout is not None
     role = store.role(path)
-    return path in store.layout.live_paths([path]) if role is Role.SOURCE else role in (Role.ARCHIVE, Role.INDEX)
+    return (
+        path in store.layout.reader.source_paths([path]) if role is Role.SOURCE else role in (Role.ARCHIVE, Role.INDEX)
+    )
 
 
-def _folder(tree: Tree, ignore: tuple[str, ...]) -> Folder | None:
-    """None where it has more files than are looked through."""
-    scan = tree.scan(lambda folder: skips(f"{folder}/", ignore), MOST)
+def _directory(tree: Tree, ignore: tuple[str, ...]) -> Directory | None:
+    """List a directory; return None if it has more than `MAX_FILES` files."""
+    scan = tree.scan(lambda directory: is_ignored(f"{directory}/", ignore), MAX_FILES)
     if not scan.whole:
         return None
 
     def head(path: str) -> bytes:
         try:
-            return tree.read_range(path, 0, HEAD)
+            return tree.read_range(path, 0, HEAD_SIZE)
         except OSError:
-            return b""  # what cannot be read shows nothing; whether that matters the rest decides
+            return b""  # an unreadable file counts as empty; the other files decide
 
-    files = [path for path in scan.files if not skips(path, ignore)]
-    return Folder(files, (*scan.directories, *scan.skipped), head)
+    files = [path for path in scan.files if not is_ignored(path, ignore)]
+    return Directory(files, (*scan.directories, *scan.skipped), head)
 
 
-def _sayable(why: str) -> str:
-    """It names files, and a name may hold anything."""
+def _printable(why: str) -> str:
+    """Make a reason safe to show: it contains names of files, which may hold anything."""
     return redact("".join(each if each.isprintable() else " " for each in why))

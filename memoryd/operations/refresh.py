@@ -1,7 +1,8 @@
-"""Bring the catalogue up to date with the files: what changed is read, what is gone is forgotten.
+"""Take changed files into the catalogue: whole ones, what was appended to one, or the very lines memoryd changed
+itself.
 
-Cost follows the change: an unchanged file costs one stat, a grown one its hash and its new tail. Missing is
-not empty: what could not be looked at is still believed, and a sudden loss nobody was seen to cause stops.
+Events only hint at what changed; a look at everything is the truth. Of a file of lines that grew only the new lines are
+parsed, and where the change was our own it is known line by line, so that the file is not even read.
 """
 
 from __future__ import annotations
@@ -9,31 +10,43 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
-from memoryd.catalogue import FileRow
-from memoryd.core.digest import sha256
 from memoryd.core.findings import Finding
+from memoryd.core.index import FileRow, ReplacedRange
 from memoryd.core.plan import Fingerprint
-from memoryd.core.records import Base, Document, Role
-from memoryd.disk.tree import ChangingError, NotBeneathError, NotRegularError, TooLargeError
-from memoryd.operations.alarms import alarms, keep_change, note_vanished, standing_losses
-from memoryd.operations.own_lines import YOUNG_S, counted, take_lines
-from memoryd.operations.touching import with_uses
-from memoryd.operations.undone import look
+from memoryd.core.records import Document, ParseOffset, Role
+from memoryd.core.spans import Span, sha256
+from memoryd.disk.nofollow import MB, ChangingError, NotBeneathError, NotRegularError, TooLargeError
+from memoryd.operations.access_counts import add_counts
+from memoryd.operations.overwrites import (
+    find_lost_writes,
+    keep_change,
+    note_vanished,
+    overwrite_findings,
+    standing_losses,
+)
 from memoryd.store import Store
 
 READ_ROLES = (Role.SOURCE, Role.ARCHIVE)
-TOLD_ONCE = ("crlf-newlines",)
+KEEPING_ROLES = (Role.ARCHIVE, Role.BACKUP)
+KEPT = (  # what the layouts keep in folders of their own, one file of each
+    "archive/2026/learnings_2026_Q1.jsonl",
+    "archive/topic/2026.md",
+    "archive/2026-01/2026-01-30-14-30-00-name.json",
+    ".backup/learnings.jsonl.backup.20260130_143000",
+)
+YOUNG_S = 2.0  # two writes within one clock tick look the same: a file this young is hashed again
 PIECE = 256 * 1024  # bytes of a file of lines that are parsed at a time
-OF_THE_WHOLE = ("corrupt-file", "emptied-file")
 RECENT = 50  # journal entries looked through
+TOLD_ONCE = ("crlf-newlines",)
+OF_THE_WHOLE = ("corrupt-file", "emptied-file")
 MASS_LOSS = 20  # memories; more than this, and more than half, must have been seen to be deleted
 
 
 @dataclass(frozen=True, slots=True)
 class Refreshed:
-    """`waiting`: half-written files to look at again. `directories`: path -> (dev, inode), of a full scan.
-    `loss` says why the root is suspect; then nothing was forgotten. `accessed` are those of the changed files that
-    say the same as before: reading a memory may rewrite its file."""
+    """The result of reading the changed files. `waiting`: half-written files to read again. `directories`: path ->
+    (dev, inode), of a full scan. `loss` says why the root is suspect; then nothing was forgotten. `accessed`:
+    changed files with the same meaning as before, since reading a memory may rewrite its file."""
 
     changed: tuple[str, ...] = ()
     gone: tuple[str, ...] = ()
@@ -52,7 +65,7 @@ def refresh(
     deletes_seen: bool = True,
 ) -> Refreshed:
     """Look at the touched paths, or at everything (None). `verify` hashes also what looks unchanged."""
-    with store.catalogue.together():
+    with store.catalogue.batch():
         if touched is None:
             return _refresh_all(store, now, verify=verify, deletes_seen=deletes_seen)
         return _refresh_these(store, touched, now, verify=verify)
@@ -70,13 +83,13 @@ def _refresh_these(store: Store, touched: Iterable[str], now: float, *, verify: 
         except (NotRegularError, NotBeneathError):
             found = None  # the next scan reports what stands there
         if found is None:
-            store.own_changes.took(path)
+            store.pending_changes.indexed(path)
             gone += [path] if row else []
             if row is not None:
                 note_vanished(store, path)
         else:
-            outcomes[path] = _read_in(store, path, found, row, now, verify=verify)
-    _forget(store, gone)
+            outcomes[path] = index_file(store, path, found, row, now, verify=verify)
+    _forget(store, gone, now)
     return _sorted(outcomes, gone)
 
 
@@ -85,24 +98,27 @@ def _refresh_all(store: Store, now: float, *, verify: bool, deletes_seen: bool) 
     known = store.catalogue.files()
     wanted = {path: found for path, found in scan.files.items() if store.role(path) in READ_ROLES}
     gone = [path for path in known if path not in wanted and not _beneath(path, scan.unreadable)]
-    lost = [path for path in gone if not store.skips(path)]  # what is ignored from now on went by our own will
+    lost = [path for path in gone if not store.is_ignored(path)]  # what is ignored from now on went by our own will
     loss = None if deletes_seen else _mass_loss(known, lost)
     if loss:
         return Refreshed(directories=scan.directories, loss=loss)
-    outcomes = {
-        path: _read_in(store, path, found, known.get(path), now, verify=verify) for path, found in wanted.items()
-    }
+    outcomes: dict[str, str] = {}
+    for path, found in wanted.items():
+        store.check_stopping()
+        outcomes[path] = index_file(store, path, found, known.get(path), now, verify=verify)
     for path in lost:
         note_vanished(store, path)
-    _forget(store, gone)
-    store.own_changes.took_all()
+    _forget(store, gone, now)
+    store.pending_changes.indexed_all()
     store.noted["files"] = tuple(_odd_files(store, scan.irregular, scan.unreadable))
     return _sorted(outcomes, gone, scan.directories)
 
 
-def _forget(store: Store, gone: Iterable[str]) -> None:
+def _forget(store: Store, gone: Iterable[str], now: float) -> None:
     for path in gone:
-        _forget_unread(store, path)
+        if store.role(path) is Role.SOURCE:
+            store.index.note_deletion(now)
+        forget_unread(store, path)
         store.catalogue.forget(path)
     store.noted["losses"] = standing_losses(store)
 
@@ -131,32 +147,81 @@ def _mass_loss(known: dict[str, FileRow], gone: list[str]) -> str | None:
 
 def _odd_files(store: Store, irregular: Iterable[str], unreadable: Iterable[str]) -> Iterable[Finding]:
     for path in irregular:
-        if store.role(path) not in (Role.FOREIGN, Role.TEMP):
-            message = "a link, pipe, socket or device stands here; it is not opened: replace it by a file"
+        top = f"{path.partition('/')[0]}/"
+        if any(place.startswith(top) and store.role(place) in KEEPING_ROLES for place in KEPT):
+            message = "a link or special file in place of a directory; nothing is written through it"
+            yield Finding("not-a-regular-file", path, message)
+        elif store.role(path) not in (Role.FOREIGN, Role.TEMP):
+            message = "a link, pipe, socket or device in place of a file; it is not opened: replace it with a file"
             yield Finding("not-a-regular-file", path, message)
     for path in unreadable:
-        yield Finding("unreadable", path, "cannot be looked at; check owner and mode")
+        yield Finding("unreadable", path, "cannot stat; check its owner and mode")
 
 
-def _read_in(store: Store, path: str, found: Fingerprint, row: FileRow | None, now: float, *, verify: bool) -> str:
-    """same, changed, accessed (read in, says the same), half-written (read in, look again) or waiting (not readable
-    just now)."""
-    outcome = _looked_at(store, path, found, row, now, verify=verify)
-    store.own_changes.took(path)
+def index_own_change(store: Store, row: FileRow, found: Fingerprint, now: float) -> bool:
+    """Take in our own change of whole lines of a file without findings: the rest is known, so nothing is read. False
+    where it was not our change, or not ours alone."""
+    ours = store.pending_changes.between(row.path, row.fingerprint, found)
+    if store.layout is None or ours is None or row.pending or not (row.digest and row.whole):
+        return False
+    mtime = ours.after.mtime_ns / 1e9
+    base = ParseOffset(ours.start, row.lines + 1 if ours.line is None else ours.line)
+    was = store.layout.reader.parse(row.path, ours.old, now=now, mtime=mtime, base=base)
+    now_is = store.layout.reader.parse(row.path, ours.new, now=now, mtime=mtime, base=base)
+    if now_is.findings or now_is.pending or store.catalogue.finding_counts(row.path):
+        return False
+    hole = ReplacedRange(
+        Span(ours.start, ours.start + len(ours.old)), ours.old.count(b"\n"), len(ours.new), ours.new.count(b"\n")
+    )
+    changed = replace(
+        row,
+        fingerprint=ours.after,
+        digest=ours.digest.hexdigest(),
+        lines=row.lines - hole.lines + hole.new_lines,
+        whole=ours.new.endswith(b"\n") or ours.start + len(ours.new) < ours.after.size or not ours.new,
+        young=abs(now - mtime) < YOUNG_S,
+        units=row.units - was.units,
+        broken=row.broken - was.broken,
+        records=row.records - len(was.records),
+    )
+    store.catalogue.replace_range(counted(changed, now_is, changed), hole, now_is)
+    return True
+
+
+def counted(row: FileRow, part: Document, before: FileRow | None) -> FileRow:
+    """Return the row with the counts of a parsed part added to those that were known `before`."""
+    units, broken, records = (before.units, before.broken, before.records) if before else (0, 0, 0)
+    return replace(
+        row,
+        units=units + part.units,
+        broken=broken + part.broken,
+        records=records + len(part.records),
+        pending=part.pending,
+        facts=part.facts,
+    )
+
+
+def index_file(store: Store, path: str, found: Fingerprint, row: FileRow | None, now: float, *, verify: bool) -> str:
+    """Take one file into the catalogue where it changed. Returns same, changed, accessed (taken in, says the same),
+    half-written (taken in, look again) or waiting (not readable just now)."""
+    outcome = _index_changed(store, path, found, row, now, verify=verify)
+    store.pending_changes.indexed(path)
     return outcome
 
 
-def _looked_at(store: Store, path: str, found: Fingerprint, row: FileRow | None, now: float, *, verify: bool) -> str:
-    if row and _unchanged(row, found) and not (row.young or row.pending or verify):
+def _index_changed(
+    store: Store, path: str, found: Fingerprint, row: FileRow | None, now: float, *, verify: bool
+) -> str:
+    if row and row.digest and _unchanged(row, found) and not (row.young or row.pending or verify):
         return "same"
-    if row and take_lines(store, row, found, now):
+    if row and index_own_change(store, row, found, now):
         return "changed"
     try:
         content, fingerprint = store.tree.read(path, growing=True)
     except (FileNotFoundError, ChangingError):
         return "waiting"  # it is being replaced at this moment; an event or the next scan tells
     except TooLargeError:
-        message = f"{found.size} bytes, more than 64 MB are not read"
+        message = f"{found.size} bytes, more than {store.most_bytes // MB} MB are not read"
         return _note_unread(store, path, found, Finding("too-large", path, message))
     except OSError as error:
         return _note_unread(store, path, found, Finding("unreadable", path, f"cannot be read: {error.strerror}"))
@@ -168,9 +233,9 @@ def _unchanged(row: FileRow, found: Fingerprint) -> bool:
 
 
 def _note_unread(store: Store, path: str, found: Fingerprint, finding: Finding) -> str:
-    """What was known of the file is still believed, and told to be out of date; only a file never read gets
-    an empty row."""
-    _forget_unread(store, path)
+    """Note a file that cannot be read. What was known of it is still used, and reported as out of date; only a file
+    that was never read gets an empty row."""
+    forget_unread(store, path)
     store.noted["unread"] = (*store.noted.get("unread", ()), finding)
     if store.catalogue.file(path) is None:
         row = FileRow(path, str(store.role(path)), found, "", pending=True)
@@ -179,13 +244,14 @@ def _note_unread(store: Store, path: str, found: Fingerprint, finding: Finding) 
     return "same"
 
 
-def _forget_unread(store: Store, path: str) -> None:
+def forget_unread(store: Store, path: str) -> None:
+    """The file can be read again, or is gone."""
     store.noted["unread"] = tuple(each for each in store.noted.get("unread", ()) if each.path != path)
 
 
 def _take(store: Store, path: str, content: bytes, fingerprint: Fingerprint, row: FileRow | None, now: float) -> str:
     assert store.layout is not None
-    _forget_unread(store, path)
+    forget_unread(store, path)
     digest = sha256(content)
     mtime = fingerprint.mtime_ns / 1e9
     young = abs(now - mtime) < YOUNG_S
@@ -203,23 +269,23 @@ def _take(store: Store, path: str, content: bytes, fingerprint: Fingerprint, row
         young=young,
     )
     if row and _has_grown(store, row, content):
-        base = Base(row.fingerprint.size, row.lines + 1)
-        tail = store.layout.parse(path, content[base.offset :], now=now, mtime=mtime, base=base)
+        base = ParseOffset(row.fingerprint.size, row.lines + 1)
+        tail = store.layout.reader.parse(path, content[base.offset :], now=now, mtime=mtime, base=base)
         grown = counted(new, tail, row)
         findings = (*_news(store, path, tail), *_file_findings(store, grown, content))
-        store.catalogue.extend(grown, replace(tail, findings=findings), anew=OF_THE_WHOLE)
+        store.catalogue.append(grown, replace(tail, findings=findings), anew=OF_THE_WHOLE)
         return "half-written" if tail.pending else "changed"
-    if store.layout.appendable and len(content) > PIECE:
+    if store.layout.files.append_only and len(content) > PIECE:
         return _take_in_pieces(store, new, content, now)
-    document = store.layout.parse(path, content, now=now, mtime=mtime, base=Base())
-    if row and row.records and document.pending and not document.records and not store.layout.appendable:
+    document = store.layout.reader.parse(path, content, now=now, mtime=mtime, base=ParseOffset())
+    if row and row.records and document.pending and not document.records and not store.layout.files.append_only:
         # Somebody is writing the file anew; until it can be read, what it said is still believed.
         store.catalogue.restamp(replace(row, fingerprint=fingerprint, young=young, pending=True))
         return "waiting"
     read = counted(new, document, None)
-    findings = (*document.findings, *_file_findings(store, read, content), *alarms(store, read, document))
-    look(store, path, content, document, now)
-    store.catalogue.replace(read, replace(with_uses(store, document), findings=findings))
+    findings = (*document.findings, *_file_findings(store, read, content), *overwrite_findings(store, read, document))
+    find_lost_writes(store, path, content, document, now)
+    store.catalogue.replace(read, replace(add_counts(store, document), findings=findings))
     keep_change(store, read, content, now)
     if document.pending:
         return "half-written"
@@ -227,49 +293,50 @@ def _take(store: Store, path: str, content: bytes, fingerprint: Fingerprint, row
 
 
 def _says_the_same(row: FileRow, document: Document) -> bool:
-    """By the layout's own measure, where it has one."""
+    """True if the file means the same as before, in layouts that can tell."""
     meaning = document.facts.get("meaning")
     return meaning is not None and row.facts.get("meaning") == meaning
 
 
 def _take_in_pieces(store: Store, new: FileRow, content: bytes, now: float) -> str:
     """A large file of lines a piece at a time, so that memory does not grow with the store. Until the last piece the
-    row claims nothing: a crash in between has the file read again."""
+    row has no digest: a crash or a stop in between has the file read again."""
     assert store.layout is not None
     mtime = new.fingerprint.mtime_ns / 1e9
     so_far: FileRow | None = None
-    base = Base()
+    base = ParseOffset()
     while base.offset < len(content):
+        store.check_stopping()
         newline = content.find(b"\n", base.offset + PIECE)
         end = len(content) if newline < 0 else newline + 1
-        part = store.layout.parse(new.path, content[base.offset : end], now=now, mtime=mtime, base=base)
+        part = store.layout.reader.parse(new.path, content[base.offset : end], now=now, mtime=mtime, base=base)
         whole = new if end == len(content) else replace(new, digest="")
         so_far = counted(whole, part, so_far)
         if base.offset == 0:
             store.catalogue.replace(so_far, part)
         else:
             findings = (*_news(store, new.path, part), *_file_findings(store, so_far, content))
-            store.catalogue.extend(so_far, replace(part, findings=findings), anew=OF_THE_WHOLE)
-        base = Base(end, base.line + content.count(b"\n", base.offset, end))
+            store.catalogue.append(so_far, replace(part, findings=findings), anew=OF_THE_WHOLE)
+        base = ParseOffset(end, base.line + content.count(b"\n", base.offset, end))
     return "half-written" if so_far is not None and so_far.pending else "changed"
 
 
 def _has_grown(store: Store, row: FileRow, content: bytes) -> bool:
     """The old content is the beginning of the new one, and ended a line: only the tail is news."""
     size = row.fingerprint.size
-    if not (store.layout and store.layout.appendable and row.whole and 0 < size < len(content)):
+    if not (store.layout and store.layout.files.append_only and row.whole and 0 < size < len(content)):
         return False
     return not row.pending and sha256(content[:size]) == row.digest
 
 
 def _news(store: Store, path: str, tail: Document) -> Iterable[Finding]:
-    """What the tail shows, but for what is told once a file and was told before."""
-    known = store.catalogue.codes_of(path)
+    """Return what the new end of a file shows, except findings that are reported once per file and already were."""
+    known = {code for _, code in store.catalogue.finding_counts(path)}
     return [each for each in tail.findings if each.code not in TOLD_ONCE or each.code not in known]
 
 
 def _file_findings(store: Store, row: FileRow, content: bytes) -> Iterable[Finding]:
-    """What only the whole file shows: mostly unreadable, or emptied while its backup is not."""
+    """Yield what only the whole file shows: mostly unreadable, or emptied while its backup is not."""
     path = row.path
     if store.role(path) is not Role.SOURCE or row.pending:
         return
@@ -277,10 +344,14 @@ def _file_findings(store: Store, row: FileRow, content: bytes) -> Iterable[Findi
     if row.units > 1 and damaged * 2 > row.units:
         message = f"{damaged} of {row.units} lines cannot be used; compare `memoryd backup list` and restore"
         yield Finding("corrupt-file", path, message)
-    backed_up = any(row.bytes for row in store.journal.backup_rows(path)[-1:])
-    if not content and backed_up and not _emptied_by_us(store, path):
+    if not content and _is_backed_up(store, path) and not _emptied_by_us(store, path):
         message = "the file is empty while its newest backup is not; restore it, or ignore this if it was meant"
         yield Finding("emptied-file", path, message)
+
+
+def _is_backed_up(store: Store, path: str) -> bool:
+    """True if the newest backup of the file is not empty."""
+    return any(row.bytes for row in store.journal.backups.rows(path)[-1:])
 
 
 def _emptied_by_us(store: Store, path: str) -> bool:

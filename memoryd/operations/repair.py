@@ -1,37 +1,49 @@
-"""Heal what is fixable, by exact edits: the original goes into quarantine first, the change is journalled and undoable,
-and the same repair is tried on the same bytes three times at most.
+"""Repair what is fixable, by exact edits.
 
-A corrupt file (`--code corrupt-file`, never unasked) gets back what its newest good backup has and it lost: valid
-lines of today stay, memories that are missing and not archived are appended.
+The original is quarantined first, the change is journalled and can be undone, and the same repair is made on the same
+bytes at most three times. A corrupt file is repaired only on request (`--code corrupt-file`): its valid lines stay, and
+memories in the newest good backup that are missing and not archived are appended.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
-from typing import Any
 
-from memoryd.core.digest import sha256
 from memoryd.core.findings import CODES, Finding
 from memoryd.core.plan import Action, Kind, Plan
-from memoryd.disk.snapshots import quarantine
+from memoryd.core.spans import sha256
+from memoryd.disk.blobs import quarantine
+from memoryd.disk.journal.trash import Pin
 from memoryd.errors import UsageError
-from memoryd.layouts.base import Fix, Loaded
-from memoryd.operations.alarms import accept_losses
-from memoryd.operations.backup import newest_good
+from memoryd.layouts.protocol import Fix, LoadedFile
 from memoryd.operations.locks import sweep_locks
-from memoryd.operations.memories import bring_back
+from memoryd.operations.memories import restore_lost_writes
+from memoryd.operations.overwrites import StoredAgain, accept_losses
 from memoryd.operations.permissions import tighten
 from memoryd.operations.refresh import refresh
+from memoryd.operations.restore import newest_good
 from memoryd.store import Store
-from memoryd.store.commit import Cause, Done, change
+from memoryd.store.commit import Committed, Origin, change
+from memoryd.store.views import storing_view
 
 TRIES = 3
 RECOVERABLE = ("corrupt-file", "emptied-file", "broken-session")
 
 
-def repair(store: Store, now: float, *, codes: Collection[str] | None = None, dry_run: bool = False) -> Done:
-    """Without `codes` every safe fix; with them exactly those, also ones that are made on request only."""
+def repair(store: Store, now: float, *, codes: Collection[str] | None = None, dry_run: bool = False) -> Committed:
+    """Repair findings: without `codes` every safe fix, with them exactly those, including fixes made only on request.
+
+    Raises UsageError for unknown codes.
+    """
+    if codes is None or CODE not in codes:
+        return _repair(store, now, codes, dry_run=dry_run)
+    if len(codes) > 1:
+        raise UsageError(f"{CODE} is the last resort and cannot be combined", hint="repair the other findings first")
+    return rebuild(store, now, dry_run=dry_run)
+
+
+def _repair(store: Store, now: float, codes: Collection[str] | None, *, dry_run: bool) -> Committed:
     unknown = sorted(set(codes or ()) - set(CODES))
     if unknown:
         raise UsageError(f"{', '.join(unknown)}: no such finding code", hint="`memoryd check` shows the codes")
@@ -42,24 +54,34 @@ def repair(store: Store, now: float, *, codes: Collection[str] | None = None, dr
             refresh(store, [path], now)
 
     def decide() -> Plan:
-        return Plan(tuple(_actions(store, now, codes)))
+        actions = tuple(_actions(store, now, codes))
+        return Plan(actions, () if actions else tuple(_last_resort(store, codes)))
 
     def keep(plan: Plan) -> None:
         for action in plan.actions:
             _keep_original(store, action, now)
 
-    back: list[dict[str, Any]] = []
+    back: list[StoredAgain] = []
     if codes is not None and "change-was-undone" in codes and not dry_run:
-        back = bring_back(store, now, asked=True)
-    cause, wait_s = Cause("repair", "command"), store.policy.lock_wait_s
-    done = change(store, cause, decide, now=now, wait_s=wait_s, dry_run=dry_run, first=keep)
+        back = restore_lost_writes(store, now, on_request=True)
+    origin, wait_s = Origin("repair", "command"), store.policy.lock_wait_s
+    done = change(store, origin, decide, now=now, wait_s=wait_s, dry_run=dry_run, first=keep)
     if dry_run:
         return done
     if _wanted("wide-permissions", codes, safe=True):
         tighten(store, now, by="command")
     if _wanted("stale-lock", codes, safe=True):
         sweep_locks(store, now)
-    return done if done.receipt is not None or not back else replace(done, receipt=back[-1]["receipt"])
+    return done if done.receipt is not None or not back else replace(done, receipt=back[-1].receipt)
+
+
+def _last_resort(store: Store, codes: Collection[str] | None) -> Iterator[Action]:
+    """Suggest what is left to try for files that cannot be recovered."""
+    if codes is None or not {"corrupt-file", "emptied-file"} & set(codes) or store.layout is None:
+        return
+    for path in store.layout.repair.lost_files(store.files(), _damaged(store)):
+        why = f"there is no good backup; `memoryd repair --code {CODE}` rebuilds it from the archive"
+        yield Action(Kind.NOTE, path, why)
 
 
 def _wanted(code: str, codes: Collection[str] | None, *, safe: bool) -> bool:
@@ -68,7 +90,7 @@ def _wanted(code: str, codes: Collection[str] | None, *, safe: bool) -> bool:
 
 def _actions(store: Store, now: float, codes: Collection[str] | None) -> Iterator[Action]:
     assert store.layout is not None
-    tries: dict[str, int] = store.journal.get_meta("repairs", {})
+    tries: dict[str, int] = store.journal.facts.get("repairs", {})
     gave_up: list[Finding] = []
     for path in _paths(store, codes):
         source = store.load(path, now)
@@ -79,7 +101,7 @@ def _actions(store: Store, now: float, codes: Collection[str] | None) -> Iterato
             continue
         digest = sha256(source.loaded.data)
         if tries.get(digest, 0) >= TRIES:
-            why = f"the same repair was made {TRIES} times and undone by somebody; it is left alone now"
+            why = f"the same repair was made {TRIES} times and undone each time; it is not repeated"
             gave_up.append(Finding("repair-given-up", path, why))
             continue
         yield _action(path, digest, fixes)
@@ -87,20 +109,20 @@ def _actions(store: Store, now: float, codes: Collection[str] | None) -> Iterato
 
 
 def _paths(store: Store, codes: Collection[str] | None) -> list[str]:
-    """Only files with a finding that is to be healed are read."""
+    """Return the files with a finding to repair; only these are read."""
     wanted = {code for code in CODES if CODES[code].fixable} if codes is None else set(codes)
     return sorted({finding.path for finding in store.catalogue.findings() if finding.code in wanted})
 
 
-def _fixes(store: Store, path: str, loaded: Loaded, now: float, codes: Collection[str] | None) -> Iterator[Fix]:
+def _fixes(store: Store, path: str, loaded: LoadedFile, now: float, codes: Collection[str] | None) -> Iterator[Fix]:
     assert store.layout is not None
     asked = [code for code in RECOVERABLE if codes is not None and code in codes]
     backup = newest_good(store, path, now) if asked else None
-    recovered = store.layout.recover(path, loaded, backup, _archived(store), now) if backup is not None else None
+    recovered = store.layout.repair.recover(path, loaded, backup, _archived(store), now) if backup is not None else None
     if recovered is not None:
         yield recovered._replace(code=asked[0])
         return
-    yield from store.layout.fixes(path, loaded, now)
+    yield from store.layout.repair.fixes(path, loaded, now)
 
 
 def _archived(store: Store) -> frozenset[str]:
@@ -120,7 +142,41 @@ def _action(path: str, digest: str, fixes: list[Fix]) -> Action:
 def _keep_original(store: Store, action: Action, now: float) -> None:
     content = store.tree.read(action.path)[0]
     quarantine(store.journal, store.blobs, action.path, content, f"before repair: {action.why}", now=now)
-    tries: dict[str, int] = store.journal.get_meta("repairs", {})
+    tries: dict[str, int] = store.journal.facts.get("repairs", {})
     digest = action.base or ""
     kept = dict(list({**tries, digest: tries.get(digest, 0) + 1}.items())[-200:])
-    store.journal.set_meta("repairs", kept)
+    store.journal.facts.set("repairs", kept)
+
+
+CODE = "rebuild-from-archive"
+_UNREADABLE = ("corrupt-file", "emptied-file")
+
+
+def rebuild(store: Store, now: float, *, dry_run: bool) -> Committed:
+    """Move archived memories back into lost files. Raises UsageError if the layout does not support it."""
+    layout_rebuild = store.layout.repair.rebuild if store.layout is not None else None
+    if layout_rebuild is None:
+        name = store.layout.name if store.layout is not None else "unknown"
+        why = f"root {store.name}: the layout ({name}) has no archive from which lost files can be rebuilt"
+        raise UsageError(why, hint="`memoryd backup list` shows what can be restored")
+
+    def decide() -> Plan:
+        actions = layout_rebuild(storing_view(store, now), _damaged(store)).actions
+        if not dry_run:
+            store.journal.pins.pin(_held(actions))
+        return Plan((*(replace(each, copy=True) for each in actions[:-1]), *actions[-1:]))
+
+    origin, wait_s = Origin("repair", "command"), store.policy.lock_wait_s
+    return change(store, origin, decide, now=now, wait_s=wait_s, dry_run=dry_run)
+
+
+def _damaged(store: Store) -> frozenset[str]:
+    """Return the files that are mostly unreadable."""
+    return frozenset(path for path, code in store.catalogue.finding_counts() if code in _UNREADABLE)
+
+
+def _held(actions: Sequence[Action]) -> Iterator[Pin]:
+    for action in actions:
+        if action.kind is Kind.APPEND:
+            lines = [line for line in action.data.split(b"\n") if line]
+            yield from (Pin(action.path, i, sha256(line)) for i, line in zip(action.ids, lines, strict=True))

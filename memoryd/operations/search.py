@@ -1,56 +1,54 @@
-"""Search over roots: what is found, where it stands, why it is there, and how fresh the answer is.
+"""Search several roots: hits with their location, snippet and reason, and how fresh the answer is.
 
-No memory file is opened: everything comes from the catalogues, through readers that are lent for the time of a
-question. Nothing here waits for a worker. Being found is no access.
+Everything comes from the search indexes; no memory file is opened and no worker is waited for. Being found does not
+count as an access.
 """
 
 from __future__ import annotations
 
-import sqlite3
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple, TypeVar
+from typing import NamedTuple
 
-from memoryd.catalogue import Catalogue
-from memoryd.catalogue.rows import plain
-from memoryd.catalogue.searching import FIELDS, Memory
-from memoryd.core.asking import Filters, Mode
+from msgspec import UNSET, UnsetType
+
+from memoryd.control.methods.memories import Freshness, HitRow, SearchResult
 from memoryd.core.dates import iso
-from memoryd.core.policy import Policy
-from memoryd.log import get_logger
-from memoryd.operations.prompting import pasted
-from memoryd.search.asked import Asked as Words
-from memoryd.search.candidates import Candidate
-from memoryd.search.engine import Embedded, Engine, Question, Taste
-from memoryd.search.explaining import Needle, fold, names, needles, snippet, spots
-from memoryd.search.scoring import Points
-from memoryd.search.semantic import Like
+from memoryd.core.index import IndexReader, Memory
+from memoryd.core.query import Filters, Mode
+from memoryd.core.secrets import redact
+from memoryd.core.spans import replace_surrogates
+from memoryd.core.text_match import Pattern, fold, spots
+from memoryd.core.vectors import numbers_in
+from memoryd.errors import NotFoundError, UsageError
+from memoryd.layouts.registry import LAYOUTS
+from memoryd.operations.search_scope import (
+    SearchRoot,
+    freshness,
+    memory_facts,
+    note_unread_files,
+    owners_in,
+    read_index,
+    resolve_scope,
+)
+from memoryd.search.engine import SearchEngine
+from memoryd.search.query_terms import ParsedQuery
+from memoryd.search.ranking import Candidate, Points
+from memoryd.search.semantic import Like, Question, RankingProfile, like_floats
+from memoryd.search.snippets import names, query_patterns, snippet
 
-log = get_logger(__name__)
-
-Found = TypeVar("Found")
-LIMIT = 10  # hits, where no number is asked for
-FOLLOWED = ("ok", "degraded", "read_only")  # states of a root whose changes are taken in as they come
-BEHIND = ("paused", "scanning")
-
-
-@dataclass(frozen=True, slots=True)
-class Place:
-    """One root as it is asked. `state` is that of the root's status, `lag_ms` the worker's."""
-
-    name: str
-    catalogue: Catalogue
-    layout: str | None
-    state: str
-    generation: int
-    lag_ms: int
-    policy: Policy = field(default_factory=Policy)
+LIMIT = 10  # hits by default
+FIELDS = ("title", "labels", "text")  # as `why` names them
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
-    """A question. `user` names whose memories are meant where a layout keeps users apart; `max_tokens` asks for whole
-    memories ready to paste. `like` stands in place of words; `but` is the one memory (root, key) that is left out."""
+class SearchQuery:
+    """A search request.
+
+    `user`: whose memories, in layouts that separate users. `max_tokens`: return whole memories that fit in this budget.
+    `like`: a vector to search by instead of `query`. `excluded`: a memory (root, key) to leave out.
+    """
 
     query: str
     filters: Filters = field(default_factory=Filters)
@@ -59,139 +57,194 @@ class Asked:
     max_tokens: int | None = None
     user: str | None = None
     like: Like | None = None
-    but: tuple[str, int] | None = None
+    excluded: tuple[str, int] | None = None
 
 
 class Hit(NamedTuple):
-    place: Place
+    """One memory that was found, with its root and its score."""
+
+    place: SearchRoot
     memory: Memory
     found: Candidate
 
 
-EMBEDDED = Embedded()
+TEXT_ONLY = SearchEngine()
 
 
 def search(
-    places: Sequence[Place], asked: Asked, *, now: float, clock: Callable[[], float], engine: Engine = EMBEDDED
-) -> dict[str, Any]:
-    """The result of `memory.search`: hits[{root, id, path, line, title, snippet, score, why, type, tags, created,
-    archived, layout, owner?}], took_ms, fresh{NAME: {state, generation, lag_ms, withheld?}}, and with `max_tokens`
-    `embedding` (text) and `tokens`. `now` is wall clock seconds, `clock` monotonic seconds."""
-    began = clock()
-    words = Words(plain(asked.query))
+    places: Sequence[SearchRoot],
+    request: SearchQuery,
+    *,
+    now: float,
+    clock: Callable[[], float],
+    engine: SearchEngine = TEXT_ONLY,
+) -> SearchResult:
+    """Search the roots and return the result of `memory.search`, best hits first.
+
+    With `max_tokens` the result has `embedding`, the text of the hits that fit, and `tokens`. `now` is in epoch
+    seconds; `clock` returns monotonic seconds.
+    """
+    started = clock()
+    words = ParsedQuery(replace_surrogates(request.query))
     fresh = {place.name: freshness(place) for place in places}
     hits: list[Hit] = []
+    allowed = resolve_scope(owners_in(places), request.user, fresh)
+    note_unread_files(places, allowed, fresh)
     for place in places:
-        hits += _found(place, asked, words, now, engine, fresh[place.name])
-    hits.sort(key=lambda hit: (-round(hit.found.score, 6), hit.place.name))  # of equals in a root the engine decides
-    hits = hits[: asked.limit]
-    result: dict[str, Any] = {}
-    if asked.max_tokens is not None:
-        text, kept = pasted([(hit.place.name, hit.memory) for hit in hits], asked.max_tokens)
-        hits = [hits[number] for number in kept]
-        result = {"embedding": text, "tokens": -(-len(text) // 4)}
-    sought = needles(words)
-    shown = [_shown(hit, sought) for hit in hits]
-    return {"hits": shown, **result, "took_ms": round((clock() - began) * 1000, 3), "fresh": fresh}
+        if place.name in allowed:
+            filters = replace(request.filters, owner=allowed[place.name])
+            found = _find(place, replace(request, filters=filters), words, now, engine, fresh[place.name])
+            if request.mode == "semantic":
+                fresh[place.name].semantic = _missing_semantic(found)
+            hits += found
+    hits.sort(key=lambda hit: (-round(hit.found.score, 6), hit.place.name))  # the engine orders equal hits of one root
+    hits = hits[: request.limit]
+    packed: tuple[str, int] | None = None
+    if request.max_tokens is not None:
+        text, included = pack_context([(hit.place.name, hit.memory) for hit in hits], request.max_tokens)
+        hits = [hits[number] for number in included]
+        packed = text, -(-len(text) // 4)
+    patterns = query_patterns(words)
+    rows = [_hit_row(hit, patterns) for hit in hits]
+    result = SearchResult(hits=rows, took_ms=round((clock() - started) * 1000, 3), fresh=fresh)
+    if packed is not None:
+        result.embedding, result.tokens = packed
+    return result
 
 
-def freshness(place: Place) -> dict[str, Any]:
-    """`fresh`: every change known of is in the answer; `stale`: some are not, or are not followed now; `unknown`: the
-    root cannot be looked at, or is in doubt, so that only what was known before can be told."""
-    state = "unknown"
-    if place.state in FOLLOWED:
-        state = "stale" if place.lag_ms else "fresh"
-    elif place.state in BEHIND:
-        state = "stale"
-    return {"state": state, "generation": place.generation, "lag_ms": place.lag_ms}
-
-
-def _found(place: Place, asked: Asked, words: Words, now: float, engine: Engine, fresh: dict[str, Any]) -> list[Hit]:
-    def look(reader: Catalogue) -> list[Hit]:
-        filters = of_one_user(reader, asked.filters, asked.user, fresh)
-        if filters is None:
-            return []
-        limit = asked.limit + (asked.but is not None)
-        question = Question(words, filters, asked.mode, limit, now, _taste(place), asked.like)
-        found = [each for each in engine.find(reader, question) if (place.name, each.key) != asked.but]
-        memories = reader.words.memories([each.key for each in found])
+def _find(
+    place: SearchRoot, request: SearchQuery, words: ParsedQuery, now: float, engine: SearchEngine, fresh: Freshness
+) -> list[Hit]:
+    def query(reader: IndexReader) -> list[Hit]:
+        limit = request.limit + (request.excluded is not None)
+        question = Question(words, request.filters, request.mode, limit, now, _profile(place), request.like)
+        found = [each for each in engine.find(reader, question) if (place.name, each.key) != request.excluded]
+        memories = reader.memories([each.key for each in found])
         return [Hit(place, memories[each.key], each) for each in found if each.key in memories]
 
-    return looked(place, fresh, look)
+    return read_index(place, fresh, query)
 
 
-def looked(place: Place, fresh: dict[str, Any], look: Callable[[Catalogue], list[Found]]) -> list[Found]:
-    """What one state of a root's catalogue shows. Where it cannot be read (it is a cache, and may be damaged or gone at
-    any time) the answer says so instead of failing for all roots."""
-    try:
-        with place.catalogue.reader() as reader, reader.words.snapshot():
-            return look(reader)
-    except sqlite3.DatabaseError as error:
-        log.warning("catalogue_unreadable", root=place.name, reason=str(error))
-        fresh |= {"state": "unknown", "withheld": "what is known of this root cannot be read just now"}
-        return []
+def _missing_semantic(found: Sequence[Hit]) -> str | UnsetType:
+    """Return why a semantic search was answered by words alone, if it was."""
+    reasons = (hit.found.why.get("semantic") for hit in found)
+    return next((reason for reason in reasons if isinstance(reason, str)), UNSET)
 
 
-def of_one_user(reader: Catalogue, filters: Filters, user: str | None, fresh: dict[str, Any]) -> Filters | None:
-    """Users are strictly apart: of a root with several nothing is told unless one is named; None means so."""
-    owners = reader.words.owners()
-    if not owners:
-        return filters if user is None else None
-    if user is not None:
-        return replace(filters, owner=user)
-    if len(owners) > 1:
-        fresh["withheld"] = "memories of several users: name one with `user`"
-        return None
-    return filters
-
-
-def _taste(place: Place) -> Taste:
-    if place.layout != "markdown-topics":
-        return Taste(fill=place.layout == "json-files")
-    set_ = place.policy
-    return Taste(
+def _profile(place: SearchRoot) -> RankingProfile:
+    layout, policy = LAYOUTS.get(place.layout or ""), place.policy
+    if layout is None or not layout.ranking.by_points:
+        return RankingProfile(fill=layout is not None and layout.ranking.substrings)
+    return RankingProfile(
         Points(
-            set_.score_keyword,
-            set_.score_context,
-            set_.score_tag,
-            set_.score_recency,
-            set_.score_decay,
-            set_.score_uses,
+            policy.score_keyword,
+            policy.score_context,
+            policy.score_tag,
+            policy.score_recency,
+            policy.score_decay,
+            policy.score_uses,
         )
     )
 
 
-def _shown(hit: Hit, sought: Sequence[Needle]) -> dict[str, Any]:
+def _hit_row(hit: Hit, patterns: Sequence[Pattern]) -> HitRow:
     memory, found = hit.memory, hit.found
-    above = spots(sought, fold(f"{memory.title}\n{memory.labels}\n{memory.tags}"))
+    above = spots(patterns, fold(f"{memory.title}\n{memory.labels}\n{memory.tags}"))
     titled = [spot for spot in above if spot[1] <= len(memory.title)]
-    inside = spots(sought, fold(memory.body))
+    inside = spots(patterns, fold(memory.body))
     there = (titled, len(above) > len(titled), inside)
     why = {
-        "terms": names(sought, [*above, *inside]),
+        "terms": names(patterns, [*above, *inside]),
         "fields": [name for name, found_there in zip(FIELDS, there, strict=True) if found_there],
         **found.why,
     }
-    shown = placed(hit.place, memory)
-    shown["snippet"] = snippet(sought, inside, memory.body) or snippet(sought, titled, memory.title)
-    shown["score"] = round(found.score, 6)
-    shown["why"] = why
-    return shown
+    return HitRow(
+        **memory_facts(hit.place, memory),
+        snippet=snippet(patterns, inside, memory.body) or snippet(patterns, titled, memory.title),
+        score=round(found.score, 6),
+        why=why,
+    )
 
 
-def placed(place: Place, memory: Memory) -> dict[str, Any]:
-    """What search and list tell of one memory."""
-    owner = {"user": memory.owner} if memory.owner else {}
-    return {
-        "root": place.name,
-        "id": memory.id,
-        "path": memory.path,
-        "line": memory.line,
-        "title": memory.title,
-        "type": memory.type,
-        "tags": memory.tags.split("\n") if memory.tags else [],
-        "created": iso(memory.created) if memory.created is not None else None,
-        "archived": memory.archived,
-        "layout": place.layout,
-        **owner,
-    }
+CHARACTERS = 4  # per token
+_SEPARATOR = "\n\n"
+
+
+def pack_context(memories: Sequence[tuple[str, Memory]], max_tokens: int) -> tuple[str, list[int]]:
+    """Join whole memories (root, memory) to a text of at most `max_tokens`.
+
+    Returns the text and the indexes of the memories in it. Only the first memory is truncated if it does not fit.
+    """
+    budget = max_tokens * CHARACTERS
+    parts: list[str] = []
+    included: list[int] = []
+    for number, (root, memory) in enumerate(memories):
+        text = render_memory(root, memory)
+        left = budget - sum(len(part) + len(_SEPARATOR) for part in parts)
+        if len(text) > left and not number:
+            text = _truncate(text, left)
+        if text and len(text) <= left:
+            parts.append(text)
+            included.append(number)
+    return _SEPARATOR.join(parts), included
+
+
+def render_memory(root: str, memory: Memory) -> str:
+    """Return a memory as text that starts with its source."""
+    day = f", {iso(memory.created)[:10]}" if memory.created is not None else ""
+    source = f"[{root}: {memory.id}, {memory.path}:{memory.line}{day}]"
+    body = memory.body.strip()
+    title = memory.title.strip()
+    if title in body.partition("\n")[0]:
+        title = ""
+    return "\n".join(filter(None, (source, title, body)))
+
+
+def _truncate(text: str, length: int) -> str:
+    """Return the whole lines that fit in `length`; nothing if less than the source and one more line fit."""
+    end = text.rfind("\n", 0, length + 1)
+    cut = text[:end].rstrip() if end > 0 else ""
+    return cut if "\n" in cut else ""
+
+
+class _MemoryVector(NamedTuple):
+    """A memory in the root `place` and its vector (model, bytes), None if it has none."""
+
+    place: str
+    key: int
+    vector: tuple[str, bytes] | None
+
+
+def similar_to_vector(numbers: Sequence[object]) -> Like:
+    """Return a query by a vector. Raises UsageError if the numbers are not a vector."""
+    given = [float(each) for each in numbers if isinstance(each, int | float) and not isinstance(each, bool)]
+    if not given or len(given) != len(numbers) or not all(map(math.isfinite, given)) or not any(given):
+        raise UsageError("vector: must be a list of finite numbers that are not all zero")
+    return like_floats(given)
+
+
+def similar_to_memory(places: Sequence[SearchRoot], identity: str, user: str | None) -> tuple[Like, tuple[str, int]]:
+    """Return a query by the vector of the memory with this id, and the memory (root, key).
+
+    Raises NotFoundError, and UsageError if the memory has no vector.
+    """
+    allowed = resolve_scope(owners_in(places), user, {place.name: freshness(place) for place in places})
+    in_scope = [place for place in places if place.name in allowed]
+    found = [each for place in in_scope for each in _vectors(place, identity, allowed[place.name])]
+    if not found:
+        raise NotFoundError(f"no memory with id {redact(identity)}", hint="`memoryd search` prints ids")
+    for each in found:
+        if each.vector is not None:
+            model, vector = each.vector
+            return Like(vector, numbers_in(model, vector), model), (each.place, each.key)
+    raise UsageError(
+        f"memory {redact(identity)} has no vector", hint="vectors are made if `embedder` is set in [search]"
+    )
+
+
+def _vectors(place: SearchRoot, identity: str, owner: str | None) -> list[_MemoryVector]:
+    def query(reader: IndexReader) -> list[_MemoryVector]:
+        filters = Filters(archived=True, owner=owner)
+        return [_MemoryVector(place.name, key, reader.vector(key)) for key in reader.keys_of(identity, filters)]
+
+    return read_index(place, None, query)

@@ -1,59 +1,83 @@
-"""Take a change back: the journal replayed backwards, byte for byte, or a refusal that names what changed."""
+"""Undo a change: replay the journal backwards.
+
+Byte for byte if the files are as the change left them, else memory by memory; otherwise refuse and name what changed.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 
-from memoryd.core.digest import sha256
+from memoryd.core.json_spans import elements
 from memoryd.core.plan import Action, Kind, Plan
-from memoryd.core.records import Base, Role
-from memoryd.core.text import Edit, Span, splice
+from memoryd.core.records import ParseOffset, Record, Role
+from memoryd.core.spans import Edit, Span, sha256, splice
 from memoryd.disk.journal import Entry, Step
-from memoryd.disk.shelf import Held
-from memoryd.disk.tree import NotBeneathError, NotRegularError, TooLargeError
+from memoryd.disk.journal.trash import Pin
+from memoryd.disk.nofollow import NotBeneathError, NotRegularError, TooLargeError
 from memoryd.errors import ConflictError
-from memoryd.operations.laid_aside import put_back_by_undo
+from memoryd.layouts.protocol import Located
+from memoryd.operations import index_files
+from memoryd.operations.batch import Drafts
+from memoryd.operations.trash import drop_restored
 from memoryd.store import Store
-from memoryd.store.commit import Cause, Done, change
-from memoryd.store.edits import decode_edits
-from memoryd.store.kept import kept_of
+from memoryd.store.commit import Committed, Origin, change
+from memoryd.store.undo_content import decode_edits, load_undo_content
+from memoryd.store.views import layout_of, storing_view, writer_of
 
-MOVES = ("archive", "limits", "prune", "dedupe")  # what they moved would be due again at once: an undo holds it back
+TAKING = ("archive", "limits", "prune", "forget")  # memories they removed can be restored one by one
+MOVES = ("archive", "limits", "prune", "dedupe")  # memories they moved would be due again at once, so an undo pins them
 
 
-def undo(store: Store, receipt: str, now: float, *, dry_run: bool = False) -> Done:
-    """Every file must still be what the change left; ConflictError names each that is not."""
+def undo(store: Store, receipt: str, now: float, *, dry_run: bool = False) -> Committed:
+    """Undo a change. Raises NotFoundError, and ConflictError with the files in which an affected memory changed."""
     entry = store.journal.entry(receipt)
     if entry.state != "done":
         raise ConflictError(
-            f"the change {receipt} is {entry.state.replace('_', ' ')}, there is nothing to take back",
+            f"the change {receipt} is {entry.state.replace('_', ' ')}; there is nothing to undo",
             hint="`memoryd history` shows what can be undone",
         )
 
     def decide() -> Plan:
-        changed = [step.path for step in entry.steps if not _as_left(store, step)]
-        if changed:
-            names = ", ".join(dict.fromkeys(changed))
-            raise ConflictError(
-                f"{names} changed since {receipt}; nothing was undone",
-                hint="a backup can still be restored: `memoryd backup list`",
-                data={"changed": list(dict.fromkeys(changed))},
-            )
+        if entry.operation == index_files.OPERATION:
+            return index_files.put_back(store, entry)
+        why = f"undo of {entry.operation} {entry.receipt}"
+        changed = [step for step in entry.steps if not _as_left(store, step)]
+        later = {step: grown(store, step, why) for step in changed}
+        known = {step: action for step, action in later.items() if action is not None}
+        if len(known) == len(changed):
+            plan = Plan(tuple(_backwards(store, entry, why, known)))
+        else:
+            found = by_record(store, entry, now) if entry.operation in TAKING else None
+            if found is None:
+                raise _conflict(entry, [step.path for step in changed if step not in known])
+            plan = found
         if entry.operation in MOVES and not dry_run:
-            # Before anything moves: a crash in between must not leave it to the schedule to undo the undo.
-            store.journal.hold(_brought_back(store, entry, now))
-        return Plan(tuple(_backwards(store, entry)))
+            # Before anything moves, so that the schedule cannot undo the undo after a crash.
+            store.journal.pins.pin(_pins(store, plan, now))
+        return plan
 
-    done = change(store, Cause("undo", "command"), decide, now=now, wait_s=store.policy.lock_wait_s, dry_run=dry_run)
+    done = change(store, Origin("undo", "command"), decide, now=now, wait_s=store.policy.lock_wait_s, dry_run=dry_run)
     if done.receipt is not None:
         store.journal.finish(receipt, "undone", undone_by=done.receipt)
         _tidy(store, entry)
+        if entry.operation == index_files.OPERATION:
+            index_files.leave(store, entry)
         if entry.operation == "forget":
-            put_back_by_undo(store, {step.path for step in entry.steps})
+            drop_restored(store, {step.path for step in entry.steps})
     return done
+
+
+def _conflict(entry: Entry, changed: list[str]) -> ConflictError:
+    paths = list(dict.fromkeys(changed))
+    hint = "`memoryd backup list` shows what can be restored, `memoryd backup restore --dry-run` the difference"
+    if entry.operation in TAKING:
+        hint = "`memoryd unarchive ID` restores single memories; " + hint
+    return ConflictError(
+        f"{', '.join(paths)} changed since {entry.receipt}; nothing was undone", hint=hint, data={"changed": paths}
+    )
 
 
 def _as_left(store: Store, step: Step) -> bool:
@@ -64,16 +88,14 @@ def _as_left(store: Store, step: Step) -> bool:
     except (FileNotFoundError, NotADirectoryError):
         return step.after_sha is None
     except (NotRegularError, NotBeneathError, TooLargeError):
-        return False  # something else has come to stand there
+        return False  # replaced by something else
     return step.after_sha == sha256(content)
 
 
-def _backwards(store: Store, entry: Entry) -> Iterator[Action]:
-    """Last step first, so that a memory is back in the live file before its archive copy goes. All of it is one
-    group, since groups may have shared an archive: a crash rolls it back whole, so that no memory stands in both
-    places for good."""
-    why = f"undo of {entry.operation} {entry.receipt}"
-    actions = [_backward(store, step, why) for step in reversed(entry.steps)]
+def _backwards(store: Store, entry: Entry, why: str, grown: Mapping[Step, Action]) -> Iterator[Action]:
+    """Yield the reverse of each step, the last first, so that a memory is in the live file before its archive copy is
+    removed. All actions are one group, because groups may share an archive: a crash rolls them all back."""
+    actions = [grown.get(step) or _backward(store, step, why) for step in reversed(entry.steps)]
     yield from (replace(action, copy=True) for action in actions[:-1])
     yield from actions[-1:]
 
@@ -81,7 +103,7 @@ def _backwards(store: Store, entry: Entry) -> Iterator[Action]:
 def _backward(store: Store, step: Step, why: str) -> Action:
     if step.kind == "chmod":
         return Action(Kind.CHMOD, step.path, why, mode=step.mode)
-    blob = kept_of(store.blobs, step)
+    blob = load_undo_content(store.blobs, step)
     if step.kind == "rewrite":
         return Action(Kind.REWRITE, step.path, why, edits=decode_edits(blob), base=step.after_sha)
     if step.kind == "remove":
@@ -93,8 +115,7 @@ def _backward(store: Store, step: Step, why: str) -> Action:
 
 
 def _tidy(store: Store, entry: Entry) -> None:
-    """Folders that the change had made go again, where nothing else has come into them; the last one made
-    first, since the first may hold the others."""
+    """Remove the directories that the change created, if they are empty, the last one first."""
     for step in reversed(entry.steps):
         made = re.fullmatch(r"made (\d+) folders", step.note or "")
         folder = step.path
@@ -102,42 +123,135 @@ def _tidy(store: Store, entry: Entry) -> None:
             folder = folder.rpartition("/")[0]
             if store.tree.listdir(folder):
                 break
-            with suppress(FileNotFoundError):  # somebody else was as tidy
+            with suppress(FileNotFoundError):  # already removed by another program
                 store.tree.rmdir(folder)
 
 
-def _brought_back(store: Store, entry: Entry, now: float) -> Iterator[Held]:
-    """What the undo will bring back, by its text."""
+def _pins(store: Store, plan: Plan, now: float) -> Iterator[Pin]:
+    """Yield pins for the memories that the undo restores, by their text."""
     assert store.layout is not None
-    for step in entry.steps:
-        if step.kind not in ("rewrite", "remove") or store.role(step.path) is not Role.SOURCE:
+    for action in plan.actions:
+        if store.role(action.path) is not Role.SOURCE or action.kind is Kind.REMOVE:
             continue
-        content = _restored(store, step)
-        back = _restored_spans(store, step) if step.kind == "rewrite" else [Span(0, len(content))]
-        if step.kind == "remove":
-            yield Held(step.path, "", sha256(content))
-        document = store.layout.parse(step.path, content, now=now, mtime=0.0, base=Base())
+        content, back = _restored(store, action)
+        if action.kind is Kind.CREATE:
+            yield Pin(action.path, "", sha256(content))
+        document = store.layout.reader.parse(action.path, content, now=now, mtime=0.0, base=ParseOffset())
         for record in document.records:
             if any(_touches(span, record.span) for span in back):
-                yield Held(step.path, record.id, sha256(record.span.of(content)))
+                yield Pin(action.path, record.id, sha256(record.span.of(content)))
 
 
-def _restored(store: Store, step: Step) -> bytes:
-    """The content that the undo of this step makes."""
-    blob = kept_of(store.blobs, step)
-    return splice(store.tree.read(step.path)[0], decode_edits(blob)) if step.kind == "rewrite" else blob
+def _restored(store: Store, action: Action) -> tuple[bytes, list[Span]]:
+    """Return the content after the action and the spans of the restored bytes in it."""
+    if action.kind is Kind.CREATE:
+        return action.data, [Span(0, len(action.data))]
+    if action.kind is Kind.APPEND:
+        before = current(store, action.path) or b""  # an agent may have deleted the file
+        start = len(before) + (not before.endswith(b"\n") if before else 0)
+        return (before + b"\n" * (start - len(before)) + action.data), [Span(start, start + len(action.data))]
+    return splice(store.tree.read(action.path)[0], action.edits), _restored_spans(action.edits)
 
 
 def _touches(restored: Span, record: Span) -> bool:
-    """Also where the change was made inside the memory: a flag put back, or (an empty span) taken out again."""
+    """True if the spans overlap. An empty restored span inside the memory counts: a flag was removed there."""
     return restored.start < record.end and record.start < max(restored.end, restored.start + 1)
 
 
-def _restored_spans(store: Store, step: Step) -> list[Span]:
-    """Where the restored bytes stand in the restored content."""
+def _restored_spans(edits: Sequence[Edit]) -> list[Span]:
     shift, spans = 0, []
-    for edit in decode_edits(kept_of(store.blobs, step)):
+    for edit in edits:
         start = edit.span.start + shift
         spans.append(Span(start, start + len(edit.new)))
         shift += len(edit.new) - (edit.span.end - edit.span.start)
     return spans
+
+
+def grown(store: Store, step: Step, why: str) -> Action | None:
+    """Return the action that undoes a step in a file that has only grown since; None if it changed otherwise."""
+    if step.kind not in ("rewrite", "append", "create") or step.after_sha is None or step.after_size is None:
+        return None
+    content = current(store, step.path)
+    if content is None or sha256(content[: step.after_size]) != step.after_sha:
+        return None
+    if step.kind == "rewrite":
+        edits = decode_edits(load_undo_content(store.blobs, step))
+    else:
+        edits = (Edit(Span(step.base_size or 0, step.after_size), b""),)
+    return Action(Kind.REWRITE, step.path, why, edits=edits, base=sha256(content))
+
+
+def by_record(store: Store, entry: Entry, now: float) -> Plan | None:
+    """Plan to restore the removed memories one by one; None if the steps do not show them."""
+    assert store.layout is not None
+    taken = [(step, list(_taken_out(store, step))) for step in entry.steps if store.role(step.path) is Role.SOURCE]
+    if not taken or not all(texts for _, texts in taken):
+        return None
+    archives = [step.path for step in entry.steps if store.role(step.path) is Role.ARCHIVE]
+    drafts = Drafts(store.layout, storing_view(store, now))
+    for step, texts in taken:
+        for text in texts:
+            _put_back(store, drafts, step.path, text, archives)
+    return drafts.plan()
+
+
+def _put_back(store: Store, drafts: Drafts, path: str, text: bytes, archives: list[str]) -> None:
+    view = drafts.view()
+    if text.strip() in (view.content(path) or b""):
+        return
+    found = next((each for archive in archives if (each := _archived(store, drafts, archive, text))), None)
+    if found is not None:
+        drafts.take(writer_of(store).unarchive(view, found))
+    elif archives:
+        raise ConflictError(
+            f"a memory removed from {path} is missing or changed in {', '.join(archives)}; nothing was undone",
+            hint="restore the others with `memoryd unarchive ID`",
+            data={"changed": archives},
+        )
+    else:
+        drafts.take(writer_of(store).restore(view, path, text))
+
+
+def _archived(store: Store, drafts: Drafts, path: str, text: bytes) -> Located | None:
+    loaded = drafts.view().load(path)
+    if loaded is None:
+        return None
+    wanted = _fields(store, path, text)
+    there = (each for each in loaded.document.records if _fields(store, path, each.span.of(loaded.data)) == wanted)
+    record: Record | None = next(there, None)
+    return Located(path, loaded, record) if record is not None else None
+
+
+def _fields(store: Store, path: str, text: bytes) -> object:
+    """Return the fields of a memory without its archive mark."""
+    native = layout_of(store).reader.native(path, text.strip())
+    return {key: value for key, value in native.items() if key != "archived"}
+
+
+def _taken_out(store: Store, step: Step) -> Iterator[bytes]:
+    """Yield the texts of the memories that a step removed from its file; none if it did anything else."""
+    if step.kind != "rewrite":
+        return
+    edits = decode_edits(load_undo_content(store.blobs, step))
+    if any(edit.span.start != edit.span.end for edit in edits):
+        return
+    for edit in edits:
+        yield from _texts(store, step.path, edit.new)
+
+
+def _texts(store: Store, path: str, part: bytes) -> Iterator[bytes]:
+    assert store.layout is not None
+    if store.layout.reader.parses_fragments:
+        document = store.layout.reader.parse(path, part, now=0.0, mtime=0.0, base=ParseOffset())
+        yield from (record.span.of(part) for record in document.records)
+        return
+    listed = b"[" + part.strip().strip(b",") + b"]"
+    yield from (span.of(listed) for span in elements(listed, Span(0, len(listed))))
+
+
+def current(store: Store, path: str) -> bytes | None:
+    """Return the content of a file; None if it is missing, not a regular file, or too large."""
+    try:
+        return store.tree.read(path)[0]
+    except (FileNotFoundError, NotADirectoryError, NotRegularError, NotBeneathError, TooLargeError):
+        return None

@@ -1,1 +1,1 @@
-"""Floor 2: engines that find memories by words and by meaning, behind one protocol."""
+"""Floor 2: find memories by words and by meaning, in any index behind the port of `core/index.py`."""

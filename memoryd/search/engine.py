@@ -1,114 +1,83 @@
-"""One way to ask, whatever finds: by text, by meaning, or both. Here the modes part; nowhere else.
-
-The embedded engine needs nothing but the catalogue. Another one, shared by many machines, can stand in its place.
-"""
+"""Search by text, by meaning, or by both: the one place where the search modes differ."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import Any, Protocol
 
-from memoryd.core.asking import Filters, Mode
-from memoryd.search import substrings, text, topics
-from memoryd.search.asked import Asked
-from memoryd.search.candidates import Candidate
-from memoryd.search.scoring import Points
-from memoryd.search.semantic import Like
+from memoryd.core.index import IndexReader
+from memoryd.search.ranking import Candidate, rank_by_points, with_meaning_below
+from memoryd.search.semantic import Question, SemanticSearch
+from memoryd.search.text import part_candidates, text_candidates
 
 DEPTH = 50  # candidates of each arm that are joined
-POINTED = 15  # memories that are compared by points
+POINTED = 50  # memories that are compared by points
 
 
-@dataclass(frozen=True, slots=True)
-class Taste:
-    """How a layout wants its memories ranked. `points`: by those of seed 001. `fill`: pieces of words fill up whenever
-    words find too little; otherwise only when they find nothing."""
+class SearchEngine:
+    """Search by text and, with `meaning`, by vectors."""
 
-    points: Points | None = None
-    fill: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Question:
-    asked: Asked
-    filters: Filters
-    mode: Mode
-    limit: int
-    now: float
-    taste: Taste = field(default_factory=Taste)
-    like: Like | None = None  # in place of words
-
-
-class Words(text.Reader, substrings.Reader, topics.Reader, Protocol):
-    """What the text arm asks of a catalogue within one snapshot."""
-
-
-class Reader(Protocol):
-    """A catalogue as engines see it."""
-
-    @property
-    def words(self) -> Words: ...
-
-
-class Meaning(Protocol):
-    """The semantic arm. Each answer comes with the reason why it could not look (None: it could)."""
-
-    def alone(self, reader: Any, question: Question, limit: int) -> tuple[list[Candidate], str | None]: ...
-
-    def hybrid(
-        self, reader: Any, question: Question, by_text: Sequence[Candidate], limit: int
-    ) -> tuple[list[Candidate], str | None]: ...
-
-
-class Engine(Protocol):
-    def find(self, reader: Any, question: Question) -> list[Candidate]:
-        """At most `question.limit` memories, the best first; called within a snapshot of the reader."""
-
-
-class Embedded:
-    """SQLite's full text and, with `meaning`, vectors."""
-
-    def __init__(self, meaning: Meaning | None = None) -> None:
+    def __init__(self, meaning: SemanticSearch | None = None) -> None:
         self._meaning = meaning
 
-    def find(self, reader: Reader, question: Question) -> list[Candidate]:
+    def find(self, reader: IndexReader, question: Question) -> list[Candidate]:
+        """At most `question.limit` memories, the best first."""
         found = self._find(reader, question)
-        if len(found) < question.limit and (question.taste.fill or not found):
+        fill = question.profile.fill
+        if len(found) < question.limit and (fill or not found):
             room, known = question.limit - len(found), [each.key for each in found]
-            found += substrings.part_candidates(
-                reader.words, question.asked, question.filters, room, question.now, known
+            found += part_candidates(
+                reader, question.query, question.filters, room, question.now, known, whole=not fill
             )
         return found
 
-    def _find(self, reader: Reader, question: Question) -> list[Candidate]:
+    def _find(self, reader: IndexReader, question: Question) -> list[Candidate]:
         if question.like is not None:
-            return self._alike(reader, question)
+            return self._like_a_vector(reader, question)
         if question.mode == "text":
-            return by_text(reader.words, question, question.limit)
+            return _by_text(reader, question, question.limit)
         if self._meaning is None:
-            return _marked(by_text(reader.words, question, question.limit), "not available")
+            return _marked(_by_text(reader, question, question.limit), "not available")
         if question.mode == "semantic":
-            found, missing = self._meaning.alone(reader, question, question.limit)
-            return found if missing is None else _marked(by_text(reader.words, question, question.limit), missing)
-        texts = by_text(reader.words, question, max(DEPTH, question.limit))
-        found, missing = self._meaning.hybrid(reader, question, texts, question.limit)
-        return found if missing is None else _marked(texts[: question.limit], missing)
+            return self._by_meaning(self._meaning, reader, question)
+        return self._by_both(self._meaning, reader, question)
 
-    def _alike(self, reader: Reader, question: Question) -> list[Candidate]:
-        """Nothing but vectors can answer this."""
+    def _by_meaning(self, meaning: SemanticSearch, reader: IndexReader, question: Question) -> list[Candidate]:
+        points = question.profile.points
+        found, missing = meaning.alone(reader, question, _depth(question))
+        if missing is not None:
+            return _marked(_by_text(reader, question, question.limit), missing)
+        if points is not None:
+            found = rank_by_points(reader, question.query, found, points=points, now=question.now)
+        return found[: question.limit]
+
+    def _by_both(self, meaning: SemanticSearch, reader: IndexReader, question: Question) -> list[Candidate]:
+        texts = _by_text(reader, question, max(DEPTH, question.limit))
+        pointed = question.profile.points is not None
+        found, missing = meaning.hybrid(reader, question, texts, question.limit + (len(texts) if pointed else 0))
+        if missing is not None:
+            return _marked(texts[: question.limit], missing)
+        return with_meaning_below(texts, found)[: question.limit] if pointed else found
+
+    def _like_a_vector(self, reader: IndexReader, question: Question) -> list[Candidate]:
+        """Search by a given vector, which only vectors can answer."""
         return self._meaning.alone(reader, question, question.limit)[0] if self._meaning is not None else []
 
 
 def _marked(found: Sequence[Candidate], missing: str) -> list[Candidate]:
-    """By text alone, and why."""
+    """Add the reason why the semantic search is missing."""
     return [each._replace(why={**each.why, "semantic": missing}) for each in found]
 
 
-def by_text(words: Words, question: Question, limit: int) -> list[Candidate]:
-    """The text arm, ranked to the layout's taste."""
-    points = question.taste.points
+def _by_text(reader: IndexReader, question: Question, limit: int) -> list[Candidate]:
+    """Search by text, ranked as the layout wants it."""
+    points = question.profile.points
     if points is None:
-        return text.text_candidates(words, question.asked, question.filters, limit, question.now)
-    found = text.text_candidates(words, question.asked, question.filters, max(limit * 3 // 2, POINTED), question.now)
-    return topics.by_points(words, question.asked, found, limit, points=points, now=question.now)
+        return text_candidates(reader, question.query, question.filters, limit, question.now)
+    most = max(limit, _depth(question))
+    found = text_candidates(reader, question.query, question.filters, most, question.now)
+    return rank_by_points(reader, question.query, found, points=points, now=question.now)[:limit]
+
+
+def _depth(question: Question) -> int:
+    """Return the number of candidates to find before they are ranked."""
+    return question.limit if question.profile.points is None else max(question.limit * 3 // 2, POINTED)

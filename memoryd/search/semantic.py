@@ -1,108 +1,111 @@
-"""The semantic arm: memories by what they mean, and both arms together.
+"""Search by meaning, and fuse its results with those of the text search.
 
-A question becomes a vector by the embedder of the configuration, and is compared with vectors of the same model alone.
-Where agents stored vectors beside their memories, those are used as they are: by a vector that is given, by that of
-another memory, or by an embedder that is shown to make the same ones.
+The configured embedder turns a query into a vector, which is compared with vectors of the same model only. Vectors that
+agents stored with their memories are used as they are: compared with a given vector, with that of another memory, or
+with one of an embedder that is shown to make the same vectors.
 """
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple, Protocol
-from weakref import WeakKeyDictionary
+from dataclasses import dataclass, field
+from typing import NamedTuple
 
-from memoryd.core.asking import Filters
+from memoryd.core.index import IndexReader, Sample
+from memoryd.core.query import Filters, Mode
+from memoryd.core.vectors import agent_model, cosine, pack_floats, unpack
 from memoryd.errors import MemorydError
-from memoryd.search.candidates import Candidate
-from memoryd.search.embedding.embedder import Embedder, cosine, pack_floats, unpack
-from memoryd.search.embedding.pieces import words
-from memoryd.search.fusion import POOL, Meant, meaning_score, together
-from memoryd.search.vectors import Measured, Shelf, Source
+from memoryd.search.embedding.embedder import Embedder
+from memoryd.search.embedding.wordpiece import words
+from memoryd.search.query_terms import ParsedQuery
+from memoryd.search.ranking import PART, PHRASE, SOME, Candidate, Points, Why, text_part
 
 SAME = 0.95  # a stored vector that an embedder makes again with this cosine is of its model
 SAMPLES = 3
-
-
-class Sample(Protocol):
-    @property
-    def model(self) -> str: ...
-    @property
-    def vector(self) -> bytes: ...
-    @property
-    def text(self) -> str: ...
-
-
-class Vectors(Source, Protocol):
-    """The vectors of a catalogue as this arm sees them."""
-
-    def samples(self, owner: str | None, limit: int) -> Sequence[Sample]: ...
-    def beginnings(self, keys: Sequence[int], characters: int) -> Mapping[int, str]: ...
-
-
-class Reader(Protocol):
-    @property
-    def vectors(self) -> Vectors: ...
+MAX_JUDGED = 256  # samples whose result is cached
+MAX_NAMED = 3  # memories; a name in more of them no longer distinguishes them
+ALIGN_CHARS = 2_000  # characters from the start of a memory whose words are compared one by one
+POOL = 64  # nearest memories that are compared in detail
+WORD_WEIGHT = 0.3  # weight of the word alignment in the similarity, if words were compared
+LOW, HIGH = 0.15, 0.95  # similarities mapped to score 0 and to MAX_SEMANTIC
+MAX_SEMANTIC = 0.9
+# Minimum similarity of a match by meaning alone, with and without word alignment. With it, all correct results of
+# tests/search are above 0.4; without it (MiniLM, whole texts), 99 of 100 are above 0.3.
+MIN_SCORE, MIN_TEXT_SCORE = 0.33, 0.25
+# The text score of a match of only some words, if there is also a semantic match: PARTIAL_WEIGHT * part **
+# PARTIAL_POWER. One or two common words count for almost nothing: more made paraphrase results worse (tests/search).
+PARTIAL_WEIGHT, PARTIAL_POWER = 0.5, 2.5
+NAMED = 0.9  # score of a rare name: nearly as certain as a match of all words
+EXACT = 0.99  # phrase matches score above this, everything else below
 
 
 class Like(NamedTuple):
-    """A vector that is given in place of words: of a model, or (None) of any model of its size."""
+    """A vector to search by instead of words: of a model, or (None) of any model of its size."""
 
     vector: bytes
     size: int
     model: str | None = None
 
 
-class Question(Protocol):
-    """What this arm needs to know of a question."""
+@dataclass(frozen=True, slots=True)
+class RankingProfile:
+    """How a layout wants its memories ranked. `points`: by the points of seed 001. `fill`: add substring matches if
+    words find too little; otherwise the parts of the query are searched literally, only if words find nothing."""
 
-    @property
-    def asked(self) -> Any: ...
-    @property
-    def filters(self) -> Filters: ...
-    @property
-    def like(self) -> Like | None: ...
-    @property
-    def now(self) -> float: ...
+    points: Points | None = None
+    fill: bool = False
 
 
-class Unavailable(Exception):  # noqa: N818 - no error: the answer then comes from the text alone
-    """Why there is nothing to compare with."""
+@dataclass(frozen=True, slots=True)
+class Question:
+    """A search in one root: for a query or, instead, for a vector (`like`). `now` in seconds."""
+
+    query: ParsedQuery
+    filters: Filters
+    mode: Mode
+    limit: int
+    now: float
+    profile: RankingProfile = field(default_factory=RankingProfile)
+    like: Like | None = None
 
 
-class Semantic:
-    """For any thread. `reason` says why there is no embedder."""
+class VectorsMissingError(Exception):
+    """No vectors to compare with; the message says why. Only the text is searched then."""
+
+
+class SemanticSearch:
+    """Search by meaning, for any thread. `reason` says why there is no embedder. Each result comes with the reason why
+    there is none (None: there is one)."""
 
     def __init__(self, embedder: Embedder | None, reason: str = "off") -> None:
         self.embedder = embedder
         self._reason = reason
-        self._shelf = Shelf()
         self._judging = threading.Lock()
-        self._resting = (0, float("inf"))  # how often the embedder was asked, and when that was seen
-        self._same: WeakKeyDictionary[Any, dict[tuple[str | None, int], bool]] = WeakKeyDictionary()
+        self._resting = (0, float("inf"))  # the embedder's call count, and when it was last read
+        self._makes_them: dict[tuple[Sample, ...], bool] = {}
 
-    def alone(self, reader: Reader, question: Question, limit: int) -> tuple[list[Candidate], str | None]:
-        """At most `limit` memories by meaning; or why there are none."""
+    def alone(self, reader: IndexReader, question: Question, limit: int) -> tuple[list[Candidate], str | None]:
+        """Search by meaning alone: at most `limit` memories, or why there are none."""
         try:
             found = self._look(reader, question, (), max(limit, POOL))
-        except Unavailable as reason:
+        except VectorsMissingError as reason:
             return [], str(reason)
         ranked = sorted(found.items(), key=lambda each: (-meaning_score(each[1]), -each[0]))
         return [Candidate(key, meaning_score(meant), {"semantic": meant.why()}) for key, meant in ranked[:limit]], None
 
     def hybrid(
-        self, reader: Reader, question: Question, by_text: Sequence[Candidate], limit: int
+        self, reader: IndexReader, question: Question, by_text: Sequence[Candidate], limit: int
     ) -> tuple[list[Candidate], str | None]:
-        """At most `limit` memories by both; or why there is only the text."""
+        """Search by text and meaning: at most `limit` memories, or why there is only the text."""
         try:
             found = self._look(reader, question, [each.key for each in by_text], POOL)
-        except Unavailable as reason:
+        except VectorsMissingError as reason:
             return [], str(reason)
-        return together(by_text, found, limit), None
+        return fuse(by_text, found, limit), None
 
     def tidy(self, now: float) -> None:
-        """What nobody asked for lately gives its memory back. `now` in seconds."""
-        self._shelf.tidy(now)
+        """Let an idle embedder free its memory. `now` in seconds."""
         if self.embedder is None:
             return
         asked, since = self._resting
@@ -114,116 +117,183 @@ class Semantic:
 
     # --- inner workings
 
-    def _look(self, reader: Reader, question: Question, also: Sequence[int], limit: int) -> dict[int, Meant]:
-        """How near the nearest are, and those of `also`."""
-        model, measured = self._measure(reader, question)
-        best = measured.best(reader.vectors, question.filters, limit)
-        cosines = {each.key: each.cosine for each in best} | measured.of(also)
+    def _look(
+        self, reader: IndexReader, question: Question, also: Sequence[int], limit: int
+    ) -> dict[int, SemanticMatch]:
+        """Match the nearest memories, and those of `also`."""
+        model, vector = self._vector(reader, question)
+        near = reader.nearest(vector, model, question.filters, limit, also)
+        if near is None:
+            raise VectorsMissingError("no memory has a vector yet")
+        cosines = {each.key: each.cosine for each in near}
         texts = self._texts(reader, question, model, list(cosines))
         aligned = self._aligned(question, texts)
         named = self._named(question, texts)
-        return {key: Meant(value, aligned.get(key), model, key in named) for key, value in cosines.items()}
+        return {key: SemanticMatch(value, aligned.get(key), model, key in named) for key, value in cosines.items()}
 
-    def _texts(self, reader: Reader, question: Question, model: str, keys: list[int]) -> Mapping[int, str]:
-        """The memories by their words, where the embedder knows words."""
+    def _texts(self, reader: IndexReader, question: Question, model: str, keys: list[int]) -> Mapping[int, str]:
+        """Return the opening texts of the memories by key, if the embedder compares single words."""
         if not hasattr(self.embedder, "align") or question.like is not None or not keys:
             return {}
-        return reader.vectors.beginnings(keys, ALIGNED) if model == getattr(self.embedder, "name", None) else {}
+        if model != getattr(self.embedder, "name", None):
+            return {}
+        return reader.openings(keys, ALIGN_CHARS)
 
     def _aligned(self, question: Question, texts: Mapping[int, str]) -> dict[int, float]:
-        """How well each word of the question is met by some word of the memory."""
+        """Return how well the words of the query match words of each memory, by key."""
         align = getattr(self.embedder, "align", None)
         if align is None or not texts:
             return {}
-        return dict(zip(texts, align(question.asked.raw, list(texts.values())), strict=True))
+        return dict(zip(texts, align(question.query.raw, list(texts.values())), strict=True))
 
     def _named(self, question: Question, texts: Mapping[int, str]) -> set[int]:
-        """The few memories with a word of the question that the embedder does not know: a name, which has no meaning
-        but the memories it stands in."""
+        """Return the few memories with a word of the query that the embedder does not know: a name, whose only meaning
+        is the memories that contain it."""
         knows = getattr(self.embedder, "knows", None)
         if knows is None or not texts:
             return set()
-        strange = {word.casefold() for word in words(question.asked.raw) if word.isalnum() and not knows(word)}
+        strange = {word.casefold() for word in words(question.query.raw) if word.isalnum() and not knows(word)}
         if not strange:
             return set()
         found = {key for key, text in texts.items() if _has(text.casefold(), strange)}
-        return found if len(found) <= FEW_NAMED else set()
+        return found if len(found) <= MAX_NAMED else set()
 
-    def _measure(self, reader: Reader, question: Question) -> tuple[str, Measured]:
-        source, like = reader.vectors, question.like
-        samples = source.samples(question.filters.owner, SAMPLES)
-        model, vector, size = self._given(samples, like) if like else self._asked(source, samples, question)
-        measured = self._shelf.measure(source, model, vector, size, question.now)
-        if not len(measured):
-            raise Unavailable("no memory has a vector yet")
-        return model, measured
+    def _vector(self, reader: IndexReader, question: Question) -> tuple[str, Sequence[float]]:
+        """Return the model and the vector to compare with."""
+        samples, like = reader.vector_samples(question.filters.owner, SAMPLES), question.like
+        if like is None:
+            return self._embedded(samples, question)
+        return self._model_of(samples, like), unpack(like.vector, like.size)
 
-    def _given(self, samples: Sequence[Sample], like: Like) -> tuple[str, bytes, int]:
+    def _model_of(self, samples: Sequence[Sample], like: Like) -> str:
         if like.model is not None:
-            return like.model, like.vector, like.size
-        if any(each.model == own(like.size) for each in samples):
-            return own(like.size), like.vector, like.size
+            return like.model
+        if any(each.model == agent_model(like.size) for each in samples):
+            return agent_model(like.size)
         if self.embedder is not None and self.embedder.size == like.size:
-            return self.embedder.name, like.vector, like.size
-        raise Unavailable(f"no vectors of {like.size} numbers here")
+            return self.embedder.name
+        raise VectorsMissingError(f"no vectors of {like.size} numbers here")
 
-    def _asked(self, source: Source, samples: Sequence[Sample], question: Question) -> tuple[str, bytes, int]:
+    def _embedded(self, samples: Sequence[Sample], question: Question) -> tuple[str, Sequence[float]]:
         embedder = self.embedder
         if embedder is None:
-            raise Unavailable(self._reason)
-        if not question.asked.raw.strip():
-            raise Unavailable("no words to compare")
-        if samples and not self._makes(source, samples, question.filters.owner, embedder):
+            raise VectorsMissingError(self._reason)
+        if not question.query.raw.strip():
+            raise VectorsMissingError("no words to compare")
+        if samples and not self._makes(samples, embedder):
             size = len(samples[0].vector) // 4
-            raise Unavailable(f"its vectors have {size} numbers of a model that is not configured")
+            raise VectorsMissingError(f"its vectors have {size} numbers of a model that is not configured")
         knows = getattr(embedder, "knows", None)
-        if knows is not None and not knows(question.asked.raw):
-            raise Unavailable("no word of the question is known")
+        if knows is not None and not knows(question.query.raw):
+            raise VectorsMissingError("no word of the question is known")
         try:
-            [vector] = embedder.embed([question.asked.raw])
+            [vector] = embedder.embed([question.query.raw])
         except MemorydError as error:
-            raise Unavailable(error.message) from error
+            raise VectorsMissingError(error.message) from error
         if not any(vector):
-            raise Unavailable("no word of the question is known")
-        return own(embedder.size) if samples else embedder.name, vector, embedder.size
+            raise VectorsMissingError("no word of the question is known")
+        return agent_model(embedder.size) if samples else embedder.name, unpack(vector, embedder.size)
 
-    def _makes(self, source: Source, samples: Sequence[Sample], owner: str | None, embedder: Embedder) -> bool:
-        """Whether the embedder makes the vectors that are stored, shown on some of them; judged once for a state."""
-        state = (owner, source.home.changes)
+    def _makes(self, samples: Sequence[Sample], embedder: Embedder) -> bool:
+        """True if the embedder reproduces the stored vectors, checked on these samples; cached."""
+        shown = tuple(samples)
         with self._judging:
-            judged = self._same.setdefault(source.home, {})
-            if state not in judged:
-                judged[state] = _made_again(samples, embedder)
-            return judged[state]
+            if shown not in self._makes_them:
+                if len(self._makes_them) >= MAX_JUDGED:
+                    self._makes_them.clear()
+                self._makes_them[shown] = _made_again(samples, embedder)
+            return self._makes_them[shown]
 
 
 def _has(text: str, strange: set[str]) -> bool:
-    """One of them as a word; where none stands at all the text is not taken apart."""
+    """True if the text has one of the words; it is only split if one of them occurs as a substring."""
     return any(map(text.__contains__, strange)) and not strange.isdisjoint(words(text))
 
 
-FEW_NAMED = 3  # memories; a name that more have is no longer what tells them apart
-ALIGNED = 2_000  # characters of a memory whose words are compared one by one
-
-
-def own(size: int) -> str:
-    """The model under which vectors of this size lie that agents stored."""
-    return f"own:{size}"
-
-
 def _made_again(samples: Sequence[Sample], embedder: Embedder) -> bool:
-    fitting = [each for each in samples if each.model == own(embedder.size)]
+    fitting = [each for each in samples if each.model == agent_model(embedder.size)]
     if not fitting:
         return False
     try:
         made = embedder.embed([each.text for each in fitting])
     except MemorydError as error:
-        raise Unavailable(error.message) from error
+        raise VectorsMissingError(error.message) from error
     size = embedder.size
     pairs = zip(made, fitting, strict=True)
     return any(cosine(unpack(vector, size), unpack(each.vector, size)) >= SAME for vector, each in pairs)
 
 
 def like_floats(numbers: Sequence[float]) -> Like:
-    """A vector that somebody gives."""
+    """Return a vector to search by, given as numbers."""
     return Like(pack_floats(numbers), len(numbers))
+
+
+# --- both arms
+
+
+class SemanticMatch(NamedTuple):
+    """How a memory matches by meaning: `cosine` of the whole texts, `words` how well single words match (None: not
+    compared), `named` whether it is one of few memories with a word of the query that the embedder does not know."""
+
+    cosine: float
+    words: float | None
+    model: str
+    named: bool = False
+
+    def why(self) -> Why:
+        """Return the parts of the score by name, as plain JSON."""
+        parts: dict[str, object] = {"model": self.model, "cosine": round(self.cosine, 4)}
+        if self.words is not None:
+            parts["words"] = round(self.words, 4)
+        if self.named:
+            parts["named"] = True
+        return parts
+
+
+def nearness(meant: SemanticMatch) -> float:
+    """Return the similarity of the meanings, -1..1."""
+    return meant.cosine if meant.words is None else (1 - WORD_WEIGHT) * meant.cosine + WORD_WEIGHT * meant.words
+
+
+def below_threshold(meant: SemanticMatch) -> bool:
+    """True if the similarity is too low for a match by meaning alone."""
+    return nearness(meant) < (MIN_TEXT_SCORE if meant.words is None else MIN_SCORE)
+
+
+def meaning_score(meant: SemanticMatch) -> float:
+    """Return the score of a match by meaning, 0..1."""
+    near = nearness(meant)
+    return MAX_SEMANTIC * min(max((near - LOW) / (HIGH - LOW), 0.0), 1.0) + max(
+        near - HIGH, 0.0
+    )  # above HIGH, more similar still ranks first
+
+
+def fuse(by_text: Sequence[Candidate], by_meaning: Mapping[int, SemanticMatch], limit: int) -> list[Candidate]:
+    """Fuse both rankings, 1 - (1-a)(1-b): at most `limit` candidates, best first; ties go to the newest key.
+
+    Either search can find a memory alone, and one found by both scores higher. A phrase match (the text search's upper
+    spans) is nearly certain; a match by meaning never is."""
+    texts = {each.key: each for each in by_text}
+    scores = [
+        (_fused_score(texts.get(key), by_meaning.get(key)), key)
+        for key in {**texts, **by_meaning}
+        if key in texts or not below_threshold(by_meaning[key])
+    ]
+    scores.sort(reverse=True)
+    return [Candidate(key, score, _why(texts.get(key), by_meaning.get(key))) for score, key in scores[:limit]]
+
+
+def _fused_score(text: Candidate | None, meant: SemanticMatch | None) -> float:
+    by_text = text.score if text is not None else 0.0
+    match = text.why.get("match") if text is not None else None
+    if text is not None and meant is not None and match in (SOME.name, PART.name):
+        by_text = NAMED if meant.named else PARTIAL_WEIGHT * text_part(text) ** PARTIAL_POWER
+    by_meaning = meaning_score(meant) if meant is not None else 0.0
+    score = 1 - (1 - by_text) * (1 - by_meaning)
+    return EXACT + (1 - EXACT) * score if match == PHRASE.name else EXACT * score
+
+
+def _why(text: Candidate | None, meant: SemanticMatch | None) -> Why:
+    """Merge what made the scores of both searches."""
+    why: dict[str, object] = dict(text.why) if text is not None else {}
+    return why if meant is None else {**why, "semantic": meant.why()}

@@ -1,1 +1,1 @@
-"""What lives long: watcher, timetable, talk with the service manager, and the daemon that ties them up."""
+"""Everything long-running: watcher, timetable, service manager notification, and the daemon that ties them together."""

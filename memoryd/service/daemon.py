@@ -1,38 +1,30 @@
-"""The daemon: built upward, stopped downward. The main thread waits for signals and watches over the rest."""
+"""The daemon: started bottom up, stopped top down. The main thread waits for signals and supervises the rest."""
 
 from __future__ import annotations
 
-import faulthandler
 import gc
 import os
 import select
 import signal
 import socket
-import sqlite3
-import time
 import uuid
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping
 
 from memoryd import __version__
-from memoryd.config.detect import looked_for
+from memoryd.config.load import load
 from memoryd.config.places import Places
-from memoryd.config.reading import load
-from memoryd.config.schema import Config
+from memoryd.config.settings import Config
 from memoryd.config.show import Difference, diff
 from memoryd.control.connection import Limits
-from memoryd.control.server import Server
+from memoryd.control.server import Handler, Server
 from memoryd.core.policy import Limit
-from memoryd.disk.ownership import prepare_private, take
+from memoryd.disk.daemon_lock import prepare_private, take
 from memoryd.disk.processes import trim_heap
-from memoryd.disk.refusal import refusal
-from memoryd.engine.clock import Clock
+from memoryd.engine.host import Clock
 from memoryd.engine.worker import Pace
-from memoryd.errors import ConfigError, DeniedError, DiskError, MemorydError
-from memoryd.layouts import LAYOUTS
-from memoryd.log import configure, get_logger, set_level
-from memoryd.service.answers import handlers
-from memoryd.service.clockwatch import ClockWatch
+from memoryd.errors import MemorydError
+from memoryd.layouts.registry import known_limits
+from memoryd.log import get_logger, set_level
 from memoryd.service.notify import Notifier, listen_fds
 from memoryd.service.roots import Roots
 from memoryd.service.timetable import BEAT_S
@@ -41,57 +33,54 @@ log = get_logger(__name__)
 
 TICK_S = 2.0
 WATCHER_CHECK_S = 15.0
-DISK_PAUSE_S = 15.0  # before the end of a start that the disk refused, under systemd
-STUCK_S = 300.0  # a worker that shows no progress for this long is taken for hung
+STUCK_S = 300.0  # a worker without progress for this long counts as hung
 
 
-def run(
-    places: Places,
-    *,
-    paths: Sequence[str] = (),
-    layout: str | None = None,
-    log_format: str = "auto",
-    log_level: str | None = None,
-) -> int:
-    """Run until told to stop; the exit code. Raises MemorydError where it cannot begin."""
-    os.umask(0o077)
-    faulthandler.enable()
-    daemon = Daemon(places, [(path, layout) for path in paths], log_level)
-    asked = daemon.config.daemon.log_format if log_format == "auto" else log_format
-    configure(style=asked, level=daemon.log_level)
-    try:
-        return daemon.run()
-    except (OSError, sqlite3.OperationalError) as error:
-        raise _unusable(places.state_dir, error) from error
+class ClockWatch:
+    """Detects that the machine slept or that the clock was set, by comparing two clocks from step to step.
+
+    The wall clock goes on during suspend and jumps when it is set; the monotonic clock does neither (on Linux it stops
+    during suspend). If they disagree about the length of a step, timers and watches cannot be trusted. `threshold_s`
+    tolerates ordinary clock correction.
+    """
+
+    def __init__(self, threshold_s: float = 5.0) -> None:
+        self.threshold_s = threshold_s
+        self._previous: tuple[float, float] | None = None
+
+    def step(self, wall: float, monotonic: float) -> float | None:
+        """Return the seconds by which the wall clock jumped since the last step (negative: set back), or None.
+
+        Each jump is reported once. The first step only remembers.
+        """
+        previous, self._previous = self._previous, (wall, monotonic)
+        if previous is None:
+            return None
+        jump = (wall - previous[0]) - (monotonic - previous[1])
+        return jump if abs(jump) > self.threshold_s else None
 
 
-def _unusable(state_dir: str, error: OSError | sqlite3.OperationalError) -> MemorydError:
-    """Missing rights stay until somebody grants them; what a disk refuses may pass, so another start is worth it."""
-    message = f"the state directory {state_dir} cannot be used: {error}"
-    code = refusal(error, state_dir)
-    if code is None:
-        return DeniedError(message, hint="correct its mode, or name another with --state-dir")
-    if "NOTIFY_SOCKET" in os.environ:
-        # systemd gives up after five starts in a minute: each of them lasts long enough not to get there.
-        signal.signal(signal.SIGTERM, signal.SIG_DFL)
-        time.sleep(DISK_PAUSE_S)
-    return DiskError(message, hint="make room or mend the disk, or name another with --state-dir", data={"code": code})
+Serve = Callable[["Daemon"], Mapping[str, Handler]]
+"""Creates the handler of each control method, by name, for a daemon."""
 
 
 class Daemon:
-    """One a state directory. `extra` are the roots of the command line."""
+    """One daemon per state directory. `extra` holds the roots of the command line, `serve` makes the handlers of
+    control methods.
 
-    def __init__(self, places: Places, extra: list[tuple[str, str | None]], log_level: str | None = None) -> None:
+    Raises ConfigError if the configuration is invalid.
+    """
+
+    def __init__(
+        self, places: Places, extra: list[tuple[str, str | None]], serve: Serve, log_level: str | None = None
+    ) -> None:
         self.places = places
         self.extra = extra
+        self._serve_methods = serve
         self.clock = Clock()
         self.instance = uuid.uuid4().hex
-        self.known_limits: Mapping[str, Limit] = {
-            path: limit for each in LAYOUTS.values() for path, limit in each.limits.items()
-        }
+        self.known_limits: Mapping[str, Limit] = known_limits()
         self.config: Config = load(places, extra, known_limits=self.known_limits)
-        if not self.config.roots:
-            raise _no_roots(places)
         self._fixed_level = log_level
         self.log_level = log_level or self.config.daemon.log_level
         self.notice: str | None = None
@@ -110,11 +99,13 @@ class Daemon:
 
     @property
     def uptime_s(self) -> float:
+        """Seconds since the daemon was created."""
         return round(self.clock.monotonic() - self._began, 3)
 
     # --- life
 
     def run(self) -> int:
+        """Serve until told to stop; return the exit code."""
         prepare_private(self.places.state_dir)
         inherited = listen_fds(os.environ, os.getpid())
         address = socket.socket(fileno=inherited[0][0]) if inherited else self.places.socket
@@ -123,7 +114,7 @@ class Daemon:
             self.roots.check_owners(self.config, [root.name for root in self.config.roots])
             hello = {"version": __version__, "pid": os.getpid(), "instance": self.instance}
             limits = Limits(clients=self.config.daemon.max_clients)
-            self._server = Server(address, handlers(self), hello, limits=limits)
+            self._server = Server(address, self._serve_methods(self), hello, limits=limits)
             self._server.open()
             owner.publish(self._sidecar(self._server.path))
             return self._serve()
@@ -151,7 +142,8 @@ class Daemon:
         return self._end()
 
     def _await_first_look(self) -> None:
-        """READY means that every root has been looked at; a big one may ask the service manager for time."""
+        """Wait until every root was checked once, which is what READY means; a big one may ask the service manager for
+        time."""
         for worker in self.roots.all():
             while not worker.ready.wait(0.2) and not self._stopping:
                 self._drain_wake()
@@ -167,7 +159,7 @@ class Daemon:
         log.info("stopped", clean=clean, seconds=self.uptime_s)
         return 0
 
-    def _sidecar(self, socket: str | None) -> dict[str, Any]:
+    def _sidecar(self, socket: str | None) -> dict[str, object]:
         return {"instance": self.instance, "version": __version__, **({"socket": socket} if socket else {})}
 
     def _pace(self) -> Pace:
@@ -177,7 +169,7 @@ class Daemon:
     # --- the main loop
 
     def _loop(self) -> None:
-        """Wakes for a signal, for trouble, and every other second to watch over the rest."""
+        """Wake up for a signal, for trouble, and every two seconds to supervise the rest."""
         next_ping = next_check = self.clock.monotonic()
         interval = self._notifier.watchdog_interval_s()
         while not self._stopping:
@@ -204,7 +196,8 @@ class Daemon:
             self.roots.after_jump(jump)
 
     def _healthy(self, now: float) -> bool:
-        """Every worker moved or rests, and the timetable ticks. Slow disks are no fault: progress counts."""
+        """Return True if every worker made progress or is idle, and the timetable ticks. A slow disk is fine as long as
+        there is progress."""
         for worker in self.roots.all():
             count, since = self._seen_progress.get(worker.name, (-1, now))
             if worker.progress != count or worker.step == "idle":
@@ -215,7 +208,7 @@ class Daemon:
         return self.roots.timetable.tick_age() < 4 * BEAT_S
 
     def _show_states(self) -> None:
-        """The service manager shows how the roots are, not how they were when they began."""
+        """Report changed root states to the service manager."""
         states = self._summary()
         if states != self._shown:
             self._shown = states
@@ -244,7 +237,7 @@ class Daemon:
         self._reload_asked = True
 
     def ask_to_stop(self) -> None:
-        """By command; the reply is sent before the server closes."""
+        """Stop by command; the reply is sent before the server closes."""
         self._stopping = True
         self._wake()
 
@@ -264,8 +257,9 @@ class Daemon:
     # --- configuration
 
     def reload(self, *, dry_run: bool = False) -> Difference:
-        """Read, check, compare, apply; on any error the running configuration stays as it was."""
+        """Read, check, compare and apply the configuration; on any error the running one stays as it was."""
         with self.roots.changing():
+            self.places = self.places.current()
             new = load(self.places, self.extra, known_limits=self.known_limits)
             found = diff(self.config, new)
             everything = (new.daemon, new.search) != (self.config.daemon, self.config.search)
@@ -295,20 +289,12 @@ class Daemon:
             log.error("reload failed", reason=error.message, hint=error.hint)  # noqa: TRY400 - bad words of a user, no fault of ours
 
     def forget_path(self, path: str) -> None:
-        """A root of the command line that was removed at run time."""
+        """Drop a root of the command line that was removed at run time."""
         self.extra = [(each, layout) for each, layout in self.extra if os.path.abspath(each) != path]
 
     # --- events
 
-    def tell(self, topic: str, event: dict[str, Any]) -> None:
+    def tell(self, topic: str, event: dict[str, object]) -> None:
+        """Publish an event to its subscribers, once the server is open."""
         if self._server is not None:
             self._server.publish(topic, event)
-
-
-def _no_roots(places: Places) -> ConfigError:
-    looked = "\n  ".join(looked_for(os.path.expanduser("~"), os.getcwd()))
-    return ConfigError(
-        f"there is no memory directory to tend. Configuration: {places.config_target} "
-        f"(no [[root]] in it, or no such file). Usual places:\n  {looked}",
-        hint="name one: `memoryd run DIRECTORY`, or write a configuration: `memoryd init`",
-    )

@@ -1,8 +1,7 @@
-"""Talking to the service manager: sd_notify messages and sockets passed to us.
+"""The sd_notify protocol of service managers, and sockets passed by them.
 
-The protocol is a stable interface of systemd and small enough that a package would cost more than it saves:
-one datagram a message, `KEY=value` lines. Without `NOTIFY_SOCKET` everything here is a silent no-op, by that
-protocol.
+It is a stable interface of systemd and small enough that a package would cost more than it saves: one datagram per
+message, `KEY=value` lines. Without `NOTIFY_SOCKET` everything here does nothing, as the protocol demands.
 """
 
 from __future__ import annotations
@@ -21,26 +20,30 @@ FIRST_PASSED_FD = 3  # fixed by the socket activation protocol
 
 
 class Notifier:
-    """Sends state to the service manager that `env` names; methods return whether a message went out."""
+    """Sends states to the service manager that `env` names. Methods return whether a message was sent."""
 
     def __init__(self, env: Mapping[str, str]) -> None:
         self._address = _address(env.get("NOTIFY_SOCKET", ""))
         self._watchdog_s = _watchdog_s(env, os.getpid())
 
     def ready(self, status: str = "") -> bool:
+        """Report that the start or the reload is complete."""
         return self._send("READY=1", _status(status))
 
     def status(self, text: str) -> bool:
+        """Report one line of status for people."""
         return self._send(_status(text))
 
     def reloading(self) -> bool:
-        """Must be followed by `ready`. Without the time stamp a `Type=notify-reload` unit times out."""
+        """Report a reload; `ready` must follow. Without the timestamp a `Type=notify-reload` unit times out."""
         return self._send("RELOADING=1", f"MONOTONIC_USEC={time.monotonic_ns() // 1000}")
 
     def stopping(self, status: str = "") -> bool:
+        """Report that the daemon is stopping."""
         return self._send("STOPPING=1", _status(status))
 
     def watchdog(self) -> bool:
+        """Report that the daemon is alive."""
         return self._send("WATCHDOG=1")
 
     def extend_timeout(self, seconds: float) -> bool:
@@ -48,7 +51,8 @@ class Notifier:
         return self._send(f"EXTEND_TIMEOUT_USEC={int(seconds * 1_000_000)}")
 
     def watchdog_interval_s(self) -> float | None:
-        """How often to call `watchdog`: a third of the manager's limit, so that one late ping is no death."""
+        """Return the interval of `watchdog` calls in seconds: a third of the manager's limit, so one late ping is
+        harmless. None if there is no watchdog."""
         return self._watchdog_s
 
     def _send(self, *lines: str) -> bool:
@@ -67,9 +71,9 @@ class Notifier:
 
 
 def listen_fds(env: MutableMapping[str, str], pid: int) -> list[tuple[int, str]]:
-    """Sockets passed by the service manager as (descriptor, name); none when they are for another process.
+    """Return the sockets passed by the service manager as (descriptor, name); none if they are for another process.
 
-    The variables are removed and the descriptors are made private, so that no child takes them for its own.
+    The variables are removed and the descriptors made non-inheritable, so that no child process uses them.
     """
     taken = {name: env.pop(name, "") for name in ("LISTEN_PID", "LISTEN_FDS", "LISTEN_FDNAMES", "LISTEN_PIDFDID")}
     if taken["LISTEN_PID"] != str(pid) or not taken["LISTEN_FDS"].isdecimal():
@@ -85,19 +89,19 @@ def listen_fds(env: MutableMapping[str, str], pid: int) -> list[tuple[int, str]]
 
 
 def _address(value: str) -> str | None:
-    """A path, or `@name` for the abstract namespace; other kinds (vsock) lead off this machine."""
+    """Return a path, or `@name` of the abstract namespace; None for other kinds (vsock), which leave this machine."""
     if value.startswith("@"):
         return "\0" + value[1:]
     return value if value.startswith("/") else None
 
 
 def _status(text: str) -> str:
-    """One line: a root's name with a newline in it must not be able to forge a `WATCHDOG=1`."""
+    """Return one line: a newline in the name of a root must not forge a `WATCHDOG=1`."""
     return f"STATUS={' '.join(text.split())}" if text else ""
 
 
 def _watchdog_s(env: Mapping[str, str], pid: int) -> float | None:
-    """A third of WATCHDOG_USEC, in seconds; None when it is unset, broken, or meant for another process."""
+    """Return a third of WATCHDOG_USEC, in seconds; None if it is unset, invalid, or meant for another process."""
     limit = env.get("WATCHDOG_USEC", "")
     if env.get("WATCHDOG_PID", str(pid)) != str(pid) or not limit.isdecimal() or int(limit) == 0:
         return None

@@ -1,33 +1,37 @@
-"""All roots of the daemon: their workers, and the watcher and timetable that give them hints."""
+"""All roots of the daemon: their workers, and the watcher and timetable that drive them."""
 
 from __future__ import annotations
 
 import os
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import NamedTuple
 
 from memoryd.config.roots import too_wide, written_path
-from memoryd.config.schema import Config, RootConfig, SearchConfig
+from memoryd.config.settings import Config, RootConfig, SearchConfig
 from memoryd.core.schedule import Adaptive, Cron, Every, parse_schedule
-from memoryd.disk.database import JournalError
+from memoryd.disk.daemon_lock import own_directory
+from memoryd.disk.disk_errors import refusal
 from memoryd.disk.journal import Journal
-from memoryd.disk.ownership import own_directory
-from memoryd.disk.refusal import refusal
+from memoryd.disk.journal.database import JournalError
+from memoryd.disk.journal.jobs import JobTime
 from memoryd.disk.tree import Tree
-from memoryd.engine.clock import Clock
-from memoryd.engine.jobs import runnable
+from memoryd.engine.host import Clock, Tell
+from memoryd.engine.jobs import has_new_rules, runnable
 from memoryd.engine.worker import Pace, Worker
 from memoryd.errors import RootMissingError, ShuttingDownError, UnknownRootError
 from memoryd.log import get_logger
-from memoryd.operations.vectors import vector_maker
-from memoryd.search.semantic import Semantic
-from memoryd.service.meaning import meaning_of
+from memoryd.operations.memories import vector_maker
+from memoryd.search.embedding.embedder import Embedder
+from memoryd.search.embedding.endpoint import Endpoint
+from memoryd.search.embedding.minilm import MiniLM
+from memoryd.search.embedding.static import Static
+from memoryd.search.semantic import SemanticSearch
 from memoryd.service.timetable import Timetable
-from memoryd.service.watcher import Watcher
+from memoryd.service.watching.watcher import Watcher
 from memoryd.store import Store
 from memoryd.store.store import state_place
 
@@ -39,18 +43,18 @@ CHANGE_S = 2.0  # how long a question waits for a change of the roots
 
 
 def first_armed(journal: Journal, job: str, cron: Cron, now: float) -> float:
-    """When this line was first put on the timetable: a time that passed since while nobody was there is caught up."""
-    armed = journal.get_meta("armed", {})
+    """Return when this cron line was first scheduled: a time that passed while the daemon was down is caught up."""
+    armed = journal.facts.get("armed", {})
     line, at = armed.get(job, ("", now))
     if line == cron.text and at <= now:
         return float(at)
-    journal.set_meta("armed", {**armed, job: [cron.text, now]})
+    journal.facts.set("armed", {**armed, job: [cron.text, now]})
     return now
 
 
 @dataclass(frozen=True, slots=True)
 class Broken:
-    """A root whose own state cannot be used, so that it has no worker; the other roots are served."""
+    """A root without a worker because its state directory is unusable; the other roots are served."""
 
     name: str
     path: str
@@ -60,17 +64,33 @@ class Broken:
     hint: str
 
     def error(self) -> RootMissingError:
+        """Return the error that answers every request for this root."""
         return RootMissingError(f"root {self.name}: {self.reason}", hint=self.hint)
 
 
+class ScheduledJob(NamedTuple):
+    """One job of a root on the timetable, and what happened last; times are seconds since the epoch."""
+
+    name: str
+    root: str
+    schedule: str
+    next_run: float | None
+    last_run: float | None
+    last_result: str | None
+    last_error: str | None
+    runs: int
+    failures: int
+    missed: int
+
+
 class Roots:
-    """Thread-safe; `wake` is called when the main loop has trouble to look at."""
+    """The workers by root name, thread-safe. `wake` is called when the main loop has trouble to handle."""
 
     def __init__(
         self,
         state_dir: str,
         clock: Clock,
-        tell: Callable[[str, dict[str, Any]], None],
+        tell: Tell,
         wake: Callable[[], None],
     ) -> None:
         self._state_dir = state_dir
@@ -84,32 +104,33 @@ class Roots:
         self._broken: dict[str, Broken] = {}
         self._troubles: deque[tuple[str, str | None]] = deque(maxlen=1000)
         self._search: SearchConfig | None = None
-        self.meaning = Semantic(None)
+        self.meaning = SemanticSearch(None)
         self.watcher = Watcher(self._touched, self._troubled, os.path.join(state_dir, "probe"))
         self.timetable = Timetable(self._due, clock.wall)
 
     # --- life
 
     def start(self) -> None:
+        """Start the watcher and the timetable."""
         self.watcher.start()
         self.timetable.start()
 
     @contextmanager
     def changing(self) -> Iterator[None]:
-        """Which roots there are is changed by one at a time, and by nobody once the end has come: of two workers of one
-        root the second never gets it, and nobody knows the first."""
+        """Hold the only right to change the set of roots, until the block ends. Raises ShuttingDownError once the
+        daemon stops. Two changes at once could start two workers of one root."""
         with self._changing:
             if self._ending:
                 raise ShuttingDownError("the daemon is shutting down", hint="start it again with `memoryd run`")
             yield
 
     def _await_change(self, most_s: float) -> None:
-        """What is being changed is known then."""
+        """Wait until a change of the set of roots is complete, at most `most_s` seconds."""
         if self._changing.acquire(timeout=most_s):
             self._changing.release()
 
     def stop(self) -> bool:
-        """Doors first, then the workers, all at once; False when one had to be abandoned."""
+        """Stop timetable and watcher, then all workers at once; return False if one had to be abandoned."""
         self._ending = True
         self._await_change(STOP_S)
         self.timetable.shutdown()
@@ -123,19 +144,19 @@ class Roots:
         return not any(worker.alive for worker in workers)
 
     def apply(self, config: Config, pace: Pace, names: Iterable[str], removed: Iterable[str]) -> None:
-        """Stop the removed roots, start those of `names` (anew where they run)."""
+        """Stop the removed roots, then start (or restart) those of `names`."""
         wanted = list(names)
         for name in (*removed, *wanted):
             self._end(name)
         if config.search != self._search:
-            self._search, self.meaning = config.search, meaning_of(config.search, os.environ)
+            self._search, self.meaning = config.search, build_semantic_search(config.search, os.environ)
         for name in wanted:
             root = config.root(name)
             assert root is not None
             self._begin(root, pace)
 
     def check_owners(self, config: Config, names: Iterable[str]) -> None:
-        """AlreadyRunningError when another daemon tends one of these roots, before anything is begun."""
+        """Raise AlreadyRunningError if another daemon owns one of these roots, before anything is started."""
         ours = {os.path.realpath(worker.store.path) for worker in self.all()}
         for name in names:
             root = config.root(name)
@@ -156,14 +177,14 @@ class Roots:
         try:
             store = Store(root.name, path, layout, root.policy, place)
         except (JournalError, OSError) as error:
-            if refusal(error, self._state_dir) is not None:
+            if refusal(error) is not None:
                 raise  # the disk that all roots keep their state on
             self._note_broken(root, path, place, error)
             return
         store.too_wide = too_wide(root.path)
         embedder = self.meaning.embedder
         if embedder is not None:
-            store.embed = vector_maker(embedder, store.may_last)
+            store.embed = vector_maker(embedder, store.require_waiting)
         worker = Worker(store, pace, self._clock, self, self._tell, embedder)
         with self._lock:
             self._workers[root.name] = worker
@@ -195,17 +216,18 @@ class Roots:
     # --- reading
 
     def all(self) -> list[Worker]:
+        """Return all workers."""
         with self._lock:
             return list(self._workers.values())
 
     def broken(self, name: str | None = None) -> list[Broken]:
-        """Those without a worker: one, or all of them for None."""
+        """Return the roots without a worker: the one of that name, or all of them for None."""
         with self._lock:
             return [each for each in self._broken.values() if name in (None, each.name)]
 
     def named(self, name: str | None) -> list[Worker]:
-        """One root, or all of them for None; UnknownRootError with the names there are. While roots are being changed
-        it waits for that, though not for long: one that is begun anew is not gone."""
+        """Return one worker, or all of them for None; UnknownRootError lists the known names. Waits briefly for a
+        running change: a root that is being restarted is not gone."""
         self._await_change(CHANGE_S)
         with self._lock:
             if name is None:
@@ -217,36 +239,22 @@ class Roots:
             known = ", ".join([*self._workers, *self._broken]) or "none"
         raise UnknownRootError(f"there is no root {name!r}", hint=f"the roots are: {known}")
 
-    def job_rows(self, worker: Worker) -> list[dict[str, Any]]:
-        """The schedule of one root, with what happened last; of one whose worker has ended nobody can tell that."""
+    def job_rows(self, worker: Worker) -> list[ScheduledJob]:
+        """Return the schedule of one root with the last outcomes; without these if its worker has ended."""
         try:
-            times = worker.store.journal.job_times()
+            times = worker.store.journal.jobs.times()
         except JournalError:
             if not worker.ends:
                 raise
             times = {}
-        rows: list[dict[str, Any]] = []
-        for job in runnable(worker.store):
-            time = times.get(job)
-            rows.append(
-                {
-                    "name": job,
-                    "root": worker.name,
-                    "schedule": worker.store.policy.schedule.get(job, "off"),
-                    "last_run": time.last_end if time else None,
-                    "last_result": time.last_result if time else None,
-                    "last_error": time.last_error if time else None,
-                    "next_run": self.timetable.next_run(worker.name, job),
-                    "runs": time.runs if time else 0,
-                    "failures": time.failures if time else 0,
-                    "missed": time.missed if time else 0,
-                }
-            )
-        return rows
+        return [
+            _job_row(worker, job, times.get(job), self.timetable.next_run(worker.name, job))
+            for job in runnable(worker.store)
+        ]
 
     def schedule(self, worker: Worker) -> None:
-        """Put a root's jobs on the timetable; the layout must be known. What is overdue runs at once."""
-        times = worker.store.journal.job_times()
+        """Put the jobs of a root on the timetable; its layout must be known. What is overdue runs at once."""
+        times = worker.store.journal.jobs.times()
         now = self._clock.wall()
         policy = worker.store.policy
         for job in runnable(worker.store):
@@ -255,34 +263,40 @@ class Roots:
                 continue  # the worker keeps the pace of that one itself
             last = times[job].last_success if job in times else None
             if isinstance(schedule, Every) and last is not None and now - last > schedule.seconds + MISSED_GRACE_S:
-                worker.store.journal.job_missed(job, int((now - last) // schedule.seconds))
+                worker.store.journal.jobs.missed(job, int((now - last) // schedule.seconds))
+            if isinstance(schedule, Every) and has_new_rules(worker.store, job):
+                last = None  # what the new rules make due does not wait for the old ones' time
             if last is None and isinstance(schedule, Cron):
                 last = first_armed(worker.store.journal, job, schedule, now)
-            self.timetable.set(worker.name, job, schedule, last, now, timezone=policy.timezone)
+            self.timetable.set(worker.name, job, schedule, last, now, timezone=policy.timezone or "UTC")
 
     # --- hints for the workers
 
     def watch(self, root: str, path: str) -> bool:
+        """Watch the directory of a root anew; return False if it cannot be watched."""
         return self.watcher.watch(root, path)
 
     def unwatch(self, root: str) -> None:
+        """Stop watching a root."""
         self.watcher.unwatch(root)
 
     def coverage(self, root: str, directories: list[tuple[int, int]]) -> tuple[int, int]:
+        """Return how many directories should be watched, and how many are. Each is (device, inode)."""
         found = self.watcher.coverage(root, directories)
         return found.wanted, found.held
 
     def limit_hint(self) -> str:
+        """Return what a person can do about the kernel limit on watches."""
         return self.watcher.limit_hint()
 
     def retry(self, root: str, job: str, after_s: float) -> None:
-        """Once more after a while, unless the schedule has it sooner."""
+        """Run a job again after a while, unless the schedule runs it sooner."""
         at, planned = self._clock.wall() + after_s, self.timetable.next_run(root, job)
         if planned is None or planned > at:
             self.timetable.arm(root, job, at)
 
     def scheduled(self, root: str) -> None:
-        """The worker knows its layout now."""
+        """Schedule the jobs of a root whose layout became known."""
         with self._lock:
             worker = self._workers.get(root)
         if worker is not None:
@@ -298,7 +312,7 @@ class Roots:
     def _due(self, root: str, job: str) -> None:
         worker = self._workers.get(root)
         if worker is not None:
-            worker.fall_due(job)
+            worker.enqueue_scheduled(job)
 
     def _troubled(self, reason: str, root: str | None) -> None:
         self._troubles.append((reason, root))
@@ -307,41 +321,75 @@ class Roots:
     # --- the main loop's part
 
     def settle_troubles(self) -> None:
-        """After lost events or a broken watcher: watch anew where that helps, and scan.
+        """Handle lost events and a broken watcher: rebuild the watches if that helps, and rescan.
 
-        An overflow broke nothing, and the scan finds what it hid, directories without a watch as well. To watch
-        anew each time cost a whole processor while writers that never paused overflowed the queue again and
-        again."""
+        An overflow breaks nothing, and the scan finds what it hid, including directories without a watch. Rebuilding
+        each time cost a whole processor while busy writers overflowed the queue again and again.
+        """
         reasons: dict[str, set[str | None]] = {}
         while self._troubles:
             reason, root = self._troubles.popleft()
             reasons.setdefault(reason, set()).add(root)
         for reason, roots in reasons.items():
-            log.warning("watching is in doubt", reason=reason)
+            log.warning("file watching may be incomplete", reason=reason)
             self._tell("health", {"reason": f"watching: {reason}"})
             if reason == "probe":
                 self.watcher.rebuild(reason)
             for worker in self.all():
                 if None in roots or worker.name in roots or reason in ("probe", "overflow"):
-                    worker.doubt(reason)
+                    worker.request_rescan(reason)
 
     def after_jump(self, seconds: float) -> None:
-        """The wall clock jumped, or the machine slept: watch, scan and reckon the schedule anew."""
+        """Rebuild watches, rescan and recompute the schedule after a clock jump or a suspend."""
         log.warning("clock jump or sleep", seconds=round(seconds, 1))
         self.timetable.rearm_all(self._clock.wall())
         self.watcher.rebuild("clock")
         for worker in self.all():
-            worker.doubt("clock jump")
+            worker.request_rescan("clock jump")
 
     def check_watcher(self) -> None:
-        """Every few seconds: threads that died, a probe that travels the whole way, memory that nobody needs."""
+        """Check every few seconds for dead threads, send a probe through the whole watcher, and free unused memory."""
         watched = [worker for worker in self.all() if worker.status.watch.mode == "events"]
         dead = self.watcher.alive()
         gone = {f"emitter:{worker.name}" for worker in self.all()} - {f"emitter:{w.name}" for w in watched}
         if [problem for problem in dead if problem not in gone]:
-            log.warning("a watching thread is dead", threads=dead)
+            log.warning("watcher thread died", threads=dead)
             self.watcher.rebuild("thread-died")
             for worker in self.all():
-                worker.doubt("watcher thread died")
+                worker.request_rescan("watcher thread died")
         self.watcher.probe(self._clock.monotonic())
-        self.meaning.tidy(self._clock.wall())
+        now = self._clock.wall()
+        self.meaning.tidy(now)
+        for worker in self.all():
+            worker.store.catalogue.release_idle(now)
+
+
+def build_semantic_search(config: SearchConfig, env: Mapping[str, str]) -> SemanticSearch:
+    """Return the semantic search that the configuration selects. Nothing is loaded before it is needed."""
+    # Numpy's library for matrices reads this when it is loaded. Its threads wait by spinning: on a machine at work a
+    # product that takes 3 ms on one thread takes 20.
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+    return SemanticSearch(_embedder(config, env), "off by configuration: embedder in [search]")
+
+
+def _embedder(config: SearchConfig, env: Mapping[str, str]) -> Embedder | None:
+    if config.embedder == "endpoint":
+        place = config.endpoint
+        return Endpoint(place.url, place.model, place.size, env.get(place.key_env))
+    made: Mapping[str, type[Static] | type[MiniLM]] = {"static": Static, "minilm": MiniLM}
+    return made[config.embedder]() if config.embedder in made else None
+
+
+def _job_row(worker: Worker, job: str, time: JobTime | None, next_run: float | None) -> ScheduledJob:
+    return ScheduledJob(
+        name=job,
+        root=worker.name,
+        schedule=worker.store.policy.schedule.get(job, "off"),
+        next_run=next_run,
+        last_run=time.last_end if time else None,
+        last_result=time.last_result if time else None,
+        last_error=time.last_error if time else None,
+        runs=time.runs if time else 0,
+        failures=time.failures if time else 0,
+        missed=time.missed if time else 0,
+    )

@@ -1,8 +1,8 @@
-"""The clock of all scheduled work: the only module that knows APScheduler.
+"""The clock of all scheduled work: the only module that uses APScheduler.
 
-A job here does nothing but put its name into a root's inbox, which takes microseconds; the root's worker does
-it when it can. Each job is armed for one moment only and armed again when it fired: a clock that jumps a year
-ahead then costs one firing, while an interval trigger would count up every missed second of that year.
+A job only puts its name into the inbox of a root, which takes microseconds; the worker of the root runs it when it can.
+Each job is armed for one moment only, and armed again after it fired: a clock that jumps a year ahead costs one run,
+while an interval trigger would enumerate every missed second of that year.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from zoneinfo import ZoneInfo
 
 from apscheduler.events import EVENT_JOB_ERROR, EVENT_JOB_MAX_INSTANCES, EVENT_JOB_MISSED, JobEvent
 from apscheduler.executors.pool import ThreadPoolExecutor
@@ -23,19 +22,20 @@ from apscheduler.schedulers.base import STATE_STOPPED
 from apscheduler.triggers.cron import CronTrigger
 from apscheduler.triggers.date import DateTrigger
 
-from memoryd.core.schedule import Adaptive, Cron, Every, Off, Schedule, due
+from memoryd.core.dates import zone_of
+from memoryd.core.schedule import Adaptive, Cron, Every, Off, Schedule, next_due
 from memoryd.log import get_logger
 
 log = get_logger(__name__)
 
 BEAT_S = 15.0  # how often the clock proves that it runs
-ADAPTIVE_AT_MOST_S = 3600.0  # when nobody sets the pace of an adaptive job
+MAX_ADAPTIVE_S = 3600.0  # interval of an adaptive job without a computed one
 FURTHEST_S = 10 * 365 * 86_400.0  # keeps arithmetic with dates in range
 
 
 @dataclass(slots=True)
 class _Entry:
-    """`last`: last success, later last firing; `serial` tells a stale firing from the armed one."""
+    """One job. `last` is its last success, later its last run; `serial` tells a stale trigger from the armed one."""
 
     schedule: Schedule
     last: float | None
@@ -44,11 +44,12 @@ class _Entry:
     at: float | None = None
 
 
-class _Scheduler(BackgroundScheduler):  # type: ignore[misc]  # APScheduler has no types
-    """APScheduler's, but for one race: stopped in the middle of a pass over its jobs, it looks for one of them where
-    only those of a scheduler not yet started are, and its thread would end with an error."""
+class Scheduler(BackgroundScheduler):  # type: ignore[misc]  # APScheduler has no types
+    """APScheduler's BackgroundScheduler without one race: if it is stopped during a pass over its jobs, it looks one of
+    them up where only jobs of an unstarted scheduler are, and its thread would die with an error."""
 
     def remove_job(self, job_id: str, jobstore: str | None = None) -> None:
+        """Remove a job. A missing one is no error once the scheduler is stopped."""
         try:
             super().remove_job(job_id, jobstore)
         except JobLookupError:
@@ -59,20 +60,26 @@ class _Scheduler(BackgroundScheduler):  # type: ignore[misc]  # APScheduler has 
 class Timetable:
     """Calls `enqueue(root, job)` when a job is due. Times are wall-clock seconds; methods are thread-safe.
 
-    `enqueue` must return at once. When it raises, that is counted in `errors`; the job is armed again anyway.
+    `enqueue` must return at once. If it raises, that is counted in `errors` and the job is armed again.
     """
 
-    def __init__(self, enqueue: Callable[[str, str], None], clock: Callable[[], float] = time.time) -> None:
+    def __init__(
+        self,
+        enqueue: Callable[[str, str], None],
+        clock: Callable[[], float] = time.time,
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
         self._enqueue = enqueue
         self._clock = clock
+        self._monotonic = monotonic
         self._lock = threading.RLock()
         self._entries: dict[tuple[str, str], _Entry] = {}
         self._serial = 0
-        self._beat_at = time.monotonic()
+        self._beat_at = self._monotonic()
         self._beat_id = ""
         self.missed = 0
         self.errors = 0
-        self._scheduler = _Scheduler(
+        self._scheduler = Scheduler(
             jobstores={"default": MemoryJobStore()},
             # One thread, so that a hanging `enqueue` shows in `tick_age`.
             executors={"default": ThreadPoolExecutor(1)},
@@ -83,11 +90,12 @@ class Timetable:
         self._scheduler.add_listener(self._count, mask)
 
     def start(self) -> None:
+        """Start the scheduler and its heartbeat."""
         self._scheduler.start()
         self._arm_beat(self._clock())
 
     def shutdown(self) -> None:
-        """Returns at once. Waiting for jobs would hold a lock of the scheduler that they may want."""
+        """Stop without waiting: waiting would hold a lock of the scheduler that running jobs may need."""
         with self._lock:
             self._entries.clear()
         if self._scheduler.running:
@@ -103,11 +111,11 @@ class Timetable:
         *,
         timezone: str = "UTC",
     ) -> None:
-        """Put a job on the timetable, or change it. One that is overdue is due at once, and only once.
+        """Schedule a job, or change its schedule. An overdue one is due at once, and only once.
 
-        Cron lines are read in `timezone` (an IANA name; ZoneInfoNotFoundError when unknown). `last_success` of a
-        cron job that never ran is when it was first armed; an interval that never ran is due at once.
-        An `Adaptive` job waits for `arm`.
+        Cron lines are read in `timezone` (an IANA name; ZoneInfoNotFoundError if unknown). `last_success` of a cron job
+        that never ran is when it was first armed; an interval that never ran is due at once. An `Adaptive` job waits
+        for `arm`.
         """
         with self._lock:
             entry = _Entry(schedule, last_success, timezone)
@@ -119,33 +127,33 @@ class Timetable:
                 self._arm((root, job), at)
 
     def arm(self, root: str, job: str, at: float) -> None:
-        """Set the next time of a known job by hand: the pace of an adaptive one, or a retry."""
+        """Set the next run of a known job by hand: the pace of an adaptive one, or a retry."""
         with self._lock:
             if (root, job) in self._entries:
                 self._arm((root, job), at)
 
     def remove(self, root: str) -> None:
-        """Take all jobs of a root off the timetable."""
+        """Remove all jobs of a root."""
         with self._lock:
             for key in [key for key in self._entries if key[0] == root]:
                 self._disarm(key)
                 del self._entries[key]
 
     def next_run(self, root: str, job: str) -> float | None:
-        """When the job is due; None when it is off or unknown."""
+        """Return when the job is due; None if it is off or unknown."""
         entry = self._entries.get((root, job))
         return entry.at if entry else None
 
     def rearm_all(self, now: float) -> None:
-        """After a clock jump: every job is computed anew; what became overdue meanwhile is due at once."""
+        """Recompute every job after a clock jump; what became overdue meanwhile is due at once."""
         with self._lock:
             for key, entry in self._entries.items():
                 self._arm(key, _next(entry, now))
         self._arm_beat(now)
 
     def tick_age(self) -> float:
-        """Monotonic seconds since the clock last proved that it fires; over two `BEAT_S` means it hangs."""
-        return time.monotonic() - self._beat_at
+        """Return monotonic seconds since the last heartbeat; more than two `BEAT_S` means the scheduler hangs."""
+        return self._monotonic() - self._beat_at
 
     def _fire(self, key: tuple[str, str], serial: int) -> None:
         with self._lock:
@@ -158,7 +166,7 @@ class Timetable:
         self._enqueue(*key)
 
     def _beat(self) -> None:
-        self._beat_at = time.monotonic()
+        self._beat_at = self._monotonic()
         self._arm_beat(self._clock())
 
     def _arm_beat(self, now: float) -> None:
@@ -179,7 +187,7 @@ class Timetable:
             self._drop(str(entry.serial))
 
     def _add(self, call: Callable[..., None], args: list[object], at: float) -> str:
-        """Every arming has an id of its own: a job that is due again while it runs would be thrown away."""
+        """Add one trigger under an id of its own: a job that is due again while it runs would be dropped."""
         self._serial += 1
         when = DateTrigger(datetime.fromtimestamp(at, UTC), timezone=UTC)
         self._scheduler.add_job(call, when, args=args, id=str(self._serial))
@@ -200,23 +208,24 @@ class Timetable:
 
 
 def _next(entry: _Entry, now: float) -> float:
-    """When the job is due, never before `now`: an overdue one is due now, however long it is overdue."""
+    """Return when the job is due, never before `now`: an overdue one is due now."""
     match entry.schedule:
         case Every():
-            at = due(entry.schedule, entry.last, now)
+            at = next_due(entry.schedule, entry.last, now)
         case Cron():
             at = next_cron(entry.schedule, entry.zone, entry.last, now)
         case Adaptive():
-            at = now + ADAPTIVE_AT_MOST_S
+            at = now + MAX_ADAPTIVE_S
         case _:
             raise ValueError(f"{entry.schedule} has no next time")
     return min(max(now if at is None else at, now), now + FURTHEST_S)
 
 
 def next_cron(cron: Cron, timezone: str, last: float | None, now: float) -> float | None:
-    """The first time after the last success, or after `now` where there is none or it lies in the future."""
+    """Return the first time of a cron line after the last success, or after `now` if there is none or it lies in the
+    future."""
     minute, hour, day, month, weekday = cron.fields
-    zone = UTC if timezone == "UTC" else ZoneInfo(timezone)  # a slim container has no zone tables, not even for UTC
+    zone = zone_of(timezone)
     trigger = CronTrigger(minute=minute, hour=hour, day=day, month=month, day_of_week=weekday, timezone=zone)
     # A microsecond on, or a success in the very second of the line would find that second again.
     after = (last if last is not None and last <= now else now) + 1e-6

@@ -1,4 +1,4 @@
-"""Floor 3: one watched root. Layout, policy, catalogue, journal and safe commits meet here."""
+"""One watched root: layout, policy, catalogue, journal and safe commits meet here."""
 
 from memoryd.store.store import Source, Store
 

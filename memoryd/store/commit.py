@@ -1,59 +1,68 @@
-"""Committing a plan: intent, backup, change, receipt. The one way an agent's file is ever changed.
+"""Commit a plan: intent, backup, change, receipt. The only way in which an agent's file is ever changed.
 
-The order makes every crash harmless: the journal knows what is meant before anything is touched, copies are
-written, fsynced and read back before the live file shrinks, and each rewrite is one atomic exchange, checked
-against what the plan was decided on. What a crash leaves is finished or rolled back by `recovery`.
+The order makes every crash harmless. The journal knows the intent before anything is touched. Copies are written,
+fsynced and read back before the live file shrinks. Each rewrite is one atomic exchange, checked against what the plan
+was decided on. What a crash leaves is finished or rolled back by `recovery`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
-from memoryd.core.digest import sha256
-from memoryd.core.plan import Action, Fingerprint, Kind, Plan
+from memoryd.core.plan import ANY_CONTENT, Action, Fingerprint, Kind, Plan
+from memoryd.core.policy import MB
 from memoryd.core.records import Role
 from memoryd.core.retention import Quality
+from memoryd.core.spans import inverse, sha256, splice
 from memoryd.disk import atomic, backups
 from memoryd.disk.atomic import StoreChangedError
-from memoryd.disk.displaced import Displaced
-from memoryd.disk.locking import Held, LockLostError
-from memoryd.disk.snapshots import quarantine
-from memoryd.disk.tree import ChangingError
-from memoryd.disk.vault import FileState
-from memoryd.errors import BusyError
-from memoryd.store.late import Late, carry_over
-from memoryd.store.preparing import Prepared, prepare
+from memoryd.disk.blobs import quarantine
+from memoryd.disk.journal import Step
+from memoryd.disk.locks.hold import Held, LockLostError
+from memoryd.disk.nofollow import ChangingError
+from memoryd.disk.replaced_file import ReplacedFile
+from memoryd.disk.snapshots import FileState
+from memoryd.errors import BusyError, LimitExceededError
+from memoryd.store.late_writes import LateWrite
+from memoryd.store.line_files import OwnChange, digest_of, lines_of
 from memoryd.store.recovery import resolve
 from memoryd.store.store import Store
+from memoryd.store.undo_content import UndoContent, encode_edits, save_undo_content
 
-# What means "somebody else was faster": decide again on the new state.
+if TYPE_CHECKING:
+    from hashlib import _Hash
+
+# Errors that mean another program was faster: plan again on the new state.
 CHANGED = (StoreChangedError, LockLostError, ChangingError)
 ATTEMPTS = 25
-KEEPING = ("add", "update", "unarchive")  # leave every other memory as it is
-MOVING = ("archive", "limits", "prune", "forget", "dedupe")  # take just the memories they name
-# What takes nothing away proves itself in the files: the journal need not be on disk before it.
+KEEPING = ("add", "update", "unarchive")  # operations that leave every other memory unchanged
+MOVING = ("archive", "limits", "prune", "forget", "dedupe")  # operations that remove only the memories they name
+# Steps that remove nothing can be verified in the files: the journal need not be on disk before them.
 ADDING = (Kind.APPEND, Kind.CREATE)
 
 
 @dataclass(frozen=True, slots=True)
-class Cause:
-    """`by` is command, schedule, start or watch."""
+class Origin:
+    """What started a change: the operation, and `by` command, schedule, start or watch."""
 
     operation: str
     by: str
 
 
 @dataclass(frozen=True, slots=True)
-class Done:
+class Committed:
+    """The plan, and the receipt of the change; None if nothing was changed."""
+
     plan: Plan
     receipt: str | None
 
 
 def change(
     store: Store,
-    cause: Cause,
+    cause: Origin,
     decide: Callable[[], Plan],
     *,
     now: float,
@@ -62,18 +71,19 @@ def change(
     first: Callable[[Plan], None] | None = None,
     soft: bool = False,
     sure: bool = False,
-) -> Done:
-    """Decide and commit under the store's lock; decide again while others change the files meanwhile.
+) -> Committed:
+    """Plan and commit under the store's lock; plan again if other programs change the files meanwhile.
 
-    `first` is done with the plan right before it is carried out; `soft` takes the lock files of other programs
-    whose existence is the lock, too. A dry run decides without the lock and commits nothing; what is `sure` to change
-    something is decided under the lock alone. Raises BusyError when others never pause."""
+    `first` is called with the plan right before it is carried out. `soft` also takes the lock files of other programs
+    whose existence is the lock. A dry run decides without the lock and commits nothing. A change that is `sure` to
+    happen is decided under the lock only. Raises BusyError when others never pause.
+    """
     if dry_run or not sure:
         try:
             plan = decide()
             if dry_run or not plan:
-                # Looking needs no lock, and a lock taken for nothing would move the folder's time stamp.
-                return Done(plan, None)
+                # Planning needs no lock, and an unnecessary lock file would change the directory's mtime.
+                return Committed(plan, None)
         except ChangingError:
             if dry_run:
                 raise
@@ -83,24 +93,31 @@ def change(
             try:
                 plan = decide()
                 if not plan:
-                    return Done(plan, None)
+                    return Committed(plan, None)
                 if first is not None:
                     first(plan)
-                return Done(plan, commit(store, plan, cause, held, now))
+                return Committed(plan, commit(store, plan, cause, held, now))
             except CHANGED as error:
-                reason = str(error)
+                reason = _said(error)
     raise BusyError(
         f"root {store.name}: {cause.operation} gave way {ATTEMPTS} times to other writers: {reason}",
         hint="try again when the agents pause; nothing was changed",
     )
 
 
-def commit(store: Store, plan: Plan, cause: Cause, held: Held | None, now: float) -> str:
-    """Carry the plan out under the lock and return its receipt. A failing group is rolled back whole
-    (see `recovery.resolve`); groups before it stay done."""
+def _said(error: Exception) -> str:
+    """Return the message of an error without its number."""
+    if isinstance(error, OSError) and isinstance(error.filename, str):
+        return f"{error.filename}: {error.strerror}"
+    return str(error)
+
+
+def commit(store: Store, plan: Plan, cause: Origin, held: Held | None, now: float) -> str:
+    """Carry out the plan under the lock and return its receipt. A failing group is rolled back whole (see
+    `recovery.resolve`); groups before it stay done."""
     groups = [[prepare(store, action, number) for action in group] for number, group in enumerate(plan.groups())]
     steps = [prepared.step for group in groups for prepared in group]
-    adding = all(action.kind in ADDING for action in plan.actions)
+    adding = len(plan.actions) == 1 and plan.actions[0].kind in ADDING  # of several all are there, or none
     receipt = store.journal.begin(cause.operation, cause.by, _summary(plan), steps, now, durable=not adding)
     work = _Commit(store, receipt, held, now, adding)
     position = 0
@@ -118,7 +135,7 @@ def commit(store: Store, plan: Plan, cause: Cause, held: Held | None, now: float
 
 
 def _watch_no_more(store: Store, plan: Plan, operation: str) -> None:
-    """What we take out or bring back ourselves is no older state of an agent."""
+    """Stop watching memories that we take out or bring back ourselves: no agent overwrote them."""
     for action in plan.actions:
         known = store.recent.get(action.path, {})
         for identity in action.ids if operation in MOVING else list(known):
@@ -132,11 +149,11 @@ def _summary(plan: Plan) -> str:
 
 def _told(action: Action) -> str:
     count = f" ({len(action.ids)})" if action.ids else ""
-    return f"{action.kind} {action.path or 'the folder'}: {action.why}{count}"
+    return f"{action.kind} {action.path or 'the directory'}: {action.why}{count}"
 
 
 class _Commit:
-    """One commit under way: what its steps share."""
+    """One commit in progress: what its steps share."""
 
     def __init__(self, store: Store, receipt: str, held: Held | None, now: float, adding: bool) -> None:
         self.store = store
@@ -147,8 +164,9 @@ class _Commit:
         self.adding = adding
 
     def carry_out(self, group: Sequence[Prepared], first: int, *, last: bool) -> None:
-        """`first` is the position of the group's first step in the journal's entry. What decides over a group, and what
-        only the journal can prove, is written down when it is made; but not the very last: the end of the whole is."""
+        """Carry out one group. `first` is the position of its first step in the journal's entry. Steps that decide over
+        a group, or that only the journal can prove, are written down as they are made; the very last need not be, since
+        the entry is closed right after it."""
         for prepared in group:
             if prepared.action.kind in (Kind.REWRITE, Kind.REMOVE):
                 self._back_up(prepared)
@@ -161,14 +179,14 @@ class _Commit:
 
     def _lay_aside(self, prepared: Prepared) -> None:
         action, before = prepared.action, prepared.before or b""
-        if action.aside:
-            content = b"\n".join(span.of(before) for span in action.aside)
+        if action.quarantine:
+            content = b"\n".join(span.of(before) for span in action.quarantine)
             quarantine(self.store.journal, self.store.blobs, action.path, content, action.why, now=self.now)
 
     def _back_up(self, prepared: Prepared) -> None:
-        """Live files only: archives are covered by the journal."""
+        """Back up a live file; archives are covered by the journal."""
         path, layout = prepared.action.path, self.store.layout
-        if layout is None or prepared.action.light or layout.role(path) is not Role.SOURCE:
+        if layout is None or prepared.action.no_backup or layout.reader.role(path) is not Role.SOURCE:
             return
         assert prepared.before is not None
         assert prepared.fingerprint is not None
@@ -178,13 +196,17 @@ class _Commit:
     def append(self, prepared: Prepared, position: int) -> None:
         action, change = prepared.action, prepared.change
         self._make_folder(action.path, position)
-        after = atomic.append(self.tree, action.path, action.data, expected=prepared.fingerprint, guard=self.guard)
+        expected = prepared.fingerprint
+        mode = self.store.mode_for(action.path) if expected is None else 0
+        after = atomic.append(
+            self.tree, action.path, action.data, expected=expected, guard=self.guard, create_mode=mode
+        )
         if prepared.fingerprint is None:
-            self.store.own_changes.made(action.path)
+            self.store.pending_changes.created(action.path)
         elif change is not None and after.size == change.start + len(change.new):
-            self.store.own_changes.note(action.path, change._replace(after=after))
+            self.store.pending_changes.note(action.path, change._replace(after=after))
         else:
-            self.store.own_changes.lost(action.path)
+            self.store.pending_changes.invalidate(action.path)
 
     def rewrite(self, prepared: Prepared, position: int) -> None:
         path, before, after = prepared.action.path, prepared.before, prepared.after
@@ -200,24 +222,25 @@ class _Commit:
             self._watch(error.displaced, position, 0)
             raise
         if prepared.change is not None:
-            self.store.own_changes.note(path, prepared.change._replace(after=replaced.fingerprint))
+            self.store.pending_changes.note(path, prepared.change._replace(after=replaced.fingerprint))
         self._watch(replaced.displaced, position, len(before))
 
-    def _watch(self, displaced: Displaced | None, position: int, known: int) -> None:
-        """Whoever had the replaced inode open may still append to it."""
+    def _watch(self, displaced: ReplacedFile | None, position: int, known: int) -> None:
+        """Watch a replaced inode: a process that had it open may still append to it."""
         if displaced is not None:
-            self.store.late.append(Late(displaced, self.receipt, position, known, self.now))
-            carry_over(self.store, self.now)
+            self.store.late_writes.waiting.append(LateWrite(displaced, self.receipt, position, known, self.now))
+            self.store.late_writes.merge(self.tree, self.now)
 
     def create(self, prepared: Prepared, position: int) -> None:
         self._make_folder(prepared.action.path, position)
         self.guard()
         action = prepared.action
         try:
-            atomic.create(self.tree, action.path, action.data, 0o600 if action.mode is None else action.mode)
+            mode = self.store.mode_for(action.path) if action.mode is None else action.mode
+            atomic.create(self.tree, action.path, action.data, mode)
         except FileExistsError as error:
-            raise StoreChangedError(action.path) from error  # somebody took the name: decide again
-        self.store.own_changes.made(action.path)
+            raise StoreChangedError(action.path) from error  # another program created the path: plan again
+        self.store.pending_changes.created(action.path)
 
     def remove(self, prepared: Prepared, position: int) -> None:
         del position
@@ -230,11 +253,9 @@ class _Commit:
         self.tree.chmod(prepared.action.path, prepared.action.mode)
 
     def _make_folder(self, path: str, position: int) -> None:
-        """How many folders above the file had to be made is noted, for an undo to take them away again. They are
-        open to whom the root is, or an agent of another user could not write into them."""
-        folder = path.rpartition("/")[0]
-        private = self.store.layout is None or self.store.layout.private
-        made = self.tree.mkdir(folder, 0o700 if private else self.tree.mode_of("")) if folder else []
+        """Create missing directories and note how many, so that an undo can remove them."""
+        directory = path.rpartition("/")[0]
+        made = self.tree.mkdir(directory, self.store.mode_for_folder) if directory else []
         if made:
             self.store.journal.amend(self.receipt, position, note=f"made {len(made)} folders")
 
@@ -249,14 +270,15 @@ _APPLY: dict[Kind, Callable[[_Commit, Prepared, int], None]] = {
 
 
 def _unguarded() -> None:
-    """A layout without a lock of its own has nothing to check but the files."""
+    """Check nothing: the layout has no lock of its own."""
 
 
 def back_up(
     store: Store, path: str, content: bytes, fingerprint: Fingerprint, now: float, *, digest: str | None = None
 ) -> str | None:
-    """Into the layout's own place, or the vault of the state directory: verified and rotated. The id of the backup
-    made; None where the newest one equals it or there is nothing to keep. `digest` is that of the content."""
+    """Back up a content to the layout's own place, or to the state directory: verified and rotated. Returns the id of
+    the backup; None where the newest one equals it or there is nothing to keep. `digest` is the SHA-256 (hex) of the
+    content."""
     assert store.layout is not None
     if not content:
         return None
@@ -264,7 +286,7 @@ def back_up(
     row = store.catalogue.file(path)
     known = row is not None and row.digest == digest
     quality = Quality(row.units, row.records) if row and known else store.quality(path, content, now)
-    if store.layout.backup_place is None:
+    if store.layout.files.backup_dir is None:
         state = FileState(path, digest, fingerprint.mode, quality, content)
         made = store.vault.add_version(state, now, keep=store.policy.backups)
         return made.id if made is not None else None
@@ -277,10 +299,142 @@ def back_up(
         quality=quality,
         limit=store.policy.backups,
         now=now,
-        files=store.layout.live_paths(()),
-        place=store.layout.backup_place,
+        files=store.layout.reader.source_paths(()),
+        place=store.layout.files.backup_dir,
         readable=lambda found: store.quality(path, found, now),
         looked_at=store.backups_seen,
         digest=digest,
     )
     return done.name if done.outcome == "made" else None
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """An action with everything read that it needs. `before` and `after` are contents, None for no file; a blind append
+    has neither. `change` tells the lines that change, its `after` still unknown."""
+
+    action: Action
+    step: Step
+    before: bytes | None
+    after: bytes | None
+    fingerprint: Fingerprint | None
+    change: OwnChange | None = None
+
+
+def prepare(store: Store, action: Action, group: int) -> Prepared:
+    """Read what an action is about, and keep what an undo needs; nothing else is changed yet. Raises StoreChangedError
+    where the file is not what the action was decided on."""
+    if action.kind is Kind.CHMOD:
+        was = store.tree.mode_of(action.path)
+        return Prepared(action, Step("chmod", action.path, group, mode=was), None, None, None)
+    if action.kind is Kind.APPEND and action.base == ANY_CONTENT:
+        blind = _prepare_append(store, action, group)
+        if blind is not None:
+            return blind
+        action = replace(action, base=None)
+    return _prepare_known(store, action, group)
+
+
+def _prepare_known(store: Store, action: Action, group: int) -> Prepared:
+    before, fingerprint = _current(store, action.path)
+    found = sha256(before) if before is not None else None
+    if action.kind is not Kind.CREATE and found != action.base:
+        raise StoreChangedError(action.path)
+    after, kept = _outcome(store, action, before)
+    _must_be_readable(store, action.path, len(before or b""), len(after or b""))
+    digest = digest_of(after) if after is not None else None
+    step = Step(
+        str(action.kind),
+        action.path,
+        group,
+        before_sha=found,
+        before_size=len(before) if before is not None else None,
+        after_sha=digest.hexdigest() if digest is not None else None,
+        after_size=len(after) if after is not None else None,
+        base_size=len(before) if before is not None else 0,
+        blob=kept.blob,
+        content=kept.content,
+        mode=fingerprint.mode if fingerprint is not None and action.kind is Kind.REMOVE else None,
+    )
+    prepared = Prepared(action, step, before, after, fingerprint)
+    lined = store.layout is not None and store.layout.files.append_only
+    return replace(prepared, change=_change_of(prepared, digest)) if lined and digest is not None else prepared
+
+
+def _must_be_readable(store: Store, path: str, before: int, after: int) -> None:
+    """Refuse a change that makes a file too large to be read: it would drop out of every answer and backup."""
+    if after > max(before, store.most_bytes):
+        raise LimitExceededError(
+            f"root {store.name}: {path} would grow to {after} bytes, and files above {store.most_bytes // MB} MB are "
+            "not read; nothing was changed",
+            hint="forget memories that are not needed, or merge duplicates with `memoryd dedupe`",
+        )
+
+
+def _change_of(prepared: Prepared, digest: _Hash) -> OwnChange | None:
+    """Return the lines that a rewrite changes, in a layout whose files are read line by line. `digest` is that of the
+    file after it."""
+    action, before, after, fingerprint = prepared.action, prepared.before, prepared.after, prepared.fingerprint
+    if action.kind is not Kind.REWRITE or not action.edits or not before or not after or not fingerprint:
+        return None
+    start, line, old, new = lines_of(before, after, action.edits)
+    if new and not new.endswith(b"\n") and start + len(new) < len(after):
+        return None  # the line below was joined to it
+    return OwnChange(fingerprint, start, line, old, new, fingerprint, digest)
+
+
+def _prepare_append(store: Store, action: Action, group: int) -> Prepared | None:
+    """Prepare an append to an existing file, None where there is none. The file is read only if it is not as we left
+    it."""
+    found = store.tree.stat(action.path)
+    if found is None:
+        return None
+    lead, digest = b"", store.pending_changes.digest(action.path, found)
+    if digest is None:
+        content, found = store.tree.read(action.path)
+        lead = b"" if content.endswith(b"\n") or not content else b"\n"
+        digest = digest_of(content)
+    tail = lead + action.data
+    _must_be_readable(store, action.path, found.size, found.size + len(tail))
+    before_sha = digest.hexdigest()
+    digest.update(tail)
+    kept = save_undo_content(store.blobs, tail)
+    step = Step(
+        str(action.kind),
+        action.path,
+        group,
+        before_sha=before_sha,
+        before_size=found.size,
+        after_sha=digest.hexdigest(),
+        after_size=found.size + len(tail),
+        base_size=found.size,
+        blob=kept.blob,
+        content=kept.content,
+    )
+    return Prepared(
+        replace(action, data=tail) if lead else action,
+        step,
+        None,
+        None,
+        found,
+        OwnChange(found, found.size, None, b"", tail, found, digest),
+    )
+
+
+def _current(store: Store, path: str) -> tuple[bytes | None, Fingerprint | None]:
+    try:
+        return store.tree.read(path)
+    except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
+        return None, None
+
+
+def _outcome(store: Store, action: Action, before: bytes | None) -> tuple[bytes | None, UndoContent]:
+    """Return the content after the action, and what takes it back (or proves that it was ours)."""
+    if action.kind is Kind.APPEND:
+        return (before or b"") + action.data, save_undo_content(store.blobs, action.data)
+    if action.kind is Kind.REWRITE:
+        assert before is not None
+        return splice(before, action.edits), save_undo_content(store.blobs, encode_edits(inverse(before, action.edits)))
+    if action.kind is Kind.CREATE:
+        return action.data, save_undo_content(store.blobs, action.data)
+    return None, save_undo_content(store.blobs, before or b"")

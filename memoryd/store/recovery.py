@@ -1,9 +1,9 @@
-"""After a crash or a failed step: finish what was committed, take back what was not.
+"""After a crash or a failed step: finish what was committed, roll back what was not.
 
-A group (copies into archives, then one rewrite of the live file) is decided by its live file alone: if that
-still begins with the content from before, the rewrite never happened and the group's own appends are taken
-back; if it begins with the content from after, the group is done. Anything else is left for the next run,
-which finds the copies in the archive and does not repeat them.
+A group (copies into archives, then one rewrite of the live file) is decided by its live file alone. If that still
+begins with the content from before, the rewrite never happened and the group's own appends are taken back; if it begins
+with the content from after, the group is done. Anything else is left for the next run, which finds the copies in the
+archive and does not repeat them.
 """
 
 from __future__ import annotations
@@ -11,24 +11,23 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from itertools import groupby
 
-from memoryd.core.digest import sha256
 from memoryd.core.records import Role
-from memoryd.core.text import splice
+from memoryd.core.spans import sha256, splice
 from memoryd.disk import atomic, temps
+from memoryd.disk.blobs import quarantine
 from memoryd.disk.journal import Entry, Step
-from memoryd.disk.lockcheck import clear
-from memoryd.disk.snapshots import quarantine
-from memoryd.store.edits import decode_edits
-from memoryd.store.kept import has_kept, kept_of
+from memoryd.disk.locks.inspect import clear
 from memoryd.store.store import Store
+from memoryd.store.undo_content import decode_edits, has_undo_content, load_undo_content
 
 RECENT = 200  # entries whose replaced inodes may still lie about after a crash
 
 
 def recover(store: Store, now: float) -> list[str]:
-    """Put a root in order at start: temporary files of ours swept, begun entries resolved.
+    """Recover a root at start: remove our temporary files, resolve entries that were begun.
 
-    Returns a sentence for each thing done. Must run before anything else writes, under root ownership."""
+    Returns a sentence for each thing done. Must run before anything else writes, by the owner of the root.
+    """
     said = [*_sweep(store, now), *_clear_own_locks(store, now)]
     for entry in store.journal.unfinished():
         state = resolve(store, entry)
@@ -38,17 +37,17 @@ def recover(store: Store, now: float) -> list[str]:
 
 
 def _clear_own_locks(store: Store, now: float) -> list[str]:
-    """Locks of an earlier life: whoever owns the root knows that no memoryd is inside."""
+    """Clear locks of an earlier process: the owner of the root knows that no memoryd is inside."""
     said: list[str] = []
-    for rule in store.layout.locks if store.layout is not None and store.network_fs is None else ():
-        report = clear(store.tree.fd, rule.name, now, kind=rule.kind, nobody_inside=True)
+    for rule in store.layout.files.locks if store.layout is not None and store.network_fs is None else ():
+        report = clear(store.tree.fd, rule.name, now, kind=rule.kind, own_locks_stale=True)
         if report is not None and report.action in ("removed", "emptied"):
             said.append(f"{rule.name} is {report.action}: {report.evidence}")
     return said
 
 
 def resolve(store: Store, entry: Entry) -> str:
-    """The state an entry ends in: done (at least one group), rolled_back, or interrupted."""
+    """Return the state in which an entry ends: done (at least one group), rolled_back, or interrupted."""
     outcomes = [_resolve_group(store, list(group)) for _, group in groupby(entry.steps, lambda step: step.group)]
     if "interrupted" in outcomes:
         return "interrupted"
@@ -66,13 +65,13 @@ def _resolve_group(store: Store, steps: Sequence[Step]) -> str:
         return "done"
     if state != "before":
         return "interrupted"
-    # An append that decides for itself may stand there torn; any other last step did not happen at all.
+    # A deciding append may be torn; any other last step did not happen at all.
     mine = steps if decisive.kind == "append" else steps[:-1]
     return "rolled_back" if _taken_back(store, mine) else "interrupted"
 
 
 def _taken_back(store: Store, steps: Sequence[Step]) -> bool:
-    """What an undo had put back into a live file stays there unless its archive copy stands again."""
+    """Undo the steps of a group. What an undo restored in a live file stays unless its archive copy exists again."""
     whole = True
     for step in reversed(steps):
         if whole or store.role(step.path) is not Role.SOURCE:
@@ -81,13 +80,13 @@ def _taken_back(store: Store, steps: Sequence[Step]) -> bool:
 
 
 def _state_of(store: Store, step: Step) -> str:
-    """before, after or neither, by the beginning of the file: others may have appended since."""
+    """Return before, after or neither, by the file's prefix: other programs may have appended since."""
     content = _content(store, step.path)
     if content is None:
         if step.after_sha is None:
             return "after"
         return "before" if step.before_sha is None else "neither"
-    # The longer beginning first: one of the two may be the beginning of the other.
+    # The longer prefix first: one of the two may be a prefix of the other.
     sides = [("before", step.before_sha, step.before_size), ("after", step.after_sha, step.after_size)]
     for side, digest, size in sorted(sides, key=lambda item: -(item[2] or 0)):
         if digest is not None and size is not None and _begins(content, digest, size):
@@ -96,7 +95,7 @@ def _state_of(store: Store, step: Step) -> str:
 
 
 def _begins(content: bytes, digest: str, size: int) -> bool:
-    if size == 0:  # every content begins with nothing: that would prove nothing
+    if size == 0:  # an empty prefix proves nothing
         return not content
     return len(content) >= size and sha256(content[:size]) == digest
 
@@ -109,12 +108,12 @@ def _content(store: Store, path: str) -> bytes | None:
 
 
 def _take_back_append(store: Store, step: Step) -> bool:
-    """Undo our own append, whole or torn, where nothing else stands behind it."""
+    """Undo our own append, complete or torn, if nothing else follows it."""
     content = _content(store, step.path)
     base = step.base_size or 0
     if content is None or len(content) == base:
         return content is not None or step.before_sha is None
-    if not has_kept(step) or not kept_of(store.blobs, step).startswith(content[base:]):
+    if not has_undo_content(step) or not load_undo_content(store.blobs, step).startswith(content[base:]):
         return False
     if step.before_sha is not None and sha256(content[:base]) != step.before_sha:
         return False
@@ -129,16 +128,16 @@ def _take_back_append(store: Store, step: Step) -> bool:
 
 
 def _take_back_rewrite(store: Store, step: Step) -> bool:
-    """Undo our own rewrite where the file is still as we left it."""
-    if _content(store, step.path) is None or not has_kept(step):
+    """Undo our own rewrite if the file is still as we left it."""
+    if _content(store, step.path) is None or not has_undo_content(step):
         return False
     content, fingerprint = store.tree.read(step.path)
     if sha256(content) != step.after_sha:
         return sha256(content) == step.before_sha
-    before = splice(content, decode_edits(kept_of(store.blobs, step)))
+    before = splice(content, decode_edits(load_undo_content(store.blobs, step)))
     displaced = atomic.replace(store.tree, step.path, before, expected=fingerprint, exchange=True).displaced
     if displaced is not None and not displaced.close_if_silent():
-        displaced.leave()  # somebody has it open: the next start looks what came
+        displaced.detach()  # another process has it open: the next start checks for late appends
     return True
 
 
@@ -155,8 +154,9 @@ def _take_back_create(store: Store, step: Step) -> bool:
 
 def _take_back_remove(store: Store, step: Step) -> bool:
     content = _content(store, step.path)
-    if content is None and has_kept(step):
-        atomic.create(store.tree, step.path, kept_of(store.blobs, step))
+    if content is None and has_undo_content(step):
+        mode = store.mode_for(step.path) if step.mode is None else step.mode
+        atomic.create(store.tree, step.path, load_undo_content(store.blobs, step), mode)
         return True
     return content is not None and sha256(content) == step.before_sha
 
@@ -171,8 +171,8 @@ _TAKE_BACK: dict[str, Callable[[Store, Step], bool]] = {
 
 
 def _sweep(store: Store, now: float) -> list[str]:
-    """Our temporary files of an earlier life. One may be an inode we had just replaced, with bytes that
-    somebody appended to it since: those are carried over first."""
+    """Remove our temporary files of an earlier process. One may be an inode that we had just replaced; bytes appended
+    to it since are carried over first."""
     said: list[str] = []
     folders = sorted(store.scan().directories)
     for path, _ in (found for folder in folders for found in temps.our_temps(store.tree, folder)):
@@ -208,6 +208,6 @@ def _rescue(store: Store, path: str, now: float) -> str:
 
 
 def _last_replacing(store: Store, path: str) -> list[Step]:
-    """The last steps that put an inode of that path aside, the newest first."""
+    """Return the last steps that replaced an inode of that path, newest first."""
     steps = (step for entry in store.journal.entries(RECENT) for step in reversed(entry.steps))
     return [step for step in steps if step.path == path and step.kind in ("rewrite", "remove")]

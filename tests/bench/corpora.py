@@ -14,12 +14,14 @@ from pathlib import Path
 from random import Random
 from typing import NamedTuple
 
-from memoryd.core.records import Base, Record
-from memoryd.layouts import LAYOUTS
+from memoryd.core.records import ParseOffset, Record
+from memoryd.layouts.registry import LAYOUTS
 from tests.bench.draft import OLD_S, Draft, Place
 from tests.bench.planting import Needle, Where, needles
 from tests.bench.wording import Wording
 from tests.bench.writing import WRITERS
+
+WRITTEN = [name for name, layout in LAYOUTS.items() if layout.writer is not None]  # what is made up here
 
 FIRST_S = 1_735_689_600  # 2025-01-01
 YEAR_S = 365 * 86_400
@@ -118,7 +120,9 @@ def _located(layout: str, directory: Path, told: list[tuple[Draft, Place]]) -> I
         records = read.get(place.path)
         if records is None:
             content = place.alone or (directory / place.path).read_bytes()
-            document = LAYOUTS[layout].parse(place.path, content, now=OLD_S, mtime=OLD_S - 60, base=Base())
+            document = LAYOUTS[layout].reader.parse(
+                place.path, content, now=OLD_S, mtime=OLD_S - 60, base=ParseOffset()
+            )
             records = document.records
             if place.alone is None:
                 read[place.path] = records

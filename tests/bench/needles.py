@@ -18,8 +18,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from memoryd.layouts import LAYOUTS
-from tests.bench.corpora import Corpus, Planted, generate
+from tests.bench.corpora import WRITTEN, Corpus, Planted, generate
 from tests.bench.latency import percentile
 from tests.bench.rig import Rig, running
 
@@ -93,7 +92,7 @@ def table(rows: Sequence[Any]) -> str:
 def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", 1)[0])
     parser.add_argument("--sizes", default="1000,10000", help="memories in the store, separated by commas")
-    parser.add_argument("--layouts", default=",".join(sorted(LAYOUTS)), help="separated by commas")
+    parser.add_argument("--layouts", default=",".join(sorted(WRITTEN)), help="separated by commas")
     parser.add_argument("--modes", default=",".join(MODES), help="separated by commas")
     parser.add_argument("--seed", type=int, default=1, help="another store of the same kind")
     parser.add_argument("--json", action="store_true", help="one JSON document instead of the table")

@@ -18,17 +18,18 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from memoryd.catalogue import Catalogue, FileRow
-from memoryd.core.asking import Filters, Mode
+from memoryd.core.index import FileRow
 from memoryd.core.plan import Fingerprint
+from memoryd.core.query import Filters, Mode
 from memoryd.core.records import Document, Record
-from memoryd.core.text import Span
-from memoryd.search.asked import Asked as Words
+from memoryd.core.spans import Span
+from memoryd.index.sqlite import SqliteIndex
 from memoryd.search.embedding.embedder import Embedder
 from memoryd.search.embedding.static import Static
-from memoryd.search.embedding.table import HERE, TABLE
-from memoryd.search.engine import Embedded, Question
-from memoryd.search.semantic import Semantic
+from memoryd.search.embedding.wordpiece import HERE, TABLE
+from memoryd.search.engine import SearchEngine
+from memoryd.search.query_terms import ParsedQuery
+from memoryd.search.semantic import Question, SemanticSearch
 from tests.search.questions import Asked, distractors, keywords, mixed, paraphrases
 
 FIGURES = HERE / "quality.json"
@@ -51,15 +52,15 @@ def memories() -> list[str]:
     return [*asked, *distractors()]
 
 
-def catalogue(path: Path, texts: Sequence[str], embedder: Embedder) -> Catalogue:
+def catalogue(path: Path, texts: Sequence[str], embedder: Embedder) -> SqliteIndex:
     """A catalogue of these texts, each with its vector."""
-    made = Catalogue(str(path))
+    made = SqliteIndex(str(path))
     records = tuple(_record(number, text) for number, text in enumerate(texts))
     row = FileRow("all.jsonl", "source", Fingerprint(1, 1, 1, 1, 1), "0", records=len(records))
     made.replace(row, Document("all.jsonl", records))
-    rows = made.vectors.missing(embedder.name, 0, len(texts))
+    rows = made.missing_vectors(embedder.name, 0, len(texts))
     vectors = embedder.embed([text for _, text in rows])
-    made.vectors.put(embedder.name, [(key, vector) for (key, _), vector in zip(rows, vectors, strict=True)])
+    made.put_vectors(embedder.name, [(key, vector) for (key, _), vector in zip(rows, vectors, strict=True)])
     return made
 
 
@@ -67,14 +68,14 @@ def _record(number: int, text: str) -> Record:
     return Record(Span(number, number + 1), number + 1, f"m{number}", "note", "", NOW, NOW, (), False, {}, text=text)
 
 
-def ranks(known: Catalogue, meaning: Semantic, asked: Sequence[Asked], mode: Mode) -> list[int | None]:
+def ranks(known: SqliteIndex, meaning: SemanticSearch, asked: Sequence[Asked], mode: Mode) -> list[int | None]:
     """At which place each answer stands, from 1; None beyond the first fifty."""
-    engine = Embedded(meaning)
+    engine = SearchEngine(meaning)
     found: list[int | None] = []
-    with known.reader() as reader, reader.words.snapshot():
+    with known.reader() as reader:
         for each in asked:
-            hits = engine.find(reader, Question(Words(each.question), Filters(), mode, LOOKED_AT, NOW))
-            bodies = reader.words.memories([hit.key for hit in hits])
+            hits = engine.find(reader, Question(ParsedQuery(each.question), Filters(), mode, LOOKED_AT, NOW))
+            bodies = reader.memories([hit.key for hit in hits])
             places = [number for number, hit in enumerate(hits, 1) if bodies[hit.key].body == each.memory]
             found.append(places[0] if places else None)
     return found
@@ -90,7 +91,7 @@ def measure(embedder: Embedder) -> dict[str, dict[str, Quality]]:
     """Set -> mode -> quality."""
     with tempfile.TemporaryDirectory() as folder:
         known = catalogue(Path(folder, "catalogue.db"), memories(), embedder)
-        meaning = Semantic(embedder)
+        meaning = SemanticSearch(embedder)
         try:
             return {
                 name: {mode: quality(ranks(known, meaning, find(), mode)) for mode in MODES}

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from memoryd.control.client import Client
-from memoryd.layouts import LAYOUTS
+from memoryd.layouts.registry import LAYOUTS
 from tests.bench.corpora import Corpus
 from tests.daemon import Daemon
 
@@ -36,7 +36,7 @@ def config(*corpora: Corpus) -> str:
 
 
 def _root(corpus: Corpus) -> str:
-    lifted = "\n".join(f'"{name}" = "off"' for name in LAYOUTS[corpus.layout].limits)
+    lifted = "\n".join(f'"{name}" = "off"' for name in LAYOUTS[corpus.layout].files.limits)
     name = corpus.layout
     return f'[[root]]\nname = "{name}"\npath = "{corpus.root}"\nlayout = "{name}"\n[root.limits]\n{lifted}\n'
 

@@ -25,9 +25,9 @@ from dataclasses import asdict, dataclass
 from itertools import cycle
 from pathlib import Path
 
-from memoryd.core.records import Base
+from memoryd.core.records import ParseOffset
 from memoryd.core.words import tokens
-from memoryd.layouts import LAYOUTS
+from memoryd.layouts.registry import LAYOUTS
 from tests.bench.corpora import Corpus, generate
 from tests.bench.latency import percentile
 from tests.bench.needles import table
@@ -96,9 +96,9 @@ def _texts(corpus: Corpus) -> Iterator[tuple[str, str, str]]:
     layout = LAYOUTS[corpus.layout]
     for path in sorted(path for path in corpus.root.rglob("*") if path.is_file()):
         name = path.relative_to(corpus.root).as_posix()
-        if layout.role(name).value != "source":
+        if layout.reader.role(name).value != "source":
             continue
-        for record in layout.parse(name, path.read_bytes(), now=0.0, mtime=-60.0, base=Base()).records:
+        for record in layout.reader.parse(name, path.read_bytes(), now=0.0, mtime=-60.0, base=ParseOffset()).records:
             yield record.title, " ".join((*record.labels, *record.tags)), record.text
 
 

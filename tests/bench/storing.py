@@ -28,9 +28,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from memoryd.layouts import LAYOUTS
 from tests.bench.changes import FORMS, Changes
-from tests.bench.corpora import generate
+from tests.bench.corpora import WRITTEN, generate
 from tests.bench.latency import percentile
 from tests.bench.needles import table
 from tests.bench.raw import RawDisk
@@ -175,7 +174,7 @@ def measured(layout: str, size: int, rounds: int, pause_s: float, *, strace: boo
 def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", 1)[0])
     parser.add_argument("--sizes", default="1000", help="memories in the store, separated by commas")
-    parser.add_argument("--layouts", default=",".join(sorted(LAYOUTS)), help="separated by commas")
+    parser.add_argument("--layouts", default=",".join(sorted(WRITTEN)), help="separated by commas")
     parser.add_argument("--rounds", type=int, default=40, help="times each thing is done")
     parser.add_argument("--pause", type=float, default=0.3, help="seconds of rest between two changes")
     parser.add_argument("--slower", type=float, default=0.0, help="milliseconds that each sync takes longer")

@@ -9,10 +9,10 @@ from random import Random
 import pytest
 
 from memoryd.core.findings import Severity
-from memoryd.core.records import Base, Document, Role
+from memoryd.core.records import Document, ParseOffset, Role
 from memoryd.core.words import tokens
-from memoryd.layouts import LAYOUTS
-from tests.bench.corpora import LONG, LONGEST, Corpus, generate
+from memoryd.layouts.registry import LAYOUTS
+from tests.bench.corpora import LONG, LONGEST, WRITTEN, Corpus, generate
 from tests.bench.draft import OLD_S
 from tests.bench.planting import SHAPES, Where, needles
 from tests.bench.wording import TAIL, vocabulary
@@ -20,7 +20,7 @@ from tests.bench.wording import TAIL, vocabulary
 COUNT = 240
 
 
-@pytest.fixture(scope="module", params=sorted(LAYOUTS))
+@pytest.fixture(scope="module", params=sorted(WRITTEN))
 def corpus(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Corpus:
     return generate(request.param, tmp_path_factory.mktemp("corpora") / "root", COUNT, each=3)
 
@@ -30,8 +30,8 @@ def documents(corpus: Corpus) -> dict[str, Document]:
     for path in sorted(corpus.root.rglob("*")):
         name = path.relative_to(corpus.root).as_posix()
         if path.is_file():
-            assert layout.role(name) is Role.SOURCE, name
-            found[name] = layout.parse(name, path.read_bytes(), now=OLD_S + 60, mtime=OLD_S, base=Base())
+            assert layout.reader.role(name) is Role.SOURCE, name
+            found[name] = layout.reader.parse(name, path.read_bytes(), now=OLD_S + 60, mtime=OLD_S, base=ParseOffset())
     return found
 
 
@@ -79,7 +79,7 @@ def test_rivals_are_there(corpus: Corpus) -> None:
     assert all(rival in texts for *_, rivals in SHAPES for rival in rivals)
 
 
-@pytest.mark.parametrize("layout", sorted(LAYOUTS))
+@pytest.mark.parametrize("layout", sorted(WRITTEN))
 def test_a_seed_gives_the_same_bytes(layout: str, tmp_path: Path) -> None:
     made = [generate(layout, tmp_path / name, 150, seed, each=2) for name, seed in (("a", 5), ("b", 5), ("c", 6))]
     one, same, other = (

@@ -6,11 +6,12 @@ from collections.abc import Iterator
 
 import pytest
 
-from memoryd.layouts import LAYOUTS
 from tests.bench import needles
-from tests.bench.corpora import Corpus, generate
+from tests.bench.corpora import WRITTEN, Corpus, generate
 from tests.bench.planting import Needle
 from tests.bench.rig import Rig, running
+
+pytestmark = pytest.mark.slow
 
 COUNT = 300
 
@@ -19,14 +20,14 @@ COUNT = 300
 def stores(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Rig, dict[str, Corpus]]]:
     """One daemon over a store of each layout."""
     base = tmp_path_factory.mktemp("needles")
-    made = {layout: generate(layout, base / layout, COUNT, each=2) for layout in sorted(LAYOUTS)}
+    made = {layout: generate(layout, base / layout, COUNT, each=2) for layout in sorted(WRITTEN)}
     with running(base / "daemon", *made.values()) as rig:
         yield rig, made
         assert rig.daemon.bugs() == []
 
 
 @pytest.mark.parametrize("mode", needles.MODES)
-@pytest.mark.parametrize("layout", sorted(LAYOUTS))
+@pytest.mark.parametrize("layout", sorted(WRITTEN))
 def test_every_needle_is_the_first_hit(stores: tuple[Rig, dict[str, Corpus]], layout: str, mode: str) -> None:
     rig, made = stores
     row, misses = needles.ask_all(made[layout], rig, mode)

@@ -6,6 +6,7 @@ import io
 import json
 import os
 import pty
+import re
 import select
 import shlex
 import subprocess
@@ -17,16 +18,19 @@ from typing import Any
 
 import click
 import pytest
+from click.shell_completion import ShellComplete
 from structlog.testing import capture_logs
 
 import memoryd
 from memoryd import __version__
-from memoryd.cli.commands import to_params
+from memoryd.cli import render
+from memoryd.cli.commands import LOCAL, to_params
 from memoryd.cli.main import cli, run
-from memoryd.control.methods import METHODS, TABLE, Method
+from memoryd.control.methods import METHODS, TABLE, Method, Request
 from memoryd.control.peer import Peer
 from memoryd.control.server import Server
 from memoryd.errors import BusyError, ConfigError, MemorydError
+from tests.parameters import given
 
 FINDING = {
     "root": "a",
@@ -159,6 +163,7 @@ RESULTS: dict[str, dict[str, Any]] = {
     "config.show": {
         "path": "/c.toml",
         "daemon": {"settle_ms": {"value": 100, "origin": "default"}},
+        "search": {"endpoint": {"size": {"value": 384, "origin": "default"}}},
         "roots": {"a": {"schedule": {"archive": {"value": "off", "origin": "root:3"}}}},
     },
     "config.validate": {"added": [], "changed": [], "removed": []},
@@ -213,13 +218,13 @@ class Stub:
         self.server = Server(self.path, {name: self._handler(name) for name in RESULTS}, {"version": "1"})
         self.server.start()
 
-    def _handler(self, name: str) -> Callable[[dict[str, Any], Peer], dict[str, Any]]:
-        def handle(params: dict[str, Any], _: Peer) -> dict[str, Any]:
-            self.asked.append((name, params))
+    def _handler(self, name: str) -> Callable[[Request, Peer], dict[str, Any]]:
+        def handle(request: Request, _: Peer) -> dict[str, Any]:
+            self.asked.append((name, given(request)))
             if name in self.failing:
                 raise self.failing[name]
             if name == "shutdown":
-                self.server._endpoint.remove()  # type: ignore[union-attr]  # started above
+                Path(self.path).unlink()
             return RESULTS[name]
 
         return handle
@@ -254,10 +259,40 @@ def words(method: Method) -> list[str]:
     return [*method.command, *EXAMPLES.get(method.name, [])]
 
 
+def test_the_configuration_is_looked_at_without_a_daemon(
+    stub: Stub, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A running daemon has another file perhaps, and reads it no sooner than it is told to."""
+    file = tmp_path / "m.toml"
+    file.write_text('[daemon]\nlog_level = "debug"\n[[root]]\nname = "a"\npath = "/tmp/a"\n')
+    file.chmod(0o600)
+    assert run(["--socket", stub.path, "--config", str(file), "config", "validate"]) == 0
+    out = capsys.readouterr().out
+    assert str(file) in out
+    assert "roots: a" in out
+    assert run(["--socket", stub.path, "--config", str(file), "config", "show", "--json"]) == 0
+    shown = json.loads(capsys.readouterr().out)
+    assert shown["daemon"]["log_level"] == {"value": "debug", "origin": "daemon:2"}
+    file.write_text('[daemon]\nlog_levle = "debug"\n')
+    assert run(["--socket", stub.path, "--config", str(file), "config", "validate"]) == 78
+    assert f"{file}:2" in capsys.readouterr().err
+    assert stub.asked == []
+
+
+@pytest.mark.parametrize(
+    "argv", [["search"], ["add"], ["search", "x", "--limit", "0"], ["get"], ["update", "x"], ["jobs", "run", "nope"]]
+)
+def test_a_mistake_in_the_words_is_told_before_a_daemon_is_looked_for(argv: list[str], tmp_path: Path) -> None:
+    assert run(["--socket", str(tmp_path / "none"), *argv]) == 2
+
+
 # -- results -------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("method", CLIENT_METHODS, ids=lambda method: method.name)
+ASKED = [method for method in CLIENT_METHODS if method.name not in LOCAL]
+
+
+@pytest.mark.parametrize("method", ASKED, ids=lambda method: method.name)
 def test_json_is_the_result_exactly(method: Method, stub: Stub, capsys: pytest.CaptureFixture[str]) -> None:
     code = run(["--socket", stub.path, *words(method), "--json"])
     out, err = capsys.readouterr()
@@ -289,10 +324,10 @@ def test_a_view_survives_a_result_it_does_not_know(
 def test_what_people_read(stub: Stub, capsys: pytest.CaptureFixture[str]) -> None:
     told = []
     search, get, add = ["search", "x"], ["get", "m-1"], ["add", "a=b"]
-    for command in (["status"], ["check"], ["archive"], ["sync"], ["plan"], ["config", "show"], search, get, add):
+    for command in (["status"], ["check"], ["archive"], ["sync"], ["plan"], search, get, add):
         run(["--socket", stub.path, *command])
         told.append(capsys.readouterr().out)
-    status, check, archive, sync, plan, config, found, memory, stored = told
+    status, check, archive, sync, plan, found, memory, stored = told
     assert "fs.inotify.max_user_watches" in status
     assert "l.jsonl: near its soft limit (490 of 500 memories" in status
     assert "a/l.jsonl:3" in check
@@ -303,13 +338,45 @@ def test_what_people_read(stub: Stub, capsys: pytest.CaptureFixture[str]) -> Non
     assert "1, 2 and 2 more" in archive
     assert "observe mode" in sync
     assert "older than 90 days" in plan
-    assert "roots.a.schedule.archive" in config
     assert "20 \\x1b[31mconnections" in found
     assert "Old (archived)" in found
     assert "agents/l.jsonl:7  m-1" in found
-    assert "what is known is stale" in found
+    assert "the index is stale" in found
     assert json.loads(memory) == {"id": "m-1", "content": "Zürich"}
     assert "! content: looks like an assignment" in stored
+
+
+def test_a_job_that_was_run_says_what_it_did(
+    stub: Stub, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    did = {
+        "moved": {"plan": {"actions": [ACTION]}, "receipt": "r-7"},
+        "kept": {"created": [{"file": "l.jsonl", "outcome": "made", "id": "b-9"}]},
+        "freed": {"locks": [LOCK]},
+        "seen": {"waited_ms": 3},
+    }
+    monkeypatch.setitem(RESULTS, "jobs.run", {"jobs": [JOB], "results": did})
+    assert run(["--socket", stub.path, "jobs", "run", "archive"]) == 0
+    told = capsys.readouterr().out
+    moved, kept, freed, seen = (told.index(f"\n{name}:\n") for name in did)
+    assert "older than 90 days" in told[moved:kept]
+    assert "memoryd undo r-7" in told[moved:kept]
+    assert "b-9" in told[kept:freed]
+    assert str(LOCK["evidence"]) in told[freed:seen]
+    assert told.endswith("seen:\ndone\n")
+
+
+def test_the_next_runs_of_a_plan_are_wrapped_between_jobs(
+    stub: Stub, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    due = dict.fromkeys(("archive", "limits", "dedupe", "backup", "locks", "verify", "rescan"), 2e9)
+    monkeypatch.setitem(RESULTS, "plan", {"roots": [{"name": "agents", "actions": [], "due": due}]})
+    assert run(["--socket", stub.path, "plan"]) == 0
+    out = capsys.readouterr().out
+    assert max(map(len, out.splitlines())) <= 80
+    lines = out.partition("nothing to do")[0].rstrip().split("\n")
+    assert lines[0].startswith("agents: due archive 20")
+    assert [re.sub(r" 20\S+ \S+,?", "", line).split()[-1] for line in lines] == ["limits", "backup", "verify", "rescan"]
 
 
 def test_nothing_found_is_told_by_the_exit_code(stub: Stub, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -396,12 +463,22 @@ def test_a_memory_comes_from_a_file_or_from_standard_input(
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO("## 2026-01-31: Ä".encode())))
     run(["--socket", stub.path, "add", "--file", "-"])
     assert stub.asked[-1][1] == {"memory": {"text": "## 2026-01-31: Ä"}}
+    (tmp_path / "several.json").write_text('[{"content": "a"}, {"content": "b"}]')
+    run(["--socket", stub.path, "add", "--file", str(tmp_path / "several.json")])
+    assert stub.asked[-1][1] == {"memories": [{"content": "a"}, {"content": "b"}]}
+    (tmp_path / "entry.md").write_text("[a](b)")
+    run(["--socket", stub.path, "add", "--file", str(tmp_path / "entry.md")])
+    assert stub.asked[-1][1] == {"memory": {"text": "[a](b)"}}
 
 
-@pytest.mark.parametrize("words", [["content"], ["=x"], ["--file", "/nowhere"], ["--file", "BAD"], []])
+@pytest.mark.parametrize(
+    "words", [["content"], ["=x"], ["--file", "/nowhere"], ["--file", "BAD"], [], ["--file", "TWO", "type=task"]]
+)
 def test_what_is_no_memory_is_not_sent(words: list[str], stub: Stub, tmp_path: Path) -> None:
     (tmp_path / "bad").write_text("{no")
-    told = [str(tmp_path / "bad") if word == "BAD" else word for word in words]
+    (tmp_path / "two").write_text("[{}, {}]")
+    places = {"BAD": str(tmp_path / "bad"), "TWO": str(tmp_path / "two")}
+    told = [places.get(word, word) for word in words]
     assert run(["--socket", stub.path, "add", *told]) == 2
     assert stub.asked == []
 
@@ -426,6 +503,41 @@ def test_the_evidence_is_shown_before_a_lock_is_forced(stub: Stub, capsys: pytes
     ]
     out = capsys.readouterr().out
     assert out.index("pid 77 is dead") < out.index("removed .lock")
+
+
+@pytest.mark.parametrize("option", [["lock", "clear", "--force"], ["search", "x", "--limit"], ["archive", "--root"]])
+def test_an_option_without_its_value_is_wrong_usage(
+    option: list[str], stub: Stub, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["--socket", stub.path, *option]) == 2
+    assert stub.asked == []
+    assert option[-1] in capsys.readouterr().err
+
+
+def test_a_value_is_required_after_force(stub: Stub, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["--socket", stub.path, "lock", "clear", "--force"]) == 2
+    assert capsys.readouterr().err == (
+        "memoryd: Option '--force' requires an argument.\nhint: see `memoryd lock clear --help`\n"
+    )
+    assert stub.asked == []
+
+
+@pytest.mark.parametrize(
+    ("argv", "message"),
+    [
+        (["search"], "give words to search for, or --similar ID"),
+        (["search", "--root", "r"], "give words to search for, or --similar ID"),
+        (["add"], "no fields given; write NAME=VALUE or use --file"),
+        (["update", "m-1"], "no fields given; write NAME=VALUE or use --file"),
+        (["root", "pause"], "name the root, or give its directory with --path DIR"),
+    ],
+)
+def test_missing_input_is_explained_in_terms_of_the_command_line(
+    argv: list[str], message: str, stub: Stub, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["--socket", stub.path, *argv]) == 2
+    assert capsys.readouterr().err == f"memoryd: {message}\n"
+    assert stub.asked == []
 
 
 # -- errors --------------------------------------------------------------------------------------
@@ -523,7 +635,7 @@ def test_every_help_has_an_example(command: tuple[str, ...], capsys: pytest.Capt
 
 def test_the_table_is_reachable() -> None:
     """Each row with a command is one, and there is nothing else but the client's own."""
-    own = {("run",), ("demo",), ("init",), ("events",), ("mcp",), ("completion",), ("version",)}
+    own = {("run",), ("demo",), ("init",), ("events",), ("mcp",), ("completion",), ("help",), ("version",)}
     groups = {(method.command[0],) for method in CLIENT_METHODS if method.command and len(method.command) > 1}
     assert set(all_commands()) == {method.command for method in CLIENT_METHODS} | groups | own
 
@@ -539,8 +651,9 @@ def test_examples_in_the_table_are_commands_that_parse(stub: Stub) -> None:
 
 # -- the program ---------------------------------------------------------------------------------
 
+# msgspec is not among them: the commands are made from the types of the requests.
 FORBIDDEN = (
-    "msgspec",
+    "memoryd.core.secrets",
     "structlog",
     "rich",
     "watchdog",
@@ -557,8 +670,11 @@ FORBIDDEN = (
     "memoryd.disk",
     "memoryd.service",
     "memoryd.operations",
-    "memoryd.catalogue",
+    "memoryd.index.sqlite",
 )
+
+
+NAMES_OF_LAYOUTS = {"memoryd.layouts", "memoryd.layouts.registry"}  # and no layout itself
 
 
 @pytest.mark.parametrize("argv", [["--help"], ["status"], ["status", "--json"], ["backup", "list"], ["version"]])
@@ -569,7 +685,7 @@ def test_a_client_command_imports_only_what_it_needs(argv: list[str], stub: Stub
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
     loaded = set(done.stderr.splitlines())
     assert "memoryd.control.methods" in loaded
-    assert not {name for name in loaded if name.startswith(FORBIDDEN)}
+    assert not {name for name in loaded if name.startswith(FORBIDDEN)} - NAMES_OF_LAYOUTS
 
 
 def on_a_terminal(argv: list[str], env: dict[str, str]) -> str:
@@ -612,6 +728,46 @@ def test_json_is_never_drawn(stub: Stub) -> None:
     assert json.loads(out) == RESULTS["root.list"]
 
 
+EVIL = "\x1b]0;OWNED\x07\x1b[2J\x9b1m\x7f\u202e\r"
+
+
+def spoilt(value: Any) -> Any:
+    """The same result with a terminal's control characters in every text of it."""
+    if isinstance(value, dict):
+        return {key: spoilt(each) for key, each in value.items()}
+    if isinstance(value, list):
+        return [spoilt(each) for each in value]
+    return value + EVIL if isinstance(value, str) else value
+
+
+class Terminal(io.StringIO):
+    encoding = "utf-8"
+
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.mark.parametrize("terminal", [False, True])
+def test_no_command_lets_a_control_character_through(
+    stub: Stub, terminal: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TERM", "dumb")
+    for name, result in list(RESULTS.items()):
+        monkeypatch.setitem(RESULTS, name, spoilt(result))
+    for method in METHODS:
+        if method.command is None or method.name == "shutdown":
+            continue
+        for more in ([], ["--json"]):
+            out, err = (Terminal(), Terminal()) if terminal else (io.StringIO(), io.StringIO())
+            monkeypatch.setattr(sys, "stdout", out)
+            monkeypatch.setattr(sys, "stderr", err)
+            run(["--socket", stub.path, *words(method), *more])
+            raw = [each for each in out.getvalue() + err.getvalue() if not each.isprintable() and each not in "\n\t"]
+            assert raw == [], (method.name, more)
+            if more and method.name not in LOCAL:
+                assert json.loads(out.getvalue()) == RESULTS[method.name]
+
+
 def test_stop_waits_until_nothing_answers(stub: Stub) -> None:
     done = program("--socket", stub.path, "stop")
     assert done.returncode == 0
@@ -624,16 +780,15 @@ def test_events_are_one_line_each(stub: Stub) -> None:
     child = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     assert child.stdout is not None
     end = time.monotonic() + 60
-    while not any(connection.topics for connection in stub.server._connections):
+    while not select.select([child.stdout], [], [], 0.05)[0]:  # until it follows
         assert time.monotonic() < end
-        select.select([], [], [], 0.01)
-    stub.server.publish("change", {"root": "a"})
-    stub.server.publish("job", {"root": "a", "at": 1.5, "name": "archive"})
+        stub.server.publish("change", {"root": "a"})
+        stub.server.publish("job", {"root": "a", "at": 1.5, "name": "archive"})
     assert json.loads(child.stdout.readline()) == {"topic": "job", "at": 1.5, "root": "a", "name": "archive"}
     stub.server.close(0.2)
     _, err = child.communicate(timeout=60)
     assert child.returncode == 69
-    assert "the daemon has ended" in err
+    assert "the daemon has stopped" in err
 
 
 def test_a_reader_that_goes_away_is_no_drama(stub: Stub) -> None:
@@ -660,6 +815,22 @@ def test_the_shell_completes_names_of_roots(stub: Stub) -> None:
     assert done.stdout == "plain,agents\n"
 
 
+@pytest.mark.parametrize(
+    ("shell", "env", "told"),
+    [
+        ("bash", {"COMP_WORDS": "memoryd backup ", "COMP_CWORD": "2"}, ["list", "create", "verify", "restore"]),
+        ("bash", {"COMP_WORDS": "memoryd backup c", "COMP_CWORD": "2"}, ["create"]),
+        ("zsh", {"COMP_WORDS": "memoryd jobs r", "COMP_CWORD": "2"}, ["run"]),
+        ("fish", {"COMP_WORDS": "memoryd lock ", "COMP_CWORD": "cl"}, ["clear"]),
+    ],
+)
+def test_the_shell_completes_second_words(shell: str, env: dict[str, str], told: list[str], stub: Stub) -> None:
+    asked = {**os.environ, "_MEMORYD_COMPLETE": f"{shell}_complete", "MEMORYD_SOCKET": stub.path, **env}
+    lines = program(env=asked).stdout.splitlines()
+    every = lines[1::3] if shell == "zsh" else [line.partition(",")[2].partition("\t")[0] for line in lines]
+    assert sorted(every) == sorted(told)
+
+
 def test_init_writes_what_it_found_and_never_overwrites(tmp_path: Path) -> None:
     target = tmp_path / "new.toml"
     done = program("--config", str(target), "init", cwd=tmp_path)
@@ -668,7 +839,7 @@ def test_init_writes_what_it_found_and_never_overwrites(tmp_path: Path) -> None:
     text = target.read_bytes()
     again = program("--config", str(target), "init", cwd=tmp_path)
     assert again.returncode == 1
-    assert "exists already" in again.stderr
+    assert "already exists" in again.stderr
     assert target.read_bytes() == text
 
 
@@ -683,13 +854,45 @@ def test_init_says_by_what_it_found_a_store_and_names_what_it_cannot_use(tmp_pat
     target = tmp_path / "new.toml"
     done = program("--config", str(target), "init", cwd=tmp_path, env={**os.environ, "HOME": str(tmp_path / "home")})
     assert f"found {tmp_path}/memories (jsonl-store: learnings.jsonl:1 holds a memory)" in done.stdout
-    assert f"saw {tmp_path}/memory: Claude Code auto memory (MEMORY.md and 1 note)" in done.stdout
+    assert f"ignored {tmp_path}/memory: Claude Code auto memory (MEMORY.md and 1 note)" in done.stdout
     text = target.read_text()
     assert 'layout = "jsonl-store"' in text.partition("# found: ")[2]
     assert "auto memory" not in text
+
+
+def test_init_shows_no_raw_control_character_of_a_path(tmp_path: Path) -> None:
+    target = tmp_path / "\x1b[2Jmemoryd.toml"
+    done = program("--config", str(target), "init", env={**os.environ, "HOME": str(tmp_path)}, cwd=tmp_path)
+    assert done.returncode == 0
+    assert "\x1b" not in done.stdout + done.stderr
+    assert target.exists()
 
 
 def test_check_offline_refuses_what_is_no_directory(tmp_path: Path) -> None:
     file = tmp_path / "f"
     file.write_bytes(b"x")
     assert program("check", "--offline", str(tmp_path / "none")).returncode == 2
+
+
+@pytest.mark.parametrize("word", ["backup", "jobs", "lock", "root"])
+def test_second_words_are_completed(word: str, stub: Stub) -> None:
+    """Each group has `list` for its bare name, which must not hide the others."""
+    done = ShellComplete(cli, {"obj": None}, "memoryd", "_MEMORYD_COMPLETE")
+    found = {each.value for each in done.get_completions([word], "")}
+    assert "list" in found
+    assert len(found) > 1
+    assert stub.asked == []
+
+
+def test_a_hit_of_one_line_is_printed_once(capsys: pytest.CaptureFixture[str]) -> None:
+    """Its title is its text."""
+    hit = {"root": "a", "path": "l.jsonl", "line": 1, "id": "7", "title": "Run it", "snippet": "Run it"}
+    render.print_for_people("memory.search", {"hits": [hit], "fresh": {}})
+    assert capsys.readouterr().out.count("Run it") == 1
+    render.print_for_people("memory.search", {"hits": [{**hit, "snippet": "Run it … twice"}], "fresh": {}})
+    assert capsys.readouterr().out.count("Run it") == 2
+
+
+def test_the_settings_of_search_are_shown(capsys: pytest.CaptureFixture[str]) -> None:
+    render.print_for_people("config.show", RESULTS["config.show"])
+    assert re.search(r"search\.endpoint\.size +384 +default", capsys.readouterr().out)

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 import stat
+import tomllib
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -13,9 +15,11 @@ from hypothesis import strategies as st
 
 from memoryd.config import edit
 from memoryd.config.edit import add_root, remove_root, write_config
-from memoryd.config.reading import parse
-from memoryd.config.schema import Config, RootConfig
+from memoryd.config.load import parse
+from memoryd.config.settings import Config, RootConfig
 from memoryd.config.template import template
+from memoryd.config.toml_text import toml
+from memoryd.core.policy import Limit, LimitKind
 from memoryd.errors import ConfigError, ConflictError, DeniedError, NotFoundError
 
 STATE = "/nowhere/state"
@@ -130,6 +134,18 @@ def test_a_name_that_was_derived_is_pinned_before_it_would_change(tmp_path: Path
     assert home.text == "[[root]] # two\nname = \"b/memories\"\npath='/n/b/memories'"
 
 
+@pytest.mark.parametrize("text", ["root = []\n[daemon]\n", "# mine\nroot = [ # none yet\n]\n", "  root=[ ]"])
+def test_a_root_is_added_to_an_array_that_was_emptied(tmp_path: Path, text: str) -> None:
+    home = Home(tmp_path, text)
+    home.add(path="/n/x", name="x")
+    assert home.names() == ["x"]
+    assert all(comment in home.text for comment in ("# mine", "# none yet") if comment in text)
+    home.remove("x")
+    assert home.names() == []
+    home.add(path="/n/y", name="y")
+    assert home.names() == ["y"]
+
+
 def test_inline_array_of_roots(tmp_path: Path) -> None:
     home = Home(tmp_path, "# top\nroot = [{path='/n/a/m'}, {path='/n/b/m'}] # roots\n# end\n")
     home.add(path="/n/c", layout="auto")
@@ -138,6 +154,36 @@ def test_inline_array_of_roots(tmp_path: Path) -> None:
     assert home.names() == ["b/m", "c"]
     assert home.text.startswith("# top\nroot = [")
     assert home.text.endswith("# roots\n# end\n")
+
+
+@pytest.mark.parametrize(
+    ("before", "name", "after"),
+    [
+        ("root = [{path='/n/a'}, {path='/n/b'}]", "b", "root = [{path='/n/a'}]"),
+        ("root = [{path='/n/a'}, {path='/n/b'}]", "a", "root = [{path='/n/b'}]"),
+        (
+            "root = [\n  {path='/n/a'}, # one\n  {path='/n/b'}, # two\n]\n",
+            "a",
+            "root = [\n  {path='/n/b'}, # two\n]\n",
+        ),
+        (
+            "root = [\n  {path='/n/a'}, # one\n  {path='/n/b'}, # two\n]\n",
+            "b",
+            "root = [\n  {path='/n/a'}, # one\n # two\n]\n",
+        ),
+    ],
+)
+def test_a_root_of_an_inline_array_is_cut_out(tmp_path: Path, before: str, name: str, after: str) -> None:
+    home = Home(tmp_path, before)
+    home.remove(name)
+    assert home.text == after
+    added = home.add(path="/n/c", limits={"a b.jsonl": {"max_count": 3, "kind": "hard"}})
+    assert added.policy.limits["a b.jsonl"] == Limit(LimitKind.HARD, None, 3)
+
+
+def test_what_is_written_is_read_back_the_same() -> None:
+    for value in ('\n\x7fé\\"', "\U000e0001", True, 3, 0.5, ["a", 1], {"a b": {"c": "x"}, "d": [False]}):
+        assert tomllib.loads(f"k = {toml(value)}")["k"] == value
 
 
 def test_scattered_tables_of_one_root(tmp_path: Path) -> None:
@@ -176,7 +222,7 @@ def test_mode_and_link_are_kept(tmp_path: Path) -> None:
         ({"path": "/n/x", "name": "agents"}, "taken by the root of line"),
         ({"path": "/n/x", "layout": "jsonl"}, "did you mean"),
         ({"path": "/etc/passwd"}, "is a file"),
-        ({"name": "x"}, "names no directory"),
+        ({"name": "x"}, "has no directory"),
         ({"path": STATE}, "state directory"),
     ],
 )
@@ -209,13 +255,13 @@ def test_a_broken_file_is_left_alone(tmp_path: Path) -> None:
 
 def test_somebody_elses_change_meanwhile_is_not_lost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     home = Home(tmp_path)
-    appended = edit._appended
 
-    def meddled(text: str, root: Mapping[str, object]) -> str:
+    def meddled(text: str, path: str, *more: Any) -> Config:
+        """Somebody writes between the reading and the writing."""
         home.file.write_text(FILE + "\n# mine\n")
-        return appended(text, root)
+        return parse(text, path, *more)
 
-    monkeypatch.setattr(edit, "_appended", meddled)
+    monkeypatch.setattr(edit, "parse", meddled)
     with pytest.raises(ConflictError):
         home.add(path="/n/x")
     assert home.text == FILE + "\n# mine\n"

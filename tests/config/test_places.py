@@ -43,20 +43,20 @@ def test_state_directory(words: dict[str, str], env: dict[str, str], state: str)
 
 
 @pytest.mark.parametrize(
-    ("words", "env", "socket", "explicit"),
+    ("words", "env", "socket"),
     [
-        ({"socket": "/s"}, {"MEMORYD_SOCKET": "/t", "RUNTIME_DIRECTORY": "/r"}, "/s", True),
-        ({}, {"MEMORYD_SOCKET": "~/t", "RUNTIME_DIRECTORY": "/r"}, "/home/me/t", True),
-        ({}, {"RUNTIME_DIRECTORY": "/r:/q", "XDG_RUNTIME_DIR": "/x"}, "/r/control.sock", False),
-        ({}, {"XDG_RUNTIME_DIR": "/x"}, "/x/memoryd/control.sock", False),
-        ({}, {"XDG_RUNTIME_DIR": "relative"}, "/u/state/control.sock", False),
-        ({"state_dir": "/a"}, {}, "/a/control.sock", False),
-        ({"state_dir": "/a"}, {"XDG_RUNTIME_DIR": "/x"}, "/x/memoryd/control.sock", False),
+        ({"socket": "/s"}, {"MEMORYD_SOCKET": "/t", "RUNTIME_DIRECTORY": "/r"}, "/s"),
+        ({}, {"MEMORYD_SOCKET": "~/t", "RUNTIME_DIRECTORY": "/r"}, "/home/me/t"),
+        ({}, {"RUNTIME_DIRECTORY": "/r:/q", "XDG_RUNTIME_DIR": "/x"}, "/r/control.sock"),
+        ({}, {"XDG_RUNTIME_DIR": "/x"}, "/x/memoryd/control.sock"),
+        ({}, {"XDG_RUNTIME_DIR": "relative"}, "/u/state/control.sock"),
+        ({"state_dir": "/a"}, {}, "/a/control.sock"),
+        ({"state_dir": "/a"}, {"XDG_RUNTIME_DIR": "/x"}, "/x/memoryd/control.sock"),
     ],
 )
-def test_socket(words: dict[str, str], env: dict[str, str], socket: str, explicit: bool) -> None:
+def test_socket(words: dict[str, str], env: dict[str, str], socket: str) -> None:
     places = _find(env, **words)
-    assert (places.socket, places.socket_explicit) == (socket, explicit)
+    assert places.socket == socket
 
 
 def test_configuration_in_order(tmp_path: Path) -> None:
@@ -74,11 +74,9 @@ def test_configuration_in_order(tmp_path: Path) -> None:
     assert find().config == str(system)
     own.touch()
     assert find()[:1] == (str(own),)
-    assert not find().config_explicit
     named.touch()
     assert find(MEMORYD_CONFIG=str(named)).config == str(named)
     assert find(str(own), MEMORYD_CONFIG=str(named)).config == str(own)
-    assert find(str(own)).config_explicit
 
 
 @pytest.mark.parametrize("by", ["word", "environment"])

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
-from memoryd.config.reading import parse
-from memoryd.config.schema import Config
+from memoryd.config.load import parse
+from memoryd.config.settings import Config
 from memoryd.config.show import diff, effective
 
 BASE = "[[root]]\nname='a'\npath='/n/a'\n[[root]]\nname='b'\npath='/n/b'\n"
@@ -38,7 +39,7 @@ path = '/n/a'
 mode = 'observe'
 limits = { 'a.jsonl' = 'off', 'b.jsonl' = { max_bytes = '1KB' } }
 """
-    shown = effective(_parse(text, "/n/extra"))
+    shown: Any = effective(_parse(text, "/n/extra"))
     assert json.loads(json.dumps(shown)) == shown
     assert shown["path"] == "c.toml"
     assert shown["daemon"]["settle_ms"] == {"value": 5, "origin": "daemon:2"}

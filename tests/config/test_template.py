@@ -7,8 +7,8 @@ from pathlib import Path
 
 from memoryd.config.detect import Detected, detect, looked_for
 from memoryd.config.keys import ENDPOINT, SEARCH
-from memoryd.config.reading import parse
-from memoryd.config.schema import DaemonConfig, SearchConfig
+from memoryd.config.load import parse
+from memoryd.config.settings import DaemonConfig, SearchConfig
 from memoryd.config.template import template
 from memoryd.core.policy import Policy
 
@@ -35,12 +35,12 @@ def test_the_template_with_roots() -> None:
 
 
 def test_every_commented_setting_is_valid_and_says_the_default() -> None:
-    """With all settings uncommented nothing changes but `secrets`, which has no default of its own."""
+    """With all of them uncommented nothing changes but `secrets` and `timezone`, which have no default of their own."""
     settings, examples = template().split("# One [[root]]")
     text = SETTING.sub(r"\1", settings) + "[[root]]\npath = '/n/a'\n"
     config = parse(text, "c.toml", "/nowhere/state")
     assert config.daemon == DaemonConfig()
-    assert config.roots[0].policy == Policy(secrets="shapes")
+    assert config.roots[0].policy == Policy(secrets="shapes", timezone="UTC")
     assert config.search == SearchConfig()
     search = {f"search.{name}" for name in SEARCH} | {f"search.endpoint.{name}" for name in ENDPOINT}
     assert set(config.origins) == {*DaemonConfig.__dataclass_fields__, *search}, "every setting is shown"
@@ -49,6 +49,14 @@ def test_every_commented_setting_is_valid_and_says_the_default() -> None:
     lines = [line.removeprefix("# ") for line in examples.split("\n") if re.match(r'# ("|\[|\w+ = )', line)]
     examples_read = parse("\n".join(lines), "c.toml", "/nowhere/state")
     assert [root.name for root in examples_read.roots] == ["agents", "team-memory"]
+
+
+def test_the_template_fits_80_columns_with_a_meaning_above_each_setting() -> None:
+    found = Detected("/n/a/memories", "jsonl-store", "learnings.jsonl, tasks.jsonl, " * 9)
+    lines = template([found]).split("\n")
+    assert [line for line in lines if len(line) > 80] == []
+    settings = lines[: next(at for at, line in enumerate(lines) if line.startswith("# One [[root]]"))]
+    assert all(lines[at - 1].startswith("## ") for at, line in enumerate(settings) if SETTING.match(line))
 
 
 def test_detection_goes_by_content(tmp_path: Path) -> None:

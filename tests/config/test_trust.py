@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from memoryd.config.reading import read_text
+from memoryd.config.load import read_text
 from memoryd.errors import ConfigError
 
 
@@ -16,7 +16,7 @@ def test_a_configuration_that_others_may_write_is_refused(tmp_path: Path, mode: 
     path = tmp_path / "config.toml"
     path.write_text("")
     path.chmod(mode)
-    with pytest.raises(ConfigError, match=f"written by others \\(mode {mode:03o}\\)") as refused:
+    with pytest.raises(ConfigError, match=f"writable by others \\(mode {mode:03o}\\)") as refused:
         read_text(str(path))
     assert refused.value.exit_code == 78
     path.chmod(0o644)

@@ -5,25 +5,29 @@ from __future__ import annotations
 import json
 import math
 import os
-from typing import Any
+import re
+from typing import Annotated, Any, Literal
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import Meta, to_builtins
 
 from memoryd.control import protocol, wire
 from memoryd.control.discover import document
-from memoryd.control.methods import METHODS, TABLE, Method, Param, by_command, groups
-from memoryd.control.parameters import checked
-from memoryd.control.protocol import LineReader, Problem, Request, decode_request
+from memoryd.control.methods import METHODS, TABLE, Method, Option, Request, Result, by_command, groups
+from memoryd.control.methods.method_types import Finite, Name, parameter
+from memoryd.control.parameters import check_params
+from memoryd.control.protocol import LineReader, Problem, RpcRequest, decode_request
 from memoryd.errors import ConfigError, ConflictError, MemorydError, UnauthorisedError, UsageError
+from tests import parameters
 
 REQUESTS = [
-    (b'{"jsonrpc":"2.0","id":1,"method":"ping"}', Request(1, "ping", None)),
-    (b'{"jsonrpc":"2.0","id":"a","method":"ping","params":{}}', Request("a", "ping", {})),
-    (b'{"jsonrpc":"2.0","id":null,"method":"ping"}', Request(None, "ping", None)),
-    (b'{"jsonrpc":"2.0","method":"ping"}', Request(None, "ping", None, notification=True)),
-    (b' {"jsonrpc":"2.0","id":7,"method":"x","extra":1} \r', Request(7, "x", None)),
+    (b'{"jsonrpc":"2.0","id":1,"method":"ping"}', RpcRequest(1, "ping", None)),
+    (b'{"jsonrpc":"2.0","id":"a","method":"ping","params":{}}', RpcRequest("a", "ping", {})),
+    (b'{"jsonrpc":"2.0","id":null,"method":"ping"}', RpcRequest(None, "ping", None)),
+    (b'{"jsonrpc":"2.0","method":"ping"}', RpcRequest(None, "ping", None, notification=True)),
+    (b' {"jsonrpc":"2.0","id":7,"method":"x","extra":1} \r', RpcRequest(7, "x", None)),
 ]
 
 PROBLEMS = [
@@ -50,7 +54,7 @@ PROBLEMS = [
 
 
 @pytest.mark.parametrize(("line", "request_"), REQUESTS)
-def test_a_request_is_read(line: bytes, request_: Request) -> None:
+def test_a_request_is_read(line: bytes, request_: RpcRequest) -> None:
     assert decode_request(line) == request_
 
 
@@ -67,7 +71,7 @@ def test_anything_else_is_a_problem_with_the_standard_code(line: bytes, code: in
 
 @given(st.binary(max_size=300))
 def test_no_bytes_raise(line: bytes) -> None:
-    assert isinstance(decode_request(line), Request | Problem)
+    assert isinstance(decode_request(line), RpcRequest | Problem)
 
 
 json_values = st.recursive(
@@ -80,7 +84,7 @@ json_values = st.recursive(
 @given(st.dictionaries(st.sampled_from(["jsonrpc", "id", "method", "params"]), json_values))
 def test_no_object_raises(message: dict[str, Any]) -> None:
     line = json.dumps(message).encode()
-    assert isinstance(decode_request(line), Request | Problem)
+    assert isinstance(decode_request(line), RpcRequest | Problem)
 
 
 @given(st.lists(st.binary(max_size=20).filter(lambda b: b"\n" not in b), max_size=10), st.integers(1, 7))
@@ -181,26 +185,21 @@ def test_an_unknown_error_is_still_an_error() -> None:
     assert type(wire.rebuild(None)) is MemorydError
 
 
-METHOD = Method(
-    "m",
-    None,
-    "",
-    "",
-    "",
-    (
-        Param("root", "str", ""),
-        Param("n", "int", "", minimum=0, maximum=9),
-        Param("x", "float", ""),
-        Param("dry_run", "bool", ""),
-        Param("topics", "list", "", choices=("a", "b")),
-        Param("level", "str", "", choices=("low", "high")),
-        Param("fields", "object", ""),
-        Param("words", "str", "", joined=True),
-    ),
-    (),
-    "read",
-    False,
-)
+class Sample(Request):
+    """A parameter of each type."""
+
+    root: Annotated[Name | None, parameter("")] = None
+    n: Annotated[Annotated[int, Meta(ge=0, le=9)] | None, parameter("")] = None
+    x: Annotated[Finite | None, parameter("")] = None
+    dry_run: Annotated[bool, parameter("")] = False
+    topics: Annotated[list[Literal["a", "b"]] | None, parameter("")] = None
+    level: Annotated[Literal["low", "high"] | None, parameter("")] = None
+    fields: Annotated[dict[str, object] | None, parameter("")] = None
+    words: Annotated[str | None, parameter("", Option(joined=True))] = None
+    vector: Annotated[list[Finite] | None, parameter("")] = None
+
+
+METHOD = Method("m", None, "", "", "", Sample, Result, "read", False)
 
 GOOD = [
     (None, {}),
@@ -209,9 +208,10 @@ GOOD = [
     ({"root": "a", "n": 3, "x": 1, "dry_run": True}, {"root": "a", "n": 3, "x": 1, "dry_run": True}),
     ({"topics": ["b"], "level": "low", "fields": {}}, {"topics": ["b"], "level": "low", "fields": {}}),
     ({"words": "any\0text"}, {"words": "any\0text"}),
+    ({"vector": [1, 0.5]}, {"vector": [1, 0.5]}),
 ]
 BAD = [
-    ([], "named"),
+    ([], "must be an object, not a list"),
     ({"rooot": "a"}, "did you mean 'root'"),
     ({"zzz": None}, "known: root"),
     ({"root": 1}, "a string"),
@@ -226,27 +226,31 @@ BAD = [
     ({"topics": ["c"]}, "allowed: a, b"),
     ({"level": "lo"}, "did you mean 'low'"),
     ({"fields": []}, "an object"),
+    ({"vector": ["1"]}, "finite numbers"),
+    ({"vector": [True]}, "finite numbers"),
+    ({"vector": [math.inf]}, "finite numbers"),
+    ({"vector": [10**400]}, "finite numbers"),
 ]
 
 
 @pytest.mark.parametrize(("given_", "kept"), GOOD)
 def test_right_parameters_pass(given_: Any, kept: dict[str, Any]) -> None:
-    assert checked(METHOD, given_) == kept
+    assert parameters.given(check_params(METHOD, given_)) == kept
 
 
 @pytest.mark.parametrize(("given_", "told"), BAD)
 def test_wrong_parameters_are_refused_and_explained(given_: Any, told: str) -> None:
     with pytest.raises(UsageError) as caught:
-        checked(METHOD, given_)
+        check_params(METHOD, given_)
     assert told in f"{caught.value.message} {caught.value.hint}"
 
 
 def test_a_required_parameter_and_one_of_several() -> None:
     with pytest.raises(UsageError, match="missing"):
-        checked(TABLE["undo"], {})
+        check_params(TABLE["undo"], {})
     with pytest.raises(UsageError, match="one of name, path"):
-        checked(TABLE["root.pause"], {})
-    assert checked(TABLE["root.pause"], {"path": "/x"}) == {"path": "/x"}
+        check_params(TABLE["root.pause"], {})
+    assert parameters.given(check_params(TABLE["root.pause"], {"path": "/x"})) == {"path": "/x"}
 
 
 def test_the_table_is_sound() -> None:
@@ -269,7 +273,7 @@ def test_the_table_is_sound() -> None:
 
 
 def test_discover_describes_every_row() -> None:
-    found = document(METHODS, "1")
+    found = to_builtins(document(METHODS, "1"))
     assert found["openrpc"].startswith("1.")
     assert [method["name"] for method in found["methods"]] == [method.name for method in METHODS]
     names = {kind.name for kind in wire.error_kinds()}
@@ -287,3 +291,13 @@ def test_a_list_on_the_command_line_is_repeatable() -> None:
     lists = [(m.name, p) for m in METHODS for p in m.params if p.type == "list" and p.cli]
     assert lists
     assert [(name, param.name) for name, param in lists if not param.repeatable] == []
+
+
+def test_discover_leaves_no_type_unexplained() -> None:
+    found = to_builtins(document(METHODS, "1"))
+    known = set(found["components"]["schemas"])
+    wanted = set(re.findall(r"#/components/schemas/(\w+)", json.dumps(found)))
+    assert wanted
+    assert wanted <= known
+    hits = next(method for method in found["methods"] if method["name"] == "memory.search")["result"]["schema"]
+    assert hits["properties"]["hits"]["items"] == {"$ref": "#/components/schemas/HitRow"}

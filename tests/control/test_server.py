@@ -12,7 +12,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -20,11 +20,13 @@ from typing import Any
 import pytest
 
 from memoryd.control import peer
-from memoryd.control.answering import Answer
 from memoryd.control.client import Client
 from memoryd.control.connection import Limits
+from memoryd.control.methods import Request
+from memoryd.control.methods.recovery import UndoRequest
 from memoryd.control.outbox import Outbox
 from memoryd.control.peer import Peer
+from memoryd.control.requests import Answer
 from memoryd.control.server import Server
 from memoryd.control.wire import MAX_LINE
 from memoryd.errors import (
@@ -39,6 +41,7 @@ from memoryd.errors import (
     UnauthorisedError,
     UsageError,
 )
+from memoryd.log import configure
 
 HELLO = {"version": "1.2.3", "pid": 7, "instance": "abc"}
 
@@ -47,36 +50,36 @@ class Daemon:
     """Stub handlers: `archive` waits in a Future until the test completes it."""
 
     def __init__(self) -> None:
-        self.jobs: list[Future[dict[str, Any]]] = []
+        self.jobs: list[Future[Mapping[str, object]]] = []
         self.peers: list[Peer] = []
         self.arrived = threading.Condition()
         self.release = threading.Event()
 
-    def ping(self, _: dict[str, Any], who: Peer) -> Answer:
+    def ping(self, _: Request, who: Peer) -> Answer:
         self.peers.append(who)
         return {"pid": os.getpid(), "version": "1.2.3", "instance": "abc", "uptime_s": 1.0}
 
-    def archive(self, params: dict[str, Any], _: Peer) -> Answer:
-        future: Future[dict[str, Any]] = Future()
+    def archive(self, params: Request, _: Peer) -> Answer:
+        future: Future[Mapping[str, object]] = Future()
         with self.arrived:
             self.jobs.append(future)
             self.arrived.notify_all()
         return future
 
-    def check(self, _: dict[str, Any], __: Peer) -> Answer:
+    def check(self, _: Request, __: Peer) -> Answer:
         return {"findings": [{"message": "x" * 1000}] * 3000, "summary": {}}
 
-    def undo(self, params: dict[str, Any], _: Peer) -> Answer:
-        raise ConflictError("changed since", hint="look", data={"changed": [params["receipt"]]})
+    def undo(self, params: UndoRequest, _: Peer) -> Answer:
+        raise ConflictError("changed since", hint="look", data={"changed": [params.receipt]})
 
-    def status(self, _: dict[str, Any], __: Peer) -> Answer:
+    def status(self, _: Request, __: Peer) -> Answer:
         raise ZeroDivisionError("content of a memory")
 
-    def metrics(self, _: dict[str, Any], __: Peer) -> Answer:
+    def metrics(self, _: Request, __: Peer) -> Answer:
         self.release.wait(20)
         return {"text": ""}
 
-    def shutdown(self, _: dict[str, Any], __: Peer) -> Answer:
+    def shutdown(self, _: Request, __: Peer) -> Answer:
         return {"stopping": True}
 
     def wait_jobs(self, count: int) -> None:
@@ -164,7 +167,7 @@ def test_the_greeting_and_a_reply(serve: Callable[..., Server], place: str, daem
         assert hello["method"] == "hello"
         assert hello["params"] == {"server": "memoryd", "protocol": 1, **HELLO}
         raw.say(call("x", "ping"))
-        assert raw.hear() == {"jsonrpc": "2.0", "id": "x", "result": daemon.ping({}, Peer(0))}
+        assert raw.hear() == {"jsonrpc": "2.0", "id": "x", "result": daemon.ping(Request(), Peer(0))}
     assert (daemon.peers[0].uid, daemon.peers[0].pid) == (os.geteuid(), os.getpid())
 
 
@@ -311,6 +314,7 @@ def test_an_idle_client_stays(serve: Callable[..., Server], place: str) -> None:
         assert raw.hear()["id"] == 1
 
 
+@pytest.mark.slow
 def test_a_client_that_never_reads_is_cut_and_nobody_waits_for_it(serve: Callable[..., Server], place: str) -> None:
     server = serve(limits=Limits(stall_s=0.2, linger_s=0.1))
     with Raw(place) as deaf, Client(place) as client:
@@ -507,36 +511,36 @@ def test_the_outbox_bounds() -> None:
 
 def test_who_has_a_reply_sends_it_himself_where_nothing_waits() -> None:
     box = Outbox()
-    assert box.claim()
-    assert not box.claim(), "one at a time"
+    assert box.try_acquire()
+    assert not box.try_acquire(), "one at a time"
     assert not box.wait_empty(0)
     assert box.put(1, lambda: b"later")
-    box.give_back(b"the rest")
-    assert not box.claim(), "what waits goes first"
+    box.release(b"the rest")
+    assert not box.try_acquire(), "what waits goes first"
     assert [make() for make in (box.take(), box.take()) if make] == [b"the rest", b"later"]
-    assert not box.claim(), "the writer is at it"
+    assert not box.try_acquire(), "the writer is at it"
 
 
 def test_a_claim_at_the_end_holds_the_writer_until_it_is_over() -> None:
     """Else the descriptor could be another client's before all is sent."""
     box = Outbox()
-    assert box.claim()
+    assert box.try_acquire()
     box.finish()
     writer = threading.Thread(target=box.take)
     writer.start()
     writer.join(0.2)
     assert writer.is_alive()
-    box.give_back(b"")
+    box.release(b"")
     writer.join(5)
     assert not writer.is_alive()
-    assert not box.claim()
+    assert not box.try_acquire()
 
 
 def test_the_rest_for_a_client_that_is_gone_is_dropped() -> None:
     box = Outbox()
-    assert box.claim()
+    assert box.try_acquire()
     box.abandon()
-    box.give_back(b"the rest")
+    box.release(b"the rest")
     assert box.take() is None
 
 
@@ -712,15 +716,19 @@ def test_something_else_at_the_socket_is_named(tmp_path: Path) -> None:
 def test_the_client_follows_events_until_the_daemon_ends(serve: Callable[..., Server], place: str) -> None:
     server = serve()
     with Client(place) as client:
-        events = client.events(["job"])
-        finishing = threading.Thread(target=_finish, args=(server,))
+        following = threading.Event()
+        finishing = threading.Thread(target=_finish, args=(server, following))
         finishing.start()
-        assert [event["n"] for event in events] == [1, 2]
+        events = client.events(["job"])
+        assert next(events)["n"] == 0
+        following.set()
+        assert [event["n"] for event in events if event["n"]] == [1, 2]
         finishing.join()
 
 
-def _finish(server: Server) -> None:
-    until(lambda: any(connection.topics for connection in server._connections))
+def _finish(server: Server, following: threading.Event) -> None:
+    while not following.wait(0.01):
+        server.publish("job", {"n": 0})
     server.publish("job", {"n": 1})
     server.publish("job", {"n": 2})
     server.close()
@@ -744,3 +752,15 @@ def test_a_server_that_was_only_opened_leaves_no_socket(daemon: Daemon, place: s
     assert os.path.exists(place)
     server.close()
     assert not os.path.exists(place)
+
+
+def test_a_loop_of_refused_clients_is_logged_once(
+    serve: Callable[..., Server], place: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    configure(style="json")
+    serve(authorise=lambda _: False)
+    for _ in range(200):
+        with socket.socket(socket.AF_UNIX) as client:
+            client.connect(place)
+            assert b"-32001" in client.recv(4096)
+    assert capsys.readouterr().err.count("client_refused") == 1

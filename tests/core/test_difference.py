@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from memoryd.core.difference import difference, unified
+from memoryd.operations.restore import difference, unified
 
 
 def test_lines_only_here_and_only_there() -> None:

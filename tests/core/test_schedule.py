@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from memoryd.core.policy import DEFAULT_SCHEDULE
-from memoryd.core.schedule import Adaptive, Cron, Every, Off, due, parse_schedule
+from memoryd.core.schedule import Adaptive, Cron, Every, Off, next_due, parse_schedule
 
 
 @pytest.mark.parametrize(
@@ -115,17 +115,17 @@ def test_cron_fields(line: str, fields: tuple[str, ...] | None) -> None:
 @pytest.mark.parametrize(
     ("text", "complaint"),
     [
-        ("", "is no schedule; allowed"),
-        ("6h", "is no schedule; allowed"),
-        ("hourly", "is no schedule; allowed"),
-        ("@daily", "is no schedule; allowed"),
-        ("every", "is no interval"),
+        ("", "is not a schedule; allowed"),
+        ("6h", "is not a schedule; allowed"),
+        ("hourly", "is not a schedule; allowed"),
+        ("@daily", "is not a schedule; allowed"),
+        ("every", "is not an interval"),
         ("every 0s", "out of range"),
-        ("every -1s", "is no interval"),
-        ("every 1.5h", "is no interval"),
-        ("every 6 hours", "is no interval"),
+        ("every -1s", "is not an interval"),
+        ("every 1.5h", "is not an interval"),
+        ("every 6 hours", "is not an interval"),
         ("every 99999999d", "out of range"),
-        ("every ٣h", "is no interval"),
+        ("every ٣h", "is not an interval"),
         ("60 * * * *", "minute: '60' is not a number from 0 to 59"),
         ("* 24 * * *", "hour"),
         ("* * 0 * *", "day of the month"),
@@ -135,8 +135,8 @@ def test_cron_fields(line: str, fields: tuple[str, ...] | None) -> None:
         ("*/0 * * * *", "step"),
         ("*/x * * * *", "step"),
         ("1,,2 * * * *", "minute"),
-        ("0 0 31 2 *", "never comes"),
-        ("0 0 31 4,6 *", "never comes"),
+        ("0 0 31 2 *", "never occurs"),
+        ("0 0 31 4,6 *", "never occurs"),
         ("0 0 1 * 1", "both a day of the month and a weekday"),
     ],
 )
@@ -165,17 +165,17 @@ def test_what_is_accepted_is_accepted_by_the_clock_too(parts: list[str]) -> None
 
 def test_due() -> None:
     hourly = Every(3600)
-    assert due(hourly, None, 1000.0) == 1000.0, "the first run is due at once"
-    assert due(hourly, 1000.0, 2000.0) == 4600.0
-    assert due(hourly, 1000.0, 90_000.0) == 4600.0, "overdue stays one due time, not many"
+    assert next_due(hourly, None, 1000.0) == 1000.0, "the first run is due at once"
+    assert next_due(hourly, 1000.0, 2000.0) == 4600.0
+    assert next_due(hourly, 1000.0, 90_000.0) == 4600.0, "overdue stays one due time, not many"
     for other in (Off(), Adaptive(), parse_schedule("0 3 * * *")):
-        assert due(other, None, 1000.0) is None
+        assert next_due(other, None, 1000.0) is None
 
 
 @given(st.integers(1, 10**6), st.floats(0, 1e9), st.floats(0, 1e9))
 def test_a_clock_set_back_never_stalls(seconds: int, last: float, now: float) -> None:
     """Whatever the stamp says, the job is due within one interval."""
-    at = due(Every(seconds), last, now)
+    at = next_due(Every(seconds), last, now)
     assert at is not None
     assert at <= now + seconds
     if last > now:

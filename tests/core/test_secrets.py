@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memoryd.core.git import blocked_by_git
 from memoryd.core.secrets import TOKENS, VIOLATION, WORDS, check_sensitive, find_secrets, headline, redact
+from memoryd.disk.git_state import blocked_by_git
 
 SHAPES = {
     "github-token": ["ghp_" + "a1B2" * 9, "gho_" + "z" * 36, "github_pat_11ABCDEFG0_abcdefghij"],

@@ -75,7 +75,7 @@ EPERM = {"pid_alive": "alive", "process_started": None}
         (NAMED, 400, {**DEAD, "network_fs": True}, ".lock", "unprovable"),
         (NAMED, 400, {**ALIVE, "network_fs": True}, ".lock", "held"),
         (NOBODY, 400, {"network_fs": True}, ".lock", "unprovable"),
-        # nobody to prove dead, watched on the caller's own clock
+        # no process could be proved dead, watched on the caller's own clock
         (NOBODY, 400, {"watched_s": 5.0}, ".lock", "unprovable"),
         (NOBODY, 400, {"watched_s": 30.0}, ".lock", "stale"),
         (NAMED, 31, {**DEAD, "watched_s": 0.0}, ".lock", "stale"),
@@ -101,8 +101,8 @@ def test_the_evidence_names_age_holder_reason_and_what_could_not_be_seen() -> No
     evidence = Evidence(31.4, "dead", flock_free=True, open_elsewhere="no", skipped=7)
     found = judge(NAMED, evidence, kind="soft", stale_after=30, unreadable_after=300, lock_time=NOW)
     assert found.evidence == (
-        "31 s old, names process 4711; nobody holds its flock; process 4711 is gone, "
-        "no process has the file open (7 processes could not be looked at)"
+        "31 s old, names process 4711; no process holds its flock; process 4711 is gone, "
+        "no process has the file open (7 processes could not be examined)"
     )
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import fcntl
-import itertools
 import os
 import signal
 import stat
@@ -20,8 +19,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from memoryd.disk import atomic, syscalls, temps
-from memoryd.disk.atomic import ANY, Displaced, StoreChangedError
-from memoryd.disk.tree import ChangingError, NotBeneathError, NotRegularError, Tree
+from memoryd.disk.atomic import ANY, StoreChangedError
+from memoryd.disk.nofollow import ChangingError, NotBeneathError, NotRegularError
+from memoryd.disk.replaced_file import ReplacedFile
+from memoryd.disk.tree import Tree
 
 OLD = b'{"id":1}\n{"id":2}\n'
 NEW = b'{"id":2}\n'
@@ -68,7 +69,7 @@ def assert_clean(root: Path, content: bytes | None) -> None:
         assert (root / "f").read_bytes() == content
 
 
-def displaced_by(tree: Tree, content: bytes = NEW) -> Displaced:
+def displaced_by(tree: Tree, content: bytes = NEW) -> ReplacedFile:
     _, fingerprint = tree.read("f")
     replaced = atomic.replace(tree, "f", content, expected=fingerprint, exchange=True)
     assert replaced.displaced is not None
@@ -214,15 +215,13 @@ class TestReplace:
         assert tree.stat("f") == expected
         assert_clean(root, OLD)
 
-    def test_a_left_over_temporary_name_is_not_reused(
-        self, root: Path, tree: Tree, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        monkeypatch.setattr(temps, "_numbers", itertools.count(7))
-        left = root / f"f.memoryd-{os.getpid()}-7.tmp"
+    def test_a_left_over_temporary_name_is_not_reused(self, root: Path, tree: Tree) -> None:
+        number = int(temps.temp_name("f").removesuffix(".tmp").rpartition("-")[2])
+        left = root / f"f.memoryd-{os.getpid()}-{number + 1}.tmp"
         left.write_bytes(b"late bytes of a crashed namesake")
         atomic.replace(tree, "f", NEW, expected=tree.stat("f"))
         assert left.read_bytes() == b"late bytes of a crashed namesake"
-        assert atomic.our_temps(tree, "") == [(left.name, os.getpid())]
+        assert temps.our_temps(tree, "") == [(left.name, os.getpid())]
 
     def test_no_descriptor_is_left_open(self, root: Path, tree: Tree, way: str) -> None:
         before = len(os.listdir("/proc/self/fd"))
@@ -340,7 +339,7 @@ class TestCompareAndSwap:
         with pytest.raises(StoreChangedError):
             atomic.replace(tree, "f", NEW, expected=expected, exchange=True)
         assert (root / "f").read_bytes() == b"second"
-        [(temp, _)] = atomic.our_temps(tree, "")
+        [(temp, _)] = temps.our_temps(tree, "")
         assert (root / temp).read_bytes() == b"first"
 
     def test_who_opened_our_withdrawn_content_is_handed_over(
@@ -363,10 +362,10 @@ class TestCompareAndSwap:
         displaced = caught.value.displaced
         assert displaced is not None
         os.write(opened[1], LATE)
-        assert displaced.late(displaced.base_size) == LATE
-        assert not displaced.only_ours()
+        assert displaced.appended(displaced.base_size) == LATE
+        assert not displaced.is_sole_opener()
         os.close(opened[1])
-        assert displaced.only_ours()
+        assert displaced.is_sole_opener()
         displaced.close()
         assert_clean(root, b"theirs\n")
 
@@ -428,7 +427,7 @@ class TestCompareAndSwap:
 
 def without_flags(monkeypatch: pytest.MonkeyPatch) -> None:
     """A system whose rename has no flags."""
-    monkeypatch.setattr(syscalls, "_rename", None)
+    monkeypatch.setattr(syscalls, "libc", object())
 
 
 def before_the_exchange(monkeypatch: pytest.MonkeyPatch, act: Callable[[], object], times: int = 1) -> None:
@@ -449,14 +448,14 @@ class TestLateAppends:
         writer = os.open(root / "f", os.O_WRONLY | os.O_APPEND)
         displaced = displaced_by(tree)
         assert (root / "f").read_bytes() == NEW
-        assert displaced.late(displaced.base_size) == b""
-        assert not displaced.only_ours()
+        assert displaced.appended(displaced.base_size) == b""
+        assert not displaced.is_sole_opener()
         os.write(writer, LATE)
-        assert displaced.late(displaced.base_size) == LATE
-        assert displaced.late(displaced.base_size + len(LATE)) == b""
-        assert displaced.intact()
+        assert displaced.appended(displaced.base_size) == LATE
+        assert displaced.appended(displaced.base_size + len(LATE)) == b""
+        assert displaced.unmodified()
         os.close(writer)
-        assert displaced.only_ours()
+        assert displaced.is_sole_opener()
         displaced.close()
         displaced.close()
         assert_clean(root, NEW)
@@ -468,7 +467,7 @@ class TestLateAppends:
 
         before_the_exchange(monkeypatch, append)
         displaced = displaced_by(tree)
-        assert displaced.late(displaced.base_size) == LATE
+        assert displaced.appended(displaced.base_size) == LATE
         assert not displaced.close_if_silent()
         assert displaced.close_if_silent(displaced.base_size + len(LATE))
         assert displaced.close_if_silent()
@@ -478,16 +477,16 @@ class TestLateAppends:
         with open(root / "f", "r+b") as writer:
             displaced = displaced_by(tree)
             writer.write(b"#")
-        assert not displaced.intact()
+        assert not displaced.unmodified()
         displaced.close()
 
     def test_leave_keeps_the_bytes_for_the_next_start(self, root: Path, tree: Tree) -> None:
         displaced = displaced_by(tree)
-        displaced.leave()
+        displaced.detach()
         displaced.close()
-        [(temp, pid)] = atomic.our_temps(tree, "")
+        [(temp, pid)] = temps.our_temps(tree, "")
         assert pid == os.getpid()
-        assert atomic.target_of(temp) == "f"
+        assert temps.target_of(temp) == "f"
         assert (root / temp).read_bytes() == OLD
 
     def test_close_never_removes_another_file(self, root: Path, tree: Tree) -> None:
@@ -501,7 +500,7 @@ class TestLateAppends:
     @pytest.mark.parametrize("by", ["lease", "proc"])
     def test_other_processes_count(self, root: Path, tree: Tree, monkeypatch: pytest.MonkeyPatch, by: str) -> None:
         if by == "proc":
-            monkeypatch.setattr(syscalls, "_lease", lambda fd: None)
+            monkeypatch.setattr(syscalls, "take_lease", lambda fd: None)
         script = "import sys; f = open(sys.argv[1], 'ab'); print(flush=True); sys.stdin.read(1)"
         with subprocess.Popen(
             [sys.executable, "-c", script, str(root / "f")], stdin=subprocess.PIPE, stdout=subprocess.PIPE
@@ -509,9 +508,9 @@ class TestLateAppends:
             assert other.stdout is not None
             other.stdout.readline()
             displaced = displaced_by(tree)
-            assert not displaced.only_ours()
+            assert not displaced.is_sole_opener()
             other.communicate(b"x")
-        assert displaced.only_ours()
+        assert displaced.is_sole_opener()
         displaced.close()
 
     def test_a_lease_that_is_broken_does_not_end_us(self, root: Path) -> None:
@@ -541,12 +540,12 @@ for number in range(count):
 """
 
 
-def carry(tree: Tree, displaced: Displaced) -> int:
+def carry(tree: Tree, displaced: ReplacedFile) -> int:
     """What the caller does with late bytes, here until nobody can add any more; how many there were."""
     known = displaced.base_size
     while True:  # ends with the agents
-        silent = displaced.only_ours()
-        late = displaced.late(known)
+        silent = displaced.is_sole_opener()
+        late = displaced.appended(known)
         while late:
             with suppress(StoreChangedError):
                 _, now = tree.read("f")
@@ -662,7 +661,7 @@ class TestAppend:
         monkeypatch.setattr(os, "write", lambda fd, data: real(fd, b"\0" * len(data)))
         expected = tree.stat("f")
         assert expected is not None
-        with pytest.raises(OSError, match="gives back other bytes"):
+        with pytest.raises(OSError, match="read-back after append does not match"):
             atomic.append(tree, "f", LATE, expected=expected)
 
     def test_changed_and_linked_files_are_refused(self, tmp_path: Path, root: Path, tree: Tree) -> None:
@@ -679,7 +678,7 @@ class TestAppend:
         os.link(root / "f", tmp_path / "outside")
         now = tree.stat("f")
         assert now is not None
-        with pytest.raises(NotRegularError, match="second name"):
+        with pytest.raises(NotRegularError, match="another hard link"):
             atomic.append(tree, "f", LATE, expected=now)
 
     def test_truncate_takes_an_append_back(self, root: Path, tree: Tree) -> None:
@@ -740,17 +739,17 @@ class TestTemporaryNames:
         ],
     )
     def test_exactly_our_pattern(self, name: str, ours: bool) -> None:
-        assert atomic.is_our_temp(name) is ours
+        assert temps.is_our_temp(name) is ours
 
     @given(st.text(min_size=1, max_size=20).filter(lambda name: "/" not in name and "\0" not in name))
     def test_every_name_we_make_leads_back_to_its_target(self, name: str) -> None:
-        assert atomic.target_of(temps.temp_name(name)) == name
+        assert temps.target_of(temps.temp_name(name)) == name
 
     def test_found_with_their_process(self, root: Path, tree: Tree) -> None:
         tree.mkdir("d")
         for name in ("a.memoryd-12-3.tmp", "a.tmp", "b.memoryd-7-1.tmp"):
             (root / "d" / name).touch()
-        assert atomic.our_temps(tree, "d") == [("d/a.memoryd-12-3.tmp", 12), ("d/b.memoryd-7-1.tmp", 7)]
-        assert atomic.our_temps(tree, "none") == []
+        assert temps.our_temps(tree, "d") == [("d/a.memoryd-12-3.tmp", 12), ("d/b.memoryd-7-1.tmp", 7)]
+        assert temps.our_temps(tree, "none") == []
         with pytest.raises(ValueError, match="not one of our"):
-            atomic.target_of("a.tmp")
+            temps.target_of("a.tmp")

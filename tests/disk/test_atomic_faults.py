@@ -20,9 +20,11 @@ from typing import Any
 import pytest
 
 import memoryd
-from memoryd.disk import atomic, syscalls
+from memoryd.disk import atomic, syscalls, temps
 from memoryd.disk.atomic import ANY
 from memoryd.disk.tree import Tree
+
+pytestmark = pytest.mark.slow
 
 OLD = b'{"id":1}\n' * 40
 NEW = b'{"id":2}\n' * 60
@@ -61,7 +63,7 @@ class Faults:
     def install(self, patch: pytest.MonkeyPatch) -> None:
         for name in CALLS:
             patch.setattr(os, name, self.wrap(name, getattr(os, name)))
-        patch.setattr(syscalls, "_rename_with", self.wrap("rename with flags", syscalls._rename_with))
+        patch.setattr(syscalls, "rename_with_flags", self.wrap("rename with flags", syscalls.rename_with_flags))
 
 
 Act = Callable[[Tree], object]
@@ -188,7 +190,7 @@ def test_the_sweep_catches_unsafe_writers(tmp_path: Path, canary: Act) -> None:
 
 @pytest.mark.parametrize("name", list(ACTS))
 def test_a_system_without_rename_flags(tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(syscalls, "_rename", None)
+    monkeypatch.setattr(syscalls, "libc", object())
     act, old, new = ACTS[name]
     faults_of(act, old, new, tmp_path / "root", errno.EIO, False)
 
@@ -233,7 +235,7 @@ def kill_before(calls: str, number: int, name: str, root: Path) -> bool:
 def recover(root: Path, old: bytes | None, new: bytes | None) -> None:
     """What the caller does at the next start: nothing of its own in a left-over means it may go."""
     with Tree(os.path.realpath(root)) as tree:
-        for temp, _ in atomic.our_temps(tree, "d"):
+        for temp, _ in temps.our_temps(tree, "d"):
             left, _ = tree.read(temp)
             assert any(known is not None and known.startswith(left) for known in (old, new))
             tree.unlink(temp)

@@ -12,13 +12,15 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
+from msgspec import to_builtins
 
 import memoryd
 from memoryd.core.retention import Quality
+from memoryd.disk.blobs import Blobs
 from memoryd.disk.journal import Entry, Journal, Step
-from memoryd.disk.shelf import Held
-from memoryd.disk.snapshots import Blobs
+from memoryd.disk.journal.trash import Pin
 from memoryd.errors import BusyError, MemorydError, NotFoundError
+from memoryd.service.handlers.upkeep import history_entry
 from tests.crowd import by_threads
 
 NOW = 1_767_261_600.0  # 2026-01-01T10:00:00Z
@@ -58,7 +60,8 @@ def test_an_entry_comes_back_as_it_was_written(journal: Journal) -> None:
 def test_public_says_what_history_shows(journal: Journal) -> None:
     receipt = begin(journal, STEPS[0], STEPS[2], STEPS[0])
     journal.finish(receipt, "done")
-    assert journal.entry(receipt).public() == {
+    assert to_builtins(history_entry("agents", journal.entry(receipt))) == {
+        "root": "agents",
         "receipt": receipt,
         "at": "2026-01-01T10:00:00Z",
         "operation": "archive",
@@ -69,19 +72,17 @@ def test_public_says_what_history_shows(journal: Journal) -> None:
         "paths": [STEPS[0].path, "tasks.jsonl"],
     }
     journal.finish(receipt, "undone", undone_by="20260102-000000")
-    assert journal.entry(receipt).public()["undone"] is True
+    assert history_entry("agents", journal.entry(receipt)).undone is True
     assert journal.entry(receipt).undone_by == "20260102-000000"
 
 
-def test_steps_are_marked_amended_and_added(journal: Journal) -> None:
+def test_steps_are_marked_and_amended(journal: Journal) -> None:
     receipt = begin(journal, *STEPS)
     journal.applied(receipt, 1, after_sha="c" * 64, after_size=4)
     journal.amend(receipt, 1, after_sha="d" * 64, note="with 12 late bytes")
-    assert journal.extend(receipt, [Step("append", "tasks.jsonl", group=2)]) == 3
     steps = journal.entry(receipt).steps
     assert (steps[1].applied, steps[1].after_sha, steps[1].after_size) == (True, "d" * 64, 4)
     assert (steps[1].note, steps[1].before_sha) == ("with 12 late bytes", "b" * 64)
-    assert (steps[3].kind, steps[3].position, steps[3].group) == ("append", 3, 2)
     with pytest.raises(NotFoundError):
         journal.applied(receipt, 4)
     with pytest.raises(NotFoundError, match="no change has the receipt"):
@@ -120,7 +121,7 @@ def test_prune_keeps_the_newest_and_the_unfinished_and_frees_blobs(journal: Jour
     open_one = begin(journal, Step("rewrite", "a", blob="1" * 64))
     for blob in ("1", "2", "3", "4"):
         journal.finish(begin(journal, Step("rewrite", "a", blob=blob * 64)), "done")
-    journal.add_quarantined("a", "3" * 64, 1, "damaged", now=NOW)
+    journal.quarantine.add("a", "3" * 64, 1, "damaged", now=NOW)
     assert journal.prune(keep=1) == ["2" * 64]  # 1 is held by the unfinished one, 3 by the quarantine
     assert [e.receipt for e in journal.unfinished()] == [open_one]
     assert len(journal.entries()) == 2
@@ -134,35 +135,34 @@ def test_words_out_of_the_table_are_refused(journal: Journal) -> None:
     with pytest.raises(ValueError, match="state"):
         journal.finish(begin(journal), "maybe")
     with pytest.raises(ValueError, match="result"):
-        journal.job_ended("archive", "fine", NOW)
+        journal.jobs.ended("archive", "fine", NOW)
 
 
 def test_job_times_count_runs_failures_and_what_was_cut_off(journal: Journal) -> None:
-    journal.job_started("archive", NOW)
-    assert journal.job_times()["archive"].running
-    journal.job_ended("archive", "ok", NOW + 1)
-    journal.job_started("archive", NOW + 10)
-    journal.job_ended("archive", "failed", NOW + 11, "disk full")
-    journal.job_missed("archive", 2)
-    journal.job_due("archive", NOW + 60)
-    times = journal.job_times()["archive"]
+    journal.jobs.started("archive", NOW)
+    assert journal.jobs.times()["archive"].running
+    journal.jobs.ended("archive", "ok", NOW + 1)
+    journal.jobs.started("archive", NOW + 10)
+    journal.jobs.ended("archive", "failed", NOW + 11, "disk full")
+    journal.jobs.missed("archive", 2)
+    times = journal.jobs.times()["archive"]
     assert (times.runs, times.failures, times.missed, times.running) == (2, 1, 2, False)
     assert (times.last_success, times.last_result, times.last_error) == (NOW + 1, "failed", "disk full")
-    assert (times.last_start, times.last_end, times.next_due) == (NOW + 10, NOW + 11, NOW + 60)
-    journal.job_started("locks", NOW + 20)
-    assert journal.jobs_cut_off() == ["locks"]
-    assert journal.job_times()["locks"].last_result == "failed"
-    assert journal.jobs_cut_off() == []
-    journal.job_ended("archive", "ok", NOW + 30)
-    assert journal.job_times()["archive"].last_error is None
+    assert (times.last_start, times.last_end) == (NOW + 10, NOW + 11)
+    journal.jobs.started("locks", NOW + 20)
+    assert journal.jobs.cut_off() == ["locks"]
+    assert journal.jobs.times()["locks"].last_result == "failed"
+    assert journal.jobs.cut_off() == []
+    journal.jobs.ended("archive", "ok", NOW + 30)
+    assert journal.jobs.times()["archive"].last_error is None
 
 
 def test_meta_holds_json(journal: Journal) -> None:
-    assert journal.get_meta("identity") is None
-    assert journal.get_meta("files", {}) == {}
-    journal.set_meta("identity", {"dev": 1, "inode": 2**63, "name": "東京 \udce9", "list": [1.5, None]})
-    journal.set_meta("identity", {**journal.get_meta("identity"), "dev": 3})
-    assert journal.get_meta("identity") == {
+    assert journal.facts.get("identity") is None
+    assert journal.facts.get("files", {}) == {}
+    journal.facts.set("identity", {"dev": 1, "inode": 2**63, "name": "東京 \udce9", "list": [1.5, None]})
+    journal.facts.set("identity", {**journal.facts.get("identity"), "dev": 3})
+    assert journal.facts.get("identity") == {
         "dev": 3,
         "inode": 2**63,
         "name": "東京 \udce9",
@@ -170,24 +170,22 @@ def test_meta_holds_json(journal: Journal) -> None:
     }
 
 
-def test_held_memories_stay_held_until_released(journal: Journal) -> None:
-    journal.hold([Held(ODD, "id-\ud83d", "a" * 64), Held("tasks.jsonl", "id-2", "b" * 64)])
-    journal.hold([Held("tasks.jsonl", "id-2", "b" * 64)])
-    assert journal.held_ids() == {"id-\ud83d", "id-2"}
-    assert journal.held_ids("tasks.jsonl") == {"id-2"}
-    journal.release(["id-\ud83d", "never held"])
-    assert journal.held() == [Held("tasks.jsonl", "id-2", "b" * 64)]
+def test_each_memory_is_pinned_once(journal: Journal) -> None:
+    journal.pins.pin([Pin(ODD, "id-\ud83d", "a" * 64), Pin("tasks.jsonl", "id-2", "b" * 64)])
+    journal.pins.pin([Pin("tasks.jsonl", "id-2", "b" * 64)])
+    assert [(each.path, each.id) for each in journal.pins.all()] == [(ODD, "id-\ud83d"), ("tasks.jsonl", "id-2")]
+    assert journal.pins.digests() == {"a" * 64, "b" * 64}
 
 
 def test_a_backups_number_is_never_used_again(journal: Journal) -> None:
     quality = Quality(2, 2)
     for name in ("a.backup", "b.backup", "c.backup"):
-        journal.add_backup(name, ODD, taken=NOW, size=1, sha256="a" * 64, quality=quality)
-    journal.forget_backups(["c.backup"])
-    again = journal.add_backup("a.backup", ODD, taken=NOW - 9, size=2, sha256="b" * 64, quality=quality)
-    journal.mark_backup("b.backup", valid=False, pinned=True)
-    rows = journal.backup_rows(ODD)
-    assert rows == journal.backup_rows()
+        journal.backups.add(name, ODD, taken=NOW, size=1, sha256="a" * 64, quality=quality)
+    journal.backups.forget(["c.backup"])
+    again = journal.backups.add("a.backup", ODD, taken=NOW - 9, size=2, sha256="b" * 64, quality=quality)
+    journal.backups.mark("b.backup", valid=False, pinned=True)
+    rows = journal.backups.rows(ODD)
+    assert rows == journal.backups.rows()
     assert [(row.seq, row.name, row.valid, row.pinned) for row in rows] == [
         (2, "b.backup", False, True),
         (4, "a.backup", True, False),
@@ -201,7 +199,7 @@ def test_several_threads_write_at_once(journal: Journal) -> None:
             receipt = begin(journal, STEPS[0], now=NOW + n)
             journal.applied(receipt, 0)
             journal.finish(receipt, "done")
-            journal.job_ended(name, "ok", NOW)
+            journal.jobs.ended(name, "ok", NOW)
             journal.entries(3)
 
     by_threads(work, (f"job{n}" for n in range(4)))
@@ -264,18 +262,18 @@ def test_an_empty_file_left_by_a_crash_is_filled(tmp_path: Path) -> None:
 
 
 def test_a_full_disk_is_an_oserror_and_the_journal_recovers(journal: Journal) -> None:
-    pages = journal._rows("PRAGMA page_count")[0][0]
-    journal._rows(f"PRAGMA max_page_count = {pages}")
+    pages = journal.database.rows("PRAGMA page_count")[0][0]
+    journal.database.rows(f"PRAGMA max_page_count = {pages}")
     with pytest.raises(OSError, match="full") as caught:
         begin(journal, *[Step("note", "p" * 5000)] * 20)
     assert caught.value.errno == errno.ENOSPC
-    journal._rows("PRAGMA max_page_count = 1000000")
+    journal.database.rows("PRAGMA max_page_count = 1000000")
     begin(journal, *STEPS)
     assert len(journal.entries()) == 1
 
 
 def test_another_writer_and_use_after_close_are_said_plainly(tmp_path: Path, journal: Journal) -> None:
-    journal._rows("PRAGMA busy_timeout = 0")
+    journal.database.rows("PRAGMA busy_timeout = 0")
     other = sqlite3.connect(tmp_path / "state" / "journal.sqlite", isolation_level=None)
     other.execute("BEGIN IMMEDIATE")
     with pytest.raises(BusyError):
@@ -291,7 +289,7 @@ def test_another_writer_and_use_after_close_are_said_plainly(tmp_path: Path, jou
 _WRITER = """
 import sys
 from memoryd.disk.journal import Journal, Step
-from memoryd.disk.snapshots import Blobs
+from memoryd.disk.blobs import Blobs
 
 journal, blobs = Journal(sys.argv[1]), Blobs(sys.argv[2])
 for n in range(100_000):
@@ -299,7 +297,7 @@ for n in range(100_000):
     receipt = journal.begin("archive", "schedule", "round", [Step("rewrite", "a", blob=blob)] * 3, 1.7e9 + n)
     print("begun", receipt, flush=True)
     journal.applied(receipt, 0, after_sha="a" * 64)
-    journal.job_ended("archive", "ok", 1.7e9 + n)
+    journal.jobs.ended("archive", "ok", 1.7e9 + n)
     journal.finish(receipt, "done")
     print("done", receipt, flush=True)
 """
@@ -312,7 +310,7 @@ def test_after_a_kill_everything_said_is_there_and_whole(tmp_path: Path, lines: 
         said = _killed_after(lines + generation, str(path), str(store), str(generation))
         journal, blobs = Journal(str(path)), Blobs(str(store))
         blobs.sweep(journal.blobs_in_use())
-        assert [tuple(row) for row in journal._rows("PRAGMA integrity_check")] == [("ok",)]
+        assert [tuple(row) for row in journal.database.rows("PRAGMA integrity_check")] == [("ok",)]
         for state, receipt in said:
             assert journal.entry(receipt).state in {state, "done"}
         entries = journal.entries(100_000)

@@ -19,11 +19,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec import to_builtins
 
-from memoryd.core.staleness import State, encode_owner, parse_owner
-from memoryd.disk import lockfile, locking, processes
-from memoryd.disk.locking import DirectoryLock, IrregularLockError, LockLostError, clear, inspect, owner_of
-from memoryd.errors import BusyError, DeniedError, RootMissingError
+from memoryd.core.staleness import Kind, State, encode_owner, parse_owner
+from memoryd.disk import processes, syscalls
+from memoryd.disk.locks import file as lockfile
+from memoryd.disk.locks import hold as locking
+from memoryd.disk.locks import hold as lockqueue
+from memoryd.disk.locks.file import IrregularLockError
+from memoryd.disk.locks.hold import DirectoryLock, LockLostError
+from memoryd.disk.locks.inspect import clear, inspect, owner_of
+from memoryd.errors import BusyError, DeniedError, RootMissingError, ShuttingDownError
+from memoryd.operations.locks import lock_row
 
 linux_only = pytest.mark.skipif(sys.platform != "linux", reason="asks the kernel through /proc and leases")
 
@@ -178,6 +185,78 @@ def test_busy_names_the_holder_of_an_emptied_file(tmp_path: Path, folder: int, s
     assert caught.value.data["pid"] == holder.pid
 
 
+GREEDY = """
+import fcntl, time
+file = open('.lock', 'a')
+fcntl.flock(file, fcntl.LOCK_EX)
+print('ready', flush=True)
+while True:
+    time.sleep(0.005)
+    fcntl.flock(file, fcntl.LOCK_UN)
+    fcntl.flock(file, fcntl.LOCK_EX)
+"""
+
+
+def test_beside_a_writer_that_takes_it_again_at_once_our_turn_comes(folder: int, spawn: Spawn) -> None:
+    """Looking from time to time never falls into the microsecond in which the flock is free."""
+    spawn(GREEDY, ready=True)
+    for _ in range(5):
+        with DirectoryLock(folder).hold(10) as held:
+            assert not held.created
+
+
+def flock_threads() -> int:
+    return sum(thread.name == "memoryd-flock" for thread in threading.enumerate())
+
+
+def test_waits_that_were_given_up_cost_no_more_than_a_few_threads(folder: int, spawn: Spawn) -> None:
+    before = len(os.listdir("/proc/self/fd"))
+    holder = spawn(HOLDER, ready=True)
+    clock = iter(range(0, 10_000, 5))
+    for _ in range(lockqueue.MAX_WAITING + 3):
+        with pytest.raises(BusyError, match=str(holder.pid)):
+            DirectoryLock(folder, monotonic=lambda: next(clock) / 1.0, sleep=lambda _: None).hold(12)
+    assert flock_threads() == lockqueue.MAX_WAITING
+    holder.communicate("\n")
+    wait_until(lambda: flock_threads() == 0)
+    wait_until(lambda: len(os.listdir("/proc/self/fd")) == before)
+    with DirectoryLock(folder).hold(1):
+        assert flock_threads() == 0
+
+
+def test_a_wait_that_was_given_up_leaves_no_lock_file_behind(folder: int) -> None:
+    with DirectoryLock(folder).hold(1), pytest.raises(BusyError):
+        DirectoryLock(folder).hold(0.05)
+    wait_until(lambda: ".lock" not in os.listdir(folder))
+
+
+def test_a_lock_file_that_was_empty_before_the_wait_stays(folder: int) -> None:
+    fd = os.open(".lock", os.O_CREAT | os.O_RDWR, dir_fd=folder)
+    fcntl.flock(fd, fcntl.LOCK_EX)
+    with pytest.raises(BusyError):
+        DirectoryLock(folder).hold(0.05)
+    os.close(fd)
+    wait_until(lambda: flock_threads() == 0)
+    assert ".lock" in os.listdir(folder)
+
+
+def test_the_end_of_memoryd_ends_a_wait_in_the_queue(folder: int, spawn: Spawn) -> None:
+    holder = spawn(HOLDER, ready=True)
+    sleeps: list[float] = []
+
+    def sleep(seconds: float) -> None:
+        sleeps.append(seconds)
+        if len(sleeps) == 3:
+            raise ShuttingDownError("ending")
+
+    with pytest.raises(ShuttingDownError):
+        DirectoryLock(folder, sleep=sleep).hold(60)
+    holder.communicate("\n")
+    wait_until(lambda: flock_threads() == 0)
+    with DirectoryLock(folder).hold(0):
+        pass
+
+
 def test_changing_holders_are_told_from_one_that_holds(tmp_path: Path, folder: int) -> None:
     """Each time memoryd looks, somebody has a new file under the name."""
     others: list[int] = []
@@ -191,7 +270,7 @@ def test_changing_holders_are_told_from_one_that_holds(tmp_path: Path, folder: i
     next_writer(0)
     clock = iter(range(1000))
     lock = DirectoryLock(folder, monotonic=lambda: float(next(clock)), sleep=next_writer)
-    with pytest.raises(BusyError, match="changes hands") as caught, lock.hold(6):
+    with pytest.raises(BusyError, match="changes hands") as caught, lock.hold(30):
         pass
     assert caught.value.data["starved"] is True
     for fd in others:
@@ -300,6 +379,30 @@ def test_release_leaves_the_file_to_a_waiter(tmp_path: Path, folder: int, spawn:
     assert size == "0"
 
 
+@pytest.mark.parametrize("refusals", [1, 2, 99])
+def test_a_disk_that_refuses_the_removal_is_asked_again(
+    tmp_path: Path, folder: int, refusals: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What was done under the lock is done; a file that stays all the same is stale by knowledge."""
+    real, asked = os.unlink, []
+
+    def refusing(path: str, *, dir_fd: int | None = None) -> None:
+        asked.append(path)
+        if len(asked) <= refusals:
+            raise OSError(errno.EIO, "Input/output error")
+        real(path, dir_fd=dir_fd)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "unlink", refusing)
+        with DirectoryLock(folder).hold(1):
+            pass
+    assert (tmp_path / ".lock").exists() == (refusals == 99)
+    if refusals == 99:
+        report = clear(folder, ".lock", time.time())
+        assert report is not None
+        assert report.action == "removed"
+
+
 def test_release_keeps_a_record_that_is_not_ours(tmp_path: Path, folder: int) -> None:
     with DirectoryLock(folder).hold(1):
         (tmp_path / ".lock").write_text("2")
@@ -318,7 +421,7 @@ def test_a_file_made_in_vain_is_not_left_behind(tmp_path: Path, folder: int) -> 
 @pytest.mark.parametrize("leases", [True, False])
 def test_threads_exclude_each_other(folder: int, tmp_path: Path, leases: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     if not leases:
-        monkeypatch.setattr(lockfile, "_lease", lambda fd: None)
+        monkeypatch.setattr(syscalls, "take_lease", lambda fd: None)
     inside = 0
     most = 0
 
@@ -338,8 +441,8 @@ def test_threads_exclude_each_other(folder: int, tmp_path: Path, leases: bool, m
 def test_without_leases_and_proc_the_file_is_emptied_and_stays(
     tmp_path: Path, folder: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(lockfile, "_lease", lambda fd: None)
-    monkeypatch.setattr(processes, "_ON_LINUX", False)
+    monkeypatch.setattr(syscalls, "take_lease", lambda fd: None)
+    monkeypatch.setattr(processes, "HAS_PROC", False)
     with DirectoryLock(folder).hold(1):
         assert (tmp_path / ".lock").stat().st_size > 0
     assert (tmp_path / ".lock").stat().st_size == 0
@@ -409,7 +512,7 @@ def test_a_link_put_there_after_the_look_is_not_followed(
     (tmp_path / "regular").touch()
     make_symlink(tmp_path / ".lock")
     regular = os.stat(tmp_path / "regular")
-    monkeypatch.setattr("memoryd.disk.lockfile.os.stat", lambda *_, **__: regular)
+    monkeypatch.setattr("memoryd.disk.locks.file.os.stat", lambda *_, **__: regular)
     with pytest.raises(IrregularLockError, match="symbolic link"):
         lockfile.open_existing(folder, ".lock", os.O_RDWR)
 
@@ -428,8 +531,8 @@ def test_a_folder_we_may_not_write_in_is_said_so(folder: int, monkeypatch: pytes
     def refuse(*_: object, **__: object) -> int:
         raise OSError(code, os.strerror(code))
 
-    monkeypatch.setattr("memoryd.disk.lockfile.os.open", refuse)
-    with pytest.raises(DeniedError, match="cannot be opened"), DirectoryLock(folder).hold(0):
+    monkeypatch.setattr("memoryd.disk.locks.file.os.open", refuse)
+    with pytest.raises(DeniedError, match="cannot open"), DirectoryLock(folder).hold(0):
         pass
 
 
@@ -437,7 +540,7 @@ def test_a_full_disk_keeps_its_own_error(folder: int, monkeypatch: pytest.Monkey
     def full(*_: object, **__: object) -> int:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    monkeypatch.setattr("memoryd.disk.lockfile.os.open", full)
+    monkeypatch.setattr("memoryd.disk.locks.file.os.open", full)
     with pytest.raises(OSError, match="No space"), DirectoryLock(folder).hold(0):
         pass
 
@@ -448,7 +551,7 @@ def test_a_file_system_without_flock_is_no_reason_to_go_on(
     def none(*_: object) -> None:
         raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
 
-    monkeypatch.setattr("memoryd.disk.lockfile.fcntl.flock", none)
+    monkeypatch.setattr("memoryd.disk.locks.file.fcntl.flock", none)
     with pytest.raises(DeniedError, match="no flock"), DirectoryLock(folder).hold(0):
         pass
 
@@ -596,7 +699,7 @@ def test_a_dead_soft_lock_goes_unless_somebody_has_it_open(tmp_path: Path, folde
 def test_where_the_system_does_not_tell_who_has_it_open_a_soft_lock_stays(
     tmp_path: Path, folder: int, spawn: Spawn, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(processes, "_ON_LINUX", False)
+    monkeypatch.setattr(processes, "HAS_PROC", False)
     put(tmp_path / ".archive.lock", f"{dead_pid(spawn)}")
     assert swept(folder, tmp_path, ".archive.lock", kind="soft") == (State.UNPROVABLE, False)
 
@@ -633,6 +736,32 @@ def test_a_stale_lock_that_a_waiter_has_open_is_emptied_and_left_to_it(
     assert again is not None
     assert again.action == "left"
     assert (tmp_path / ".lock").stat().st_mtime_ns == mtime
+
+
+@pytest.mark.parametrize("kind", [".lock", "soft"])
+def test_a_lock_that_is_renamed_over_a_stale_one_stays(
+    tmp_path: Path, folder: int, spawn: Spawn, kind: Kind, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Between the last look at the name and its removal."""
+    put(tmp_path / ".lock", f"{dead_pid(spawn)}")
+    put(tmp_path / "theirs", f"{os.getppid()}", age=0)
+    inode, real, looks = (tmp_path / "theirs").stat().st_ino, lockfile.is_current, []
+
+    def late(dir_fd: int, name: str, fd: int) -> bool:
+        found = real(dir_fd, name, fd)
+        looks.append(name)
+        if len(looks) == 2:  # the first one is that of whoever decides to clear it
+            os.rename(tmp_path / "theirs", tmp_path / ".lock")
+        return found
+
+    monkeypatch.setattr(lockfile, "is_current", late)
+    report = clear(folder, ".lock", time.time(), kind=kind, sleep=lambda _: None)
+    assert len(looks) > 2
+    assert report is not None
+    assert report.action == "left"
+    assert os.listdir(tmp_path) == [".lock"]
+    assert (tmp_path / ".lock").stat().st_ino == inode
+    assert (tmp_path / ".lock").read_text() == f"{os.getppid()}"
 
 
 def test_no_lock_is_no_report(folder: int) -> None:
@@ -686,9 +815,9 @@ def test_a_file_that_another_sweeper_is_putting_away_is_left_alone(tmp_path: Pat
 def test_an_opener_during_the_lease_does_not_kill_us(tmp_path: Path) -> None:
     """The kernel signals the holder of a lease; the signal it uses by default ends a process."""
     code = (
-        "import os, sys; from memoryd.disk import lockfile\n"
+        "import os, sys; from memoryd.disk import syscalls\n"
         "fd = os.open(sys.argv[1], os.O_RDWR | os.O_CREAT)\n"
-        "assert lockfile._lease(fd)\n"
+        "assert syscalls.take_lease(fd)\n"
         "try: os.open(sys.argv[1], os.O_RDONLY | os.O_NONBLOCK)\n"
         "except BlockingIOError: print('survived')"
     )
@@ -751,7 +880,7 @@ def test_a_report_is_what_the_protocol_shows(tmp_path: Path, folder: int) -> Non
     put(tmp_path / ".lock", "", age=31)
     report = inspect(folder, ".lock", time.time())
     assert report is not None
-    shown = report.public()
+    shown = to_builtins(lock_row(report))
     assert set(shown) == {"path", "age_s", "state", "evidence"}
     assert shown["state"] == "unprovable"
 
@@ -817,6 +946,7 @@ def replace_target(tmp_path: Path) -> int:
     return time.monotonic_ns()
 
 
+@pytest.mark.slow
 @linux_only
 @pytest.mark.parametrize(("count", "work"), [(2, 0.002), (4, 0.001), (3, 0.020)])
 def test_no_commit_falls_into_the_section_of_a_published_order_writer(

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import fcntl
 import os
+import struct
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
-from memoryd.disk import locktrace, processes, syscalls
-from memoryd.disk.locking import DirectoryLock
-from memoryd.disk.locktrace import AGAIN_S, STRANGER_S, Trace
+from memoryd.disk import processes, syscalls
+from memoryd.disk.locks.hold import DirectoryLock
+from memoryd.disk.locks.watch import FOREIGN_S, RECHECK_S, Trace
 from memoryd.errors import BusyError
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="inotify, leases and /proc/locks")
@@ -47,8 +49,8 @@ class Table:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.asked = 0
-        self._real: Callable[[str], int | None] = processes.inside_removed
-        monkeypatch.setattr(processes, "inside_removed", self._ask)
+        self._real: Callable[[str], int | None] = processes.deleted_lock_holder
+        monkeypatch.setattr(processes, "deleted_lock_holder", self._ask)
 
     def _ask(self, path: str) -> int | None:
         self.asked += 1
@@ -88,17 +90,17 @@ def take(folder: int, trace: Trace) -> None:
 
 def known(folder: int, trace: Trace, clock: Clock, table: Table) -> None:
     """Nobody has been there for long, and the table has said so."""
-    clock.now += 2 * STRANGER_S
+    clock.now += 2 * FOREIGN_S
     take(folder, trace)
     table.asked = 0
 
 
 def test_the_table_is_asked_once_and_then_no_more(folder: int, trace: Trace, clock: Clock, table: Table) -> None:
     take(folder, trace)
-    clock.now += 2 * AGAIN_S
+    clock.now += 2 * RECHECK_S
     take(folder, trace)
     assert table.asked == 2, "whoever was there before may still be on his way"
-    clock.now += 2 * STRANGER_S
+    clock.now += 2 * FOREIGN_S
     table.asked = 0
     for _ in range(5):
         take(folder, trace)
@@ -110,7 +112,7 @@ def test_what_was_before_is_asked_for_from_time_to_time(folder: int, trace: Trac
         with DirectoryLock(folder, trace=trace).hold(1.0) as held:
             held.check()
     assert table.asked == 1
-    clock.now += 2 * AGAIN_S
+    clock.now += 2 * RECHECK_S
     with DirectoryLock(folder, trace=trace).hold(1.0) as held:
         held.check()
     assert table.asked == 2
@@ -154,9 +156,9 @@ def test_a_stranger_at_the_name_has_the_table_asked_for_a_while(
         table.asked = 0
         take(folder, trace)
         assert table.asked >= 2
-    clock.now += STRANGER_S / 2
+    clock.now += FOREIGN_S / 2
     take(folder, trace)
-    clock.now += STRANGER_S
+    clock.now += FOREIGN_S
     table.asked = 0
     take(folder, trace)
     take(folder, trace)
@@ -176,12 +178,23 @@ def test_a_stranger_during_our_own_lock_is_seen_at_the_guard(
         assert table.asked == 1
 
 
+def descriptor_of(target: str) -> str:
+    """The one open descriptor of this process that leads to `target`."""
+    found = []
+    for number in os.listdir("/proc/self/fd"):
+        with suppress(OSError):  # that of the listing itself is gone
+            if os.readlink(f"/proc/self/fd/{number}") == target:
+                found.append(f"/proc/self/fd/{number}")
+    [path] = found
+    return path
+
+
 def test_whoever_has_our_removed_file_open_is_looked_for(folder: int, trace: Trace, clock: Clock, table: Table) -> None:
     """One that opened it in the moment it was removed: the kernel let him wait, and then in."""
     known(folder, trace, clock, table)
     take(folder, trace)
     assert table.asked == 0
-    late = os.open(f"/proc/self/fd/{trace._last}", os.O_RDWR)
+    late = os.open(descriptor_of(f"{os.readlink(f'/proc/self/fd/{folder}')}/.lock (deleted)"), os.O_RDWR)
     fcntl.flock(late, fcntl.LOCK_EX | fcntl.LOCK_NB)  # we keep the file, but not its flock
     take(folder, trace)
     assert table.asked >= 2
@@ -232,7 +245,7 @@ def _say(process: subprocess.Popen[str], answer: str) -> None:
 def test_without_inotify_the_table_is_always_asked(
     folder: int, table: Table, monkeypatch: pytest.MonkeyPatch, clock: Clock
 ) -> None:
-    monkeypatch.setattr(syscalls, "_libc", object())
+    monkeypatch.setattr(syscalls, "libc", object())
     trace = Trace(clock)
     trace.follow(folder, ".lock")
     assert not trace.followed
@@ -243,10 +256,10 @@ def test_without_inotify_the_table_is_always_asked(
 
 def test_lost_events_are_a_stranger(folder: int, trace: Trace, clock: Clock, table: Table) -> None:
     known(folder, trace, clock, table)
-    overflow = 0x4000
+    overflow = struct.pack("iIII", -1, 0x4000, 0, 0)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(locktrace, "_read", lambda fd, name: [overflow])
-        assert not trace.nobody()
+        patch.setattr(os, "read", lambda fd, size: overflow)
+        assert not trace.is_clear()
     assert trace.followed
 
 
@@ -259,7 +272,7 @@ def test_a_folder_that_goes_away_is_followed_no_more(tmp_path: Path, clock: Cloc
     os.close(fd)
     deadline = time.monotonic() + 10
     while trace.followed and time.monotonic() < deadline:
-        assert not trace.nobody()
+        assert not trace.is_clear()
     assert not trace.followed
 
 
@@ -280,7 +293,7 @@ def test_at_rest_no_removed_file_is_held(folder: int, tmp_path: Path) -> None:
     trace.follow(folder, ".lock")
     with DirectoryLock(folder, trace=trace).hold(1):
         pass
-    trace.rest()
+    trace.close_removed()
     links = (os.path.join("/proc/self/fd", fd) for fd in os.listdir("/proc/self/fd"))
     held = [os.readlink(link) for link in links if os.path.islink(link)]
     assert not [each for each in held if each.startswith(f"{tmp_path}/.lock")]

@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from memoryd.disk.ownership import read_sidecar, sidecar_path, take
+from memoryd.disk.daemon_lock import read_sidecar, sidecar_path, take
 from memoryd.errors import AlreadyRunningError, DeniedError
 
 HOLDER = """
 import sys
-from memoryd.disk.ownership import take
+from memoryd.disk.daemon_lock import take
 owned = take(sys.argv[1], {"instance": "ada"})
 print("ready", flush=True)
 input()

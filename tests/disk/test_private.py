@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from memoryd.disk.ownership import prepare_private
+from memoryd.disk.daemon_lock import prepare_private
 from memoryd.errors import DeniedError
 
 

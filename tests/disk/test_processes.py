@@ -13,6 +13,7 @@ import psutil
 import pytest
 
 from memoryd.disk import processes
+from memoryd.disk.temps import temp_name
 
 linux_only = pytest.mark.skipif(sys.platform != "linux", reason="/proc")
 
@@ -62,6 +63,23 @@ def test_what_may_not_be_asked_is_alive(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 @linux_only
+@pytest.mark.parametrize("aside", [False, True])
+def test_who_is_inside_with_a_removed_lock_file(tmp_path: Path, aside: bool) -> None:
+    """Also where the sweep moved it aside before it removed it."""
+    path = tmp_path / ".lock"
+    code = "import fcntl; f = open('.lock', 'w'); fcntl.flock(f, fcntl.LOCK_EX); print(flush=True); input()"
+    with subprocess.Popen(
+        [sys.executable, "-I", "-S", "-c", code], cwd=tmp_path, stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as child:
+        assert child.stdout is not None
+        child.stdout.readline()
+        assert processes.deleted_lock_holder(str(path)) is None
+        (path.rename(tmp_path / temp_name(".lock")) if aside else path).unlink()
+        assert processes.deleted_lock_holder(str(path)) == child.pid
+        child.kill()
+
+
+@linux_only
 def test_who_has_a_file_open(tmp_path: Path) -> None:
     path = tmp_path / "a name\nwith a break"
     path.touch()
@@ -93,7 +111,7 @@ def test_processes_that_cannot_be_looked_at_are_counted(tmp_path: Path, monkeypa
 
 
 def test_without_proc_nothing_is_claimed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(processes, "_ON_LINUX", False)
+    monkeypatch.setattr(processes, "HAS_PROC", False)
     assert processes.open_elsewhere(1, 1, own_fds=()) == ("unknown", 0)
     assert processes.namesake(os.getpid()) is None
 

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from memoryd.disk import atomic
+from memoryd.disk.blobs import BlobError, Blobs, quarantine
 from memoryd.disk.journal import Journal, Step
-from memoryd.disk.snapshots import BlobError, Blobs, quarantine
 from tests.crowd import by_threads
 
 NOW = 1_767_261_600.0
@@ -89,7 +89,7 @@ def test_a_missing_blob_and_a_wild_name_are_said_plainly(tmp_path: Path, blobs: 
     with pytest.raises(BlobError, match="missing"):
         blobs.get("a" * 64)
     for name in ("../secret", "", "A" * 64, "a" * 63):
-        with pytest.raises(BlobError, match="no valid name"):
+        with pytest.raises(BlobError, match="is not a valid hash"):
             blobs.get(name)
     blobs.drop(["a" * 64])
 
@@ -122,22 +122,22 @@ def test_a_failing_disk_leaves_no_blob(tmp_path: Path, blobs: Blobs, monkeypatch
 def test_quarantine_holds_each_content_once(journal: Journal, blobs: Blobs) -> None:
     for now in (NOW, NOW + 1):
         quarantine(journal, blobs, "learnings.jsonl", b"torn", "less readable than its backup", now=now)
-    (held,) = journal.quarantined()
+    (held,) = journal.quarantine.entries()
     assert (held.file, held.bytes, held.at) == ("learnings.jsonl", 4, NOW)
     assert blobs.get(held.blob) == b"torn"
 
 
 def test_quarantine_is_bounded_by_number_and_by_size(journal: Journal, blobs: Blobs) -> None:
     digests = [quarantine(journal, blobs, "a", b"%d" % n, "bad", now=NOW, max_entries=3) for n in range(5)]
-    assert [held.sha256 for held in journal.quarantined()] == digests[2:]
+    assert [held.sha256 for held in journal.quarantine.entries()] == digests[2:]
     assert [blobs.has(digest) for digest in digests] == [False, False, True, True, True]
     large = quarantine(journal, blobs, "a", b"x" * 50, "bad", now=NOW, max_bytes=10)
-    assert [held.sha256 for held in journal.quarantined()] == [large]
+    assert [held.sha256 for held in journal.quarantine.entries()] == [large]
 
 
 def test_what_leaves_the_quarantine_stays_for_an_undo_that_needs_it(journal: Journal, blobs: Blobs) -> None:
     shared = quarantine(journal, blobs, "a", b"old", "bad", now=NOW)
     journal.begin("repair", "command", "1 line", [Step("rewrite", "a", blob=shared)], NOW)
     quarantine(journal, blobs, "a", b"new", "bad", now=NOW, max_entries=1)
-    assert len(journal.quarantined()) == 1
+    assert len(journal.quarantine.entries()) == 1
     assert blobs.get(shared) == b"old"

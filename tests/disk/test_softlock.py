@@ -15,8 +15,8 @@ import pytest
 
 import memoryd
 from memoryd.core.staleness import State
-from memoryd.disk.lockcheck import clear, inspect
-from memoryd.disk.softlock import hold_soft
+from memoryd.disk.locks.file import hold_soft
+from memoryd.disk.locks.inspect import clear, inspect
 from memoryd.errors import BusyError
 
 NAME = ".archive.lock"
@@ -109,18 +109,18 @@ def test_at_a_start_one_of_an_earlier_memoryd_goes_at_once(folder: int, tmp_path
     young = clear(folder, NAME, time.time(), kind="soft")
     assert young is not None
     assert young.state is State.HELD
-    report = clear(folder, NAME, time.time(), kind="soft", nobody_inside=True)
+    report = clear(folder, NAME, time.time(), kind="soft", own_locks_stale=True)
     assert report is not None
     assert report.action == "removed"
     (tmp_path / NAME).write_text(json.dumps({"pid": 1, "started_at": "x", "host": host}))
-    other = clear(folder, NAME, time.time(), kind="soft", nobody_inside=True)
+    other = clear(folder, NAME, time.time(), kind="soft", own_locks_stale=True)
     assert other is not None
     assert other.action == "none"
 
 
 LOOK = """
 import os, sys, time
-from memoryd.disk.lockcheck import clear
+from memoryd.disk.locks.inspect import clear
 fd = os.open(sys.argv[1], os.O_RDONLY)
 soft = clear(fd, ".archive.lock", time.time() + 3600, kind="soft")
 young = clear(fd, ".lock", time.time() + 60)

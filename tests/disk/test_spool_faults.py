@@ -11,6 +11,8 @@ import pytest
 from memoryd.disk.journal import Journal
 from tests.disk.test_spool import NOW, begin, place
 
+pytestmark = pytest.mark.slow
+
 
 def beside(tmp_path: Path) -> Path:
     return Path(f"{place(tmp_path)}-spool")
@@ -91,7 +93,7 @@ def test_a_spool_that_cannot_be_emptied_does_not_fail_what_is_done(
     journal.finish(receipt, "done")
     with monkeypatch.context() as patch:
         patch.setattr(os, "ftruncate", refuse)
-        journal.set_meta("fact", 1)
+        journal.facts.set("fact", 1)
     later = begin(journal, "b", NOW + 1)
     assert states(Journal(str(place(tmp_path)))) == [(later, "begun"), (receipt, "done")]
 
@@ -146,5 +148,5 @@ def test_what_waits_is_shown_where_it_cannot_be_brought_in(tmp_path: Path, monke
         assert journal.entry(second).steps[0].path == "b"
         assert [each.receipt for each in journal.unfinished()] == [second]
         assert [each.receipt for each in journal.entries(before=second)] == [first]
-    assert journal._rows("SELECT 1 FROM entries") == [], "a look brings nothing in"
+    assert journal.database.rows("SELECT 1 FROM entries") == [], "a look brings nothing in"
     assert states(journal) == [(second, "begun"), (first, "done")]

@@ -15,16 +15,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memoryd.disk import nodes
+from memoryd.disk import nofollow
 from memoryd.disk import tree as tree_module
-from memoryd.disk.tree import (
-    ChangingError,
-    NotBeneathError,
-    NotRegularError,
-    Presence,
-    TooLargeError,
-    Tree,
-)
+from memoryd.disk.nofollow import ChangingError, NotBeneathError, NotRegularError, TooLargeError
+from memoryd.disk.tree import Presence, Tree
 
 
 @pytest.fixture
@@ -111,7 +105,7 @@ class TestPaths:
     @given(st.text(alphabet="./a\0é", max_size=12))
     def test_an_accepted_path_stays_beneath(self, path: str) -> None:
         try:
-            parts = nodes.parts_of(path)
+            parts = nofollow.parts_of(path)
         except ValueError:
             return
         assert os.path.normpath(path) == path
@@ -209,7 +203,7 @@ class TestRead:
         self, root: Path, tree: Tree, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         (root / "a").write_bytes(b"x")
-        real = nodes.look
+        real = nofollow.lstat
 
         def look_then_swap(directory: int, name: str, path: str) -> object:
             found = real(directory, name, path)
@@ -217,7 +211,7 @@ class TestRead:
             os.mkfifo(root / "a")
             return found
 
-        monkeypatch.setattr(nodes, "look", look_then_swap)
+        monkeypatch.setattr(nofollow, "lstat", look_then_swap)
         with pytest.raises(NotRegularError):
             tree.read("a")
 
@@ -236,7 +230,7 @@ class TestRead:
         self, root: Path, tree: Tree, monkeypatch: pytest.MonkeyPatch, rounds: int
     ) -> None:
         (root / "a").write_bytes(b"0")
-        real, done = nodes.pread_all, [0]
+        real, done = nofollow.pread_all, [0]
 
         def read_while_written(fd: int, start: int, length: int) -> bytes:
             content = real(fd, start, length)
@@ -258,7 +252,7 @@ class TestRead:
     ) -> None:
         (root / "a").write_bytes(b"old")
         (root / "b").write_bytes(b"new")
-        real = nodes.pread_all
+        real = nofollow.pread_all
 
         def read_while_replaced(fd: int, start: int, length: int) -> bytes:
             if (root / "b").exists():

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from memoryd.core.retention import Quality
-from memoryd.disk.vault import FileState, Vault
+from memoryd.disk.snapshots import FileState, Vault
 from memoryd.errors import NotFoundError
 
 GOOD = Quality(1, 1)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from memoryd.disk.worktree import names_in_git_dir
+from memoryd.disk.git_state import paths_in_git_dir
 
 
 def test_names_of_the_git_folder_above(tmp_path: Path) -> None:
@@ -12,7 +12,7 @@ def test_names_of_the_git_folder_above(tmp_path: Path) -> None:
     (tmp_path / ".git" / "MERGE_HEAD").touch()
     inner = tmp_path / "memory" / "topic"
     inner.mkdir(parents=True)
-    assert names_in_git_dir(str(inner)) == {"MERGE_HEAD"}
+    assert paths_in_git_dir(str(inner)) == {str(tmp_path / ".git/MERGE_HEAD")}
 
 
 def test_a_git_file_points_elsewhere(tmp_path: Path) -> None:
@@ -21,9 +21,9 @@ def test_a_git_file_points_elsewhere(tmp_path: Path) -> None:
     (tmp_path / "real" / "index.lock").touch()
     (tmp_path / "tree").mkdir()
     (tmp_path / "tree" / ".git").write_text("gitdir: ../real\n")
-    assert names_in_git_dir(str(tmp_path / "tree")) == {"index.lock"}
+    assert paths_in_git_dir(str(tmp_path / "tree")) == {str(tmp_path / "real/index.lock")}
 
 
 def test_a_git_file_of_another_kind_is_none(tmp_path: Path) -> None:
     (tmp_path / ".git").write_bytes(b"\xff\xfe")
-    assert names_in_git_dir(str(tmp_path)) == frozenset()
+    assert paths_in_git_dir(str(tmp_path)) == frozenset()

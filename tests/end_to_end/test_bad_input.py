@@ -14,6 +14,8 @@ from tests.daemon import Daemon, until
 from tests.end_to_end import checks
 from tests.end_to_end.conftest import MakeDaemon
 
+pytestmark = pytest.mark.slow
+
 MB = 1024 * 1024
 
 

@@ -17,6 +17,8 @@ from tests.end_to_end import checks
 from tests.end_to_end.conftest import MakeDaemon
 from tests.end_to_end.test_memories import CASES, QUIET, Case, begun
 
+pytestmark = pytest.mark.slow
+
 DEAD = 4_194_300  # above every number that a process here has
 
 

@@ -15,6 +15,8 @@ from tests.end_to_end.conftest import MakeDaemon
 from tests.layouts.samples import line, memory
 from tests.lookalikes import LOOKALIKES
 
+pytestmark = pytest.mark.slow
+
 ENTRY = "## 2026-01-{day:02}: Title {day}\n**Context:** c\n**Problem:** p\n**Solution:** s\n\n---\n"
 BUSY = """[daemon]
 quiet_s = 0
@@ -140,7 +142,7 @@ def test_another_programs_index_is_told_as_a_reason(tmp_path: Path, daemon: Make
     held = daemon(root).start()
     row = held.root()
     assert (row["state"], row["memories"], row["findings"]["warning"]) == ("degraded", 1, 1)
-    assert "index.json is another program's" in row["reasons"][0]
+    assert "index.json belongs to another program" in row["reasons"][0]
     assert held.rpc("memory.add", root="m", memory={"type": "core", "content": "x"})["id"]
     assert held.rpc("sync")["roots"]["m"]["written"] is False
     (root / "index.json").unlink()

@@ -15,7 +15,9 @@ import pytest
 
 from memoryd.control.client import Client
 from memoryd.errors import ConflictError, GuardError, MemorydError, UsageError
-from tests.daemon import Daemon
+from tests.daemon import Daemon, refused
+
+pytestmark = pytest.mark.slow
 
 FILES = ("core_memories.jsonl", "learnings.jsonl", "tasks.jsonl")
 QUIET = (
@@ -131,7 +133,7 @@ def test_a_run_by_command_counts_as_a_run(daemon: Daemon) -> None:
     daemon.rpc("jobs.run", name="permissions")
     (row,) = daemon.rpc("jobs.list", name="permissions")["jobs"]
     assert (row["runs"], row["last_result"]) == (1, "ok")
-    assert "chmod the folder: mode" in daemon.rpc("history.list")["entries"][0]["summary"]
+    assert "chmod the directory: mode" in daemon.rpc("history.list")["entries"][0]["summary"]
 
 
 def test_locks_and_backups_of_a_paused_root_can_be_listed(daemon: Daemon) -> None:
@@ -190,3 +192,21 @@ def test_status_says_what_could_go_also_after_a_restart(tmp_path: Path) -> None:
             assert "memoryd archive 0000000" in row["hint"]
             assert daemon.stop() == 0
         assert daemon.log.read_text().count("hard limit reached") == 1
+
+
+def test_a_root_that_is_added_says_what_became_of_it(tmp_path: Path) -> None:
+    store, notes = _store(tmp_path / "store", 2), tmp_path / "notes"
+    notes.mkdir()
+    (notes / "readme.txt").write_text("nothing of ours")
+    with Daemon(tmp_path / "d", config=QUIET + _root(_store(tmp_path / "first"))) as daemon:
+        daemon.start()
+        [row] = daemon.rpc("root.add", path=str(store), layout="jsonl-store")["roots"]
+        assert (row["state"], row["layout"], row["memories"]) == ("ok", "jsonl-store", 2)
+        [row] = daemon.rpc("root.add", path=str(notes))["roots"]
+        assert (row["state"], row["layout"]) == ("degraded", None)
+        assert "layout" in row["reasons"][0]
+        error = refused(lambda: daemon.rpc("root.add", path=str(tmp_path / "typo")))
+        assert isinstance(error, UsageError)
+        assert len(daemon.rpc("status")["roots"]) == 3
+        ran = daemon.rpc("jobs.run", name="archive")["jobs"]
+        assert sorted(row["root"] for row in ran) == ["first", "store"], "where the job means something"

@@ -12,6 +12,8 @@ from tests.agents import line, memory
 from tests.daemon import refused
 from tests.end_to_end.conftest import MakeDaemon
 
+pytestmark = pytest.mark.slow
+
 
 def garbage(journal: Path) -> None:
     journal.write_bytes(b"SQLite format 3\0" + b"x" * 5000)

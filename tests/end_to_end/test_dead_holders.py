@@ -16,6 +16,8 @@ from tests.daemon import Daemon, refused, until
 from tests.end_to_end import checks
 from tests.end_to_end.conftest import MakeAgents, MakeDaemon
 
+pytestmark = pytest.mark.slow
+
 GRACE_S = 2
 QUICK = f"""
 [defaults]
@@ -127,7 +129,6 @@ def test_memoryd_itself_is_not_stopped_by_a_left_over_lock(root: Path, daemon: M
     assert shown[0]["evidence"]
 
 
-@pytest.mark.soak
 def test_in_real_time_a_dead_lock_blocks_for_thirty_seconds_and_one_sweep(
     root: Path, daemon: MakeDaemon, agents: MakeAgents
 ) -> None:

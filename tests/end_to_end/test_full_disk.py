@@ -22,9 +22,13 @@ def mounts_work() -> bool:
     return os.geteuid() == 0 and os.system("unshare -m --propagation private mount -t tmpfs none /mnt 2>/dev/null") == 0
 
 
-pytestmark = [pytest.mark.root_only, pytest.mark.skipif(not mounts_work(), reason="mounting needs root")]
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.root_only,
+    pytest.mark.skipif(not mounts_work(), reason="mounting needs root"),
+]
 
-PATIENT = 90.0  # the pauses between tries grow to a minute
+PATIENT = 12.0  # the pauses between tries grow to five seconds; it is to be over after ten
 OFF = """
 [defaults.schedule]
 archive = "off"

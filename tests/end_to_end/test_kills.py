@@ -19,6 +19,9 @@ from tests.daemon import Daemon, until
 from tests.end_to_end import checks
 from tests.end_to_end.conftest import MakeAgents, MakeDaemon
 from tests.end_to_end.faults import Fault, needs_strace
+from tests.examples import examples
+
+pytestmark = pytest.mark.slow
 
 AT_ONCE = """
 [daemon]
@@ -28,7 +31,7 @@ quiet_cap_s = 0
 archive = "every 1s"
 backup = "every 1s"
 """
-KILLS = 100
+KILLS = examples(100)
 
 
 def assert_settled(daemon: Daemon, root: Path, ids: frozenset[str]) -> None:
@@ -48,9 +51,8 @@ def archives_of(daemon: Daemon) -> list[dict[str, object]]:
     return [e for e in daemon.rpc("history.list", limit=1000)["entries"] if e["operation"] == "archive"]
 
 
-@pytest.mark.soak
 @pytest.mark.timeout(300)
-def test_a_hundred_kills_under_load(root: Path, daemon: MakeDaemon, agents: MakeAgents) -> None:
+def test_many_kills_under_load(root: Path, daemon: MakeDaemon, agents: MakeAgents) -> None:
     moments = random.Random(20260101)
     tending = daemon(root, config=AT_ONCE)
     team = agents(root)
@@ -70,7 +72,7 @@ def test_a_hundred_kills_under_load(root: Path, daemon: MakeDaemon, agents: Make
         tending.kill()
     told = team.stop()
     tending.start()
-    assert len(archives_of(tending)) > 10
+    assert len(archives_of(tending)) > KILLS // 10
     until(lambda: tending.job("archive")["last_result"] == "ok", "the archive runs once more")
     assert_settled(tending, root, told.ids)
     until(lambda: not checks.temporary_files(root), "no temporary file is left")
@@ -104,7 +106,6 @@ CALLS = {"renameat2": 15, "fsync": 40, "unlinkat": 15, "fdatasync": 15, "mkdirat
 
 @needs_strace
 @pytest.mark.root_only
-@pytest.mark.soak
 @pytest.mark.parametrize("call", CALLS)
 def test_killed_before_each_call_of_an_archive_run(call: str, root: Path, daemon: MakeDaemon) -> None:
     tending = daemon(root, config=QUIET).start()
@@ -137,7 +138,6 @@ def dies(call: Callable[[], object]) -> bool:
 
 @needs_strace
 @pytest.mark.root_only
-@pytest.mark.soak
 @pytest.mark.parametrize(
     ("call", "fault", "most"), [("fsync", "EIO", 26), ("renameat2", "EROFS", 12), ("write", "ENOSPC", 12)]
 )

@@ -5,13 +5,20 @@ from __future__ import annotations
 import json
 import os
 import time
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from memoryd.control.client import Client
+from memoryd.errors import BusyError
+from tests.daemon import refused
 from tests.end_to_end.conftest import MakeDaemon
 from tests.layouts.json_samples import file, name
 from tests.layouts.samples import line, task
+
+pytestmark = pytest.mark.slow
 
 OFF = '[daemon]\nquiet_s = 0\n[defaults.schedule]\narchive = "off"\nbackup = "off"\ndedupe = "off"\nlocks = "off"\n'
 DOCUMENT = "bucket/__long-memories/data.json"
@@ -54,7 +61,7 @@ def test_a_shrunk_and_a_corrupt_document_are_told_at_once(tmp_path: Path, daemon
         seen = until_change(client, "other/__long-memories/data.json")
     told = [(each["code"], each["path"]) for each in seen if each["topic"] == "finding"]
     assert told == [("shrunk", DOCUMENT), ("corrupt-file", DOCUMENT)]
-    assert [(each["code"], each["file"]) for each in held.events() if each.get("event") == "alarm"] == told
+    assert [(each["code"], each["path"]) for each in held.events() if each.get("event") == "finding"] == told
 
 
 def test_that_a_memory_was_read_is_no_news(tmp_path: Path, daemon: MakeDaemon) -> None:
@@ -97,9 +104,33 @@ def test_a_directory_around_the_memories_is_answered_with_the_one_that_is_meant(
     held = daemon(tmp_path / "data", config=OFF, layout=None).start()
     row = held.root()
     assert (row["layout"], row["state"]) == (None, "degraded")
-    assert f"the memories lie in {below}" in row["reasons"][0]
+    assert f"the memories are in {below}" in row["reasons"][0]
     assert os.listdir(tmp_path / "data") == ["memories"]
     assert os.listdir(below) == [name(1)]
+
+
+@pytest.mark.parametrize(
+    ("layout", "params", "wanted"),
+    [
+        (
+            "markdown-topics",
+            {"topic": "n/m", "subtopic": "b", "memory": {"title": "t", "solution": "s"}},
+            {"n": 0o775, "n/m": 0o775, "n/m/b.md": 0o664, "index.md": 0o664},
+        ),
+        ("json-files", {"memory": {"content": "c"}}, {"_index.json": 0o664, "_stats.json": 0o664}),
+    ],
+)
+def test_what_is_new_in_a_shared_store_is_open_to_those_who_share_it(
+    layout: str, params: dict[str, Any], wanted: dict[str, int], tmp_path: Path, daemon: MakeDaemon
+) -> None:
+    root = tmp_path / "memories"
+    root.mkdir()
+    root.chmod(0o775)
+    held = daemon(root, config=OFF, layout=layout).start()
+    added = held.rpc("memory.add", **params)
+    held.rpc("sync")
+    modes = {path: (root / path).stat().st_mode & 0o777 for path in (*wanted, added["path"])}
+    assert modes == {**wanted, added["path"]: 0o664}
 
 
 def test_the_shipped_form_is_counted_and_never_written(tmp_path: Path, daemon: MakeDaemon) -> None:
@@ -117,3 +148,26 @@ def test_the_shipped_form_is_counted_and_never_written(tmp_path: Path, daemon: M
     assert len(held.rpc("memory.list")["memories"]) == 2
     assert os.listdir(root) == ["default.json"]
     assert (shipped.stat().st_mode & 0o777, root.stat().st_mode & 0o777) == (0o644, 0o755)
+
+
+def test_a_git_operation_that_stops_writing_is_told_with_the_lock_that_shows_it(
+    tmp_path: Path, daemon: MakeDaemon
+) -> None:
+    """In a linked work tree the lock does not lie in the folder of the tree."""
+    root, git = tmp_path / "tree/memory", tmp_path / "main/.git/worktrees/tree"
+    root.mkdir(parents=True)
+    git.mkdir(parents=True)
+    (tmp_path / "tree/.git").write_text(f"gitdir: {git}\n")
+    held = daemon(root, config=OFF, layout="markdown-topics").start()
+    lock = git / "index.lock"
+    lock.touch()
+    row = held.until_root(lambda row: row["reasons"], "it is told")
+    assert row["reasons"] == [
+        f"a git command is under way in the git work tree ({lock}); nothing is written until that is over"
+    ]
+    error = refused(partial(held.rpc, "memory.add", topic="a", memory={"title": "T", "solution": "s"}))
+    assert isinstance(error, BusyError)
+    assert str(lock) in error.message
+    lock.unlink()
+    held.until_root(lambda row: not row["reasons"], "it is over")
+    held.rpc("memory.add", topic="a", memory={"title": "T", "solution": "s"})

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from memoryd.layouts import recognise
+from memoryd.layouts.registry import recognise
 from tests.daemon import until
 from tests.end_to_end.conftest import MakeDaemon
-from tests.layouts.contract import folder_of
+from tests.layouts.contract import directory_of
 from tests.lookalikes import LOOKALIKES, STORES, Files
 
 BUSY = '[daemon]\nquiet_s = 0\nquiet_cap_s = 0\n[defaults.schedule]\n' + "".join(
@@ -48,15 +48,16 @@ def test_the_corpus_is_large() -> None:
 
 @pytest.mark.parametrize("name", sorted(LOOKALIKES))
 def test_a_lookalike_is_no_store(name: str) -> None:
-    assert recognise(folder_of(LOOKALIKES[name])) == {}
+    assert recognise(directory_of(LOOKALIKES[name])) == {}
 
 
 @pytest.mark.parametrize("name", sorted(STORES))
 def test_a_store_is_found(name: str) -> None:
     layout, files = STORES[name]
-    assert list(recognise(folder_of(files))) == [layout]
+    assert list(recognise(directory_of(files))) == [layout]
 
 
+@pytest.mark.slow
 def test_nothing_is_written_in_any_of_them(tmp_path: Path, daemon: MakeDaemon) -> None:
     """The last root is a store that is named, and due: once it has been pruned the schedule has run in all of them."""
     wanted: dict[str, str | None] = dict.fromkeys(LOOKALIKES)

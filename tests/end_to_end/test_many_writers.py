@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import threading
+import time
 from collections import Counter
 from pathlib import Path
 
@@ -13,8 +15,12 @@ import pytest
 from tests.daemon import Daemon
 from tests.end_to_end import checks
 from tests.end_to_end.conftest import MakeAgents, MakeDaemon
+from tests.layouts import json_samples
+
+pytestmark = pytest.mark.slow
 
 WRITERS, EACH = 12, 100
+SERVED_S = 20.0
 LIFTED = '[defaults.limits]\n"learnings.jsonl" = "off"\n'
 # A writer of its own process, one connection, that tells the ids which were acknowledged to it. Some of what it has
 # stored it changes, so that files are rewritten under the appends of all the others.
@@ -45,7 +51,6 @@ def stored(daemon: Daemon, writers: int, each: int) -> dict[str, str]:
     return dict(json.loads(text) for each_told in told for text in each_told.splitlines())
 
 
-@pytest.mark.soak
 @pytest.mark.timeout(300)
 def test_each_of_twelve_hundred_is_there_exactly_once(root: Path, daemon: MakeDaemon, agents: MakeAgents) -> None:
     held = daemon(root, config=LIFTED).start()
@@ -78,3 +83,33 @@ def test_a_few_beside_one_writer(root: Path, daemon: MakeDaemon, agents: MakeAge
     there = Counter(checks.live_ids(root))
     assert set(there) == {*mine, *theirs}
     assert set(there.values()) == {1}
+
+
+def test_a_server_that_writes_without_looking_overwrites_nothing_acknowledged(root: Path, daemon: MakeDaemon) -> None:
+    """`memory_SECOND.json`, every 0.4 s, as the real server of json-files writes."""
+    held = daemon(root, layout="json-files").start()
+    over = threading.Event()
+    acknowledged: list[tuple[str, str]] = []  # id, content
+
+    def serve() -> None:
+        while not over.wait(0.4):
+            path = root / f"memory_{time.strftime('%Y%m%d%H%M%S')}.json"
+            path.write_bytes(json_samples.file(int(time.time() * 10)))
+
+    server = threading.Thread(target=serve)
+    server.start()
+    try:
+        end = time.monotonic() + SERVED_S
+        while time.monotonic() < end:
+            content = f"acknowledged {len(acknowledged)}"
+            answer = held.rpc("memory.add", memory={"content": content})
+            acknowledged.append((answer["id"], content))
+            time.sleep(0.05)
+    finally:
+        over.set()
+        server.join()
+    assert len(acknowledged) >= 100
+    held.rpc("sync")
+    natives = [json.loads(path.read_bytes()) for path in root.glob("memory_*.json")]
+    kept = {native.get("id"): native.get("content") for native in natives}
+    assert [each for each in acknowledged if kept.get(each[0]) != each[1]] == []

@@ -15,6 +15,8 @@ from tests.daemon import Daemon, until
 from tests.end_to_end.conftest import MakeDaemon
 from tests.search.embeddings import Server
 
+pytestmark = pytest.mark.slow
+
 KEY = "a-key-that-nobody-may-see"
 TEXTS = ["The Jenkins agent ran out of disk because Docker layers were never pruned.", "Daniel has a peanut allergy."]
 
@@ -108,6 +110,9 @@ def test_another_embedder_by_a_reload(daemon: MakeDaemon, store: Path, server: S
     running.rpc("config.reload")
     [hit] = found(running, "peanut")
     assert hit["why"]["semantic"] == "off by configuration: embedder in [search]"
+    told = running.run("search", "peanut", "--mode", "semantic").stdout
+    assert told.count("! semantic search was not available, only words were compared: off by configuration") == 1
+    assert "meaning" not in running.run("search", "peanut", "--mode", "text").stdout
 
 
 def test_what_waits_for_a_slow_server_does_not_hold_up_what_came_behind_it(

@@ -16,7 +16,14 @@ import pytest
 from memoryd.control.client import Client
 from memoryd.core.secrets import VIOLATION
 from memoryd.disk.temps import is_our_temp
-from memoryd.errors import ConflictError, InvalidMemoryError, LimitExceededError, NotFoundError, SensitiveError
+from memoryd.errors import (
+    ConflictError,
+    InvalidMemoryError,
+    LimitExceededError,
+    NotFoundError,
+    SensitiveError,
+    UsageError,
+)
 from tests.daemon import Daemon, refused, until
 from tests.end_to_end.conftest import MakeDaemon
 
@@ -141,6 +148,7 @@ def _place(added: dict[str, Any]) -> tuple[str, str]:
 
 
 @EACH
+@pytest.mark.slow
 def test_what_is_wrong_is_said_by_field_and_rule(case: Case, tmp_path: Path, daemon: MakeDaemon) -> None:
     held, root = begun(daemon, tmp_path, case)
     before = sources(root)
@@ -152,6 +160,7 @@ def test_what_is_wrong_is_said_by_field_and_rule(case: Case, tmp_path: Path, dae
 
 
 @EACH
+@pytest.mark.slow
 def test_a_secret_is_not_stored_and_nowhere_repeated(case: Case, tmp_path: Path, daemon: MakeDaemon) -> None:
     held, root = begun(daemon, tmp_path, case)
     stored = held.rpc("memory.add", **case.params())
@@ -179,6 +188,7 @@ def test_a_secret_is_not_stored_and_nowhere_repeated(case: Case, tmp_path: Path,
     assert CANARY.encode() not in everything(held, root)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", CASES[2:], ids=lambda case: str(case.layout))
 def test_a_secret_names_no_place(case: Case, tmp_path: Path, daemon: MakeDaemon) -> None:
     """Files and folders bear these names, and so does every list, event and line of the log."""
@@ -194,6 +204,7 @@ def test_a_secret_names_no_place(case: Case, tmp_path: Path, daemon: MakeDaemon)
 
 
 @EACH
+@pytest.mark.slow
 def test_unknown_fields_are_kept(case: Case, tmp_path: Path, daemon: MakeDaemon) -> None:
     if case.layout == "markdown-topics":
         pytest.skip("an entry is text: it has no fields to be unknown")
@@ -204,6 +215,7 @@ def test_unknown_fields_are_kept(case: Case, tmp_path: Path, daemon: MakeDaemon)
     assert all(part in found for part in ('"projectId": "p-1"', '"ä": [1, 2.5]', '"later": [true]'))
 
 
+@pytest.mark.slow
 def test_the_words_that_a_topic_file_may_hold_when_asked(tmp_path: Path, daemon: MakeDaemon) -> None:
     case = CASES[2]
     held, _ = begun(daemon, tmp_path, case)
@@ -215,6 +227,7 @@ def test_the_words_that_a_topic_file_may_hold_when_asked(tmp_path: Path, daemon:
     assert isinstance(refused(lambda: held.rpc("memory.add", **stolen, allow_sensitive_words=True)), SensitiveError)
 
 
+@pytest.mark.slow
 def test_a_hard_limit_refuses_and_a_soft_one_makes_room(tmp_path: Path, daemon: MakeDaemon) -> None:
     limits = '[defaults.limits]\n"core_memories.jsonl" = {max_count = 2}\n"learnings.jsonl" = {max_count = 2}\n'
     held, root = begun(daemon, tmp_path, CASES[0], QUIET + limits)
@@ -229,6 +242,7 @@ def test_a_hard_limit_refuses_and_a_soft_one_makes_room(tmp_path: Path, daemon: 
     assert (root / "learnings.jsonl").read_bytes().count(b"\n") == 2
 
 
+@pytest.mark.slow
 def test_what_was_stored_is_counted(tmp_path: Path, daemon: MakeDaemon) -> None:
     held, _ = begun(daemon, tmp_path, CASES[0])
     added = held.rpc("memory.add", **CASES[0].params())
@@ -246,6 +260,7 @@ def test_the_index_follows_without_being_asked(tmp_path: Path, daemon: MakeDaemo
     assert json.loads((root / "index.json").read_text())["tags_index"]["zebra"] == [added["id"]]
 
 
+@pytest.mark.slow
 def test_commands_write_in_observe_mode_and_the_daemon_by_itself_does_not(tmp_path: Path, daemon: MakeDaemon) -> None:
     held, root = begun(daemon, tmp_path, CASES[0], QUIET + '[defaults]\nmode = "observe"\n')
     held.rpc("memory.add", memory={"type": "core", "content": "x"})
@@ -253,6 +268,7 @@ def test_commands_write_in_observe_mode_and_the_daemon_by_itself_does_not(tmp_pa
     assert sorted(os.listdir(root)) == ["core_memories.jsonl"]
 
 
+@pytest.mark.slow
 def test_a_root_that_rests_or_is_gone_says_so(tmp_path: Path, daemon: MakeDaemon) -> None:
     held, root = begun(daemon, tmp_path, CASES[0])
     added = held.rpc("memory.add", memory={"type": "core", "content": "x"})
@@ -278,6 +294,7 @@ def test_a_root_that_rests_or_is_gone_says_so(tmp_path: Path, daemon: MakeDaemon
     assert codes() == {-32012}
 
 
+@pytest.mark.slow
 def test_ids_are_found_across_roots_while_that_is_beyond_doubt(tmp_path: Path, daemon: MakeDaemon) -> None:
     roots = [tmp_path / name for name in ("one", "two")]
     for root in roots:
@@ -298,6 +315,7 @@ def test_ids_are_found_across_roots_while_that_is_beyond_doubt(tmp_path: Path, d
     assert held.rpc("memory.update", id=one["id"], changes={"category": "c"})["root"] == "one"
 
 
+@pytest.mark.slow
 def test_reads_are_counted_together_and_a_sync_writes_them(tmp_path: Path, daemon: MakeDaemon) -> None:
     held, _ = begun(daemon, tmp_path, CASES[0])
     added = held.rpc("memory.add", memory={"type": "core", "content": "x"})
@@ -310,6 +328,7 @@ def test_reads_are_counted_together_and_a_sync_writes_them(tmp_path: Path, daemo
     assert held.rpc("backup.list")["backups"] == []
 
 
+@pytest.mark.slow
 def test_reads_are_counted_before_the_daemon_ends(tmp_path: Path, daemon: MakeDaemon) -> None:
     held, root = begun(daemon, tmp_path, CASES[0])
     added = held.rpc("memory.add", memory={"type": "core", "content": "x"})
@@ -318,6 +337,7 @@ def test_reads_are_counted_before_the_daemon_ends(tmp_path: Path, daemon: MakeDa
     assert json.loads((root / "core_memories.jsonl").read_text())["access_count"] == 1
 
 
+@pytest.mark.slow
 def test_reads_of_entries_are_counted_beside_their_files(tmp_path: Path, daemon: MakeDaemon) -> None:
     """A folder under version control holds nothing volatile, and yet a search knows what is used."""
     case = CASES[2]
@@ -342,6 +362,7 @@ def test_reads_of_entries_are_counted_beside_their_files(tmp_path: Path, daemon:
     assert {path: (path.read_bytes(), path.stat().st_mtime_ns) for path in before} == before
 
 
+@pytest.mark.slow
 def test_what_an_agent_has_just_written_can_be_asked_for(tmp_path: Path, daemon: MakeDaemon) -> None:
     """Before it is indexed, even where that takes long."""
     slow = "[daemon]\nsettle_ms = 60000\nsettle_cap_ms = 60000\n"
@@ -366,7 +387,7 @@ def test_the_commands(tmp_path: Path, daemon: MakeDaemon) -> None:
     assert held.run("update", stored["id"], "context=Basel").returncode == 0
     assert "Basel" in held.run("get", stored["id"]).stdout
     forgotten = held.run("forget", stored["id"])
-    assert "take it back with `memoryd undo" in forgotten.stdout
+    assert "to undo it: `memoryd undo" in forgotten.stdout
     missing = held.run("update", stored["id"], "context=Bern")
     assert (missing.returncode, "memoryd unarchive" in missing.stderr) == (1, True)
     assert held.run("unarchive", stored["id"]).returncode == 0
@@ -374,6 +395,7 @@ def test_the_commands(tmp_path: Path, daemon: MakeDaemon) -> None:
     assert (nothing.returncode, nothing.stdout) == (1, "")
 
 
+@pytest.mark.slow
 def test_a_memory_too_long_for_one_answer_comes_in_parts(tmp_path: Path, daemon: MakeDaemon) -> None:
     """The text is worth more than one line of the protocol, the more so in its escapes."""
     text = "## 2026-01-31: Long\n\n" + 'quote " and bell \x07 東京 ' * 40_000 + "\n\n---\n"
@@ -391,6 +413,7 @@ def test_a_memory_too_long_for_one_answer_comes_in_parts(tmp_path: Path, daemon:
     assert found["text"].strip() == text.strip()
 
 
+@pytest.mark.slow
 def test_a_page_is_cut_where_its_cursor_says(tmp_path: Path, daemon: MakeDaemon) -> None:
     held, root = begun(daemon, tmp_path, CASES[0])
     tags = [f"{n:04}" + "\u0001" * 26 for n in range(10)]
@@ -408,6 +431,7 @@ def test_a_page_is_cut_where_its_cursor_says(tmp_path: Path, daemon: MakeDaemon)
     assert sorted(seen) == sorted(each["id"] for each in natives)
 
 
+@pytest.mark.slow
 def test_a_document_with_nobody_to_make_its_vectors_says_what_to_do(tmp_path: Path, daemon: MakeDaemon) -> None:
     held, root = begun(daemon, tmp_path, CASES[4])
     before = sources(root)
@@ -418,6 +442,37 @@ def test_a_document_with_nobody_to_make_its_vectors_says_what_to_do(tmp_path: Pa
     assert sources(root) == before
 
 
+@pytest.mark.slow
+def test_a_topic_file_is_loaded_whole_and_its_entries_count_as_read(tmp_path: Path, daemon: MakeDaemon) -> None:
+    held, root = begun(daemon, tmp_path, CASES[2])
+    for title in ("First", "Second"):
+        held.rpc("memory.add", topic="db", subtopic="pool", memory={"title": title, "solution": WORDS})
+    got = held.rpc("memory.get", id="db/pool", touch=True)
+    assert (got["id"], got["path"], got["line"], got["archived"]) == ("db/pool", "db/pool.md", 1, False)
+    assert got["text"].encode() == (root / "db/pool.md").read_bytes()
+    assert held.rpc("memory.get", id="db/pool.md")["text"] == got["text"]
+
+    def uses() -> list[int]:
+        return [hit["why"]["uses"] for hit in held.rpc("memory.search", query=WORDS, mode="text")["hits"]]
+
+    until(lambda: uses() == [1, 1], "both entries were read")
+    for wrong in ("db", "index", "../db/pool", "db/none"):
+        assert isinstance(refused(partial(held.rpc, "memory.get", id=wrong)), NotFoundError)
+
+
+@pytest.mark.slow
+def test_memories_are_found_by_a_vector_that_is_given(tmp_path: Path, daemon: MakeDaemon) -> None:
+    held, _ = begun(daemon, tmp_path, CASES[4])
+    memory = {"content": "near", "embedding": [1.0, 0.0, 0.0]}
+    near = held.rpc("memory.add", user="bucket", memory=memory)
+    assert held.rpc("memory.search", vector=[1, 0.1, 0.0])["hits"][0]["id"] == near["id"]
+    for wrong in (["1", "0", "0"], [True, 0, 0], [10**400, 0, 0]):
+        error = refused(partial(held.rpc, "memory.search", vector=wrong))
+        assert isinstance(error, UsageError)
+        assert "list of finite numbers" in error.message
+
+
+@pytest.mark.slow
 def test_what_was_stored_is_found_by_whoever_asks_next(tmp_path: Path, daemon: MakeDaemon) -> None:
     """The answer to an `add` comes before the catalogue has it; a question waits for that."""
     held, _ = begun(daemon, tmp_path, CASES[0])
@@ -435,6 +490,7 @@ def test_what_was_stored_is_found_by_whoever_asks_next(tmp_path: Path, daemon: M
             assert last["id"] in [each["id"] for each in listed]
 
 
+@pytest.mark.slow
 def test_a_hard_limit_holds_in_a_burst(tmp_path: Path, daemon: MakeDaemon) -> None:
     limits = '[defaults.limits]\n"core_memories.jsonl" = {max_count = 20}\n'
     held, root = begun(daemon, tmp_path, CASES[0], QUIET + limits)
@@ -450,6 +506,7 @@ def test_a_hard_limit_holds_in_a_burst(tmp_path: Path, daemon: MakeDaemon) -> No
     assert (root / "core_memories.jsonl").read_bytes().count(b"\n") == 20
 
 
+@pytest.mark.slow
 def test_a_kill_right_after_the_answer_costs_no_receipt(tmp_path: Path, daemon: MakeDaemon) -> None:
     held, root = begun(daemon, tmp_path, CASES[0])
     with Client(held.socket) as client:
@@ -465,6 +522,7 @@ def test_a_kill_right_after_the_answer_costs_no_receipt(tmp_path: Path, daemon: 
     assert (root / "core_memories.jsonl").read_bytes().count(b"\n") == 4
 
 
+@pytest.mark.slow
 def test_the_lock_is_let_go_after_the_answer(tmp_path: Path, daemon: MakeDaemon) -> None:
     held, root = begun(daemon, tmp_path, CASES[0])
     held.rpc("memory.add", memory={"type": "core", "content": "x"})

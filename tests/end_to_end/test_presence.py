@@ -6,6 +6,7 @@ import os
 import shutil
 import subprocess
 import time
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,11 @@ from tests.agents import line, memory
 from tests.daemon import Daemon, refused, until
 from tests.end_to_end import checks
 from tests.end_to_end.conftest import MakeDaemon
+from tests.layouts import json_samples
 
+pytestmark = pytest.mark.slow
+
+OFF = '[daemon]\nquiet_s = 0\n[defaults.schedule]\nbackup = "off"\n'
 MANY = 30  # more than a sudden loss may be without a word
 
 
@@ -69,7 +74,7 @@ def test_gone_and_back(root: Path, kept: Daemon) -> None:
     fill(away, count=1)
     done = kept.run("sync")
     assert done.returncode == 1
-    assert "not there" in done.stderr
+    assert "does not exist" in done.stderr
     assert not root.exists()
     before |= {name: about for name, about in checks.snapshot(away).items() if name.endswith(".jsonl")}
     assert checks.snapshot(away) == before
@@ -109,6 +114,23 @@ def test_deleted_and_made_anew_empty(root: Path, kept: Daemon) -> None:
     until(lambda: kept.root()["memories"] == 0, "what is there now is right")
 
 
+def test_a_slow_removal_of_the_whole_root_succeeds(tmp_path: Path, daemon: MakeDaemon) -> None:
+    """Index first, memories one by one: each written index would make the last step fail."""
+    root = tmp_path / "memories"
+    root.mkdir()
+    for number in range(60):
+        (root / json_samples.name(number)).write_bytes(json_samples.file(number))
+    held = daemon(root, config=OFF, layout="json-files").start()
+    held.rpc("sync")
+    paths = sorted(root.iterdir())
+    assert root / "_index.json" in paths
+    for path in paths:
+        path.unlink()
+        time.sleep(0.04)  # a removal of 2.5 s, as of many files on a slow disk
+    root.rmdir()
+    until(lambda: held.root(root.name)["state"] == "missing", "it is told")
+
+
 def test_replaced_by_an_empty_one_in_one_move(root: Path, kept: Daemon) -> None:
     other = root.with_name("other")
     other.mkdir()
@@ -138,7 +160,6 @@ def test_replaced_by_a_copy(root: Path, kept: Daemon) -> None:
     until(lambda: kept.root()["memories"] == 3 * (MANY + 1), "all are there")
 
 
-@pytest.mark.soak
 def test_replaced_by_other_memories_it_is_taken_after_a_minute(root: Path, kept: Daemon) -> None:
     other = root.with_name("other")
     other.mkdir(mode=0o700)
@@ -249,7 +270,7 @@ def test_a_file_where_the_root_was(root: Path, kept: Daemon) -> None:
     root.rename(away)
     root.write_text("no directory")
     row = state(kept, "failed")
-    assert "no directory" in row["reasons"][0]
+    assert "is not a directory" in row["reasons"][0]
     assert_idle(kept, RootMissingError)
     assert root.read_text() == "no directory"
     root.unlink()
@@ -336,3 +357,33 @@ def test_something_mounted_over_the_root(root: Path, daemon: MakeDaemon) -> None
     fill(root, count=1)
     until(lambda: checks.index_on_disk(root) == checks.rebuilt_index(root), "it is tended again")
     until(lambda: tending.root()["memories"] == 3 * (MANY + 1), "all are there")
+
+
+def test_the_first_memory_makes_a_root_that_never_was(tmp_path: Path, daemon: MakeDaemon) -> None:
+    tmp_path.chmod(0o755)
+    root = tmp_path / "memory"
+    held = daemon(root, config=OFF, layout="markdown-topics").start()
+    row = held.root()
+    assert (row["state"], row["reasons"]) == ("missing", [f"{root} does not exist yet; `memoryd add` creates it"])
+    params: dict[str, Any] = {"topic": "db", "memory": {"title": "Pool", "solution": "20 connections"}}
+    refused(partial(held.rpc, "memory.add", topic="db", memory={"title": ""}))
+    assert not root.exists(), "for nothing no folder is made"
+    added = held.rpc("memory.add", **params)
+    assert (root / added["path"]).is_file()
+    assert root.stat().st_mode & 0o777 == 0o755
+    held.rpc("sync")
+    assert (held.root()["state"], held.root()["memories"]) == ("ok", 1)
+    (root / "db/other.md").write_text("## 2026-01-01: Written by an agent\n**Solution:** s\n---\n")
+    held.until_root(lambda row: row["memories"] == 2, "the new folder is watched")
+    root.rename(tmp_path / "away")
+    assert isinstance(refused(partial(held.rpc, "memory.add", **params)), RootMissingError)
+    assert not root.exists(), "it was there, so it may be mounted again"
+
+
+def test_no_more_than_the_last_folder_is_made(tmp_path: Path, daemon: MakeDaemon) -> None:
+    root = tmp_path / "docs/memory"
+    held = daemon(root, config=OFF, layout="markdown-topics").start()
+    assert f"mkdir -p {root}" in held.root()["reasons"][0]
+    error = refused(partial(held.rpc, "memory.add", topic="db", memory={"title": "T", "solution": "s"}))
+    assert isinstance(error, RootMissingError)
+    assert not root.parent.exists()

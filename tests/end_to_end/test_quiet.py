@@ -13,6 +13,8 @@ from tests.daemon import Daemon, until
 from tests.end_to_end import checks
 from tests.end_to_end.conftest import MakeDaemon
 
+pytestmark = pytest.mark.slow
+
 IDLE_S = 20.0
 
 
@@ -93,7 +95,6 @@ def test_rebuilding_everything_changes_nothing(root: Path, settled: Daemon) -> N
     assert checks.snapshot(root) == before
 
 
-@pytest.mark.soak
 def test_idle_it_does_nothing(root: Path, settled: Daemon) -> None:
     """No write in the root, and next to no processor time, with the sweeps and looks that go on all the time."""
     before = checks.snapshot(root)

@@ -14,6 +14,8 @@ from tests.daemon import Daemon, refused, until
 from tests.end_to_end import checks
 from tests.end_to_end.conftest import SOAK_S, MakeAgents, MakeDaemon
 
+pytestmark = pytest.mark.slow
+
 # Quiet times above the settle time, and short: with agents at work there is never a pause, so that upkeep runs
 # because it has been due for long enough.
 BUSY = """
@@ -51,7 +53,6 @@ def assert_conserved(root: Path, told: Told) -> None:
     assert told.intrusions() == []
 
 
-@pytest.mark.soak
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("writers", [2, 4])
 def test_upkeep_among_agents_loses_nothing(writers: int, root: Path, daemon: MakeDaemon, agents: MakeAgents) -> None:
@@ -72,7 +73,6 @@ def test_upkeep_among_agents_loses_nothing(writers: int, root: Path, daemon: Mak
     assert tending.stop() == 0
 
 
-@pytest.mark.soak
 @pytest.mark.timeout(300)
 def test_upkeep_among_agents_that_rewrite_loses_nothing(root: Path, daemon: MakeDaemon, agents: MakeAgents) -> None:
     tending = daemon(root, config=BUSY).start()

@@ -10,11 +10,15 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from memoryd.control.client import Client
 from tests.agents import line, memory
 from tests.daemon import Daemon, until
 from tests.end_to_end import checks
 from tests.end_to_end.conftest import MakeAgents, MakeDaemon
+
+pytestmark = pytest.mark.slow
 
 PAIRS = 50
 CONFIG = '[defaults.limits]\n"learnings.jsonl" = "off"\n'

@@ -16,6 +16,8 @@ from tests.end_to_end import checks
 from tests.end_to_end.conftest import MakeDaemon
 from tests.end_to_end.faults import Fault, needs_strace
 
+pytestmark = pytest.mark.slow
+
 FLOOD = 6000  # creations; the kernel's queue holds 16,384 events
 
 

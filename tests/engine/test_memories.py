@@ -2,24 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 from typing import Any, cast
 
 import pytest
 
+from memoryd.control.methods.memories import AddRequest, AddResult, UpdateRequest
 from memoryd.core.policy import Limit, LimitKind, Policy
-from memoryd.engine.clock import Clock
+from memoryd.engine.deadlines import NEVER
 from memoryd.engine.health import Health
+from memoryd.engine.host import Clock
 from memoryd.engine.jobs import Job
-from memoryd.engine.looking import NEVER
-from memoryd.engine.memories import BATCH, BATCH_S, MOST_PAUSE_S, PAUSE_S, Memories
+from memoryd.engine.memories import BATCH, BATCH_S, MAX_PAUSE_S, PAUSE_S, Memories
 from memoryd.errors import LimitExceededError
 from tests.operations.world import CORE, World
 
 
 class Healthy:
-    def well(self) -> None:
+    def note_recovery(self) -> None:
         pass
 
     def require(self, name: str) -> None:
@@ -34,6 +35,7 @@ class Storing:
         self.now = 1000.0
         self.took: list[list[str]] = []
         self.told: list[dict[str, Any]] = []
+        self.take: Callable[[Collection[str] | None], None] = self._take
         clock = cast("Clock", type("Still", (), {"monotonic": lambda _: self.now, "wall": lambda _: self.world.now})())
         self.memories = Memories(
             self.world.store,
@@ -41,15 +43,16 @@ class Storing:
             lambda topic, event: self.told.append(dict(event)),
             cast("Health", Healthy()),
             lambda: self._take(None),
-            self._take,
+            lambda paths: self.take(paths),
         )
 
     def _take(self, paths: Collection[str] | None) -> None:
         self.took.append(sorted(paths or ()))
         self.world.look(paths)
 
-    def add(self, content: str = "x") -> dict[str, Any]:
-        return self.memories.perform(Job("memory.add", {"memory": {"type": "core", "content": content}}))
+    def add(self, content: str = "x") -> AddResult:
+        added = AddRequest(memory={"type": "core", "content": content})
+        return self.memories.perform(Job("memory.add", added))
 
     def behind(self) -> float | None:
         return self.memories.behind
@@ -73,12 +76,12 @@ def storing(tmp_path: Path) -> Iterator[Storing]:
 def test_the_answer_does_not_wait_for_the_catalogue(storing: Storing) -> None:
     before = storing.known()
     told = storing.add()
-    assert told["receipt"]
+    assert told.receipt
     assert (storing.known(), storing.took, storing.told) == (before, [], [])
     assert storing.behind() == storing.now
     storing.memories.catch_up()
     assert storing.known() == before + 1
-    assert [each["receipt"] for each in storing.told] == [told["receipt"]]
+    assert [each["receipt"] for each in storing.told] == [told.receipt]
     assert storing.behind() is None
     assert storing.memories.next_due() == NEVER
 
@@ -86,11 +89,11 @@ def test_the_answer_does_not_wait_for_the_catalogue(storing: Storing) -> None:
 def test_many_are_taken_in_together_when_they_pause(storing: Storing) -> None:
     for _ in range(5):
         storing.add()
-        storing.memories.turn(storing.now)
+        storing.memories.run_due(storing.now)
         storing.now += PAUSE_S / 2
     assert storing.took == []
     storing.now = storing.memories.next_due()
-    storing.memories.turn(storing.now)
+    storing.memories.run_due(storing.now)
     assert storing.took == [[CORE]]
     assert len(storing.told) == 5
     assert storing.known() == 6
@@ -101,24 +104,24 @@ def test_who_never_pauses_does_not_put_it_off_for_ever(storing: Storing) -> None
     while not storing.took:
         storing.add()
         storing.now += PAUSE_S / 2
-        storing.memories.turn(storing.now)
+        storing.memories.run_due(storing.now)
     assert storing.now - began <= BATCH_S + PAUSE_S
 
 
 def test_a_costly_taking_in_waits_as_long_as_it_takes(storing: Storing) -> None:
-    take = storing.memories._took
+    take = storing.take
 
-    def slowly(paths: Collection[str]) -> None:
+    costs = [0.05, 5.0, 0.0]
+
+    def slowly(paths: Collection[str] | None) -> None:
         take(paths)
-        storing.now += 0.05
+        storing.now += costs.pop(0)
 
-    storing.memories._took = slowly
-    for cost, pause in ((0.0, PAUSE_S), (0.05, 0.05), (5.0, MOST_PAUSE_S)):
-        storing.memories._cost_s = cost
+    storing.take = slowly
+    for pause in (PAUSE_S, 0.05, MAX_PAUSE_S):  # the first after one that cost nothing
         storing.add()
         assert storing.memories.next_due() == pytest.approx(storing.now + pause)
         storing.memories.catch_up()
-        assert storing.memories._cost_s == pytest.approx(0.05)
 
 
 def test_not_more_than_so_many_wait(storing: Storing) -> None:
@@ -129,8 +132,8 @@ def test_not_more_than_so_many_wait(storing: Storing) -> None:
 
 def test_a_change_of_what_was_just_stored_finds_it(storing: Storing) -> None:
     stored = storing.add()
-    changed = {"id": stored["id"], "changes": {"importance": "low"}}
-    assert storing.memories.perform(Job("memory.update", changed))["id"] == stored["id"]
+    changed = UpdateRequest(id=stored.id, changes={"importance": "low"})
+    assert storing.memories.perform(Job("memory.update", changed)).id == stored.id
     assert len(storing.took) == 1
     assert storing.memories.next_due() == storing.now, "a rewrite of lines is taken in at once"
 
@@ -146,10 +149,10 @@ def test_a_limit_holds_among_those_that_wait(tmp_path: Path) -> None:
 
 
 def test_what_cannot_be_taken_in_now_does_not_count_as_behind_for_ever(storing: Storing) -> None:
-    def refuse(paths: Collection[str]) -> None:
+    def refuse(paths: Collection[str] | None) -> None:
         raise OSError(f"{paths} cannot be read")
 
-    storing.memories._took = refuse
+    storing.take = refuse
     storing.add()
     with pytest.raises(OSError, match="cannot be read"):
         storing.memories.catch_up()
@@ -159,4 +162,4 @@ def test_what_cannot_be_taken_in_now_does_not_count_as_behind_for_ever(storing: 
 def test_the_end_misses_nothing(storing: Storing) -> None:
     told = storing.add()
     storing.memories.end()
-    assert [each["receipt"] for each in storing.told] == [told["receipt"]]
+    assert [each["receipt"] for each in storing.told] == [told.receipt]

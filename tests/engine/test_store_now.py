@@ -4,22 +4,23 @@ from __future__ import annotations
 
 import errno
 import fcntl
-import sqlite3
 import threading
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from memoryd.control.methods.memories import AddRequest, StoredResult
+from memoryd.core.index import IndexUnavailable
 from memoryd.core.policy import Limit, LimitKind, Policy
 from memoryd.engine.jobs import Job
 from memoryd.engine.memories import STORING
 from memoryd.engine.worker import Worker
 from memoryd.errors import GuardError, LimitExceededError, RootMissingError, ShuttingDownError
-from memoryd.store.lockable import WouldWaitError
+from memoryd.store.locks import WouldWaitError
 from tests.crowd import by_threads
 from tests.daemon import until
-from tests.engine.unheard import worker_of
+from tests.engine.silent import worker_of
 from tests.layouts.samples import learning, lines
 from tests.operations.world import LEARNINGS, World
 
@@ -45,9 +46,22 @@ def worker(world: World) -> Iterator[Worker]:
 
 def adding(content: str = "zebra") -> tuple[Job, list[int]]:
     """A job, and the threads that have answered it."""
-    job, by = Job("memory.add", {"memory": {"type": "learning", "content": content}}), list[int]()
+    job, by = Job("memory.add", AddRequest(memory={"type": "learning", "content": content})), list[int]()
     job.future.add_done_callback(lambda _: by.append(threading.get_ident()))
     return job, by
+
+
+def thread_of(worker: Worker) -> int | None:
+    """The one that the worker runs on."""
+    [thread] = [each for each in threading.enumerate() if each.name == f"memoryd-{worker.name}"]
+    return thread.ident
+
+
+def outcome(job: Job) -> StoredResult:
+    """What the job answered with."""
+    found = job.future.result(SOON_S)
+    assert isinstance(found, StoredResult)
+    return found
 
 
 def test_a_memory_is_stored_by_the_thread_that_brings_it(world: World, worker: Worker) -> None:
@@ -56,7 +70,7 @@ def test_a_memory_is_stored_by_the_thread_that_brings_it(world: World, worker: W
     def stored() -> bool:
         job, by = adding()
         worker.store_now(job)
-        assert job.future.result(SOON_S)["receipt"]
+        assert outcome(job).receipt
         return by == [us]
 
     until(stored, "the worker rests")
@@ -68,32 +82,32 @@ def test_where_another_program_has_the_lock_nobody_waits_but_the_worker(world: W
     before = (world.root / LEARNINGS).read_bytes()
     with open(world.root / ".lock", "w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
-        until(worker._inbox.borrow, "the worker rests")
-        worker._inbox.give_back()
+        until(worker.inbox.try_acquire, "the worker rests")
+        worker.inbox.release()
         job, by = adding()
         worker.store_now(job)
         assert not job.future.done()
         assert (world.root / LEARNINGS).read_bytes() == before
-    assert job.future.result(SOON_S)["receipt"]
-    assert by == [worker._thread.ident]
+    assert outcome(job).receipt
+    assert by == [thread_of(worker)]
     assert (world.root / LEARNINGS).read_bytes().count(b"zebra") == 1
 
 
 def test_a_refusal_is_an_answer_as_well(worker: Worker) -> None:
-    job = Job("memory.add", {"memory": {"type": "learning"}})
+    job = Job("memory.add", AddRequest(memory={"type": "learning"}))
     worker.store_now(job)
     error = job.future.exception(SOON_S)
     assert "content" in str(error)
     job, _ = adding()
     worker.store_now(job)
-    assert job.future.result(SOON_S)["receipt"]
+    assert outcome(job).receipt
 
 
 @pytest.mark.parametrize(
     ("error", "state"),
     [
         (OSError(errno.ENOSPC, "No space left on device"), "read_only"),
-        (sqlite3.OperationalError("database is locked"), "read_only"),
+        (IndexUnavailable("database is locked"), "read_only"),
         (GuardError("not now"), "degraded"),
         (RuntimeError("a bug"), "degraded"),
     ],
@@ -107,8 +121,8 @@ def test_whatever_goes_wrong_is_told_and_the_turn_given_back(
     def fail(*_: object) -> None:
         raise error
 
-    until(worker._inbox.borrow, "the worker rests")
-    worker._inbox.give_back()
+    until(worker.inbox.try_acquire, "the worker rests")
+    worker.inbox.release()
     with monkeypatch.context() as patch:
         patch.setitem(STORING, "memory.add", fail)
         job, by = adding()
@@ -119,17 +133,17 @@ def test_whatever_goes_wrong_is_told_and_the_turn_given_back(
     until(lambda: worker.status.state == "degraded", "it is tried again, and as well as a root can be without events")
     job, _ = adding()
     worker.store_now(job)
-    assert job.future.result(SOON_S)["receipt"]
+    assert outcome(job).receipt
 
 
 def test_a_root_that_went_is_looked_at_by_the_worker(world: World, worker: Worker) -> None:
-    until(worker._inbox.borrow, "the worker rests")
+    until(worker.inbox.try_acquire, "the worker rests")
     world.root.rename(world.root.with_name("away"))
-    worker._inbox.give_back()
+    worker.inbox.release()
     job, by = adding()
     worker.store_now(job)
     assert isinstance(job.future.exception(SOON_S), RootMissingError)
-    assert by == [worker._thread.ident]
+    assert by == [thread_of(worker)]
 
 
 def test_a_root_that_is_back_is_read_whole_whatever_was_asked_first(world: World, worker: Worker) -> None:
@@ -140,10 +154,10 @@ def test_a_root_that_is_back_is_read_whole_whatever_was_asked_first(world: World
     with (away / LEARNINGS).open("ab") as file:
         file.write(lines(learning(2)))
     (away / "notes.txt").touch()
-    until(worker._inbox.borrow, "the worker rests")
+    until(worker.inbox.try_acquire, "the worker rests")
     away.rename(world.root)
-    worker._inbox.give_back()
-    job = Job("memory.add", {"memory": {"type": "learning"}})
+    worker.inbox.release()
+    job = Job("memory.add", AddRequest(memory={"type": "learning"}))
     worker.store_now(job)
     assert "content" in str(job.future.exception(SOON_S))
     assert worker.status.state == "degraded", "it has no events here"
@@ -198,7 +212,7 @@ def test_who_gives_a_lock_up_leaves_nothing_of_it(world: World) -> None:
         if there:
             lock.write_text("somebody\n")
         (world.root / f"notes-{there}").touch()
-        with world.store.at_once(), pytest.raises(WouldWaitError), locked(SOON_S):
+        with world.store.non_blocking(), pytest.raises(WouldWaitError), locked(SOON_S):
             raise AssertionError("it has not settled")
         assert lock.exists() == there
         with open(lock, "a+") as file:
@@ -208,7 +222,7 @@ def test_who_gives_a_lock_up_leaves_nothing_of_it(world: World) -> None:
         assert lock.exists()
 
 
-@pytest.mark.parametrize("when", ["job_started", "job_ended"])
+@pytest.mark.parametrize("when", ["started", "ended"])
 def test_a_journal_that_takes_no_times_is_told_to_whoever_asked_for_the_job(
     world: World, worker: Worker, when: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -216,7 +230,7 @@ def test_a_journal_that_takes_no_times_is_told_to_whoever_asked_for_the_job(
         raise OSError(errno.ENOSPC, "No space left on device")
 
     with monkeypatch.context() as patched:
-        patched.setattr(world.store.journal, when, full)
+        patched.setattr(world.store.journal.jobs, when, full)
         error = worker.run_now("backup").exception(SOON_S)
     assert "No space" in str(error)
     assert worker.run_now("backup").result(SOON_S) is not None

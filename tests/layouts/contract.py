@@ -7,7 +7,6 @@ to it as a commit would, action by action, so that each moment of a crash can be
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -16,14 +15,15 @@ from typing import Any, ClassVar
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from memoryd.core.digest import sha256
 from memoryd.core.findings import CODES
 from memoryd.core.plan import Action, Kind, Plan
 from memoryd.core.policy import Limit, LimitKind, Policy
-from memoryd.core.records import Base, Document, Entry, Record, Role
-from memoryd.core.text import Edit, inverse, splice
-from memoryd.layouts.base import FileSummary, IndexResult, IndexView, Layout, Loaded, UpkeepView
-from memoryd.layouts.folder import HEAD, Folder
+from memoryd.core.records import Document, Entry, ParseOffset, Record, Role
+from memoryd.core.spans import Edit, inverse, sha256, splice
+from memoryd.layouts.directory import HEAD_SIZE, Directory
+from memoryd.layouts.protocol import FileStats, IndexResult, IndexView, Layout, LoadedFile, UpkeepView
+from memoryd.operations.upkeep import plan_row
+from tests.examples import DEEP, examples
 
 Files = dict[str, bytes]
 
@@ -41,16 +41,12 @@ SHARDS = (
     b"## 2026-01-01: A", b"---", b"```", b"{}", b"{}{}",
 )  # fmt: skip
 
-# The suite is the same every time; MEMORYD_EXPLORE=1 looks in new places, twenty times as many.
-EXPLORING = bool(os.environ.get("MEMORYD_EXPLORE"))
-MORE = 20 if EXPLORING else 1
 
-
-def _settings(examples: int) -> settings:
+def _settings(number: int) -> settings:
     return settings(
-        max_examples=examples * MORE,
+        max_examples=examples(number),
         deadline=None,
-        derandomize=not EXPLORING,
+        derandomize=not DEEP,
         suppress_health_check=list(HealthCheck),
     )
 
@@ -59,7 +55,7 @@ PARSED, PLANNED = _settings(150), _settings(100)
 
 
 @st.composite
-def _mutilated(draw: st.DrawFn, samples: Sequence[bytes]) -> bytes:
+def mutilated(draw: st.DrawFn, samples: Sequence[bytes]) -> bytes:
     """A sample after up to six accidents."""
     data = draw(st.sampled_from(samples))
     for _ in range(draw(st.integers(0, 6))):
@@ -82,13 +78,13 @@ def _mutilated(draw: st.DrawFn, samples: Sequence[bytes]) -> bytes:
 
 
 def document(layout: Layout, path: str, data: bytes, *, now: float = NOW, mtime: float = OLD) -> Document:
-    return layout.parse(path, data, now=now, mtime=mtime, base=Base())
+    return layout.reader.parse(path, data, now=now, mtime=mtime, base=ParseOffset())
 
 
 def upkeep_view(layout: Layout, files: Files, policy: Policy, now: float = NOW) -> UpkeepView:
     live = {
-        path: Loaded(files[path], document(layout, path, files[path], now=now))
-        for path in layout.live_paths(files)
+        path: LoadedFile(files[path], document(layout, path, files[path], now=now))
+        for path in layout.reader.source_paths(files)
         if path in files
     }
     return UpkeepView(live, files.get, policy, now)
@@ -99,20 +95,20 @@ def index_of(layout: Layout, files: Files, now: float = NOW) -> IndexResult:
     documents = {path: document(layout, path, data, now=now) for path, data in files.items() if _read(layout, path)}
     entries = [
         Entry(path, each.line, each.id, each.type, each.archived, each.facts)
-        for path in layout.live_paths(files)
+        for path in layout.reader.source_paths(files)
         if path in documents
         for each in documents[path].records
     ]
     summaries = {
-        path: FileSummary(path, layout.role(path), len(files[path]), d.units, d.broken, len(d.records), d.facts)
+        path: FileStats(path, layout.reader.role(path), len(files[path]), d.units, d.broken, len(d.records), d.facts)
         for path, d in documents.items()
     }
-    previous = {path: files.get(path) for path in layout.index_paths}
-    return layout.index(IndexView(entries, summaries, previous, now))
+    previous = {path: files.get(path) for path in layout.index.paths}
+    return layout.index.render(IndexView(entries, summaries, previous, now))
 
 
 def _read(layout: Layout, path: str) -> bool:
-    return layout.role(path) in (Role.SOURCE, Role.ARCHIVE)
+    return layout.reader.role(path) in (Role.SOURCE, Role.ARCHIVE)
 
 
 def perform(files: Files, action: Action) -> None:
@@ -145,10 +141,10 @@ def carried_out(files: Files, plan: Plan) -> Files:
     return [dict(files), *carry_out(files, plan)][-1]
 
 
-def folder_of(files: Mapping[str, bytes]) -> Folder:
+def directory_of(files: Mapping[str, bytes]) -> Directory:
     """As a look at the disk shows it."""
     above = {path.rpartition("/")[0] for path in files}
-    return Folder(files, above | {""}, lambda path: files[path][:HEAD])
+    return Directory(files, above | {""}, lambda path: files[path][:HEAD_SIZE])
 
 
 class LayoutContract:
@@ -195,13 +191,13 @@ class LayoutContract:
         return sorted({path for files in self.samples for path in files if _read(self.layout, path)})
 
     def _draw_file(self, data: st.DataObject) -> tuple[str, bytes]:
-        return data.draw(st.sampled_from(self._paths())), data.draw(_mutilated(self._contents()))
+        return data.draw(st.sampled_from(self._paths())), data.draw(mutilated(self._contents()))
 
     def _draw_store(self, data: st.DataObject) -> Files:
         files = dict(data.draw(st.sampled_from(self.samples)))
         for path in sorted(files):
             if _read(self.layout, path) and data.draw(st.booleans()):
-                files[path] = data.draw(_mutilated(self._contents()))
+                files[path] = data.draw(mutilated(self._contents()))
         return files
 
     def _draw_plan(self, data: st.DataObject) -> tuple[Callable[[Files], Plan], Files]:
@@ -211,20 +207,20 @@ class LayoutContract:
         policy = Policy(final_newline=newline, archive_learnings_after_days=data.draw(st.sampled_from((0.5, 90))))
         way = data.draw(st.sampled_from(("age", "ids", "limit", "prune")))
         if way == "prune":
-            return lambda now: self.layout.prune(upkeep_view(self.layout, now, policy)), files
+            return lambda now: self.layout.upkeep.prune(upkeep_view(self.layout, now, policy)), files
         if way == "limit":
             bound = data.draw(st.integers(0, 6))
             size = data.draw(st.sampled_from((None, 0, 700, 5000)))
-            limits = {path: Limit(LimitKind.SOFT, size, bound) for path in self.layout.limits}
-            return lambda now: self.layout.enforce(upkeep_view(self.layout, now, policy), limits), files
+            limits = {path: Limit(LimitKind.SOFT, size, bound) for path in self.layout.files.limits}
+            return lambda now: self.layout.upkeep.enforce(upkeep_view(self.layout, now, policy), limits), files
         if way == "age":
-            return lambda now: self.layout.archive(upkeep_view(self.layout, now, policy), None), files
+            return lambda now: self.layout.upkeep.archive(upkeep_view(self.layout, now, policy), None), files
         known = [each.id for each in self._live(files)] or ["none"]
         ids = data.draw(st.sets(st.sampled_from(known)))
-        return lambda now: self.layout.archive(upkeep_view(self.layout, now, policy), ids), files
+        return lambda now: self.layout.upkeep.archive(upkeep_view(self.layout, now, policy), ids), files
 
     def _live(self, files: Files) -> list[Record]:
-        paths = [path for path in self.layout.live_paths(files) if path in files]
+        paths = [path for path in self.layout.reader.source_paths(files) if path in files]
         return [each for path in paths for each in document(self.layout, path, files[path]).records]
 
     # --- patience
@@ -246,7 +242,7 @@ class LayoutContract:
     @given(data=st.data())
     def test_patience_upkeep_and_index_never_raise(self, data: st.DataObject) -> None:
         decide, files = self._draw_plan(data)
-        decide(files).public()
+        plan_row(decide(files))
         index_of(self.layout, files)
 
     def test_patience_hopeless_bytes(self) -> None:
@@ -269,7 +265,7 @@ class LayoutContract:
     @given(data=st.data())
     def test_tiling_spans_lie_in_order_and_gaps_fill_the_rest(self, data: st.DataObject) -> None:
         path, text = self._draw_file(data)
-        if path not in self.layout.live_paths([path]):
+        if path not in self.layout.reader.source_paths([path]):
             return  # read only: nothing in it is ever edited by span
         at, pieces = 0, []
         for record in document(self.layout, path, text).records:
@@ -282,7 +278,7 @@ class LayoutContract:
     @given(data=st.data())
     def test_tiling_a_span_alone_reads_as_its_record(self, data: st.DataObject) -> None:
         path, text = self._draw_file(data)
-        if path not in self.layout.live_paths([path]):
+        if path not in self.layout.reader.source_paths([path]):
             return
         for record in document(self.layout, path, text).records:
             again = document(self.layout, path, record.span.of(text)).records
@@ -295,13 +291,13 @@ class LayoutContract:
     def test_tiling_a_tail_reads_as_it_does_in_the_whole(self, data: st.DataObject) -> None:
         path, text = self._draw_file(data)
         ends = [match.end() for match in re.finditer(rb"\n", text)]
-        if not self.layout.appendable or path not in self.layout.live_paths([path]) or not ends:
+        if not self.layout.files.append_only or path not in self.layout.reader.source_paths([path]) or not ends:
             return
         cut = data.draw(st.sampled_from(ends))
         whole = document(self.layout, path, text)
         head = document(self.layout, path, text[:cut])
-        base = Base(cut, text[:cut].count(b"\n") + 1)
-        tail = self.layout.parse(path, text[cut:], now=NOW, mtime=OLD, base=base)
+        base = ParseOffset(cut, text[:cut].count(b"\n") + 1)
+        tail = self.layout.reader.parse(path, text[cut:], now=NOW, mtime=OLD, base=base)
         assert [_known(each) for each in (*head.records, *tail.records)] == [_known(each) for each in whole.records]
         assert (head.units + tail.units, head.broken + tail.broken) == (whole.units, whole.broken)
         once = {"crlf-newlines"}  # told at the first line of each reading
@@ -370,13 +366,13 @@ class LayoutContract:
     def test_conservation_no_memory_vanishes_at_any_moment(self, data: st.DataObject) -> None:
         decide, files = self._draw_plan(data)
         plan = decide(files)
-        before = [text for path in self.layout.live_paths(files) if path in files
+        before = [text for path in self.layout.reader.source_paths(files) if path in files
                   for text in _texts(document(self.layout, path, files[path]), files[path])]  # fmt: skip
         for left in carry_out(files, plan):
-            live = {text for path in self.layout.live_paths(left) if path in left
+            live = {text for path in self.layout.reader.source_paths(left) if path in left
                     for text in _texts(document(self.layout, path, left[path]), left[path])}  # fmt: skip
             gone = {text for text in before if text not in live}
-            archives = [path for path in left if self.layout.role(path) is Role.ARCHIVE]
+            archives = [path for path in left if self.layout.reader.role(path) is Role.ARCHIVE]
             kept = [text for path in archives for text in self.archived_texts(path, left[path])]
             for text in gone:
                 assert any(self.same_memory(text, line) for line in kept)
@@ -385,12 +381,12 @@ class LayoutContract:
 
     def test_samples_are_recognised_and_hold_memories(self) -> None:
         for files in self.samples:
-            assert self.layout.recognises(folder_of(files))
+            assert self.layout.reader.recognises(directory_of(files))
         assert any(self._live(dict(files)) for files in self.samples)
         assert any(self._archive_plan(dict(files)) for files in self.samples), "no sample has anything due"
 
     def _archive_plan(self, files: Files) -> Plan:
-        return self.layout.archive(upkeep_view(self.layout, files, Policy()), None)
+        return self.layout.upkeep.archive(upkeep_view(self.layout, files, Policy()), None)
 
 
 def _texts(found: Document, text: bytes) -> list[bytes]:

@@ -7,13 +7,12 @@ from typing import Any
 import pytest
 
 from memoryd.errors import InvalidMemoryError
-from memoryd.layouts.markdown_topics import MarkdownTopics
-from memoryd.layouts.storing import Asked, Stored, Storing
+from memoryd.layouts.markdown_topics import MARKDOWN_TOPICS
+from memoryd.layouts.protocol import NewMemory, WritePlan
 from tests.layouts.contract import Files, carried_out
 from tests.layouts.storing_samples import done, find, rules, view_of
 
-TOPICS = MarkdownTopics()
-STORING: Storing = TOPICS
+TOPICS = MARKDOWN_TOPICS
 PATH = "auth/oauth2.md"
 FIRST, SECOND = "auth/oauth2#2025-08-03:first", "auth/oauth2#2025-08-02:second"
 WHERE = {"topic": "auth", "subtopic": "oauth2"}
@@ -46,8 +45,8 @@ and more
 ---"""
 
 
-def add(files: Files, memory: dict[str, Any], where: dict[str, str] | None = None) -> Stored:
-    return TOPICS.add(view_of(TOPICS, files), Asked(memory, WHERE if where is None else where))
+def add(files: Files, memory: dict[str, Any], where: dict[str, str] | None = None) -> WritePlan:
+    return TOPICS.require_writer().add(view_of(TOPICS, files), NewMemory(memory, WHERE if where is None else where))
 
 
 def added(files: Files, memory: dict[str, Any], where: dict[str, str] | None = None) -> bytes:
@@ -57,17 +56,17 @@ def added(files: Files, memory: dict[str, Any], where: dict[str, str] | None = N
 
 def updated(data: bytes, identity: str, changes: dict[str, Any]) -> bytes:
     files = {PATH: data}
-    stored = TOPICS.update(view_of(TOPICS, files), find(TOPICS, files, identity), changes)
+    stored = TOPICS.require_writer().update(view_of(TOPICS, files), find(TOPICS, files, identity), changes)
     return done(TOPICS, files, stored)[PATH]
 
 
-def forgotten(files: Files, identity: str) -> tuple[Stored, Files]:
-    stored = TOPICS.forget(view_of(TOPICS, files), find(TOPICS, files, identity))
+def forgotten(files: Files, identity: str) -> tuple[WritePlan, Files]:
+    stored = TOPICS.require_writer().forget(view_of(TOPICS, files), find(TOPICS, files, identity))
     return stored, carried_out(files, stored.plan)
 
 
-def back(files: Files, identity: str) -> tuple[Stored, Files]:
-    stored = TOPICS.unarchive(view_of(TOPICS, files), find(TOPICS, files, identity, archived=True))
+def back(files: Files, identity: str) -> tuple[WritePlan, Files]:
+    stored = TOPICS.require_writer().unarchive(view_of(TOPICS, files), find(TOPICS, files, identity, archived=True))
     return stored, done(TOPICS, files, stored)
 
 

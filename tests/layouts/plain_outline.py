@@ -8,8 +8,9 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from memoryd.core.findings import Finding
-from memoryd.layouts.markdown_topics.blocks import BOM, Line, Section, heading_of
-from memoryd.layouts.markdown_topics.checking import glue_at
+from memoryd.core.spans import BOM
+from memoryd.layouts.markdown_topics.lint import glued_heading_at
+from memoryd.layouts.markdown_topics.outline import Line, Section, heading_of
 
 _FENCE = re.compile(rb" {0,3}(`{3,}|~{3,})(.*)", re.DOTALL)
 _FROM = re.compile(rb"<!-- from: (.+) -->")
@@ -24,12 +25,12 @@ class Plain(NamedTuple):
     undated: tuple[int, ...]
 
 
-def plain_outline(data: bytes, *, shelved: bool) -> Plain:
+def plain_outline(data: bytes, *, archived: bool) -> Plain:
     front = _front(data)
     lines, open_fence = _lines(data, front)
     headings = [(line, heading_of(line.text)) for line in lines if not line.quoted]
     undated = tuple(line.number for line, heading in headings if heading is not None and heading.day is None)
-    return Plain(lines, tuple(_sections(data, lines, shelved=shelved)), open_fence, front, undated)
+    return Plain(lines, tuple(_sections(data, lines, archived=archived)), open_fence, front, undated)
 
 
 def _split(data: bytes) -> Iterator[tuple[int, int, bytes]]:
@@ -76,12 +77,12 @@ def _fence_after(fence: bytes | None, text: bytes) -> bytes | None:
     return None if mark.startswith(fence) and not rest.strip() else fence
 
 
-def _sections(data: bytes, lines: tuple[Line, ...], *, shelved: bool) -> Iterator[Section]:
+def _sections(data: bytes, lines: tuple[Line, ...], *, archived: bool) -> Iterator[Section]:
     begun: list[Section] = []
     for above, line in zip((None, *lines), lines, strict=False):
         heading = None if line.quoted else heading_of(line.text)
         if heading is not None and heading.day is not None:
-            named = shelved and above is not None and not above.quoted and _FROM.fullmatch(above.text.strip())
+            named = archived and above is not None and not above.quoted and _FROM.fullmatch(above.text.strip())
             block, source = (above.start, named[1]) if named and above is not None else (line.start, None)
             begun.append(Section(block, line.start, 0, line.number, heading.day, heading.title, source))
     ends = [*(each.block for each in begun[1:]), len(data)]
@@ -92,12 +93,17 @@ def plain_findings(path: str, found: Plain) -> Iterator[Finding]:
     """Of single lines, and of the labels of entries."""
     for line in found.lines:
         if line.number in found.undated:
-            yield Finding("invalid-date", path, "the date does not exist, so that no entry begins", line.number)
-        elif glue_at(line) is not None:
-            yield Finding("glued-heading", path, "an entry is glued to the line before it and not seen", line.number)
+            yield Finding(
+                "invalid-date", path, "the date does not exist, so the line does not begin an entry", line.number
+            )
+        elif glued_heading_at(line) is not None:
+            yield Finding(
+                "glued-heading", path, "an entry is glued to the line before it, so it is not read", line.number
+            )
     for section in found.sections:
         lines = [each for each in found.lines if section.start <= each.start < section.end and not each.quoted]
         named = {label.decode() for each in lines for label in _LABEL.findall(each.text)}
         missing = [label for label in ("Context", "Problem", "Solution") if label not in named]
         if missing:
-            yield Finding("missing-labels", path, f"the entry has no {', '.join(missing)}", section.line)
+            listed = missing[0] if len(missing) == 1 else f"{', '.join(missing[:-1])} and {missing[-1]}"
+            yield Finding("missing-labels", path, f"the entry lacks {listed}", section.line)

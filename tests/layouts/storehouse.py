@@ -11,26 +11,32 @@ from dataclasses import replace
 from datetime import UTC, tzinfo
 from typing import Any
 
-from memoryd.core.digest import sha256
-from memoryd.core.plan import WHATEVER, Action, Kind
+from memoryd.core.plan import ANY_CONTENT, Action, Kind
 from memoryd.core.policy import Policy
 from memoryd.core.records import Document, Record, Role
-from memoryd.core.text import splice
-from memoryd.layouts import WholeLayout
-from memoryd.layouts.base import FileSummary, Loaded
-from memoryd.layouts.storing import Asked, Found, Stored, StoringView, Touch
+from memoryd.core.spans import sha256, splice
+from memoryd.layouts.protocol import (
+    AccessCount,
+    FileStats,
+    Layout,
+    LoadedFile,
+    Located,
+    NewMemory,
+    StoringView,
+    WritePlan,
+)
 from tests.layouts.contract import NOW, OLD, Files, document
 
 
 class Storehouse:
     """`opened` names the files that were looked at since it was last emptied."""
 
-    def __init__(self, layout: WholeLayout, files: Mapping[str, bytes] = {}, **fields: Any) -> None:
+    def __init__(self, layout: Layout, files: Mapping[str, bytes] = {}, **fields: Any) -> None:
         self.layout = layout
         self.files: Files = dict(files)
         self.now: float = fields.pop("now", NOW)
         self.policy: Policy = fields.pop("policy", Policy())
-        self.limits = fields.pop("limits", layout.limits)
+        self.limits = fields.pop("limits", layout.files.limits)
         self.zone: tzinfo = UTC
         self.held: frozenset[str] = frozenset()
         self.number = 0
@@ -44,23 +50,23 @@ class Storehouse:
         number = self.number * 0x9E3779B97F4A
         files = self.summaries()
         view = StoringView(self._load, self._content, files, self.policy, self.limits, self.now, number)
-        return replace(view, zone=self.zone, held=self.held)
+        return replace(view, zone=self.zone, pinned=self.held)
 
     def read(self, path: str) -> Document:
         return document(self.layout, path, self.files[path], now=self.now, mtime=OLD)
 
-    def summaries(self) -> dict[str, FileSummary]:
+    def summaries(self) -> dict[str, FileStats]:
         found = {}
         for path, data in self.files.items():
-            role = self.layout.role(path)
+            role = self.layout.reader.role(path)
             if role in (Role.SOURCE, Role.ARCHIVE):
                 d = self.read(path)
-                found[path] = FileSummary(path, role, len(data), d.units, d.broken, len(d.records), d.facts)
+                found[path] = FileStats(path, role, len(data), d.units, d.broken, len(d.records), d.facts)
         return found
 
-    def _load(self, path: str, ids: Collection[str] | None = None) -> Loaded | None:
+    def _load(self, path: str, ids: Collection[str] | None = None) -> LoadedFile | None:
         self.opened.append(path)
-        return Loaded(self.files[path], self.read(path), OLD) if path in self.files else None
+        return LoadedFile(self.files[path], self.read(path), OLD) if path in self.files else None
 
     def _content(self, path: str) -> bytes | None:
         self.opened.append(path)
@@ -68,16 +74,18 @@ class Storehouse:
 
     # --- storing
 
-    def found(self, identity: str, path: str | None = None) -> Found:
+    def found(self, identity: str, path: str | None = None) -> Located:
         """Live files come first."""
-        live = [each for each in self.layout.live_paths(self.files) if each in self.files]
-        archives = sorted(each for each in self.files if self.layout.role(each) is Role.ARCHIVE)
-        others = sorted(each for each in self.files if self.layout.role(each) is Role.SOURCE and each not in live)
+        live = [each for each in self.layout.reader.source_paths(self.files) if each in self.files]
+        archives = sorted(each for each in self.files if self.layout.reader.role(each) is Role.ARCHIVE)
+        others = sorted(
+            each for each in self.files if self.layout.reader.role(each) is Role.SOURCE and each not in live
+        )
         for each in [path] if path is not None else [*live, *archives, *others]:
             read = self.read(each)
             for record in read.records:
                 if record.id == identity:
-                    return Found(each, Loaded(self.files[each], read, OLD), record)
+                    return Located(each, LoadedFile(self.files[each], read, OLD), record)
         raise AssertionError(f"{identity} is nowhere")
 
     def record(self, identity: str, path: str | None = None) -> Record:
@@ -89,46 +97,47 @@ class Storehouse:
 
     def native(self, identity: str) -> Mapping[str, Any]:
         found = self.found(identity)
-        return self.layout.native(found.path, found.record.span.of(found.loaded.data))
+        return self.layout.reader.native(found.path, found.record.span.of(found.loaded.data))
 
-    def add(self, memory: Mapping[str, Any], **where: str) -> Stored:
-        return self._there(self.layout.add(self.view(), Asked(memory, where)))
+    def add(self, memory: Mapping[str, Any], **where: str) -> WritePlan:
+        return self.stored(self.layout.require_writer().add(self.view(), NewMemory(memory, where)))
 
-    def update(self, identity: str, **changes: Any) -> Stored:
-        return self._there(self.layout.update(self.view(), self.found(identity), changes))
+    def update(self, identity: str, **changes: Any) -> WritePlan:
+        return self.stored(self.layout.require_writer().update(self.view(), self.found(identity), changes))
 
-    def forget(self, identity: str) -> Stored:
-        return self.carried_out(self.layout.forget(self.view(), self.found(identity)))
+    def forget(self, identity: str) -> WritePlan:
+        return self.carried_out(self.layout.require_writer().forget(self.view(), self.found(identity)))
 
-    def unarchive(self, identity: str) -> Stored:
-        return self._there(self.layout.unarchive(self.view(), self.found(identity)))
+    def unarchive(self, identity: str) -> WritePlan:
+        return self.stored(self.layout.require_writer().unarchive(self.view(), self.found(identity)))
 
-    def put_back(self, path: str, kept: bytes) -> Stored:
-        return self._there(self.layout.put_back(self.view(), path, kept))
+    def put_back(self, path: str, kept: bytes) -> WritePlan:
+        return self.stored(self.layout.require_writer().restore(self.view(), path, kept))
 
     def touch(self, **times: Any) -> None:
         """Each identity's `Touch`, in every file that holds it."""
-        touches = {identity: Touch(*touch) for identity, touch in times.items()}
+        touches = {identity: AccessCount(*touch) for identity, touch in times.items()}
         for path in list(self.files):
-            if self.layout.role(path) in (Role.SOURCE, Role.ARCHIVE):
-                loaded = Loaded(self.files[path], self.read(path), OLD)
-                self.files[path] = splice(loaded.data, self.layout.touch(path, loaded, touches))
+            if self.layout.reader.role(path) in (Role.SOURCE, Role.ARCHIVE):
+                loaded = LoadedFile(self.files[path], self.read(path), OLD)
+                self.files[path] = splice(loaded.data, self.layout.require_writer().count_reads(path, loaded, touches))
 
     # --- carrying out
 
-    def _there(self, stored: Stored) -> Stored:
+    def stored(self, stored: WritePlan) -> WritePlan:
+        """Carried out; the memory is there then."""
         self.carried_out(stored)
         assert stored.id in [record.id for record in self.read(stored.path).records], stored
         return stored
 
-    def carried_out(self, stored: Stored) -> Stored:
+    def carried_out(self, stored: WritePlan) -> WritePlan:
         for action in stored.plan.actions:
-            self._perform(action)
+            self.perform(action)
         return stored
 
-    def _perform(self, action: Action) -> None:
+    def perform(self, action: Action) -> None:
         before = self.files.get(action.path)
-        if action.kind is Kind.APPEND and action.base == WHATEVER:
+        if action.kind is Kind.APPEND and action.base == ANY_CONTENT:
             lead = b"\n" if before and not before.endswith(b"\n") else b""
             self.files[action.path] = (before or b"") + lead + action.data
             return

@@ -8,8 +8,7 @@ from typing import Any
 from memoryd.core.policy import Policy
 from memoryd.core.records import Record
 from memoryd.errors import InvalidMemoryError
-from memoryd.layouts.base import FileSummary, Layout, Loaded
-from memoryd.layouts.storing import Found, Stored, StoringView
+from memoryd.layouts.protocol import FileStats, Layout, LoadedFile, Located, StoringView, WritePlan
 from tests.layouts.contract import NOW, OLD, Files, carried_out, document
 
 Embed = Callable[[str, int], Sequence[float] | None]
@@ -18,18 +17,18 @@ Embed = Callable[[str, int], Sequence[float] | None]
 def view_of(
     layout: Layout, files: Files, *, now: float = NOW, embed: Embed | None = None, number: int = 7
 ) -> StoringView:
-    def load(path: str, ids: Collection[str] | None = None) -> Loaded | None:
-        return Loaded(files[path], document(layout, path, files[path], now=now), OLD) if path in files else None
+    def load(path: str, ids: Collection[str] | None = None) -> LoadedFile | None:
+        return LoadedFile(files[path], document(layout, path, files[path], now=now), OLD) if path in files else None
 
     summaries = {}
     for path in files:
         read = document(layout, path, files[path], now=now)
         counts = (read.units, read.broken, len(read.records))
-        summaries[path] = FileSummary(path, layout.role(path), len(files[path]), *counts, read.facts)
-    view = StoringView(load, files.get, summaries, Policy(), layout.limits, now, number)
+        summaries[path] = FileStats(path, layout.reader.role(path), len(files[path]), *counts, read.facts)
+    view = StoringView(load, files.get, summaries, Policy(), layout.files.limits, now, number)
     if embed is None:
         return view
-    return StoringView(load, files.get, summaries, Policy(), layout.limits, now, number, embed)
+    return StoringView(load, files.get, summaries, Policy(), layout.files.limits, now, number, embed)
 
 
 def records_of(layout: Layout, files: Files, *, archived: bool = False) -> dict[str, tuple[str, Record]]:
@@ -42,12 +41,12 @@ def records_of(layout: Layout, files: Files, *, archived: bool = False) -> dict[
     return found
 
 
-def find(layout: Layout, files: Files, identity: str, *, archived: bool = False) -> Found:
+def find(layout: Layout, files: Files, identity: str, *, archived: bool = False) -> Located:
     path, record = records_of(layout, files, archived=archived)[identity]
-    return Found(path, Loaded(files[path], document(layout, path, files[path]), OLD), record)
+    return Located(path, LoadedFile(files[path], document(layout, path, files[path]), OLD), record)
 
 
-def done(layout: Layout, files: Files, stored: Stored, *, archived: bool = False) -> Files:
+def done(layout: Layout, files: Files, stored: WritePlan, *, archived: bool = False) -> Files:
     """The store after the plan, in which the memory stands where and under the id that the plan says."""
     after = carried_out(files, stored.plan)
     ids = [each.id for each in document(layout, stored.path, after[stored.path]).records if each.archived == archived]

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from datetime import datetime
 from typing import Any, ClassVar
@@ -12,16 +14,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memoryd.core.digest import sha256
 from memoryd.core.plan import Kind, Plan
 from memoryd.core.policy import DAY, Policy
-from memoryd.core.records import Document, Entry, Role
-from memoryd.core.text import splice
-from memoryd.layouts.base import FileSummary, IndexResult, IndexView, Layout, Loaded
-from memoryd.layouts.json_files import JsonFiles
-from memoryd.layouts.json_files.names import free_name, order
-from memoryd.layouts.json_files.reading import FRESH_S
+from memoryd.core.records import FRESH_S, Document, Entry, Role
+from memoryd.core.spans import sha256, splice
+from memoryd.layouts.json_files import JSON_FILES
+from memoryd.layouts.json_files.names import free_name, sort_key
 from memoryd.layouts.json_files.schema import iso_ms, new_id, render_new
+from memoryd.layouts.protocol import FileStats, IndexResult, IndexView, Layout, LoadedFile
 from tests.layouts.contract import (
     NOW,
     OLD,
@@ -36,7 +36,7 @@ from tests.layouts.contract import (
 )
 from tests.layouts.json_samples import corpus, file, identity, memory, name, pretty, store
 
-JSON = JsonFiles()
+JSON = JSON_FILES
 INDEX, STATS = "_index.json", "_stats.json"
 FLAG = Policy(archive_flag=True)
 ONE = name(1)
@@ -64,6 +64,15 @@ DAMAGED: Files = {
 }
 
 
+@contextmanager
+def local_time(monkeypatch: pytest.MonkeyPatch, zone: str) -> Iterator[None]:
+    with monkeypatch.context() as changed:
+        changed.setenv("TZ", zone)
+        time.tzset()
+        yield
+    time.tzset()
+
+
 class TestContract(LayoutContract):
     layout: ClassVar[Layout] = JSON
     samples: ClassVar[Sequence[Mapping[str, bytes]]] = (TENDED, DAMAGED, corpus())
@@ -71,10 +80,10 @@ class TestContract(LayoutContract):
     def _draw_plan(self, data: st.DataObject) -> tuple[Callable[[Files], Plan], Files]:
         if data.draw(st.booleans()):
             return super()._draw_plan(data)
-        return lambda now: JSON.archive(upkeep_view(JSON, now, FLAG), None), self._draw_store(data)
+        return lambda now: JSON.upkeep.archive(upkeep_view(JSON, now, FLAG), None), self._draw_store(data)
 
     def _archive_plan(self, files: Files) -> Plan:
-        return JSON.archive(upkeep_view(JSON, files, FLAG), None)
+        return JSON.upkeep.archive(upkeep_view(JSON, files, FLAG), None)
 
     @PLANNED
     @given(data=st.data())
@@ -109,8 +118,8 @@ def read(data: bytes, path: str = ONE, **when: float) -> Document:
     return document(JSON, path, data, **when)
 
 
-def loaded(data: bytes, path: str = ONE) -> Loaded:
-    return Loaded(data, read(data, path), OLD)
+def loaded(data: bytes, path: str = ONE) -> LoadedFile:
+    return LoadedFile(data, read(data, path), OLD)
 
 
 def index(result: IndexResult) -> dict[str, Any]:
@@ -139,10 +148,10 @@ class TestTheRealFolder:
         files = corpus()
         result = index_of(JSON, files)
         assert len(index(result)["fileIndex"]) == 4
-        assert sorted(index(result)["fileIndex"].values()) == sorted(JSON.live_paths(files))
+        assert sorted(index(result)["fileIndex"].values()) == sorted(JSON.reader.source_paths(files))
         assert stats(result)["totalMemories"] == 4
         assert stats(result)["byType"]["decision"] == 4
-        torn = [path for path in JSON.live_paths(files) if codes(read(files[path], path)) == ["torn-file"]]
+        torn = [path for path in JSON.reader.source_paths(files) if codes(read(files[path], path)) == ["torn-file"]]
         assert len(torn) == 3
         (finding,) = result.findings
         assert finding.code == "lost-to-name-collision"
@@ -156,28 +165,28 @@ class TestTheRealFolder:
         files = corpus()
         first = index_of(JSON, files)
         files |= first.files
-        again = reindexed(files, first.remember)
+        again = reindexed(files, first.next_state)
         assert [each.message for each in again.findings] == [each.message for each in first.findings]
-        assert again.remember == first.remember
-        assert len(again.remember["lost"]) == 47
+        assert again.next_state == first.next_state
+        assert len(again.next_state["lost"]) == 47
 
     def test_a_lost_memory_that_comes_back_is_no_longer_lost(self) -> None:
         files = settled(store(1))
         result = reindexed(files, {"lost": [identity(1), identity(2)]})
-        assert result.remember == {"lost": [identity(2)]}
+        assert result.next_state == {"lost": [identity(2)]}
         assert reindexed(files, {"lost": [identity(1)]}).findings == ()
 
     def test_repair_leaves_the_exact_bytes_of_the_first_value(self) -> None:
         for path, data in corpus().items():
-            if not JSON.live_paths([path]) or not data.endswith(b"}se\n}"):
+            if not JSON.reader.source_paths([path]) or not data.endswith(b"}se\n}"):
                 continue
-            (fix,) = JSON.fixes(path, loaded(data, path), NOW)
+            (fix,) = JSON.repair.fixes(path, loaded(data, path), NOW)
             after = splice(data, fix.edits)
             assert after == data[: -len(b"se\n}")]
             assert fix.safe
             assert fix.code == "torn-file"
             assert codes(read(after, path)) == []
-            assert JSON.fixes(path, loaded(after, path), NOW) == ()
+            assert JSON.repair.fixes(path, loaded(after, path), NOW) == ()
             assert read(after, path).records == read(data, path).records
 
     def test_files_of_the_server_are_written_as_the_server_writes_them(self) -> None:
@@ -190,20 +199,19 @@ class TestTheRealFolder:
 def reindexed(files: Files, remembered: Mapping[str, Any]) -> IndexResult:
     seen: list[Any] = []
 
-    class Spy(JsonFiles):
-        def index(self, view: Any) -> IndexResult:
-            seen.append(view)
-            return super().index(replace(view, remembered=remembered))
+    def render(view: Any) -> IndexResult:
+        seen.append(view)
+        return JSON.index.render(replace(view, state=remembered))
 
-    return index_of(Spy(), files)
+    return index_of(replace(JSON, index=replace(JSON.index, render=render)), files)
 
 
 class TestNames:
     def test_one_file_is_one_memory_of_the_known_name(self) -> None:
         """Fourteen digits, and the counted form; names with an underscore in front are no memories."""
         for path in (ONE, "memory_20250609163820_1.json", "memory_20250609163820_12.json"):
-            assert JSON.role(path) is Role.SOURCE
-            assert JSON.live_paths([path]) == (path,)
+            assert JSON.reader.role(path) is Role.SOURCE
+            assert JSON.reader.source_paths([path]) == (path,)
         for path in (
             "memory_2025060916382.json",
             "memory_202506091638200.json",
@@ -215,15 +223,15 @@ class TestNames:
             "_config.json",
             "notes.md",
         ):
-            assert JSON.role(path) is Role.FOREIGN
-            assert JSON.live_paths([path]) == ()
-        assert JSON.role(INDEX) is JSON.role(STATS) is Role.INDEX
-        assert JSON.role(f"{ONE}.tmp") is Role.TEMP
+            assert JSON.reader.role(path) is Role.FOREIGN
+            assert JSON.reader.source_paths([path]) == ()
+        assert JSON.reader.role(INDEX) is JSON.reader.role(STATS) is Role.INDEX
+        assert JSON.reader.role(f"{ONE}.tmp") is Role.TEMP
 
     def test_live_files_come_in_order_of_time_and_counter(self) -> None:
         names = ["memory_20250609163820_10.json", "memory_20250609163820_2.json", "memory_20250609163820.json"]
-        assert JSON.live_paths(names) == tuple(reversed(names))
-        assert order("memory_20250609163820_" + "9" * 5000 + ".json")
+        assert JSON.reader.source_paths(names) == tuple(reversed(names))
+        assert sort_key("memory_20250609163820_" + "9" * 5000 + ".json")
 
     def test_a_taken_name_is_counted_up(self) -> None:
         """The server writes the bare name without looking, so memoryd never takes that."""
@@ -232,7 +240,7 @@ class TestNames:
         for wanted in ("_1", "_2", "_3"):
             made = free_name(moment, taken.__contains__)
             assert made == f"memory_20250609163820{wanted}.json"
-            assert JSON.role(made) is Role.SOURCE
+            assert JSON.reader.role(made) is Role.SOURCE
             taken.append(made)
 
     def test_a_name_among_many_of_the_same_second_costs_few_looks(self) -> None:
@@ -263,7 +271,7 @@ class TestNames:
         assert list(index(result)["fileIndex"]) == [identity(1)]
         assert [(each.code, each.path) for each in result.findings] == [("legacy-file", "_backup")]
         assert result.findings[0].message.startswith("2 files")
-        assert set(JSON.live_paths(files)) == {ONE}
+        assert set(JSON.reader.source_paths(files)) == {ONE}
 
 
 class TestMemory:
@@ -348,7 +356,9 @@ class TestMemory:
         assert codes(found) == ["id-form"]
         assert found.records[0].id == "my own"
 
-    def test_the_time_is_created_else_the_ids_else_the_names_else_the_files(self) -> None:
+    def test_the_time_is_created_else_the_ids_else_the_names_else_the_files(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         at = "2025-05-31T08:59:10.340Z"
         identity_ = "mem_1748681950340_nrs0enwdu"
 
@@ -359,11 +369,13 @@ class TestMemory:
         assert timestamp(created="2025-05-31T10:59:10.34+02:00") == at
         assert timestamp(created=None, id=identity_) == at
         assert timestamp(created="?", id=identity_) == at
-        assert timestamp("memory_20250531014523.json", created=None, id="x") == "2025-05-31T01:45:23.000Z"
+        with local_time(monkeypatch, "America/Los_Angeles"):
+            named = timestamp("memory_20250531014523.json", created=None, id="x")
+            assert named == "2025-05-31T08:45:23.000Z", "names are in local time"
         assert timestamp("memory_20259931014523.json", created=None, id="x") == iso_ms(OLD)
-        assert (
-            timestamp("memory_20250531014523.json", created=None, id=f"mem_{'9' * 15}_a") == "2025-05-31T01:45:23.000Z"
-        )
+        with local_time(monkeypatch, "UTC"):
+            named = timestamp("memory_20250531014523.json", created=None, id=f"mem_{'9' * 15}_a")
+            assert named == "2025-05-31T01:45:23.000Z"
 
     def test_a_new_memory(self) -> None:
         """Version 1, never accessed, full relevance, not archived, accessed when created; pretty without newline."""
@@ -393,6 +405,11 @@ class TestMemory:
         odd = file(1).replace(b'"number 1"', b'"\\ud83d"')
         assert read(odd).facts["meaning"] != one
 
+    def test_a_memory_of_the_future_is_told(self) -> None:
+        ahead = read(file(1, created="2099-01-01T00:00:00.000Z"))
+        assert codes(ahead) == ["future-stamp"]
+        assert codes(read(file(1, created=iso_ms(NOW + 200)))) == [], "clocks differ a little"
+
     def test_lone_surrogates_reach_no_index_file(self) -> None:
         files = {ONE: file(1).replace(b'"typescript"', b'"a\\ud83d"')}
         assert read(files[ONE]).records[0].tags == ("a?",)
@@ -415,7 +432,7 @@ class TestTorn:
             found = read(data)
             assert codes(found) == ["torn-file"], tail
             assert [each.id for each in found.records] == [identity(1)]
-            (fix,) = JSON.fixes(ONE, loaded(data), NOW)
+            (fix,) = JSON.repair.fixes(ONE, loaded(data), NOW)
             assert splice(data, fix.edits) == file(1)
             assert (found.units, found.broken) == (2, 1)  # a backup of it is worse than one of the sound file
 
@@ -425,14 +442,14 @@ class TestTorn:
             data = file(1) + tail
             assert codes(read(data)) == ["second-object"], tail
             assert [each.id for each in read(data).records] == [identity(1)]
-            assert JSON.fixes(ONE, loaded(data), NOW) == ()
+            assert JSON.repair.fixes(ONE, loaded(data), NOW) == ()
 
     def test_a_first_value_that_breaks_the_schema_is_not_repaired(self) -> None:
         data = file(1, tags="x") + b"se\n}"
         assert codes(read(data)) == ["second-object", "field-type"]
-        assert JSON.fixes(ONE, loaded(data), NOW) == ()
+        assert JSON.repair.fixes(ONE, loaded(data), NOW) == ()
         assert codes(read(b'{"a": 1}se\n}')) == ["corrupt-file"]
-        assert JSON.fixes(ONE, loaded(b'{"a": 1}se\n}'), NOW) == ()
+        assert JSON.repair.fixes(ONE, loaded(b'{"a": 1}se\n}'), NOW) == ()
 
     def test_white_space_is_no_tail(self) -> None:
         for data in (file(1) + b"\n", b"\n\n" + file(1) + b" \r\n\t"):
@@ -441,7 +458,7 @@ class TestTorn:
     def test_a_byte_order_mark_is_told_and_goes_with_a_repair(self) -> None:
         assert codes(read(b"\xef\xbb\xbf" + file(1))) == ["byte-order-mark"]
         data = b"\xef\xbb\xbf" + file(1) + b"}"
-        (fix,) = JSON.fixes(ONE, loaded(data), NOW)
+        (fix,) = JSON.repair.fixes(ONE, loaded(data), NOW)
         assert splice(data, fix.edits) == file(1)
 
     @pytest.mark.parametrize("data", [b"", b"\n ", b"\0" * 99, file(1)[:-1], file(1)[:40], b"\xff" + file(1), b"NaN"])
@@ -462,12 +479,12 @@ class TestTorn:
         assert codes(read(file(1).replace(b"number", b"n\xffmber"))) == ["corrupt-file"]
 
     def test_a_corrupt_file_gets_its_backup_back_on_request_only(self) -> None:
-        fix = JSON.recover(ONE, loaded(file(1)[:40]), file(1), frozenset(), NOW)
+        fix = JSON.repair.recover(ONE, loaded(file(1)[:40]), file(1), frozenset(), NOW)
         assert fix is not None
         assert splice(file(1)[:40], fix.edits) == file(1)
         assert not fix.safe
-        assert JSON.recover(ONE, loaded(file(1)), file(2), frozenset(), NOW) is None
-        assert JSON.recover(ONE, loaded(b""), b"{}", frozenset(), NOW) is None
+        assert JSON.repair.recover(ONE, loaded(file(1)), file(2), frozenset(), NOW) is None
+        assert JSON.repair.recover(ONE, loaded(b""), b"{}", frozenset(), NOW) is None
 
 
 class TestIndex:
@@ -516,7 +533,7 @@ class TestIndex:
         files[name(3)] = file(3, tags=["new"], type="pattern")
         assert written(files) == {INDEX, STATS}
         after = index_of(JSON, files)
-        plain = {path: data for path, data in files.items() if JSON.role(path) is Role.SOURCE}
+        plain = {path: data for path, data in files.items() if JSON.reader.role(path) is Role.SOURCE}
         assert after.files[INDEX] == index_of(JSON, plain).files[INDEX]
         assert index(after)["fileIndex"] == {identity(3): name(3), identity(4): name(4), identity(2): name(9)}
         assert stats(after)["byType"]["pattern"] == 1
@@ -594,11 +611,25 @@ class TestIndex:
 
     def test_dangling_ids_are_lost_only_where_another_memory_has_the_file(self) -> None:
         files = settled(store(1, 2, 3))
-        files[name(1)] = file(11)  # overwritten by a memory of the same second
+        files[name(1)] = file(11, created="2026-01-31T09:59:59.123Z")  # overwritten by a memory of the same second
         del files[name(2)]  # deleted by hand
         files[name(3)] = b"{"  # corrupt: nothing is known
         (finding,) = index_of(JSON, files).findings
         assert finding.message.startswith("lost_to_name_collision: 1;")
+
+    @pytest.mark.parametrize("tear", [lambda index: index[:-40], lambda index: index + b'"}]\n}'])
+    def test_what_a_torn_index_names_as_lost_is_told(self, tear: Callable[[bytes], bytes]) -> None:
+        files = settled(store(1, 2))
+        files[name(1)] = file(11, created="2026-01-31T09:59:59.123Z")  # overwritten by a memory of the same second
+        files[INDEX] = tear(files[INDEX])
+        (finding,) = index_of(JSON, files).findings
+        assert finding.message.startswith("lost_to_name_collision: 1;")
+
+    def test_an_id_that_was_corrected_by_hand_is_not_lost(self) -> None:
+        files = settled(store(1))
+        files[name(1)] = file(1, id=identity(9))
+        result = index_of(JSON, files)
+        assert (result.findings, result.next_state) == ((), {})
 
     def test_strings_are_written_as_javascript_writes_them(self) -> None:
         odd = "".join(map(chr, range(0x20))) + '"\\/\x7f\u2028\u2029é😀'
@@ -654,14 +685,14 @@ class TestStats:
 
 
 class TestArchive:
-    def due(self, policy: Policy = FLAG, now: float = NOW, held: frozenset[str] = frozenset(), **fields: Any) -> Plan:
+    def due(self, policy: Policy = FLAG, now: float = NOW, pinned: frozenset[str] = frozenset(), **fields: Any) -> Plan:
         given_ = {"created": iso_ms(NOW - 91 * DAY), "relevanceScore": 0.29, "accessCount": 4, **fields}
         view = upkeep_view(JSON, {ONE: file(1, **given_)}, policy, now)
-        return JSON.archive(replace(view, held=held), None)
+        return JSON.upkeep.archive(replace(view, pinned=pinned), None)
 
     def test_the_servers_rule_sets_the_flag_and_nothing_else(self) -> None:
         files = {ONE: file(1, created=iso_ms(NOW - 91 * DAY), relevanceScore=0.29, accessCount=4)}
-        plan = JSON.archive(upkeep_view(JSON, files, FLAG), None)
+        plan = JSON.upkeep.archive(upkeep_view(JSON, files, FLAG), None)
         assert len(plan.actions) == 1
         after = carried_out(files, plan)
         assert after == {ONE: files[ONE].replace(b'"archived": false', b'"archived": true')}
@@ -685,45 +716,44 @@ class TestArchive:
 
     def test_a_memory_taken_back_by_undo_is_left_alone(self) -> None:
         fields: dict[str, Any] = {"created": iso_ms(NOW - 91 * DAY), "relevanceScore": 0.1, "accessCount": 0}
-        assert not self.due(held=frozenset({sha256(file(1, **fields))}), **fields)
+        assert not self.due(pinned=frozenset({sha256(file(1, **fields))}), **fields)
 
     def test_by_name_whatever_its_age_and_whatever_the_setting(self) -> None:
         files = store(1, 2)
-        plan = JSON.archive(upkeep_view(JSON, files, Policy()), [identity(2)])
+        plan = JSON.upkeep.archive(upkeep_view(JSON, files, Policy()), [identity(2)])
         assert [(action.path, action.ids) for action in plan.actions] == [(name(2), (identity(2),))]
         after = carried_out(files, plan)
         assert document(JSON, name(2), after[name(2)]).records[0].archived
-        assert not JSON.archive(upkeep_view(JSON, after, Policy()), [identity(2)])
+        assert not JSON.upkeep.archive(upkeep_view(JSON, after, Policy()), [identity(2)])
 
     def test_a_missing_flag_is_added_in_the_files_style(self) -> None:
         files = {ONE: file(1, archived=None)}
-        after = carried_out(files, JSON.archive(upkeep_view(JSON, files, Policy()), [identity(1)]))
+        after = carried_out(files, JSON.upkeep.archive(upkeep_view(JSON, files, Policy()), [identity(1)]))
         assert after[ONE] == pretty({**memory(1, archived=None), "archived": True})
 
     def test_unknown_fields_numbers_and_order_survive(self) -> None:
         data = b'{"z": 1.50, "id": "mem_1_a", "archived":false , "u": "\\u00e9", "a": 1e2}'
         files = {ONE: data}
-        after = carried_out(files, JSON.archive(upkeep_view(JSON, files, Policy()), ["mem_1_a"]))
+        after = carried_out(files, JSON.upkeep.archive(upkeep_view(JSON, files, Policy()), ["mem_1_a"]))
         assert after[ONE] == data.replace(b"false", b"true")
 
     def test_only_files_where_something_can_be_due_are_read(self) -> None:
         facts = {path: read(data, path).facts for path, data in TENDED.items()}
-        summaries = {path: _summary(path, facts[path]) for path in TENDED if JSON.role(path) is Role.SOURCE}
-        assert JSON.upkeep_paths(summaries) == (name(5),)
+        summaries = {path: _summary(path, facts[path]) for path in TENDED if JSON.reader.role(path) is Role.SOURCE}
+        assert JSON.upkeep.paths(summaries) == (name(5),)
 
     def test_nothing_else_is_tended_by_itself(self) -> None:
         view = upkeep_view(JSON, TENDED, FLAG)
-        assert not JSON.enforce(view, {})
-        assert not JSON.prune(view)
-        assert JSON.limits == {}
-        assert JSON.locks == ()
-        assert (
-            JSON.lock is JSON.backup_place is JSON.index_version(b"{}") is JSON.blocked(lambda: ["MERGE_HEAD"]) is None
-        )
+        assert not JSON.upkeep.enforce(view, {})
+        assert not JSON.upkeep.prune(view)
+        assert JSON.files.limits == {}
+        assert JSON.files.locks == ()
+        assert JSON.files.lock is JSON.files.backup_dir is JSON.index.version(b"{}") is None
+        assert not JSON.files.waits_for_git
 
 
 def _summary(path: str, facts: Mapping[str, Any]) -> Any:
-    return FileSummary(path, Role.SOURCE, 1, 1, 0, 1, facts)
+    return FileStats(path, Role.SOURCE, 1, 1, 0, 1, facts)
 
 
 class TestDedupe:
@@ -731,7 +761,7 @@ class TestDedupe:
 
     def suggested(self, *natives: dict[str, Any], threshold: float | None = None) -> list[tuple[str, ...]]:
         files = {name(number): pretty(native) for number, native in enumerate(natives)}
-        plan = JSON.dedupe(upkeep_view(JSON, files, Policy()), threshold)
+        plan = JSON.upkeep.dedupe(upkeep_view(JSON, files, Policy()), threshold)
         assert plan.actions == ()  # suggestions only
         assert all(note.kind is Kind.NOTE for note in plan.notes)
         return [tuple(sorted(note.ids)) for note in plan.notes]
@@ -778,8 +808,8 @@ class TestSize:
         facts = read(file(1)).records[0].facts
         names = [f"memory_{20250101000000 + number}.json" for number in range(20_000)]
         entries = [Entry(path, 1, identity(number), "decision", False, facts) for number, path in enumerate(names)]
-        first = JSON.index(IndexView(iter(entries), {}, {INDEX: None, STATS: None}, NOW))
+        first = JSON.index.render(IndexView(iter(entries), {}, {INDEX: None, STATS: None}, NOW))
         assert len(index(first)["fileIndex"]) == 20_000
         assert stats(first)["totalMemories"] == 20_000
-        again = JSON.index(IndexView(iter(entries), {}, first.files, NOW + 60))
+        again = JSON.index.render(IndexView(iter(entries), {}, first.files, NOW + 60))
         assert again.files == {}

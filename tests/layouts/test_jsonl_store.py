@@ -9,16 +9,17 @@ from typing import Any, ClassVar
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import to_builtins
 
 from memoryd.core.dates import iso, parse_stamp, quarter
-from memoryd.core.digest import sha256
-from memoryd.core.json_text import with_member
+from memoryd.core.json_spans import with_member
 from memoryd.core.plan import Kind, Plan
 from memoryd.core.policy import Limit, LimitKind, Policy
-from memoryd.core.records import Base, Document, Role
-from memoryd.layouts.base import Layout
-from memoryd.layouts.jsonl_store import JsonlStore
-from memoryd.layouts.jsonl_store.lines import FRESH_S
+from memoryd.core.records import FRESH_S, Document, ParseOffset, Role
+from memoryd.core.spans import sha256
+from memoryd.layouts.jsonl_store import JSONL_STORE
+from memoryd.layouts.protocol import Layout
+from memoryd.operations.upkeep import action_row
 from tests.layouts.contract import (
     NOW,
     OLD,
@@ -31,7 +32,7 @@ from tests.layouts.contract import (
 )
 from tests.layouts.samples import DAY, learning, line, lines, memory, task, uuid
 
-STORE = JsonlStore()
+STORE = JSONL_STORE
 CORE, LEARNINGS, TASKS = "core_memories.jsonl", "learnings.jsonl", "tasks.jsonl"
 Q4 = "archive/2025/learnings_2025_Q4.jsonl"
 
@@ -101,7 +102,7 @@ class TestJsonlStoreContract(LayoutContract):
 
 
 def read(data: bytes, path: str = CORE, *, age: float = 3600.0, now: float = NOW) -> Document:
-    return STORE.parse(path, data, now=now, mtime=now - age, base=Base())
+    return STORE.reader.parse(path, data, now=now, mtime=now - age, base=ParseOffset())
 
 
 def codes(found: Document) -> list[str]:
@@ -267,7 +268,7 @@ class TestLines:
         big = line(learning(1)).replace(b'"access_count":5', b'"access_count":' + b"9" * 400)
         data = big + b"\n" + lines(learning(2))
         assert read(data, LEARNINGS).records[0].facts["access_count"] == 10**400 - 1
-        plan = STORE.enforce(
+        plan = STORE.upkeep.enforce(
             upkeep_view(STORE, {LEARNINGS: data}, Policy()), {LEARNINGS: Limit(LimitKind.SOFT, None, 1)}
         )
         assert plan.actions[-1].ids == (uuid(2),)
@@ -483,12 +484,12 @@ class TestSchema:
         assert (ids(found), codes(found)) == ([uuid(1)], wanted)
 
     def test_archives_are_history_and_not_judged(self) -> None:
-        found = STORE.parse(Q4, lines(memory(1, tags="x")) + b"{bad\n", now=NOW, mtime=OLD, base=Base())
+        found = STORE.reader.parse(Q4, lines(memory(1, tags="x")) + b"{bad\n", now=NOW, mtime=OLD, base=ParseOffset())
         assert codes(found) == ["invalid-json"]
         assert (found.units, found.broken) == (2, 1)
 
     def test_a_half_written_archive_line_is_not_counted_as_readable(self) -> None:
-        found = STORE.parse(Q4, lines(memory(1)) + b'{"id":', now=NOW, mtime=NOW, base=Base())
+        found = STORE.reader.parse(Q4, lines(memory(1)) + b'{"id":', now=NOW, mtime=NOW, base=ParseOffset())
         assert found.pending
         assert found.units - found.broken == 1
 
@@ -503,8 +504,8 @@ class TestShippedForm:
         found = read(SHIPPED[self.path], self.path)
         assert [(each.type, each.title) for each in found.records] == [("core", "a"), ("learning", "b")]
         assert codes(found) == ["shipped-form"]
-        assert STORE.role(self.path) is Role.SOURCE
-        assert self.path not in STORE.live_paths(SHIPPED)
+        assert STORE.reader.role(self.path) is Role.SOURCE
+        assert self.path not in STORE.reader.source_paths(SHIPPED)
         body = json.loads(index_of(STORE, SHIPPED).files["index.json"])
         assert body["statistics"]["total_memories"] == 1
         assert body["statistics"]["total_storage_bytes"] == len(SHIPPED[CORE])
@@ -537,7 +538,7 @@ class TestShippedForm:
 
     def test_neither_index_nor_hidden_nor_nested_files_are_taken_for_it(self) -> None:
         for path in ("index.json", ".hidden.json", "sub/agent.json", ".backup/agent.json", "agent.json.backup"):
-            assert STORE.role(path) is not Role.SOURCE
+            assert STORE.reader.role(path) is not Role.SOURCE
 
 
 @pytest.mark.parametrize(
@@ -567,7 +568,7 @@ class TestShippedForm:
     ],
 )
 def test_roles(path: str, role: Role) -> None:
-    assert STORE.role(path) is role
+    assert STORE.reader.role(path) is role
 
 
 # --- the index
@@ -723,7 +724,7 @@ class TestIndex:
 
 
 def due(files: Files, now: float = NOW, policy: Policy | None = None, named: Sequence[str] | None = None) -> Plan:
-    return STORE.archive(upkeep_view(STORE, files, policy or Policy(), now), named)
+    return STORE.upkeep.archive(upkeep_view(STORE, files, policy or Policy(), now), named)
 
 
 def moved(plan: Plan) -> list[str]:
@@ -801,6 +802,13 @@ class TestAges:
         assert moved(due({TASKS: lines(future)})) == []
         assert moved(due({TASKS: lines(task(1, "completed", iso(NOW - 40 * DAY), updated_at=iso(NOW + 301)))})) == []
 
+    def test_a_completion_in_the_future_holds_a_task_and_is_told(self) -> None:
+        files = {TASKS: lines(task(1, "completed", iso(NOW + DAY)), task(2, "completed", iso(NOW - DAY)))}
+        assert moved(due(files)) == []
+        plan = enforced(files, 0)
+        assert moved(plan) == [uuid(2)]
+        assert codes(read(files[TASKS], TASKS)) == ["future-stamp"]
+
     def test_core_memories_leave_only_by_hand(self) -> None:
         old = "2001-01-01T00:00:00Z"
         files = {CORE: lines(memory(1, created_at=old, updated_at=old, accessed_at=old), memory(2))}
@@ -840,8 +848,10 @@ class TestAges:
     def test_each_memory_has_its_own_reason(self) -> None:
         plan = due(TENDED)
         rewrite = next(action for action in plan.actions if action.path == LEARNINGS)
-        assert dict(zip(rewrite.ids, rewrite.whys, strict=True)) == {uuid(11): "learning not used for 214 days"}
-        assert rewrite.public()["memories"] == [{"id": uuid(11), "why": "learning not used for 214 days"}]
+        assert dict(zip(rewrite.ids, rewrite.reasons, strict=True)) == {uuid(11): "learning not used for 214 days"}
+        assert to_builtins(action_row(rewrite))["memories"] == [
+            {"id": uuid(11), "why": "learning not used for 214 days"}
+        ]
 
 
 class TestArchivedCopy:
@@ -856,7 +866,7 @@ class TestArchivedCopy:
             (b'{"x":{"archived":false},"archived":[{"archived":1}]}', b'{"x":{"archived":false},"archived":true}'),
             (b'{"id":"a","content":"c"}', b'{"id":"a","content":"c","archived":true}'),
             (b'{"id": "a", "content": "c"}', b'{"id": "a", "content": "c", "archived": true}'),
-            (b'{ "id": "a" }', b'{ "id": "a","archived": true }'),
+            (b'{ "id": "a" }', b'{ "id": "a", "archived": true }'),
             (b'{"content":"\\"archived\\":false"}', b'{"content":"\\"archived\\":false","archived":true}'),
             (
                 b'{"content":"\xc3\xa9 \xf0\x9f\x98\x80","archived":false,"z":"\xe2\x80\xa8"}',
@@ -867,7 +877,7 @@ class TestArchivedCopy:
         ],
     )
     def test_only_the_flag_changes(self, text: bytes, wanted: bytes) -> None:
-        assert with_member(text.decode(), "archived", "true").encode() == wanted
+        assert with_member(text, "archived", b"true") == wanted
         assert json.loads(wanted)["archived"] is True
 
     def test_the_line_goes_verbatim_also_from_crlf_and_joined_lines(self) -> None:
@@ -945,12 +955,12 @@ class TestArchivedCopy:
 
 def enforced(files: Files, count: int | None = None, size: int | None = None, policy: Policy | None = None) -> Plan:
     limits = {path: Limit(LimitKind.SOFT, size, count) for path in files}
-    return STORE.enforce(upkeep_view(STORE, files, policy or Policy()), limits)
+    return STORE.upkeep.enforce(upkeep_view(STORE, files, policy or Policy()), limits)
 
 
 class TestLimits:
     def test_the_seeds_own(self) -> None:
-        assert STORE.limits == {
+        assert STORE.files.limits == {
             CORE: Limit(LimitKind.HARD, 10 * 1024 * 1024, 1000),
             LEARNINGS: Limit(LimitKind.SOFT, 5 * 1024 * 1024, 500),
             TASKS: Limit(LimitKind.SOFT, 2 * 1024 * 1024, 200),
@@ -1002,7 +1012,7 @@ class TestLimits:
 
     def test_hard_limits_are_never_enforced_by_moving(self) -> None:
         files = {CORE: lines(*(memory(n) for n in range(1, 9)))}
-        assert not STORE.enforce(upkeep_view(STORE, files, Policy()), {CORE: Limit(LimitKind.HARD, 1, 1)})
+        assert not STORE.upkeep.enforce(upkeep_view(STORE, files, Policy()), {CORE: Limit(LimitKind.HARD, 1, 1)})
 
     def test_kept_importance_and_stamps_from_the_future_stay(self) -> None:
         natives = [
@@ -1023,6 +1033,6 @@ class TestLimits:
         view = upkeep_view(STORE, files, Policy())
         held = frozenset({sha256(line(learning(1, "2025-01-01T00:00:00Z")))})
         view = type(view)(view.live, view.archive, view.policy, view.now, held)
-        assert moved(STORE.archive(view, None)) == [uuid(2)]
-        assert moved(STORE.enforce(view, {LEARNINGS: Limit(LimitKind.SOFT, None, 0)})) == [uuid(2)]
-        assert moved(STORE.archive(view, [uuid(1)])) == [uuid(1)]
+        assert moved(STORE.upkeep.archive(view, None)) == [uuid(2)]
+        assert moved(STORE.upkeep.enforce(view, {LEARNINGS: Limit(LimitKind.SOFT, None, 0)})) == [uuid(2)]
+        assert moved(STORE.upkeep.archive(view, [uuid(1)])) == [uuid(1)]

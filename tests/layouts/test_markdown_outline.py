@@ -11,12 +11,19 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from memoryd.core.text import Edit, Span, splice
-from memoryd.layouts.markdown_topics.blocks import Outline, first_title, outline
-from memoryd.layouts.markdown_topics.checking import findings_of, glue_at, glued
-from memoryd.layouts.markdown_topics.reading import id_at
-from memoryd.layouts.markdown_topics.shelf import Moved, bare, insertions, missing, reads_back, written_name
-from memoryd.layouts.markdown_topics.writing import fits_a_line, render_entry
+from memoryd.core.spans import Edit, Span, splice
+from memoryd.layouts.markdown_topics.archive import (
+    ArchivedEntry,
+    archive_insertions,
+    escape_source,
+    missing_entries,
+    round_trips,
+    without_newline,
+)
+from memoryd.layouts.markdown_topics.fields import fits_a_line, render_entry
+from memoryd.layouts.markdown_topics.lint import glued_heading_at, glued_headings, lint_file
+from memoryd.layouts.markdown_topics.outline import Outline, first_title, outline
+from memoryd.layouts.markdown_topics.parser import id_at
 from tests.layouts.contract import PARSED, PLANNED
 from tests.layouts.markdown_storing import PATH, TOPICS, add
 from tests.layouts.plain_outline import Plain, plain_findings, plain_outline
@@ -83,23 +90,25 @@ class TestOutline:
     @example(b"---\na: b\n---\n<!-- from: x -->\n## 2025-01-01: x\n", True)
     @example(b"```\n<!-- from: a.md -->\n## 2025-01-01: x\n```\n## 2025-01-01: x", True)
     @example(b"## 2025-01-01: x\n<!-- from: a.md -->\n<!-- from: b.md -->\n## 2025-01-01: x", True)
-    def test_it_tells_what_every_line_tells(self, data: bytes, shelved: bool) -> None:
-        found, plain = outline(data, shelved=shelved), plain_outline(data, shelved=shelved)
+    def test_it_tells_what_every_line_tells(self, data: bytes, archived: bool) -> None:
+        found, plain = outline(data, archived=archived), plain_outline(data, archived=archived)
         assert Plain(found.lines, found.sections, found.open_fence, found.front, found.undated) == plain
-        assert [line for line, _ in glued(found)] == [line for line in plain.lines if glue_at(line) is not None]
+        assert [line for line, _ in glued_headings(found)] == [
+            line for line in plain.lines if glued_heading_at(line) is not None
+        ]
 
     @PARSED
     @given(texts, st.booleans())
     @example(b"## 2025-01-01: x\n```\n**Context:** c\n```\n**Problem:** p\n", False)
-    def test_its_findings_are_those_of_every_line(self, data: bytes, shelved: bool) -> None:
-        plain = plain_outline(data, shelved=shelved)
-        told = findings_of("a/b.md", data, outline(data, shelved=shelved), shelved=shelved, now=4e9, words=False)
+    def test_its_findings_are_those_of_every_line(self, data: bytes, archived: bool) -> None:
+        plain = plain_outline(data, archived=archived)
+        told = lint_file("a/b.md", data, outline(data, archived=archived), archived=archived, now=4e9, words=False)
         wanted = [*plain_findings("a/b.md", plain)]
         codes = {"invalid-date", "glued-heading", "missing-labels"}
         assert [each for each in told if each.code in codes] == wanted
         if plain.open_fence is not None:
             line = next(each.number for each in plain.lines if each.start == plain.open_fence)
-            again = findings_of("a/b.md", data, outline(data, shelved=shelved), shelved=shelved, now=4e9, words=False)
+            again = lint_file("a/b.md", data, outline(data, archived=archived), archived=archived, now=4e9, words=False)
             assert [each.line for each in again if each.code == "unclosed-fence"] == [line]
 
     @given(texts, st.integers(0, 60))
@@ -109,30 +118,30 @@ class TestOutline:
         assert first_title(outline(data), before) == next((each for each in titles if each), None)
 
 
-def plain_missing(found: Outline, moves: list[Moved]) -> list[Moved]:
-    known = {(each.source, bare(found.data[each.start : each.end])) for each in found.sections}
-    left: list[Moved] = []
+def plain_missing(found: Outline, moves: list[ArchivedEntry]) -> list[ArchivedEntry]:
+    known = {(each.source, without_newline(found.data[each.start : each.end])) for each in found.sections}
+    left: list[ArchivedEntry] = []
     for move in moves:
-        named = (written_name(move.source), bare(move.text))
-        if named not in known and (None, bare(move.text)) not in known:
+        named = (escape_source(move.source), without_newline(move.text))
+        if named not in known and (None, without_newline(move.text)) not in known:
             known.add(named)
             left.append(move)
     return left
 
 
-def plain_reads_back(before: Outline, moves: list[Moved], edits: list[Edit]) -> bool:
-    after = outline(splice(before.data, edits), shelved=True)
+def plain_reads_back(before: Outline, moves: list[ArchivedEntry], edits: list[Edit]) -> bool:
+    after = outline(splice(before.data, edits), archived=True)
     old, new = (
-        Counter((each.source, each.day, bare(found.data[each.start : each.end])) for each in found.sections)
+        Counter((each.source, each.day, without_newline(found.data[each.start : each.end])) for each in found.sections)
         for found in (before, after)
     )
-    old.update((written_name(move.source), move.day, bare(move.text)) for move in moves)
+    old.update((escape_source(move.source), move.day, without_newline(move.text)) for move in moves)
     return old == new
 
 
-def moved(data: bytes, source: str) -> list[Moved]:
+def moved(data: bytes, source: str) -> list[ArchivedEntry]:
     """The entries of a text, as if they left a file of that name."""
-    return [Moved("", each.day, source, data[each.start : each.end]) for each in outline(data).sections]
+    return [ArchivedEntry("", each.day, source, data[each.start : each.end]) for each in outline(data).sections]
 
 
 class TestShelf:
@@ -142,15 +151,15 @@ class TestShelf:
     )
     def test_what_is_missing_is_found_by_every_entry(self, data: bytes, other: bytes, source: str, lead: bytes) -> None:
         moves = moved(data, source) + moved(other, source)
-        shelf = outline(lead + data, shelved=True)
-        assert missing(shelf, moves) == plain_missing(shelf, moves)
+        shelf = outline(lead + data, archived=True)
+        assert missing_entries(shelf, moves) == plain_missing(shelf, moves)
 
     @PARSED
     @given(texts, texts)
     def test_what_is_put_in_is_read_back_by_every_entry(self, shelf: bytes, data: bytes) -> None:
-        found, moves = outline(shelf, shelved=True), moved(data, "a.md")
+        found, moves = outline(shelf, archived=True), moved(data, "a.md")
         if moves:
-            edits = insertions(found, moves)
+            edits = archive_insertions(found, moves)
             assert edits is None or plain_reads_back(found, moves, [*edits])
 
     @PARSED
@@ -158,22 +167,22 @@ class TestShelf:
     @example(b"## 2025-01-02: One\na\n## 2025-01-02: One\nb\n", b"## 2025-01-02: One\nb\n", None)
     def test_wherever_it_is_put_in(self, shelf: bytes, data: bytes, draw: st.DataObject | None) -> None:
         """Not only where the layout would put it: the answer is the same, yes or no."""
-        found, moves = outline(shelf, shelved=True), moved(data, "a.md")
+        found, moves = outline(shelf, archived=True), moved(data, "a.md")
         at = sorted(draw.draw(st.lists(st.integers(0, len(shelf)), min_size=1, max_size=2))) if draw else [0]
-        whole = b"".join(b"<!-- from: a.md -->\n" + bare(move.text) + b"\n" for move in moves)
+        whole = b"".join(b"<!-- from: a.md -->\n" + without_newline(move.text) + b"\n" for move in moves)
         pieces = [draw.draw(st.one_of(st.just(whole), texts)) if draw else whole for _ in at]
         edits = [Edit(Span(each, each), piece) for each, piece in zip(at, pieces, strict=True)]
-        assert reads_back(found, moves, edits) == plain_reads_back(found, moves, edits)
+        assert round_trips(found, moves, edits) == plain_reads_back(found, moves, edits)
 
     def test_an_entry_that_is_swallowed_is_not_read_back(self) -> None:
         """The canary: both answers do come."""
-        shelf = outline(b"<!-- from: a.md -->\n## 2025-01-02: One\nx\n", shelved=True)
+        shelf = outline(b"<!-- from: a.md -->\n## 2025-01-02: One\nx\n", archived=True)
         (move,) = moved(b"## 2025-01-03: Two\ny\n", "a.md")
         good = b"<!-- from: a.md -->\n## 2025-01-03: Two\ny\n"
-        assert reads_back(shelf, [move], [Edit(Span(0, 0), good)])
-        assert not reads_back(shelf, [move], [Edit(Span(0, 0), good + b"```\n")])
-        assert not reads_back(shelf, [move], [Edit(Span(0, 0), good.replace(b"y", b"z"))])
-        assert not reads_back(shelf, [], [Edit(Span(0, 0), good)])
+        assert round_trips(shelf, [move], [Edit(Span(0, 0), good)])
+        assert not round_trips(shelf, [move], [Edit(Span(0, 0), good + b"```\n")])
+        assert not round_trips(shelf, [move], [Edit(Span(0, 0), good.replace(b"y", b"z"))])
+        assert not round_trips(shelf, [], [Edit(Span(0, 0), good)])
 
     @pytest.mark.parametrize(
         ("at", "new", "moves"),
@@ -189,9 +198,9 @@ class TestShelf:
     def test_what_only_looks_the_same_is_not_read_back(self, at: bytes, new: bytes, moves: bytes) -> None:
         data = b"<!-- from: a.md -->\n## 2025-01-02: One\nab\n"
         edits = [Edit(Span(data.index(at), data.index(at)), new)]
-        found = outline(data, shelved=True)
+        found = outline(data, archived=True)
         assert not plain_reads_back(found, moved(moves, "a.md"), edits)
-        assert not reads_back(found, moved(moves, "a.md"), edits)
+        assert not round_trips(found, moved(moves, "a.md"), edits)
 
 
 titles = st.sampled_from(["One", "one!", "Two", "Three", "T" * 300])

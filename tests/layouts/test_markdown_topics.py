@@ -13,21 +13,22 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memoryd.core.digest import sha256
 from memoryd.core.findings import Finding
 from memoryd.core.plan import Kind, Plan
 from memoryd.core.policy import Policy
 from memoryd.core.records import Document, Record, Role
-from memoryd.core.text import splice
-from memoryd.layouts.base import FileSummary, Layout, Loaded, UpkeepView
-from memoryd.layouts.markdown_topics import MarkdownTopics
-from memoryd.layouts.markdown_topics.blocks import outline
-from memoryd.layouts.markdown_topics.index import wanted
-from memoryd.layouts.markdown_topics.naming import heading_for
-from memoryd.layouts.markdown_topics.writing import checked_entry, insert_on_top, render_entry
+from memoryd.core.spans import sha256, splice
+from memoryd.disk.git_state import blocked_by_git
+from memoryd.layouts.markdown_topics import MARKDOWN_TOPICS, MarkdownTopicsReader
+from memoryd.layouts.markdown_topics.fields import insert_on_top, render_entry, require_one_entry
+from memoryd.layouts.markdown_topics.index import render, update_index
+from memoryd.layouts.markdown_topics.names import heading_for
+from memoryd.layouts.markdown_topics.outline import outline
+from memoryd.layouts.protocol import FileStats, IndexView, Layout, LoadedFile, UpkeepView
+from memoryd.operations.upkeep import plan_row
 from tests.layouts.contract import NOW, PARSED, Files, LayoutContract, carried_out, document, index_of, upkeep_view
 
-TOPICS = MarkdownTopics()
+TOPICS = MARKDOWN_TOPICS
 CORPUS = Path(__file__).parent.parent / "corpora" / "markdown-topics-real" / "memory"
 TOKEN = "ghp_" + "a1B2" * 9
 
@@ -92,7 +93,7 @@ class TestMarkdownTopicsContract(LayoutContract):
         return [record for record in super()._live(files) if "~" not in record.id and record.type == "entry"]
 
     def _archive_plan(self, files: Files) -> Plan:
-        return TOPICS.prune(upkeep_view(TOPICS, files, Policy()))
+        return TOPICS.upkeep.prune(upkeep_view(TOPICS, files, Policy()))
 
 
 # --- roles
@@ -120,7 +121,7 @@ class TestMarkdownTopicsContract(LayoutContract):
     ],
 )
 def test_every_markdown_file_but_archive_and_hidden_ones_is_a_source(path: str, role: Role) -> None:
-    assert TOPICS.role(path) is role
+    assert TOPICS.reader.role(path) is role
 
 
 # --- what is an entry
@@ -205,7 +206,7 @@ class TestEntries:
         ]
         assert found.facts["front_matter"]
         assert codes(found) == ["oversize"]
-        assert not TOPICS.prune(upkeep_view(TOPICS, {"a/b.md": data}, Policy()))
+        assert not TOPICS.upkeep.prune(upkeep_view(TOPICS, {"a/b.md": data}, Policy()))
 
     @pytest.mark.parametrize("data", [b"", b"\n \n", b"# Title\n\n---\n", b"\xef\xbb\xbf", b"# T\n<!-- note -->\n"])
     def test_an_empty_file_and_a_bare_title_are_no_memory(self, data: bytes) -> None:
@@ -263,12 +264,12 @@ class TestFindings:
     def test_not_newest_first_is_told_once_and_not_changed(self) -> None:
         data = entry("2025-01-01") + entry("2025-03-03") + entry("2025-02-02") + entry("2025-04-04")
         assert [(f.code, f.line) for f in read(data).findings] == [("not-newest-first", 6)]
-        assert TOPICS.fixes("a/b.md", Loaded(data, read(data)), NOW) == ()
+        assert TOPICS.repair.fixes("a/b.md", LoadedFile(data, read(data)), NOW) == ()
 
     def test_missing_labels_are_a_warning_and_extra_ones_nothing(self) -> None:
         found = read(b"## 2025-01-01: T\n**Context:** c\n**Root Cause:** r\n```\n**Problem:** fenced\n```\n---\n")
         assert [(f.code, str(f.severity), f.message) for f in found.findings] == [
-            ("missing-labels", "warning", "the entry has no Problem, Solution")
+            ("missing-labels", "warning", "the entry lacks Problem and Solution")
         ]
 
     @pytest.mark.parametrize(
@@ -293,24 +294,24 @@ class TestFindings:
         found = read(data)
         assert len(found.records) == 1
         assert "glued-heading" in codes(found)
-        (fix,) = TOPICS.fixes("topic/sub.md", Loaded(data, found), NOW)
+        (fix,) = TOPICS.repair.fixes("topic/sub.md", LoadedFile(data, found), NOW)
         healed = splice(data, fix.edits)
         assert len(read(healed).records) == 2
         assert healed.replace(newline, b"") == data.replace(newline, b"")
-        assert TOPICS.fixes("topic/sub.md", Loaded(healed, read(healed)), NOW) == ()
+        assert TOPICS.repair.fixes("topic/sub.md", LoadedFile(healed, read(healed)), NOW) == ()
 
     @pytest.mark.parametrize("text", [b"as `---## 2025-01-01: T` shows", b"```\n---## 2025-01-01: T\n```"])
     def test_what_only_looks_glued_is_left(self, text: bytes) -> None:
         data = entry("2025-01-01") + text
         assert codes(read(data)) == []
-        assert TOPICS.fixes("topic/sub.md", Loaded(data, read(data)), NOW) == ()
+        assert TOPICS.repair.fixes("topic/sub.md", LoadedFile(data, read(data)), NOW) == ()
 
     def test_a_secret_is_named_by_pattern_and_line_and_never_shown(self) -> None:
         data = entry("2025-02-02") + entry("2025-01-01", f"Use {TOKEN} now") + f"again {TOKEN}\n".encode()
         found = read(data)
         assert [(f.code, f.line, f.message) for f in found.findings] == [
-            ("secret-shape", 6, "something shaped like a secret: github-token"),
-            ("secret-shape", 11, "something shaped like a secret: github-token"),
+            ("secret-shape", 6, "text shaped like a secret: github-token"),
+            ("secret-shape", 11, "text shaped like a secret: github-token"),
         ]
         assert found.records[1].title == "Use [redacted:github-token] now"
         assert TOKEN.lower() not in repr(found).lower()
@@ -322,7 +323,7 @@ class TestFindings:
     def test_words_are_reported_only_when_asked_for(self) -> None:
         data = b"# T\n\n## 2025-01-01: Key Learnings\n**Context:** c\n**Problem:** monkey\n**Solution:** s\n"
         assert codes(read(data)) == []
-        found = MarkdownTopics(sensitive_words=True).parse("a/b.md", data, now=NOW, mtime=0.0, base=None)  # type: ignore[arg-type]  # unused
+        found = MarkdownTopicsReader(sensitive_words=True).parse("a/b.md", data, now=NOW, mtime=0.0, base=None)  # type: ignore[arg-type]  # unused
         assert [(f.code, f.line, str(f.severity)) for f in found.findings] == [
             ("sensitive-word", 3, "info"),
             ("sensitive-word", 5, "info"),
@@ -346,10 +347,15 @@ def notes(*paths: str) -> dict[str, str]:
 
 
 def made(content: bytes, *paths: str) -> str:
-    new = wanted(content, notes(*paths))
+    new = update_index(content, notes(*paths))
     assert new is not None
-    assert wanted(new, notes(*paths)) == new
+    assert update_index(new, notes(*paths)) == new
     return new.decode("utf-8", "surrogateescape")
+
+
+def view_of(paths: Sequence[str], content: bytes, own: Sequence[str]) -> IndexView:
+    files = {path: FileStats(path, Role.SOURCE, 1, 0, 0, 0, {"h1": path.rpartition("/")[2]}) for path in paths}
+    return IndexView((), files, {"index.md": content}, NOW, state={"headings": list(own)} if own else {})
 
 
 class TestIndex:
@@ -378,7 +384,7 @@ class TestIndex:
 
     def test_nothing_to_do_is_nothing_written(self) -> None:
         known = ("validation/execution-context.md", "templates/prb-self-contained.md")
-        assert wanted(REAL, notes(*known)) == REAL
+        assert update_index(REAL, notes(*known)) == REAL
 
     def test_any_other_text_is_left_alone(self) -> None:
         before = (
@@ -404,6 +410,39 @@ class TestIndex:
     def test_a_topic_that_was_renamed_takes_its_descriptions_along(self) -> None:
         before = b"# Memory Index\n## Topics\n### Old\n- `a.md` - by hand\n"
         assert made(before, "new/a.md") == "# Memory Index\n## Topics\n### Old\n\n### New\n- `a.md` - by hand\n"
+
+    def test_after_any_renaming_of_folders_it_equals_a_rebuild(self) -> None:
+        content, own = b"", list[str]()
+        for paths in (
+            ("auth-1/x.md", "auth-1/b.md", "zeta/z.md", "top.md"),
+            ("auth-2/x.md", "auth-2/b.md", "zeta/z.md", "top.md"),
+            ("b1/x.md", "b1/b.md", "b1/a.md", "zeta/z.md", "zeta/top.md"),
+            ("b1/x.md", "authentication/b.md"),
+            ("auth/b.md",),
+            ("zz/x.md", "auth/b.md"),
+            ("zz/x.md",),
+            ("base.md",),
+            ("base.md", "zz/x.md", "a.md"),
+            ("zz/x.md",),
+            ("base.md", "zz/x.md"),
+        ):
+            view = view_of(paths, content, own)
+            result, again = render(view), render(view_of(paths, b"", []))
+            content, own = result.files["index.md"], result.next_state["headings"]
+            assert content == again.files["index.md"]
+            assert render(view_of(paths, content, own)).files == {}
+
+    def test_the_heading_of_a_folder_that_is_gone_stays_where_more_stands_under_it(self) -> None:
+        before = b"# Memory Index\n## Topics\n### Auth\nBy Ann.\n- `a.md` - aa\n\n### Old\n- `b.md` - bb\n\n## Notes\n"
+        after = update_index(before, notes("new/a.md"), {"Auth", "Old"})
+        assert after == (b"# Memory Index\n## Topics\n### Auth\nBy Ann.\n\n### New\n- `a.md` - aa\n\n## Notes\n")
+
+    def test_a_hand_written_heading_that_is_longer_than_the_folder_keeps_its_lines(self) -> None:
+        before = b"# Memory Index\n## Topics\n### Authentication\n- `oauth2.md` - by hand\n"
+        assert made(before, "auth/oauth2.md") == before.decode()
+        view = view_of(("auth/oauth2.md",), before, [])
+        assert render(view).next_state == {}
+        assert b"### Authentication\n" in (update_index(before, {}) or b""), "also without any line"
 
     def test_equal_names_in_different_topics(self) -> None:
         text = made(b"", "a/notes.md", "b/notes.md", "a-b/notes.md", "a/b/notes.md")
@@ -472,17 +511,17 @@ class TestIndex:
         paths = data.draw(
             st.sets(st.lists(part, min_size=1, max_size=3).map(lambda p: "/".join(p) + ".md"), max_size=6)
         )
-        files = {path: "d" for path in paths if TOPICS.role(path) is Role.SOURCE and "`" not in path}
+        files = {path: "d" for path in paths if TOPICS.reader.role(path) is Role.SOURCE and "`" not in path}
         shards = (
             "# Memory Index\n", "## Topics\n", "### A\n", "### B x\n", "- `a.md` - hers\n", "- `b.md`\n", "\n",
             "text\n", "```\n", "  more\n", "## Notes\n", "---\n", "\r\n", "x",
             "<!-- memoryd:begin -->\n", "<!-- memoryd:end -->\n",
         )  # fmt: skip
         before = "".join(data.draw(st.lists(st.sampled_from(shards), max_size=10))).encode()
-        after = wanted(before, files)
+        after = update_index(before, files)
         if after is None:
             return
-        assert wanted(after, files) == after
+        assert update_index(after, files) == after
         kept = [line for line in after.splitlines() if not line.lstrip().startswith(b"- `")]
         assert [
             line for line in before.splitlines() if line.strip() and not line.startswith(b"- `") and line not in kept
@@ -496,7 +535,7 @@ class TestIndex:
 
 def pruned(files: Files, held: frozenset[str] = frozenset()) -> tuple[Plan, Files]:
     seen = upkeep_view(TOPICS, files, Policy())
-    plan = TOPICS.prune(UpkeepView(seen.live, seen.archive, seen.policy, seen.now, held))
+    plan = TOPICS.upkeep.prune(UpkeepView(seen.live, seen.archive, seen.policy, seen.now, held))
     return plan, carried_out(files, plan)
 
 
@@ -612,7 +651,7 @@ class TestPruning:
         secret = entry("2024-12-15", f"password {TOKEN}")
         plan, after = pruned({"a/b.md": entries(10, 3000) + secret})
         assert after["archive/a/2024.md"].endswith(secret)
-        assert TOKEN not in repr(plan.public())
+        assert TOKEN not in repr(plan_row(plan))
 
     def test_what_an_undo_brought_back_stays_and_nothing_leaves_in_its_place(self) -> None:
         long = entries(10, 3000) + entry("2024-12-15", "back")
@@ -654,13 +693,13 @@ class TestPruning:
             "a/4.md": entries(5, 9000),
         }
         summaries = {path: _summary(path, data) for path, data in files.items()}
-        assert TOPICS.upkeep_paths(summaries) == ("a/2.md", "a/3.md")
+        assert TOPICS.upkeep.paths(summaries) == ("a/2.md", "a/3.md")
 
     def test_by_name_any_entry_goes_and_nothing_by_age(self) -> None:
         files = {"a/b.md": entry("2025-02-02", "one") + entry("2024-01-01", "two")}
         view = upkeep_view(TOPICS, files, Policy())
-        assert not TOPICS.archive(view, None)
-        after = carried_out(files, TOPICS.archive(view, ["a/b#2025-02-02:one"]))
+        assert not TOPICS.upkeep.archive(view, None)
+        after = carried_out(files, TOPICS.upkeep.archive(view, ["a/b#2025-02-02:one"]))
         assert after["a/b.md"] == entry("2024-01-01", "two")
         assert after["archive/a/2025.md"] == b"<!-- from: b.md -->\n" + entry("2025-02-02", "one")
 
@@ -670,27 +709,30 @@ class TestPruning:
         assert record.span.of(after["archive/a/2024.md"]) == entry("2024-12-15")
 
 
-def _summary(path: str, data: bytes) -> FileSummary:
+def _summary(path: str, data: bytes) -> FileStats:
     found = document(TOPICS, path, data)
-    return FileSummary(path, Role.SOURCE, len(data), found.units, found.broken, len(found.records), found.facts)
+    return FileStats(path, Role.SOURCE, len(data), found.units, found.broken, len(found.records), found.facts)
 
 
 class TestRecovery:
     def test_an_emptied_file_gets_back_what_is_not_archived(self) -> None:
         backup = b"# T\n\n" + entry("2025-02-02", "one") + entry("2025-01-01", "two")
         archived = frozenset({"a/b#2025-01-01:two"})
-        fix = TOPICS.recover("a/b.md", Loaded(b"\n", read(b"\n", "a/b.md")), backup, archived, NOW)
+        fix = TOPICS.repair.recover("a/b.md", LoadedFile(b"\n", read(b"\n", "a/b.md")), backup, archived, NOW)
         assert fix is not None
         assert splice(b"\n", fix.edits) == b"# T\n\n" + entry("2025-02-02", "one")
         assert (fix.safe, fix.ids) == (False, ("a/b#2025-02-02:one",))
 
     def test_a_file_that_holds_anything_is_left(self) -> None:
-        assert TOPICS.recover("a/b.md", Loaded(b"x", read(b"x")), entry("2025-01-01"), frozenset(), NOW) is None
+        assert (
+            TOPICS.repair.recover("a/b.md", LoadedFile(b"x", read(b"x")), entry("2025-01-01"), frozenset(), NOW) is None
+        )
 
 
 def test_nothing_is_written_during_a_merge_or_rebase() -> None:
-    assert TOPICS.blocked(lambda: {"HEAD", "MERGE_HEAD"})
-    assert TOPICS.blocked(lambda: {"HEAD"}) is None
+    assert TOPICS.files.waits_for_git
+    assert blocked_by_git({"HEAD", "MERGE_HEAD"})
+    assert blocked_by_git({"HEAD"}) is None
 
 
 # --- writing entries
@@ -727,7 +769,7 @@ class TestWriting:
             render_entry("T", date(2025, 1, 1), {"problem": text})
 
     def test_whole_entries_are_checked(self) -> None:
-        assert checked_entry(b"\n" + entry("2025-01-01").rstrip()) == entry("2025-01-01")
+        assert require_one_entry(b"\n" + entry("2025-01-01").rstrip()) == entry("2025-01-01")
         for text in (
             b"",
             b"text\n" + entry("2025-01-01"),
@@ -736,7 +778,7 @@ class TestWriting:
             entry("2025-01-01") + b"~~~\n",
         ):
             with pytest.raises(ValueError, match=r"\w+ \w+"):
-                checked_entry(text)
+                require_one_entry(text)
 
     @pytest.mark.parametrize(
         ("before", "after"),
@@ -784,7 +826,7 @@ class TestRealFolder:
 
     def test_sixteen_entries_in_twelve_files(self) -> None:
         files = corpus()
-        found = [document(TOPICS, path, files[path]) for path in TOPICS.live_paths(files)]
+        found = [document(TOPICS, path, files[path]) for path in TOPICS.reader.source_paths(files)]
         assert len(found) == 12
         assert [record.type for each in found for record in each.records] == ["entry"] * 16
         assert [finding for each in found for finding in each.findings] == []
@@ -809,7 +851,7 @@ class TestRealFolder:
         assert index_of(TOPICS, {**files, **result.files}).files == {}
 
     def test_nothing_is_pruned(self) -> None:
-        plan = TOPICS.prune(upkeep_view(TOPICS, corpus(), Policy()))
+        plan = TOPICS.upkeep.prune(upkeep_view(TOPICS, corpus(), Policy()))
         assert (plan.actions, plan.notes) == ((), ())
 
 

@@ -11,11 +11,11 @@ import pytest
 
 from memoryd.config.roots import too_wide
 from memoryd.disk.tree import Tree
-from memoryd.layouts import recognise
-from memoryd.layouts.folder import HEAD, LOOKED_AT, MARKERS, Folder, first_value
+from memoryd.layouts.directory import HEAD_SIZE, MARKERS, MAX_HEADS, Directory, first_value
+from memoryd.layouts.registry import recognise
 from memoryd.operations import recognition
-from memoryd.operations.recognition import look_at
-from tests.layouts.contract import Files, folder_of
+from memoryd.operations.recognition import recognise_layout
+from tests.layouts.contract import Files, directory_of
 from tests.layouts.json_samples import corpus, file
 from tests.layouts.samples import learning, line
 from tests.layouts.session_samples import memory, session, text
@@ -37,7 +37,11 @@ STORES: list[tuple[str, Files, str]] = [
     ("json-files", {MEMORY: file(1)}, MEMORY),
     ("json-files", {MEMORY: native({"id": "a", "content": "b", "type": "decision"})}, MEMORY),
     ("json-files", {MEMORY: file(1) + b"}se\n}"}, MEMORY),
-    ("json-files", {MEMORY: file(1, content="x" * HEAD, id=None) + b"", "memory_20250609163821_3.json": file(2)}, "_3"),
+    (
+        "json-files",
+        {MEMORY: file(1, content="x" * HEAD_SIZE, id=None) + b"", "memory_20250609163821_3.json": file(2)},
+        "_3",
+    ),
     ("json-files", corpus(), "fileIndex"),
     ("markdown-topics", {"index.md": INDEX}, "index.md"),
     ("markdown-topics", {"a/b.md": b"# T\n\n" + ENTRY}, "a/b.md:3"),
@@ -45,7 +49,7 @@ STORES: list[tuple[str, Files, str]] = [
     ("markdown-topics", {"a/b.md": DATED.replace(b"- some text", b"*Memory stored: 2025-01-02*")}, "a/b.md:1"),
     ("markdown-topics", {"a/b.md": ENTRY, "a/site/_config.yml": b"", "a/site/c.md": DATED * 9}, "a/b.md"),
     ("user-document", {USER: native({"memories": [], "updated_at": "x"})}, USER),
-    ("user-document", {USER: native({"memories": [{"data": {"content": "x" * HEAD}, "embedding": [0.5]}]})}, USER),
+    ("user-document", {USER: native({"memories": [{"data": {"content": "x" * HEAD_SIZE}, "embedding": [0.5]}]})}, USER),
     ("session-files", {DAY: text(session(memory()))}, DAY),
     ("session-files", {DAY: text(session())}, DAY),
     ("jsonl-store", {"learnings.jsonl": line(learning(1)) + b"\n"}, "learnings.jsonl:1"),
@@ -93,23 +97,23 @@ OTHERS: list[Files] = [
 
 @pytest.mark.parametrize(("name", "files", "shown"), STORES)
 def test_a_store_is_recognised_and_it_is_said_by_what(name: str, files: Files, shown: str) -> None:
-    seen = recognise(folder_of(files))
+    seen = recognise(directory_of(files))
     assert list(seen) == [name]
     assert shown in seen[name]
 
 
 @pytest.mark.parametrize("files", OTHERS)
 def test_what_only_looks_alike_is_not(files: Files) -> None:
-    assert recognise(folder_of(files)) == {}
+    assert recognise(directory_of(files)) == {}
 
 
 @pytest.mark.parametrize("marker", sorted(MARKERS))
 def test_topics_never_lie_in_a_repository_a_vault_or_a_site(marker: str) -> None:
     files = {"index.md": INDEX, "a/b.md": ENTRY}
-    folder = folder_of(files)
+    folder = directory_of(files)
     assert list(recognise(folder)) == ["markdown-topics"]
     as_file, as_folder = {**files, marker: b""}, [*folder.directories, marker]
-    assert recognise(folder_of(as_file)) == recognise(Folder(files, as_folder, folder.head)) == {}
+    assert recognise(directory_of(as_file)) == recognise(Directory(files, as_folder, folder.head)) == {}
 
 
 def test_what_is_said_has_no_secrets_and_nothing_that_a_terminal_obeys(tmp_path: Path) -> None:
@@ -118,7 +122,7 @@ def test_what_is_said_has_no_secrets_and_nothing_that_a_terminal_obeys(tmp_path:
     path.parent.mkdir()
     path.write_bytes(ENTRY)
     with Tree(str(tmp_path)) as tree:
-        why = look_at(tree).shapes["markdown-topics"]
+        why = recognise_layout(tree).matches["markdown-topics"]
     assert why.isprintable()
     assert token not in why
 
@@ -128,27 +132,27 @@ def test_what_is_left_alone_shows_nothing_but_that_it_is_there(tmp_path: Path) -
         (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / path).write_bytes(ENTRY)
     with Tree(str(tmp_path)) as tree:
-        assert list(look_at(tree).shapes.values()) == ["notes/b.md:1 has the labels of a memory"]
-        assert look_at(tree, ("notes",)).shapes == {}
+        assert list(recognise_layout(tree).matches.values()) == ["notes/b.md:1 has the labels of a memory"]
+        assert recognise_layout(tree, ("notes",)).matches == {}
         (tmp_path / ".git").mkdir()
-        assert look_at(tree).shapes == {}
+        assert recognise_layout(tree).matches == {}
 
 
 def test_a_directory_of_very_many_files_is_not_looked_through(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(recognition, "MOST", 10)
+    monkeypatch.setattr(recognition, "MAX_FILES", 10)
     (tmp_path / "learnings.jsonl").write_bytes(line(learning(1)))
     for number in range(9):
         (tmp_path / f"{number}.txt").touch()
     with Tree(str(tmp_path)) as tree:
-        assert look_at(tree).layout == "jsonl-store"
+        assert recognise_layout(tree).layout == "jsonl-store"
         (tmp_path / "10.txt").touch()
-        seen = look_at(tree)
-    assert (seen.layout, seen.refused) == (None, "holds more than 10 files")
+        seen = recognise_layout(tree)
+    assert (seen.layout, seen.refusal) == (None, "contains more than 10 files")
 
 
 @pytest.mark.parametrize(
     ("path", "why"),
-    [("", "home directory"), ("/..", "holds home"), ("/.claude", "whole programs"), ("/.config", "whole programs")],
+    [("", "home directory"), ("/..", "contains home"), ("/.claude", "other programs"), ("/.config", "other programs")],
 )
 def test_no_layout_is_looked_for_in_a_home(
     path: str, why: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -163,7 +167,7 @@ def test_no_layout_is_looked_for_in_a_home(
 
 
 def test_two_shapes_are_both_told() -> None:
-    assert list(recognise(folder_of({MEMORY: file(1), "index.md": INDEX}))) == ["json-files", "markdown-topics"]
+    assert list(recognise(directory_of({MEMORY: file(1), "index.md": INDEX}))) == ["json-files", "markdown-topics"]
 
 
 def test_few_files_are_read_and_none_to_its_end() -> None:
@@ -175,13 +179,13 @@ def test_few_files_are_read_and_none_to_its_end() -> None:
         asked.append(path)
         return files[path]
 
-    assert recognise(Folder(files, (), head)) == {}
-    assert 2 <= len(asked) <= 5 * LOOKED_AT
+    assert recognise(Directory(files, (), head)) == {}
+    assert 2 <= len(asked) <= 5 * MAX_HEADS
 
 
 def test_of_a_long_file_what_stands_in_its_head_is_read() -> None:
-    whole = native({"a": [1, {"b": "x"}, [], None, "y" * HEAD], "c": 1})
-    assert folder_of({"x": whole}).json("x") == {"a": [1, {"b": "x"}, [], None]}
+    whole = native({"a": [1, {"b": "x"}, [], None, "y" * HEAD_SIZE], "c": 1})
+    assert directory_of({"x": whole}).json("x") == {"a": [1, {"b": "x"}, [], None]}
     assert first_value(whole[: len(whole) // 2]) is None
     assert first_value(b'\xef\xbb\xbf {"a": 1} {"b"') == {"a": 1}
     assert first_value(b"[" * 100_000) is None

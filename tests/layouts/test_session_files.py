@@ -17,26 +17,24 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from memoryd.core.dates import iso, parse_stamp
-from memoryd.core.digest import sha256
 from memoryd.core.findings import CODES
 from memoryd.core.plan import Kind, Plan
 from memoryd.core.policy import Policy
 from memoryd.core.records import Document, Record, Role
+from memoryd.core.spans import sha256, splice
 from memoryd.core.staleness import Evidence, State, judge, parse_owner
-from memoryd.core.text import splice
 from memoryd.disk.temps import is_our_temp
-from memoryd.layouts.base import FileSummary, Layout, Loaded, LockRule, UpkeepView
-from memoryd.layouts.session_files import SessionFiles
-from memoryd.layouts.session_files.archiving import aggregate_path
-from memoryd.layouts.session_files.naming import path_of as belongs
-from memoryd.layouts.session_files.writing import merge_memory, new_session
-from memoryd.operations.archive import archive
+from memoryd.layouts.protocol import FileStats, Layout, LoadedFile, LockRule, UpkeepView
+from memoryd.layouts.session_files import SESSION_FILES
+from memoryd.layouts.session_files.archive import aggregate_path
+from memoryd.layouts.session_files.names import path_for_id as belongs
+from memoryd.layouts.session_files.writer import merge_memory, new_session
 from memoryd.operations.check import all_findings
-from memoryd.operations.dedupe import dedupe
 from memoryd.operations.locks import sweep_locks
 from memoryd.operations.refresh import refresh
 from memoryd.operations.repair import repair
 from memoryd.operations.undo import undo
+from memoryd.operations.upkeep import archive, dedupe
 from memoryd.store import Store
 from tests.layouts.contract import (
     NOW,
@@ -53,7 +51,7 @@ from tests.layouts.contract import (
 )
 from tests.layouts.session_samples import TWENTY, memory, path_of, session, text
 
-STORE = SessionFiles()
+STORE = SESSION_FILES
 ON = Policy(archive_sessions=True)
 DAY = 86_400
 ONE = "2026-01-30/14-30-00-fix-bug.json"
@@ -100,11 +98,11 @@ def nothing(path: str) -> bytes | None:
 
 
 def archive_of(files: Files, ids: set[str] | None = None, policy: Policy = ON, now: float = NOW) -> Plan:
-    return STORE.archive(upkeep_view(STORE, files, policy, now), ids)
+    return STORE.upkeep.archive(upkeep_view(STORE, files, policy, now), ids)
 
 
 def dedupe_of(files: Files, threshold: float | None = None) -> Plan:
-    return STORE.dedupe(upkeep_view(STORE, files, Policy()), threshold)
+    return STORE.upkeep.dedupe(upkeep_view(STORE, files, Policy()), threshold)
 
 
 class TestContract(LayoutContract):
@@ -156,7 +154,7 @@ class TestContract(LayoutContract):
         after = carried_out(files, plan)
         for action in plan.actions:
             if action.kind is Kind.CREATE or action.copy:
-                assert STORE.role(action.path) in (Role.ARCHIVE, Role.INDEX)
+                assert STORE.reader.role(action.path) in (Role.ARCHIVE, Role.INDEX)
                 continue
             before = document(STORE, action.path, files[action.path])
             if action.kind is Kind.REMOVE:
@@ -180,11 +178,11 @@ class TestContract(LayoutContract):
         for action in plan.actions:
             before = document(STORE, action.path, files[action.path])
             now = document(STORE, action.path, after[action.path])
-            aside = [span.of(files[action.path]) for span in action.aside]
+            aside = [span.of(files[action.path]) for span in action.quarantine]
             kept = [each.span.of(after[action.path]) for each in now.records]
             assert sorted([*aside, *kept]) == sorted(each.span.of(files[action.path]) for each in before.records)
             assert self._gaps(now, after[action.path]) == self._gaps(before, files[action.path])
-            assert len(action.ids) == len(aside) == len(action.whys)
+            assert len(action.ids) == len(aside) == len(action.reasons)
 
 
 def read(native: Any, path: str = ONE, **when: float) -> Document:
@@ -225,12 +223,12 @@ class TestRoles:
         ],
     )
     def test_only_date_folders_hold_sessions(self, path: str, role: Role) -> None:
-        assert STORE.role(path) is role
+        assert STORE.reader.role(path) is role
 
     def test_the_jobs_and_the_lock_of_the_archiver(self) -> None:
         assert STORE.jobs == ("dedupe", "archive", "backup", "locks", "verify", "rescan")
-        assert STORE.locks == (LockRule(".archive.lock", "soft"),)
-        assert (STORE.lock, STORE.backup_place, STORE.index_paths) == (None, None, ())
+        assert STORE.files.locks == (LockRule(".archive.lock", "soft"),)
+        assert (STORE.files.lock, STORE.files.backup_dir, STORE.index.paths) == (None, None, ())
 
     def test_the_path_of_a_session_id(self) -> None:
         """Date and time are the first characters of the session's start."""
@@ -458,16 +456,32 @@ class TestDedupe:
         assert kept == [second, between]
         (action,) = plan.actions
         source = text(session(first, between, second))
-        assert [json.loads(span.of(source)) for span in action.aside] == [first]
-        assert action.whys[0].endswith("(confidence 60 against 61)")
+        assert [json.loads(span.of(source)) for span in action.quarantine] == [first]
+        assert action.reasons[0].endswith("(confidence 60 against 61)")
 
     @pytest.mark.parametrize(
-        ("first", "second"), [(80, 80), (80, 70), (0, "95"), (80, None), (None, None), (-1, -5), (0.5, True)]
+        ("first", "second"),
+        [
+            (80, 80),
+            (80, 70),
+            (0, "high"),
+            (95, "90"),
+            ("95", "95"),
+            (0, "nan"),
+            (80, None),
+            (None, None),
+            (-1, -5),
+            (0.5, True),
+        ],
     )
     def test_a_tie_keeps_the_earlier_one(self, first: object, second: object) -> None:
         """What is missing or no number counts as 0."""
         a, b = memory("T", LONG, confidence_score=first), memory("T", f"{LONG} too", confidence_score=second)
         assert merged(a, b)[0] == [a]
+
+    def test_a_number_in_a_string_is_a_number(self) -> None:
+        a, b = memory("T", LONG, confidence_score=50), memory("T", f"{LONG} too", confidence_score="90")
+        assert merged(a, b)[0] == [b]
 
     def test_others_with_the_same_title_stay(self) -> None:
         """The published command removes every memory of that title."""
@@ -480,7 +494,7 @@ class TestDedupe:
         plan = merged(memory("T", far), memory("T", near), memory("T", new, confidence_score=50))[1]
         ids_ = ids(read(session(memory("T", far), memory("T", near), memory("T", new, confidence_score=50))))
         assert plan.actions[0].ids == (ids_[2],)
-        assert plan.actions[0].whys[0].startswith(f"says the same as {ids_[1]} ")
+        assert plan.actions[0].reasons[0].startswith(f"duplicate of {ids_[1]} ")
 
     def test_no_memory_goes_for_one_that_goes_too(self) -> None:
         """The middle one is like both ends, the ends are not like each other."""
@@ -525,9 +539,9 @@ class TestDedupe:
         data = text(TWICE)
         found = read(data)
         held = frozenset({sha256(found.records[0].span.of(data))})
-        live = {ONE: Loaded(data, found, OLD)}
-        assert not STORE.dedupe(UpkeepView(live, nothing, Policy(), NOW, held, unattended=True), None)
-        assert STORE.dedupe(UpkeepView(live, nothing, Policy(), NOW, held), None)
+        live = {ONE: LoadedFile(data, found, OLD)}
+        assert not STORE.upkeep.dedupe(UpkeepView(live, nothing, Policy(), NOW, held, unattended=True), None)
+        assert STORE.upkeep.dedupe(UpkeepView(live, nothing, Policy(), NOW, held), None)
 
 
 # --- the archive
@@ -561,8 +575,8 @@ class TestArchive:
         assert archive_of({path: text(session(memory(), name=OLDEST, last_updated=None))})
         none = text(session(memory(), name=OLDEST, last_updated=None, timestamp=None))
         assert not archive_of({path: none})  # the file is an hour old
-        old = Loaded(none, document(STORE, path, none, mtime=NOW - 61 * DAY), NOW - 61 * DAY)
-        assert STORE.archive(UpkeepView({path: old}, nothing, ON, NOW), None)
+        old = LoadedFile(none, document(STORE, path, none, mtime=NOW - 61 * DAY), NOW - 61 * DAY)
+        assert STORE.upkeep.archive(UpkeepView({path: old}, nothing, ON, NOW), None)
 
     def test_a_stamp_in_the_future_never_goes(self) -> None:
         native = session(memory(), name=OLDEST, last_updated=iso(NOW + 1000 * DAY))
@@ -677,10 +691,10 @@ class TestArchive:
 
     def test_no_schedule_archives_again_what_an_undo_brought_back(self) -> None:
         path, data = path_of(OLDEST), TENDED[path_of(OLDEST)]
-        live = {path: Loaded(data, read(data, path), OLD)}
+        live = {path: LoadedFile(data, read(data, path), OLD)}
         held = frozenset({sha256(data)})
-        assert not STORE.archive(UpkeepView(live, nothing, ON, NOW, held, unattended=True), None)
-        assert STORE.archive(UpkeepView(live, nothing, ON, NOW, held), None)
+        assert not STORE.upkeep.archive(UpkeepView(live, nothing, ON, NOW, held, unattended=True), None)
+        assert STORE.upkeep.archive(UpkeepView(live, nothing, ON, NOW, held), None)
 
     def test_one_memory_by_name_takes_the_session_apart(self) -> None:
         files = {ONE: text(session(memory(), memory("B"), memory("C")))}
@@ -699,14 +713,14 @@ class TestArchive:
         assert [each["title"] for each in known["memories"]] == ["B", "Use msgspec", "C"]
 
     def test_upkeep_reads_what_may_be_due_and_no_more(self) -> None:
-        def summary(number: int, twins: int) -> FileSummary:
+        def summary(number: int, twins: int) -> FileStats:
             path = path_of(f"2026-01-{1 + number // 24:02}-{number % 24:02}-00-00-s")
-            return FileSummary(path, Role.SOURCE, 9, 2, 0, 2, {"basis": float(number), "twins": twins})
+            return FileStats(path, Role.SOURCE, 9, 2, 0, 2, {"basis": float(number), "twins": twins})
 
         files = {each.path: each for each in (summary(n, n % 100 == 99) for n in range(600))}
-        found = STORE.upkeep_paths(files)
+        found = STORE.upkeep.paths(files)
         assert len(found) == 402
-        assert STORE.upkeep_paths({"x": FileSummary("x", Role.ARCHIVE, 9, 2, 0, 2, {})}) == ()
+        assert STORE.upkeep.paths({"x": FileStats("x", Role.ARCHIVE, 9, 2, 0, 2, {})}) == ()
 
 
 # --- storing
@@ -763,12 +777,12 @@ class TestStoring:
 
 class TestRepair:
     def fixes(self, data: bytes, mtime: float = OLD) -> list[tuple[str, bool]]:
-        found = STORE.fixes(ONE, Loaded(data, read(data, mtime=mtime), OLD), NOW)
+        found = STORE.repair.fixes(ONE, LoadedFile(data, read(data, mtime=mtime), OLD), NOW)
         return [(fix.code, fix.remove) for fix in found]
 
     def test_the_end_of_an_older_text_goes(self) -> None:
         data = text(session(memory())) + b"se\n}\n"
-        (fix,) = STORE.fixes(ONE, Loaded(data, read(data), OLD), NOW)
+        (fix,) = STORE.repair.fixes(ONE, LoadedFile(data, read(data), OLD), NOW)
         assert splice(data, fix.edits) == text(session(memory()))
 
     def test_a_second_session_in_the_file_is_left_to_a_person(self) -> None:
@@ -776,16 +790,18 @@ class TestRepair:
 
     def test_only_what_is_broken_and_still_goes_to_quarantine(self) -> None:
         assert self.fixes(b"{") == [("broken-session", True)]
+        (fix,) = STORE.repair.fixes(ONE, LoadedFile(b"{", read(b"{", mtime=OLD), OLD), NOW)
+        assert not fix.safe, "a file leaves the folder only where that is asked for"
         assert self.fixes(b"{", mtime=NOW - 1) == []
         assert self.fixes(b"[]") == []
         assert self.fixes(text(session("x", memory()))) == []
 
     def test_a_good_backup_can_take_its_place(self) -> None:
         good, bad = text(session(memory())), b"{"
-        fix = STORE.recover(ONE, Loaded(bad, read(bad), OLD), good, frozenset(), NOW)
+        fix = STORE.repair.recover(ONE, LoadedFile(bad, read(bad), OLD), good, frozenset(), NOW)
         assert fix is not None
         assert (splice(bad, fix.edits), fix.safe) == (good, False)
-        assert STORE.recover(ONE, Loaded(good, read(good), OLD), good, frozenset(), NOW) is None
+        assert STORE.repair.recover(ONE, LoadedFile(good, read(good), OLD), good, frozenset(), NOW) is None
 
 
 # --- the archiver's lock
@@ -797,7 +813,7 @@ class TestLock:
     def judge(
         self, age: float, alive: str, content: bytes = b'{"pid":4242,"started_at":"2026-01-31T09:00:00.000Z"}'
     ) -> Any:
-        (rule,) = STORE.locks
+        (rule,) = STORE.files.locks
         evidence = Evidence(age, alive, flock_free=True, open_elsewhere="no")  # type: ignore[arg-type]  # one of three words
         owner = parse_owner(content)
         return judge(owner, evidence, kind=rule.kind, stale_after=30, unreadable_after=300, lock_time=NOW - age)
@@ -854,7 +870,7 @@ class TestOnDisk:
         assert done.receipt
         path = path_of(TWICE["session_id"])
         assert on_disk(store) == carried_out(TENDED, dedupe_of(TENDED))
-        (kept,) = store.journal.quarantined()
+        (kept,) = store.journal.quarantine.entries()
         assert json.loads(store.blobs.get(kept.blob)) == TWICE["memories"][0]
         refresh(store, None, NOW)
         assert not dedupe(store, NOW, by="schedule").plan
@@ -877,6 +893,12 @@ class TestOnDisk:
         assert not archive(store, NOW, by="schedule").plan
         assert archive(store, NOW, by="command", dry_run=True).plan
 
+    def test_a_command_is_told_that_the_rule_is_off(self, folder: Callable[..., Store]) -> None:
+        store = folder(TENDED, Policy())
+        plan = archive(store, NOW, by="command").plan
+        assert (plan.actions, "archive_sessions = true" in plan.notes[0].why) == ((), True)
+        assert archive(store, NOW, by="schedule").plan.notes == ()
+
     def test_one_memory_by_command(self, folder: Callable[..., Store]) -> None:
         store = folder(TENDED, Policy())
         wanted = "2026-01-30-14-30-00-fix-bug#decision:another"
@@ -887,18 +909,22 @@ class TestOnDisk:
         broken = "2025-09-06/10-00-00-cut.json"
         store = folder(DAMAGED)
         assert {each.code for each in all_findings(store) if each.path == broken} == {"broken-session"}
-        done = repair(store, NOW)
+        safe = repair(store, NOW)
+        assert safe.receipt
+        assert broken in on_disk(store)
+        done = repair(store, NOW, codes=["broken-session"])
         assert done.receipt
         after = on_disk(store)
         assert broken not in after
         assert after["2025-09-05/10-00-00-torn.json"] == DAMAGED["2025-09-05/10-00-00-torn.json"].removesuffix(
             b"se\n}\n"
         )
-        kept = {each.file: store.blobs.get(each.blob) for each in store.journal.quarantined()}
+        kept = {each.file: store.blobs.get(each.blob) for each in store.journal.quarantine.entries()}
         assert kept[broken] == DAMAGED[broken]
         refresh(store, None, NOW)
         assert not repair(store, NOW).plan
         undo(store, done.receipt, NOW)
+        undo(store, safe.receipt, NOW)
         assert on_disk(store) == DAMAGED
 
     def test_a_second_look_writes_nothing(self, folder: Callable[..., Store]) -> None:

@@ -13,15 +13,15 @@ from hypothesis import strategies as st
 from memoryd.core.plan import Kind
 from memoryd.core.records import Record
 from memoryd.errors import ConflictError, InvalidMemoryError, UsageError
-from memoryd.layouts.json_files import JsonFiles
-from memoryd.layouts.json_files.schema import has_usual_id
-from memoryd.layouts.storing import Asked
+from memoryd.layouts.json_files import JSON_FILES
+from memoryd.layouts.json_files.schema import is_memory_id
+from memoryd.layouts.protocol import NewMemory
 from tests.layouts.contract import NOW, PLANNED, Files
 from tests.layouts.json_samples import corpus, file, identity, memory, name, pretty, store
 from tests.layouts.storehouse import Storehouse, rules
 from tests.layouts.test_storing_jsonl import CONTENTS, VALUES
 
-LAYOUT = JsonFiles()
+LAYOUT = JSON_FILES
 STAMP = "2026-01-31T10:00:00.000Z"
 NAME = "memory_20260131100000_1.json"
 
@@ -79,7 +79,7 @@ class TestAdd:
         made = house()
         ids = {made.add({"content": "the same"}).id for _ in range(50)}
         assert len(ids) == 50
-        assert all(map(has_usual_id, ids))
+        assert all(map(is_memory_id, ids))
         assert {each.split("_")[1] for each in ids} == {str(int(NOW * 1000))}
 
     def test_a_name_is_never_taken_twice(self) -> None:
@@ -94,7 +94,7 @@ class TestAdd:
 
     def test_no_other_file_is_looked_at(self) -> None:
         made = house(store(1, 2, 3))
-        made.layout.add(made.view(), Asked({"content": "x"}))
+        made.layout.require_writer().add(made.view(), NewMemory({"content": "x"}))
         assert set(made.opened) == {NAME}
 
     def test_names_tell_the_local_second_as_the_server_writes_them(self) -> None:
@@ -125,7 +125,7 @@ class TestAdd:
             ("confidence", True), ("tags", "t"), ("tags", [7]), ("entities", {}), ("id", "x"), ("id", 7),
             ("version", -1), ("version", 1.5), ("created", "yesterday"), ("lastAccessed", 7), ("accessCount", -1),
             ("relevanceScore", "1"), ("archived", 0), ("archived", True), ("projectId", 7), ("lastUpdated", ""),
-            ("more", float("nan")), ("more", "\ud83d"),
+            ("more", float("nan")), ("more", "\ud83d"), ("confidence", 7), ("confidence", -0.1),
         ],
     )  # fmt: skip
     def test_each_type_names_its_field(self, field: str, value: Any) -> None:
@@ -195,7 +195,9 @@ class TestUpdate:
         made = house(corpus())
         torn = next(path for path in sorted(made.files) if "torn-file" in [f.code for f in made.read(path).findings])
         before, record = made.files[torn], made.read(torn).records[0]
-        stored = made.carried_out(made.layout.update(made.view(), made.found(record.id, torn), {"summary": "x"}))
+        stored = made.carried_out(
+            made.layout.require_writer().update(made.view(), made.found(record.id, torn), {"summary": "x"})
+        )
         assert made.files[stored.path].endswith(before[record.span.end :])
 
 
@@ -203,7 +205,7 @@ class TestForgetAndBack:
     def test_forget_sets_the_flag_in_place_and_nothing_else(self) -> None:
         made = house(store(1, 2))
         stored = made.forget(identity(1))
-        assert (stored.id, stored.path, stored.kept) == (identity(1), name(1), None)
+        assert (stored.id, stored.path, stored.removed) == (identity(1), name(1), None)
         assert made.files == {**store(1, 2), name(1): file(1, archived=True)}
         assert made.record(identity(1)).archived is True
 
@@ -253,8 +255,8 @@ class TestNative:
         made = house({**corpus(), NAME: odd})
         for path, data in made.files.items():
             for record in made.read(path).records:
-                assert made.layout.native(path, record.span.of(data)) == record.native
-        assert LAYOUT.native(NAME, b"[]") == {"text": "[]"}
+                assert made.layout.reader.native(path, record.span.of(data)) == record.native
+        assert LAYOUT.reader.native(NAME, b"[]") == {"text": "[]"}
 
 
 MEMORIES = st.builds(
@@ -280,11 +282,15 @@ class TestProperties:
     def test_an_update_keeps_every_other_byte(self, data: st.DataObject, changes: dict[str, Any]) -> None:
         made = house({**corpus(), **store(1)})
         before = dict(made.files)
-        path = data.draw(st.sampled_from([path for path in sorted(before) if made.layout.role(path) == "source"]))
+        path = data.draw(
+            st.sampled_from([path for path in sorted(before) if made.layout.reader.role(path) == "source"])
+        )
         record = made.read(path).records[0]
         gone = data.draw(st.sets(st.sampled_from(["projectId", "metadata", "author"])))
-        stored = made._there(
-            made.layout.update(made.view(), made.found(record.id, path), {**changes, **dict.fromkeys(gone)})
+        stored = made.stored(
+            made.layout.require_writer().update(
+                made.view(), made.found(record.id, path), {**changes, **dict.fromkeys(gone)}
+            )
         )
         now = made.read(path).records[0]
         assert made.files[path][: now.span.start] == before[path][: record.span.start]
@@ -302,7 +308,9 @@ class TestProperties:
     def test_forgotten_and_brought_back_every_byte_is_as_before(self, data: st.DataObject) -> None:
         made = house({**corpus(), **store(1, 2)})
         before = dict(made.files)
-        path = data.draw(st.sampled_from([path for path in sorted(before) if made.layout.role(path) == "source"]))
+        path = data.draw(
+            st.sampled_from([path for path in sorted(before) if made.layout.reader.role(path) == "source"])
+        )
         chosen = made.read(path).records[0].id
         made.forget(chosen)
         assert made.files != before

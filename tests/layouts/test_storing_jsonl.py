@@ -10,19 +10,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from memoryd.core.dates import iso
-from memoryd.core.plan import WHATEVER, Kind
+from memoryd.core.plan import ANY_CONTENT, Kind
 from memoryd.core.policy import Limit, LimitKind, Policy
 from memoryd.core.records import Record
 from memoryd.errors import ConflictError, InvalidMemoryError, LimitExceededError, UsageError
-from memoryd.layouts.jsonl_store import JsonlStore
+from memoryd.layouts.jsonl_store import JSONL_STORE
 from memoryd.layouts.jsonl_store.schema import FILE_TYPES, is_uuid4
-from memoryd.layouts.storing import Asked
+from memoryd.layouts.protocol import NewMemory
 from tests.layouts.contract import NOW, PLANNED, Files
 from tests.layouts.samples import DAY, learning, line, lines, memory, task, uuid
 from tests.layouts.storehouse import Storehouse, rules
 from tests.layouts.test_jsonl_store import CORE, DAMAGED, LEARNINGS, Q4, SHIPPED, TASKS, TENDED
 
-STORE = JsonlStore()
+STORE = JSONL_STORE
 STAMP = "2026-01-31T10:00:00Z"  # what NOW is in the seed's form
 HARD = {CORE: Limit(LimitKind.HARD, 10_000, 3)}
 
@@ -111,10 +111,10 @@ class TestAdd:
 
     def test_the_plan_is_one_append_that_looks_at_no_file(self) -> None:
         store = house(TENDED)
-        stored = store.layout.add(store.view(), Asked({"type": "core", "content": "new"}))
+        stored = store.layout.require_writer().add(store.view(), NewMemory({"type": "core", "content": "new"}))
         (action,) = stored.plan.actions
-        assert (action.kind, action.path, action.ids, action.base) == (Kind.APPEND, CORE, (stored.id,), WHATEVER)
-        assert stored.kept is None
+        assert (action.kind, action.path, action.ids, action.base) == (Kind.APPEND, CORE, (stored.id,), ANY_CONTENT)
+        assert stored.removed is None
         assert store.opened == []
 
     def test_defaults_of_what_is_not_given(self) -> None:
@@ -132,8 +132,10 @@ class TestAdd:
 
     def test_the_same_number_time_and_content_are_the_same_id_so_that_a_retry_is_no_second_memory(self) -> None:
         view = house().view()
-        first, again = (STORE.add(view, Asked({"type": "core", "content": "x"})) for _ in range(2))
-        other = STORE.add(replace(view, number=view.number + 1), Asked({"type": "core", "content": "x"}))
+        first, again = (STORE.require_writer().add(view, NewMemory({"type": "core", "content": "x"})) for _ in range(2))
+        other = STORE.require_writer().add(
+            replace(view, number=view.number + 1), NewMemory({"type": "core", "content": "x"})
+        )
         assert first == again
         assert other.id != first.id
 
@@ -273,6 +275,16 @@ class TestLimits:
             with pytest.raises(LimitExceededError, match=f"{bound} bytes"):
                 tried.add({"type": "core", "content": "y"})
 
+    def test_an_update_may_not_push_a_file_over_a_hard_limit_of_bytes(self) -> None:
+        full = lines(memory(1, content="x" * 50), memory(2))
+        store = house({CORE: full}, limits={CORE: Limit(LimitKind.HARD, len(full) + 10, None)})
+        with pytest.raises(LimitExceededError) as error:
+            store.update(uuid(1), content="y" * 200)
+        assert error.value.data["suggested"]
+        assert store.files[CORE] == full
+        store.update(uuid(1), content="z")
+        assert len(store.files[CORE]) < len(full)
+
     def test_below_a_hard_limit_no_file_is_looked_at(self) -> None:
         store = house({CORE: lines(memory(1), memory(2))}, limits=HARD)
         store.add({"type": "core", "content": "x"})
@@ -393,7 +405,7 @@ class TestForgetAndBack:
         assert store.files[stored.path].splitlines()[-1] == live.replace(b'"archived":false', b'"archived":true')
         assert uuid(13) not in [record.id for record in store.read(LEARNINGS).records]
         assert [action.kind for action in stored.plan.actions] == [Kind.APPEND, Kind.REWRITE]
-        assert stored.kept is None
+        assert stored.removed is None
 
     def test_core_is_archived_by_hand_alone_and_this_is_by_hand(self) -> None:
         store = house(TENDED)
@@ -416,20 +428,20 @@ class TestForgetAndBack:
     def test_both_names_of_an_archive_lead_back_to_their_file(self, name: str) -> None:
         store = house({f"archive/2025/{name}": lines(task(5, archived=True))})
         assert store.unarchive(uuid(5)).path == TASKS
-        assert store.files[f"archive/2025/{name}"] == b""
+        assert f"archive/2025/{name}" not in store.files, "an empty archive is of no use"
 
     def test_a_crash_between_the_two_writes_costs_nothing(self) -> None:
         store = house(TENDED)
-        stored = store.layout.unarchive(store.view(), store.found(uuid(19)))
-        store._perform(stored.plan.actions[0])
-        again = store.layout.unarchive(store.view(), store.found(uuid(19), Q4))
+        stored = store.layout.require_writer().unarchive(store.view(), store.found(uuid(19)))
+        store.perform(stored.plan.actions[0])
+        again = store.layout.require_writer().unarchive(store.view(), store.found(uuid(19), Q4))
         assert [action.kind for action in again.plan.actions] == [Kind.REWRITE]
 
     def test_a_live_memory_with_that_id_is_not_doubled(self) -> None:
         store = house({CORE: lines(memory(1)), "archive/2025/core_memories_2025_Q4.jsonl": lines(memory(1, tags=[]))})
         found = store.found(uuid(1), "archive/2025/core_memories_2025_Q4.jsonl")
         with pytest.raises(ConflictError, match=CORE):
-            store.layout.unarchive(store.view(), found)
+            store.layout.require_writer().unarchive(store.view(), found)
 
     def test_a_hard_limit_holds_for_what_comes_back(self) -> None:
         archive = {"archive/2025/core_memories_2025_Q4.jsonl": lines(memory(9, archived=True))}
@@ -499,10 +511,10 @@ class TestNative:
             store = house(files)
             for path in files:
                 for record in store.read(path).records:
-                    assert repr(store.layout.native(path, record.span.of(files[path]))) == repr(record.native)
+                    assert repr(store.layout.reader.native(path, record.span.of(files[path]))) == repr(record.native)
 
     def test_what_is_no_object_is_text(self) -> None:
-        assert STORE.native(CORE, b"\xff broken") == {"text": "� broken"}
+        assert STORE.reader.native(CORE, b"\xff broken") == {"text": "� broken"}
 
 
 # --- properties
@@ -551,7 +563,7 @@ class TestProperties:
             "content": data.draw(CONTENTS)
         }
         found = store.found(record.id, path)
-        stored = store._there(store.layout.update(store.view(), found, changes))
+        stored = store.stored(store.layout.require_writer().update(store.view(), found, changes))
         now, text = store.read(stored.path), store.files[stored.path]
         old = house(files).read(path).records
         place = [each.id for each in old].index(record.id)

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta, timezone
 from typing import Any
 
 import pytest
 
 from memoryd.core.plan import Kind
+from memoryd.core.policy import Policy
 from memoryd.errors import UsageError
+from memoryd.layouts.protocol import NewMemory
 from tests.layouts.contract import document
 from tests.layouts.markdown_storing import (
     FULL,
@@ -18,6 +22,7 @@ from tests.layouts.markdown_storing import (
     added,
     refusal,
 )
+from tests.layouts.storing_samples import view_of
 from tests.layouts.test_markdown_topics import entry
 
 
@@ -37,6 +42,25 @@ class TestRecords:
     def test_a_document_with_its_front_matter(self) -> None:
         record = document(TOPICS, "a/b.md", b"\xef\xbb\xbf---\ntags: [rare]\n---\nText.\n").records[0]
         assert record.text == "---\ntags: [rare]\n---\nText.\n"
+
+
+@pytest.mark.parametrize(
+    ("setting", "machine", "day"),
+    [
+        (None, 9, "2026-01-31"),  # that of the machine
+        ("Asia/Tokyo", 0, "2026-01-31"),
+        ("UTC", 9, "2026-01-30"),
+    ],
+)
+def test_a_new_entry_is_of_the_local_day(setting: str | None, machine: int, day: str) -> None:
+    evening = datetime(2026, 1, 30, 18, 45, tzinfo=UTC).timestamp()
+    view = replace(
+        view_of(TOPICS, {}), now=evening, zone=timezone(timedelta(hours=machine)), policy=Policy(timezone=setting)
+    )
+    assert (
+        TOPICS.require_writer().add(view, NewMemory({"title": "T", "solution": "s"}, {"topic": "a"})).id
+        == f"a/general#{day}:t"
+    )
 
 
 class TestPlace:

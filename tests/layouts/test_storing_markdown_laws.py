@@ -9,9 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from memoryd.errors import ConflictError, InvalidMemoryError, UsageError
-from memoryd.layouts.base import Loaded
-from memoryd.layouts.markdown_topics.blocks import outline
-from memoryd.layouts.storing import Found
+from memoryd.layouts.markdown_topics.outline import outline
+from memoryd.layouts.protocol import LoadedFile, Located
 from tests.layouts.contract import OLD, PLANNED, Files, document
 from tests.layouts.markdown_storing import (
     PATH,
@@ -74,9 +73,9 @@ class TestLaws:
             return
         number = draw.draw(st.integers(0, len(found) - 1))
         changes: dict[str, Any] = draw.draw(st.one_of(st.just(memory), texts.map(lambda text: {"text": text})))
-        chosen = Found(PATH, Loaded(data, document(TOPICS, PATH, data), OLD), found[number])
+        chosen = Located(PATH, LoadedFile(data, document(TOPICS, PATH, data), OLD), found[number])
         try:
-            stored = TOPICS.update(view_of(TOPICS, files), chosen, changes)
+            stored = TOPICS.require_writer().update(view_of(TOPICS, files), chosen, changes)
         except (InvalidMemoryError, UsageError):
             return
         after = done(TOPICS, files, stored)[PATH]
@@ -95,9 +94,9 @@ class TestLaws:
         if not found:
             return
         record = draw.draw(st.sampled_from(found))
-        loaded = Loaded(data, document(TOPICS, PATH, data), OLD)
+        loaded = LoadedFile(data, document(TOPICS, PATH, data), OLD)
         try:
-            stored = TOPICS.forget(view_of(TOPICS, files), Found(PATH, loaded, record))
+            stored = TOPICS.require_writer().forget(view_of(TOPICS, files), Located(PATH, loaded, record))
         except ConflictError:
             return
         between = done(TOPICS, files, stored, archived=True)

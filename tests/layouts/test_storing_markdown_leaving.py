@@ -5,16 +5,15 @@ from __future__ import annotations
 import pytest
 
 from memoryd.core.plan import Kind
-from memoryd.core.text import splice
+from memoryd.core.spans import splice
 from memoryd.errors import ConflictError, UsageError
-from memoryd.layouts.storing import Touch
+from memoryd.layouts.protocol import AccessCount
 from tests.layouts.contract import NOW, carried_out, document
 from tests.layouts.markdown_storing import (
     FIRST,
     PATH,
     REAL,
     SECOND,
-    STORING,
     TOPICS,
     back,
     forgotten,
@@ -30,7 +29,7 @@ class TestForget:
         stored, after = forgotten({PATH: REAL}, FIRST)
         record = document(TOPICS, PATH, REAL).records[0]
         assert stored.path == "archive/auth/2025.md"
-        assert (stored.id, stored.kept) == (FIRST, None)
+        assert (stored.id, stored.removed) == (FIRST, None)
         assert after[stored.path] == b"<!-- from: oauth2.md -->\n" + record.span.of(REAL)
         assert after[PATH] == REAL.replace(record.span.of(REAL), b"")
         (group,) = stored.plan.groups()
@@ -100,7 +99,7 @@ class TestForget:
     def test_without_such_a_line_nobody_knows_where(self) -> None:
         files = {"archive/auth/2025.md": entry("2025-02-01", "x")}
         (identity,) = records_of(TOPICS, files, archived=True)
-        with pytest.raises(UsageError, match="which file"):
+        with pytest.raises(UsageError, match="source file of the entry is unknown"):
             back(files, identity)
 
     def test_nothing_is_put_into_a_fence_that_never_ends(self) -> None:
@@ -114,7 +113,7 @@ class TestForget:
 
     def test_what_came_back_before_a_crash_is_not_there_twice(self) -> None:
         files = {PATH: REAL, "archive/auth/2025.md": b"<!-- from: oauth2.md -->\n" + entry("2025-08-03", "x")}
-        stored = TOPICS.unarchive(
+        stored = TOPICS.require_writer().unarchive(
             view_of(TOPICS, files), find(TOPICS, files, "auth/oauth2#2025-08-03:x", archived=True)
         )
         half = dict(files) | {PATH: splice(REAL, stored.plan.actions[0].edits)}
@@ -125,29 +124,29 @@ class TestForget:
         data = b"\xef\xbb\xbf---\na: b\n---\r\nText."
         files = {PATH: data}
         stored, after = forgotten(files, "auth/oauth2")
-        assert (after, stored.kept, stored.id) == ({}, data, "auth/oauth2")
+        assert (after, stored.removed, stored.id) == ({}, data, "auth/oauth2")
         assert [each.kind for each in stored.plan.actions] == [Kind.REMOVE]
-        again = TOPICS.put_back(view_of(TOPICS, after), PATH, data)
+        again = TOPICS.require_writer().restore(view_of(TOPICS, after), PATH, data)
         assert done(TOPICS, after, again) == files
         with pytest.raises(ConflictError):
-            TOPICS.put_back(view_of(TOPICS, files), PATH, data)
+            TOPICS.require_writer().restore(view_of(TOPICS, files), PATH, data)
 
     def test_what_is_archived_is_not_forgotten_again_nor_a_live_one_unarchived(self) -> None:
         files = {PATH: REAL, "archive/auth/2025.md": b"<!-- from: oauth2.md -->\n" + entry("2025-08-03", "x")}
         archived = find(TOPICS, files, "auth/oauth2#2025-08-03:x", archived=True)
         with pytest.raises(UsageError):
-            TOPICS.forget(view_of(TOPICS, files), archived)
+            TOPICS.require_writer().forget(view_of(TOPICS, files), archived)
         with pytest.raises(UsageError):
-            TOPICS.unarchive(view_of(TOPICS, files), find(TOPICS, files, FIRST))
+            TOPICS.require_writer().unarchive(view_of(TOPICS, files), find(TOPICS, files, FIRST))
 
 
 def test_reading_leaves_no_trace() -> None:
     """Nothing volatile goes into a repository."""
     found = find(TOPICS, {PATH: REAL}, FIRST)
-    assert STORING.touch(PATH, found.loaded, {FIRST: Touch(3, NOW)}) == ()
+    assert TOPICS.require_writer().count_reads(PATH, found.loaded, {FIRST: AccessCount(3, NOW)}) == ()
 
 
 def test_native_is_the_text() -> None:
     record = document(TOPICS, PATH, REAL).records[1]
-    assert STORING.native(PATH, record.span.of(REAL)) == {"text": "## 2025-08-02: Second\n**Context:** d\n---"}
-    assert STORING.native(PATH, b"\xff") == {"text": "\ufffd"}
+    assert TOPICS.reader.native(PATH, record.span.of(REAL)) == {"text": "## 2025-08-02: Second\n**Context:** d\n---"}
+    assert TOPICS.reader.native(PATH, b"\xff") == {"text": "\ufffd"}

@@ -6,11 +6,10 @@ import re
 from dataclasses import replace
 from datetime import date
 
-from memoryd.core.digest import sha256
 from memoryd.core.plan import Kind
 from memoryd.core.policy import Policy
-from memoryd.layouts.base import UpkeepView
-from memoryd.layouts.storing import Asked
+from memoryd.core.spans import sha256
+from memoryd.layouts.protocol import NewMemory, UpkeepView
 from tests.layouts.contract import Files, document, upkeep_view
 from tests.layouts.markdown_storing import (
     FULL,
@@ -76,14 +75,14 @@ class TestPrune:
         assert after[PATH] == files[PATH].replace(b"# Title\n\n", b"# Title\n\n" + added({}, FULL) + b"\n").replace(
             oldest.span.of(files[PATH]), b""
         )
-        assert not TOPICS.prune(_upkeep(after))
+        assert not TOPICS.upkeep.prune(_upkeep(after))
         assert group[-1].ids == (stored.id, oldest.id)
 
     def test_what_somebody_brought_back_is_not_pushed_out_as_it_is(self) -> None:
         files: Files = {PATH: b"# Title\n\n" + entries(10, 3000)}
         *_, oldest = (each.span.of(files[PATH]) for each in document(TOPICS, PATH, files[PATH]).records)
-        view = replace(view_of(TOPICS, files), held=frozenset({sha256(oldest)}))
-        after = done(TOPICS, files, TOPICS.add(view, Asked(FULL, WHERE)))
+        view = replace(view_of(TOPICS, files), pinned=frozenset({sha256(oldest)}))
+        after = done(TOPICS, files, TOPICS.require_writer().add(view, NewMemory(FULL, WHERE)))
         assert oldest in after[PATH]
         assert list(after) == [PATH]  # nor does another leave in its place
 
@@ -108,7 +107,7 @@ class TestPrune:
         stored = add(files, {**FULL, "date": "2001-01-01"})
         assert [each.kind for each in stored.plan.actions] == [Kind.REWRITE]
         after = done(TOPICS, files, stored)
-        assert TOPICS.prune(_upkeep(after)).actions[-1].ids == (stored.id,)
+        assert TOPICS.upkeep.prune(_upkeep(after)).actions[-1].ids == (stored.id,)
 
     def test_the_id_is_that_after_the_prune(self) -> None:
         """Its namesake left, so that it bears the bare id."""

@@ -65,13 +65,15 @@ class TestUpdate:
     def test_the_id_follows_title_and_date(self) -> None:
         files = {PATH: REAL}
         found = find(TOPICS, files, FIRST)
-        stored = TOPICS.update(view_of(TOPICS, files), found, {"title": "New", "date": "2020-01-01"})
+        stored = TOPICS.require_writer().update(view_of(TOPICS, files), found, {"title": "New", "date": "2020-01-01"})
         assert stored.id == "auth/oauth2#2020-01-01:new"
         assert stored.plan.actions[0].ids == (stored.id,)
 
     def test_what_changes_nothing_writes_nothing(self) -> None:
         files = {PATH: REAL}
-        stored = TOPICS.update(view_of(TOPICS, files), find(TOPICS, files, FIRST), {"context": "c", "title": "First"})
+        stored = TOPICS.require_writer().update(
+            view_of(TOPICS, files), find(TOPICS, files, FIRST), {"context": "c", "title": "First"}
+        )
         assert not stored.plan
         assert stored.id == FIRST
 
@@ -96,7 +98,7 @@ class TestUpdate:
             updated(REAL, FIRST, {})
         shelf = {"archive/auth/2025.md": b"<!-- from: oauth2.md -->\n" + entry("2025-01-01", "x")}
         with pytest.raises(UsageError, match="archived"):
-            TOPICS.update(
+            TOPICS.require_writer().update(
                 view_of(TOPICS, shelf), find(TOPICS, shelf, "auth/oauth2#2025-01-01:x", archived=True), {"a": 1}
             )
 

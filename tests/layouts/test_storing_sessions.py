@@ -13,15 +13,14 @@ from memoryd.core.plan import Kind
 from memoryd.core.policy import Policy
 from memoryd.core.records import Record
 from memoryd.errors import BusyError, ConflictError, InvalidMemoryError, UsageError
-from memoryd.layouts.base import Loaded
-from memoryd.layouts.session_files import SessionFiles
-from memoryd.layouts.storing import Asked, Found
+from memoryd.layouts.protocol import LoadedFile, Located, NewMemory
+from memoryd.layouts.session_files import SESSION_FILES
 from tests.layouts.contract import NOW, PLANNED, Files, carried_out, document, upkeep_view
 from tests.layouts.session_samples import TWENTY, memory, path_of, session, text
 from tests.layouts.storehouse import Storehouse, rules
 from tests.layouts.test_storing_jsonl import CONTENTS, VALUES
 
-LAYOUT = SessionFiles()
+LAYOUT = SESSION_FILES
 STAMP = "2026-01-31T10:00:00Z"
 NAME = "2026-01-30-14-30-00-fix-bug"
 PATH = path_of(NAME)
@@ -161,7 +160,7 @@ class TestMerging:
         stored = made.add(memory("New", "Another."), session=NAME)
         wanted = session(memory(), "no memory", memory("New", "Another."), extraction_count=5, last_updated=STAMP)
         assert made.files[PATH] == text(wanted)
-        assert stored.plan.actions[0].aside == ()
+        assert stored.plan.actions[0].quarantine == ()
 
     def test_key_and_words_equal_and_surer_takes_the_place_and_the_old_bytes_are_laid_aside(self) -> None:
         old = memory("T", TWENTY, confidence_score=70)
@@ -173,7 +172,7 @@ class TestMerging:
         )
         assert made.files[PATH] == text(wanted)
         (action,) = stored.plan.actions
-        (span,) = action.aside
+        (span,) = action.quarantine
         assert json.loads(span.of(before)) == old
 
     @pytest.mark.parametrize("score", [70, 69, 50])
@@ -295,12 +294,12 @@ class TestForgetAndBack:
         before, span = made.files[PATH], made.record(f"{NAME}#decision:use-msgspec").span
         stored = made.forget(f"{NAME}#decision:use-msgspec")
         assert made.files[PATH] == text(session(memory("Other"), extraction_count=3))
-        assert stored.kept == span.of(before)
-        assert stored.plan.actions[0].aside == (span,)
+        assert stored.removed == span.of(before)
+        assert stored.plan.actions[0].quarantine == (span,)
 
     def test_put_back_gives_the_same_bytes_again_once(self) -> None:
         made = one(memory(), memory("Other"))
-        kept = made.forget(f"{NAME}#decision:use-msgspec").kept
+        kept = made.forget(f"{NAME}#decision:use-msgspec").removed
         assert kept is not None
         stored = made.put_back(PATH, kept)
         assert made.text(stored.id) == kept
@@ -310,7 +309,7 @@ class TestForgetAndBack:
 
     def test_put_back_into_a_session_left_empty_or_gone(self) -> None:
         made = one(memory())
-        kept = made.forget(f"{NAME}#decision:use-msgspec").kept
+        kept = made.forget(f"{NAME}#decision:use-msgspec").removed
         assert kept is not None
         assert json.loads(made.files[PATH])["memories"] == []
         made.put_back(PATH, kept)
@@ -372,13 +371,13 @@ class TestUnarchive:
     def test_a_crash_between_the_two_writes_costs_nothing(self) -> None:
         made = house({ARCHIVED: text(session(memory(), memory("Other"))), PATH: text(session(memory("New")))})
         found = made.found(f"{NAME}#decision:other")
-        made._perform(LAYOUT.unarchive(made.view(), found).plan.actions[0])
-        again = LAYOUT.unarchive(made.view(), found)
+        made.perform(LAYOUT.require_writer().unarchive(made.view(), found).plan.actions[0])
+        again = LAYOUT.require_writer().unarchive(made.view(), found)
         assert [action.path for action in again.plan.actions] == [ARCHIVED]
 
     def test_what_the_archive_command_moved_comes_back(self) -> None:
         files = {PATH: text(session(memory(), memory("Other")))}
-        plan = LAYOUT.archive(upkeep_view(LAYOUT, files, Policy()), {f"{NAME}#decision:other"})
+        plan = LAYOUT.upkeep.archive(upkeep_view(LAYOUT, files, Policy()), {f"{NAME}#decision:other"})
         made = house(carried_out(files, plan))
         assert [each.id for each in made.read(PATH).records] == [f"{NAME}#decision:use-msgspec"]
         made.unarchive(f"{NAME}#decision:other")
@@ -410,8 +409,8 @@ class TestTouchAndNative:
         odd = b'{"memories": [{"a": 1, "a": 2, "n": 123456789012345678901234567890, "s": "\\ud83d", "f": Infinity}, 7]}'
         for data in (odd, text(session(memory()))):
             for record in document(LAYOUT, PATH, data).records:
-                assert LAYOUT.native(PATH, record.span.of(data)) == record.native
-        assert LAYOUT.native(PATH, b"7") == {"text": "7"}
+                assert LAYOUT.reader.native(PATH, record.span.of(data)) == record.native
+        assert LAYOUT.reader.native(PATH, b"7") == {"text": "7"}
 
 
 # --- properties
@@ -466,8 +465,8 @@ class TestProperties:
         if not records:
             return
         place = draw.draw(st.integers(0, len(records) - 1))
-        found = Found(PATH, Loaded(data, made.read(PATH)), records[place])
-        stored = made._there(LAYOUT.update(made.view(), found, changes))
+        found = Located(PATH, LoadedFile(data, made.read(PATH)), records[place])
+        stored = made.stored(LAYOUT.require_writer().update(made.view(), found, changes))
         now, after = made.read(PATH).records, made.files[PATH]
         assert now[place].id == stored.id
         wanted = {key: value for key, value in records[place].native.items() if changes.get(key, 1) is not None}
@@ -491,12 +490,12 @@ class TestProperties:
         record = draw.draw(st.sampled_from(records))
         texts = [each.span.of(data) for each in records]
         stored = made.forget(record.id)
-        assert stored.kept == record.span.of(data)
+        assert stored.removed == record.span.of(data)
         left = [each.span.of(made.files[PATH]) for each in made.read(PATH).records]
-        texts.remove(stored.kept)
+        texts.remove(stored.removed)
         assert sorted(left) == sorted(texts)
-        back = made.put_back(PATH, stored.kept)
-        assert made.text(back.id) == stored.kept
+        back = made.put_back(PATH, stored.removed)
+        assert made.text(back.id) == stored.removed
 
     @PLANNED
     @given(data=st.sampled_from(DATA), live=st.sampled_from((None, *DATA)), draw=st.data())
@@ -513,11 +512,21 @@ class TestProperties:
             return {each.span.of(made.files[path]) for path in made.files for each in made.read(path).records}
 
         before = everything()
-        stored = made._there(LAYOUT.unarchive(made.view(), made.found(record.id, ARCHIVED)))
+        stored = made.stored(LAYOUT.require_writer().unarchive(made.view(), made.found(record.id, ARCHIVED)))
         assert stored.path == PATH
         assert made.text(stored.id, PATH) == record.span.of(data)
         assert everything() == before
 
     def test_a_layout_is_asked_as_the_protocol_says(self) -> None:
-        stored = LAYOUT.add(house().view(), Asked(NEW, {"session": NAME}))
-        assert stored.kept is None
+        stored = LAYOUT.require_writer().add(house().view(), NewMemory(NEW, {"session": NAME}))
+        assert stored.removed is None
+
+
+def test_the_name_of_a_new_session_is_normalised_and_one_that_is_there_kept() -> None:
+    made = house()
+    stored = made.add(NEW, session="2026-01-30-14-30-00-Ünïcode  Näme!")
+    assert stored.path == "2026-01-30/14-30-00-ünïcode-näme.json"
+    assert json.loads(made.files[stored.path])["session_id"] == "2026-01-30-14-30-00-ünïcode-näme"
+    odd = "2026-01-30/14-30-00-Fix_Bug.json"
+    there = house({odd: text(session(memory(), name="2026-01-30-14-30-00-Fix_Bug"))})
+    assert there.add(NEW, session="2026-01-30-14-30-00-Fix_Bug").path == odd

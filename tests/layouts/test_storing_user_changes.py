@@ -10,11 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from memoryd.core.plan import Kind
-from memoryd.core.text import splice
+from memoryd.core.spans import splice
 from memoryd.errors import ConflictError, InvalidMemoryError, NotFoundError
-from memoryd.layouts.base import Loaded
-from memoryd.layouts.storing import Found, Touch
-from tests.layouts.contract import NOW, OLD, PLANNED, _mutilated, document
+from memoryd.layouts.protocol import AccessCount, LoadedFile, Located
+from tests.layouts.contract import NOW, OLD, PLANNED, document, mutilated
 from tests.layouts.storing_samples import done, find, rules, view_of
 from tests.layouts.test_user_document import ALICE, BOB, DAMAGED, TENDED, doc, item, text
 from tests.layouts.user_storing import (
@@ -22,7 +21,6 @@ from tests.layouts.user_storing import (
     PLAIN,
     STAMP,
     STORE,
-    STORING,
     VECTOR,
     add,
     embedder,
@@ -71,7 +69,7 @@ class TestUpdate:
     def test_the_id_follows_the_bytes(self) -> None:
         files = {ALICE: text(doc(item("a"), item("b"), item("a")))}
         found = find(STORE, files, one(files, "b"))
-        stored = STORE.update(view_of(STORE, files), found, {"content": "a", "embedding": VECTOR})
+        stored = STORE.require_writer().update(view_of(STORE, files), found, {"content": "a", "embedding": VECTOR})
         assert stored.id == one(files, "a") + ".2"
         done(STORE, files, stored)
 
@@ -85,7 +83,7 @@ class TestUpdate:
     def test_what_changes_nothing_writes_nothing(self, changes: dict[str, Any]) -> None:
         files = {ALICE: PLAIN}
         found = find(STORE, files, one(files, "likes tea"))
-        stored = STORE.update(view_of(STORE, files), found, changes)
+        stored = STORE.require_writer().update(view_of(STORE, files), found, changes)
         assert (stored.plan.actions, stored.id) == ((), found.record.id)
 
     @pytest.mark.parametrize(
@@ -119,19 +117,19 @@ class TestForget:
         record = next(each for each in document(STORE, ALICE, PLAIN).records if each.id == identity)
         stored, between = forgotten(files, identity)
         (action,) = stored.plan.actions
-        assert (stored.kept, action.aside) == (record.span.of(PLAIN), (record.span,))
+        assert (stored.removed, action.quarantine) == (record.span.of(PLAIN), (record.span,))
         assert (action.kind, action.ids, stored.id) == (Kind.REWRITE, (identity,), identity)
         assert len(json.loads(between[ALICE])["memories"]) == 1
         assert STAMP.encode() in between[ALICE]
         again, after = put_back(between, stored)
         assert again.id == identity
         back = next(each for each in document(STORE, ALICE, after[ALICE]).records if each.id == identity)
-        assert back.span.of(after[ALICE]) == stored.kept
+        assert back.span.of(after[ALICE]) == stored.removed
         assert after[BOB] == PLAIN
 
     def test_everything_else_stays_to_the_byte(self) -> None:
         stored, between = forgotten({ALICE: ODD}, one({ALICE: ODD}, "café"))
-        kept = stored.kept or b""
+        kept = stored.removed or b""
         assert kept in ODD
         assert between[ALICE] == ODD.replace(kept + b" ,\n\n  ", b"").replace(
             b"2026-01-21 22:02:47.113258", b"2026-01-31 12:00:00.000000"
@@ -159,22 +157,22 @@ class TestForget:
         with pytest.raises(ConflictError):
             forgotten({ALICE: data}, one({ALICE: data}, "likes tea"))
         with pytest.raises(ConflictError):
-            STORE.put_back(view_of(STORE, {ALICE: b"{"}), ALICE, b'{"data":{"content":"x"}}')
+            STORE.require_writer().restore(view_of(STORE, {ALICE: b"{"}), ALICE, b'{"data":{"content":"x"}}')
 
     def test_there_is_no_archive(self) -> None:
         files = {ALICE: PLAIN}
         with pytest.raises(NotFoundError):
-            STORE.unarchive(view_of(STORE, files), find(STORE, files, one(files, "likes tea")))
+            STORE.require_writer().unarchive(view_of(STORE, files), find(STORE, files, one(files, "likes tea")))
 
 
 def test_reading_leaves_no_trace() -> None:
     found = find(STORE, {ALICE: PLAIN}, one({ALICE: PLAIN}, "likes tea"))
-    assert STORING.touch(ALICE, found.loaded, {found.record.id: Touch(3, NOW)}) == ()
+    assert STORE.require_writer().count_reads(ALICE, found.loaded, {found.record.id: AccessCount(3, NOW)}) == ()
 
 
 def test_native_is_the_data_without_its_vector() -> None:
     record = document(STORE, ALICE, ODD).records[0]
-    assert STORING.native(ALICE, record.span.of(ODD)) == {
+    assert STORE.reader.native(ALICE, record.span.of(ODD)) == {
         "content": "café", "id": 12345678901234567890, "extra": {"a": 100.0}, "importance": 0.5,
     }  # fmt: skip
 
@@ -186,7 +184,7 @@ fields = st.dictionaries(st.one_of(st.text(max_size=4), st.sampled_from(["catego
 
 class TestLaws:
     @PLANNED
-    @given(_mutilated(SAMPLES), fields, st.text(min_size=1, max_size=9))
+    @given(mutilated(SAMPLES), fields, st.text(min_size=1, max_size=9))
     def test_what_was_added_is_read_and_nothing_else_is_touched(
         self, data: bytes, more: dict[str, Any], said: str
     ) -> None:
@@ -204,17 +202,17 @@ class TestLaws:
         assert outside(data, stored.plan.actions[0].edits) <= 2
 
     @PLANNED
-    @given(_mutilated(SAMPLES), fields, st.data())
+    @given(mutilated(SAMPLES), fields, st.data())
     def test_changed_out_and_back(self, data: bytes, changes: dict[str, Any], draw: st.DataObject) -> None:
         files = {ALICE: data}
         read = document(STORE, ALICE, data)
         if not read.records:
             return
         number = draw.draw(st.integers(0, len(read.records) - 1))
-        found = Found(ALICE, Loaded(data, read, OLD), read.records[number])
+        found = Located(ALICE, LoadedFile(data, read, OLD), read.records[number])
         try:
-            stored = STORE.update(view_of(STORE, files), found, changes)
-            out = STORE.forget(view_of(STORE, files), found)
+            stored = STORE.require_writer().update(view_of(STORE, files), found, changes)
+            out = STORE.require_writer().forget(view_of(STORE, files), found)
         except (InvalidMemoryError, ConflictError):
             return
         after = done(STORE, files, stored)[ALICE]
@@ -223,7 +221,7 @@ class TestLaws:
         between = {ALICE: splice(data, out.plan.actions[0].edits)}
         assert all_of(between[ALICE]) == others(data, number)
         again, whole = put_back(between, out)
-        assert all_of(whole[ALICE]) == [*others(data, number), out.kept]
+        assert all_of(whole[ALICE]) == [*others(data, number), out.removed]
         assert again.path == ALICE
 
 

@@ -10,10 +10,9 @@ from dataclasses import replace
 import pytest
 
 from memoryd.core.plan import Kind
-from memoryd.core.text import splice
+from memoryd.core.spans import splice
 from memoryd.errors import BusyError, ConflictError, UsageError
-from memoryd.layouts.base import Loaded
-from memoryd.layouts.storing import Asked
+from memoryd.layouts.protocol import LoadedFile, NewMemory
 from tests.layouts.contract import NOW, Files, document
 from tests.layouts.storing_samples import view_of
 from tests.layouts.test_user_document import ALICE, BOB, ROOT, doc, item, text
@@ -73,21 +72,22 @@ class TestWhose:
         files = {each: text(doc(item())) for each in paths}
         view, opened = view_of(STORE, files), []
 
-        def load(asked: str, ids: Collection[str] | None = None) -> Loaded | None:
+        def load(asked: str, ids: Collection[str] | None = None) -> LoadedFile | None:
             opened.append(asked)
             return view.load(asked)
 
         closed = replace(view, load=load, content=lambda _: pytest.fail("nothing else is read"))
-        stored = STORE.add(closed, Asked(TEA, {"user": user}))
+        stored = STORE.require_writer().add(closed, NewMemory(TEA, {"user": user}))
         assert stored.path == path
         assert opened == [path]
         assert {action.path for action in stored.plan.actions} == {path}
 
     @pytest.mark.parametrize("paths", [[], [ALICE, BOB]])
     def test_without_a_name_there_must_be_exactly_one(self, paths: list[str]) -> None:
+        """Who there is, is told: it is what the user of the command has to choose from."""
         with pytest.raises(UsageError, match=r"^user: ") as refused:
             add(dict.fromkeys(paths, PLAIN), TEA)
-        assert "alice" not in str(refused.value) + str(refused.value.hint)
+        assert ("files/alice" in str(refused.value)) == bool(paths)
 
     @pytest.mark.parametrize(
         "user",
@@ -104,7 +104,7 @@ class TestWhose:
 
     def test_other_places_mean_nothing(self) -> None:
         with pytest.raises(UsageError, match="topic"):
-            STORE.add(view_of(STORE, {ALICE: PLAIN}), Asked(TEA, {"topic": "x"}))
+            STORE.require_writer().add(view_of(STORE, {ALICE: PLAIN}), NewMemory(TEA, {"topic": "x"}))
 
 
 class TestWritten:
@@ -170,15 +170,15 @@ class TestWritten:
     @pytest.mark.parametrize("data", [b"", b"{", b"[]", b'{"memories":3}', PLAIN[:-5], PLAIN + b"}", PLAIN + PLAIN])
     def test_what_cannot_be_read_whole_is_not_written_into(self, data: bytes) -> None:
         """The program would begin an empty document over it; its backup is the only rescue."""
-        with pytest.raises(ConflictError, match="cannot be read whole"):
+        with pytest.raises(ConflictError, match="not readable as a whole"):
             add({ALICE: data}, TEA)
 
     def test_what_is_just_being_written_is_waited_for(self) -> None:
         view = view_of(STORE, {ALICE: PLAIN})
         fresh = document(STORE, ALICE, PLAIN[:-5], mtime=NOW)
-        busy = replace(view, load=lambda *_: Loaded(PLAIN[:-5], fresh))
+        busy = replace(view, load=lambda *_: LoadedFile(PLAIN[:-5], fresh))
         with pytest.raises(BusyError):
-            STORE.add(busy, Asked(TEA))
+            STORE.require_writer().add(busy, NewMemory(TEA))
 
 
 def test_a_plan_is_undone_exactly() -> None:

@@ -68,14 +68,14 @@ class TestEmbedded:
 
     def test_with_no_embedder_of_that_size_it_says_what_to_do(self) -> None:
         for files, size, hint in (({}, 384, 'embedder = "minilm"'), ({ALICE: PLAIN}, 3, "`embedding`")):
-            with pytest.raises(InvalidMemoryError, match=f"embedding: is missing, .* {size} numbers") as refused:
+            with pytest.raises(InvalidMemoryError, match=f"embedding: missing, .* {size} numbers") as refused:
                 add(files, {"content": "x"}, "files/alice")
             assert hint in str(refused.value.hint)
             assert refused.value.rpc_code == -32011
 
     def test_vectors_of_two_models_are_never_mixed(self) -> None:
         """What stands there must re-embed to a cosine of 0.95; one of three is enough."""
-        with pytest.raises(InvalidMemoryError, match="not the one that made"):
+        with pytest.raises(InvalidMemoryError, match="did not make the vectors"):
             add({ALICE: PLAIN}, {"content": "x"}, embed=embedder)
         vector = tuple(embedder("has a dog", 3) or ())
         mixed = text(doc(item("reworded since", (1.0, -1.0, 0.0)), item("has a dog", vector)))

@@ -11,16 +11,14 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from memoryd.core.records import Base, Document
+from memoryd.core.json_spans import find_document, is_utf8
+from memoryd.core.records import Document, ParseOffset
 from memoryd.core.retention import Quality
-from memoryd.core.text import Span, splice
+from memoryd.core.spans import Span, splice
 from memoryd.errors import BusyError, ConflictError
-from memoryd.layouts.base import Loaded
-from memoryd.layouts.one_document import is_utf8, look
-from memoryd.layouts.storing import Asked
-from memoryd.layouts.user_document import cutting
-from memoryd.layouts.user_document.embeddings import inspect, looked_into, size_in
-from memoryd.layouts.user_document.vectors import vector
+from memoryd.layouts.protocol import LoadedFile, NewMemory
+from memoryd.layouts.user_document import parser
+from memoryd.layouts.user_document.embeddings import decode_vector, embedding_size, inspect, inspect_with_numbers
 from tests.layouts.contract import NOW, document
 from tests.layouts.storing_samples import view_of
 from tests.layouts.test_user_document import ALICE, doc, item, text
@@ -31,9 +29,9 @@ def test_what_is_readable_is_counted_as_the_full_reading_counts_it() -> None:
     whole = text(doc(item("a"), item("b")))
     odd = whole.replace(b'"memories":[', b'"memories":[7,{"data":{}},', 1)
     for data in (whole, odd, whole + b"}]", whole[:-9], b"", b"{}", b"\xff", b'{"memories":[]}', b'{"memories":{}}'):
-        told = STORE.parse(ALICE, data, now=NOW, mtime=0.0, base=Base())
-        assert STORE.quality(ALICE, data, now=NOW) == Quality(told.units, len(told.records)), data
-    assert STORE.quality(ALICE, odd, now=NOW) == Quality(4, 2)
+        told = STORE.reader.parse(ALICE, data, now=NOW, mtime=0.0, base=ParseOffset())
+        assert STORE.reader.quality(ALICE, data, now=NOW) == Quality(told.units, len(told.records)), data
+    assert STORE.reader.quality(ALICE, odd, now=NOW) == Quality(4, 2)
 
 
 SPACES = st.sampled_from(["", "", "", " ", "\n  ", "\t", "\r\n"])
@@ -108,8 +106,8 @@ def files(draw: st.DrawFn) -> bytes:
 
 
 def slowly(data: bytes) -> tuple[Any, Any]:
-    whole = look(data)
-    return whole, cutting.take_apart(data, whole.value) if whole.value is not None else None
+    whole = find_document(data)
+    return whole, parser.split_document(data, whole.value) if whole.value is not None else None
 
 
 class TestCutting:
@@ -126,13 +124,13 @@ class TestCutting:
     @example(PLAIN)
     def test_one_pass_finds_what_cutting_value_by_value_finds(self, data: bytes) -> None:
         # Repr, since a number that is none does not equal itself.
-        assert repr(cutting.looked_at(data)) == repr(slowly(data))
+        assert repr(parser.parse_document(data)) == repr(slowly(data))
 
     @pytest.mark.parametrize("indent", [None, 2])
     def test_the_form_of_the_program_takes_one_pass(self, indent: int | None, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(cutting, "take_apart", lambda *_: pytest.fail("cut value by value"))
+        monkeypatch.setattr(parser, "split_document", lambda *_: pytest.fail("cut value by value"))
         data = json.dumps(doc(item("a"), item("b", None)), indent=indent).encode()
-        whole, taken = cutting.looked_at(data)
+        whole, taken = parser.parse_document(data)
         assert whole.value == Span(0, len(data))
         assert taken is not None
         assert [each.native["content"] for each in taken.items if each is not None] == ["a", "b"]
@@ -157,16 +155,16 @@ class TestStoring:
     def test_id_and_refusal_are_those_of_the_full_reading(self, data: bytes, content: str, mtime: float) -> None:
         read = document(STORE, ALICE, data, mtime=mtime)
         view = view_of(STORE, {ALICE: data})
-        view = replace(view, load=lambda *_: Loaded(data, lambda: read, mtime))
-        whole = look(data)
+        view = replace(view, load=lambda *_: LoadedFile(data, lambda: read, mtime))
+        whole = find_document(data)
         sound = whole.value is not None and whole.rest is None and "wrong-shape" not in {f.code for f in read.findings}
         size = read.facts.get("dimension") or 3
-        asked = Asked({"id": 1, "content": content, "embedding": [1.0] * size}, {"user": "files/alice"})
+        asked = NewMemory({"id": 1, "content": content, "embedding": [1.0] * size}, {"user": "files/alice"})
         if read.pending or not sound:
             with pytest.raises(BusyError if read.pending else ConflictError):
-                STORE.add(view, asked)
+                STORE.require_writer().add(view, asked)
             return
-        stored = STORE.add(view, asked)
+        stored = STORE.require_writer().add(view, asked)
         before = {record.id for record in read.records}
         (action,) = stored.plan.actions
         after = document(STORE, ALICE, splice(data, action.edits), mtime=mtime)
@@ -174,8 +172,8 @@ class TestStoring:
 
     def test_no_memory_is_read_for_a_new_one(self) -> None:
         view = view_of(STORE, {ALICE: PLAIN})
-        unread = replace(view, load=lambda *_: Loaded(PLAIN, lambda: pytest.fail("the document is parsed")))
-        stored = STORE.add(unread, Asked({"content": "new", "embedding": VECTOR}))
+        unread = replace(view, load=lambda *_: LoadedFile(PLAIN, lambda: pytest.fail("the document is parsed")))
+        stored = STORE.require_writer().add(unread, NewMemory({"content": "new", "embedding": VECTOR}))
         assert stored.path == ALICE
 
     def test_a_document_is_read_once_and_not_before_it_is_asked_for(self) -> None:
@@ -185,17 +183,17 @@ class TestStoring:
             asked.append(document(STORE, ALICE, PLAIN))
             return asked[-1]
 
-        loaded = Loaded(PLAIN, parse)
+        loaded = LoadedFile(PLAIN, parse)
         assert asked == []
         assert loaded.document is loaded.document
         assert len(asked) == 1
 
     def test_of_equal_memories_each_gets_its_own_id(self) -> None:
         data = text(doc(item("other")))
-        asked = Asked({"id": 5, "content": "twice", "embedding": VECTOR})
+        asked = NewMemory({"id": 5, "content": "twice", "embedding": VECTOR})
         ids = []
         for _ in range(3):
-            stored = STORE.add(view_of(STORE, {ALICE: data}), asked)
+            stored = STORE.require_writer().add(view_of(STORE, {ALICE: data}), asked)
             ids.append(stored.id)
             data = splice(data, stored.plan.actions[0].edits)
         assert ids == [ids[0], f"{ids[0]}.2", f"{ids[0]}.3"]
@@ -204,7 +202,7 @@ class TestStoring:
     @given(st.sampled_from(VECTORS))
     def test_the_size_of_an_embedding_is_what_looking_into_it_says(self, vector: str) -> None:
         data = vector.encode()
-        assert size_in(data, Span(0, len(data))) == inspect(data, Span(0, len(data))).size
+        assert embedding_size(data, Span(0, len(data))) == inspect(data, Span(0, len(data))).size
 
 
 NUMBERS = st.one_of(
@@ -220,11 +218,11 @@ class TestEmbeddings:
     @example(["1e-400"], "")
     def test_what_the_numbers_show_is_what_their_text_shows(self, numbers: list[str], space: str) -> None:
         data = f"[{space}{f'{space},'.join(numbers)}]".encode()
-        found, numbers_found = looked_into(data, Span(0, len(data)))
+        found, numbers_found = inspect_with_numbers(data, Span(0, len(data)))
         assert found == inspect(data, Span(0, len(data)))
-        assert numbers_found is None or (numbers_found == vector(data) and not found.fault)
+        assert numbers_found is None or (numbers_found == decode_vector(data) and not found.fault)
 
     @given(st.sampled_from(VECTORS))
     def test_so_it_is_with_what_is_no_list_of_numbers(self, text: str) -> None:
         data = text.encode()
-        assert looked_into(data, Span(0, len(data)))[0] == inspect(data, Span(0, len(data)))
+        assert inspect_with_numbers(data, Span(0, len(data)))[0] == inspect(data, Span(0, len(data)))

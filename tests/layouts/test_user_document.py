@@ -7,6 +7,7 @@ import math
 import os
 import random
 import re
+import sys
 import tracemalloc
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -21,18 +22,18 @@ from memoryd.core.findings import CODES
 from memoryd.core.plan import Kind, Plan
 from memoryd.core.policy import Policy
 from memoryd.core.records import Document, Role
-from memoryd.core.text import Span, splice
+from memoryd.core.spans import Span, splice
 from memoryd.disk.temps import is_our_temp
-from memoryd.layouts.base import FileSummary, Layout, Loaded, UpkeepView
-from memoryd.layouts.user_document import UserDocument, change_was_undone, shrink_alarm, vectors
-from memoryd.layouts.user_document.embeddings import inspect
-from memoryd.layouts.user_document.stamps import like
-from memoryd.layouts.user_document.vectors import cosine, unit
+from memoryd.layouts.protocol import FileStats, Layout, LoadedFile, UpkeepView
+from memoryd.layouts.user_document import USER_DOCUMENT, UserDocumentReader, embeddings
+from memoryd.layouts.user_document.embeddings import cosine, inspect, unit_vector
+from memoryd.layouts.user_document.parser import shrink_alarm
+from memoryd.layouts.user_document.timestamps import format_like
 from memoryd.operations.check import all_findings
-from memoryd.operations.dedupe import dedupe
 from memoryd.operations.refresh import refresh
 from memoryd.operations.repair import repair
 from memoryd.operations.undo import undo
+from memoryd.operations.upkeep import dedupe
 from memoryd.store import Store
 from tests.layouts.contract import (
     NOW,
@@ -47,7 +48,7 @@ from tests.layouts.contract import (
     upkeep_view,
 )
 
-STORE = UserDocument()
+STORE = USER_DOCUMENT
 DAY = 86_400
 ALICE = "files/alice/__long-memories/data.json"
 BOB = "files/bob/appdata/agent/__long-memories/data.json"
@@ -93,7 +94,7 @@ def view(files: Files, *, unattended: bool = False, now: float = NOW) -> UpkeepV
 
 
 def dedupe_of(files: Files, threshold: float | None = None, now: float = NOW) -> Plan:
-    return STORE.dedupe(view(files, now=now), threshold)
+    return STORE.upkeep.dedupe(view(files, now=now), threshold)
 
 
 class TestContract(LayoutContract):
@@ -147,7 +148,7 @@ class TestContract(LayoutContract):
         for action in decide(files).actions:
             source = files[action.path]
             by_id = {each.id: each.span for each in document(STORE, action.path, source).records}
-            assert [by_id[each] for each in action.ids] == list(action.aside)
+            assert [by_id[each] for each in action.ids] == list(action.quarantine)
 
 
 def _without_topics(element: bytes) -> bytes:
@@ -181,7 +182,7 @@ class TestUsers:
     )
     def test_the_user_is_the_path_before(self, path: str, user: str) -> None:
         found = read(doc(item()), path)
-        assert STORE.role(path) is Role.SOURCE
+        assert STORE.reader.role(path) is Role.SOURCE
         assert (found.facts["user"], found.records[0].facts["user"]) == (user, user)
         assert found.records[0].id.startswith(f"{user}/" if user else "")
 
@@ -190,10 +191,10 @@ class TestUsers:
         ["data.json", "x__long-memories/data.json", "a/__long-memories/other.json", "a/__long-memories/x/data.json"],
     )
     def test_anything_else_is_foreign(self, path: str) -> None:
-        assert STORE.role(path) is Role.FOREIGN
+        assert STORE.reader.role(path) is Role.FOREIGN
 
     def test_half_written_files_of_others_are_left(self) -> None:
-        assert STORE.role("a/__long-memories/data.json.tmp") is Role.TEMP
+        assert STORE.reader.role("a/__long-memories/data.json.tmp") is Role.TEMP
 
     def test_nothing_crosses_from_user_to_user(self) -> None:
         """The same memory of two users is two memories, with two ids, and no duplicate."""
@@ -206,7 +207,7 @@ class TestUsers:
 
     def test_what_runs_by_itself(self) -> None:
         assert STORE.jobs == ("dedupe", "backup", "verify", "rescan")
-        assert (STORE.lock, STORE.locks, STORE.backup_place, STORE.index_paths) == (None, (), None, ())
+        assert (STORE.files.lock, STORE.files.locks, STORE.files.backup_dir, STORE.index.paths) == (None, (), None, ())
 
 
 # --- reading
@@ -466,7 +467,7 @@ class TestDedupe:
         kept, plan = merge(item("a"), item("b", angle(90)))
         assert len(kept) == 2
         (action,) = plan.actions
-        assert (action.ids, action.aside, len(action.edits)) == ((), (), 2)
+        assert (action.ids, action.quarantine, len(action.edits)) == ((), (), 2)
         files = {ALICE: text(doc(item("a"), item("b", angle(90))))}
         after = json.loads(carried_out(files, plan)[ALICE])
         assert after["updated_at"] == after["last_deduplicated_at"] == "2026-01-31T10:00:00Z"
@@ -488,10 +489,10 @@ class TestDedupe:
         """The agents keep a cache: a change nobody asked for would be undone at their next store."""
         many = [item(f"fact {chr(97 + n)}", angle(30 * n)) for n in range(9)]
         files = {ALICE: text(doc(*many, item("same", (0.0, 0.0, 1.0)), item("same", (0.0, 0.0, 1.0))))}
-        plan = STORE.dedupe(view(files, unattended=True), None)
+        plan = STORE.upkeep.dedupe(view(files, unattended=True), None)
         assert plan.actions == ()
         assert any("same text" in note.why for note in plan.notes)
-        assert STORE.dedupe(view(files), None).actions
+        assert STORE.upkeep.dedupe(view(files), None).actions
 
     @pytest.mark.parametrize(
         ("count", "last_run", "due"),
@@ -507,7 +508,7 @@ class TestDedupe:
         """More than ten memories, and more than a day since the last run."""
         stamp = iso(last_run) if last_run is not None else None
         files = {ALICE: text(doc(*[item("same")] * count, last_deduplicated_at=stamp))}
-        assert bool(STORE.dedupe(view(files, unattended=True), None).notes) is due
+        assert bool(STORE.upkeep.dedupe(view(files, unattended=True), None).notes) is due
 
     def test_with_and_without_numpy_alike(self, monkeypatch: pytest.MonkeyPatch) -> None:
         dice = random.Random(5)
@@ -518,13 +519,13 @@ class TestDedupe:
         files = {ALICE: text(doc(*items))}
         pytest.importorskip("numpy")
         fast = dedupe_of(files)
-        monkeypatch.setattr(vectors, "_numpy", lambda: None)
+        monkeypatch.setitem(sys.modules, "numpy", None)  # as if it were not installed
         assert dedupe_of(files) == fast
         assert len(fast.actions[0].ids) > 100
 
     def test_too_many_for_plain_python_is_said(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(vectors, "_numpy", lambda: None)
-        monkeypatch.setattr(vectors, "MOST_PLAIN", 2)
+        monkeypatch.setitem(sys.modules, "numpy", None)  # as if it were not installed
+        monkeypatch.setattr(embeddings, "MAX_PLAIN_VECTORS", 2)
         kept, plan = merge(item("a"), item("A"), item("b"), item("c"))
         assert [each["data"]["content"] for each in kept] == ["a", "b", "c"]  # equal text needs no vectors
         assert "numpy" in plan.notes[-1].why
@@ -537,18 +538,18 @@ class TestDedupe:
         assert plan.notes[-1].why.startswith("730 more")
 
     def test_upkeep_reads_documents_with_something_to_compare(self) -> None:
-        def summary(path: str, records: int) -> FileSummary:
-            return FileSummary(path, Role.SOURCE, 9, records, 0, records, {})
+        def summary(path: str, records: int) -> FileStats:
+            return FileStats(path, Role.SOURCE, 9, records, 0, records, {})
 
         files = {path: summary(path, records) for path, records in ((BOB, 2), (ALICE, 3), (ROOT, 1))}
-        assert STORE.upkeep_paths(files) == (ALICE, BOB)
+        assert STORE.upkeep.paths(files) == (ALICE, BOB)
 
 
 class TestVectors:
     def test_extreme_lengths(self) -> None:
         for text_ in (b"[1e-200,1e-200]", b"[1e200,1e200]", b"[1,1]"):
-            assert cosine(unit(text_), unit(b"[2,2]")) == pytest.approx(1.0)
-        assert cosine(unit(b"[1e-400,0]"), unit(b"[1,0]")) == 0.0
+            assert cosine(unit_vector(text_), unit_vector(b"[2,2]")) == pytest.approx(1.0)
+        assert cosine(unit_vector(b"[1e-400,0]"), unit_vector(b"[1,0]")) == 0.0
 
 
 class TestStamps:
@@ -567,15 +568,15 @@ class TestStamps:
         ],
     )
     def test_the_form_found_is_kept(self, example: object, written: str) -> None:
-        assert like(example, NOW + 0.25) == written
+        assert format_like(example, NOW + 0.25) == written
         assert parse_stamp(written) is not None
 
 
 # --- alarms
 
 
-def summary(records: int, path: str = ALICE, **facts: Any) -> FileSummary:
-    return FileSummary(path, Role.SOURCE, 100, records, 0, records, {"damaged": False, **facts})
+def summary(records: int, path: str = ALICE, **facts: Any) -> FileStats:
+    return FileStats(path, Role.SOURCE, 100, records, 0, records, {"damaged": False, **facts})
 
 
 class TestAlarms:
@@ -602,20 +603,8 @@ class TestAlarms:
         assert shrink_alarm(None, summary(0)) is None
 
     def test_a_document_that_cannot_be_read_has_an_alarm_of_its_own(self) -> None:
-        unread = FileSummary(ALICE, Role.SOURCE, 100, 1, 1, 0, {})
+        unread = FileStats(ALICE, Role.SOURCE, 100, 1, 1, 0, {})
         assert shrink_alarm(summary(10), unread) is None
-
-    def test_a_change_that_the_agent_wrote_over(self) -> None:
-        """It keeps each document in memory and stores that, whatever is on disk."""
-        data = text(doc(item("a"), item("b"), item("c", angle(90))))
-        files = {ALICE: data}
-        plan = dedupe_of(files)
-        after = carried_out(files, plan)
-        (action,) = plan.actions
-        assert change_was_undone(action.ids, read(after[ALICE])) is None
-        found = change_was_undone(action.ids, read(data))
-        assert found is not None
-        assert (found.code, found.id) == ("change-was-undone", action.ids[0])
 
 
 # --- healing
@@ -626,16 +615,16 @@ class TestRepair:
         data = text(doc(item())) + b'"}]}'
         found = read(data)
         assert codes(found) == ["torn-file"]
-        (fix,) = STORE.fixes(ALICE, Loaded(data, found, OLD), NOW)
+        (fix,) = STORE.repair.fixes(ALICE, LoadedFile(data, found, OLD), NOW)
         assert splice(data, fix.edits) == text(doc(item()))
 
     def test_a_corrupt_document_gets_its_backup_on_request(self) -> None:
         good = text(doc(item()))
-        fix = STORE.recover(ALICE, Loaded(good[:-9], read(good[:-9]), OLD), good, frozenset(), NOW)
+        fix = STORE.repair.recover(ALICE, LoadedFile(good[:-9], read(good[:-9]), OLD), good, frozenset(), NOW)
         assert fix is not None
         assert (splice(good[:-9], fix.edits), fix.safe, fix.code) == (good, False, "corrupt-file")
-        assert STORE.fixes(ALICE, Loaded(good[:-9], read(good[:-9]), OLD), NOW) == ()
-        assert STORE.recover(ALICE, Loaded(good, read(good), OLD), good, frozenset(), NOW) is None
+        assert STORE.repair.fixes(ALICE, LoadedFile(good[:-9], read(good[:-9]), OLD), NOW) == ()
+        assert STORE.repair.recover(ALICE, LoadedFile(good, read(good), OLD), good, frozenset(), NOW) is None
 
 
 # --- many documents
@@ -709,7 +698,7 @@ class TestOnDisk:
         done = dedupe(store, NOW, by="command")
         assert done.receipt
         assert on_disk(store) == carried_out(files, dedupe_of(files))
-        (kept,) = store.journal.quarantined()
+        (kept,) = store.journal.quarantine.entries()
         assert item("same")["data"]["content"].encode() in store.blobs.get(kept.blob)
         undo(store, done.receipt, NOW)
         assert on_disk(store) == files
@@ -726,12 +715,12 @@ class TestOnDisk:
         place = Path(store.path) / "u7/__long-memories/data.json"
         place.write_bytes(text(doc(item("new"))))
         seen: list[str] = []
-        parse = UserDocument.parse
+        parse = UserDocumentReader.parse
 
-        def counted(self: UserDocument, path: str, data: bytes, **more: Any) -> Document:
+        def counted(self: UserDocumentReader, path: str, data: bytes, **more: Any) -> Document:
             seen.append(path)
             return parse(self, path, data, **more)
 
-        monkeypatch.setattr(UserDocument, "parse", counted)
+        monkeypatch.setattr(UserDocumentReader, "parse", counted)
         assert refresh(store, None, NOW).changed == ("u7/__long-memories/data.json",)
         assert seen == ["u7/__long-memories/data.json"]

@@ -6,14 +6,13 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from memoryd.layouts.storing import Asked, Stored, Storing
-from memoryd.layouts.user_document import UserDocument
+from memoryd.layouts.protocol import NewMemory, WritePlan
+from memoryd.layouts.user_document import USER_DOCUMENT
 from tests.layouts.contract import NOW, Files, carried_out
 from tests.layouts.storing_samples import Embed, done, find, records_of, view_of
 from tests.layouts.test_user_document import ALICE, doc, item, text
 
-STORE = UserDocument()
-STORING: Storing = STORE
+STORE = USER_DOCUMENT
 STAMP = "2026-01-31T10:00:00Z"  # what NOW is in the seed's form
 VECTOR = [0.25, -1e-05, 3]
 PLAIN = text(doc(item("likes tea"), item("has a dog", (0.0, 1.0, 0.0), id=2)))
@@ -31,8 +30,10 @@ def embedder(text: str, size: int) -> Sequence[float] | None:
     return [len(text) / 10, ord(text[0]) / 100, ord(text[-1]) / 100] if size == 3 else None
 
 
-def add(files: Files, memory: dict[str, Any], user: str = "", *, embed: Embed | None = None) -> Stored:
-    return STORE.add(view_of(STORE, files, embed=embed), Asked(memory, {"user": user} if user else {}))
+def add(files: Files, memory: dict[str, Any], user: str = "", *, embed: Embed | None = None) -> WritePlan:
+    return STORE.require_writer().add(
+        view_of(STORE, files, embed=embed), NewMemory(memory, {"user": user} if user else {})
+    )
 
 
 def added(files: Files, memory: dict[str, Any], user: str = "", *, embed: Embed | None = None) -> bytes:
@@ -48,18 +49,18 @@ def one(files: Files, content: str) -> str:
 def updated(data: bytes, content: str, changes: dict[str, Any], *, embed: Embed | None = None) -> bytes:
     files = {ALICE: data}
     found = find(STORE, files, one(files, content))
-    stored = STORE.update(view_of(STORE, files, embed=embed), found, changes)
+    stored = STORE.require_writer().update(view_of(STORE, files, embed=embed), found, changes)
     return done(STORE, files, stored)[ALICE]
 
 
-def forgotten(files: Files, identity: str) -> tuple[Stored, Files]:
-    stored = STORE.forget(view_of(STORE, files), find(STORE, files, identity))
+def forgotten(files: Files, identity: str) -> tuple[WritePlan, Files]:
+    stored = STORE.require_writer().forget(view_of(STORE, files), find(STORE, files, identity))
     return stored, carried_out(files, stored.plan)
 
 
-def put_back(files: Files, stored: Stored) -> tuple[Stored, Files]:
-    assert stored.kept is not None
-    again = STORE.put_back(view_of(STORE, files, now=NOW + 60), stored.path, stored.kept)
+def put_back(files: Files, stored: WritePlan) -> tuple[WritePlan, Files]:
+    assert stored.removed is not None
+    again = STORE.require_writer().restore(view_of(STORE, files, now=NOW + 60), stored.path, stored.removed)
     return again, done(STORE, files, again)
 
 

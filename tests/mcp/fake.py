@@ -9,12 +9,13 @@ import threading
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from memoryd.control.answering import Answer
-from memoryd.control.methods import TABLE
-from memoryd.control.parameters import checked
+from memoryd.control.methods import TABLE, Request
+from memoryd.control.parameters import check_params
 from memoryd.control.peer import Peer
+from memoryd.control.requests import Answer
 from memoryd.control.server import Server
 from memoryd.errors import ConflictError, InvalidMemoryError, NotFoundError, SensitiveError, UnknownRootError
+from tests.parameters import given
 
 Values = dict[str, Any]
 
@@ -56,14 +57,14 @@ class FakeDaemon:
         return [params for name, params in self.calls if name == method]
 
     def __call__(self, method: str, params: Mapping[str, Any]) -> Values:
-        """Asked without a socket, as a `Link` would."""
-        return self._answer(method, checked(TABLE[method], params))
+        """Asked without a socket, as a `DaemonClient` would."""
+        return self._answer(method, given(check_params(TABLE[method], params)))
 
     # -- answering --------------------------------------------------------------------------------
 
     def _handler(self, name: str) -> Any:
-        def handle(params: Values, _: Peer) -> Answer:
-            return self._answer(name, params)
+        def handle(request: Request, _: Peer) -> Answer:
+            return self._answer(name, given(request))
 
         return handle
 

@@ -12,7 +12,7 @@ from mcp import Client, MCPError, StdioServerParameters, types
 from mcp.server.lowlevel import Server
 
 import memoryd
-from memoryd.mcp.link import Link
+from memoryd.mcp.client import DaemonClient
 from memoryd.mcp.memories import Memories
 from memoryd.mcp.scope import Scope
 from memoryd.mcp.server import build
@@ -33,7 +33,7 @@ def server(socket: str, *options: str) -> StdioServerParameters:
 
 def inside(socket: str, *roots: str, read_only: bool = False) -> Server[Any]:
     """The same server without its process, for what does not depend on it."""
-    return build(Memories(Link(lambda: socket), Scope(roots)), read_only=read_only)
+    return build(Memories(DaemonClient(lambda: socket), Scope(roots)), read_only=read_only)
 
 
 def session(started: StdioServerParameters | Server[Any], work: Work[T], mode: str = "legacy") -> T:

@@ -1,9 +1,8 @@
-"""What the README tells agents to put into their configuration is of their form, and starts the server."""
+"""What `memoryd help agents` tells agents to put into their configuration is of their form, and starts the server."""
 
 from __future__ import annotations
 
 import json
-import re
 import shlex
 import sys
 import tomllib
@@ -14,25 +13,19 @@ import pytest
 from mcp import Client, StdioServerParameters
 
 import memoryd
+from memoryd.cli.help import prose
 from tests.mcp.fake import FakeDaemon
 from tests.mcp.session import session, told
-
-TOP = Path(__file__).parents[2]
-SECTION = (TOP / "README.md").read_text(encoding="utf-8").partition("## For agents")[2].partition("\n## ")[0]
-
-
-def blocks(language: str) -> list[str]:
-    return re.findall(rf"^```{language}\n(.*?)^```", SECTION, re.DOTALL | re.MULTILINE)
 
 
 def entries() -> dict[str, list[str]]:
     """{key under which the agent keeps servers: the command line}."""
     found: dict[str, list[str]] = {}
-    for block in blocks("json"):
+    for block in (prose.MCP_SERVERS, prose.VS_CODE, prose.ZED, prose.OPENCODE):
         [(key, servers)] = json.loads(block).items()
         found[key] = command_of(servers["memoryd"])
-    found["config.toml"] = command_of(tomllib.loads(blocks("toml")[0])["mcp_servers"]["memoryd"])
-    words = shlex.split(blocks("sh")[0])
+    found["config.toml"] = command_of(tomllib.loads(prose.CODEX)["mcp_servers"]["memoryd"])
+    words = shlex.split(prose.CLAUDE_CODE)
     assert words[:3] == ["claude", "mcp", "add"]
     assert words[words.index("--") - 1] == "memoryd"
     found["claude mcp add"] = words[words.index("--") + 1 :]
@@ -75,3 +68,7 @@ def test_its_command_starts_the_server(form: str, tmp_path: Path) -> None:
 
 def test_all_forms_start_the_same_program() -> None:
     assert {tuple(words[:2]) for words in entries().values()} == {("memoryd", "mcp")}
+
+
+def test_the_readme_says_the_same() -> None:
+    assert prose.CLAUDE_CODE in (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")

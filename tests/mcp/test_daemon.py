@@ -14,6 +14,8 @@ import memoryd
 from tests.daemon import Daemon
 from tests.mcp.session import inside, refusal, session, text_of, told
 
+pytestmark = pytest.mark.slow
+
 VECTOR = [round(0.01 * (i % 7 + 1), 2) for i in range(384)]
 
 

@@ -9,12 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from memoryd.errors import ConflictError, MemorydError, NotFoundError, UnknownRootError, UsageError
-from memoryd.mcp import arguments
-from memoryd.mcp.addresses import address, parts
+from memoryd.mcp import schemas
 from memoryd.mcp.memories import Memories
+from memoryd.mcp.messages import content_of, error_text, internal
 from memoryd.mcp.scope import Scope
-from memoryd.mcp.telling import content_of, error_text, internal
 from memoryd.mcp.tools import TOOLS, carry_out
+from memoryd.mcp.uris import address, parts
 from tests.mcp.fake import FakeDaemon
 
 Values = dict[str, Any]
@@ -99,7 +99,7 @@ class TestTwoRootsOfFive:
 class TestStoring:
     def test_the_only_root_need_not_be_named(self, daemon: FakeDaemon) -> None:
         assert of(daemon, "d").add({"memory": {"content": "x"}})["root"] == "d"
-        with pytest.raises(UsageError, match="which root") as refused:
+        with pytest.raises(UsageError, match="specify the root to store in") as refused:
             of(daemon, "d", "e").add({"memory": {"content": "x"}})
         assert "d (unknown)" in str(refused.value.hint) or "d" in str(refused.value.hint)
         alone = FakeDaemon()
@@ -110,7 +110,7 @@ class TestStoring:
         of(daemon).update({"id": "e1", "touch": True})
         assert daemon.asked("memory.get")[-1] == {"id": "e1", "root": "e", "touch": True}
         assert not daemon.asked("memory.update")
-        with pytest.raises(UsageError, match="nothing"):
+        with pytest.raises(UsageError, match="no changes given"):
             of(daemon).update({"id": "e1"})
 
     def test_no_reading_tool_asks_for_more_than_reading(self, daemon: FakeDaemon) -> None:
@@ -148,13 +148,18 @@ def test_every_id_has_an_address_and_comes_back_from_it(root: str, memory: str) 
 class TestArguments:
     @pytest.mark.parametrize("tool", TOOLS.values(), ids=lambda tool: str(tool.name))
     def test_the_schema_needs_nothing_from_elsewhere(self, tool: Any) -> None:
-        assert "$ref" not in str(arguments.schema(tool.takes))
+        assert "$ref" not in str(schemas.arguments_schema(tool.takes))
 
     def test_what_agents_send_is_taken_for_what_they_mean(self) -> None:
         sent = {"query": "x", "limit": "5", "tags": '["a"]', "root": None, "archived": "true"}
-        assert arguments.checked(arguments.Search, sent) == {"query": "x", "limit": 5, "tags": ["a"], "archived": True}
+        assert schemas.check_arguments(schemas.Search, sent) == {
+            "query": "x",
+            "limit": 5,
+            "tags": ["a"],
+            "archived": True,
+        }
         sent = {"root": "a", "memory": '{"content": "x", "n": null}'}
-        assert arguments.checked(arguments.Add, sent)["memory"] == {"content": "x", "n": None}
+        assert schemas.check_arguments(schemas.Add, sent)["memory"] == {"content": "x", "n": None}
 
     @pytest.mark.parametrize(
         ("sent", "told"),
@@ -163,14 +168,14 @@ class TestArguments:
             ({"query": ""}, "query"),
             ({"query": "x", "limit": 0}, "limit"),
             ({"query": "x", "mode": "canary-7f3"}, "hybrid, semantic, text"),
-            ({"query": "x", "canary-7f3": 1}, "does not take"),
+            ({"query": "x", "canary-7f3": 1}, "unknown argument"),
             ({"query": "x", "tags": "canary-7f3"}, "tags"),
             ({"query": "x", "tags": {"canary-7f3": 1}}, "tags"),
         ],
     )
     def test_what_is_wrong_is_named_without_its_value(self, sent: Values, told: str) -> None:
         with pytest.raises(UsageError, match=told) as refused:
-            arguments.checked(arguments.Search, sent)
+            schemas.check_arguments(schemas.Search, sent)
         assert "canary" not in error_text(refused.value)
 
 

@@ -19,8 +19,8 @@ import pytest
 from mcp import Client, types
 
 from memoryd.errors import ConflictError, MemorydError
-from memoryd.mcp.addresses import address
-from memoryd.mcp.telling import answer_text
+from memoryd.mcp.messages import answer_text
+from memoryd.mcp.uris import address
 from tests.mcp.fake import FakeDaemon
 from tests.mcp.session import inside, protocol_error, refusal, server, session, text_of, told
 
@@ -189,7 +189,7 @@ class TestPrompt:
     def test_it_brings_the_best_memories(self, daemon: FakeDaemon) -> None:
         async def work(client: Client) -> str:
             [prompt] = (await client.list_prompts()).prompts
-            assert [argument.name for argument in prompt.arguments or []] == ["topic", "max_tokens"]
+            assert [argument.name for argument in prompt.arguments or []] == ["topic", "max_tokens", "user"]
             made = await client.get_prompt("recall", {"topic": "pool size", "max_tokens": "300"})
             [message] = made.messages
             assert message.role == "user"
@@ -283,7 +283,7 @@ class TestLimits:
         async def work(client: Client) -> None:
             assert sorted(tool.name for tool in (await client.list_tools()).tools) == sorted(READING)
             for name in WRITING:
-                assert "only reads" in await refusal(client, name, id="1", memory={"content": "x"}, root="agents")
+                assert "is read-only" in await refusal(client, name, id="1", memory={"content": "x"}, root="agents")
 
         session(server(daemon.socket, "--read-only"), work)
         assert {name for name, _ in daemon.calls} <= {"status"}
@@ -301,7 +301,7 @@ class TestLimits:
                 ("get_memory", {"id": "u/1"}),
                 ("list_memories", {}),
             ):
-                assert "does not serve that root" in await refusal(client, tool, root="private", **needed)
+                assert "does not serve this root" in await refusal(client, tool, root="private", **needed)
             assert "not-found" in await refusal(client, "get_memory", id="u/1")
             for name in ("update_memory", "forget_memory"):
                 more: dict[str, Any] = {"changes": {"content": "x"}} if name == "update_memory" else {}
@@ -436,8 +436,9 @@ def test_nothing_of_the_daemon_is_loaded() -> None:
     code = f"{load}; print(*{ours}, *(set(sys.modules) & {HEAVY}))"
     env = {**os.environ, **(server("").env or {})}
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, env=env, check=True)
-    loaded = {name.split(".")[1] if name.startswith("memoryd.") else name for name in done.stdout.split()}
-    assert loaded == {"mcp", "cli", "control", "core", "errors"}
+    names = done.stdout.split()
+    loaded = {name.split(".")[1] if name.startswith("memoryd.") else name for name in names}
+    assert loaded == {"mcp", "cli", "control", "core", "errors", "layouts"}  # layouts: the fields of their memories
 
 
 def test_a_package_built_otherwise_is_loaded_whole(daemon: FakeDaemon) -> None:
@@ -475,5 +476,5 @@ def test_a_missing_package_is_named(daemon: FakeDaemon) -> None:
         stdin=subprocess.DEVNULL,
     )
     assert done.returncode == 78
-    assert "hint: pip install 'memoryd[mcp]'" in done.stderr
+    assert f"hint: {sys.executable} -m pip install 'mcp" in done.stderr
     assert "Traceback" not in done.stderr

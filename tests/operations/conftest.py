@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from memoryd.core.policy import Policy
-from memoryd.core.records import Base, Document
-from memoryd.layouts.jsonl_store import JsonlStore
+from memoryd.core.records import Document, ParseOffset
+from memoryd.layouts.jsonl_store import JsonlReader
 from tests.operations.world import World
 
 MakeWorld = Callable[[Policy], World]
@@ -52,11 +52,11 @@ def world(make_world: MakeWorld) -> World:
 def parsed(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
     """What is parsed from here on."""
     seen: list[bytes] = []
-    real = JsonlStore.parse
+    real = JsonlReader.parse
 
-    def spying(self: JsonlStore, path: str, data: bytes, *, now: float, mtime: float, base: Base) -> Document:
+    def spying(self: JsonlReader, path: str, data: bytes, *, now: float, mtime: float, base: ParseOffset) -> Document:
         seen.append(data)
         return real(self, path, data, now=now, mtime=mtime, base=base)
 
-    monkeypatch.setattr(JsonlStore, "parse", spying)
+    monkeypatch.setattr(JsonlReader, "parse", spying)
     return seen

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from memoryd.disk import syscalls
-from memoryd.disk.database import Database
+from memoryd.disk.journal.database import Database
 
 CALLS = ("rename", "replace", "unlink", "write", "pwrite", "ftruncate", "fsync", "link", "mkdir", "rmdir", "fchmod")
 
@@ -57,7 +57,7 @@ class Death:
 def dying(at: int) -> Iterator[Death]:
     """The `at`-th changing call is the last; `Died` ends the block quietly."""
     death = Death(at)
-    writing = Database._writing
+    writing = Database.writing
 
     @contextmanager
     def transaction(self: Database, *, durable: bool = True) -> Iterator[Any]:
@@ -69,8 +69,8 @@ def dying(at: int) -> Iterator[Death]:
     with pytest.MonkeyPatch.context() as patch:
         for name in CALLS:
             patch.setattr(os, name, death.wrap(name, getattr(os, name)))
-        patch.setattr(syscalls, "_rename_with", death.wrap("exchange", syscalls._rename_with))
-        patch.setattr(Database, "_writing", transaction)
+        patch.setattr(syscalls, "rename_with_flags", death.wrap("exchange", syscalls.rename_with_flags))
+        patch.setattr(Database, "writing", transaction)
         try:
             yield death
         except Died:

@@ -12,11 +12,13 @@ import pytest
 from memoryd.core.dates import iso
 from memoryd.core.plan import Kind
 from memoryd.core.policy import Limit, LimitKind, Policy
-from memoryd.disk.locking import DirectoryLock
+from memoryd.disk.locks.hold import DirectoryLock
 from memoryd.errors import BusyError, ConflictError, GuardError, NotFoundError
-from memoryd.operations.archive import archive, enforce_limits
 from memoryd.operations.check import check
+from memoryd.operations.repair import repair
 from memoryd.operations.undo import undo
+from memoryd.operations.upkeep import archive, enforce_limits, plan_row
+from tests.daemon import until
 from tests.layouts.samples import DAY, learning, line, lines, memory, task, uuid
 from tests.operations.conftest import MakeWorld
 from tests.operations.world import CORE, LEARNINGS, LIVE, Q3, TASKS, World, same_meaning
@@ -63,8 +65,8 @@ class TestArchive:
         assert done.receipt is None
         assert world.everything() == before
         assert world.store.journal.entries() == []
-        wanted = archive(world.store, world.now, by="command").plan.public()
-        assert done.plan.public() == wanted
+        wanted = plan_row(archive(world.store, world.now, by="command").plan)
+        assert plan_row(done.plan) == wanted
 
     def test_each_live_file_is_backed_up_before(self, world: World) -> None:
         filled(world)
@@ -125,7 +127,7 @@ class TestArchive:
         with DirectoryLock(world.store.tree.fd).hold(1.0), pytest.raises(BusyError):
             archive(world.store, world.now, by="schedule")
         assert world.memories() == before
-        assert ".lock" not in world.names()
+        until(lambda: ".lock" not in world.names(), "the lock file to go")  # the thread that waited removes it
 
     @pytest.mark.parametrize("doubt", ["jump", "past"])
     def test_a_clock_in_doubt_stops_it_and_is_told(self, world: World, doubt: str) -> None:
@@ -135,8 +137,8 @@ class TestArchive:
         if doubt == "jump":
             world.store.jumped_s = 100 * DAY
         else:
-            world.store.journal.job_started("verify", later + 3600)
-            world.store.journal.job_ended("verify", "ok", later + 3600)
+            world.store.journal.jobs.started("verify", later + 3600)
+            world.store.journal.jobs.ended("verify", "ok", later + 3600)
         before = world.everything()
         with pytest.raises(GuardError, match="30 of 30") as refused:
             archive(world.store, later, by="schedule")
@@ -235,10 +237,67 @@ class TestUndo:
         assert undo(world.store, done.receipt or "", world.now, dry_run=True).plan
         assert world.everything() == before
 
-    def test_is_refused_by_name_when_something_changed(self, world: World) -> None:
+    def test_what_was_appended_since_stays(self, world: World) -> None:
+        """Live and in the archive; agents do not stop writing for an undo."""
         filled(world)
+        before = world.memories()
         done = archive(world.store, world.now, by="command")
         world.append(LEARNINGS, learning(77))
+        world.append(Q3, learning(78, archived=True))
+        undo(world.store, done.receipt or "", world.now)
+        after = world.memories()
+        assert after[LEARNINGS][0] == before[LEARNINGS][0] + line(learning(77)) + b"\n"
+        assert after[Q3][0] == line(learning(78, archived=True)) + b"\n"
+        assert {name: after[name] for name in before if name not in (LEARNINGS, Q3)} == {
+            name: before[name] for name in before if name not in (LEARNINGS, Q3)
+        }
+        world.sync()
+        assert archive(world.store, world.now, by="schedule").receipt is None, "it would undo the undo"
+
+    def test_in_a_file_that_was_written_anew_each_memory_comes_back(self, world: World) -> None:
+        world.write(LEARNINGS, lines(learning(1), learning(2), learning(3)))
+        world.look()
+        done = archive(world.store, world.now, by="command", ids=[uuid(1), uuid(3)])
+        world.write(LEARNINGS, lines(learning(9), learning(2, importance="high")))
+        world.look()
+        undo(world.store, done.receipt or "", world.now)
+        back = (learning(1, archived=False), learning(3, archived=False))
+        assert [json.loads(each)["id"] for each in world.read(LEARNINGS).splitlines()] == [
+            uuid(9),
+            uuid(2),
+            *(each["id"] for each in back),
+        ]
+        assert not any(name.startswith("archive/") for name in world.names())
+        assert world.store.journal.entry(done.receipt or "").state == "undone"
+
+    def test_in_a_file_that_was_deleted_each_memory_comes_back(self, world: World) -> None:
+        world.write(LEARNINGS, lines(learning(1), learning(2)))
+        world.look()
+        done = archive(world.store, world.now, by="command", ids=[uuid(1)])
+        world.path(LEARNINGS).unlink()
+        world.look()
+        undo(world.store, done.receipt or "", world.now)
+        assert [json.loads(each)["id"] for each in world.read(LEARNINGS).splitlines()] == [uuid(1)]
+        assert not any(name.startswith("archive/") for name in world.names())
+
+    def test_is_refused_where_the_archived_memory_itself_has_changed(self, world: World) -> None:
+        world.write(LEARNINGS, lines(learning(1), learning(2)))
+        world.look()
+        done = archive(world.store, world.now, by="command", ids=[uuid(1)])
+        [path] = [name for name in world.names() if name.startswith("archive/")]
+        world.write(path, world.read(path).replace(b'"content":"', b'"content":"changed '))
+        world.write(LEARNINGS, lines(learning(9)))
+        before = world.everything()
+        with pytest.raises(ConflictError, match="missing or changed"):
+            undo(world.store, done.receipt or "", world.now)
+        assert world.everything() == before
+
+    def test_is_refused_by_name_when_something_changed(self, world: World) -> None:
+        world.write(LEARNINGS, line(learning(1)) + line(learning(2)) + b"\n")
+        world.look()
+        done = repair(world.store, world.now)
+        assert done.receipt is not None
+        world.write(LEARNINGS, lines(learning(77)))
         before = world.everything()
         with pytest.raises(ConflictError, match=LEARNINGS) as refused:
             undo(world.store, done.receipt or "", world.now)

@@ -9,15 +9,16 @@ from pathlib import Path
 import pytest
 
 from memoryd.core.dates import compact
-from memoryd.core.digest import sha256
 from memoryd.core.policy import Policy
-from memoryd.disk.snapshots import quarantine
+from memoryd.core.spans import sha256
+from memoryd.disk.blobs import quarantine
+from memoryd.engine.jobs import OPERATIONS, Job
 from memoryd.errors import ConflictError, NotFoundError, UsageError
-from memoryd.operations.archive import archive
-from memoryd.operations.backup import create_backups, list_backups, restore
+from memoryd.operations.backup import create_backups, list_backups, tidy_state
 from memoryd.operations.refresh import refresh
+from memoryd.operations.restore import restore
 from memoryd.operations.undo import undo
-from memoryd.operations.verify import tidy_state
+from memoryd.operations.upkeep import archive, plan_row
 from memoryd.store import Store
 from tests.layouts import json_samples
 from tests.layouts.contract import NOW
@@ -40,7 +41,7 @@ class TestCreate:
         create_backups(world.store, world.now)
         world.write(CORE, b"")
         before = world.path("").stat().st_mtime_ns
-        assert [each["outcome"] for each in create_backups(world.store, world.now)] == ["empty"]
+        assert [each.outcome for each in create_backups(world.store, world.now)] == ["empty"]
         assert world.path("").stat().st_mtime_ns == before
         assert len(world.backups()) == 1
 
@@ -49,7 +50,7 @@ class TestCreate:
             world.write(name, content)
         made = create_backups(world.store, world.now)
         assert world.backups() == [f"{CORE}.backup.20260131_100000", f"{LEARNINGS}.backup.20260131_100000"]
-        assert [(each["file"], each["outcome"]) for each in made] == [(CORE, "made"), (LEARNINGS, "made")]
+        assert [(each.file, each.outcome) for each in made] == [(CORE, "made"), (LEARNINGS, "made")]
         for name in (CORE, LEARNINGS):
             backup = world.path(f".backup/{name}.backup.20260131_100000")
             assert backup.read_bytes() == world.read(name)
@@ -60,7 +61,7 @@ class TestCreate:
         world.write(CORE, lines(memory(1)))
         create_backups(world.store, world.now)
         before = world.everything()
-        assert [each["outcome"] for each in create_backups(world.store, world.now + 86_400)] == ["equal"]
+        assert [each.outcome for each in create_backups(world.store, world.now + 86_400)] == ["equal"]
         assert world.everything() == before
 
     def test_at_most_five_of_a_file(self, world: World) -> None:
@@ -123,7 +124,7 @@ class TestCreate:
         grown = lines(*map(memory, range(1, 5))) + b'{"torn": \n' + lines(*map(memory, range(5, 305)))
         world.write(CORE, grown)
         world.now += 60
-        assert create_backups(world.store, world.now)[0]["outcome"] == "made"
+        assert create_backups(world.store, world.now)[0].outcome == "made"
         world.write(CORE, lines(memory(1)))
         world.now += 60
         create_backups(world.store, world.now)
@@ -136,7 +137,7 @@ class TestCreate:
         extra = world.path(f".backup/{CORE}.backup")
         extra.write_bytes(lines(memory(1)))
         os.utime(extra, (world.now - 1000, world.now - 1000))
-        assert create_backups(world.store, world.now, file=CORE)[0]["outcome"] == "equal"
+        assert create_backups(world.store, world.now, file=CORE)[0].outcome == "equal"
         assert len(world.backups()) == 5
 
     def test_a_rotten_newest_is_no_reason_to_do_without(self, world: World) -> None:
@@ -144,9 +145,9 @@ class TestCreate:
         create_backups(world.store, world.now)
         [name] = world.backups()
         world.path(f".backup/{name}").write_bytes(b"rotten")
-        assert [each["valid"] for each in list_backups(world.store, world.now, verify=True)] == [False]
+        assert [each.valid for each in list_backups(world.store, world.now, verify=True)] == [False]
         create_backups(world.store, world.now + 60)
-        assert [each["valid"] for each in list_backups(world.store, world.now, verify=True)] == [True, False]
+        assert [each.valid for each in list_backups(world.store, world.now, verify=True)] == [True, False]
 
     def test_an_unknown_file_is_refused(self, world: World) -> None:
         with pytest.raises(NotFoundError, match=r"index\.json"):
@@ -176,15 +177,15 @@ class TestRestore:
         newest = world.backups()[-1]
         assert world.read(f".backup/{newest}") == lines(memory(3))
         assert done.receipt is not None
-        assert (said["lost"], said["gained"]) == (1, 2)
+        assert (said.lost, said.gained) == (1, 2)
 
     def test_a_dry_run_shows_the_difference_and_changes_nothing(self, world: World) -> None:
         self.two(world)
         before = world.everything()
         done, said = restore(world.store, world.now, file=CORE, dry_run=True)
         assert done.receipt is None
-        assert (said["file"], said["lost"], said["gained"]) == (CORE, 1, 2)
-        assert [action["kind"] for action in done.plan.public()["actions"]] == ["rewrite"]
+        assert (said.file, said.lost, said.gained) == (CORE, 1, 2)
+        assert [action.kind for action in plan_row(done.plan).actions] == ["rewrite"]
         assert world.everything() == before
 
     @pytest.mark.parametrize("how", ["id", "stamp"])
@@ -205,7 +206,7 @@ class TestRestore:
         self.two(world)
         world.path(CORE).unlink()
         done, said = restore(world.store, world.now, file=CORE)
-        assert (world.read(CORE), said["gained"]) == (lines(memory(1), memory(2)), 2)
+        assert (world.read(CORE), said.gained) == (lines(memory(1), memory(2)), 2)
         assert world.path(CORE).stat().st_mode & 0o777 == 0o600
         undo(world.store, done.receipt or "", world.now)
         assert not world.path(CORE).exists()
@@ -301,13 +302,21 @@ class TestVerify:
         assert refresh(world.store, None, world.now, verify=True).changed == (CORE,)
 
     def test_state_that_nothing_names_goes(self, world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr("memoryd.operations.verify.KEPT_ENTRIES", 2)
-        monkeypatch.setattr("memoryd.store.kept.SMALL", 0)  # so that each change has blobs
+        monkeypatch.setattr("memoryd.operations.backup.KEPT_ENTRIES", 2)
+        monkeypatch.setattr("memoryd.store.undo_content.SMALL", 0)  # so that each change has blobs
         world.write(CORE, lines(*(memory(n) for n in range(1, 6))))
         world.look()
         receipts = [archive(world.store, world.now + n, by="command", ids=[uuid(n)]).receipt or "" for n in range(1, 6)]
         blobs = list((world.state / "blobs").iterdir())
-        assert tidy_state(world.store)["forgotten_blobs"] > 0
+        orphan = world.store.blobs.put(b"what a crash left before the journal named it")
+        assert tidy_state(world.store) > 1
+        assert not world.store.blobs.has(orphan)
+        orphans = [world.store.blobs.put(text) for text in (b"one more", b"and another")]
+        monkeypatch.setattr("memoryd.operations.backup.MAX_SWEPT", 1)
+        OPERATIONS["backup"](world.store, Job("backup", by="schedule"), world.now)
+        assert sum(map(world.store.blobs.has, orphans)) == 1, "a few at once, with every daily backup"
+        OPERATIONS["backup"](world.store, Job("backup", by="schedule"), world.now)
+        assert sum(map(world.store.blobs.has, orphans)) == 0
         assert len(list((world.state / "blobs").iterdir())) < len(blobs)
         assert [each.receipt for each in world.store.journal.entries()] == receipts[:2:-1]
         undo(world.store, receipts[-1], world.now)
@@ -342,16 +351,17 @@ class TestEverythingKept:
         content = b"cut out"
         quarantine(world.store.journal, world.store.blobs, CORE, content, "before repair", now=world.now)
         listed = list_backups(world.store, world.now)
-        ids = [each["id"] for each in listed]
+        ids = [each.id for each in listed]
         assert len(ids) == len(set(ids)) == 4
         assert f"./{CORE}.backup" in ids
-        assert {each["file"] for each in listed} == {CORE, "index.json"}
+        assert {each.file for each in listed} == {CORE, "index.json"}
         for each in listed:
-            restore(world.store, world.now, file=None, at=each["id"])
-            restored = world.read(each["file"]).strip()
-            assert sha256(restored) == each["sha256"] or sha256(restored + b"\n") == each["sha256"]
+            restore(world.store, world.now, file=None, at=each.id)
+            assert each.file is not None
+            restored = world.read(each.file).strip()
+            assert sha256(restored) == each.sha256 or sha256(restored + b"\n") == each.sha256
         foreign = restore(world.store, world.now, file="index.json")[1]
-        assert foreign["file"] == "index.json"
+        assert foreign.file == "index.json"
 
     def test_in_a_vault_the_versions_of_each_file_are_listed_with_the_snapshots(self, tmp_path: Path) -> None:
         root = tmp_path / "root"
@@ -363,8 +373,29 @@ class TestEverythingKept:
         refresh(store, None, NOW)
         create_backups(store, NOW)
         listed = list_backups(store, NOW)
-        assert [each["file"] for each in listed] == [None, json_samples.name(1), json_samples.name(2)]
+        assert [each.file for each in listed] == [None, json_samples.name(1), json_samples.name(2)]
         (root / json_samples.name(1)).unlink()
-        restore(store, NOW, file=None, at=listed[1]["id"])
+        restore(store, NOW, file=None, at=listed[1].id)
         assert (root / json_samples.name(1)).read_bytes() == json_samples.file(1)
+        store.close()
+
+
+def test_a_version_is_chosen_by_the_file_as_it_is_now(tmp_path: Path) -> None:
+    """While a file may be half written the index keeps what it was, which is then no reason to pass the newest over."""
+    store = Store("m", str(tmp_path / "root"), "json-files", Policy(), str(tmp_path / "state"))
+    path = tmp_path / "root" / json_samples.name(1)
+    path.parent.mkdir(mode=0o700)
+    store.attach()
+    try:
+        for number in (1, 2):
+            path.write_bytes(json_samples.file(1, content=f"version {number}"))
+            os.utime(path, (NOW - 60, NOW - 60))
+            refresh(store, None, NOW + number, verify=True)
+            create_backups(store, NOW + number)
+        path.write_bytes(b"")
+        os.utime(path, (NOW + 2, NOW + 2))
+        refresh(store, None, NOW + 2.5)
+        restore(store, NOW + 2.5, file=path.name)
+        assert path.read_bytes() == json_samples.file(1, content="version 2")
+    finally:
         store.close()

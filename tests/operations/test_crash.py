@@ -10,22 +10,25 @@ from pathlib import Path
 
 import pytest
 
-from memoryd.core.digest import sha256
 from memoryd.core.plan import Action, Kind, Plan
 from memoryd.core.policy import Policy
-from memoryd.disk import atomic, lockfile
+from memoryd.core.spans import sha256
+from memoryd.disk import atomic
 from memoryd.disk.atomic import StoreChangedError
+from memoryd.disk.locks import file as lockfile
 from memoryd.operations import memories
-from memoryd.operations.archive import archive
-from memoryd.operations.backup import create_backups, restore
-from memoryd.operations.memories import Means
+from memoryd.operations.backup import create_backups
+from memoryd.operations.memories import Context
+from memoryd.operations.restore import restore
 from memoryd.operations.undo import undo
+from memoryd.operations.upkeep import archive
 from memoryd.store import Store
-from memoryd.store.commit import Cause, change
-from memoryd.store.late import carry_over
+from memoryd.store.commit import Origin, change
 from tests.layouts.samples import learning, lines, memory, task, uuid
 from tests.operations.death import dying
 from tests.operations.world import CORE, LEARNINGS, LIVE, Q3, TASKS, World, same_meaning
+
+pytestmark = pytest.mark.slow
 
 MOST = 400  # more calls than any operation here makes
 
@@ -218,7 +221,7 @@ class TestOtherOperations:
                 base = sha256(world.read(CORE))
                 return Plan((Action(Kind.APPEND, CORE, "add", (uuid(102),), data=added, base=base),))
 
-            change(world.store, Cause("add", "command"), decide, now=world.now, wait_s=1.0)
+            change(world.store, Origin("add", "command"), decide, now=world.now, wait_s=1.0)
 
         def check(world: World, calm: World) -> None:
             assert world.read(CORE) in (lines(memory(101)), lines(memory(101)) + added)
@@ -335,20 +338,20 @@ def test_what_was_taken_out_before_the_last_rewrite_does_not_come_back(world: Wo
     with world.path(LEARNINGS).open("rb"):  # an agent has both open: nobody can tell what still comes
         archive(world.store, world.now, by="command", ids=[uuid(2)])
         with world.path(LEARNINGS).open("rb"):
-            memories.update(world.store, uuid(1), {"importance": "low"}, world.now, Means())
+            memories.update(world.store, uuid(1), {"importance": "low"}, world.now, Context())
     assert len(world.temps()) == 2
     expected = contents(world)
     world.kill()
     world.rise()
     assert (contents(world), world.temps()) == (expected, [])
-    assert world.store.journal.quarantined() == []
+    assert world.store.journal.quarantine.entries() == []
 
 
 def test_a_replaced_file_that_nobody_has_open_leaves_no_temporary_name(world: World) -> None:
     filled(world)
     archive(world.store, world.now, by="schedule")
     assert world.temps() == []
-    assert world.store.late == []
+    assert world.store.late_writes.waiting == []
 
 
 def test_bytes_that_came_late_into_a_replaced_file_are_carried_over(world: World) -> None:
@@ -358,7 +361,7 @@ def test_bytes_that_came_late_into_a_replaced_file_are_carried_over(world: World
         done = archive(world.store, world.now, by="schedule")
         agent.write(lines(learning(500)))
         agent.flush()
-        carry_over(world.store, world.now)
+        world.store.late_writes.merge(world.store.tree, world.now)
         assert uuid(500) in ids(world, LEARNINGS)
         agent.write(lines(learning(501)))
     world.settle()
@@ -413,6 +416,7 @@ def test_a_state_of_another_store_is_not_needed(tmp_path: Path) -> None:
     assert isinstance(world.store, Store)
     world.sync()
     assert same_meaning(world.index(), world.rebuilt())
-    assert world.store.journal.entries() == []
+    [entry] = world.store.journal.entries()
+    assert entry.operation == "index", "of the index nobody remembers writing"
     assert Policy().backups == 5
     world.store.close()

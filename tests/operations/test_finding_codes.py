@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -12,19 +13,20 @@ from typing import Any, NamedTuple
 import pytest
 
 from memoryd.core.findings import CODES, Finding
-from memoryd.core.policy import Limit, LimitKind, Policy
-from memoryd.disk import nodes
-from memoryd.disk.tree import MB
+from memoryd.core.policy import DAY, Limit, LimitKind, Policy
+from memoryd.disk import nofollow
+from memoryd.disk.locks.watch import HONOUR_S
+from memoryd.disk.nofollow import MB
 from memoryd.errors import GuardError
-from memoryd.operations.archive import archive, enforce_limits
 from memoryd.operations.backup import create_backups
 from memoryd.operations.check import check
-from memoryd.operations.check import public as shown
-from memoryd.operations.dedupe import dedupe
-from memoryd.operations.indexing import update_index
-from memoryd.operations.recognition import misfit
+from memoryd.operations.check import finding_row as shown
+from memoryd.operations.index_files import update_index
+from memoryd.operations.locks import list_locks
+from memoryd.operations.recognition import layout_mismatch
 from memoryd.operations.refresh import refresh
 from memoryd.operations.repair import TRIES, repair
+from memoryd.operations.upkeep import archive, dedupe, enforce_limits
 from memoryd.store import Store
 from tests.layouts import json_samples, session_samples
 from tests.layouts.contract import NOW
@@ -112,6 +114,26 @@ def _emptied(site: Site) -> Place:
     return Place(LEARNINGS)
 
 
+def _failing_backups(site: Site) -> Place:
+    site.write(LEARNINGS, lines(GOOD))
+    site.sync()
+    site.store.journal.jobs.started("backup", site.now)
+    site.store.journal.jobs.ended("backup", "ok", site.now)
+    site.now += 2 * DAY + 1
+    site.store.journal.jobs.ended("backup", "failed", site.now, "the disk refuses")
+    return Place("")
+
+
+def _held_lock(site: Site) -> Place:
+    """Of the parent of this process, which began before it."""
+    site.store.lock_watch.monotonic = lambda: site.now
+    site.now = float(int(time.time()))
+    site.write(".lock", json.dumps({"pid": os.getppid(), "agent": SAID}).encode(), age=-5)
+    list_locks(site.store, site.now)
+    site.now += HONOUR_S
+    return Place(".lock")
+
+
 def _link(site: Site) -> Place:
     site.write("elsewhere", lines(GOOD))
     (site.root / TASKS).symlink_to("elsewhere")
@@ -120,7 +142,7 @@ def _link(site: Site) -> Place:
 
 def _failing_disk(site: Site) -> Place:
     site.write(LEARNINGS, lines(GOOD))
-    genuine = nodes.open_regular
+    genuine = nofollow.open_regular
 
     def open_regular(directory: int, file: str, path: str, *more: Any) -> int:
         if path == LEARNINGS:
@@ -253,7 +275,7 @@ TWICE = line(GOOD).replace(b'"importance":"high"', b'"content":"the canaryquartz
 
 def _of_another_program(site: Site) -> Place:
     site.write("memory.jsonl", f'{{"name": "{CANARY}", "entityType": "{CANARY}", "observations": []}}\n'.encode())
-    found = misfit(site.store)
+    found = layout_mismatch(site.store)
     assert found is not None
     site.store.noted["fit"] = (Finding("layout-misfit", "", found.why),)
     return Place("")
@@ -301,6 +323,8 @@ CASES: dict[str, Case] = {
     "soft-limit": Case("jsonl-store", _full, _limited(LimitKind.SOFT, 1)),
     "near-limit": Case("jsonl-store", _full, _limited(LimitKind.SOFT, 2)),
     "stale-lock": Case("jsonl-store", _lock(b'{"pid": 4194303}')),
+    "backups-behind": Case("jsonl-store", _failing_backups),
+    "held-lock": Case("jsonl-store", _held_lock),
     "unprovable-lock": Case("jsonl-store", _lock(b"mine")),
     "repair-given-up": Case("json-files", _repaired_again),
     "possible-duplicate": Case("json-files", _alike),

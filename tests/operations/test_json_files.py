@@ -12,22 +12,23 @@ from typing import Any
 import pytest
 
 from memoryd.core.policy import DAY, Policy
-from memoryd.errors import ConflictError, NotFoundError
-from memoryd.layouts import LAYOUTS
-from memoryd.layouts.json_files import JsonFiles
+from memoryd.errors import BusyError, ConflictError, NotFoundError
+from memoryd.layouts.json_files import JSON_FILES
 from memoryd.layouts.json_files.names import is_memory
 from memoryd.layouts.json_files.schema import iso_ms
+from memoryd.layouts.registry import LAYOUTS
 from memoryd.operations import memories
-from memoryd.operations.archive import archive
 from memoryd.operations.backup import create_backups
 from memoryd.operations.check import check
-from memoryd.operations.dedupe import dedupe
-from memoryd.operations.indexing import Indexed, update_index
+from memoryd.operations.index_files import Indexed, update_index
+from memoryd.operations.lookup import read_memory
+from memoryd.operations.memories import Context
 from memoryd.operations.refresh import Refreshed, refresh
 from memoryd.operations.repair import repair
 from memoryd.operations.undo import undo
+from memoryd.operations.upkeep import archive, dedupe
 from memoryd.store import Store
-from memoryd.store.storing import storing_view
+from memoryd.store.views import storing_view
 from tests.layouts.contract import NOW
 from tests.layouts.json_samples import CORPUS, corpus, file, identity, memory, name, pretty
 
@@ -82,7 +83,7 @@ class Folder:
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Folder]:
-    layouts = {**LAYOUTS, "json-files": JsonFiles()}
+    layouts = {**LAYOUTS, "json-files": JSON_FILES}
     monkeypatch.setattr("memoryd.store.store.LAYOUTS", layouts)
     made = Folder(tmp_path)
     yield made
@@ -184,19 +185,19 @@ class TestWriters:
         """Reading changes the file; only with something else does a new snapshot come."""
         folder.write(name(1), file(1))
         folder.sync()
-        assert create_backups(folder.store, folder.now)[0]["outcome"] == "made"
+        assert create_backups(folder.store, folder.now)[0].outcome == "made"
         folder.write(name(1), file(1, accessCount=1, relevanceScore=0.9))
         folder.sync()
-        assert create_backups(folder.store, folder.now)[0]["outcome"] == "equal"
+        assert create_backups(folder.store, folder.now)[0].outcome == "equal"
         folder.write(name(1), file(1, accessCount=1, summary="said anew"))
         folder.sync()
-        assert create_backups(folder.store, folder.now)[0]["outcome"] == "made"
+        assert create_backups(folder.store, folder.now)[0].outcome == "made"
 
     @pytest.mark.parametrize("path", ["nothing.json", "../../etc/passwd", INDEX, name(9)])
     def test_only_memory_files_are_backed_up_by_name(self, folder: Folder, path: str) -> None:
         folder.write(name(1), file(1))
         folder.sync()
-        with pytest.raises(NotFoundError, match="no file that is backed up"):
+        with pytest.raises(NotFoundError, match="is not a memory file"):
             create_backups(folder.store, folder.now, file=path)
 
     def test_deleted_added_renamed_and_edited_by_hand(self, folder: Folder) -> None:
@@ -266,9 +267,25 @@ def test_that_the_server_counts_a_read_meanwhile_is_no_conflict(
 
     monkeypatch.setattr(memories, "storing_view", view)
     with pytest.raises(ConflictError):
-        memories.update(folder.store, identity(1), {"summary": "ours"}, folder.now, memories.Means())
+        memories.update(folder.store, identity(1), {"summary": "ours"}, folder.now, memories.Context())
     assert json.loads((folder.root / name(1)).read_bytes())["tags"] == ["x"]
     reads.append(lambda: folder.write(name(1), file(1, tags=["x"], accessCount=8)))
-    memories.update(folder.store, identity(1), {"summary": "ours"}, folder.now, memories.Means())
+    memories.update(folder.store, identity(1), {"summary": "ours"}, folder.now, memories.Context())
     found = json.loads((folder.root / name(1)).read_bytes())
     assert (found["accessCount"], found["summary"], found["tags"]) == (8, "ours", ["x"])
+
+
+def test_a_memory_whose_file_is_just_being_written_is_busy_and_not_gone(folder: Folder) -> None:
+    folder.write(name(1), file(1))
+    folder.sync()
+    for half in (b"", file(1)[:40]):
+        folder.write(name(1), half, age=0)
+        refresh(folder.store, [name(1)], folder.now)
+        with pytest.raises(BusyError) as caught:
+            memories.update(folder.store, identity(1), {"summary": "new"}, folder.now, Context())
+        assert "Errno" not in caught.value.message
+        assert f"{name(1)}: the file keeps changing" in caught.value.message
+        with pytest.raises(BusyError, match="is being written"):
+            read_memory(folder.store, identity(1), folder.now)
+    folder.write(name(1), file(1), age=0)
+    memories.update(folder.store, identity(1), {"summary": "new"}, folder.now, Context())

@@ -9,7 +9,8 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,19 +19,19 @@ from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import run_state_machine_as_test
 
-from memoryd.catalogue import Catalogue
 from memoryd.core.policy import DAY, Policy
-from memoryd.layouts.json_files import JsonFiles
-from memoryd.layouts.json_files import index as json_index
+from memoryd.index.sqlite import SqliteIndex
+from memoryd.layouts.json_files import JSON_FILES
 from memoryd.layouts.json_files.schema import iso_ms
-from memoryd.layouts.markdown_topics import upkeep as topics
-from memoryd.layouts.session_files import archiving
-from memoryd.store import commit, recovery
+from tests.examples import DEEP
 from tests.layouts.contract import NOW, index_of
 from tests.layouts.json_samples import identity, memory, name, pretty
 from tests.layouts.session_samples import TWENTY, path_of, session, text
 from tests.layouts.session_samples import memory as session_memory
+from tests.operations import faults
 from tests.operations.machine import LayoutMachine
+
+pytestmark = pytest.mark.slow
 
 
 def _json(content: bytes) -> Any:
@@ -91,7 +92,7 @@ class JsonFilesMachine(LayoutMachine):
         return len(set(ids)) < len(ids)
 
     def meaning(self, root: Path) -> Any:
-        empty = index_of(JsonFiles(), {"_index.json": b"{}"}).files  # where no memory ever was there is no index
+        empty = index_of(JSON_FILES, {"_index.json": b"{}"}).files  # where no memory ever was there is no index
         index, stats = (
             json.loads((root / each).read_bytes() if (root / each).exists() else empty[each])
             for each in ("_index.json", "_stats.json")
@@ -171,6 +172,7 @@ class MarkdownTopicsMachine(LayoutMachine):
 
 class SessionFilesMachine(LayoutMachine):
     layout = "session-files"
+    copies_ahead = True
     jobs = ("archive", "dedupe")
     policy = Policy(archive_sessions=True, backups=3)
     places = tuple(
@@ -268,14 +270,14 @@ def _compact(native: Any) -> bytes:
 
 def _settings(examples: int, steps: int = 20) -> settings:
     """Small and the same every time; all of the profile `deep` where somebody asks for it."""
-    if settings.get_current_profile_name() == "deep":
+    if DEEP:
         deep = settings.get_profile("deep")
         examples, steps = deep.max_examples, deep.stateful_step_count
     return settings(
         max_examples=examples,
         stateful_step_count=steps,
         deadline=None,
-        derandomize=settings.get_current_profile_name() != "deep",
+        derandomize=not DEEP,
         database=None,
         phases=(Phase.explicit, Phase.generate),
         suppress_health_check=list(HealthCheck),
@@ -290,33 +292,26 @@ MACHINES: list[type[LayoutMachine]] = [
 ]
 
 
-def _nothing(*_: Any) -> None:
-    return None
+def _forget_nothing(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(SqliteIndex, "forget", lambda *_: None)
 
 
-def _removals_only(_view: Any, _month: str, group: Sequence[archiving.Leaving]) -> list[Any]:
-    return [archiving._split(each)[1] for each in group]
-
-
-FAULTS: dict[str, tuple[type[LayoutMachine], Any, str, Any]] = {
-    "forgets no file": (JsonFilesMachine, Catalogue, "forget", _nothing),
-    "takes any index for right": (JsonFilesMachine, json_index, "_same", lambda *_: True),
-    "archives without a copy": (MarkdownTopicsMachine, topics, "_copies", lambda *_: {}),
-    "lists what is gone": (MarkdownTopicsMachine, Catalogue, "forget", _nothing),
-    "moves without a copy": (SessionFilesMachine, archiving, "_month", _removals_only),
-    "merges without keeping": (UserDocumentMachine, commit._Commit, "_lay_aside", _nothing),
-    "rolls nothing back": (SessionFilesMachine, recovery, "_take_back_create", lambda *_: True),
+FAULTS: dict[str, tuple[type[LayoutMachine], Callable[[pytest.MonkeyPatch], None]]] = {
+    "forgets no file": (JsonFilesMachine, _forget_nothing),
+    "takes any index for right": (JsonFilesMachine, partial(faults.never_rewrite_index, name="json-files")),
+    "archives without a copy": (MarkdownTopicsMachine, faults.move_without_copy),
+    "lists what is gone": (MarkdownTopicsMachine, _forget_nothing),
+    "moves without a copy": (SessionFilesMachine, faults.move_without_copy),
+    "merges without keeping": (UserDocumentMachine, faults.merge_without_quarantine),
+    "rolls nothing back": (SessionFilesMachine, partial(faults.keep_copies, kind="create")),
 }
 
 
 @pytest.mark.parametrize("fault", FAULTS)
 def test_canary(monkeypatch: pytest.MonkeyPatch, fault: str) -> None:
     """The machines must notice a memoryd that loses, doubles or forgets."""
-    machine, place, name_, wrong = FAULTS[fault]
-    if place is recovery:
-        monkeypatch.setitem(recovery._TAKE_BACK, "create", wrong)
-    else:
-        monkeypatch.setattr(place, name_, wrong)
+    machine, put_in = FAULTS[fault]
+    put_in(monkeypatch)
     with pytest.raises((AssertionError, BaseExceptionGroup)):
         run_state_machine_as_test(machine, settings=_settings(600))  # it ends with the first that is found
 

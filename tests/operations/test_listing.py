@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec import to_builtins
 
-from memoryd.core.asking import Filters
+from memoryd.core.query import Filters
 from memoryd.errors import UsageError
 from memoryd.operations.listing import list_memories
 from tests.search.stored import NOW, Stored, all_closed, memory
@@ -30,11 +31,17 @@ def roots(tmp_path: Path) -> list[Stored]:
     return made
 
 
+def listed(*asked: Any, **more: Any) -> dict[str, Any]:
+    """The answer as its reader sees it."""
+    found: dict[str, Any] = to_builtins(list_memories(*asked, **more))
+    return found
+
+
 def pages(roots: Sequence[Stored], limit: int, filters: Filters | None = None) -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = []
     cursor: str | None = None
     while True:
-        page = list_memories([each.place for each in roots], filters or Filters(), limit=limit, cursor=cursor)
+        page = listed([each.place for each in roots], filters or Filters(), limit=limit, cursor=cursor)
         assert len(page["memories"]) <= limit
         found += page["memories"]
         cursor = page.get("next_cursor")
@@ -65,10 +72,10 @@ def test_newest_first_and_what_has_no_time_last(roots: list[Stored]) -> None:
 def test_what_is_stored_between_two_pages_moves_nothing(roots: list[Stored]) -> None:
     whole = names(pages(roots, 1000))
     places = [each.place for each in roots]
-    first = list_memories(places, Filters(), limit=50)
+    first = listed(places, Filters(), limit=50)
     roots[0].put(memory("later", "x", age=0))
     roots[1].put(memory("m0", "changed", age=1))
-    rest = list_memories(places, Filters(), limit=500, cursor=first["next_cursor"])
+    rest = listed(places, Filters(), limit=500, cursor=first["next_cursor"])
     kept = [each for each in names([*first["memories"], *rest["memories"]]) if each != ("a", "m0")]
     assert kept == [each for each in whole if each != ("a", "m0")]
 
@@ -90,16 +97,16 @@ def test_filters(tmp_path: Path) -> None:
 def test_users_stay_apart(tmp_path: Path) -> None:
     root = Stored(tmp_path / "c", "user-document")
     root.put(memory("ann/1", "x", owner="ann"), memory("bob/1", "x", owner="bob"))
-    nobody = list_memories([root.place], Filters())
+    nobody = listed([root.place], Filters())
     assert nobody["memories"] == []
     assert "user" in nobody["fresh"]["root"]["withheld"]
-    assert names(list_memories([root.place], Filters(), user="ann")["memories"]) == [("root", "ann/1")]
+    assert names(listed([root.place], Filters(), user="ann")["memories"]) == [("root", "ann/1")]
 
 
 def test_what_a_list_tells(tmp_path: Path) -> None:
     root = Stored(tmp_path / "c")
     root.put(memory("a", "x", title="Title", tags=("t",), line=4))
-    found = list_memories([root.place], Filters())
+    found = listed([root.place], Filters())
     assert found["fresh"] == {"root": {"state": "fresh", "generation": 3, "lag_ms": 0}}
     [one] = found["memories"]
     assert one == {
@@ -122,4 +129,4 @@ def test_what_a_list_tells(tmp_path: Path) -> None:
 def test_a_wrong_cursor_is_told(tmp_path: Path, cursor: str) -> None:
     root = Stored(tmp_path / "c")
     with pytest.raises(UsageError):
-        list_memories([root.place], Filters(), cursor=cursor)
+        listed([root.place], Filters(), cursor=cursor)

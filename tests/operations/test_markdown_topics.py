@@ -6,26 +6,27 @@ import os
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from memoryd.core.policy import Policy
 from memoryd.disk import atomic
 from memoryd.disk.temps import is_our_temp
+from memoryd.engine.jobs import OPERATIONS, Job
 from memoryd.errors import NotFoundError
-from memoryd.layouts import LAYOUTS
-from memoryd.layouts.markdown_topics import MarkdownTopics
-from memoryd.layouts.storing import Touch
+from memoryd.layouts.markdown_topics import MARKDOWN_TOPICS
+from memoryd.layouts.protocol import AccessCount
+from memoryd.layouts.registry import LAYOUTS
 from memoryd.operations import memories
-from memoryd.operations.archive import archive
+from memoryd.operations.access_counts import count_reads
 from memoryd.operations.check import check
-from memoryd.operations.indexing import Indexed, update_index
-from memoryd.operations.memories import Means
-from memoryd.operations.prune import prune
+from memoryd.operations.index_files import Indexed, update_index
+from memoryd.operations.memories import Context
 from memoryd.operations.refresh import refresh
 from memoryd.operations.repair import repair
-from memoryd.operations.touching import count_reads
 from memoryd.operations.undo import undo
+from memoryd.operations.upkeep import archive, plan_row, prune
 from memoryd.store import Store
 from memoryd.store.recovery import recover
 from tests.layouts.contract import NOW
@@ -57,9 +58,9 @@ class Folder:
 
     def kill(self) -> None:
         """What the kernel does when the process dies: descriptors go, files stay as they are."""
-        for late in self.store.late:
-            late.displaced.leave()
-        self.store.late.clear()
+        for late in self.store.late_writes.waiting:
+            late.replaced.detach()
+        self.store.late_writes.waiting.clear()
 
     def write(self, path: str, content: bytes) -> None:
         (self.root / path).parent.mkdir(parents=True, exist_ok=True)
@@ -90,7 +91,7 @@ class Folder:
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Folder]:
-    monkeypatch.setitem(LAYOUTS, "markdown-topics", MarkdownTopics())
+    monkeypatch.setattr("memoryd.store.store.LAYOUTS", {**LAYOUTS, "markdown-topics": MARKDOWN_TOPICS})
     made = Folder(tmp_path)
     yield made
     made.store.close()
@@ -135,11 +136,11 @@ class TestUses:
     def test_they_follow_a_memory_that_gets_another_title_and_so_another_id(self, folder: Folder) -> None:
         folder.write("a/b.md", entry("2026-01-02", "One"))
         folder.sync()
-        count_reads(folder.store, "a/b.md", {"a/b#2026-01-02:one": Touch(2, folder.now)}, folder.now)
+        count_reads(folder.store, "a/b.md", {"a/b#2026-01-02:one": AccessCount(2, folder.now)}, folder.now)
         for title, counted in (("Two", "a/b#2026-01-02:two"), ("Three", "a/b#2026-01-02:three")):
             [known] = folder.store.uses["a/b.md"]
-            assert memories.update(folder.store, known, {"title": title}, folder.now, Means()).id == counted
-            assert folder.store.uses == folder.store.journal.uses() == {"a/b.md": {counted: 2}}
+            assert memories.update(folder.store, known, {"title": title}, folder.now, Context()).id == counted
+            assert folder.store.uses == folder.store.journal.access.counts() == {"a/b.md": {counted: 2}}
             folder.sync()
 
 
@@ -174,6 +175,31 @@ class TestPruning:
         undo(folder.store, receipt, folder.now)
         assert not (folder.root / "archive").exists()
         assert folder.read(f"{topic}/b.md") == LONG
+
+    def test_the_command_archive_prunes_as_the_schedule_does(self, folder: Folder) -> None:
+        folder.write("a/b.md", LONG)
+        folder.sync()
+        planned: Any = OPERATIONS["plan"](folder.store, Job("plan"), folder.now)
+        done: Any = OPERATIONS["archive"](folder.store, Job("archive"), folder.now)
+        assert done.receipt
+        assert [each.path for each in done.plan.actions] == [each.path for each in planned.actions]
+        assert (folder.root / "archive/a/2024.md").exists()
+
+    def test_an_undo_beside_what_was_written_since(self, folder: Folder) -> None:
+        """The agent puts a new entry on top, and memoryd puts the old ones back where they belong."""
+        folder.write("a/b.md", LONG)
+        folder.sync()
+        done = prune(folder.store, folder.now, by="schedule")
+        newer = folder.read("a/b.md").replace(b"# T\n\n", b"# T\n\n" + entry("2026-01-30", "new"), 1)
+        folder.write("a/b.md", newer)
+        folder.sync()
+        undo(folder.store, done.receipt or "", folder.now)
+        wanted = LONG.replace(b"# T\n\n", b"# T\n\n" + entry("2026-01-30", "new"), 1)
+        assert folder.read("a/b.md").rstrip() == wanted.rstrip()
+        assert not (folder.root / "archive").exists()
+        folder.sync()
+        prune(folder.store, folder.now, by="schedule")
+        assert b"## 2024-12-15: old" in folder.read("a/b.md"), "no schedule undoes the undo"
 
     def test_named_entries_can_be_archived(self, folder: Folder) -> None:
         folder.write("a/b.md", LONG)
@@ -272,14 +298,14 @@ class TestRepair:
 
 
 def test_no_secret_gets_out_of_the_memory_itself(folder: Folder) -> None:
-    """Catalogue, findings, index and journal texts name the pattern; the archive keeps the bytes."""
+    """SqliteIndex, findings, index and journal texts name the pattern; the archive keeps the bytes."""
     folder.write("a/b.md", f"# Use {TOKEN}\n\n".encode() + entries(10, 3000) + entry("2024-12-15", f"a {TOKEN}"))
     folder.sync()
     done = prune(folder.store, folder.now, by="schedule")
     folder.sync()
     assert folder.codes().count("secret-shape") == 2
     assert TOKEN in folder.read("archive/a/2024.md").decode()
-    told = [repr(check(folder.store, folder.now)), repr(done.plan.public()), folder.read("index.md").decode()]
+    told = [repr(check(folder.store, folder.now)), repr(plan_row(done.plan)), folder.read("index.md").decode()]
     told += [
         repr(folder.store.journal.entries(10)),
         repr(list(folder.store.catalogue.entries(["a/b.md", "archive/a/2024.md"]))),

@@ -13,15 +13,15 @@ from memoryd.core.policy import Limit, LimitKind, Policy
 from memoryd.core.secrets import SUGGESTION, VIOLATION
 from memoryd.disk.tree import Tree
 from memoryd.errors import ConflictError, InvalidMemoryError, LimitExceededError, NotFoundError, SensitiveError
-from memoryd.layouts.storing import Asked, StoringView, Touch
+from memoryd.layouts.protocol import AccessCount, NewMemory, StoringView
 from memoryd.operations import memories
-from memoryd.operations.archive import archive
-from memoryd.operations.memories import Means, Outcome
-from memoryd.operations.reading import Memory, read_memory
-from memoryd.operations.touching import count_reads
+from memoryd.operations.access_counts import count_reads
+from memoryd.operations.lookup import Memory, read_memory
+from memoryd.operations.memories import Context, Outcome
 from memoryd.operations.undo import undo
+from memoryd.operations.upkeep import archive
 from memoryd.store import Store
-from memoryd.store.storing import storing_view
+from memoryd.store.views import storing_view
 from tests.layouts.samples import learning, line, lines, memory, uuid
 from tests.operations.conftest import MakeWorld
 from tests.operations.world import CORE, LEARNINGS, LIVE, World
@@ -38,13 +38,13 @@ def filled(world: World) -> None:
 
 def add(world: World, number: int = 7, **fields: Any) -> Outcome:
     native = {"type": "learning", "content": "what was learnt", **fields}
-    done = memories.add(world.store, Asked(native), world.now, Means(number))
+    done = memories.add(world.store, NewMemory(native), world.now, Context(number))
     world.look(done.paths)
     return done
 
 
 def update(world: World, asked: str, **changes: Any) -> Outcome:
-    return memories.update(world.store, asked, changes, world.now, Means())
+    return memories.update(world.store, asked, changes, world.now, Context())
 
 
 def read(world: World, asked: str) -> Memory | None:
@@ -95,22 +95,22 @@ class TestStoring:
 
     def test_forgotten_is_archived_and_comes_back(self, world: World) -> None:
         filled(world)
-        gone = memories.forget(world.store, uuid(1), world.now, Means())
+        gone = memories.forget(world.store, uuid(1), world.now, Context())
         assert gone.path == ARCHIVE
         world.look(gone.paths)
         found = read(world, uuid(1))
         assert found is not None
         assert (found.path, found.archived) == (ARCHIVE, True)
-        back = memories.unarchive(world.store, uuid(1), world.now, Means())
-        assert (back.path, world.read(ARCHIVE)) == (LEARNINGS, b"")
+        back = memories.unarchive(world.store, uuid(1), world.now, Context())
+        assert (back.path, ARCHIVE in world.names()) == (LEARNINGS, False)
         assert line(learning(1)) in world.read(LEARNINGS).splitlines()
 
     def test_of_equal_ids_in_an_archive_the_one_forgotten_last_comes_back(self, world: World) -> None:
         world.write(ARCHIVE, lines(learning(1, content="of old", archived=True)))
         filled(world)
-        memories.forget(world.store, uuid(1), world.now, Means())
+        memories.forget(world.store, uuid(1), world.now, Context())
         world.look()
-        memories.unarchive(world.store, uuid(1), world.now, Means())
+        memories.unarchive(world.store, uuid(1), world.now, Context())
         assert line(learning(1)) in world.read(LEARNINGS).splitlines()
         assert b"of old" in world.read(ARCHIVE)
 
@@ -121,7 +121,7 @@ class TestStoring:
         archive(world.store, world.now, by="schedule")
         world.look()
         assert world.read(LEARNINGS) == b""
-        memories.unarchive(world.store, uuid(1), world.now, Means())
+        memories.unarchive(world.store, uuid(1), world.now, Context())
         world.look()
         assert archive(world.store, world.now, by="schedule").receipt is None
         assert archive(world.store, world.now, by="command", ids=[uuid(1)]).receipt is not None
@@ -129,7 +129,7 @@ class TestStoring:
     def test_refusals(self, make_world: MakeWorld) -> None:
         world = make_world(Policy(limits={CORE: Limit(LimitKind.HARD, None, 1)}))
         filled(world)
-        memories.forget(world.store, uuid(2), world.now, Means())
+        memories.forget(world.store, uuid(2), world.now, Context())
         world.look()
         before = world.memories()
         with pytest.raises(LimitExceededError):
@@ -143,7 +143,7 @@ class TestStoring:
             update(world, uuid(2), importance="low")
         assert f"memoryd unarchive {uuid(2)}" in str(archived.value.hint)
         with pytest.raises(NotFoundError):
-            memories.unarchive(world.store, uuid(1), world.now, Means())
+            memories.unarchive(world.store, uuid(1), world.now, Context())
         assert world.memories() == before
 
 
@@ -236,10 +236,10 @@ class TestSecrets:
         )
         for native in natives:
             with pytest.raises(SensitiveError) as error:
-                memories.add(world.store, Asked(native), world.now, Means())
+                memories.add(world.store, NewMemory(native), world.now, Context())
             told.append(error.value)
             with pytest.raises(SensitiveError) as error:
-                memories.update(world.store, uuid(1), native, world.now, Means())
+                memories.update(world.store, uuid(1), native, world.now, Context())
             told.append(error.value)
         assert {(each.message, each.hint) for each in told} == {(VIOLATION, SUGGESTION)}
         assert CANARY not in repr([each.data for each in told])
@@ -277,10 +277,10 @@ class TestSecrets:
         world = make_world(Policy(secrets="seed"))
         with pytest.raises(SensitiveError):
             add(world, content="Key learnings")
-        means = Means(3, allow_words=True)
-        memories.add(world.store, Asked({"type": "core", "content": "Key learnings"}), world.now, means)
+        means = Context(3, allow_words=True)
+        memories.add(world.store, NewMemory({"type": "core", "content": "Key learnings"}), world.now, means)
         with pytest.raises(SensitiveError):
-            memories.add(world.store, Asked({"type": "core", "content": "api_key"}), world.now, means)
+            memories.add(world.store, NewMemory({"type": "core", "content": "api_key"}), world.now, means)
 
 
 class TestReads:
@@ -288,14 +288,14 @@ class TestReads:
         filled(world)
         backups = world.backups()
         assert count_reads(
-            world.store, LEARNINGS, {uuid(1): Touch(3, world.now), uuid(2): Touch(1, world.now)}, world.now
+            world.store, LEARNINGS, {uuid(1): AccessCount(3, world.now), uuid(2): AccessCount(1, world.now)}, world.now
         )
         found = [json.loads(each) for each in world.read(LEARNINGS).splitlines()[1:]]
         assert [each["access_count"] for each in found] == [8, 6]
         assert world.read(LEARNINGS).startswith(b"{not json}\n")
         assert world.backups() == backups
-        assert count_reads(world.store, LEARNINGS, {uuid(77): Touch(1, world.now)}, world.now) == ()
-        assert world.store.journal.uses() == {LEARNINGS: {uuid(77): 1}}
+        assert count_reads(world.store, LEARNINGS, {uuid(77): AccessCount(1, world.now)}, world.now) == ()
+        assert world.store.journal.access.counts() == {LEARNINGS: {uuid(77): 1}}
 
     def test_archived_memories_are_read_when_no_live_one_has_the_id(self, world: World) -> None:
         world.write(ARCHIVE, lines(learning(1, content="old", archived=True)))

@@ -13,17 +13,19 @@ from typing import Any
 import pytest
 
 from memoryd.core.policy import Policy
-from memoryd.disk.remembered import Forgotten, Remembered
+from memoryd.disk.journal.trash import Forgotten, TrashTable
 from memoryd.disk.temps import is_our_temp
 from memoryd.errors import NotFoundError
-from memoryd.layouts.storing import Asked
+from memoryd.layouts.protocol import NewMemory
 from memoryd.operations import memories
-from memoryd.operations.memories import Means, Outcome
+from memoryd.operations.memories import Context, Outcome
 from memoryd.operations.refresh import refresh
 from memoryd.store import Store
 from memoryd.store.recovery import recover
 from tests.layouts.contract import NOW
 from tests.operations.death import dying
+
+pytestmark = pytest.mark.slow
 
 MOST = 200  # more calls than any verb makes
 BEFORE, LATER = NOW - 3600.0, NOW
@@ -78,17 +80,17 @@ class House:
         return store
 
     def add(self, number: int, now: float = BEFORE) -> Outcome:
-        asked = Asked(self.case.native(number), self.case.where)
-        return self.took(memories.add(self.store, asked, now, Means(number)))
+        asked = NewMemory(self.case.native(number), self.case.where)
+        return self.took(memories.add(self.store, asked, now, Context(number)))
 
     def took(self, outcome: Outcome) -> Outcome:
         refresh(self.store, None, LATER)
         return outcome
 
     def kill(self) -> None:
-        for late in self.store.late:
-            late.displaced.leave()
-        self.store.late.clear()
+        for late in self.store.late_writes.waiting:
+            late.replaced.detach()
+        self.store.late_writes.waiting.clear()
         self.close()
 
     def rise(self) -> None:
@@ -102,9 +104,9 @@ class House:
         self.store.journal.close()
         self.store.vault.close()
         self.store.blobs.close()
-        for late in self.store.late:
-            late.displaced.leave()
-        self.store.late.clear()
+        for late in self.store.late_writes.waiting:
+            late.replaced.detach()
+        self.store.late_writes.waiting.clear()
 
     def contents(self) -> dict[str, bytes]:
         found = {
@@ -126,24 +128,24 @@ def filled(house: House) -> None:
 
 def without_one(house: House) -> None:
     filled(house)
-    gone = house.took(memories.forget(house.store, house.second(), BEFORE, Means()))
+    gone = house.took(memories.forget(house.store, house.second(), BEFORE, Context()))
     (house.base / "second").write_text(gone.id)
 
 
 def add(house: House) -> Outcome:
-    return memories.add(house.store, Asked(house.case.native(9), house.case.where), LATER, Means(9))
+    return memories.add(house.store, NewMemory(house.case.native(9), house.case.where), LATER, Context(9))
 
 
 def update(house: House) -> Outcome:
-    return memories.update(house.store, house.second(), house.case.changes, LATER, Means())
+    return memories.update(house.store, house.second(), house.case.changes, LATER, Context())
 
 
 def forget(house: House) -> Outcome:
-    return memories.forget(house.store, house.second(), LATER, Means())
+    return memories.forget(house.store, house.second(), LATER, Context())
 
 
 def unarchive(house: House) -> Outcome:
-    return memories.unarchive(house.store, house.second(), LATER, Means())
+    return memories.unarchive(house.store, house.second(), LATER, Context())
 
 
 def houses(base: Path, case: Case, prepare: Callable[[House], None]) -> Generator[House, None, None]:
@@ -211,10 +213,10 @@ def _ends_well(house: House, verb: str, operate: Callable[[House], Outcome], *, 
 
 
 def test_canary_a_verb_that_keeps_nothing_is_caught(quick_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def nothing(self: Remembered, forgotten: Forgotten, now: float) -> None:
+    def nothing(self: TrashTable, forgotten: Forgotten, now: float) -> None:
         del self, forgotten, now
 
-    monkeypatch.setattr(Remembered, "keep_forgotten", nothing)
+    monkeypatch.setattr(TrashTable, "keep", nothing)
     with closing(houses(quick_path, CASES[4], filled)) as every:
         house = next(every)
         house.took(forget(house))

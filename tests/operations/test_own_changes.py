@@ -6,14 +6,13 @@ import json
 
 import pytest
 
-from memoryd.core.digest import sha256
-from memoryd.core.plan import WHATEVER, Action, Kind, Plan
-from memoryd.core.text import Edit, Span
+from memoryd.core.plan import ANY_CONTENT, Action, Kind, Plan
+from memoryd.core.spans import Edit, Span, sha256
 from memoryd.disk.tree import Tree
 from memoryd.operations.undo import undo
-from memoryd.store.changes import OwnChanges
-from memoryd.store.commit import Cause, change
-from memoryd.store.storing import KnownFiles
+from memoryd.store.commit import Origin, change
+from memoryd.store.line_files import PendingChanges
+from memoryd.store.views import KnownFiles
 from tests.layouts.samples import lines, memory, uuid
 from tests.operations.world import CORE, World
 
@@ -21,9 +20,9 @@ from tests.operations.world import CORE, World
 def add(world: World, number: int) -> str:
     def decide() -> Plan:
         data = lines(memory(number))
-        return Plan((Action(Kind.APPEND, CORE, "stored", (uuid(number),), data=data, base=WHATEVER),))
+        return Plan((Action(Kind.APPEND, CORE, "stored", (uuid(number),), data=data, base=ANY_CONTENT),))
 
-    done = change(world.store, Cause("add", "command"), decide, now=world.now, wait_s=1.0, sure=True)
+    done = change(world.store, Origin("add", "command"), decide, now=world.now, wait_s=1.0, sure=True)
     assert done.receipt is not None
     return done.receipt
 
@@ -126,7 +125,7 @@ def rewrite(world: World, *changes: tuple[bytes, bytes]) -> None:
         edits = tuple(Edit(Span(data.index(old), data.index(old) + len(old)), new) for old, new in changes)
         return Plan((Action(Kind.REWRITE, CORE, "changed", edits=edits, base=sha256(data)),))
 
-    change(world.store, Cause("update", "command"), decide, now=world.now, wait_s=1.0)
+    change(world.store, Origin("update", "command"), decide, now=world.now, wait_s=1.0)
 
 
 def told(world: World) -> list[object]:
@@ -166,7 +165,7 @@ def test_a_rewritten_line_is_taken_in_as_if_all_had_been_read(
     world.look([CORE])
     partly = told(world)
     world.store.catalogue.clear()
-    world.store.own_changes = OwnChanges()
+    world.store.pending_changes = PendingChanges()
     world.look()
     assert partly == told(world)
 
@@ -193,7 +192,7 @@ def test_appends_in_a_row_are_taken_in_at_once(world: World, reads: list[str]) -
     assert [str(each[2]) for each in known(world)] == [uuid(number) for number in range(1, 9)]
     partly = told(world)
     world.store.catalogue.clear()
-    world.store.own_changes = OwnChanges()
+    world.store.pending_changes = PendingChanges()
     world.look()
     assert partly == told(world)
 
@@ -246,16 +245,16 @@ def test_where_somebody_wrote_among_those_that_wait_the_count_is_not_known(world
     world.write(CORE, lines(memory(1)))
     world.look()
     add(world, 2)
-    assert world.store.own_changes.waiting(CORE) is not None
+    assert world.store.pending_changes.waiting(CORE) is not None
     with (world.root / CORE).open("ab") as file:
         file.write(lines(memory(90)))
     add(world, 3)
-    assert world.store.own_changes.waiting(CORE) is None
+    assert world.store.pending_changes.waiting(CORE) is None
     add(world, 4)
-    assert world.store.own_changes.waiting(CORE) is None
+    assert world.store.pending_changes.waiting(CORE) is None
     world.look([CORE])
     add(world, 5)
-    assert world.store.own_changes.waiting(CORE) is not None
+    assert world.store.pending_changes.waiting(CORE) is not None
     assert KnownFiles(world.store)[CORE].records == 6
 
 

@@ -12,8 +12,9 @@ from typing import Any
 import pytest
 
 from memoryd.core.policy import Limit, LimitKind, Policy
-from memoryd.operations.archive import archive, enforce_limits
-from memoryd.operations.backup import create_backups, restore
+from memoryd.operations.backup import create_backups
+from memoryd.operations.restore import restore
+from memoryd.operations.upkeep import archive, enforce_limits
 from tests.layouts.samples import learning, line, lines, memory, task, uuid
 from tests.operations.conftest import MakeWorld
 from tests.operations.world import CORE, LEARNINGS, LIVE, TASKS, World

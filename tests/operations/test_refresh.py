@@ -9,14 +9,15 @@ from typing import Any
 import pytest
 
 from memoryd.core.findings import Finding
-from memoryd.core.records import Base, Document
-from memoryd.disk.nodes import MB
-from memoryd.disk.tree import ChangingError, Tree
-from memoryd.layouts.jsonl_store import JsonlStore
+from memoryd.core.records import Document, ParseOffset
+from memoryd.disk.nofollow import MB, ChangingError
+from memoryd.disk.tree import Tree
+from memoryd.errors import ShuttingDownError
+from memoryd.layouts.jsonl_store import JsonlReader
 from memoryd.operations import refresh as refreshing
 from memoryd.operations.check import all_findings
-from memoryd.operations.own_lines import YOUNG_S
-from memoryd.operations.refresh import refresh
+from memoryd.operations.index_files import update_index
+from memoryd.operations.refresh import YOUNG_S, refresh
 from memoryd.store import Store
 from tests.layouts.samples import learning, line, lines, memory, task, uuid
 from tests.operations.world import CORE, LEARNINGS, LIVE, Q3, TASKS, World
@@ -39,16 +40,16 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 @pytest.fixture
-def parsed(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, int, Base]]:
+def parsed(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, int, ParseOffset]]:
     """(path, bytes, base) of everything parsed from here on."""
-    seen: list[tuple[str, int, Base]] = []
-    real = JsonlStore.parse
+    seen: list[tuple[str, int, ParseOffset]] = []
+    real = JsonlReader.parse
 
-    def spying(self: JsonlStore, path: str, data: bytes, *, now: float, mtime: float, base: Base) -> Document:
+    def spying(self: JsonlReader, path: str, data: bytes, *, now: float, mtime: float, base: ParseOffset) -> Document:
         seen.append((path, len(data), base))
         return real(self, path, data, now=now, mtime=mtime, base=base)
 
-    monkeypatch.setattr(JsonlStore, "parse", spying)
+    monkeypatch.setattr(JsonlReader, "parse", spying)
     return seen
 
 
@@ -95,20 +96,22 @@ class TestCost:
         assert world.look().changed == (CORE,)
         assert opened == [CORE]
 
-    def test_of_a_grown_file_only_the_tail_is_parsed(self, world: World, parsed: list[tuple[str, int, Base]]) -> None:
+    def test_of_a_grown_file_only_the_tail_is_parsed(
+        self, world: World, parsed: list[tuple[str, int, ParseOffset]]
+    ) -> None:
         filled(world)
         world.look()
         parsed.clear()
         size = len(world.read(CORE))
         world.append(CORE, memory(3))
         world.look([CORE])
-        assert parsed == [(CORE, len(line(memory(3))) + 1, Base(size, 3))]
+        assert parsed == [(CORE, len(line(memory(3))) + 1, ParseOffset(size, 3))]
         records = list(world.store.catalogue.entries([CORE]))
         assert [(each.id, each.line) for each in records] == [(uuid(1), 1), (uuid(2), 2), (uuid(3), 3)]
 
     @pytest.mark.parametrize("change", ["edit", "shrink", "no newline", "emptied"])
     def test_anything_else_is_parsed_whole(
-        self, world: World, parsed: list[tuple[str, int, Base]], change: str
+        self, world: World, parsed: list[tuple[str, int, ParseOffset]], change: str
     ) -> None:
         filled(world)
         if change == "no newline":
@@ -123,10 +126,10 @@ class TestCost:
         }[change]
         world.write(CORE, content)
         world.look([CORE])
-        assert parsed == [(CORE, len(content), Base())]
+        assert parsed == [(CORE, len(content), ParseOffset())]
 
     def test_a_touched_file_of_equal_content_is_read_but_not_parsed(
-        self, world: World, parsed: list[tuple[str, int, Base]]
+        self, world: World, parsed: list[tuple[str, int, ParseOffset]]
     ) -> None:
         filled(world)
         world.look()
@@ -188,7 +191,9 @@ class TestFindingsOfAGrownFile:
         assert sorted(world.store.catalogue.findings(), key=repr) == fresh_findings(world, tmp_path)
         row = world.store.catalogue.file(CORE)
         assert row is not None
-        whole = world.layout.parse(CORE, before + after, now=world.now, mtime=world.now - 3600, base=Base())
+        whole = world.layout.reader.parse(
+            CORE, before + after, now=world.now, mtime=world.now - 3600, base=ParseOffset()
+        )
         assert (row.units, row.broken, row.records) == (whole.units, whole.broken, len(whole.records))
 
 
@@ -322,7 +327,18 @@ class TestOddFiles:
         (outside / "learnings_2024_Q1.jsonl").write_bytes(lines(learning(1)))
         world.path("archive/2024").symlink_to(outside)
         world.look()
+        [finding] = world.store.noted["files"]
+        assert (finding.code, finding.path) == ("not-a-regular-file", "archive/2024")
         assert sorted(world.store.catalogue.files()) == sorted([*LIVE, Q3])
+
+    def test_a_link_in_the_place_of_the_archive_is_told(self, world: World, tmp_path: Path) -> None:
+        world.write(LEARNINGS, lines(learning(1)))
+        (tmp_path / "elsewhere").mkdir()
+        world.path("archive").symlink_to(tmp_path / "elsewhere")
+        world.path("notes").symlink_to(tmp_path / "elsewhere")
+        world.look()
+        [finding] = world.store.noted["files"]
+        assert (finding.code, finding.path) == ("not-a-regular-file", "archive")
 
     def test_names_are_data(self, world: World) -> None:
         filled(world)
@@ -357,3 +373,49 @@ def test_a_large_file_read_in_pieces_is_read_as_a_whole(world: World, monkeypatc
         assert row is not None
         found = list(world.store.catalogue.entries([LEARNINGS]))
         assert (found, world.store.catalogue.findings(), row.units, row.digest) == wanted
+
+
+class TestStopping:
+    """The end does not wait for a large store that is read for the first time."""
+
+    MANY = 3000
+
+    def stopped_after(self, parts: int, world: World, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+        """What was parsed until the end came, during the part of that number."""
+        seen: list[str] = []
+        real = JsonlReader.parse
+
+        def parse(self: JsonlReader, path: str, data: bytes, **more: Any) -> Document:
+            seen.append(path)
+            if len(seen) == parts:
+                world.store.stopping.set()
+            return real(self, path, data, **more)
+
+        with monkeypatch.context() as patched:
+            patched.setattr(JsonlReader, "parse", parse)
+            with pytest.raises(ShuttingDownError):
+                world.look()
+        return seen
+
+    def test_between_the_pieces_of_a_file(self, world: World, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+        world.write(LEARNINGS, lines(*(learning(number) for number in range(self.MANY))))
+        assert self.stopped_after(2, world, monkeypatch) == [LEARNINGS] * 2
+        world.restart()
+        world.look()
+        assert sum(each.records for each in world.store.files().values()) == self.MANY
+        assert sorted(world.store.catalogue.findings(), key=repr) == fresh_findings(world, tmp_path)
+
+    def test_between_two_files(self, world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+        filled(world)
+        assert len(self.stopped_after(1, world, monkeypatch)) == 1
+        world.restart()
+        assert len(world.look().changed) == len(LIVE)
+
+    def test_while_the_index_is_made(self, world: World) -> None:
+        filled(world)
+        world.look()
+        world.store.stopping.set()
+        with pytest.raises(ShuttingDownError):
+            update_index(world.store, world.now)
+        world.restart()
+        assert world.sync().written == ("index.json",)

@@ -7,9 +7,9 @@ import pytest
 from memoryd.errors import UsageError
 from memoryd.operations.backup import create_backups
 from memoryd.operations.check import check
-from memoryd.operations.dedupe import dedupe
 from memoryd.operations.repair import repair
 from memoryd.operations.undo import undo
+from memoryd.operations.upkeep import dedupe
 from tests.layouts.samples import learning, line, lines
 from tests.operations.world import LEARNINGS, World
 
@@ -56,7 +56,7 @@ def test_the_original_is_in_quarantine_and_comes_back_by_undo(world: World) -> N
     data = glued(world)
     done = repair(world.store, world.now)
     assert done.receipt is not None
-    kept = [row.sha256 for row in world.store.journal.quarantined()]
+    kept = [row.sha256 for row in world.store.journal.quarantine.entries()]
     assert world.store.blobs.get(kept[0]) == data
     undo(world.store, done.receipt, world.now)
     assert (world.root / LEARNINGS).read_bytes() == data
@@ -68,7 +68,7 @@ def test_a_dry_run_keeps_nothing_and_changes_nothing(world: World) -> None:
     assert done.plan
     assert done.receipt is None
     assert (world.root / LEARNINGS).read_bytes() == data
-    assert world.store.journal.quarantined() == []
+    assert world.store.journal.quarantine.entries() == []
 
 
 def test_only_the_named_code_is_healed(world: World) -> None:

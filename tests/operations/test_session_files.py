@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 
 from memoryd.core.policy import DAY, Policy
-from memoryd.layouts.session_files.naming import slug
-from memoryd.operations.archive import archive
-from memoryd.operations.backup import create_backups, restore
-from memoryd.operations.dedupe import dedupe
+from memoryd.layouts.session_files.names import slug
+from memoryd.operations.backup import create_backups
 from memoryd.operations.refresh import refresh
+from memoryd.operations.restore import restore
 from memoryd.operations.undo import undo
+from memoryd.operations.upkeep import archive, dedupe
 from memoryd.store import Store
 from tests.layouts import json_samples
 from tests.layouts.samples import learning, lines

@@ -21,21 +21,20 @@ from hypothesis import HealthCheck, Phase, currently_in_test_context, find, note
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
 
-from memoryd.catalogue import Catalogue
 from memoryd.core.dates import iso
 from memoryd.core.policy import Limit, LimitKind, Policy
 from memoryd.core.records import Role
 from memoryd.disk.journal import Entry
 from memoryd.errors import ConflictError, GuardError, NotFoundError, UsageError
-from memoryd.layouts.jsonl_store import upkeep
-from memoryd.operations.archive import archive, enforce_limits
-from memoryd.operations.backup import create_backups, restore
+from memoryd.index.sqlite import SqliteIndex
+from memoryd.operations.backup import create_backups
 from memoryd.operations.permissions import tighten
+from memoryd.operations.restore import restore
 from memoryd.operations.undo import undo
-from memoryd.store import recovery
-from memoryd.store.late import carry_over
-from tests.layouts.contract import EXPLORING, MORE
+from memoryd.operations.upkeep import archive, enforce_limits
+from tests.examples import DEEP, examples
 from tests.layouts.samples import DAY, learning, line, memory, task, uuid
+from tests.operations import faults
 from tests.operations.conftest import memory_disk
 from tests.operations.death import dying
 from tests.operations.world import CORE, LEARNINGS, LIVE, TASKS, World, same_meaning
@@ -78,7 +77,7 @@ class StoreMachine(RuleBasedStateMachine):
 
     def set_aside(self) -> set[bytes]:
         store = self.world.store
-        contents = [store.blobs.get(each.blob) for each in store.journal.quarantined()]
+        contents = [store.blobs.get(each.blob) for each in store.journal.quarantine.entries()]
         return {each for content in contents for each in UUID.findall(content)}
 
     def by_agent(self, act: Callable[[], object]) -> None:
@@ -179,7 +178,7 @@ class StoreMachine(RuleBasedStateMachine):
     @rule(seconds=st.sampled_from((1, 3, 3600, DAY, 40 * DAY, 100 * DAY, -1, -3600, -2 * DAY)))
     def the_clock_jumps(self, seconds: int) -> None:
         self.world.now += seconds
-        carry_over(self.world.store, self.world.now)
+        self.world.store.late_writes.merge(self.world.store.tree, self.world.now)
 
     # --- memoryd
 
@@ -221,7 +220,7 @@ class StoreMachine(RuleBasedStateMachine):
             return
         if done.receipt is None:
             return
-        kept = self.world.path(f".backup/{said['backup']}")  # rotation may have taken it since
+        kept = self.world.path(f".backup/{said.backup}")  # rotation may have taken it since
         assert not kept.exists() or self.world.read(name) in (kept.read_bytes(), kept.read_bytes() + b"\n")
         undo(self.world.store, done.receipt, self.world.now)
         assert {key: value for key, (value, _) in self.world.memories().items()} == {
@@ -325,13 +324,13 @@ def _more(before: Counter[bytes], after: Counter[bytes]) -> Iterable[bytes]:
     return [each for each, count in after.items() if count > before[each]]
 
 
-def _settings(examples: int) -> settings:
+def _settings(number: int) -> settings:
     """The same every time, unless somebody explores; a failing history is shown as found, shrinking takes hours."""
     return settings(
-        max_examples=examples * MORE,
+        max_examples=examples(number),
         stateful_step_count=30,
         deadline=None,
-        derandomize=not EXPLORING,
+        derandomize=not DEEP,
         phases=(Phase.explicit, Phase.generate),
         suppress_health_check=list(HealthCheck),
     )
@@ -341,9 +340,9 @@ TestStoreMachine = StoreMachine.TestCase
 TestStoreMachine.settings = _settings(15)
 
 
-@pytest.mark.soak
+@pytest.mark.slow
 def test_many_more_histories() -> None:
-    run_state_machine_as_test(StoreMachine, settings=settings(_settings(80), derandomize=False))
+    run_state_machine_as_test(StoreMachine, settings=_settings(80))
 
 
 class Simplest:
@@ -354,21 +353,21 @@ class Simplest:
 
 
 def test_canary_a_store_that_loses(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(upkeep, "_copy", lambda *_: None)
+    faults.move_without_copy(monkeypatch)
     with pytest.raises((AssertionError, BaseExceptionGroup)):
         run_state_machine_as_test(StoreMachine, settings=_settings(60))
 
 
 def test_canary_a_store_that_forgets(monkeypatch: pytest.MonkeyPatch) -> None:
     """What left a file stays in the catalogue."""
-    monkeypatch.setattr(Catalogue, "replace", Catalogue.extend)
+    monkeypatch.setattr(SqliteIndex, "replace", SqliteIndex.append)
     with pytest.raises((AssertionError, BaseExceptionGroup)):
         run_state_machine_as_test(StoreMachine, settings=_settings(60))
 
 
 def test_canary_a_store_that_doubles(monkeypatch: pytest.MonkeyPatch) -> None:
     """Copies that a death left in the archive stay there. Few histories die at the right call: each is tried."""
-    monkeypatch.setitem(recovery._TAKE_BACK, "append", lambda *_: True)
+    faults.keep_copies(monkeypatch, "append")
     machine, simplest = StoreMachine(), cast("st.DataObject", Simplest())
 
     def each_death() -> None:

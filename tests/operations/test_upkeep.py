@@ -8,25 +8,27 @@ import stat
 import subprocess
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
-from memoryd.core.json_text import members, with_member
+from memoryd.control.methods.status import Counts
+from memoryd.core.json_spans import members, with_member
 from memoryd.core.policy import Limit, LimitKind, Mode, Policy
-from memoryd.core.text import Edit, Span
+from memoryd.core.spans import Edit, Span
 from memoryd.errors import GuardError, NotFoundError
-from memoryd.layouts.base import Migration
-from memoryd.layouts.jsonl_store import JsonlStore
-from memoryd.operations.archive import archive, enforce_limits
+from memoryd.layouts.jsonl_store import JSONL_STORE
+from memoryd.layouts.protocol import Migration
+from memoryd.layouts.registry import LAYOUTS
 from memoryd.operations.backup import create_backups
-from memoryd.operations.check import check, finding_counts
-from memoryd.operations.limits import limit_levels, note_limits
+from memoryd.operations.check import check, finding_counts, limit_levels, note_limits
 from memoryd.operations.locks import clear_lock, list_locks, sweep_locks
 from memoryd.operations.migrate import migrate
 from memoryd.operations.permissions import tighten
 from memoryd.operations.undo import undo
+from memoryd.operations.upkeep import archive, enforce_limits
 from tests.layouts.samples import learning, line, lines, memory, task, uuid
 from tests.operations.conftest import MakeWorld
 from tests.operations.world import CORE, LEARNINGS, LIVE, Q3, TASKS, World
@@ -127,7 +129,7 @@ class TestCheck:
         filled(world)
         world.sync()
         assert check(world.store, world.now) == []
-        assert finding_counts(world.store) == {"error": 0, "warning": 0, "info": 0}
+        assert finding_counts(world.store) == Counts(error=0, warning=0, info=0)
 
     def test_exactly_the_planted_defects(self, make_world: MakeWorld, tmp_path: Path) -> None:
         world = make_world(Policy(mode=Mode.OBSERVE, limits={TASKS: Limit(LimitKind.SOFT, None, 5)}))
@@ -231,25 +233,43 @@ class TestLevels:
         world = make_world(Policy(limits={CORE: Limit(LimitKind.HARD, None, 2)}))
         world.write(CORE, lines(memory(1)))
         world.look()
-        assert note_limits(world.store) == ([], False)
+        assert crossed(world) == []
         world.append(CORE, memory(2, accessed_at="2025-01-01T00:00:00Z"))
         world.look()
-        assert note_limits(world.store) == ([CORE], False)
+        assert crossed(world) == [("hard-limit", CORE)]
         world.append(CORE, memory(3))
         world.look()
-        assert note_limits(world.store) == ([], False)
+        assert crossed(world) == []
         world.restart()
         world.look()
-        assert note_limits(world.store) == ([], False)
+        assert crossed(world) == []
         [finding] = world.store.noted["limits"]
         assert finding.code == "hard-limit"
         assert finding.message.endswith(f"memoryd archive {uuid(2)} {uuid(1)} {uuid(3)}")
         archive(world.store, world.now, by="command", ids=[uuid(2), uuid(3)])
         world.look()
-        assert note_limits(world.store) == ([], False)
+        assert crossed(world) == []
         world.append(CORE, memory(4))
         world.look()
-        assert note_limits(world.store) == ([CORE], False)
+        assert crossed(world) == [("hard-limit", CORE)]
+
+    def test_a_crossing_of_a_soft_limit_is_told_once_with_what_could_go(self, make_world: MakeWorld) -> None:
+        world = make_world(Policy(limits={LEARNINGS: Limit(LimitKind.SOFT, None, 1)}))
+        world.write(LEARNINGS, lines(learning(1), learning(2)))
+        world.look()
+        [finding], soft = note_limits(world.store)
+        assert soft
+        assert (finding.code, finding.path) == ("soft-limit", LEARNINGS)
+        assert f"memoryd archive {uuid(1)}" in finding.message
+        world.restart()
+        world.append(LEARNINGS, learning(3))
+        world.look()
+        assert note_limits(world.store) == ([], True)
+
+
+def crossed(world: World) -> list[tuple[str, str]]:
+    found, _ = note_limits(world.store)
+    return [(each.code, each.path) for each in found]
 
 
 def dead_pid() -> int:
@@ -309,11 +329,12 @@ class TestMigration:
     @pytest.fixture(autouse=True)
     def migration(self, monkeypatch: pytest.MonkeyPatch) -> None:
         def edits(text: bytes) -> Iterator[Edit]:
-            words = text.decode()
-            if not any(each.key == "new_field" for each in members(words)):
-                yield Edit(Span(0, len(text)), with_member(words, "new_field", '"default_value"').encode())
+            if not any(each.key == "new_field" for each in members(text, 0)):
+                yield Edit(Span(0, len(text)), with_member(text, "new_field", b'"default_value"'))
 
-        monkeypatch.setattr(JsonlStore, "migrations", (Migration("0.9.0", "1.0.0", edits),))
+        index = replace(JSONL_STORE.index, migrations=(Migration("0.9.0", "1.0.0", edits),))
+        layouts = {**LAYOUTS, JSONL_STORE.name: replace(JSONL_STORE, index=index)}
+        monkeypatch.setattr("memoryd.store.store.LAYOUTS", layouts)
 
     def start(self, world: World) -> None:
         filled(world)

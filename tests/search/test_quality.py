@@ -7,9 +7,8 @@ import json
 
 import pytest
 
-from memoryd.search.embedding.known import known_words
 from memoryd.search.embedding.static import SIZE, Static
-from memoryd.search.embedding.table import HEAD, HERE, TABLE, Table
+from memoryd.search.embedding.wordpiece import HEAD, HERE, TABLE, Table, known_words
 from tests.bench.quality import FIGURES, MODES, SETS, Quality, measure, quality
 
 MARGIN = 0.01
@@ -68,7 +67,7 @@ def test_it_says_where_it_comes_from() -> None:
         "all-MiniLM-L6-v2",
         "Apache License, Version 2.0",
         "WordNet",
-        "python -m memoryd.search.embedding.distill",
+        "python -m tests.tools.distill",
     ):
         assert word in notice
     assert "TERMS AND CONDITIONS FOR USE, REPRODUCTION, AND DISTRIBUTION" in (HERE / "LICENSE").read_text(

@@ -10,6 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from memoryd.core.words import indexable, tokens, unspaced
+from tests.examples import examples
+from tests.index.database import ask
 from tests.search.stored import Stored, all_closed
 
 OTHERS = (
@@ -97,7 +99,7 @@ def full(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stored]:
         yield made
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(query=st.text(st.characters(), max_size=60))
 def test_any_text_is_a_question(full: Stored, query: str) -> None:
     for hit in full.hits(query, limit=5):
@@ -105,7 +107,7 @@ def test_any_text_is_a_question(full: Stored, query: str) -> None:
         assert len(hit["snippet"]) <= 200
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=examples(80), deadline=None)
 @given(text=st.text(st.characters(exclude_categories=["Cs"]), max_size=40))
 def test_what_is_written_is_found(text: str, tmp_path_factory: pytest.TempPathFactory) -> None:
     """Whatever holds a word or sign of any script is found by its whole text."""
@@ -119,14 +121,13 @@ def test_what_is_written_is_found(text: str, tmp_path_factory: pytest.TempPathFa
         assert found == ["m0"]
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=examples(80), deadline=None)
 @given(text=st.text(st.characters(), max_size=60))
 def test_the_index_splits_as_is_told(text: str, tmp_path_factory: pytest.TempPathFactory) -> None:
     """`tokens` says just what words SQLite's index holds of a text."""
     made = Stored(Path(tmp_path_factory.mktemp("split")) / "c.sqlite")
     made.texts(text)
-    with made.catalogue.reader() as reader:
-        held = {term for (term,) in reader._db.execute("SELECT term FROM vocabulary")}
+    held = {term for (term,) in ask(made.catalogue.path, "SELECT term FROM vocabulary")}
     made.close()
     assert held == set(tokens(text.encode("utf-8", "replace").decode()))
 

@@ -9,12 +9,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec import UNSET
 
+from memoryd.control.methods import TABLE
+from memoryd.control.methods.memories import Freshness
+from memoryd.control.parameters import check_params
 from memoryd.core.records import Document
-from memoryd.operations.prompting import pasted
-from memoryd.operations.search import Asked, Place, freshness, search
-from memoryd.search.explaining import WIDTH
+from memoryd.errors import UsageError
+from memoryd.operations.search import SearchQuery, pack_context, search
+from memoryd.operations.search_scope import SearchRoot, freshness, resolve_scope, user_in
+from memoryd.search.snippets import WIDTH
 from tests.operations.world import World
+from tests.parameters import given
 from tests.search.stored import Stored, memory, row_of, search_all
 
 TOKEN = "ghp_" + "a1B2c3D4" * 5
@@ -39,6 +45,7 @@ class TestNoFileIsOpened:
 
     def test_by_a_search(self, stored: Stored, opened: list[Any]) -> None:
         stored.texts("zebra", "giraffe")
+        stored.search("zebra", max_tokens=100)  # what is imported for the first search is no memory file
         opened.clear()
         for query in ("zebra", "zebras giraffes", "unknown", "ebr", "???"):
             stored.search(query, max_tokens=100)
@@ -59,11 +66,11 @@ def test_a_root_as_the_worker_reads_it(tmp_path: Path) -> None:
     )
     (world.root / "core_memories.jsonl").write_text(f"{line}\n")
     world.look()
-    place = Place("agents", world.store.catalogue, "jsonl-store", "ok", 1, 0)
-    [hit] = search([place], Asked("zebra", mode="text"), now=world.now, clock=lambda: 0.0)["hits"]
-    assert (hit["root"], hit["path"], hit["line"]) == ("agents", "core_memories.jsonl", 1)
-    assert (hit["type"], hit["tags"], hit["created"]) == ("core", ["animals"], "2025-01-02T03:04:05Z")
-    assert hit["snippet"] == "Zebras cross here."
+    place = SearchRoot("agents", world.store.catalogue, "jsonl-store", "ok", 1, 0)
+    [hit] = search([place], SearchQuery("zebra", mode="text"), now=world.now, clock=lambda: 0.0).hits
+    assert (hit.root, hit.path, hit.line) == ("agents", "core_memories.jsonl", 1)
+    assert (hit.type, hit.tags, hit.created) == ("core", ["animals"], "2025-01-02T03:04:05Z")
+    assert hit.snippet == "Zebras cross here."
     world.store.close()
 
 
@@ -77,13 +84,48 @@ class TestUsers:
     def test_nothing_of_several_unless_one_is_named(self, users: Stored) -> None:
         found = users.search("zebra")
         assert found["hits"] == []
-        assert "user" in found["fresh"]["root"]["withheld"]
+        assert "(ann, bob)" in found["fresh"]["root"]["withheld"]
+
+    def test_the_name_by_which_a_memory_is_stored_finds_it(self, stored: Stored) -> None:
+        """The user's own part of the path, as for `add`, or the whole path."""
+        stored.layout = "user-document"
+        stored.put(memory("files/ann/1", "zebra", owner="files/ann"), memory("files/bob/1", "zebra", owner="files/bob"))
+        assert stored.ids("zebra", user="ann") == stored.ids("zebra", user="files/ann") == ["files/ann/1"]
+
+    def test_a_document_in_the_root_is_a_user_of_its_own(self, stored: Stored) -> None:
+        stored.layout = "user-document"
+        stored.put(memory("1", "zebra", owner=""), memory("ann/1", "zebra", owner="ann"))
+        assert stored.ids("zebra") == []
+        assert stored.ids("zebra", user="ann") == ["ann/1"]
+
+    def test_two_roots_of_one_user_each_are_not_answered_together(self) -> None:
+        one, other = {"a": ["ann"], "b": ["bob"], "c": []}, {"a": ["ann"], "b": ["ann"]}
+        fresh = {name: Freshness(state="fresh", generation=1, lag_ms=0) for name in "abc"}
+        assert resolve_scope(one, None, fresh) == {"c": None}
+        assert [name for name in "abc" if fresh[name].withheld is not UNSET] == ["a", "b"]
+        assert resolve_scope(other, None, fresh) == {"a": "ann", "b": "ann"}
+        assert resolve_scope(one, "bob", fresh) == {"b": "bob"}
+
+    @pytest.mark.parametrize("vector", [[0.5, 1], [], ["0.5"], [True], "x"])
+    def test_a_vector_is_a_list_of_numbers(self, vector: object) -> None:
+        if vector in ([0.5, 1], []):
+            assert given(check_params(TABLE["memory.search"], {"vector": vector}))["vector"] == vector
+            return
+        with pytest.raises(UsageError, match="a list of finite numbers"):
+            check_params(TABLE["memory.search"], {"vector": vector})
+
+    def test_the_user_of_an_id_is_in_it(self) -> None:
+        owners = {"a": ["files/ann", "files/bob"]}
+        assert user_in(owners, "files/ann/5a66") == "files/ann"
+        assert user_in(owners, "5a66") is None
 
     def test_only_the_named_one(self, users: Stored) -> None:
         assert users.ids("zebra", user="ann") == ["ann/1"]
         assert users.ids("zebra", user="bob") == ["bob/1"]
-        assert users.ids("zebra", user="carl") == []
-        assert users.ids("zebra", user="an") == []
+        for nobody in ("carl", "an"):
+            with pytest.raises(UsageError) as refused:
+                users.ids("zebra", user=nobody)
+            assert refused.value.hint == "users: ann, bob"
         assert users.ids("zebr", user="ann") == ["ann/1"]
 
     def test_a_single_one_needs_no_name(self, stored: Stored) -> None:
@@ -110,12 +152,12 @@ class TestUsers:
         assert [told(), told()] == [[]] * 2
         catalogue.forget("ann/1.json")
         assert told() == ["bob/1"]
-        catalogue.extend(row_of("bob/1.json"), Document("bob/1.json", (memory("ann/2", "zebra", owner="ann"),)))
+        catalogue.append(row_of("bob/1.json"), Document("bob/1.json", (memory("ann/2", "zebra", owner="ann"),)))
         assert told() == []
-        with catalogue.reader() as inside, inside.words.snapshot():
-            assert inside.words.owners() == ("ann", "bob")
+        with catalogue.reader() as inside:
+            assert inside.owners() == ("ann", "bob")
             catalogue.clear()
-            assert inside.words.owners() == ("ann", "bob")  # as all else of its state
+            assert inside.owners() == ("ann", "bob")  # as all else of its state
         stored.put(memory("carl/1", "zebra", owner="carl"))
         assert told() == ["carl/1"]
         stored.put(memory("1", "zebra", owner=""))  # a document in the root itself
@@ -159,7 +201,8 @@ class TestFreshness:
         """What was known is told all the same."""
         stored.texts("zebra")
         stored.state, stored.lag_ms = state, lag_ms
-        assert freshness(stored.place) == {"state": fresh, "generation": 3, "lag_ms": lag_ms}
+        reason = state if state in ("paused", "missing") else UNSET
+        assert freshness(stored.place) == Freshness(state=fresh, generation=3, lag_ms=lag_ms, reason=reason)
         found = stored.search("zebra")
         assert found["fresh"]["root"]["state"] == fresh
         assert len(found["hits"]) == 1
@@ -221,7 +264,7 @@ class TestBudget:
 
     def test_nothing_found_is_an_empty_text(self, stored: Stored) -> None:
         assert stored.search("zebra", max_tokens=10)["embedding"] == ""
-        assert pasted([], 10) == ("", [])
+        assert pack_context([], 10) == ("", [])
 
     def test_the_title_is_said_once(self, stored: Stored) -> None:
         stored.put(memory("a", "## 2025-01-01: Zebras\n\nText.", title="Zebras"), memory("b", "text", title="Zebra b"))

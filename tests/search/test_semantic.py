@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import pytest
 
-from memoryd.catalogue import Catalogue
-from memoryd.core.asking import Filters, Mode
+from memoryd.core.query import Filters, Mode
 from memoryd.core.records import Record
-from memoryd.core.text import Span
-from memoryd.search.asked import Asked
-from memoryd.search.candidates import Candidate
-from memoryd.search.embedding.embedder import EmbedderError, pack_floats
+from memoryd.core.spans import Span
+from memoryd.core.vectors import pack_floats
+from memoryd.index.sqlite import SqliteIndex
+from memoryd.search.embedding.embedder import EmbedderError
 from memoryd.search.embedding.static import Static
-from memoryd.search.engine import Embedded, Question
-from memoryd.search.semantic import Like, Semantic, like_floats
-from tests.catalogue.taking import put
+from memoryd.search.engine import SearchEngine
+from memoryd.search.query_terms import ParsedQuery
+from memoryd.search.ranking import Candidate
+from memoryd.search.semantic import Like, Question, SemanticSearch, like_floats
+from tests.index.records import put
 
 NOW = 1_767_225_600.0
 
@@ -51,83 +53,86 @@ def record(number: int, text: str, owner: str = "", embedding: tuple[float, ...]
     )  # fmt: skip
 
 
-def fill(catalogue: Catalogue, embedder: Letters | Static) -> None:
-    rows = catalogue.vectors.missing(embedder.name, 0, 1000)
+def fill(catalogue: SqliteIndex, embedder: Letters | Static) -> None:
+    rows = catalogue.missing_vectors(embedder.name, 0, 1000)
     vectors = embedder.embed([text for _, text in rows])
-    catalogue.vectors.put(embedder.name, [(key, vector) for (key, _), vector in zip(rows, vectors, strict=True)])
+    catalogue.put_vectors(embedder.name, [(key, vector) for (key, _), vector in zip(rows, vectors, strict=True)])
 
 
 def ask(
-    catalogue: Catalogue,
-    meaning: Semantic | None,
+    catalogue: SqliteIndex,
+    meaning: SemanticSearch | None,
     text: str = "",
     mode: Mode = "hybrid",
     like: Like | None = None,
     owner: str | None = None,
 ) -> list[Candidate]:
-    question = Question(Asked(text), Filters(owner=owner), mode, 10, NOW, like=like)
-    with catalogue.reader() as reader, reader.words.snapshot():
-        return Embedded(meaning).find(reader, question)
+    question = Question(ParsedQuery(text), Filters(owner=owner), mode, 10, NOW, like=like)
+    with catalogue.reader() as reader:
+        return SearchEngine(meaning).find(reader, question)
 
 
-def bodies(catalogue: Catalogue, found: Sequence[Candidate]) -> list[str]:
-    with catalogue.reader() as reader, reader.words.snapshot():
-        known = reader.words.memories([each.key for each in found])
+def bodies(catalogue: SqliteIndex, found: Sequence[Candidate]) -> list[str]:
+    with catalogue.reader() as reader:
+        known = reader.memories([each.key for each in found])
     return [known[each.key].body for each in found]
 
 
-def why_not(found: Sequence[Candidate]) -> object:
+def why_not(found: Sequence[Candidate]) -> Any:
     return found[0].why["semantic"]
 
 
 class TestOfTheConfiguration:
-    def test_meaning_finds_what_words_do_not(self, catalogue: Catalogue) -> None:
+    def test_meaning_finds_what_words_do_not(self, catalogue: SqliteIndex) -> None:
         put(catalogue, "a", record(1, "aaa b"), record(2, "ccc d"), record(3, "dddd"))
         letters = Letters()
         fill(catalogue, letters)
-        found = ask(catalogue, Semantic(letters), "xcxc", "semantic")
+        found = ask(catalogue, SemanticSearch(letters), "xcxc", "semantic")
         assert bodies(catalogue, found)[0] == "ccc d"
         assert found[0].why["semantic"] == {"model": "letters", "cosine": pytest.approx(0.9487, abs=1e-4)}
-        assert bodies(catalogue, ask(catalogue, Semantic(letters), "xcxc", "hybrid"))[0] == "ccc d"
-        assert ask(catalogue, Semantic(letters), "xcxc", "text") == []
+        assert bodies(catalogue, ask(catalogue, SemanticSearch(letters), "xcxc", "hybrid"))[0] == "ccc d"
+        assert ask(catalogue, SemanticSearch(letters), "xcxc", "text") == []
 
     @pytest.mark.parametrize("mode", ["semantic", "hybrid"])
-    def test_without_an_embedder_the_text_is_searched_and_why_says_so(self, catalogue: Catalogue, mode: Mode) -> None:
+    def test_without_an_embedder_the_text_is_searched_and_why_says_so(self, catalogue: SqliteIndex, mode: Mode) -> None:
         put(catalogue, "a", record(1, "plain words"))
         assert why_not(ask(catalogue, None, "words", mode)) == "not available"
-        assert why_not(ask(catalogue, Semantic(None, "off by configuration"), "words", mode)) == "off by configuration"
-        found = ask(catalogue, Semantic(Letters("the server is away")), "words", mode)
+        assert (
+            why_not(ask(catalogue, SemanticSearch(None, "off by configuration"), "words", mode))
+            == "off by configuration"
+        )
+        found = ask(catalogue, SemanticSearch(Letters("the server is away")), "words", mode)
         assert why_not(found) == "the server is away"
         assert bodies(catalogue, found) == ["plain words"]
-        assert why_not(ask(catalogue, Semantic(Letters()), "plain words", mode)) == "no memory has a vector yet"
+        assert why_not(ask(catalogue, SemanticSearch(Letters()), "plain words", mode)) == "no memory has a vector yet"
         fill(catalogue, Letters())
-        assert isinstance(why_not(ask(catalogue, Semantic(Letters()), "plain words", mode)), dict), "the canary"
+        assert isinstance(why_not(ask(catalogue, SemanticSearch(Letters()), "plain words", mode)), dict), "the canary"
 
-    def test_a_question_of_no_known_word(self, catalogue: Catalogue) -> None:
+    def test_a_question_of_no_known_word(self, catalogue: SqliteIndex) -> None:
         put(catalogue, "a", record(1, "🦀 sits here"))
         static = Static()
         fill(catalogue, static)
-        found = ask(catalogue, Semantic(static), "🦀")
+        found = ask(catalogue, SemanticSearch(static), "🦀")
         assert why_not(found) == "no word of the question is known"
         assert bodies(catalogue, found) == ["🦀 sits here"]
 
-    def test_memories_that_have_no_vector_yet_are_found_by_their_words(self, catalogue: Catalogue) -> None:
+    def test_memories_that_have_no_vector_yet_are_found_by_their_words(self, catalogue: SqliteIndex) -> None:
         put(catalogue, "a", record(1, "aaaa"), record(2, "bbbb"))
         letters = Letters()
         fill(catalogue, letters)
         put(catalogue, "b", record(3, "cccc dddd words"))
-        assert bodies(catalogue, ask(catalogue, Semantic(letters), "dddd"))[0] == "cccc dddd words"
+        assert bodies(catalogue, ask(catalogue, SemanticSearch(letters), "dddd"))[0] == "cccc dddd words"
 
-    def test_words_are_compared_one_by_one_where_the_embedder_knows_them(self, catalogue: Catalogue) -> None:
+    def test_words_are_compared_one_by_one_where_the_embedder_knows_them(self, catalogue: SqliteIndex) -> None:
         put(catalogue, "a", record(1, "Docker filled the disk of the build server"), record(2, "peanut allergy"))
         static = Static()
         fill(catalogue, static)
-        [first, *_] = ask(catalogue, Semantic(static), "no storage left on jenkins", "semantic")
-        assert {"cosine", "words", "model"} == set(first.why["semantic"])
+        [first, *_] = ask(catalogue, SemanticSearch(static), "no storage left on jenkins", "semantic")
+        assert {"cosine", "words", "model"} == set(why_not([first]))
 
     def test_an_embedder_rests_when_nobody_asks(self) -> None:
         letters = Letters()
-        meaning = Semantic(letters)
+        meaning = SemanticSearch(letters)
         meaning.tidy(0)
         letters.embed(["a"])
         for now, rested in ((100, 0), (109, 0), (111, 1), (500, 1)):
@@ -144,36 +149,36 @@ class TestOfTheAgents:
 
     TEXTS = ("aaaa b", "bbb c", "cc ddd")
 
-    def put(self, catalogue: Catalogue, owner: str, scale: float = 1.0, size: int = 4) -> None:
+    def put(self, catalogue: SqliteIndex, owner: str, scale: float = 1.0, size: int = 4) -> None:
         records = [
             record(number, text, owner, tuple(scale * text.count(each) + 0.01 for each in "abcdefgh"[:size]))
             for number, text in enumerate(self.TEXTS)
         ]
         put(catalogue, f"{owner}/data.json", *records)
 
-    def test_an_embedder_that_makes_the_same_ones_may_ask(self, catalogue: Catalogue) -> None:
+    def test_an_embedder_that_makes_the_same_ones_may_ask(self, catalogue: SqliteIndex) -> None:
         self.put(catalogue, "ann", 3.0)
-        found = ask(catalogue, Semantic(Letters()), "d", "semantic", owner="ann")
+        found = ask(catalogue, SemanticSearch(Letters()), "d", "semantic", owner="ann")
         assert bodies(catalogue, found)[0] == "cc ddd"
-        assert found[0].why["semantic"]["model"] == "own:4"
+        assert why_not(found)["model"] == "own:4"
 
-    def test_one_of_another_size_may_not(self, catalogue: Catalogue) -> None:
+    def test_one_of_another_size_may_not(self, catalogue: SqliteIndex) -> None:
         self.put(catalogue, "ann", size=5)
-        found = ask(catalogue, Semantic(Letters()), "bbb", owner="ann")
+        found = ask(catalogue, SemanticSearch(Letters()), "bbb", owner="ann")
         assert why_not(found) == "its vectors have 5 numbers of a model that is not configured"
         assert bodies(catalogue, found) == ["bbb c"]
 
-    def test_one_of_the_same_size_that_makes_others_may_not(self, catalogue: Catalogue) -> None:
+    def test_one_of_the_same_size_that_makes_others_may_not(self, catalogue: SqliteIndex) -> None:
         """The size alone proves nothing: a stored one has to come out again."""
         records = [
             record(number, text, "ann", tuple(text.count(each) + 0.01 for each in "dcba"))
             for number, text in enumerate(self.TEXTS)
         ]
         put(catalogue, "ann/data.json", *records)
-        found = ask(catalogue, Semantic(Letters()), "bbb", owner="ann")
+        found = ask(catalogue, SemanticSearch(Letters()), "bbb", owner="ann")
         assert why_not(found) == "its vectors have 4 numbers of a model that is not configured"
 
-    def test_they_are_kept_as_they_are_and_get_no_others(self, catalogue: Catalogue) -> None:
+    def test_they_are_kept_as_they_are_and_get_no_others(self, catalogue: SqliteIndex) -> None:
         self.put(catalogue, "ann")
         letters = Letters()
         fill(catalogue, letters)
@@ -181,11 +186,11 @@ class TestOfTheAgents:
         kept = [vector for _, vector in catalogue.vectors.load("own:4", 0)]
         assert kept == [pack_floats([text.count(each) + 0.01 for each in "abcd"]) for text in self.TEXTS]
         key = catalogue.vectors.all_allowed(Filters())[0]
-        catalogue.vectors.put("letters", [(key, pack_floats([1, 1, 1, 1]))])
-        assert catalogue.vectors.of(key) == ("own:4", kept[0]), "what is their own is never written over"
+        catalogue.put_vectors("letters", [(key, pack_floats([1, 1, 1, 1]))])
+        assert catalogue.vector(key) == ("own:4", kept[0]), "what is their own is never written over"
 
-    def test_a_vector_that_changed_under_the_same_text_is_noticed(self, catalogue: Catalogue) -> None:
-        meaning = Semantic(Letters())
+    def test_a_vector_that_changed_under_the_same_text_is_noticed(self, catalogue: SqliteIndex) -> None:
+        meaning = SemanticSearch(Letters())
         self.put(catalogue, "ann")
         like = like_floats([0, 0, 0, 1])
         assert bodies(catalogue, ask(catalogue, meaning, like=like, owner="ann"))[0] == "cc ddd"
@@ -200,37 +205,37 @@ class TestOfTheAgents:
         assert bodies(catalogue, ask(catalogue, meaning, like=like, owner="ann"))[0] == "aaaa b"
         assert len(list(catalogue.vectors.load("own:4", 0))) == 2, "the one without a vector has none any more"
 
-    def test_a_given_vector_asks_always(self, catalogue: Catalogue) -> None:
+    def test_a_given_vector_asks_always(self, catalogue: SqliteIndex) -> None:
         self.put(catalogue, "ann", size=5)
         like = like_floats([0, 0, 0, 1, 0])
-        for meaning in (Semantic(Letters()), Semantic(None)):
+        for meaning in (SemanticSearch(Letters()), SemanticSearch(None)):
             assert bodies(catalogue, ask(catalogue, meaning, like=like, owner="ann"))[0] == "cc ddd"
-        assert ask(catalogue, Semantic(None), like=like_floats([1, 2, 3]), owner="ann") == []
+        assert ask(catalogue, SemanticSearch(None), like=like_floats([1, 2, 3]), owner="ann") == []
 
-    def test_one_memory_asks_for_those_like_it(self, catalogue: Catalogue) -> None:
+    def test_one_memory_asks_for_those_like_it(self, catalogue: SqliteIndex) -> None:
         self.put(catalogue, "ann", size=5)
         key = catalogue.vectors.all_allowed(Filters())[1]
-        model, vector = catalogue.vectors.of(key) or ("", b"")
-        found = ask(catalogue, Semantic(None), like=Like(vector, 5, model), owner="ann")
+        model, vector = catalogue.vector(key) or ("", b"")
+        found = ask(catalogue, SemanticSearch(None), like=Like(vector, 5, model), owner="ann")
         assert found[0].key == key
         assert found[0].score > found[1].score
 
-    def test_users_stay_apart(self, catalogue: Catalogue) -> None:
+    def test_users_stay_apart(self, catalogue: SqliteIndex) -> None:
         self.put(catalogue, "ann")
         put(catalogue, "bob/data.json", record(1, "dddd of bob", "bob", (0, 0, 0, 4.0)))
-        meaning = Semantic(Letters())
+        meaning = SemanticSearch(Letters())
         assert "dddd of bob" not in bodies(catalogue, ask(catalogue, meaning, "dddd", owner="ann"))
         assert bodies(catalogue, ask(catalogue, meaning, "dddd", owner="bob")) == ["dddd of bob"]
 
 
 @pytest.mark.parametrize("question", ["is the Qxvzkw server up", "is the qxvzkw server up"])
-def test_a_word_without_a_meaning_is_a_name_while_few_memories_have_it(catalogue: Catalogue, question: str) -> None:
+def test_a_word_without_a_meaning_is_a_name_while_few_memories_have_it(catalogue: SqliteIndex, question: str) -> None:
     """Among words that any memory about servers is nearer to."""
     alike = [record(n, f"The server is up again, said monitor {n}.") for n in range(2, 8)]
     put(catalogue, "a", record(1, "QxVzKw keeps the invoices of last year."), *alike)
     table = Static()
     fill(catalogue, table)
-    assert ask(catalogue, Semantic(table), question)[0].why["semantic"]["named"] is True
+    assert why_not(ask(catalogue, SemanticSearch(table), question))["named"] is True
     put(catalogue, "b", *(record(n, f"Qxvzkw number {n}") for n in range(20, 24)))
     fill(catalogue, table)
-    assert not any("named" in each.why["semantic"] for each in ask(catalogue, Semantic(table), question))
+    assert not any("named" in why_not([each]) for each in ask(catalogue, SemanticSearch(table), question))

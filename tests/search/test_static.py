@@ -12,11 +12,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memoryd.search.embedding.embedder import EmbedderError, cosine, pack_bytes, unpack
-from memoryd.search.embedding.known import known_words, rows_of
-from memoryd.search.embedding.pieces import pieces, read_vocabulary, words
+from memoryd.core.vectors import cosine, pack_bytes, unpack
+from memoryd.search.embedding.embedder import EmbedderError
 from memoryd.search.embedding.static import SIZE, Static
-from memoryd.search.embedding.table import HEAD, MAGIC, MOST_WORDS, Table
+from memoryd.search.embedding.wordpiece import (
+    HEAD,
+    MAGIC,
+    MAX_WORDS,
+    Table,
+    known_words,
+    pieces,
+    read_vocabulary,
+    rows_of,
+    words,
+)
 
 VOCABULARY = read_vocabulary()
 
@@ -72,7 +81,7 @@ def table(path: Path, rows: list[list[int]], weights: list[int]) -> Table:
 @given(
     st.lists(st.lists(st.integers(-127, 127), min_size=3, max_size=3), min_size=1, max_size=20),
     st.lists(st.integers(0, 4095), min_size=20, max_size=20),
-    st.integers(1, MOST_WORDS // 20),
+    st.integers(1, MAX_WORDS // 20),
 )
 def test_a_sum_of_integers_is_the_sum_of_the_rows(
     tmp_path_factory: pytest.TempPathFactory, rows: list[list[int]], weights: list[int], times: int
@@ -86,13 +95,13 @@ def test_a_sum_of_integers_is_the_sum_of_the_rows(
 
 def test_the_largest_text_fits(tmp_path: Path) -> None:
     made = table(tmp_path / "t.bin", [[127, -127, 127]], [4095])
-    most = 127 * 4095 * MOST_WORDS
-    assert list(made.numbers(MOST_WORDS * made.row(0))) == [most, -most, most]
+    most = 127 * 4095 * MAX_WORDS
+    assert list(made.numbers(MAX_WORDS * made.row(0))) == [most, -most, most]
 
 
 def test_what_is_no_table_is_refused(tmp_path: Path) -> None:
     (tmp_path / "t.bin").write_bytes(HEAD.pack(MAGIC, 3, 4) + b"short")
-    with pytest.raises(ValueError, match="no table"):
+    with pytest.raises(ValueError, match="is not a table of vectors"):
         Table(tmp_path / "t.bin")
 
 
@@ -131,7 +140,7 @@ def test_indexing_needs_no_numpy() -> None:
     script = (
         "import sys\nfrom memoryd.search.embedding.static import Static\nfrom memoryd.service.daemon import Daemon\n"
         "Static().embed(['one text'])\nassert 'numpy' not in sys.modules\n"
-        "assert 'memoryd.search.embedding.distill' not in sys.modules, 'made offline, never by the daemon'\n"
+        "assert 'tests.tools.distill' not in sys.modules, 'made offline, never by the daemon'\n"
         "Static().align('a', ['b'])\nassert 'numpy' in sys.modules, 'the canary'"
     )
     subprocess.run([sys.executable, "-c", script], check=True, timeout=60)

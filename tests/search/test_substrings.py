@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from memoryd.catalogue import vocabulary
+from memoryd.index.sqlite import fulltext
+from tests.examples import examples
 from tests.search.questions import distractors
 from tests.search.stored import Stored, memory
 
@@ -25,7 +26,7 @@ def by_hand(texts: list[str], query: str) -> set[str]:
     return {f"m{number}" for number, text in enumerate(texts) if any(piece in text.lower() for piece in pieces)}
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=examples(120), deadline=None)
 @given(texts=TEXTS, query=QUERIES)
 def test_whatever_holds_a_piece_is_found(
     texts: list[str], query: str, tmp_path_factory: pytest.TempPathFactory
@@ -48,10 +49,13 @@ def test_a_piece_of_a_word_fills_up_behind_words(folder: Stored) -> None:
     assert [hit["why"]["match"] for hit in folder.hits("host")] == ["phrase", "part of a word", "part of a word"]
 
 
-def test_elsewhere_only_when_words_find_nothing(stored: Stored) -> None:
-    stored.texts("the host is up", "a ghosted room")
+@pytest.mark.parametrize("layout", ["jsonl-store", "markdown-topics", "session-files", "user-document"])
+def test_in_other_layouts_a_piece_of_a_word_finds_nothing(layout: str, tmp_path: Path) -> None:
+    stored = Stored(tmp_path / "c.sqlite", layout)
+    stored.texts("the host is up", "a ghosted room", "see a==> there")
     assert stored.ids("host") == ["m0"]
-    assert stored.ids("osted") == ["m1"]
+    assert stored.ids("osted") == []
+    assert stored.ids("==>") == ["m2"], "signs belong to no word"
 
 
 def test_pieces_across_signs_and_in_tags_and_titles(folder: Stored) -> None:
@@ -76,7 +80,7 @@ def test_memories_that_came_in_since_are_found_as_well(folder: Stored) -> None:
 
 
 def test_and_when_very_many_came_in(folder: Stored, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(vocabulary, "MOST_NEW", 3)
+    monkeypatch.setattr(fulltext, "MAX_NEW", 3)
     folder.texts("ghosted")
     folder.ids("host")
     folder.put(*(memory(f"n{number}", f"x{number}host") for number in range(9)))

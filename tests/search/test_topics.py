@@ -8,7 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.search.stored import Stored, memory
+from memoryd.core.query import Mode
+from memoryd.operations.search import SearchQuery, search
+from memoryd.search.engine import SearchEngine
+from memoryd.search.semantic import SemanticSearch
+from tests.search.stored import NOW, Stored, memory
+from tests.search.test_semantic import Letters, fill
 
 
 @pytest.fixture
@@ -48,12 +53,37 @@ def test_points_part_what_the_text_does_not(topics: Stored) -> None:
     assert topics.ids("zebra") == ["new", "old"]
 
 
-def test_the_whole_question_word_by_word_stays_first(topics: Stored) -> None:
+def test_the_whole_question_word_by_word_earns_a_match_and_its_context(topics: Stored) -> None:
+    topics.put(memory("apart", "stripes of a zebra", age=0), memory("phrase", "the zebra stripes again", age=1000))
+    assert topics.ids("zebra stripes") == ["phrase", "apart"]
+
+
+def test_the_points_decide_also_over_a_phrase(topics: Stored) -> None:
     topics.put(
         memory("near", "of zebras and stripes: a zebra has stripes", labels=("zebra",), age=0, uses=100),
         memory("phrase", "the zebra stripes again", age=1000),
     )
-    assert topics.ids("zebra stripes") == ["phrase", "near"]
+    assert topics.ids("zebra stripes") == ["near", "phrase"]
+
+
+@pytest.mark.parametrize("mode", ["text", "hybrid", "semantic"])
+def test_points_decide_in_every_mode_and_meaning_adds_what_comes_below(topics: Stored, mode: Mode) -> None:
+    topics.put(
+        memory("old", "zebra abab", age=180),
+        memory("older", "zebra abab abab zebra", age=181),
+        memory("newest", "zebra ccc, said long after all of these words", age=2),
+        memory("meant", "abab", age=0),
+    )
+    fill(topics.catalogue, Letters())
+    asked = SearchQuery("zebra", mode=mode)
+    engine = SearchEngine(SemanticSearch(Letters()))
+    found = search([topics.place], asked, now=NOW, clock=lambda: 0.0, engine=engine).hits
+    assert [hit.id for hit in found] == ["newest", "old", "older", *(["meant"] if mode != "text" else [])]
+    scores = [hit.score for hit in found]
+    assert scores == sorted(scores, reverse=True)
+    text = search([topics.place], replace(asked, max_tokens=1000), now=NOW, clock=lambda: 0.0, engine=engine).embedding
+    assert isinstance(text, str)
+    assert text.index("ccc") < text.index("abab")
 
 
 def test_the_points_are_settings(topics: Stored) -> None:

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memoryd.core.secrets import BLOCK, WARN, Judgement, find_secrets, headed, headline, judge, redact
+from memoryd.core.secrets import BLOCK, WARN, Judgement, find_secrets, headline, judge, redact, redact_with_headline
 from tests.secrets.corpus import HALVES, HARMLESS, SHAPES, Shape
 from tests.secrets.measure import figures, is_alarm, is_found
 
@@ -79,7 +79,7 @@ def test_what_was_looked_at_before_is_told_as_at_first(text: str) -> None:
 @given(st.lists(st.sampled_from(FRAGMENTS), max_size=12).map("".join), st.sampled_from([0, 90, 950, 1_000]))
 def test_a_title_and_its_text_take_one_look(text: str, before: int) -> None:
     text = "w " * (before // 2) + text
-    assert headed(text) == (headline(text), redact(text))
+    assert redact_with_headline(text) == (headline(text), redact(text))
 
 
 @given(st.lists(st.sampled_from(FRAGMENTS), max_size=12).map("".join))
@@ -131,6 +131,7 @@ def _seconds(work: Callable[[], object]) -> float:
     return time.process_time() - began
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fragment", HOSTILE)
 def test_hostile_texts_cost_as_much_a_character_as_they_are_long(fragment: str) -> None:
     """A quadratic search would take minutes or hours; the dearest of these takes some three seconds a megabyte."""
@@ -138,6 +139,7 @@ def test_hostile_texts_cost_as_much_a_character_as_they_are_long(fragment: str) 
     assert _seconds(lambda: redact(text)) < 30
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fragment", HOSTILE)
 def test_twice_as_much_takes_no_four_times_as_long(fragment: str) -> None:
     """Compared where it can be: below some hundredths of a second the clock tells nothing."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from memoryd.service.clockwatch import ClockWatch
+from memoryd.service.daemon import ClockWatch
 
 
 def test_time_that_passes_is_no_jump() -> None:

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -15,7 +16,7 @@ from memoryd.cli import exits
 from memoryd.control.client import Client
 from memoryd.errors import BusyError, ConfigError, DeniedError, MemorydError, UsageError
 from tests.crowd import by_threads
-from tests.daemon import Daemon, until
+from tests.daemon import Daemon, refused, until
 
 
 @pytest.fixture
@@ -154,8 +155,8 @@ def test_under_launchd_an_end_that_another_try_cannot_heal_looks_wanted(tmp_path
 @pytest.mark.parametrize("kind", [UsageError, BusyError, DeniedError, ConfigError, MemorydError])
 def test_only_what_another_try_cannot_heal_stays_down(kind: type[MemorydError]) -> None:
     error = kind("no")
-    assert exits.stays_down(error, {"MEMORYD_SUPERVISOR": "launchd"}) == (error.exit_code != exits.INTERNAL)
-    assert not exits.stays_down(error, {})
+    assert exits.is_final_for_launchd(error, {"MEMORYD_SUPERVISOR": "launchd"}) == (error.exit_code != exits.INTERNAL)
+    assert not exits.is_final_for_launchd(error, {})
 
 
 def test_a_kill_is_no_wanted_end(root: Path, tmp_path: Path) -> None:
@@ -164,3 +165,35 @@ def test_a_kill_is_no_wanted_end(root: Path, tmp_path: Path) -> None:
         daemon.start()
         daemon.signal(signal.SIGKILL)
         assert daemon.wait() == -signal.SIGKILL
+
+
+class TestWithoutConfiguration:
+    """`memoryd run DIRECTORY` with no configuration file: the first thing a new user does."""
+
+    @pytest.fixture
+    def daemon(self, root: Path, tmp_path: Path) -> Iterator[Daemon]:
+        env = {"XDG_CONFIG_HOME": str(tmp_path / "home")}
+        with Daemon(tmp_path / "d", root, env=env, names_config=False) as made:
+            yield made.start()
+
+    def test_a_root_can_be_added_and_removed(self, root: Path, daemon: Daemon, tmp_path: Path) -> None:
+        other = tmp_path / "more" / root.name
+        other.mkdir(parents=True)
+        [row] = daemon.rpc("root.add", path=str(other), layout="jsonl-store")["roots"]
+        assert (row["path"], row["name"]) == (str(other), f"more/{root.name}"), "not the name of the running root"
+        assert {each["path"] for each in daemon.rpc("root.list")["roots"]} == {str(root), str(other)}
+        daemon.rpc("root.remove", name=row["name"])
+        assert [each["path"] for each in daemon.rpc("root.list")["roots"]] == [str(root)]
+
+    def test_what_does_not_fit_the_running_roots_is_written_nowhere(
+        self, root: Path, daemon: Daemon, tmp_path: Path
+    ) -> None:
+        (root / "inside").mkdir()
+        (tmp_path / "other").mkdir()
+        overlap = refused(lambda: daemon.rpc("root.add", path=str(root / "inside"), layout="jsonl-store"))
+        assert "overlap" in overlap.message
+        taken = refused(
+            lambda: daemon.rpc("root.add", path=str(tmp_path / "other"), name=root.name, layout="jsonl-store")
+        )
+        assert f"the name {root.name} is taken by {root}" in taken.message
+        assert not (tmp_path / "home/memoryd/config.toml").exists()

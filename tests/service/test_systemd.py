@@ -4,20 +4,47 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from tests.agents import line, memory
 from tests.daemon import until
-from tests.service.box import HOME, RUNTIME, Box, BoxError, boot
+from tests.service.box import HOME, RUNTIME, UID, Box, BoxError, boot
 
-pytestmark = pytest.mark.root_only
+pytestmark = [pytest.mark.slow, pytest.mark.root_only]
 
 UNITS = Path(__file__).parents[2] / "systemd"
 ROOT = f"{HOME}/.claude/agents/memories"
 CONFIG = f"{HOME}/.config/memoryd/config.toml"
 SERVICE = "memoryd.service"
+STATE = f"{HOME}/.local/state/memoryd"
+KEY = "key-of-the-endpoint"
+ENDPOINT = """
+[search]
+embedder = "endpoint"
+[search.endpoint]
+url = "http://127.0.0.1:8187/v1"
+model = "small"
+size = 2
+"""
+# Writes down with which key it is asked.
+SERVER = f"""
+import http.server, json
+class Handler(http.server.BaseHTTPRequestHandler):
+    def do_POST(self):
+        texts = json.loads(self.rfile.read(int(self.headers["Content-Length"])))["input"]
+        open("{HOME}/asked", "a").write(self.headers["Authorization"] + "\\n")
+        rows = [{{"index": at, "embedding": [1.0, 2.0]}} for at, _ in enumerate(texts)]
+        content = json.dumps({{"data": rows}}).encode()
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(content)))
+        self.end_headers()
+        self.wfile.write(content)
+http.server.HTTPServer(("127.0.0.1", 8187), Handler).serve_forever()
+"""
 GOOD = f'[[root]]\nname = "agents"\npath = "{ROOT}"\nlayout = "jsonl-store"\n'
 
 
@@ -54,6 +81,15 @@ def _main_pid(box: Box) -> str:
     return box.shown(SERVICE, "MainPID")
 
 
+def _log(box: Box) -> str:
+    return box.user("journalctl", "--user", "-u", SERVICE, "-o", "cat").stdout
+
+
+def _asked(box: Box) -> list[str]:
+    """The keys that came with what the server for embeddings was asked."""
+    return box.user("cat", f"{HOME}/asked", check=False).stdout.splitlines()
+
+
 def test_it_starts_and_clients_find_it(running: Box) -> None:
     assert running.shown(SERVICE, "ActiveState") == "active"
     until(lambda: running.shown(SERVICE, "StatusText") == "agents ok", "the root is shown")
@@ -84,10 +120,49 @@ def test_a_daemon_that_hangs_is_ended_and_started_anew(running: Box) -> None:
         assert _main_pid(running) == before
         running.systemctl("kill", "--signal=STOP", "--kill-whom=main", SERVICE)
         until(lambda: _main_pid(running) not in ("0", before), "another process")
-        log = running.user("journalctl", "--user", "-u", SERVICE, "-o", "cat").stdout
-        assert "Watchdog timeout" in log
+        assert "Watchdog timeout" in _log(running)
     finally:
         running.user("rm", dropped)
+        running.systemctl("daemon-reload")
+
+
+def test_a_state_disk_that_is_full_at_a_start_is_got_over(running: Box) -> None:
+    running.systemctl("stop", SERVICE)
+    running.root("mount", "-t", "tmpfs", "-o", f"size=4m,uid={UID},mode=700", "none", STATE)
+    try:
+        running.systemctl("start", SERVICE)
+        running.user("sh", "-c", f"cat /dev/zero > {STATE}/ballast", check=False)
+        running.systemctl("kill", "--signal=KILL", SERVICE)
+        until(lambda: running.shown(SERVICE, "ExecMainStatus") not in ("0", "9"), "a start is refused", 90)
+        assert running.shown(SERVICE, "ExecMainStatus") == "74"
+        running.user("rm", f"{STATE}/ballast")
+        until(lambda: running.shown(SERVICE, "ActiveState") == "active", "it is back by itself", 90)
+        assert _status(running)["state"] == "ok"
+    finally:
+        running.systemctl("stop", SERVICE)
+        running.root("umount", "--lazy", STATE)
+
+
+def test_a_server_for_embeddings_is_asked_and_gets_its_key(running: Box) -> None:
+    restricted = f"{HOME}/.config/systemd/user/{SERVICE}.d/network.conf"
+    running.user("systemd-run", "--user", "--quiet", "--unit=embeddings", sys.executable, "-c", SERVER)
+    running.write(f"{HOME}/.config/memoryd/env", f"MEMORYD_EMBEDDINGS_KEY={KEY}\n", 0o600)
+    running.write(CONFIG, GOOD + ENDPOINT)
+    running.write(f"{ROOT}/learnings.jsonl", line(memory()))
+    try:
+        running.systemctl("restart", SERVICE)
+        until(lambda: _asked(running), "the server is asked")
+        assert {*_asked(running)} == {f"Bearer {KEY}"}
+        assert _status(running)["state"] == "ok"
+        running.write(restricted, "[Service]\nRestrictAddressFamilies=\nRestrictAddressFamilies=AF_UNIX\n")
+        running.write(f"{ROOT}/learnings.jsonl", line(memory()))
+        running.systemctl("daemon-reload")
+        running.systemctl("restart", SERVICE)
+        until(lambda: "memoryd may not use the network" in _log(running), "what is in the way is told")
+    finally:
+        running.user("rm", "-f", restricted)
+        running.write(f"{ROOT}/learnings.jsonl", "")
+        running.systemctl("stop", "embeddings", check=False)
         running.systemctl("daemon-reload")
 
 

@@ -10,13 +10,14 @@ from pathlib import Path
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import pytest
-from apscheduler.events import EVENT_JOB_ERROR
+from apscheduler.executors.pool import ThreadPoolExecutor
 from apscheduler.jobstores.base import JobLookupError
 
 from memoryd.core.schedule import Cron, parse_schedule
 from memoryd.disk.journal import Journal
 from memoryd.service.roots import first_armed
-from memoryd.service.timetable import ADAPTIVE_AT_MOST_S, Timetable, next_cron
+from memoryd.service.timetable import MAX_ADAPTIVE_S, Scheduler, Timetable, next_cron
+from tests.daemon import until
 
 YEAR = 365 * 86_400.0
 WAIT = 20.0
@@ -158,12 +159,10 @@ def test_an_unknown_zone_changes_nothing() -> None:
 
 
 def test_a_failing_inbox_is_counted_and_the_job_armed_again(timetable: Timetable, inbox: Inbox) -> None:
-    failed = threading.Event()
-    timetable._scheduler.add_listener(lambda _event: failed.set(), EVENT_JOB_ERROR)
     inbox.broken = True
     now = time.time()
     timetable.set("agents", "backup", parse_schedule("every 6h"), None, now)
-    assert failed.wait(WAIT)
+    until(lambda: timetable.errors > 0, "it fails")
     assert timetable.errors == 1
     assert timetable.missed == 0
     assert timetable.next_run("agents", "backup") == pytest.approx(now + 6 * 3600, abs=10)
@@ -172,10 +171,10 @@ def test_a_failing_inbox_is_counted_and_the_job_armed_again(timetable: Timetable
 def test_an_adaptive_job_runs_when_armed_and_by_itself_within_an_hour(timetable: Timetable, inbox: Inbox) -> None:
     now = time.time()
     timetable.set("agents", "rescan", parse_schedule("adaptive"), None, now)
-    assert timetable.next_run("agents", "rescan") == pytest.approx(now + ADAPTIVE_AT_MOST_S)
+    assert timetable.next_run("agents", "rescan") == pytest.approx(now + MAX_ADAPTIVE_S)
     timetable.arm("agents", "rescan", now)
     inbox.wait(1)
-    assert timetable.next_run("agents", "rescan") == pytest.approx(now + ADAPTIVE_AT_MOST_S, abs=10)
+    assert timetable.next_run("agents", "rescan") == pytest.approx(now + MAX_ADAPTIVE_S, abs=10)
     timetable.arm("agents", "unheard-of", now)
     assert timetable.next_run("agents", "unheard-of") is None
 
@@ -211,27 +210,47 @@ def test_after_a_jump_back_nothing_waits_for_the_old_time() -> None:
     assert table.next_run("agents", "archive") == moment("2026-03-02T03:15")
 
 
-def test_a_firing_that_was_overtaken_by_a_change_does_nothing(inbox: Inbox) -> None:
-    table = Timetable(inbox)
-    table.set("agents", "locks", parse_schedule("every 10s"), 0.0, 0.0)
-    overtaken = table._entries["agents", "locks"].serial
-    table.set("agents", "locks", parse_schedule("every 20s"), 0.0, 0.0)
-    table._fire(("agents", "locks"), overtaken)
-    assert inbox.got == []
-    assert table.next_run("agents", "locks") == 20
+def test_a_firing_that_was_overtaken_by_a_change_does_nothing(inbox: Inbox, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It waits for the thread that an earlier one keeps, and meanwhile its job gets another time."""
+    kept, release, under_way = threading.Event(), threading.Event(), threading.Semaphore(0)
+    submit = ThreadPoolExecutor.submit_job
+
+    def submitted(self: ThreadPoolExecutor, job: object, times: object) -> None:
+        submit(self, job, times)
+        under_way.release()
+
+    def enqueue(root: str, job: str) -> None:
+        if job == "backup":
+            kept.set()
+            release.wait(WAIT)
+        inbox(root, job)
+
+    monkeypatch.setattr(ThreadPoolExecutor, "submit_job", submitted)
+    table, now = Timetable(enqueue), time.time()
+    table.start()
+    table.set("agents", "backup", parse_schedule("every 6h"), None, now)
+    assert kept.wait(WAIT)
+    table.set("agents", "locks", parse_schedule("every 10h"), None, now)
+    assert under_way.acquire(timeout=WAIT)
+    assert under_way.acquire(timeout=WAIT)
+    table.set("agents", "locks", parse_schedule("every 20h"), now, now)
+    table.set("agents", "dedupe", parse_schedule("every 6h"), None, now)
+    release.set()
+    inbox.wait(2)
+    assert inbox.got == [("agents", "backup"), ("agents", "dedupe")]
+    assert table.next_run("agents", "locks") == now + 20 * 3600
+    table.shutdown()
 
 
-def test_the_clock_proves_that_it_runs(timetable: Timetable) -> None:
-    timetable._beat_at -= 100
-    assert timetable.tick_age() > 99
-    beaten = threading.Event()
-    timetable._scheduler.add_listener(lambda _event: beaten.set())
-    timetable.rearm_all(0.0)  # a beat due long ago is due now
-    assert beaten.wait(WAIT)
-    deadline = time.monotonic() + WAIT
-    while timetable.tick_age() > 50:
-        assert time.monotonic() < deadline
-        threading.Event().wait(0.01)
+def test_the_clock_proves_that_it_runs(inbox: Inbox) -> None:
+    ahead = 0.0
+    table = Timetable(inbox, monotonic=lambda: time.monotonic() + ahead)
+    table.start()
+    ahead = 100.0
+    assert table.tick_age() > 99
+    table.rearm_all(0.0)  # a beat due long ago is due now
+    until(lambda: table.tick_age() < 50, "it beats")
+    table.shutdown()
 
 
 def test_stopping_does_not_wait_for_an_inbox_that_hangs() -> None:
@@ -263,22 +282,26 @@ def test_cron_lines_in_utc_need_no_zone_tables(timetable: Timetable, monkeypatch
     def none(name: str) -> ZoneInfo:
         raise ZoneInfoNotFoundError(name)
 
-    monkeypatch.setattr("memoryd.service.timetable.ZoneInfo", none)
+    monkeypatch.setattr("memoryd.core.dates.ZoneInfo", none)
     now = moment("2026-03-10T12:00:00")
     timetable.set("agents", "archive", parse_schedule("15 3 * * *"), now, now)
     assert timetable.next_run("agents", "archive") == moment("2026-03-11T03:15:00")
 
 
-def test_stopped_in_the_middle_of_a_pass_its_thread_ends_in_order(timetable: Timetable) -> None:
+def test_stopped_in_the_middle_of_a_pass_its_thread_ends_in_order() -> None:
     """APScheduler then looks for the job it has just submitted among those of a scheduler not yet started."""
-    scheduler = timetable._scheduler
+    scheduler = Scheduler(timezone=UTC)
+    scheduler.start()
     scheduler.shutdown(wait=False)
     scheduler.remove_job("already gone")
 
 
-def test_a_job_that_is_not_there_is_still_told_while_it_runs(timetable: Timetable) -> None:
+def test_a_job_that_is_not_there_is_still_told_while_it_runs() -> None:
+    scheduler = Scheduler(timezone=UTC)
+    scheduler.start()
     with pytest.raises(JobLookupError):
-        timetable._scheduler.remove_job("never there")
+        scheduler.remove_job("never there")
+    scheduler.shutdown(wait=False)
 
 
 def test_an_hour_that_comes_twice_fires_a_line_that_names_it_once() -> None:

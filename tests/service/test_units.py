@@ -51,7 +51,8 @@ def _words(command: str, program: str) -> list[str]:
 def _parse(words: list[str]) -> str:
     """The command's name, after click has taken its words as it would take them from a shell."""
     top = cli.make_context("memoryd", list(words))
-    name, command, rest = cli.resolve_command(top, [*top._protected_args, *top.args])
+    _, left, _ = cli.make_parser(top).parse_args(list(words))
+    name, command, rest = cli.resolve_command(top, left)
     assert name is not None
     assert command is not None
     command.make_context(name, rest, parent=top)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import gc
 import json
 import os
 import shutil
@@ -17,8 +19,10 @@ from typing import Any
 
 import pytest
 
-from memoryd.service.kernelwatches import Coverage, held_of, kernel_device, limit_hint
-from memoryd.service.watcher import WatchdogStream, Watcher
+from memoryd.service.watching import watcher as watcher_module
+from memoryd.service.watching.inotify_limits import Coverage, held_of, kernel_device, limit_hint
+from memoryd.service.watching.manager import PROBE_KEY, TouchCall, TroubleCall
+from memoryd.service.watching.watcher import WatchdogStream, Watcher
 from tests.crowd import by_threads
 from tests.daemon import until
 
@@ -72,8 +76,29 @@ def reports() -> Reports:
     return Reports()
 
 
+class RecordedStream(WatchdogStream):
+    """One that shows whom it tells."""
+
+    def __init__(self, touch: TouchCall, trouble: TroubleCall) -> None:
+        super().__init__(touch, trouble)
+        self.touch, self.trouble = touch, trouble
+
+
 @pytest.fixture
-def watcher(reports: Reports, tmp_path: Path) -> Iterator[Watcher]:
+def streams(monkeypatch: pytest.MonkeyPatch) -> list[RecordedStream]:
+    """One for each generation."""
+    opened: list[RecordedStream] = []
+
+    def opening(touch: TouchCall, trouble: TroubleCall) -> RecordedStream:
+        opened.append(RecordedStream(touch, trouble))
+        return opened[-1]
+
+    monkeypatch.setattr(watcher_module, "WatchdogStream", opening)
+    return opened
+
+
+@pytest.fixture
+def watcher(reports: Reports, streams: list[RecordedStream], tmp_path: Path) -> Iterator[Watcher]:
     made = Watcher(reports.touch, reports.trouble, str(tmp_path / "state" / "probe"))
     assert made.start()
     yield made
@@ -93,17 +118,16 @@ def directories(root: Path) -> list[tuple[int, int]]:
     return [(found.st_dev, found.st_ino) for found in stats]
 
 
-def reader_of(watcher: Watcher) -> threading.Thread:
-    stream = watcher._stream
-    assert isinstance(stream, WatchdogStream)
-    reader = stream._reader()
-    assert reader is not None
+def reader_of(stream: WatchdogStream) -> threading.Thread:
+    inotify = pytest.importorskip("watchdog.observers.inotify_c")
+    [reader] = [each for each in threading.enumerate() if stream.owns(each) and isinstance(each, inotify.InotifyFD)]
+    assert isinstance(reader, threading.Thread)
     return reader
 
 
-def kill_reader(watcher: Watcher, root: Path) -> threading.Thread:
+def kill_reader(stream: WatchdogStream, root: Path) -> threading.Thread:
     """The next event raises in the reading thread, as watchdog's own KeyError does."""
-    reader = reader_of(watcher)
+    reader = reader_of(stream)
 
     def boom(_event: object) -> None:
         raise KeyError("lost its way")
@@ -126,6 +150,21 @@ def test_write_append_rename_delete(root: Path, reports: Reports) -> None:
     reports.wait_touch("agents", "b.jsonl", False)
     (root / "b.jsonl").unlink()
     reports.wait_touch("agents", "b.jsonl", True)
+
+
+def test_a_clock_that_refuses_to_sleep_ends_no_thread(
+    root: Path, reports: Reports, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As when the clock jumps while the thread that reads events rests."""
+
+    def refused(_: float) -> None:
+        raise OSError(errno.EINVAL, "Invalid argument")
+
+    monkeypatch.setattr(time, "sleep", refused)
+    for name in ("a.jsonl", "b.jsonl"):
+        (root / name).write_text("1\n")
+        reports.wait_touch("agents", name, False)
+    assert reports.troubles == []
 
 
 def test_lock_files_touch_nothing_and_what_comes_after_does(root: Path, reports: Reports) -> None:
@@ -296,11 +335,13 @@ def test_a_probe_comes_back(watcher: Watcher, root: Path, reports: Reports, tmp_
     assert reports.troubles == []
 
 
-def test_two_missed_probes_are_trouble(watcher: Watcher, root: Path, reports: Reports) -> None:
-    kill_reader(watcher, root).join(WAIT)
-    watcher._mender.stop()
+def test_two_missed_probes_are_trouble(
+    watcher: Watcher, streams: list[RecordedStream], root: Path, reports: Reports
+) -> None:
+    kill_reader(streams[-1], root).join(WAIT)
+    watcher.restarter.stop()
     watcher.rebuild("test")
-    watcher._stream.unwatch("")  # type: ignore[union-attr] # blind for probes while every thread lives
+    streams[-1].unwatch(PROBE_KEY)  # blind for probes while every thread lives
     reports.troubles.clear()
     assert watcher.probe(100.0)
     assert watcher.probe_outstanding(103.0) == 3.0
@@ -327,9 +368,11 @@ def test_a_probe_directory_that_went_is_noticed_and_made_again(
     assert (tmp_path / "state" / "probe").is_dir()
 
 
-def test_a_dead_reader_is_noticed(watcher: Watcher, root: Path, reports: Reports) -> None:
-    watcher._mender.stop()  # look at the state before it is mended
-    kill_reader(watcher, root).join(WAIT)
+def test_a_dead_reader_is_noticed(
+    watcher: Watcher, streams: list[RecordedStream], root: Path, reports: Reports
+) -> None:
+    watcher.restarter.stop()  # look at the state before it is mended
+    kill_reader(streams[-1], root).join(WAIT)
     reports.wait_trouble("thread-died")
     assert watcher.alive() == ["reader"]
     assert watcher.rebuild("thread-died")
@@ -338,9 +381,11 @@ def test_a_dead_reader_is_noticed(watcher: Watcher, root: Path, reports: Reports
     reports.wait_touch("agents", "seen", False)
 
 
-def test_a_dead_reader_is_mended_by_itself(watcher: Watcher, root: Path, reports: Reports) -> None:
+def test_a_dead_reader_is_mended_by_itself(
+    watcher: Watcher, streams: list[RecordedStream], root: Path, reports: Reports
+) -> None:
     generation = watcher.generation
-    kill_reader(watcher, root)
+    kill_reader(streams[-1], root)
     reports.wait_trouble("rebuilt")
     assert reports.troubles == [("thread-died", None), ("rebuilt", None)]
     assert watcher.generation == generation + 1
@@ -348,24 +393,25 @@ def test_a_dead_reader_is_mended_by_itself(watcher: Watcher, root: Path, reports
     reports.wait_touch("agents", "seen", False)
 
 
-def test_a_reader_that_keeps_dying_is_mended_each_time(watcher: Watcher, root: Path, reports: Reports) -> None:
+def test_a_reader_that_keeps_dying_is_mended_each_time(
+    streams: list[RecordedStream], root: Path, reports: Reports
+) -> None:
     def mended(times: int) -> bool:
         return reports.troubles.count(("rebuilt", None)) == times
 
-    kill_reader(watcher, root)
+    kill_reader(streams[-1], root)
     reports.wait(lambda: mended(1))
-    kill_reader(watcher, root)
+    kill_reader(streams[-1], root)
     reports.wait(lambda: mended(2))
     (root / "seen").write_text("x")
     reports.wait_touch("agents", "seen", False)
 
 
-def test_watchdogs_lost_table_entry_is_trouble_but_no_death(watcher: Watcher, root: Path, reports: Reports) -> None:
-    stream = watcher._stream
-    assert isinstance(stream, WatchdogStream)
-    groups = [getattr(emitter, "_inotify", None) for emitter in stream._observer.emitters]
-    group = next(group for group in groups if group is not None and group.is_recursive)
-    group._remove_watch_internally(99_999)
+def test_watchdogs_lost_table_entry_is_trouble_but_no_death(root: Path, reports: Reports) -> None:
+    inotify = pytest.importorskip("watchdog.observers.inotify")
+    groups = [each for each in gc.get_objects() if isinstance(each, inotify.InotifyWatchGroup)]
+    [group] = [each for each in groups if each.path == os.fsencode(root)]
+    group.on_watch_deleted(99_999)
     reports.wait_trouble("rebuilt")
     assert reports.troubles == [("desync", None), ("rebuilt", None)]
     (root / "seen").write_text("x")
@@ -397,13 +443,13 @@ def test_an_exception_in_the_inbox_does_not_end_dispatching(root: Path, reports:
     reports.wait_touch("agents", "seen", False)
 
 
-def test_what_an_older_generation_says_is_dropped(watcher: Watcher, root: Path, reports: Reports) -> None:
-    stream = watcher._stream
-    assert isinstance(stream, WatchdogStream)
-    old_touch, old_trouble = stream._touch, stream._trouble
+def test_what_an_older_generation_says_is_dropped(
+    watcher: Watcher, streams: list[RecordedStream], root: Path, reports: Reports
+) -> None:
     assert watcher.rebuild("test")
-    old_touch("agents", "ghost", True)
-    old_trouble("overflow", None)
+    old, _ = streams
+    old.touch("agents", "ghost", True)
+    old.trouble("overflow", None)
     (root / "real").write_text("x")
     reports.wait_touch("agents", "real", False)
     assert ("agents", "ghost", True) not in reports.touches
@@ -460,7 +506,7 @@ def test_a_foreign_thread_that_dies_goes_to_the_previous_hook(
 CHILD = textwrap.dedent(
     """
     import json, os, sys
-    from memoryd.service.watcher import Watcher
+    from memoryd.service.watching.watcher import Watcher
     root, probe = sys.argv[1:]
     touched, troubles = set(), []
     watcher = Watcher(lambda key, path, gone: touched.add(path), lambda *said: troubles.append(said), probe)

@@ -1,11 +1,9 @@
-"""The agents of the demo: programs of their own that know nothing of memoryd, only the JSONL store's published
-steps: take `.lock`, append one line, give `.lock` back. The index they leave to memoryd. One is the archiver of
-session files, which makes `.archive.lock` and never looks at one that is there.
+"""The agents of the demo: programs that know nothing of memoryd, only the published steps of their format.
 
-Run as `python -I agents.py JOB`, where JOB is JSON: {"do": "write", "root", "file", "batches", "think"},
-{"do": "die", "root"} or {"do": "die archiving", "root"}. `batches` are lists of memories; before each one the agent
-waits for a line on standard input. Everything it does it tells on standard output, one JSON object a line; times
-there are seconds of the monotonic clock, which all processes of a machine share.
+Run as `python -I agents.py JOB`. JOB is JSON: {"do": "write", "root", "file", "batches", "pause"} appends memories to a
+JSONL store under its `.lock`, one batch for each line on standard input; {"do": "die", "root"} takes that lock and is
+killed; {"do": "die archiving", "root"} does so with the `.archive.lock` of session files. Each step is reported on
+standard output, one JSON object a line; `at` and `closed` are seconds of the monotonic clock.
 """
 
 from __future__ import annotations
@@ -14,96 +12,79 @@ import contextlib
 import fcntl
 import json
 import os
-import random
 import signal
 import sys
 import time
 from datetime import UTC, datetime
-from typing import Any, TextIO
+from typing import TextIO
 
-LOOK_S = 0.02
-PATIENCE_S = 0.3  # a wait for the lock that is longer than this is worth telling
+POLL_S = 0.02
+REPORT_S = 0.3  # a longer wait for the lock is reported
 
 
-def tell(event: str, **facts: Any) -> None:
-    told = {"event": event, "pid": os.getpid(), "at": time.monotonic(), **facts}
-    sys.stdout.write(json.dumps(told) + "\n")
+def report(event: str, **facts: object) -> None:
+    """Print one step: its name, the process, the time and what belongs to it."""
+    sys.stdout.write(json.dumps({"event": event, "pid": os.getpid(), "at": time.monotonic(), **facts}) + "\n")
     sys.stdout.flush()
 
 
 def stamp() -> str:
+    """The time now, as the formats write it."""
     return datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def acquire(path: str) -> TextIO:
-    """The published way, `open('.lock', 'w')` and flock, once no lock file is there: its existence counts."""
-    began, told = time.monotonic(), False
+    """Take the lock as published: wait until no lock file exists, open it, flock it, write PID and time."""
+    began, reported = time.monotonic(), False
     while True:
         while os.path.exists(path):
-            if not told and time.monotonic() - began > PATIENCE_S:
-                told = True
-                tell("waits", since=began)
-            time.sleep(LOOK_S)
-        lock = open(path, "w", encoding="utf-8")  # noqa: SIM115 - it stays open for as long as the lock is held
+            if not reported and time.monotonic() - began > REPORT_S:
+                reported = True
+                report("waits")
+            time.sleep(POLL_S)
+        lock = open(path, "w", encoding="utf-8")  # noqa: SIM115 - open for as long as the lock is held
         fcntl.flock(lock, fcntl.LOCK_EX)
-        if _names(path, lock):
-            break
-        lock.close()  # whoever held it has removed the file: the lock is now another file, or none
+        with contextlib.suppress(FileNotFoundError):
+            if os.path.samestat(os.stat(path), os.fstat(lock.fileno())):
+                break
+        lock.close()  # the previous holder has removed this file; the lock is another file now
     lock.write(f"{os.getpid()} {stamp()}")
     lock.flush()
-    if told:
-        tell("goes on", waited=time.monotonic() - began)
     return lock
 
 
-def _names(path: str, lock: TextIO) -> bool:
-    with contextlib.suppress(FileNotFoundError):
-        return os.path.samestat(os.stat(path), os.fstat(lock.fileno()))
-    return False
-
-
-def release(path: str, lock: TextIO) -> None:
-    """In the published order: unlock, close, then remove."""
+def append(root: str, file: str, memory: dict[str, object]) -> None:
+    """Append one memory under the lock, then unlock, close and remove, in the published order."""
+    path, now = os.path.join(root, ".lock"), stamp()
+    lock = acquire(path)
+    with open(os.path.join(root, file), "a", encoding="utf-8") as target:
+        native = {**memory, "created_at": now, "updated_at": now, "accessed_at": now}
+        target.write(json.dumps(native, separators=(",", ":"), ensure_ascii=False) + "\n")
+    closed = time.monotonic()
     fcntl.flock(lock, fcntl.LOCK_UN)
     lock.close()
     with contextlib.suppress(FileNotFoundError):
         os.remove(path)
+    report("wrote", id=memory["id"], content=memory["content"], closed=closed)
 
 
-def write(root: str, file: str, memory: dict[str, Any]) -> None:
-    now = stamp()
-    native = {**memory, "created_at": now, "updated_at": now, "accessed_at": now}
-    lock = acquire(os.path.join(root, ".lock"))
-    with open(os.path.join(root, file), "a", encoding="utf-8") as target:
-        target.write(json.dumps(native, separators=(",", ":"), ensure_ascii=False) + "\n")
-    closed = time.monotonic()
-    release(os.path.join(root, ".lock"), lock)
-    tell("wrote", id=native["id"], file=file, closed=closed)
-
-
-def archive(root: str) -> None:
-    """Begin as the archiver does, and come no further."""
-    with open(os.path.join(root, ".archive.lock"), "x", encoding="utf-8") as lock:
-        json.dump({"pid": os.getpid(), "started_at": stamp()}, lock)
-    tell("took the lock")
-    os.kill(os.getpid(), signal.SIGKILL)
-
-
-def main(job: dict[str, Any]) -> None:
-    if job["do"] == "die archiving":
-        archive(job["root"])
-    if job["do"] == "die":
-        lock = acquire(os.path.join(job["root"], ".lock"))
-        tell("took the lock")
+def main(job: dict[str, object]) -> None:
+    """Do the job; one that is to die does not return."""
+    root, do = str(job["root"]), job["do"]
+    if do == "die archiving":
+        with open(os.path.join(root, ".archive.lock"), "x", encoding="utf-8") as lock:
+            json.dump({"pid": os.getpid(), "started_at": stamp()}, lock)
+    elif do == "die":
+        held = acquire(os.path.join(root, ".lock"))
+        report("took the lock", fd=held.fileno())
+    if do != "write":
         os.kill(os.getpid(), signal.SIGKILL)
-        release(os.path.join(job["root"], ".lock"), lock)  # never reached, which is the point
-    for batch in job["batches"]:
+    for batch in job["batches"]:  # type: ignore[attr-defined]  # a list of lists of memories
         if not sys.stdin.readline():
-            return  # whoever plays the demo has gone
+            return  # the demo has ended
         for memory in batch:
-            write(job["root"], job["file"], memory)
-            time.sleep(random.uniform(*job["think"]))  # noqa: S311 - a pause, no secret
-        tell("done")
+            append(root, str(job["file"]), memory)
+            time.sleep(float(str(job["pause"])))
 
 
 if __name__ == "__main__":

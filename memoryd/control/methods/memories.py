@@ -2,67 +2,268 @@
 
 from __future__ import annotations
 
-from memoryd.control.methods.shared import RECEIPT, ROOT_OPTION
-from memoryd.control.methods.table import MODES, Field, Method, Param
+from typing import Annotated
 
-_ID = Param("id", "str", "the memory, by the id that search and list print", cli="argument", required=True)
-_IN_ROOT = Param("root", "str", "the root it is in (default: whichever has it)", cli="--root", placeholder="ROOT")
-_USER = Param("user", "str", "whose memories, where a layout keeps users apart", cli="--user", placeholder="USER")
-_ALLOW = Param(
-    "allow_sensitive_words",
-    "bool",
-    "let password, token, key, secret and credential stand in a topic file; never a token itself",
-    cli="--allow-sensitive-words",
+from msgspec import UNSET, Meta, Struct, UnsetType
+
+from memoryd.control.methods.method_types import (
+    Finite,
+    GatheredResult,
+    Method,
+    Name,
+    Option,
+    Request,
+    Result,
+    member,
+    parameter,
 )
-_ROOTS = Param("roots", "list", "only these roots")
-_FILTERS = (
-    Param("type", "str", "only memories of this type", cli="--type", placeholder="TYPE"),
-    Param("tags", "list", "only memories with this tag; repeatable, all must be there", cli="--tag", repeatable=True),
-    Param("since", "str", "only what was made since: 2026-01-31, a time stamp, or 30d", cli="--since", placeholder="D"),
-    Param("archived", "bool", "archived memories too", cli="--archived"),
-    _USER,
-)
-_STORED = (
-    Field("root", "str", "the root"),
-    Field("id", "str", "the memory's id"),
-    Field("path", "str", "the file it is in now"),
-    RECEIPT,
-)
-_WARNINGS = Field("warnings", "list", "what was stored and yet looks like a secret; absent where nothing does")
-_FRESH = Field("fresh", "object", "{NAME: {state, generation, lag_ms}}: how far the answer can be relied on")
+from memoryd.control.methods.shared import Receipt, RootOption
+from memoryd.core.query import Mode
+from memoryd.core.records import JsonObject
+
+# --- parameters
+
+MemoryId = Annotated[Name, parameter("the memory, by the id that search and list print", Option("argument"))]
+InRoot = Annotated[Name | None, parameter("the root it is in (default: search all)", Option("--root", "ROOT"))]
+User = Annotated[Name | None, parameter("whose memories, in layouts that separate users", Option("--user", "USER"))]
+Roots = Annotated[list[str] | None, parameter("only these roots")]
+AllowSensitiveWords = Annotated[
+    bool,
+    parameter(
+        "allow the words password, token, key, secret and credential in a topic file, but never an actual secret",
+        Option("--allow-sensitive-words"),
+    ),
+]
+OfType = Annotated[Name | None, parameter("only memories of this type", Option("--type", "TYPE"))]
+Tags = Annotated[
+    list[str] | None, parameter("only memories with this tag; repeat to require several tags", Option("--tag", "TAG"))
+]
+Since = Annotated[
+    Name | None, parameter("only memories created since: 2026-01-31, a timestamp, or 30d", Option("--since", "D"))
+]
+Archived = Annotated[bool, parameter("include archived memories", Option("--archived"))]
+Count = Annotated[int, Meta(ge=1, le=1000)]
+
+
+class SearchRequest(Request, kw_only=True):
+    """A search: the query and the roots."""
+
+    query: Annotated[str | None, parameter("what to look for", Option("argument", joined=True))] = None
+    similar: Annotated[
+        Name | None, parameter("search for memories like this one instead of words", Option("--similar", "ID"))
+    ] = None
+    vector: Annotated[list[Finite] | None, parameter("search for memories near this vector instead of words")] = None
+    root: RootOption = None
+    roots: Roots = None
+    type: OfType = None
+    tags: Tags = None
+    since: Since = None
+    archived: Archived = False
+    user: User = None
+    mode: Annotated[Mode | None, parameter("how to search (default: hybrid)", Option("--mode"))] = None
+    limit: Annotated[Count | None, parameter("maximum number of results (default: 10)", Option("--limit", "N"))] = None
+    max_tokens: Annotated[
+        Annotated[int, Meta(ge=1, le=100_000)] | None,
+        parameter("print whole memories within this token budget, ready to paste", Option("--max-tokens", "N")),
+    ] = None
+
+
+class GetRequest(Request, kw_only=True):
+    """The id of the memory to read."""
+
+    id: MemoryId
+    root: InRoot = None
+    touch: Annotated[bool, parameter("count this as a use of the memory", Option("--touch"))] = False
+    offset: Annotated[
+        Annotated[int, Meta(ge=0)] | None,
+        parameter("return the text from this character offset, in chunks"),
+    ] = None
+
+
+class ListRequest(Request, kw_only=True):
+    """Filters for listing memories."""
+
+    root: RootOption = None
+    roots: Roots = None
+    type: OfType = None
+    tags: Tags = None
+    since: Since = None
+    archived: Archived = False
+    user: User = None
+    limit: Annotated[Count | None, parameter("maximum number of results (default: 50)", Option("--limit", "N"))] = None
+    cursor: Annotated[Name | None, parameter("continue from the previous page", Option("--cursor", "CURSOR"))] = None
+
+
+class AddRequest(Request, kw_only=True):
+    """The memory to store and its location."""
+
+    root: Annotated[
+        Name | None, parameter("the root to store in (required if there are several)", Option("--root", "ROOT"))
+    ] = None
+    memory: Annotated[JsonObject | None, parameter("the memory's own fields", Option("fields"))] = None
+    memories: Annotated[
+        Annotated[list[JsonObject], Meta(min_length=1)] | None,
+        parameter("several memories instead, all stored or none, with one receipt"),
+    ] = None
+    topic: Annotated[Name | None, parameter("markdown-topics: the topic", Option("--topic", "TOPIC"))] = None
+    subtopic: Annotated[
+        Name | None, parameter("markdown-topics: the file in the topic", Option("--subtopic", "NAME"))
+    ] = None
+    user: Annotated[Name | None, parameter("user-document: whose memory it is", Option("--user", "USER"))] = None
+    session: Annotated[Name | None, parameter("session-files: the id of the session", Option("--session", "ID"))] = None
+    allow_sensitive_words: AllowSensitiveWords = False
+
+
+class UpdateRequest(Request, kw_only=True):
+    """The changes of fields of a memory."""
+
+    id: MemoryId
+    root: InRoot = None
+    changes: Annotated[JsonObject, parameter("the fields that change", Option("fields"))]
+    allow_sensitive_words: AllowSensitiveWords = False
+
+
+class MemoryRequest(Request, kw_only=True):
+    """One memory that is forgotten or brought back."""
+
+    id: MemoryId
+    root: InRoot = None
+
+
+# --- results
+
+
+class MemoryRow(Struct, kw_only=True):
+    """One memory as search and list tell it; `created` is UTC with `Z`."""
+
+    root: str
+    id: str
+    path: str
+    line: int | None
+    title: str
+    type: str | None
+    tags: list[str]
+    created: str | None
+    archived: bool
+    layout: str | None
+    user: str | UnsetType = UNSET
+
+
+class HitRow(MemoryRow, kw_only=True):
+    """One memory that a search found; `why` says what its score is made of."""
+
+    snippet: str
+    score: float
+    why: JsonObject
+
+
+class Freshness(Struct, kw_only=True):
+    """The reliability of the answer of one root.
+
+    `state` is fresh, stale or unknown, `reason` the state of a root that is not watched now (paused, missing),
+    `withheld` which results are left out, `semantic` why semantic search was not available.
+    """
+
+    state: str
+    generation: int
+    lag_ms: int
+    reason: str | UnsetType = UNSET
+    withheld: str | UnsetType = UNSET
+    semantic: str | UnsetType = UNSET
+
+
+Fresh = Annotated[
+    dict[str, Freshness],
+    member("{NAME: {state, generation, lag_ms, reason?, withheld?, semantic?}}: how current the answer is"),
+]
+
+
+class SearchResult(Result, kw_only=True):
+    """The hits, best first."""
+
+    hits: Annotated[list[HitRow], member("[{root, id, path, line?, title, snippet, score, why{}, type?, ...}]")]
+    embedding: Annotated[str | UnsetType, member("with `max_tokens`: the memories as one text")] = UNSET
+    tokens: Annotated[int | UnsetType, member("how many tokens that is, about")] = UNSET
+    took_ms: Annotated[float, member("how long it took")]
+    fresh: Fresh
+
+
+class GetResult(GatheredResult, kw_only=True):
+    """One memory, whole or in parts. Parts of one `sha256` fit together."""
+
+    root: Annotated[str, member("the root")]
+    id: Annotated[str, member("the memory's id")]
+    path: Annotated[str, member("the file it is in now")]
+    line: Annotated[int, member("the line it begins on")]
+    layout: Annotated[str, member("the layout of its root")]
+    archived: Annotated[bool, member("whether it is archived")]
+    memory: Annotated[
+        JsonObject | UnsetType, member("the memory as its agent wrote it; {text} if it is not an object")
+    ] = UNSET
+    text: Annotated[str | UnsetType, member("the text of a memory that is not an object")] = UNSET
+    part: Annotated[
+        str | UnsetType, member("with `offset`: some of its text, and `next_offset` where there is more")
+    ] = UNSET
+    sha256: Annotated[str | UnsetType, member("with `offset`: the hash of its whole text")] = UNSET
+    offset: Annotated[int | UnsetType, member("with `offset`: where the part begins")] = UNSET
+    next_offset: Annotated[int | UnsetType, member("where the text goes on; absent at its end")] = UNSET
+
+
+class ListResult(Result, kw_only=True):
+    """A page of memories, newest first."""
+
+    memories: Annotated[
+        list[MemoryRow], member("[{root, id, path, line, title, type, tags[], created, archived, layout}]")
+    ]
+    next_cursor: Annotated[str | UnsetType, member("for the next page; absent on the last")] = UNSET
+    fresh: Fresh
+
+
+class StoredMemory(Struct):
+    """One of several memories that were stored in one call."""
+
+    id: str
+    path: str
+
+
+class StoredResult(Result, kw_only=True):
+    """A memory that was changed."""
+
+    root: Annotated[str, member("the root")]
+    id: Annotated[str, member("the memory's id")]
+    path: Annotated[str, member("the file it is in now")]
+    receipt: Receipt = UNSET
+
+
+class CheckedResult(StoredResult, kw_only=True):
+    """A memory that was changed after its new content was looked through for secrets."""
+
+    warnings: Annotated[
+        list[str] | UnsetType,
+        member(
+            "what looks like a secret or will be reported by `check`, although it was stored; absent if nothing does"
+        ),
+    ] = UNSET
+
+
+class AddResult(CheckedResult, kw_only=True):
+    """A memory that was stored, or several."""
+
+    memories: Annotated[list[StoredMemory] | UnsetType, member("[{id, path}] of each, where several were stored")] = (
+        UNSET
+    )
+
 
 METHODS: tuple[Method, ...] = (
     Method(
         "memory.search",
         ("search",),
         "Search the memories of all roots, or of one.",
-        "Best first, with place and snippet (--json: and why it was found). Any text is a legal query. With "
-        "--max-tokens: whole memories within that budget, ready to paste. Exits with 1 when nothing is found.",
+        "Ranked results with location and snippet; --json adds the scoring. Any text is a legal query. --max-tokens "
+        "prints whole memories within that budget, ready to paste. Exits with 1 when nothing is found.",
         "memoryd search connection pool size --type learning --limit 5",
-        (
-            Param("query", "str", "what to look for", cli="argument", joined=True),
-            Param("similar", "str", "in place of words: memories like this one", cli="--similar", placeholder="ID"),
-            Param("vector", "list", "in place of words: what is near to this vector (numbers)"),
-            ROOT_OPTION,
-            _ROOTS,
-            *_FILTERS,
-            Param("mode", "str", "how to look (default: hybrid)", cli="--mode", choices=MODES),
-            Param("limit", "int", "at most so many", cli="--limit", placeholder="N", minimum=1, maximum=1000),
-            Param(
-                "max_tokens",
-                "int",
-                "whole memories within this budget, as one text to paste",
-                cli="--max-tokens",
-                placeholder="N",
-                minimum=1,
-                maximum=100_000,
-            ),
-        ),
-        (
-            Field("hits", "list", "[{root, id, path, line?, title, snippet, score, why{}, type?, tags[], ...}]"),
-            Field("took_ms", "float", "how long it took"),
-            _FRESH,
-        ),
+        SearchRequest,
+        SearchResult,
         "read",
         False,
         one_of=("query", "similar", "vector"),
@@ -70,25 +271,12 @@ METHODS: tuple[Method, ...] = (
     Method(
         "memory.get",
         ("get",),
-        "Print one memory, native and whole.",
-        "By any id that search and list print; a bare id will do while only one memory bears it. With --touch the "
-        "read is counted, where the layout counts reads. Exits with 1 when there is none.",
+        "Print a memory exactly as stored.",
+        "By any id that search and list print; the short id works if it is unique. TOPIC/SUBTOPIC prints a whole "
+        "topic file. --touch counts the read in layouts that count reads. Exits with 1 if there is no such memory.",
         "memoryd get b52e2331-1b7b-4a1b-8f0e-0d8a3f0c9c11 --touch",
-        (
-            _ID,
-            _IN_ROOT,
-            Param("touch", "bool", "count this as a use of the memory", cli="--touch"),
-            Param("offset", "int", "instead of the memory its text, in parts, from this character on", minimum=0),
-        ),
-        (
-            *_STORED[:3],
-            Field("line", "int", "the line it begins on"),
-            Field("memory", "object", "the memory as its agent wrote it; {text} where it is no object"),
-            Field("text", "str", "the text of a memory that is no object"),
-            Field("part", "str", "with `offset`: some of its text, and `next_offset` where there is more"),
-            Field("archived", "bool", "whether it is archived"),
-            Field("layout", "str", "the layout of its root"),
-        ),
+        GetRequest,
+        GetResult,
         "read",
         False,
     ),
@@ -96,20 +284,10 @@ METHODS: tuple[Method, ...] = (
         "memory.list",
         ("list",),
         "List memories, newest first.",
-        "Of all roots, or of one; a page at a time.",
+        "From all roots or one, page by page.",
         "memoryd list --root agents --type task --limit 20",
-        (
-            ROOT_OPTION,
-            _ROOTS,
-            *_FILTERS,
-            Param("limit", "int", "at most so many", cli="--limit", placeholder="N", minimum=1, maximum=1000),
-            Param("cursor", "str", "go on where the page before ended", cli="--cursor", placeholder="CURSOR"),
-        ),
-        (
-            Field("memories", "list", "[{root, id, path, line, title, type, tags[], created, archived, layout}]"),
-            Field("next_cursor", "str", "for the next page; absent on the last"),
-            _FRESH,
-        ),
+        ListRequest,
+        ListResult,
         "read",
         False,
     ),
@@ -118,37 +296,27 @@ METHODS: tuple[Method, ...] = (
         ("add",),
         "Store a new memory by the rules of its layout.",
         "Fields are NAME=VALUE: a VALUE that is JSON (a number, list, object, true, false, null, quoted text) is taken "
-        "as such, any other as text; a NAME given twice makes a list. --file takes a JSON object or the text of a "
-        "whole entry, from a file or from - (standard input). Acknowledged means that it is on the disk.",
-        'memoryd add --root agents type=learning content="The pool needs 20 connections" tags=\'["db"]\'',
-        (
-            Param("root", "str", "where (needed with more than one root)", cli="--root", placeholder="ROOT"),
-            Param("memory", "object", "the memory's own fields", cli="fields", required=True),
-            Param("topic", "str", "markdown-topics: the topic", cli="--topic", placeholder="TOPIC"),
-            Param("subtopic", "str", "markdown-topics: the file in the topic", cli="--subtopic", placeholder="NAME"),
-            Param("user", "str", "user-document: whose memory it is", cli="--user", placeholder="USER"),
-            Param("session", "str", "session-files: the id of the session", cli="--session", placeholder="ID"),
-            _ALLOW,
-        ),
-        (*_STORED, _WARNINGS),
+        "as such, any other as text; a NAME given twice makes a list. --file takes a JSON object, a list of them (all "
+        "are stored or none), or the text of a whole entry, from a file or from - (standard input). When the "
+        "command returns, the memory is on disk.",
+        'memoryd add --root agents type=learning content="The pool needs 20" --tag db',
+        AddRequest,
+        AddResult,
         "job",
         True,
+        one_of=("memory", "memories"),
+        only_one=True,
         waits_s=60,
     ),
     Method(
         "memory.update",
         ("update",),
         "Change fields of a memory.",
-        "Only the named fields change (fields and --file as for `add`; null takes a field away); what another "
+        "Only the named fields change (fields and --file as for `add`; null removes a field); what another "
         "program changes meanwhile is never overwritten.",
         "memoryd update b52e2331-1b7b-4a1b-8f0e-0d8a3f0c9c11 importance=high",
-        (
-            _ID,
-            _IN_ROOT,
-            Param("changes", "object", "the fields that change", cli="fields", required=True),
-            _ALLOW,
-        ),
-        (*_STORED, _WARNINGS),
+        UpdateRequest,
+        CheckedResult,
         "job",
         True,
         waits_s=60,
@@ -156,11 +324,12 @@ METHODS: tuple[Method, ...] = (
     Method(
         "memory.forget",
         ("forget",),
-        "Archive a memory, or take it out and keep it aside.",
-        "Nothing is lost: `unarchive` brings it back, and so does `undo` with the receipt.",
+        "Archive a memory, or move it to the trash.",
+        "The trash is for layouts without an archive. Nothing is lost: `unarchive` restores it, and so does `undo` "
+        "with the receipt.",
         "memoryd forget b52e2331-1b7b-4a1b-8f0e-0d8a3f0c9c11",
-        (_ID, _IN_ROOT),
-        _STORED,
+        MemoryRequest,
+        StoredResult,
         "job",
         True,
         waits_s=60,
@@ -168,11 +337,11 @@ METHODS: tuple[Method, ...] = (
     Method(
         "memory.unarchive",
         ("unarchive",),
-        "Bring an archived or forgotten memory back.",
-        "It stands among the live ones again, and no schedule moves it as it is.",
+        "Restore an archived or forgotten memory.",
+        "It becomes live again and is exempt from scheduled archiving until it changes.",
         "memoryd unarchive b52e2331-1b7b-4a1b-8f0e-0d8a3f0c9c11",
-        (_ID, _IN_ROOT),
-        _STORED,
+        MemoryRequest,
+        StoredResult,
         "job",
         True,
         waits_s=60,

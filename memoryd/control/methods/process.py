@@ -1,23 +1,143 @@
-"""Methods about the daemon itself: its configuration, its log, its end, its protocol."""
+"""Methods about the daemon itself: its events, its configuration, its log, its end, its protocol."""
 
 from __future__ import annotations
 
-from memoryd.control.methods.shared import DRY_RUN
-from memoryd.control.methods.table import LEVELS, Field, Method, Param
+from typing import Annotated
+
+from msgspec import UNSET, UnsetType
+
+from memoryd.control.methods.method_types import (
+    Level,
+    Method,
+    NoParameters,
+    Option,
+    Request,
+    Result,
+    Topic,
+    member,
+    parameter,
+)
+from memoryd.control.methods.shared import DryRun
+from memoryd.core.records import JsonObject
+
+
+class EventsRequest(Request, kw_only=True):
+    """The topics of events to receive."""
+
+    topics: Annotated[list[Topic] | None, parameter("the topics (default: all)")] = None
+
+
+class SubscribeResult(Result, kw_only=True):
+    """The topics this connection receives."""
+
+    topics: Annotated[list[str], member("every topic this connection now receives")]
+
+
+class UnsubscribeResult(Result, kw_only=True):
+    """The topics this connection still receives."""
+
+    topics: Annotated[list[str], member("every topic this connection still receives")]
+
+
+class ConfigResult(Result, kw_only=True):
+    """The configuration in force."""
+
+    path: Annotated[str | None, member("the configuration file in use, if any")]
+    daemon: Annotated[JsonObject, member("{KEY: {value, origin}}")]
+    search: Annotated[JsonObject, member("{KEY: {value, origin}}")]
+    roots: Annotated[JsonObject, member("{NAME: {KEY: {value, origin}}}")]
+
+
+class ValidateResult(Result, kw_only=True):
+    """The effect of a reload, or the roots named in a configuration file."""
+
+    roots: Annotated[list[str] | UnsetType, member("the roots it names (by the command)")] = UNSET
+    path: Annotated[str | UnsetType | None, member("the file (by the command)")] = UNSET
+    added: Annotated[list[str], member("what a reload would add")]
+    changed: Annotated[list[str], member("what it would change")]
+    removed: Annotated[list[str], member("what it would remove")]
+
+
+class ReloadRequest(Request, kw_only=True):
+    """A request to apply the configuration, or only to compare it."""
+
+    dry_run: DryRun = False
+
+
+class ReloadResult(Result, kw_only=True):
+    """The changes made by the new configuration."""
+
+    added: Annotated[list[str], member("what was added")]
+    changed: Annotated[list[str], member("what was changed")]
+    removed: Annotated[list[str], member("what was removed")]
+
+
+class LogLevelRequest(Request, kw_only=True):
+    """The new log level."""
+
+    level: Annotated[Level | None, parameter("the level", Option("argument"))] = None
+
+
+class LogLevelResult(Result, kw_only=True):
+    """The log level in force."""
+
+    level: Annotated[str, member("the level in force")]
+
+
+class MetricsResult(Result, kw_only=True):
+    """The metrics as text."""
+
+    text: Annotated[str, member("Prometheus text format 0.0.4")]
+
+
+class ShutdownResult(Result, kw_only=True):
+    """The daemon that stops."""
+
+    stopping: Annotated[bool, member("true")]
+    pid: Annotated[int, member("process id of the daemon")]
+
+
+class DiscoverResult(Result, kw_only=True):
+    """The protocol as an OpenRPC document."""
+
+    openrpc: Annotated[str, member("version of the OpenRPC format")]
+    info: Annotated[JsonObject, member("title, version and description of the protocol")]
+    methods: Annotated[list[JsonObject], member("the methods")]
+    components: Annotated[JsonObject, member("the errors and the types of results")]
+
 
 METHODS: tuple[Method, ...] = (
+    Method(
+        "subscribe",
+        None,
+        "Receive `event` notifications on this connection.",
+        "Notifications are `event {topic, at, root?, ...}`. A slow reader loses the oldest events; the next "
+        "one then carries `dropped`, their number.",
+        '{"jsonrpc":"2.0","id":1,"method":"subscribe","params":{"topics":["change"]}}',
+        EventsRequest,
+        SubscribeResult,
+        "control",
+        False,
+    ),
+    Method(
+        "unsubscribe",
+        None,
+        "Stop receiving events of these topics.",
+        "Without topics: of all topics.",
+        '{"jsonrpc":"2.0","id":2,"method":"unsubscribe","params":{}}',
+        EventsRequest,
+        UnsubscribeResult,
+        "control",
+        False,
+    ),
     Method(
         "config.show",
         ("config", "show"),
         "Show the configuration in force and where each value comes from.",
         "Defaults, the file and the command line, already merged.",
         "memoryd config show",
-        (),
-        (
-            Field("path", "str", "the configuration file in use, if any"),
-            Field("daemon", "object", "{KEY: {value, origin}}"),
-            Field("roots", "object", "{NAME: {KEY: {value, origin}}}"),
-        ),
+        NoParameters,
+        ConfigResult,
         "read",
         False,
     ),
@@ -25,14 +145,11 @@ METHODS: tuple[Method, ...] = (
         "config.validate",
         ("config", "validate"),
         "Check the configuration file without using it.",
-        "Exits with 78 and names file, line and key when it cannot be used.",
+        "The command needs no daemon and reads exactly the file named by --config. It exits with 78 and names file, "
+        "line and key when the file cannot be used.",
         "memoryd config validate",
-        (),
-        (
-            Field("added", "list", "what a reload would add"),
-            Field("changed", "list", "what it would change"),
-            Field("removed", "list", "what it would remove"),
-        ),
+        NoParameters,
+        ValidateResult,
         "read",
         False,
     ),
@@ -40,14 +157,10 @@ METHODS: tuple[Method, ...] = (
         "config.reload",
         ("reload",),
         "Read the configuration file again and apply it.",
-        "As a whole or not at all: when anything in it is wrong, the running configuration stays.",
+        "All or nothing: if anything in it is wrong, the running configuration stays.",
         "memoryd reload --dry-run",
-        (DRY_RUN,),
-        (
-            Field("added", "list", "what was added"),
-            Field("changed", "list", "what was changed"),
-            Field("removed", "list", "what was removed"),
-        ),
+        ReloadRequest,
+        ReloadResult,
         "control",
         True,
         waits_s=60,
@@ -55,11 +168,11 @@ METHODS: tuple[Method, ...] = (
     Method(
         "log.level",
         ("log-level",),
-        "Set, or show, how much the daemon logs.",
-        "Until the next start or reload; without a level it shows the present one.",
+        "Show or set the log level.",
+        "A new level lasts until the next start or reload; without LEVEL the current one is shown.",
         "memoryd log-level debug",
-        (Param("level", "str", "the level", cli="argument", choices=LEVELS),),
-        (Field("level", "str", "the level in force"),),
+        LogLevelRequest,
+        LogLevelResult,
         "control",
         True,
     ),
@@ -67,21 +180,21 @@ METHODS: tuple[Method, ...] = (
         "metrics",
         ("metrics",),
         "Print the daemon's metrics as Prometheus text.",
-        "For a node exporter's text file directory, or to look at.",
+        "For the textfile collector of the Prometheus node exporter, or to read.",
         "memoryd metrics",
-        (),
-        (Field("text", "str", "Prometheus text format 0.0.4"),),
+        NoParameters,
+        MetricsResult,
         "read",
         False,
     ),
     Method(
         "shutdown",
         ("stop",),
-        "Stop the daemon and wait until it is gone.",
-        "Running work comes to a safe end first; it takes at most a few seconds.",
+        "Stop the daemon and wait for it to exit.",
+        "Work in progress is finished first, which takes a few seconds at most.",
         "memoryd stop",
-        (),
-        (Field("stopping", "bool", "true"), Field("pid", "int", "process id of the daemon")),
+        NoParameters,
+        ShutdownResult,
         "control",
         True,
     ),
@@ -91,8 +204,8 @@ METHODS: tuple[Method, ...] = (
         "Describe the protocol as an OpenRPC document.",
         "Made from the table that also builds the command line.",
         '{"jsonrpc":"2.0","id":1,"method":"rpc.discover"}',
-        (),
-        (Field("openrpc", "str", "version of the OpenRPC format"), Field("methods", "list", "the methods")),
+        NoParameters,
+        DiscoverResult,
         "read",
         False,
     ),

@@ -1,26 +1,53 @@
-"""Parameters and result fields that several methods have in common."""
+"""Types that the requests and results of several methods have in common."""
 
 from __future__ import annotations
 
-from memoryd.control.methods.table import Field, Param
+from typing import Annotated
 
-ROOT = Param("root", "str", "only this root (its name)", cli="argument")
-ROOT_OPTION = Param("root", "str", "only this root (its name)", cli="--root", placeholder="ROOT")
-DRY_RUN = Param("dry_run", "bool", "decide and show, change nothing", cli="--dry-run")
-FILE = Param("file", "str", "only this memory file, relative to its root", cli="--file", placeholder="FILE")
-AT = Param("at", "str", "this backup, by the id that `backup list` shows", cli="--at", placeholder="ID")
-NAME = Param("name", "str", "the root's name", cli="argument")
-PATH = Param(
-    "path",
-    "str",
-    "the root's directory, instead of its name",
-    cli="--path",
-    placeholder="DIR",
-    local_path=True,
-)
-PLAN = Field("plan", "object", "actions[{kind, path, ids[], why}]")
-RECEIPT = Field("receipt", "str", "id of the change that was made; absent for a dry run or when nothing changed")
-ROOTS = Field("roots", "list", "the roots, each as in `status`")
-BACKUPS = Field("backups", "list", "[{id, root, file, taken, bytes, sha256, valid}]")
-LOCKS = Field("locks", "list", "[{root, path, pid?, age_s, state: held|stale|unprovable, evidence}]")
-JOBS = Field("jobs", "list", "[{name, root, schedule, last_run, last_result, next_run}]")
+from msgspec import UNSET, Struct, UnsetType
+
+from memoryd.control.methods.method_types import GatheredResult, Name, Option, member, parameter
+
+Root = Annotated[Name | None, parameter("only this root (its name)", Option("argument"))]
+RootOption = Annotated[Name | None, parameter("only this root (its name)", Option("--root", "ROOT"))]
+DryRun = Annotated[bool, parameter("show what would change; change nothing", Option("--dry-run"))]
+
+
+class Reason(Struct):
+    """Why one memory is part of an action."""
+
+    id: str
+    why: str
+
+
+class ActionRow(Struct, kw_only=True):
+    """One change of a plan. `memories` tells the reason for each id, `job` the scheduled job that would make it."""
+
+    root: str | UnsetType = UNSET
+    kind: str
+    path: str
+    ids: list[str]
+    why: str
+    memories: list[Reason] | UnsetType = UNSET
+    job: str | UnsetType = UNSET
+
+
+class PlanRow(Struct):
+    """The exact list of changes that an operation would make, or made."""
+
+    actions: list[ActionRow]
+
+
+Receipt = Annotated[
+    str | UnsetType,
+    member("id of the change, for `undo`; absent for a dry run or when nothing changed"),
+]
+
+
+class ChangeResult(GatheredResult, kw_only=True):
+    """A plan and, when it was carried out, a receipt."""
+
+    plan: Annotated[PlanRow, member("actions[{kind, path, ids[], why}]")]
+    waiting: Annotated[int | UnsetType, member("memories that are due as well and wait for the next run")] = UNSET
+    receipt: Receipt = UNSET
+    receipts: Annotated[dict[str, str] | UnsetType, member("{NAME: receipt} where several roots were changed")] = UNSET

@@ -1,19 +1,114 @@
-"""Methods of upkeep: what is due, and doing it now."""
+"""Methods of upkeep: what is due and doing it now, the schedule, and locks that are left over."""
 
 from __future__ import annotations
 
-from memoryd.control.methods.shared import DRY_RUN, PLAN, RECEIPT, ROOT, ROOT_OPTION
-from memoryd.control.methods.table import Field, Method, Param
+from typing import Annotated
 
-METHODS: tuple[Method, ...] = (
+from msgspec import UNSET, Meta, Struct, UnsetType
+
+from memoryd.control.methods.method_types import (
+    GatheredResult,
+    JobName,
+    Method,
+    Name,
+    Option,
+    Request,
+    Result,
+    member,
+    parameter,
+)
+from memoryd.control.methods.recovery import BackupRow, CreatedBackup
+from memoryd.control.methods.shared import ActionRow, ChangeResult, DryRun, PlanRow, Root, RootOption
+
+# --- what is due, and doing it now
+
+
+class PlanRequest(Request, kw_only=True):
+    """The roots to plan for."""
+
+    root: Root = None
+
+
+class RootPlan(Struct):
+    """The plan of scheduled upkeep for one root; `due` is the next run of each job."""
+
+    name: str
+    actions: list[ActionRow]
+    due: dict[str, str | None]
+
+
+class PlannedResult(Result, kw_only=True):
+    """The plan for one root, before it is combined with the others."""
+
+    actions: list[ActionRow]
+
+
+class PlanResult(GatheredResult, kw_only=True):
+    """The plans of scheduled upkeep."""
+
+    roots: Annotated[list[RootPlan], member("[{name, actions[{kind, path, ids[], why}], due}]")]
+
+
+class UpkeepRequest(Request, kw_only=True):
+    """The request of a job that has no parameters of its own."""
+
+    root: Root = None
+    dry_run: DryRun = False
+
+
+class ArchiveRequest(Request, kw_only=True):
+    """The memories to archive: those named, or those that are due."""
+
+    ids: Annotated[list[str] | None, parameter("ids of the memories to archive", Option("argument", "ID"))] = None
+    root: RootOption = None
+    dry_run: DryRun = False
+
+
+class RepairRequest(Request, kw_only=True):
+    """The findings to repair."""
+
+    root: Root = None
+    codes: Annotated[
+        list[str] | None,
+        parameter(
+            "only findings with this code, or rebuild-from-archive; repeatable; corrupt-file and emptied-file are "
+            "repaired only if named here",
+            Option("--code", "CODE"),
+        ),
+    ] = None
+    dry_run: DryRun = False
+
+
+class DedupeRequest(Request, kw_only=True):
+    """The similarity above which memories are merged."""
+
+    root: Root = None
+    threshold: Annotated[
+        Annotated[float, Meta(ge=0, le=1)] | None,
+        parameter(
+            "minimum similarity of duplicates, from 0 to 1 (default: 0.85; user-document: 0.95)",
+            Option("--threshold", "X"),
+        ),
+    ] = None
+    dry_run: DryRun = False
+
+
+class ReindexResult(ChangeResult, kw_only=True):
+    """The files read and written again."""
+
+    memories: Annotated[int | UnsetType, member("how many memories there are; absent for several roots")] = UNSET
+    written: Annotated[list[str] | UnsetType, member("the index files that changed")] = UNSET
+
+
+UPKEEP: tuple[Method, ...] = (
     Method(
         "plan",
         ("plan",),
         "Show what the scheduled upkeep would do now, and why.",
-        "Memory by memory, with the rule that makes it due. Nothing is changed.",
+        "Each memory with the rule that makes it due. Nothing is changed.",
         "memoryd plan agents",
-        (ROOT,),
-        (Field("roots", "list", "[{name, actions[{kind, path, ids[], why}], due}]"),),
+        PlanRequest,
+        PlanResult,
         "job",
         False,
         waits_s=600,
@@ -22,22 +117,11 @@ METHODS: tuple[Method, ...] = (
         "archive",
         ("archive",),
         "Archive what is due now, or the memories named.",
-        "Without ids: what the age rules make due. With ids: exactly those. A backup is taken first, and the "
+        "Without ids: what is due by the age rules. With ids: exactly those. A backup is taken first, and the "
         "receipt can be given to `undo`.",
         "memoryd archive --root agents --dry-run",
-        (
-            Param(
-                "ids",
-                "list",
-                "ids of the memories to archive",
-                cli="argument",
-                repeatable=True,
-                placeholder="ID",
-            ),
-            ROOT_OPTION,
-            DRY_RUN,
-        ),
-        (PLAN, RECEIPT),
+        ArchiveRequest,
+        ChangeResult,
         "job",
         True,
         waits_s=600,
@@ -45,24 +129,14 @@ METHODS: tuple[Method, ...] = (
     Method(
         "repair",
         ("repair",),
-        "Heal what is fixable.",
+        "Fix the findings marked fixable.",
         "Exact edits only: the original is kept in quarantine, the change can be undone, and the same repair is tried "
-        "on the same bytes three times at most. Without --code every safe fix is made; corrupt-file and emptied-file "
-        "bring back from the newest backup what is missing, and only when named.",
+        "at most three times on the same bytes. Without --code every safe fix is made. corrupt-file and emptied-file "
+        "restore what is missing from the newest backup, and are repaired only if named with --code. `--code "
+        "rebuild-from-archive` is the last resort for a jsonl-store: it moves archived memories back into a lost file.",
         "memoryd repair agents --code joined-lines --dry-run",
-        (
-            ROOT,
-            Param(
-                "codes",
-                "list",
-                "only findings of this code; repeatable",
-                cli="--code",
-                repeatable=True,
-                placeholder="CODE",
-            ),
-            DRY_RUN,
-        ),
-        (PLAN, RECEIPT),
+        RepairRequest,
+        ChangeResult,
         "job",
         True,
         waits_s=600,
@@ -71,22 +145,10 @@ METHODS: tuple[Method, ...] = (
         "dedupe",
         ("dedupe",),
         "Merge duplicates.",
-        "By the rule of each layout; what is only similar is suggested and stays.",
+        "By the rules of each layout; memories that are only similar are reported and kept.",
         "memoryd dedupe agents --dry-run",
-        (
-            ROOT,
-            Param(
-                "threshold",
-                "float",
-                "how alike two memories must be, from 0 to 1, where the layout measures it",
-                cli="--threshold",
-                placeholder="X",
-                minimum=0,
-                maximum=1,
-            ),
-            DRY_RUN,
-        ),
-        (PLAN, RECEIPT),
+        DedupeRequest,
+        ChangeResult,
         "job",
         True,
         waits_s=600,
@@ -94,12 +156,174 @@ METHODS: tuple[Method, ...] = (
     Method(
         "reindex",
         ("reindex",),
-        "Read every memory file again and write the index anew.",
-        "The index is a cache; this makes it from the files alone. Needed only when something outside has "
-        "tampered with memoryd's state.",
+        "Read every memory file again and rebuild the index.",
+        "The index is a cache; this builds it from the files alone. Needed only after another program has "
+        "changed memoryd's state.",
         "memoryd reindex agents",
-        (ROOT, DRY_RUN),
-        (PLAN, RECEIPT),
+        UpkeepRequest,
+        ReindexResult,
+        "job",
+        True,
+        waits_s=600,
+    ),
+)
+
+# --- locks
+
+
+class LockRow(Struct, kw_only=True):
+    """One lock as found: `age_s` seconds old, `state` held, stale or unprovable. `action` is what was done to it."""
+
+    root: str | UnsetType = UNSET
+    path: str
+    pid: int | UnsetType = UNSET
+    age_s: float
+    state: str
+    evidence: str
+    action: str | UnsetType = UNSET
+
+
+class LockListRequest(Request, kw_only=True):
+    """The locks to show."""
+
+    root: Root = None
+    path: Annotated[Name | None, parameter("only this lock", Option("--path", "PATH"))] = None
+
+
+class LockClearRequest(Request, kw_only=True):
+    """The locks to clear."""
+
+    root: Root = None
+    path: Annotated[
+        Name | None,
+        parameter(
+            "remove this one lock even if its holder cannot be proved dead",
+            Option("--force", "PATH", implies=("force",)),
+        ),
+    ] = None
+    force: Annotated[bool, parameter("with `path`: remove it without proof of death")] = False
+
+
+class LocksResult(GatheredResult, kw_only=True):
+    """The locks there are."""
+
+    locks: Annotated[list[LockRow], member("[{root, path, pid?, age_s, state: held|stale|unprovable, evidence}]")]
+
+
+class LockClearResult(LocksResult, kw_only=True):
+    """The locks there were, and which of them were removed."""
+
+    cleared: Annotated[list[str], member("paths of the locks that were removed")]
+
+
+LOCKS: tuple[Method, ...] = (
+    Method(
+        "lock.list",
+        ("lock", "list"),
+        "Show the locks in the roots and who holds them.",
+        "For each lock: holder, age, verdict and evidence. `memoryd lock` alone means `memoryd lock list`.",
+        "memoryd lock list",
+        LockListRequest,
+        LocksResult,
+        "read",
+        False,
+    ),
+    Method(
+        "lock.clear",
+        ("lock", "clear"),
+        "Remove the locks whose holder is provably dead.",
+        "--force PATH removes one named lock whose holder cannot be proved dead, after showing the evidence. "
+        "A lock that is really held is never removed.",
+        "memoryd lock clear agents",
+        LockClearRequest,
+        LockClearResult,
+        "job",
+        True,
+        waits_s=60,
+    ),
+)
+
+# --- the schedule
+
+
+class JobRow(Struct, kw_only=True):
+    """One scheduled job of a root; the times are UTC with `Z`."""
+
+    name: str
+    root: str
+    schedule: str
+    last_run: str | None
+    last_result: str | None
+    last_error: str | None
+    next_run: str | None
+    runs: int
+    failures: int
+    missed: int
+
+
+JobRows = Annotated[list[JobRow], member("[{name, root, schedule, last_run, last_result, next_run}]")]
+
+
+class JobsListRequest(Request, kw_only=True):
+    """The jobs to show."""
+
+    name: Annotated[JobName | None, parameter("only this job", Option("--name"))] = None
+    root: Root = None
+
+
+class JobsRunRequest(Request, kw_only=True):
+    """The job to run."""
+
+    name: Annotated[JobName, parameter("the job", Option("argument"))]
+    root: Root = None
+
+
+class JobsResult(Result, kw_only=True):
+    """The schedule."""
+
+    jobs: JobRows
+
+
+class JobResult(GatheredResult, kw_only=True):
+    """The result of a job in one root."""
+
+    plan: PlanRow | UnsetType = UNSET
+    waiting: int | UnsetType = UNSET
+    receipt: str | UnsetType = UNSET
+    created: list[CreatedBackup] | UnsetType = UNSET
+    backups: list[BackupRow] | UnsetType = UNSET
+    locks: list[LockRow] | UnsetType = UNSET
+    forgotten_blobs: int | UnsetType = UNSET
+
+
+class JobsRunResult(JobResult, kw_only=True):
+    """The results of a job by root; if it ran in a single root, also the result of that root directly."""
+
+    jobs: JobRows
+    receipts: Annotated[dict[str, str] | UnsetType, member("{NAME: receipt} where several roots were changed")] = UNSET
+    results: Annotated[dict[str, JobResult], member("{NAME: what the job did there}")]
+
+
+JOBS: tuple[Method, ...] = (
+    Method(
+        "jobs.list",
+        ("jobs", "list"),
+        "Show the schedule: last run, result and next run.",
+        "Missed and failed runs are listed too. `memoryd jobs` alone means `memoryd jobs list`.",
+        "memoryd jobs",
+        JobsListRequest,
+        JobsResult,
+        "read",
+        False,
+    ),
+    Method(
+        "jobs.run",
+        ("jobs", "run"),
+        "Run one scheduled job now.",
+        "Runs exactly as scheduled and prints the result.",
+        "memoryd jobs run archive agents",
+        JobsRunRequest,
+        JobsRunResult,
         "job",
         True,
         waits_s=600,

@@ -1,16 +1,15 @@
-"""Secrets in text: recognised by their shape, named by a pattern, and never repeated.
+"""Secrets in text: found by their form, reported by the name of a pattern, never repeated.
 
-Two levels. `block`: unmistakable by its own form (a maker's token, a private key); not stored, and told as a finding
-where it lies on disk already. `warn`: told only by its surroundings (`password=...`, a password in an address); stored
-with a warning. Whatever leaves a memory (catalogue, logs, events, messages) is passed through `redact` first, which
-takes out both. What somebody wants to store into topic files is also held against the seed's list.
+There are two levels. `block`: unmistakable by its form (a vendor's token, a private key); not stored, and reported as
+a finding if it is already on disk. `warn`: recognised only by its context (`password=...`, a password in a URL);
+stored with a warning. Text that leaves a memory (search index, logs, events, messages) passes through `redact`, which
+removes both. New text for topic files is also checked against the list of the seed.
 """
 
 from __future__ import annotations
 
-from memoryd.core.secrets.finding import find_secrets, headed, headline, redact
-from memoryd.core.secrets.spans import BLOCK, WARN, Secret
-from memoryd.core.secrets.storing import (
+from memoryd.core.secrets.detect import find_secrets, headline, redact, redact_values, redact_with_headline
+from memoryd.core.secrets.refusal import (
     PREFIXES,
     SUGGESTION,
     TOKENS,
@@ -21,6 +20,7 @@ from memoryd.core.secrets.storing import (
     find_words,
     judge,
 )
+from memoryd.core.secrets.tokens import BLOCK, WARN, Secret
 
 __all__ = [
     "BLOCK",
@@ -35,8 +35,9 @@ __all__ = [
     "check_sensitive",
     "find_secrets",
     "find_words",
-    "headed",
     "headline",
     "judge",
     "redact",
+    "redact_values",
+    "redact_with_headline",
 ]

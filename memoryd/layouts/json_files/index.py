@@ -1,64 +1,80 @@
-"""`_index.json` in exactly the shape the real server reads: six maps, pretty-printed, no final newline.
+"""`_index.json` and `_stats.json`, in exactly the shapes that the real server reads.
 
-The server writes the file too, so it is left alone while it means the same: empty buckets and the order inside a
-bucket say nothing, unknown keys stay. What the index names and no file holds any more is dropped; where another
-memory has taken its file, it is counted as lost, and remembered, since the next index no longer tells.
+The index holds six maps, pretty-printed, without final newline. The server writes it too, so it is left alone while its
+meaning is right: empty buckets and the order inside a bucket do not count, unknown keys are preserved. Ids whose file
+is gone are dropped. If another memory has taken the file, the id counts as lost, and is passed on to the next render,
+since the new index no longer shows it.
+
+The statistics have the server's key order and true numbers: the server itself always writes an average of 0 and omits
+unknown types from the total, and its reader only displays the file. `lastUpdated` changes only when something else
+does, or every render would cause a file event.
+
+Both files are read leniently and written like the server's `JSON.stringify(value, null, 2)`.
 """
 
 from __future__ import annotations
 
+import math
+import re
 from collections.abc import Collection, Iterable, Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
+
+import msgspec
 
 from memoryd.core.dates import parse_stamp
 from memoryd.core.findings import Finding
-from memoryd.core.records import Entry
-from memoryd.layouts.base import FileSummary, IndexResult, IndexView
-from memoryd.layouts.json_files import stats
-from memoryd.layouts.json_files.derived import decoded, encoded, unknown
-from memoryd.layouts.json_files.names import INDEX, LEGACY_FOLDER, STATS
-from memoryd.layouts.json_files.schema import TYPES
+from memoryd.core.records import Entry, Facts, JsonObject
+from memoryd.layouts.json_files.names import INDEX, LEGACY_DIR, STATS
+from memoryd.layouts.json_files.parser import decode_text
+from memoryd.layouts.json_files.schema import TYPES, iso_ms
+from memoryd.layouts.protocol import FileStats, IndexResult, IndexView
+from memoryd.layouts.validation import is_texts
 
 _BUCKETS = ("projectIndex", "typeIndex", "tagIndex", "entityIndex")
 KEYS = (*_BUCKETS, "temporalIndex", "fileIndex")
 
+_PAIR = re.compile(rb'"([^"\\]+)"\s*:\s*"([A-Za-z0-9_.-]+\.json)"')
+
 Buckets = dict[str, list[str]]
 
 
-class Chosen(NamedTuple):
-    """One entry for each id, in file order; `spare` pairs those that do not count with those that do."""
+class Selection(NamedTuple):
+    """One entry per id, in file order; `duplicates` pairs entries that do not count with the path of the one that
+    does."""
 
     entries: dict[str, Entry]
-    spare: list[tuple[Entry, str]]
+    duplicates: list[tuple[Entry, str]]
     paths: set[str]
 
 
 def render(view: IndexView) -> IndexResult:
-    previous = decoded(view.previous.get(INDEX))
-    named = _named(previous)
-    chosen = choose(view.entries, named)
-    body = _body(chosen.entries.values())
+    """Render both index files; those whose meaning is right are left alone."""
+    content = view.previous.get(INDEX)
+    previous = decode_object(content)
+    file_names = _file_names(previous) if previous is not None else _file_names_in_torn(content or b"")
+    selection = select(view.entries, file_names)
+    body = _body(selection.entries.values())
     files: dict[str, bytes] = {}
-    if not chosen.entries and not any(view.previous.values()):
+    if not selection.entries and not any(view.previous.values()):
         return IndexResult(findings=(*_legacy(view.files.values()),))  # nothing to index yet, so no index
     if previous is None or not _same(previous, body):
-        files[INDEX] = encoded({**body, **unknown(view.previous.get(INDEX), previous, KEYS)})
-    counted = stats.count(chosen.entries.values(), body)
-    wanted = stats.render(counted, view.previous.get(STATS), view.now)
+        files[INDEX] = encode_pretty({**body, **unknown_members(view.previous.get(INDEX), previous, KEYS)})
+    counted = statistics(selection.entries.values(), body)
+    wanted = render_stats(counted, view.previous.get(STATS), view.now)
     if wanted is not None:
         files[STATS] = wanted
-    lost = _lost(named, chosen, view.remembered)
-    findings = (*_spare(chosen), *_lost_finding(lost), *_legacy(view.files.values()))
-    archived = sum(entry.archived for entry in chosen.entries.values())
-    total = len(chosen.entries) - archived
-    remember = {"lost": lost} if lost else {}
-    return IndexResult(files, total, archived, counted["byType"], findings, remember=remember)
+    lost = _lost(file_names, _times(previous), selection, view.state)
+    findings = (*_duplicate_findings(selection), *_lost_finding(lost), *_legacy(view.files.values()))
+    archived = sum(entry.archived for entry in selection.entries.values())
+    total = len(selection.entries) - archived
+    next_state = {"lost": lost} if lost else {}
+    return IndexResult(files, total, archived, counted["byType"], findings, next_state=next_state)
 
 
-def choose(entries: Iterable[Entry], named: Mapping[str, Any]) -> Chosen:
-    """Of two files with one id the one the index names counts, else the higher version, else the later change."""
+def select(entries: Iterable[Entry], file_names: JsonObject) -> Selection:
+    """Select one entry per id: the file named in the index, else the higher version, else the later change."""
     kept: dict[str, Entry] = {}
-    spare: list[tuple[Entry, str]] = []
+    duplicates: list[tuple[Entry, str]] = []
     paths: set[str] = set()
     for entry in entries:
         paths.add(entry.path)
@@ -66,11 +82,11 @@ def choose(entries: Iterable[Entry], named: Mapping[str, Any]) -> Chosen:
         if first is None:
             kept[entry.id] = entry
             continue
-        name = named.get(entry.id)
+        name = file_names.get(entry.id)
         better = _rank(entry, name) > _rank(first, name)
         kept[entry.id] = entry if better else first
-        spare.append((first, entry.path) if better else (entry, first.path))
-    return Chosen(kept, spare, paths)
+        duplicates.append((first, entry.path) if better else (entry, first.path))
+    return Selection(kept, duplicates, paths)
 
 
 def _rank(entry: Entry, name: object) -> tuple[bool, int, float, float]:
@@ -78,7 +94,7 @@ def _rank(entry: Entry, name: object) -> tuple[bool, int, float, float]:
     return entry.path == name, facts["version"], facts["updated"] or facts["created"], facts["created"]
 
 
-def _body(entries: Iterable[Entry]) -> dict[str, Any]:
+def _body(entries: Iterable[Entry]) -> JsonObject:
     projects: Buckets = {}
     types: Buckets = {kind: [] for kind in TYPES}
     tags: Buckets = {}
@@ -97,7 +113,7 @@ def _body(entries: Iterable[Entry]) -> dict[str, Any]:
             entities.setdefault(entity, []).append(identity)
         times.append({"id": identity, "timestamp": facts["timestamp"]})
         files[identity] = entry.path
-    times.sort(key=_timestamp, reverse=True)  # stamps of one width sort as text; equal ones keep file order
+    times.sort(key=_timestamp, reverse=True)  # stamps of equal width sort as text; equal ones keep file order
     return dict(zip(KEYS, (projects, types, tags, entities, times, files), strict=True))
 
 
@@ -105,10 +121,10 @@ def _timestamp(time: Mapping[str, str]) -> str:
     return time["timestamp"]
 
 
-# --- comparing by meaning
+# --- comparison by meaning
 
 
-def _same(previous: Mapping[str, Any], body: Mapping[str, Any]) -> bool:
+def _same(previous: JsonObject, body: JsonObject) -> bool:
     return (
         previous.get("fileIndex") == body["fileIndex"]
         and _same_times(previous.get("temporalIndex"), body["temporalIndex"])
@@ -119,13 +135,9 @@ def _same(previous: Mapping[str, Any], body: Mapping[str, Any]) -> bool:
 def _same_buckets(found: object, wanted: Buckets) -> bool:
     if found == wanted:
         return True
-    if not isinstance(found, dict) or not all(map(_is_texts, found.values())):
+    if not isinstance(found, dict) or not all(map(is_texts, found.values())):
         return False
     return _filled(found) == _filled(wanted)
-
-
-def _is_texts(value: object) -> bool:
-    return isinstance(value, list) and all(isinstance(each, str) for each in value)
 
 
 def _filled(buckets: Buckets) -> dict[str, set[str]]:
@@ -133,7 +145,7 @@ def _filled(buckets: Buckets) -> dict[str, set[str]]:
 
 
 def _same_times(found: object, wanted: list[dict[str, str]]) -> bool:
-    """Newest first, the same moments for the same ids; equal moments in any order."""
+    """Return True for the same moments and ids, newest first; equal moments may be in any order."""
     if found == wanted:
         return True
     if not isinstance(found, list) or len(found) != len(wanted):
@@ -144,42 +156,138 @@ def _same_times(found: object, wanted: list[dict[str, str]]) -> bool:
 
 
 def _pair(time: object) -> tuple[int, str]:
-    """(milliseconds, id); what is neither sorts to where nothing matches it."""
+    """Return (milliseconds, id); anything invalid sorts to where nothing matches it."""
     if not isinstance(time, dict) or not isinstance(time.get("id"), str):
         return -(10**18), ""
     stamp = parse_stamp(time.get("timestamp"))
     return (round(stamp.seconds * 1000) if stamp else -(10**18)), time["id"]
 
 
-# --- what is told beside
+# --- findings
 
 
-def _named(previous: Mapping[str, Any] | None) -> Mapping[str, Any]:
-    named = previous.get("fileIndex") if previous else None
-    return named if isinstance(named, dict) else {}
+def _file_names(previous: JsonObject | None) -> JsonObject:
+    file_names = previous.get("fileIndex") if previous else None
+    return file_names if isinstance(file_names, dict) else {}
 
 
-def _lost(named: Mapping[str, Any], chosen: Chosen, remembered: Mapping[str, Any]) -> list[str]:
-    """Ids whose file holds another memory, now or when an earlier index told; one that came back is not lost."""
+def _file_names_in_torn(content: bytes) -> JsonObject:
+    """Return the pairs of id and file name that a torn index still shows."""
+    _, found, rest = content.partition(b'"fileIndex"')
+    return {each[1].decode("utf-8", "replace"): each[2].decode() for each in _PAIR.finditer(rest)} if found else {}
+
+
+def _times(previous: JsonObject | None) -> Mapping[str, object]:
+    listed = previous.get("temporalIndex") if previous else None
+    pairs = (each for each in listed if isinstance(each, dict)) if isinstance(listed, list) else ()
+    return {str(each.get("id")): each.get("timestamp") for each in pairs}
+
+
+def _lost(file_names: JsonObject, times: Mapping[str, object], selection: Selection, remembered: Facts) -> list[str]:
+    """Return the ids whose file holds another memory, now or in an earlier index, and that did not come back. An id is
+    not lost where its file holds a memory of the same moment: somebody corrected the id."""
+    made = {entry.path: entry.facts["timestamp"] for entry in selection.entries.values()}
     before = remembered.get("lost", ())
-    now = (identity for identity, path in named.items() if isinstance(path, str) and path in chosen.paths)
-    return sorted({*before, *now} - chosen.entries.keys())
+    now = (
+        identity
+        for identity, path in file_names.items()
+        if isinstance(path, str) and path in selection.paths and times.get(identity, "") != made.get(path)
+    )
+    return sorted({*before, *now} - selection.entries.keys())
 
 
 def _lost_finding(lost: Collection[str]) -> Iterable[Finding]:
     if lost:
-        told = f"lost_to_name_collision: {len(lost)}; their files were overwritten by memories of the same second"
-        yield Finding("lost-to-name-collision", INDEX, told)
+        message = f"lost_to_name_collision: {len(lost)}; their files were overwritten by memories of the same second"
+        yield Finding("lost-to-name-collision", INDEX, message)
 
 
-def _spare(chosen: Chosen) -> Iterable[Finding]:
-    for entry, counted in chosen.spare:
-        told = f"the id stands also in {counted}, which counts; give this one another id or delete it"
-        yield Finding("duplicate-id", entry.path, told, None, entry.id)
+def _duplicate_findings(selection: Selection) -> Iterable[Finding]:
+    for entry, counted in selection.duplicates:
+        message = f"duplicate id, also in {counted}, which counts; give this one another id or delete it"
+        yield Finding("duplicate-id", entry.path, message, None, entry.id)
 
 
-def _legacy(files: Iterable[FileSummary]) -> Iterable[Finding]:
+def _legacy(files: Iterable[FileStats]) -> Iterable[Finding]:
     count = sum("legacy" in each.facts for each in files)
     if count:
-        told = f"{count} files of the server's migration; not memories, left alone"
-        yield Finding("legacy-file", LEGACY_FOLDER, told)
+        message = f"{count} files left by the server's migration; not memories, left alone"
+        yield Finding("legacy-file", LEGACY_DIR, message)
+
+
+_COUNTED = ("totalMemories", "byType", "byProject", "averageRelevanceScore")
+STATS_KEYS = (*_COUNTED, "lastUpdated")
+
+
+def statistics(entries: Collection[Entry], body: JsonObject) -> JsonObject:
+    """Return the statistics without the time; `body` is that of the index. Archived memories count: the flag moves
+    nothing."""
+    return {
+        "totalMemories": len(entries),
+        "byType": {kind: len(ids) for kind, ids in body["typeIndex"].items()},
+        "byProject": {project: len(ids) for project, ids in body["projectIndex"].items()},
+        "averageRelevanceScore": _mean([entry.facts["relevance"] for entry in entries]),
+    }
+
+
+def render_stats(counted: JsonObject, content: bytes | None, now: float) -> bytes | None:
+    """Return the new file, or None where the present one is right."""
+    previous = decode_object(content)
+    if previous is not None and _same_stats(previous, counted):
+        return None
+    return encode_pretty({**counted, "lastUpdated": iso_ms(now), **unknown_members(content, previous, STATS_KEYS)})
+
+
+def _mean(scores: Collection[float]) -> float:
+    mean = math.fsum(scores) / len(scores) if scores else 0.0
+    return int(mean) if mean.is_integer() else mean  # the server writes 1, not 1.0
+
+
+def _same_stats(previous: JsonObject, counted: JsonObject) -> bool:
+    return (
+        isinstance(previous.get("lastUpdated"), str)
+        and all(previous.get(key) == counted[key] for key in ("totalMemories", "averageRelevanceScore"))
+        and all(_filled_counts(previous.get(key)) == _filled_counts(counted[key]) for key in ("byType", "byProject"))
+    )
+
+
+def _filled_counts(counts: object) -> JsonObject | None:
+    """Return the counts without zeros: a project without memories equals a missing one."""
+    return {key: number for key, number in counts.items() if number != 0} if isinstance(counts, dict) else None
+
+
+def decode_object(content: bytes | None) -> JsonObject | None:
+    """Return the JSON object in `content`, or None."""
+    if not content:
+        return None
+    try:
+        value = msgspec.json.decode(content)
+    except (ValueError, RecursionError):
+        value = _decoded_slowly(content)
+    return value if isinstance(value, dict) else None
+
+
+def _decoded_slowly(content: bytes) -> object:
+    """Decode what only Python's parser accepts: escaped lone surrogates, which the server writes."""
+    try:
+        return decode_text(content.decode("utf-8"))
+    except (ValueError, RecursionError):
+        return None
+
+
+def unknown_members(
+    content: bytes | None, previous: JsonObject | None, keys: Collection[str]
+) -> dict[str, msgspec.Raw]:
+    """Return the members of an index file that are not ours, as raw JSON."""
+    if not content or previous is None or all(key in keys for key in previous):
+        return {}
+    try:
+        found = msgspec.json.decode(content, type=dict[str, msgspec.Raw])
+    except (ValueError, RecursionError):  # a key that UTF-8 cannot encode: the index file is rebuilt
+        return {}
+    return {key: value for key, value in found.items() if key not in keys}
+
+
+def encode_pretty(value: JsonObject) -> bytes:
+    """Return the bytes of `JSON.stringify(value, null, 2)`."""
+    return msgspec.json.format(msgspec.json.encode(value), indent=2)

@@ -1,8 +1,8 @@
-"""The names of the layout: memory files, the two index files, and what older versions left behind.
+"""File names: memory files, the two index files, and leftovers of older versions.
 
-A name holds local time of an unknown zone to the second, so it is never corrected and tells a time only where
-nothing better does. The real server writes the bare name of its second without looking, over whatever bears it, so
-ours always carry a counter (`_1`, `_2`).
+A name holds local time in an unknown zone, to the second. It is never corrected, and it is used as a time only where
+nothing better is known. The real server writes the bare name of the second over any existing file, so names by memoryd
+always have a counter (`_1`, `_2`).
 """
 
 from __future__ import annotations
@@ -14,42 +14,44 @@ from datetime import datetime
 INDEX = "_index.json"
 STATS = "_stats.json"
 
-LEGACY_FOLDER = "_backup"
+LEGACY_DIR = "_backup"
 
-# ASCII digits only: an index names these files, and other digits are another program's names.
+# ASCII digits only: names with other digits belong to other programs.
 _MEMORY = re.compile(r"memory_([0-9]{14})(?:_([0-9]+))?\.json")
 _LEGACY = re.compile(r"global_memories\.json|project_[^/]+_memories\.json")
 
 
 def is_memory(path: str) -> bool:
+    """Return True for the name of a memory file."""
     return _MEMORY.fullmatch(path) is not None
 
 
 def is_legacy(path: str) -> bool:
-    """What the server's migration leaves: collections of the time before one file a memory, and their copies."""
-    return _LEGACY.fullmatch(path) is not None or path.startswith(f"{LEGACY_FOLDER}/")
+    """Return True for leftovers of the server's migration: collections in an older format, and their copies."""
+    return _LEGACY.fullmatch(path) is not None or path.startswith(f"{LEGACY_DIR}/")
 
 
-def order(path: str) -> tuple[str, int, str]:
-    """Sort key: by time, then by counter as a number; the name itself settles leading zeros."""
+def sort_key(path: str) -> tuple[str, int, str]:
+    """Return the sort key: time, then counter as a number, then the name because of leading zeros."""
     match = _MEMORY.fullmatch(path)
     return (match[1], int(match[2] or 0), path) if match and len(match[2] or "") < 20 else (path, 0, path)
 
 
 def time_of(path: str) -> float | None:
-    """The stamp of a name read as UTC, in seconds, or None where it is no date."""
+    """Return the time in a name, read as local time, in seconds; None where it is not a date."""
     match = _MEMORY.fullmatch(path)
     try:
-        return datetime.strptime(f"{match[1] if match else ''}+0000", "%Y%m%d%H%M%S%z").timestamp()
-    except ValueError:
+        return datetime.strptime(match[1] if match else "", "%Y%m%d%H%M%S").astimezone().timestamp()
+    except (ValueError, OverflowError):
         return None
 
 
 def free_name(local: datetime, is_taken: Callable[[str], bool]) -> str:
-    """The name for a new memory; `local` is the wall clock where the daemon runs, as the server names files.
+    """Return a free name for a new memory; `local` is the wall clock of the daemon, as the server names files.
 
-    The file is to be created exclusively, and this asked again when somebody else was faster. Of the numbers of one
-    second, which are given one after the other, few are asked for: many memories may come in a second."""
+    The caller creates the file exclusively, and asks again if another program was faster. Counters of one second are
+    given in order, so a binary search finds a free one with few look-ups.
+    """
 
     def name(number: int) -> str:
         return f"memory_{local:%Y%m%d%H%M%S}_{number}.json"

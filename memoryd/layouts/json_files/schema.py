@@ -1,37 +1,65 @@
-"""One memory: which fields it has, what they mean for the index, and what a new one looks like.
+"""The schema of a memory file: reading what is there, checking what is stored, and rendering a new one.
 
-Only a text `id` is required; every other field is optional, unknown ones are kept (real files have more than the
-seed names, and the seed's own example fewer). A field of another type is told and read as if it were missing.
+Reading requires only a text `id`; every other field is optional and unknown ones are preserved (real files have more
+fields than the seed names, its own example fewer). A field of another type is reported and read as missing.
+
+Storing checks types and the form of an id. Missing fields get defaults, because the real server reads content, summary,
+type and tags of every memory unchecked, and its search breaks without them.
 """
 
 from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime, timedelta
-from typing import Any, NamedTuple
+from typing import NamedTuple, TypeGuard
 
 import msgspec
 
 from memoryd.core.dates import parse_stamp
-from memoryd.core.digest import sha256
+from memoryd.core.records import JsonObject, NativeMemory
 from memoryd.core.secrets import headline
+from memoryd.core.spans import replace_surrogates, sha256
 from memoryd.layouts.json_files.names import time_of
+from memoryd.layouts.validation import (
+    COUNT,
+    FLAG,
+    STAMP,
+    TEXTS,
+    FieldSpec,
+    Rule,
+    Violation,
+    is_count,
+    is_flag,
+    is_text,
+    is_texts,
+    violations,
+)
 
 TYPES = ("breakthrough", "decision", "feedback", "error_recovery", "pattern", "user_preference")
 
-# The server rewrites these on every read, so a change of nothing else is no change of the memory.
+# The server rewrites these on every read, so their changes do not count as changes of the memory.
 ACCESS_FIELDS = frozenset({"lastAccessed", "accessCount", "relevanceScore"})
 
 _ID = re.compile(r"mem_([0-9]{1,15})_[0-9a-z]+")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _FIRST_MS, _LAST_MS = -62_135_596_800_000, 253_402_300_799_999  # the years 1 to 9999
 
+# The fields that `add` and `update` take.
+FIELD_SPECS: Mapping[str, FieldSpec] = {
+    "content": FieldSpec("text", "the memory itself", required=True),
+    "summary": FieldSpec("text", "one line"),
+    "type": FieldSpec("text", "free text"),
+    "confidence": FieldSpec("number", "from 0 to 1"),
+    "tags": FieldSpec("texts", "free words"),
+    "entities": FieldSpec("texts", "the names the memory is about"),
+}
 
-class Facts(NamedTuple):
-    """`problems` names the fields of a wrong type; `values` are the facts of the record (plain JSON). `text` is the
-    content, with the summary where the title does not say all of it."""
+
+class MemoryFacts(NamedTuple):
+    """The corrected values of a memory. `problems` names the fields of a wrong type; `values` are the facts of the
+    record (plain JSON); `text` is the content, with the summary where the title is not all of it."""
 
     id: str
     type: str
@@ -40,28 +68,28 @@ class Facts(NamedTuple):
     used: float
     title: str
     tags: tuple[str, ...]
-    values: dict[str, Any]
+    values: JsonObject
     problems: tuple[str, ...]
     text: str
 
     @property
     def labels(self) -> tuple[str, ...]:
+        """Entities and type, by which the memory is found."""
         return (*self.values["entities"], self.type) if self.type else tuple(self.values["entities"])
 
     @property
     def weight(self) -> float:
-        """By relevance, as the server sorts what it finds; its `confidence` says how sure a memory is, not what it
-        is worth."""
+        """The relevance from 0 to 1, by which the server sorts results; `confidence` is certainty, not relevance."""
         return float(min(max(self.values["relevance"], 0), 1))
 
 
-def read_memory(native: Mapping[str, Any], path: str, mtime: float) -> Facts:
-    """The corrected values of an object that has a text `id`. Never raises."""
+def read_memory(native: NativeMemory, path: str, mtime: float) -> MemoryFacts:
+    """Return the corrected values of an object that has a text `id`. Never raises."""
     sound = {key: native[key] for key, fits in _FIELDS.items() if native.get(key) is not None and fits(native[key])}
     wrong = tuple(key for key in _FIELDS if native.get(key) is not None and key not in sound)
     created = _created(native["id"], sound, path, mtime)
     updated = _seconds(sound.get("lastUpdated"))
-    tags = tuple(dict.fromkeys(map(clean, sound.get("tags", ()))))
+    tags = tuple(dict.fromkeys(map(replace_surrogates, sound.get("tags", ()))))
     values = {
         "created": created,
         "timestamp": iso_ms(created),
@@ -70,14 +98,14 @@ def read_memory(native: Mapping[str, Any], path: str, mtime: float) -> Facts:
         "relevance": sound.get("relevanceScore", 1),
         "access": sound.get("accessCount", 0),
         "tags": list(tags),
-        "entities": list(dict.fromkeys(map(clean, sound.get("entities", ())))),
-        "project": clean(sound.get("projectId", "")),
+        "entities": list(dict.fromkeys(map(replace_surrogates, sound.get("entities", ())))),
+        "project": replace_surrogates(sound.get("projectId", "")),
     }
-    content, summary = clean(sound.get("content", "")), clean(sound.get("summary", ""))
+    content, summary = replace_surrogates(sound.get("content", "")), replace_surrogates(sound.get("summary", ""))
     title = headline(summary or content)
-    return Facts(
-        clean(native["id"]),
-        clean(sound.get("type", "")),
+    return MemoryFacts(
+        replace_surrogates(native["id"]),
+        replace_surrogates(sound.get("type", "")),
         sound.get("archived", False),
         created,
         max(created, updated or created, _seconds(sound.get("lastAccessed")) or created),
@@ -89,34 +117,29 @@ def read_memory(native: Mapping[str, Any], path: str, mtime: float) -> Facts:
     )
 
 
-def has_usual_id(identity: str) -> bool:
-    """`mem_<epoch ms>_<base36>`."""
+def is_memory_id(identity: str) -> bool:
+    """Return True for `mem_<epoch ms>_<base36>`."""
     return _ID.fullmatch(identity) is not None
 
 
-def meaning(native: Mapping[str, Any], text: bytes) -> str:
-    """A digest that stays equal while only access statistics, key order or white space change."""
+def content_digest(native: NativeMemory, text: bytes) -> str:
+    """Return a digest that ignores access statistics, key order and white space."""
     kept = {key: value for key, value in native.items() if key not in ACCESS_FIELDS}
     try:
         return sha256(msgspec.json.encode(kept, order="deterministic"))
     except (ValueError, OverflowError, RecursionError):
-        return sha256(text)  # what cannot be written anew (lone surrogates) is compared as it stands
-
-
-def clean(text: str) -> str:
-    """Without lone surrogates, which JSON can name and UTF-8 cannot write."""
-    return text if text.isascii() else text.encode("utf-8", "replace").decode("utf-8")
+        return sha256(text)  # lone surrogates cannot be encoded: compare the raw text
 
 
 def iso_ms(seconds: float) -> str:
-    """`2026-01-31T10:00:00.000Z`, as the server's JSON.stringify writes a date."""
+    """Return `2026-01-31T10:00:00.000Z`, as the server's JSON.stringify writes a date."""
     ms = min(max(round(seconds * 1000), _FIRST_MS), _LAST_MS)
     return (_EPOCH + timedelta(milliseconds=ms)).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
-def render_new(fields: Mapping[str, Any], *, identity: str, created: float) -> bytes:
-    """The file of a new memory: version 1, never used, full relevance, not archived, unless `fields` say otherwise; two
-    spaces, no final newline. What it says comes first, then what the server counts, as that writes it."""
+def render_new(fields: NativeMemory, *, identity: str, created: float) -> bytes:
+    """Return the file of a new memory: version 1, never used, full relevance, not archived, unless `fields` differ; two
+    spaces, no final newline. Content fields come first, then the server's counters, in its order."""
     stamp = fields.get("created", iso_ms(created))
     counted = {
         "id": identity,
@@ -127,19 +150,19 @@ def render_new(fields: Mapping[str, Any], *, identity: str, created: float) -> b
         "relevanceScore": 1,
         "archived": False,
     }
-    said = {key: value for key, value in fields.items() if key not in counted}
-    return msgspec.json.format(msgspec.json.encode({**said, **counted, **fields}), indent=2)
+    content_fields = {key: value for key, value in fields.items() if key not in counted}
+    return msgspec.json.format(msgspec.json.encode({**content_fields, **counted, **fields}), indent=2)
 
 
 def new_id(created: float, number: int) -> str:
-    """`mem_1748681950340_nrs0enwdu` from the time and a random number, of which 46 bits are shown."""
+    """Return `mem_1748681950340_nrs0enwdu`, from the time and 46 bits of the random number."""
     digits = "0123456789abcdefghijklmnopqrstuvwxyz"
     shown = "".join(digits[number // 36**place % 36] for place in range(8, -1, -1))
     return f"mem_{round(created * 1000)}_{shown}"
 
 
-def _created(identity: str, sound: Mapping[str, Any], path: str, mtime: float) -> float:
-    """`created`, else the milliseconds in the id, else the name as local time of an unknown zone, else mtime."""
+def _created(identity: str, sound: NativeMemory, path: str, mtime: float) -> float:
+    """Return `created`, else the milliseconds in the id, else the name as local time, else `mtime`."""
     stamped = _seconds(sound.get("created"))
     if stamped is not None:
         return stamped
@@ -155,46 +178,100 @@ def _seconds(value: object) -> float | None:
     return stamp.seconds if stamp else None
 
 
-def _is_text(value: object) -> bool:
-    return isinstance(value, str)
-
-
 def _is_stamp(value: object) -> bool:
     return parse_stamp(value) is not None
 
 
-def _is_flag(value: object) -> bool:
-    return isinstance(value, bool)
-
-
-def is_number(value: object) -> bool:
-    """Finite, and whole ones only where every JSON reader still counts exactly."""
+def is_number(value: object) -> TypeGuard[float]:
+    """Return True for a finite number; an integer must be one that every JSON reader represents exactly."""
     if isinstance(value, int):
         return not isinstance(value, bool) and abs(value) < 2**53
     return isinstance(value, float) and math.isfinite(value)
 
 
-def _is_count(value: object) -> bool:
-    return isinstance(value, int) and is_number(value) and value >= 0
-
-
-def _is_texts(value: object) -> bool:
-    return isinstance(value, list) and all(isinstance(each, str) for each in value)
-
-
 _FIELDS: Mapping[str, Callable[[object], bool]] = {
-    "content": _is_text,
-    "summary": _is_text,
-    "type": _is_text,
+    "content": is_text,
+    "summary": is_text,
+    "type": is_text,
     "confidence": is_number,
-    "tags": _is_texts,
-    "entities": _is_texts,
-    "version": _is_count,
+    "tags": is_texts,
+    "entities": is_texts,
+    "version": is_count,
     "created": _is_stamp,
     "lastAccessed": _is_stamp,
     "lastUpdated": _is_stamp,
-    "accessCount": _is_count,
+    "accessCount": is_count,
     "relevanceScore": is_number,
-    "archived": _is_flag,
-    "projectId": _is_text,
+    "archived": is_flag,
+    "projectId": is_text,
 }
+
+
+_TEXT = Rule(is_text, "must be a text")
+_NUMBER = Rule(is_number, "must be a finite number")
+_SHARE = Rule(lambda value: is_number(value) and 0 <= value <= 1, "must be a number from 0 to 1")
+
+# In the order of the seed's example, which new files follow.
+FIELDS: Mapping[str, Rule] = {
+    "content": Rule(lambda value: is_text(value) and bool(value.strip()), "must be a text that is not blank"),
+    "summary": _TEXT,
+    "type": _TEXT,
+    "confidence": _SHARE,
+    "tags": TEXTS,
+    "entities": TEXTS,
+    "id": Rule(lambda value: is_text(value) and is_memory_id(value), "must have the form mem_<milliseconds>_<base36>"),
+    "version": COUNT,
+    "created": STAMP,
+    "lastAccessed": STAMP,
+    "accessCount": COUNT,
+    "relevanceScore": _NUMBER,
+    "archived": FLAG,
+}
+_ALL: Mapping[str, Rule] = {**FIELDS, "lastUpdated": STAMP, "projectId": _TEXT}
+_DERIVED = ("version", "lastUpdated")
+
+DEFAULT_TYPE = "pattern"  # as in the seed's example; the most general of the server's six types
+DEFAULT_CONFIDENCE = 0.8  # the server's default, and the value in the seed's example
+_SUMMARY = 100  # characters
+
+
+def with_defaults(given: NativeMemory) -> JsonObject:
+    """Return `given` in the order of the seed, with the fields that the server requires filled in and nulls of known
+    fields removed."""
+    known = {key: value for key, value in given.items() if value is not None or key not in _ALL}
+    defaults = {
+        "summary": summary_of(known.get("content")),
+        "type": DEFAULT_TYPE,
+        "confidence": DEFAULT_CONFIDENCE,
+        "tags": [],
+        "entities": [],
+    }
+    whole = defaults | known
+    return {key: whole[key] for key in FIELDS if key in whole} | whole
+
+
+def summary_of(content: object) -> str:
+    """Return the first non-empty line, at most 100 characters of it."""
+    return content.strip().partition("\n")[0].strip()[:_SUMMARY] if isinstance(content, str) else ""
+
+
+def validate_new(native: NativeMemory) -> Iterator[Violation]:
+    """Yield the violations of a new memory."""
+    if "content" not in native:
+        yield Violation("content", "missing")
+    yield from violations(_ALL, native, native.keys())
+    if native.get("archived") is True:
+        yield Violation("archived", "must be false for a new memory; forget it later")
+
+
+def validate_update(changes: NativeMemory) -> Iterator[Violation]:
+    """Yield the violations of a change."""
+    for field, value in changes.items():
+        if value is None and field in FIELDS:
+            yield Violation(field, "cannot be removed: the real server reads it of every memory")
+    if "id" in changes:
+        yield Violation("id", "cannot be changed")
+    for field in _DERIVED:
+        if field in changes:
+            yield Violation(field, "is set by memoryd with every change")
+    yield from violations(_ALL, changes, {field for field, value in changes.items() if value is not None})

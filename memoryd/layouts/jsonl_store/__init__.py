@@ -1,151 +1,114 @@
-"""The JSONL store: core memories, learnings and tasks, one JSON object a line, with `index.json`,
-`.lock`, `.backup/` and a quarterly archive (seed 004, "Storage Format Specification - Agent Memory Server").
+"""The JSONL store: core memories, learnings and tasks, one JSON object per line, with `index.json`, `.lock`, `.backup/`
+and a quarterly archive (seed 004, "Storage Format Specification - Agent Memory Server").
 
-Where the seed contradicts itself: files end in a newline when memoryd writes them (the seed's own append
-needs it), both are accepted; archives take the name of the tree (`learnings_2025_Q4.jsonl`), both are read;
-KB and MB are 1,024-based. The `<agent-id>.json` form that the server really shipped is read, never written.
+Where the seed contradicts itself: memoryd ends files with a newline, which the seed's own append needs, and accepts
+files without one; archives are named as in the seed's tree (`learnings_2025_Q4.jsonl`), and both forms are read; KB and
+MB are 1,024-based. The `<agent-id>.json` form of the real server is read and never written.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
-from typing import Any
+from collections.abc import Collection
 
-from memoryd.core.findings import Finding
-from memoryd.core.plan import Plan
 from memoryd.core.policy import MB, Limit, LimitKind
-from memoryd.core.records import Base, Document, Role
-from memoryd.core.retention import Quality
-from memoryd.core.text import Edit
-from memoryd.layouts.base import (
-    FileSummary,
-    Fix,
-    IndexResult,
-    IndexView,
-    Loaded,
+from memoryd.core.records import Document, NativeMemory, ParseOffset, Role
+from memoryd.layouts.directory import Directory
+from memoryd.layouts.jsonl_store import agent_json, archive, index, parser, repair, schema, writer
+from memoryd.layouts.jsonl_store.parser import recognise
+from memoryd.layouts.jsonl_store.schema import FILE_TYPES
+from memoryd.layouts.protocol import (
+    FileRules,
+    IndexRenderer,
+    Layout,
     LockRule,
-    Migration,
-    UpkeepView,
+    Reader,
+    Repair,
+    Upkeep,
+    Writer,
     is_temp,
 )
-from memoryd.layouts.folder import Folder
-from memoryd.layouts.jsonl_store import index, lines, repair, shipped, storing, upkeep
-from memoryd.layouts.jsonl_store.schema import FILE_TYPES
-from memoryd.layouts.jsonl_store.shape import shape
-from memoryd.layouts.storing import Asked, Found, Stored, StoringView, Touch
+
+_LOCK, _BACKUP = ".lock", ".backup"
 
 
-class JsonlStore:
-    """See `memoryd.layouts.base.Layout` and `memoryd.layouts.storing.Storing`."""
+class JsonlReader(Reader):
+    """Reader of the three JSONL files, their quarterly archives, and the `<agent-id>.json` form of the real server."""
 
-    name = "jsonl-store"
-    lock: str | None = ".lock"
-    locks: tuple[LockRule, ...] = (LockRule(".lock", ".lock"),)
-    backup_place: str | None = ".backup"
-    index_paths: tuple[str, ...] = (index.INDEX,)
-    keeps_every_change = False
-    appendable = True
-    private = True
-    jobs: tuple[str, ...] = ("archive", "limits", "backup", "locks", "permissions", "verify", "rescan")
-    limits: Mapping[str, Limit] = {
-        "core_memories.jsonl": Limit(LimitKind.HARD, 10 * MB, 1000),
-        "learnings.jsonl": Limit(LimitKind.SOFT, 5 * MB, 500),
-        "tasks.jsonl": Limit(LimitKind.SOFT, 2 * MB, 200),
-    }
+    parses_fragments = True
 
-    migrations: tuple[Migration, ...] = ()  # version 1.0.0 is the first there is
-
-    def index_version(self, content: bytes) -> str | None:
-        return index.version_of(content)
-
-    def recognises(self, folder: Folder) -> str | None:
-        return shape(folder)
+    def recognises(self, directory: Directory) -> str | None:
+        """Return what shows a JSONL store, None where nothing does."""
+        return recognise(directory)
 
     def role(self, path: str) -> Role:
-        if path == self.lock:
+        """Return the role of a path in the store."""
+        if path == _LOCK:
             return Role.LOCK
-        if path.startswith(".backup/"):
+        if path.startswith(f"{_BACKUP}/"):
             return Role.BACKUP
         if is_temp(path):
             return Role.TEMP
-        if path in FILE_TYPES or shipped.is_candidate(path):
+        if path in FILE_TYPES or agent_json.is_candidate(path):
             return Role.SOURCE
         if path == index.INDEX:
             return Role.INDEX
-        return Role.ARCHIVE if upkeep.is_archive(path) else Role.FOREIGN
+        return Role.ARCHIVE if archive.is_archive(path) else Role.FOREIGN
 
-    def live_paths(self, present: Collection[str]) -> tuple[str, ...]:
+    def source_paths(self, present: Collection[str]) -> tuple[str, ...]:
+        """Return the three files, present or not."""
         del present
         return tuple(FILE_TYPES)
 
-    def upkeep_paths(self, files: Mapping[str, FileSummary]) -> tuple[str, ...]:
-        return self.live_paths(files)
-
-    def parse(self, path: str, data: bytes, *, now: float, mtime: float, base: Base) -> Document:
-        if shipped.is_candidate(path):
-            return shipped.parse(path, data, now=now, mtime=mtime)
+    def parse(self, path: str, data: bytes, *, now: float, mtime: float, base: ParseOffset) -> Document:
+        """Parse a JSONL file, an archive, or an `<agent-id>.json` file. Never raises."""
+        if agent_json.is_candidate(path):
+            return agent_json.parse(path, data, now=now, mtime=mtime)
         counted = path in FILE_TYPES
-        kind = FILE_TYPES[path] if counted else upkeep.archived_type(path)
-        return lines.parse_lines(path, data, kind, now=now, mtime=mtime, base=base, counted=counted)
+        kind = FILE_TYPES[path] if counted else archive.archived_type(path)
+        return parser.parse_lines(path, data, kind, now=now, mtime=mtime, base=base, counted=counted)
 
-    def quality(self, path: str, data: bytes, *, now: float) -> Quality:
-        return self.parse(path, data, now=now, mtime=0.0, base=Base()).quality
-
-    def index(self, view: IndexView) -> IndexResult:
-        return index.render(view)
-
-    def keeps_index(self, path: str, content: bytes) -> bool:
-        del path  # there is one
-        return index.is_ours(content)
-
-    def archive(self, view: UpkeepView, ids: Collection[str] | None) -> Plan:
-        return upkeep.archive(view, ids)
-
-    def enforce(self, view: UpkeepView, limits: Mapping[str, Limit]) -> Plan:
-        return upkeep.enforce(view, limits)
-
-    def prune(self, view: UpkeepView) -> Plan:
-        del view
-        return Plan()
-
-    def dedupe(self, view: UpkeepView, threshold: float | None) -> Plan:
-        del threshold  # equal but for access statistics, or not a duplicate
-        return repair.dedupe(view)
-
-    def recover(self, path: str, loaded: Loaded, backup: bytes, archived: frozenset[str], now: float) -> Fix | None:
-        return repair.recover(path, loaded, backup, archived, now)
-
-    def alarms(self, before: FileSummary | None, after: FileSummary) -> tuple[Finding, ...]:
-        del before, after
-        return ()
-
-    def blocked(self, git: Callable[[], Collection[str]]) -> str | None:
-        del git  # the store has a lock of its own
-        return None
-
-    def fixes(self, path: str, loaded: Loaded, now: float) -> tuple[Fix, ...]:
-        return repair.fixes(path, loaded, now)
-
-    # --- storing
-
-    def add(self, view: StoringView, asked: Asked) -> Stored:
-        return storing.add(view, asked)
-
-    def update(self, view: StoringView, found: Found, changes: Mapping[str, Any]) -> Stored:
-        return storing.update(view, found, changes)
-
-    def forget(self, view: StoringView, found: Found) -> Stored:
-        return storing.forget(view, found)
-
-    def unarchive(self, view: StoringView, found: Found) -> Stored:
-        return storing.unarchive(view, found)
-
-    def put_back(self, view: StoringView, path: str, kept: bytes) -> Stored:
-        return storing.put_back(view, path, kept)
-
-    def touch(self, path: str, loaded: Loaded, touches: Mapping[str, Touch]) -> tuple[Edit, ...]:
-        return storing.touch(path, loaded, touches)
-
-    def native(self, path: str, text: bytes) -> Mapping[str, Any]:
+    def native(self, path: str, text: bytes) -> NativeMemory:
+        """Return the JSON object of a line."""
         del path
-        return storing.native(text)
+        return writer.native(text)
+
+
+JSONL_STORE = Layout(
+    name="jsonl-store",
+    summary="Core memories, learnings and tasks, one JSON object per line; `.lock`, `.backup/`, quarterly archive.",
+    reader=JsonlReader(),
+    files=FileRules(
+        lock=_LOCK,
+        locks=(LockRule(_LOCK, ".lock"),),
+        backup_dir=_BACKUP,
+        append_only=True,
+        owner_only=True,
+        limits={
+            "core_memories.jsonl": Limit(LimitKind.HARD, 10 * MB, 1000),
+            "learnings.jsonl": Limit(LimitKind.SOFT, 5 * MB, 500),
+            "tasks.jsonl": Limit(LimitKind.SOFT, 2 * MB, 200),
+        },
+    ),
+    # No migrations: 1.0.0 is the first version.
+    index=IndexRenderer(
+        (index.INDEX,), index.render, is_ours=lambda _path, content: index.is_ours(content), version=index.version_of
+    ),
+    upkeep=Upkeep(
+        ("archive", "limits"),
+        paths=lambda _: tuple(FILE_TYPES),
+        archive=archive.archive,
+        enforce=archive.enforce,
+        dedupe=lambda view, _threshold: repair.dedupe(view),  # only access statistics may differ
+    ),
+    repair=Repair(repair.fixes, repair.recover, lost_files=repair.lost_files, rebuild=repair.rebuild),
+    writer=Writer(
+        writer.add,
+        writer.update,
+        writer.forget,
+        writer.unarchive,
+        writer.restore,
+        count_reads=writer.count_reads,
+        stores_id=True,
+    ),
+    fields=schema.FIELD_SPECS,
+)

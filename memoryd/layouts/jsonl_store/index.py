@@ -1,26 +1,25 @@
-"""`index.json` in exactly the seed's shape, true to the files.
+"""`index.json`, in exactly the shape of the seed.
 
 total_memories is the sum of by_type: valid, not archived, the first of equal ids, in the three live files.
-archived_count adds the readable archive lines and live lines that are marked but not yet moved.
-total_storage_bytes counts live and archive `.jsonl` and nothing else. Buckets hold only values that occur,
-ids in file order. last_updated moves only when something else does, or every look would make an event.
+archived_count adds the readable archive lines and live lines that are marked but not yet moved. total_storage_bytes
+counts live and archive `.jsonl` files only. Buckets hold only values that occur, ids in file order. last_updated
+changes only when something else does, or every render would cause a file event.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Iterable
 
 import msgspec
 
 from memoryd.core.dates import iso
 from memoryd.core.findings import Finding
-from memoryd.core.records import Entry, Role
-from memoryd.layouts.base import IndexResult, IndexView
-from memoryd.layouts.folder import says_other
-from memoryd.layouts.jsonl_store import shipped
+from memoryd.core.records import Entry, JsonObject, Role
+from memoryd.layouts.directory import is_other_json
+from memoryd.layouts.jsonl_store import agent_json
 from memoryd.layouts.jsonl_store.schema import IMPORTANCE, TYPES
+from memoryd.layouts.protocol import IndexResult, IndexView
 
 INDEX = "index.json"
 VERSION = "1.0.0"
@@ -28,34 +27,35 @@ _KEYS = ("version", "last_updated", "statistics", "tags_index", "category_index"
 
 
 def render(view: IndexView) -> IndexResult:
+    """Render `index.json`; nothing is written where it is up to date or a newer program owns it."""
     content = view.previous.get(INDEX)
     previous = _decoded(content)
     newer = newer_version(previous)
     body, counts, findings = _body(view)
     by_type = body["statistics"]["by_type"]
     listed, archived = counts
-    # Memories of the shipped form are read beside; no index lists them.
-    memories = listed + sum(f.records for f in view.files.values() if shipped.is_candidate(f.path))
+    # Memories in `<agent-id>.json` files count too, but no index lists them.
+    memories = listed + sum(f.records for f in view.files.values() if agent_json.is_candidate(f.path))
     if newer is not None and view.newer_index == "read-only":
-        message = f"of version {newer[:20]}, newer than this memoryd knows; nothing in the folder is written"
+        message = f"version {newer[:20]} is newer than this memoryd supports; nothing in the directory is written"
         findings = (*findings, Finding("index-newer", INDEX, message))
         return IndexResult({}, memories, archived, by_type, findings, newer)
     unneeded = content is None and not any(path.endswith(".jsonl") for path in view.files)
     if unneeded or (previous is not None and previous.get("version") == VERSION and _same(previous, body)):
         return IndexResult({}, memories, archived, by_type, findings)
     wanted = {"version": VERSION, "last_updated": iso(view.now), **body, **_unknown(content, previous)}
-    return IndexResult({INDEX: encode(wanted)}, memories, archived, by_type, findings)
+    return IndexResult({INDEX: format_index(wanted)}, memories, archived, by_type, findings)
 
 
 def is_ours(content: bytes) -> bool:
-    """By the keys that no other program's index has; a version alone says so only where it stands alone."""
+    """Return True unless the keys show another program's index; a version number alone proves nothing."""
     previous = _decoded(content)
     if newer_version(previous) is not None or (previous is not None and previous.keys() <= set(_KEYS)):
         return True
-    return not says_other(content, _KEYS[2:])
+    return not is_other_json(content, _KEYS[2:])
 
 
-def _body(view: IndexView) -> tuple[dict[str, Any], tuple[int, int], tuple[Finding, ...]]:
+def _body(view: IndexView) -> tuple[JsonObject, tuple[int, int], tuple[Finding, ...]]:
     by_type = dict.fromkeys(TYPES, 0)
     tags: dict[str, list[str]] = {}
     categories: dict[str, list[str]] = {}
@@ -97,11 +97,11 @@ def _body(view: IndexView) -> tuple[dict[str, Any], tuple[int, int], tuple[Findi
 
 
 def _duplicate(entry: Entry, first: Entry) -> Finding:
-    message = f"the id stands already in {first.path}; the first one counts, remove or merge this one by hand"
+    message = f"duplicate id, first used in {first.path}; only the first counts: remove or merge this one by hand"
     return Finding("duplicate-id", entry.path, message, entry.line, entry.id)
 
 
-def _decoded(content: bytes | None) -> dict[str, Any] | None:
+def _decoded(content: bytes | None) -> JsonObject | None:
     if not content:
         return None
     try:
@@ -112,41 +112,41 @@ def _decoded(content: bytes | None) -> dict[str, Any] | None:
 
 
 def version_of(content: bytes | None) -> str | None:
-    """The version an index names, None where it is missing or unreadable (then it is rebuilt)."""
+    """Return the version in an index, None where it is missing or unreadable (then the index is rebuilt)."""
     previous = _decoded(content)
     version = previous.get("version") if previous else None
     return version if isinstance(version, str) else None
 
 
-def newer_version(previous: Mapping[str, Any] | None) -> str | None:
-    """The version of an index whose major number is above ours: another program's, not to be downgraded."""
+def newer_version(previous: JsonObject | None) -> str | None:
+    """Return the version of an index with a greater major number than ours, which must not be downgraded."""
     version = previous.get("version") if previous else None
     if not isinstance(version, str):
         return None
     major = version.partition(".")[0]
-    if not major.isdecimal() or len(major) > 20:  # such a number is no version but garbage: rebuilt
+    if not major.isdecimal() or len(major) > 20:  # not a version: the index is rebuilt
         return None
     return version if int(major) > int(VERSION.partition(".")[0]) else None
 
 
-def _same(previous: Mapping[str, Any], body: Mapping[str, Any]) -> bool:
+def _same(previous: JsonObject, body: JsonObject) -> bool:
     return isinstance(previous.get("last_updated"), str) and all(previous.get(key) == body[key] for key in body)
 
 
-def _unknown(content: bytes | None, previous: Mapping[str, Any] | None) -> dict[str, msgspec.Raw]:
-    """The members of an index that are none of ours, in their own words."""
+def _unknown(content: bytes | None, previous: JsonObject | None) -> dict[str, msgspec.Raw]:
+    """Return the members of an index that are not ours, as raw JSON."""
     if not content or previous is None:
         return {}
     members = msgspec.json.decode(content, type=dict[str, msgspec.Raw])
     return {key: value for key, value in members.items() if key not in _KEYS}
 
 
-def encode(value: Mapping[str, Any]) -> bytes:
-    """Two-space indentation with each list of ids on one line, as the seed shows it; no final newline."""
+def format_index(value: JsonObject) -> bytes:
+    """Return the index with two-space indentation and each list of ids on one line, like the seed; no final newline."""
     return "".join(_pieces(value, 0)).encode("utf-8", "replace")
 
 
-def _pieces(value: Any, depth: int) -> Iterable[str]:
+def _pieces(value: object, depth: int) -> Iterable[str]:
     if not isinstance(value, dict) or not value:
         yield _plain(value)
         return
@@ -159,19 +159,19 @@ def _pieces(value: Any, depth: int) -> Iterable[str]:
     yield "\n" + "  " * depth + "}"
 
 
-def _plain(value: Any) -> str:
+def _plain(value: object) -> str:
     if isinstance(value, msgspec.Raw):
         return bytes(value).decode()
     text = _quoted(value)
     if not isinstance(value, list):
         return text
-    if text.count(",") >= len(value):  # an id with a comma in it could look like the end of an element
+    if text.count(",") >= len(value):  # an id with a comma could look like the end of an element
         return "[" + ", ".join(map(_quoted, value)) + "]"
     return text.replace('","', '", "')
 
 
-def _quoted(value: Any) -> str:
+def _quoted(value: object) -> str:
     try:
         return msgspec.json.encode(value).decode()
-    except UnicodeEncodeError:  # a lone surrogate, which only Python's parser lets in
+    except UnicodeEncodeError:  # a lone surrogate, which only Python's parser accepts
         return json.dumps(value, separators=(",", ":"))

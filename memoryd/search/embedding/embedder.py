@@ -1,8 +1,7 @@
-"""What makes vectors of texts, whatever it is; and how vectors are packed."""
+"""What makes vectors of texts, whatever it is."""
 
 from __future__ import annotations
 
-from array import array
 from collections.abc import Sequence
 from math import isfinite, sqrt
 from operator import mul
@@ -20,62 +19,39 @@ class EmbedderError(MemorydError):
 
 
 class Embedder(Protocol):
-    """Vectors of one model are compared with each other and with no other's. `name` changes with anything that
-    changes a vector; vectors of a `fast` one are made as texts come in, those of others when there is time. `asked`
-    counts how often it was; nobody having asked for `idle_s` seconds, it may `rest`."""
+    """Makes vectors of one model, which are compared with each other and with no other's."""
 
     @property
-    def name(self) -> str: ...
+    def name(self) -> str:
+        """The model; it changes with anything that changes a vector."""
+
     @property
-    def size(self) -> int: ...
+    def size(self) -> int:
+        """How many numbers a vector has."""
+
     @property
-    def fast(self) -> bool: ...
+    def fast(self) -> bool:
+        """Whether vectors are made as texts come in, or when there is time."""
+
     @property
-    def asked(self) -> int: ...
+    def asked(self) -> int:
+        """How often it was asked."""
+
     @property
-    def idle_s(self) -> float: ...
+    def idle_s(self) -> float:
+        """Seconds without a question after which it may rest."""
 
     def embed(self, texts: Sequence[str]) -> list[bytes]:
-        """A packed vector for each text, all zeros where it says nothing. The texts are redacted already. For any
-        thread. Raises EmbedderError."""
+        """Return a packed vector for each text, all zeros where it says nothing. The texts are redacted already. For
+        any thread. Raises EmbedderError."""
 
     def rest(self) -> None:
         """Give back what memory can be had again."""
 
 
-def pack_floats(numbers: Sequence[float]) -> bytes:
-    """32 bits each, in the order of this machine: a catalogue never leaves it."""
-    return array("f", numbers).tobytes()
-
-
-def numbers_in(model: str, vector: bytes) -> int:
-    """How many numbers a packed vector of this model has: static ones have a byte each."""
-    return len(vector) if model.startswith("static-") else len(vector) // 4
-
-
-def unpack(vector: bytes, size: int) -> Sequence[float]:
-    """The numbers of a packed vector of `size` numbers: a byte each, or 32 bits each."""
-    return array("b" if len(vector) == size else "f", vector)
-
-
-def pack_bytes(numbers: Sequence[int]) -> bytes:
-    """A byte each, the largest as 127: the direction is what counts."""
-    most, least = max(numbers), min(numbers)
-    largest = max(most, -least)
-    if not largest:
-        return bytes(len(numbers))
-    half = largest // 2
-    return array("b", [(127 * number + half) // largest for number in numbers]).tobytes()
-
-
 def unit(numbers: Sequence[float]) -> list[float]:
-    """Of length 1; raises EmbedderError where there is no direction to keep."""
+    """Return the vector with length 1; raises EmbedderError where there is no direction to keep."""
     length = sqrt(sum(map(mul, numbers, numbers)))
     if not length or not isfinite(length):
-        raise EmbedderError("a vector has no direction: its numbers are all zero, or without bound")
+        raise EmbedderError("a vector has no direction: its numbers are all zero or not finite")
     return [number / length for number in numbers]
-
-
-def cosine(a: Sequence[float], b: Sequence[float]) -> float:
-    length = sqrt(sum(map(mul, a, a)) * sum(map(mul, b, b)))
-    return sum(map(mul, a, b)) / length if length else 0.0

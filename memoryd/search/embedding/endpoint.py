@@ -5,6 +5,7 @@ Texts leave the process here, already redacted, and only to the address that the
 
 from __future__ import annotations
 
+import errno
 import json
 import math
 import urllib.error
@@ -12,12 +13,13 @@ import urllib.request
 from collections.abc import Sequence
 from typing import Any
 
-from memoryd.search.embedding.embedder import EmbedderError, pack_floats, unit
+from memoryd.core.vectors import pack_floats
+from memoryd.search.embedding.embedder import EmbedderError, unit
 
 BATCH = 32  # texts in one request
 TIMEOUT_S = 20.0
-LONGEST = 8_000  # characters of a text: most models read no more
-LARGEST_ANSWER = 64 * 1024 * 1024
+MAX_TEXT_CHARS = 8_000  # characters of a text: most models read no more
+MAX_RESPONSE_BYTES = 64 * 1024 * 1024
 
 
 class Endpoint:
@@ -39,30 +41,31 @@ class Endpoint:
         self._timeout_s = timeout_s
 
     def embed(self, texts: Sequence[str]) -> list[bytes]:
-        """Texts without a word get zeros: servers refuse them."""
+        """Return a vector of 32-bit numbers for each text; texts without a word get zeros, since servers refuse
+        them."""
         vectors = [bytes(4 * self.size)] * len(texts)
         asked = [number for number, text in enumerate(texts) if text.strip()]
         for at in range(0, len(asked), BATCH):
             some = asked[at : at + BATCH]
-            for number, vector in zip(some, self._ask([texts[each][:LONGEST] for each in some]), strict=True):
+            for number, vector in zip(some, self._ask([texts[each][:MAX_TEXT_CHARS] for each in some]), strict=True):
                 vectors[number] = vector
         return vectors
 
     def rest(self) -> None:
-        """Nothing is kept."""
+        """Do nothing: there is no cache."""
 
     def _ask(self, texts: list[str]) -> list[bytes]:
         body = json.dumps({"model": self._model, "input": texts, "encoding_format": "float"}).encode()
         request = urllib.request.Request(self._url, body, self._headers)  # noqa: S310 - the configuration allows http(s) only
         try:
             with _opener().open(request, timeout=self._timeout_s) as answer:
-                content = answer.read(LARGEST_ANSWER)
+                content = answer.read(MAX_RESPONSE_BYTES)
         except urllib.error.HTTPError as error:
             error.close()
             raise self._trouble(f"answers {error.code} {error.reason}", _hint(error.code)) from error
         except (OSError, ValueError) as error:
             reason = getattr(error, "reason", None) or error
-            raise self._trouble(f"cannot be reached: {reason}", "is the server running, and its url right?") from error
+            raise self._trouble(f"cannot be reached: {reason}", _unreached(reason)) from error
         return self._vectors(content, len(texts))
 
     def _vectors(self, content: bytes, wanted: int) -> list[bytes]:
@@ -70,15 +73,17 @@ class Endpoint:
             rows = sorted(json.loads(content)["data"], key=lambda row: row["index"])
             vectors = [[float(number) for number in row["embedding"]] for row in rows]
         except (ValueError, KeyError, TypeError) as error:
-            raise self._trouble("does not answer with embeddings", "url is the address of the API, as …/v1") from error
+            raise self._trouble("did not return embeddings", "url must be the API base URL, e.g. .../v1") from error
         if len(vectors) != wanted:
-            raise self._trouble(f"gave {len(vectors)} embeddings for {wanted} texts", None)
+            raise self._trouble(f"returned {len(vectors)} embeddings for {wanted} texts", None)
         sizes = {len(vector) for vector in vectors}
         if sizes != {self.size}:
             found = ", ".join(map(str, sorted(sizes)))
-            raise self._trouble(f"gives vectors of {found} numbers, not {self.size}", "set size in [search.endpoint]")
+            raise self._trouble(
+                f"returned vectors of {found} numbers, not {self.size}", "set size in [search.endpoint]"
+            )
         if not all(math.isfinite(number) for vector in vectors for number in vector):
-            raise self._trouble("gives numbers without bound", None)
+            raise self._trouble("returned non-finite numbers", None)
         return [pack_floats(unit(vector)) for vector in vectors]
 
     def _trouble(self, what: str, hint: str | None) -> EmbedderError:
@@ -96,7 +101,16 @@ def _opener() -> urllib.request.OpenerDirector:
     return urllib.request.build_opener(_NoRedirect)
 
 
+def _unreached(reason: object) -> str:
+    if isinstance(reason, OSError) and reason.errno == errno.EAFNOSUPPORT:
+        return (
+            "memoryd may not use the network: in its systemd unit RestrictAddressFamilies= must also list AF_INET "
+            "and AF_INET6, as the shipped unit does"
+        )
+    return "check that the server is running and the URL is correct"
+
+
 def _hint(code: int) -> str | None:
     if code in (401, 403):
-        return "key_env in [search.endpoint] names the variable that holds the key"
-    return "is the name of the model right?" if code in (400, 404) else None
+        return "set key_env in [search.endpoint] to the environment variable that holds the API key"
+    return "check the model name" if code in (400, 404) else None

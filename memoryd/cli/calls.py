@@ -1,0 +1,140 @@
+"""Calls of the daemon: timeouts, memories too long for one reply, and waiting for `stop`."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeGuard
+
+import click
+
+from memoryd.cli.options import socket_of
+from memoryd.control.methods import Method
+from memoryd.errors import ConflictError, MemorydError, UsageError
+
+if TYPE_CHECKING:
+    from memoryd.control.client import Client
+
+STOP_WAIT_S = 10.0
+_REPLY_MARGIN_S = 10
+
+Values = dict[str, Any]
+
+
+def call_daemon(ctx: click.Context, method: Method, params: Values, *, quiet: bool) -> Values:
+    """Call a method of the daemon and return its result. `quiet`: do not print the evidence before a forced removal."""
+    from memoryd.control.client import Client  # noqa: PLC0415 - `--help` needs no socket
+
+    path = socket_of(ctx)
+    with Client(path) as client:
+        if params.get("force") and not quiet:
+            _show_evidence(client.call("lock.list", {key: params[key] for key in params if key != "force"}))
+        result = _call(client, method, params)
+    if not isinstance(result, dict):
+        result = {"result": result}
+    if method.name == "shutdown":
+        wait_until_stopped(path, result.get("pid"))
+    return result
+
+
+def _call(client: Client, method: Method, params: Values) -> Any:
+    timeout = _timeout(method, params)
+    try:
+        return client.call(method.name, params, timeout=timeout)
+    except UsageError as error:
+        if method.name != "memory.get" or "offset" not in error.data:
+            raise
+    again = {key: value for key, value in params.items() if key != "touch"}  # the use is already counted
+    return join_parts(lambda offset: client.call(method.name, {**again, "offset": offset}, timeout=timeout))
+
+
+def _timeout(method: Method, params: Values) -> float:
+    """Return seconds longer than the daemon's own time limit, so that its answer is what the user sees."""
+    if "timeout_ms" in params:
+        return float(params["timeout_ms"]) / 1000 + _REPLY_MARGIN_S
+    return method.waits_s + _REPLY_MARGIN_S
+
+
+def _show_evidence(locks: Values) -> None:
+    from memoryd.cli.render import print_for_people  # noqa: PLC0415 - only before a forced removal
+
+    print_for_people("lock.list", locks)
+
+
+def join_parts(get_part: Callable[[int], dict[str, Any]]) -> dict[str, Any]:
+    """Join the parts of a long memory to the result that `memory.get` returns for a short one.
+
+    `get_part` returns the part that starts at a character. Raises ConflictError if the memory changed between two
+    parts.
+    """
+    parts = [get_part(0)]
+    while "next_offset" in parts[-1]:
+        parts.append(get_part(parts[-1]["next_offset"]))
+    first = parts[0]
+    if any(part["sha256"] != first["sha256"] for part in parts):
+        raise ConflictError(f"{first['id']} changed while it was being read", hint="try again")
+    text = "".join(part["part"] for part in parts)
+    place = {key: first[key] for key in ("root", "id", "path", "line", "layout", "archived")}
+    native = _object(text)
+    return {**place, "memory": native} if native is not None else {**place, "memory": {"text": text}, "text": text}
+
+
+def _object(text: str) -> dict[str, Any] | None:
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+    return value if isinstance(value, dict) else None
+
+
+def wait_until_stopped(path: str, pid: object) -> None:
+    """Return when the process has ended. Raises MemorydError after `STOP_WAIT_S` seconds.
+
+    The socket is tried only if the PID is unknown: connecting to a socket of a service manager would start the daemon
+    again.
+    """
+    end = time.monotonic() + STOP_WAIT_S
+    while time.monotonic() < end:
+        if not (_runs(pid) if _is_other_process(pid) else _answers(path)):
+            return
+        time.sleep(0.02)
+    raise MemorydError(
+        f"the daemon (pid {pid}) is still stopping after {STOP_WAIT_S:.0f} s",
+        hint="see its log; a second signal ends it at once",
+    )
+
+
+def _is_other_process(pid: object) -> TypeGuard[int]:
+    return isinstance(pid, int) and pid > 0 and pid != os.getpid()
+
+
+def _runs(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return not _is_zombie(pid)
+
+
+def _is_zombie(pid: int) -> bool:
+    """True if the process has ended but its parent has not waited for it. False on systems without /proc."""
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as file:
+            return file.read().rpartition(b")")[2].split()[:1] == [b"Z"]
+    except OSError:
+        return False
+
+
+def _answers(path: str) -> bool:
+    from memoryd.control.client import Client  # noqa: PLC0415 - only for `stop`
+
+    try:
+        with Client(path, timeout=1) as client:
+            client.call("ping")
+    except MemorydError:
+        return False
+    return True

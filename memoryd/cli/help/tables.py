@@ -1,0 +1,220 @@
+"""The topics of `memoryd help`, made from the tables that the program uses."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import NamedTuple
+
+import click
+
+from memoryd import errors
+from memoryd.cli import exits
+from memoryd.cli.commands import MANY_CHOICES
+from memoryd.cli.help import prose
+from memoryd.cli.help.render import Entry, Section
+from memoryd.config.keys import DAEMON, ENDPOINT, MEMORY_CONFIGURATION, POLICY, ROOT, SCHEDULE, SEARCH, SECRETS_KEY, Key
+from memoryd.config.settings import DaemonConfig, EndpointConfig, SearchConfig
+from memoryd.config.template import defaults_of
+from memoryd.config.toml_text import toml
+from memoryd.control.methods import METHODS, Method, Param
+from memoryd.control.methods.method_types import TOPICS as EVENT_TOPICS
+from memoryd.core.findings import CODES
+from memoryd.core.policy import DEFAULT_SCHEDULE, Policy
+from memoryd.errors import MemorydError
+from memoryd.layouts.protocol import Layout
+from memoryd.layouts.registry import LAYOUTS
+
+
+class Topic(NamedTuple):
+    """One help topic. `summary` is one line; `sections` builds the text on demand."""
+
+    summary: str
+    sections: Callable[[click.Group], tuple[Section, ...]]
+
+
+def commands(cli: click.Group) -> tuple[Section, ...]:
+    """Every command with its usage and what it does."""
+    ctx = click.Context(cli, info_name="memoryd")
+    entries = tuple(Entry(f"memoryd {usage}", does) for usage, does in _commands(cli, ctx))
+    return (Section("Commands", prose.COMMANDS, entries),)
+
+
+def _commands(group: click.Group, ctx: click.Context, above: str = "") -> Iterator[tuple[str, str]]:
+    """Yield usage (without --json and --help) and summary of every command, in the order of the table."""
+    for name in getattr(group, "commands", None) or group.list_commands(ctx):
+        command = group.get_command(ctx, name)
+        assert command is not None
+        inner = click.Context(command, info_name=name, parent=ctx)
+        if isinstance(command, click.Group):
+            yield from _commands(command, inner, f"{above}{name} ")
+        else:
+            yield f"{above}{name}{_usage(command, inner)}", (command.help or "").partition("\n")[0]
+
+
+def _usage(command: click.Command, ctx: click.Context) -> str:
+    parts = []
+    for param in command.params:
+        if isinstance(param, click.Argument):
+            parts.append(param.make_metavar(ctx))
+        elif isinstance(param, click.Option) and "--json" not in param.opts:
+            value = "" if param.is_flag else f" {_value(param, ctx)}"
+            parts.append(f"[{param.opts[0]}{value}]{'...' if param.multiple else ''}")
+    return "".join(f" {part}" for part in parts)
+
+
+def _value(option: click.Option, ctx: click.Context) -> str:
+    if isinstance(option.type, click.Choice):
+        return (
+            "|".join(option.type.choices)
+            if len(option.type.choices) < MANY_CHOICES
+            else option.opts[0].strip("-").upper()
+        )
+    return option.make_metavar(ctx)
+
+
+def keys(_: click.Group) -> tuple[Section, ...]:
+    """Every key of the configuration with its default and meaning."""
+    return (
+        Section("Configuration", prose.KEYS, code=prose.KEYS_EXAMPLE),
+        Section("[daemon]", entries=_keys(DAEMON, defaults_of(DaemonConfig()))),
+        Section("[search]", entries=_keys(SEARCH, defaults_of(SearchConfig()))),
+        Section("[search.endpoint]", prose.ENDPOINT, _keys(ENDPOINT, defaults_of(EndpointConfig()))),
+        Section("[defaults] and [[root]]", prose.DEFAULTS, _keys(POLICY, defaults_of(Policy()))),
+        Section("secrets", prose.SECRETS_KEY, (Entry("secrets = by layout", SECRETS_KEY.meaning),)),
+        Section(
+            "[defaults.schedule] and [root.schedule]",
+            prose.SCHEDULE,
+            _keys(SCHEDULE, DEFAULT_SCHEDULE),
+        ),
+        Section("[[root]]", prose.ROOT, _keys(ROOT, {})),
+        Section("[root.limits]", prose.LIMITS),
+        Section("[root.memory_configuration]", entries=_keys(MEMORY_CONFIGURATION, {})),
+    )
+
+
+def _keys(table: Mapping[str, Key], defaults: Mapping[str, object]) -> tuple[Entry, ...]:
+    return tuple(
+        Entry(name if defaults.get(name) is None else f"{name} = {toml(defaults[name])}", key.meaning)
+        for name, key in table.items()
+    )
+
+
+def findings(_: click.Group) -> tuple[Section, ...]:
+    """Every finding code with its severity."""
+    entries = tuple(
+        Entry(f"{name} ({code.severity}{', fixable' if code.fixable else ''})", code.meaning)
+        for name, code in CODES.items()
+    )
+    return (Section("Findings", prose.FINDINGS, entries),)
+
+
+def methods(_: click.Group) -> tuple[Section, ...]:
+    """Every method of the control socket, and the error codes."""
+    return (
+        Section("Control socket", prose.SOCKET, code=prose.SOCKET_EXAMPLE),
+        Section("Methods", prose.METHODS, tuple(Entry(each.name, _method(each)) for each in METHODS)),
+        Section("Events", f"{prose.EVENTS} Topics: {', '.join(EVENT_TOPICS)}."),
+        Section("Error codes", prose.ERRORS, _errors()),
+    )
+
+
+def _method(method: Method) -> str:
+    """Return the summary, a paragraph for each parameter, and the fields of the result."""
+    params = (f"{each.name}{'' if each.required else '?'} ({_kind(each)}): {each.help}" for each in method.params)
+    result = ", ".join(field.name for field in method.result)
+    return "\n\n".join([method.summary, *params, f"Result: {result}."])
+
+
+def _kind(param: Param) -> str:
+    return " | ".join(param.choices) if param.choices else str(param.type)
+
+
+def _errors() -> tuple[Entry, ...]:
+    """Return the errors by code, several names to a code where they share it."""
+    names: dict[int, list[str]] = {}
+    for kind in sorted(_error_kinds(), key=lambda kind: -kind.rpc_code):
+        names.setdefault(kind.rpc_code, []).append(kind.name)
+    return tuple(Entry(str(code), ", ".join(found)) for code, found in names.items())
+
+
+def _error_kinds() -> list[type[MemorydError]]:
+    """Return the classes of `memoryd.errors`; packages may define more specific ones."""
+    return [kind for kind in vars(errors).values() if isinstance(kind, type) and issubclass(kind, MemorydError)]
+
+
+def layouts(_: click.Group) -> tuple[Section, ...]:
+    """Every layout: its files, jobs, limits and fields."""
+    return (
+        Section("Layouts", prose.LAYOUTS),
+        *(_layout(layout) for layout in LAYOUTS.values()),
+        Section("Ids", prose.IDS),
+    )
+
+
+def _layout(layout: Layout) -> Section:
+    index = ", ".join(layout.index.paths) or "none"
+    text = f"{layout.summary} Index files: {index}. Backups: {layout.files.backup_dir or 'in the state directory'}."
+    jobs = f"Scheduled jobs: {', '.join(layout.jobs)}."
+    if layout.writer is None:
+        jobs += " Memories are read and searched only."
+    chosen = (
+        f"The file is chosen by {' and '.join(f'--{each}' for each in layout.location)}." if layout.location else ""
+    )
+    entries = tuple(
+        Entry(f"{name} ({spec.type}{', required' if spec.required else ''})", spec.help)
+        for name, spec in layout.fields.items()
+    )
+    limits = "; ".join(
+        f"{path}: {limit.kind}, {limit.max_count:,} memories or {(limit.max_bytes or 0) // 1024**2} MB"
+        for path, limit in layout.files.limits.items()
+    )
+    return Section(
+        layout.name, "\n\n".join(filter(None, [text, jobs, limits and f"Limits: {limits}.", chosen])), entries
+    )
+
+
+def jobs(_: click.Group) -> tuple[Section, ...]:
+    """Every scheduled job with its default time and what it does."""
+    entries = (
+        Entry("index (after each change)", prose.JOBS["index"]),
+        *(Entry(f"{job} ({schedule})", prose.JOBS[job]) for job, schedule in DEFAULT_SCHEDULE.items()),
+    )
+    return (Section("Jobs", prose.JOBS_INTRO, entries), Section("Restraint", prose.RESTRAINT))
+
+
+def exit_codes(_: click.Group) -> tuple[Section, ...]:
+    """Every exit code."""
+    return (Section("Exit codes", entries=tuple(Entry(str(c), m) for c, m in exits.MEANINGS.items())),)
+
+
+def files(_: click.Group) -> tuple[Section, ...]:
+    """The locations of configuration, state and socket, and the files memoryd writes in a root."""
+    derived = tuple(
+        Entry(layout.name, ", ".join(layout.index.paths)) for layout in LAYOUTS.values() if layout.index.paths
+    )
+    others = tuple(
+        Entry(layout.name, ", ".join(paths))
+        for layout in LAYOUTS.values()
+        if (paths := [*(lock.name for lock in layout.files.locks), *filter(None, [layout.files.backup_dir])])
+    )
+    return (
+        Section("Files", prose.FILES, prose.PLACES),
+        Section("State directory", prose.STATE, prose.STATE_FILES),
+        Section("Index files in a root", prose.DERIVED, derived),
+        Section("Locks and backups in a root", prose.OTHERS, others),
+    )
+
+
+TOPICS: Mapping[str, Topic] = {
+    "commands": Topic("every command and its options", commands),
+    "keys": Topic("the keys of the configuration", keys),
+    "layouts": Topic("the layouts, their fields, index files and jobs", layouts),
+    "jobs": Topic("the scheduled jobs", jobs),
+    "findings": Topic("what `memoryd check` reports", findings),
+    "methods": Topic("the methods of the control socket", methods),
+    "agents": Topic("how agents reach memoryd by MCP", prose.agents),
+    "files": Topic("where memoryd keeps its files", files),
+    "exit-codes": Topic("the exit codes", exit_codes),
+    "secrets": Topic("what counts as a secret, and what happens to it", prose.secrets),
+    "decisions": Topic("promises, decisions and limits", prose.decisions),
+}

@@ -1,0 +1,50 @@
+"""Parts shared by all commands: usage errors, examples, --json, completion of root names, the socket."""
+
+from __future__ import annotations
+
+import click
+
+
+class MethodCommand(click.Command):
+    """A command whose usage errors all name it, so that their hint is its own --help."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Parse the arguments. Raises click.UsageError with its context, which click omits for a missing value."""
+        try:
+            return super().parse_args(ctx, args)
+        except click.UsageError as error:
+            error.ctx = error.ctx or ctx
+            raise
+
+
+def example(*lines: str, result: str = "") -> str:
+    """Return an epilog that click does not rewrap: the example, and what --json prints."""
+    text = "\b\nExample:\n" + "\n".join(f"  {line}" for line in lines)
+    return f"{text}\n\nWith --json: {result}." if result else text
+
+
+def json_option() -> click.Option:
+    """Return the option --json."""
+    return click.Option(["--json", "as_json"], is_flag=True, help="Print the result as one JSON document.")
+
+
+def socket_of(ctx: click.Context) -> str:
+    """Return the path of the control socket for this command line."""
+    from memoryd.config.places import find_places  # noqa: PLC0415 - not needed for `--help`
+
+    return find_places(**ctx.find_root().obj, client=True).socket
+
+
+def complete_roots(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
+    """Return root names for shell completion; none when no daemon answers at once."""
+    from memoryd.control.client import Client  # noqa: PLC0415 - only while completing
+    from memoryd.errors import MemorydError  # noqa: PLC0415 - as above
+
+    root = ctx.find_root()
+    root.obj = root.obj or {name: root.params.get(name) for name in ("config", "state_dir", "socket")}
+    try:
+        with Client(socket_of(ctx), timeout=0.5) as client:
+            roots = client.call("root.list").get("roots", [])
+    except MemorydError:
+        return []
+    return [root["name"] for root in roots if root["name"].startswith(incomplete)]

@@ -1,0 +1,232 @@
+"""Checks of single values: msgspec decides whether what TOML gave fits its type and bounds, the messages are ours.
+
+A check raises ValueError (most often WrongValueError) with one sentence: what is wrong, and what is
+allowed instead. None of them looks at the disk, the clock or another key.
+"""
+
+from __future__ import annotations
+
+import datetime
+import math
+import re
+import urllib.parse
+import zoneinfo
+from collections.abc import Callable, Iterable, Mapping
+from typing import Annotated, Any, Literal
+
+import msgspec
+from msgspec import Meta
+
+from memoryd.core.policy import KB, MB, Limit, LimitKind
+from memoryd.core.schedule import ALLOWED, Adaptive, parse_schedule
+
+Check = Callable[[object], Any]
+"""Takes what TOML gave, and returns what memoryd uses or raises ValueError."""
+
+SIZE_EXAMPLE = '"512KB", "5MB", "1GB" or a number of bytes'
+MAX_INTEGER = 2**63 - 1  # what the index can store
+
+_SIZE = re.compile(r"([0-9]{1,18}(?:\.[0-9]{1,6})?) ?(B|KB|MB|GB|KIB|MIB|GIB)?")
+_UNITS: Mapping[str | None, int] = {None: 1, "B": 1, "KB": KB, "MB": MB, "GB": 1024 * MB}
+
+
+class WrongValueError(ValueError):
+    """A value of the wrong type or out of range."""
+
+
+def shown(value: object) -> str:
+    """A value in a message: as TOML would name it, and never longer than a glance."""
+    if isinstance(value, dict):
+        return "a table"
+    if isinstance(value, list):
+        return "an array"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, datetime.date | datetime.time):
+        return "a date or time"
+    if isinstance(value, str):
+        return repr(value if len(value) <= 60 else value[:57] + "...")
+    try:
+        return str(value)
+    except ValueError:
+        return "a very large number"  # Python refuses to print integers of more than 4300 digits
+
+
+def _require(value: object, kind: object, wrong: str) -> None:
+    """Raise WrongValueError with our own sentence unless msgspec accepts the value as that type."""
+    try:
+        msgspec.convert(value, kind)
+    except (msgspec.ValidationError, ValueError):  # a ValueError: an integer too large to be printed
+        raise WrongValueError(wrong) from None
+
+
+def number(low: float, high: float) -> Check:
+    """Make a check for finite numbers within the bounds."""
+    bounds = Meta(ge=low, le=high)  # not-a-number fails both
+    bounded = Annotated[int, bounds] | Annotated[float, bounds]
+    allowed = f"allowed: {low:g} to {high:g}"
+
+    def check(value: object) -> float:
+        _require(value, int | float, f"is {shown(value)}, not a number; {allowed}")
+        assert isinstance(value, int | float)
+        _require(value, bounded, f"{shown(value)} is out of range; {allowed}")
+        return value
+
+    return check
+
+
+def integer(low: int, high: int) -> Check:
+    """Make a check for whole numbers within the bounds."""
+    bounded = Annotated[int, Meta(ge=low, le=high)]
+    allowed = f"allowed: {low} to {high}"
+
+    def check(value: object) -> int:
+        _require(value, int, f"is {shown(value)}, not a whole number; {allowed}")
+        assert isinstance(value, int)
+        _require(value, bounded, f"{shown(value)} is out of range; {allowed}")
+        return value
+
+    return check
+
+
+def flag(value: object) -> bool:
+    """Check that it is true or false."""
+    _require(value, bool, f"is {shown(value)}; allowed: true, false")
+    return value is True
+
+
+def choice(*allowed: str) -> Check:
+    """Make a check for one of several words."""
+    literal = Literal.__getitem__(tuple(map(str, allowed)))
+
+    def check(value: object) -> str:
+        near = nearest(value, allowed) if isinstance(value, str) and value not in allowed else None
+        ask = f'did you mean "{near}"? ' if near else ""
+        _require(value, literal, f"is {shown(value)}; {ask}allowed: {', '.join(allowed)}")
+        return str(value)
+
+    return check
+
+
+def choices(*allowed: str) -> Check:
+    """Make a check for an array of such words; repeated ones count once."""
+    one = choice(*allowed)
+
+    def check(value: object) -> tuple[str, ...]:
+        _require(value, list, f"is {shown(value)}, not an array; allowed: an array of {', '.join(allowed)}")
+        assert isinstance(value, list)
+        return tuple(dict.fromkeys(one(element) for element in value))
+
+    return check
+
+
+def globs(value: object) -> tuple[str, ...]:
+    """Check patterns of paths beneath a root."""
+    _require(value, list, f'is {shown(value)}, not an array; allowed: an array of globs, as ["*.draft.md", "private/"]')
+    assert isinstance(value, list)
+    return tuple(dict.fromkeys(_glob(element) for element in value))
+
+
+def _glob(value: object) -> str:
+    text = words(value)
+    if not text.strip("/*") or ".." in text.split("/"):
+        raise WrongValueError(f"{shown(text)} matches everything or leaves the root; allowed: a glob of some paths")
+    return text
+
+
+def words(value: object) -> str:
+    """Check text that a path or a name can be made of."""
+    _require(value, str, f"is {shown(value)}; allowed: a text in quotes")
+    assert isinstance(value, str)
+    if not value.strip():
+        raise WrongValueError("is empty")
+    if "\0" in value:
+        raise WrongValueError("contains a NUL character")
+    return value
+
+
+def url(value: object) -> str:
+    """Check an HTTP address. User and password are refused: secrets do not belong in this file."""
+    text = words(value).strip()
+    parts = urllib.parse.urlsplit(text)
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise WrongValueError(f"is {shown(text)}; allowed: an address such as http://localhost:11434/v1")
+    if parts.username is not None or parts.password is not None:
+        raise WrongValueError("contains a user or password; use key_env to name the variable with the API key")
+    return text
+
+
+def timezone(value: object) -> str:
+    """Check the name of a time zone that this machine knows."""
+    name = words(value)
+    if name == "UTC":
+        return name  # also where the machine has no zone tables at all
+    try:
+        zoneinfo.ZoneInfo(name)
+    except (zoneinfo.ZoneInfoNotFoundError, ValueError, OSError):
+        near = nearest(name, zoneinfo.available_timezones())
+        ask = f'did you mean "{near}"? ' if near else ""
+        problem = f"{shown(name)} is not a time zone of this machine; {ask}allowed: names such as Europe/Berlin or UTC"
+        raise WrongValueError(problem) from None
+    return name
+
+
+def size(value: object) -> int:
+    """Check a size and return bytes; KB, MB and GB are powers of 1024."""
+    _require(value, int | str, f"is {shown(value)}; allowed: {SIZE_EXAMPLE}")
+    assert isinstance(value, int | str)
+    found = value if isinstance(value, int) else _bytes(value)
+    if not 1 <= found <= MAX_INTEGER:
+        raise WrongValueError(f"{shown(value)} is out of range; allowed: {SIZE_EXAMPLE}, at least 1")
+    return found
+
+
+def _bytes(text: str) -> int:
+    match = _SIZE.fullmatch(text.strip().upper())
+    if match is None:
+        raise WrongValueError(f"{shown(text)} is not a size; allowed: {SIZE_EXAMPLE}")
+    return math.floor(float(match[1]) * _UNITS[match[2].replace("I", "") if match[2] else None])
+
+
+def schedule(job: str) -> Check:
+    """Make a check for the schedule of a job: a cron line, an interval, or off."""
+
+    def check(value: object) -> str:
+        _require(value, str, f"is {shown(value)}; allowed: {ALLOWED}")
+        assert isinstance(value, str)
+        if isinstance(parse_schedule(value), Adaptive) and job != "rescan":
+            raise WrongValueError(f'"adaptive" is only for rescan; allowed: {ALLOWED}')
+        return " ".join(value.lower().split())
+
+    return check
+
+
+def or_off(check: Check) -> Check:
+    """Make a check that takes `"off"` too, which means: no bound."""
+    return lambda value: None if value == "off" else check(value)
+
+
+LIMIT_PARTS: Mapping[str, Check] = {
+    "max_bytes": or_off(size),
+    "max_count": or_off(integer(1, MAX_INTEGER)),
+    "kind": choice(*LimitKind),
+}
+
+
+def limit(parts: Mapping[str, Any], known: Limit | None) -> Limit:
+    """A limit from the parts that the file names; the layout's own limit of that file fills in the rest."""
+    base = known or Limit(LimitKind.SOFT, None, None)
+    return Limit(
+        LimitKind(parts.get("kind", base.kind)),
+        parts.get("max_bytes", base.max_bytes),
+        parts.get("max_count", base.max_count),
+    )
+
+
+def nearest(word: str, known: Iterable[str]) -> str | None:
+    """The known word that looks most like this one, if any does."""
+    import difflib  # noqa: PLC0415 - only when something is wrong
+
+    options = {option.lower(): option for option in sorted(known)}
+    close = difflib.get_close_matches(word[:80].lower(), list(options), n=1, cutoff=0.6)
+    return options[close[0]] if close else None

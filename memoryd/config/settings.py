@@ -1,0 +1,90 @@
+"""The configuration as values: frozen, complete, every default filled in.
+
+Where a value came from (`origin`) takes no part in comparing two configurations: a root whose
+lines moved down in the file has not changed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from memoryd.core.policy import Policy
+from memoryd.layouts.registry import NAMES
+
+LAYOUT_CHOICES = ("auto", *NAMES)
+EMBEDDERS = ("static", "minilm", "endpoint", "off")
+SECRETS = ("seed", "literal", "shapes", "off")
+
+COMMAND_LINE = "command line"
+DEFAULT = "default"
+
+
+@dataclass(frozen=True, slots=True)
+class DaemonConfig:
+    """Settings of the daemon itself: `settle_*` in milliseconds, `quiet_*` in seconds."""
+
+    log_level: str = "info"
+    log_format: str = "auto"
+    settle_ms: int = 100  # quiet time before a change is indexed
+    settle_cap_ms: int = 1000  # but never later than this after the first change
+    quiet_s: float = 10  # quiet time that scheduled upkeep waits for
+    quiet_cap_s: float = 60  # but never later than this after it is due
+    max_clients: int = 64
+
+
+@dataclass(frozen=True, slots=True)
+class EndpointConfig:
+    """A server that makes vectors. `key_env` names the environment variable that holds its key, if it wants one."""
+
+    url: str = "http://localhost:11434/v1"
+    model: str = "all-minilm"
+    key_env: str = "MEMORYD_EMBEDDINGS_KEY"
+    size: int = 384
+
+
+@dataclass(frozen=True, slots=True)
+class SearchConfig:
+    """What makes the vectors that memories are searched by."""
+
+    embedder: str = "static"
+    endpoint: EndpointConfig = field(default_factory=EndpointConfig)
+
+
+@dataclass(frozen=True, slots=True)
+class RootConfig:
+    """One root. `path` is absolute with links resolved; the directory need not exist yet.
+
+    `external` means that `memory_configuration.external_path` names the directory, which is created when missing.
+    `position` counts the `[[root]]` tables of the file from 0; it is None for a root of the command line.
+    """
+
+    name: str
+    path: str
+    display_path: str
+    layout: str = "auto"
+    policy: Policy = field(default_factory=Policy)
+    project: str | None = None
+    external: bool = False
+    origin: str = field(default=COMMAND_LINE, compare=False)
+    position: int | None = field(default=None, compare=False)
+    origins: Mapping[str, str] = field(default_factory=dict, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Config:
+    """The whole configuration.
+
+    `path` is the file read, None without one. `origins` holds those of the `[daemon]` values, and those of `[search]`
+    as `search.KEY` and `search.endpoint.KEY`.
+    """
+
+    daemon: DaemonConfig = field(default_factory=DaemonConfig)
+    roots: tuple[RootConfig, ...] = ()
+    path: str | None = None
+    origins: Mapping[str, str] = field(default_factory=dict, compare=False)
+    search: SearchConfig = field(default_factory=SearchConfig)
+
+    def root(self, name: str) -> RootConfig | None:
+        """Return the root of that name, or None."""
+        return next((root for root in self.roots if root.name == name), None)

@@ -1,0 +1,223 @@
+"""The parts of the method table: typed requests and results, and the rows that describe them.
+
+A method's parameters are the fields of its request, its documented members the fields of its result. The server's
+checks, the command line and `rpc.discover` read them as `Param` and `Field`, which are made from these types.
+
+A new method is a row in the module of its subject, with a handler in `service.handlers`.
+"""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Annotated, Literal, get_args, get_origin, get_type_hints
+
+from msgspec import NODEFAULT, UNSET, Meta, Struct, UnsetType, inspect
+
+from memoryd.layouts.registry import NAMES
+
+Kind = Literal["read", "job", "control"]
+# "list" is one of strings
+Type = Literal["str", "int", "float", "bool", "list", "numbers", "objects", "object"]
+
+Topic = Literal["change", "root", "job", "finding", "health", "log"]
+Level = Literal["debug", "info", "warning", "error"]
+JobName = Literal["archive", "limits", "prune", "dedupe", "backup", "locks", "permissions", "verify", "rescan"]
+TOPICS: tuple[str, ...] = get_args(Topic)
+LEVELS: tuple[str, ...] = get_args(Level)
+JOB_NAMES: tuple[str, ...] = get_args(JobName)
+LAYOUTS = ("auto", *NAMES)
+
+Name = Annotated[str, Meta(pattern=r"\A[^\0]*\Z")]
+"""A text that may name a file: without a NUL byte. Free text may hold anything and is a plain `str`."""
+Finite = Annotated[float, Meta(ge=-sys.float_info.max, le=sys.float_info.max)]
+
+
+class Request(Struct, kw_only=True, forbid_unknown_fields=True):
+    """The parameters of one call. None and false stand for what was not given."""
+
+    @classmethod
+    def params(cls) -> tuple[Param, ...]:
+        """Return the parameters that a call takes, in the order of the fields."""
+        hints = get_type_hints(cls, include_extras=True)
+        return tuple(_param(field, hints[field.name]) for field in _fields(cls))
+
+
+class NoParameters(Request):
+    """The request of a method without parameters."""
+
+
+class Result(Struct, kw_only=True):
+    """The answer to one call. A member that is UNSET is left out of it."""
+
+
+Failures = Annotated[
+    dict[str, str] | UnsetType, Meta(description="{NAME: message} of the roots that failed, beside the others' results")
+]
+
+
+class GatheredResult(Result, kw_only=True):
+    """The answer of one root or of several."""
+
+    errors: Failures = UNSET
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """A parameter on the command line. `cli` is "argument", an option flag such as "--file", "fields" for
+    an object whose members are given as NAME=VALUE arguments or by --file, or None for protocol only. `scale` turns the
+    option's unit into the parameter's (seconds into ms); giving the option also sets the boolean parameters named in
+    `implies`. `joined`: all words of the argument are one text. `local_path`: the client makes it absolute, because the
+    daemon has another working directory. `choices`: the values allowed, where no `Literal` can name them."""
+
+    cli: str | None = None
+    placeholder: str | None = None
+    scale: int = 1
+    implies: tuple[str, ...] = ()
+    joined: bool = False
+    local_path: bool = False
+    choices: tuple[str, ...] = ()
+
+
+_PROTOCOL_ONLY = Option()
+
+
+def parameter(text: str, given: Option = _PROTOCOL_ONLY) -> Meta:
+    """Describe a field of a request: its help, and how the command line gives it."""
+    return Meta(description=text, extra={"option": given})
+
+
+def member(text: str) -> Meta:
+    """Describe a field of a result."""
+    return Meta(description=text)
+
+
+@dataclass(frozen=True, slots=True)
+class Param:
+    """One named parameter, as its field of the request says. A `repeatable` one is a list whose values are given one by
+    one on the command line."""
+
+    name: str
+    type: Type
+    help: str
+    required: bool
+    choices: tuple[str, ...]
+    minimum: float | None
+    maximum: float | None
+    option: Option
+
+    @property
+    def cli(self) -> str | None:
+        """Its form on the command line; see `Option`."""
+        return self.option.cli
+
+    @property
+    def repeatable(self) -> bool:
+        """True if the command line accepts it more than once."""
+        return self.type == "list" and self.cli is not None
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """One documented member of a result."""
+
+    name: str
+    type: Type
+    help: str
+
+
+@dataclass(frozen=True)
+class Method:
+    """One row. `kind`: "read" answers from what is published, "job" goes through a root's inbox, "control" concerns the
+    daemon itself. `one_of`: at least one of these parameters must be given, and with `only_one` no more.
+    `waits_s`: how long a client waits for the reply when the caller names no time of its own."""
+
+    name: str
+    command: tuple[str, ...] | None
+    summary: str
+    description: str
+    example: str
+    request: type[Request]
+    answer: type[Result]
+    kind: Kind
+    mutates: bool
+    one_of: tuple[str, ...] = ()
+    only_one: bool = False
+    waits_s: float = 30
+
+    @cached_property
+    def params(self) -> tuple[Param, ...]:
+        """The parameters, in the order of the request's fields."""
+        return self.request.params()
+
+    @cached_property
+    def result(self) -> tuple[Field, ...]:
+        """The documented members of the answer."""
+        return tuple(map(_member, _fields(self.answer)))
+
+
+def _fields(kind: type[Struct]) -> tuple[inspect.Field, ...]:
+    found = inspect.type_info(kind)
+    assert isinstance(found, inspect.StructType)
+    return found.fields
+
+
+def _param(field: inspect.Field, hint: object) -> Param:
+    meta, constraint = _unwrapped(field.type)
+    assert meta is not None, f"the parameter {field.name} has no description"
+    given = (meta.extra or {}).get("option", _PROTOCOL_ONLY)
+    bounded = constraint if isinstance(constraint, (inspect.IntType, inspect.FloatType)) else None
+    return Param(
+        name=field.name,
+        type=_type(constraint),
+        help=_text(meta),
+        required=field.default is NODEFAULT and field.default_factory is NODEFAULT,
+        choices=given.choices or _choices(hint),
+        minimum=bounded.ge if bounded else None,
+        maximum=bounded.le if bounded else None,
+        option=given,
+    )
+
+
+def _choices(hint: object) -> tuple[str, ...]:
+    """The values of a `Literal`, however deep, in the order in which it names them, which msgspec does not keep."""
+    if get_origin(hint) is Literal:
+        return get_args(hint)
+    return next((found for part in get_args(hint) if (found := _choices(part))), ())
+
+
+def _member(field: inspect.Field) -> Field:
+    meta, kind = _unwrapped(field.type)
+    return Field(field.name, _type(kind), _text(meta))
+
+
+def _text(meta: inspect.Metadata | None) -> str:
+    return str(((meta.extra_json_schema if meta else None) or {}).get("description", ""))
+
+
+def _unwrapped(found: inspect.Type) -> tuple[inspect.Metadata | None, inspect.Type]:
+    """The description of a field, and its type without null and UNSET."""
+    meta = found if isinstance(found, inspect.Metadata) else None
+    kind = meta.type if meta is not None else found
+    if isinstance(kind, inspect.UnionType):
+        kind = next(each for each in kind.types if type(each).__name__ not in ("NoneType", "UnsetType"))
+    return meta, kind
+
+
+_TYPES: tuple[tuple[type[inspect.Type], Type], ...] = (
+    (inspect.BoolType, "bool"),
+    (inspect.IntType, "int"),
+    (inspect.FloatType, "float"),
+    (inspect.StrType, "str"),
+    (inspect.LiteralType, "str"),
+)
+
+
+def _type(kind: inspect.Type) -> Type:
+    if isinstance(kind, inspect.ListType):
+        item = kind.item_type
+        if isinstance(item, inspect.FloatType):
+            return "numbers"
+        return "objects" if isinstance(item, inspect.DictType) else "list"
+    return next((name for found, name in _TYPES if isinstance(kind, found)), "object")

@@ -1,0 +1,219 @@
+"""Methods that bring back what was: backups, and the journal of what memoryd changed."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from msgspec import UNSET, Meta, Struct, UnsetType
+
+from memoryd.control.methods.method_types import (
+    GatheredResult,
+    Method,
+    Name,
+    Option,
+    Request,
+    Result,
+    member,
+    parameter,
+)
+from memoryd.control.methods.shared import ChangeResult, DryRun, Root, RootOption
+
+File = Annotated[Name | None, parameter("only this memory file, relative to its root", Option("--file", "FILE"))]
+BackupId = Annotated[Name | None, parameter("this backup, by the id that `backup list` shows", Option("--at", "ID"))]
+
+# --- backups
+
+
+class BackupRow(Struct, kw_only=True):
+    """One backup of a file, or a snapshot of all files of a root (`file` is null, `files` their number). `reason` is
+    that of a file in quarantine, `problem` why a backup is not valid."""
+
+    root: str
+    id: str
+    file: str | None
+    files: int | UnsetType = UNSET
+    taken: str | None
+    bytes: int
+    sha256: str | None
+    valid: bool
+    pinned: bool | UnsetType = UNSET
+    reason: str | UnsetType = UNSET
+    problem: str | UnsetType = UNSET
+
+
+class CreatedBackup(Struct, kw_only=True):
+    """The outcome of a backup of one file: made, equal, empty, same memories, or due in a dry run."""
+
+    root: str | UnsetType = UNSET
+    file: str | None
+    outcome: str
+    id: str | UnsetType | None = UNSET
+    files: int | UnsetType = UNSET
+
+
+class BackupListRequest(Request, kw_only=True):
+    """The backups to list or verify."""
+
+    root: Root = None
+    file: File = None
+    at: BackupId = None
+
+
+class BackupCreateRequest(Request, kw_only=True):
+    """The files to back up."""
+
+    root: Root = None
+    file: File = None
+    dry_run: DryRun = False
+
+
+class BackupRestoreRequest(Request, kw_only=True):
+    """The file to restore, and the backup."""
+
+    root: Root = None
+    file: File = None
+    at: BackupId = None
+    dry_run: DryRun = False
+
+
+class BackupsResult(GatheredResult, kw_only=True):
+    """The backups there are."""
+
+    backups: Annotated[list[BackupRow], member("[{id, root, file, taken, bytes, sha256, valid}]")]
+
+
+class BackupCreateResult(BackupsResult, kw_only=True):
+    """The backups there are, and which of them were made now."""
+
+    created: Annotated[list[CreatedBackup], member("[{root, file, outcome, id}]: what became of each file")]
+
+
+class RestoreResult(ChangeResult, kw_only=True):
+    """The restored files, or in a dry run those that would be."""
+
+    file: Annotated[str | UnsetType, member("the file, or the first of several")] = UNSET
+    files: Annotated[int | UnsetType, member("how many files")] = UNSET
+    backup: Annotated[str | UnsetType, member("id of the backup")] = UNSET
+    lost: Annotated[int | UnsetType, member("lines only in the live files")] = UNSET
+    gained: Annotated[int | UnsetType, member("lines only in the backup")] = UNSET
+    diff: Annotated[str | UnsetType, member("unified difference, for a dry run")] = UNSET
+
+
+BACKUPS: tuple[Method, ...] = (
+    Method(
+        "backup.list",
+        ("backup", "list"),
+        "List the backups.",
+        "Newest first for every file, with the id that --at takes.",
+        "memoryd backup list agents --file learnings.jsonl",
+        BackupListRequest,
+        BackupsResult,
+        "read",
+        False,
+    ),
+    Method(
+        "backup.create",
+        ("backup", "create"),
+        "Take a backup now.",
+        "A file equal to its newest valid backup is skipped; a less readable file never replaces a good backup.",
+        "memoryd backup create agents",
+        BackupCreateRequest,
+        BackupCreateResult,
+        "job",
+        True,
+        waits_s=600,
+    ),
+    Method(
+        "backup.verify",
+        ("backup", "verify"),
+        "Read every backup and compare it with its hash.",
+        "Exits with 1 when one is damaged.",
+        "memoryd backup verify agents",
+        BackupListRequest,
+        BackupsResult,
+        "job",
+        False,
+        waits_s=600,
+    ),
+    Method(
+        "backup.restore",
+        ("backup", "restore"),
+        "Restore a file from a backup.",
+        "Takes the newest valid backup unless --at names another. The current file is backed up first, so a "
+        "restore can be undone. --dry-run shows the difference.",
+        "memoryd backup restore agents --file learnings.jsonl --dry-run",
+        BackupRestoreRequest,
+        RestoreResult,
+        "job",
+        True,
+        waits_s=600,
+    ),
+)
+
+# --- what was changed, and taking it back
+
+
+class HistoryEntry(Struct, kw_only=True):
+    """One change that memoryd made; `at` is UTC with `Z`."""
+
+    root: str
+    receipt: str
+    at: str
+    operation: str
+    by: str
+    summary: str
+    undone: bool
+    state: str
+    paths: list[str]
+
+
+class HistoryListRequest(Request, kw_only=True):
+    """The journal entries to show."""
+
+    root: Root = None
+    receipt: Annotated[Name | None, parameter("only this entry", Option("--receipt", "RECEIPT"))] = None
+    limit: Annotated[
+        Annotated[int, Meta(ge=1, le=10_000)] | None,
+        parameter("maximum number of entries (default: 50)", Option("--limit", "N")),
+    ] = None
+
+
+class HistoryListResult(Result, kw_only=True):
+    """The newest changes."""
+
+    entries: Annotated[list[HistoryEntry], member("[{receipt, at, root, operation, by, summary, undone}]")]
+
+
+class UndoRequest(Request, kw_only=True):
+    """The change to undo."""
+
+    receipt: Annotated[Name, parameter("the receipt, as `history` shows it", Option("argument"))]
+    root: RootOption = None
+    dry_run: DryRun = False
+
+
+HISTORY: tuple[Method, ...] = (
+    Method(
+        "history.list",
+        ("history",),
+        "Show the journal of what memoryd changed.",
+        "Newest first. Every entry has the receipt that `undo` takes.",
+        "memoryd history agents",
+        HistoryListRequest,
+        HistoryListResult,
+        "read",
+        False,
+    ),
+    Method(
+        "undo",
+        ("undo",),
+        "Undo a change.",
+        "Byte for byte; memory by memory where the file has changed since; refused where such a memory has changed.",
+        "memoryd undo 20261123-en4s6yt --dry-run",
+        UndoRequest,
+        ChangeResult,
+        "job",
+        True,
+        waits_s=600,
+    ),
+)

@@ -1,0 +1,161 @@
+"""Answer request lines with reply lines, and keep the unanswered requests of a client."""
+
+from __future__ import annotations
+
+import itertools
+import threading
+import time
+import uuid
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future
+from functools import partial
+from typing import NamedTuple
+
+from memoryd.control import protocol
+from memoryd.control.methods.method_types import Result
+from memoryd.control.peer import Peer
+from memoryd.control.protocol import Body, Problem, RpcRequest
+from memoryd.errors import BusyError, MemorydError, ShuttingDownError
+from memoryd.log import get_logger
+
+
+class DeferredCall(NamedTuple):
+    """Work that starts once its reply has a receiver, because it runs in the caller's thread. `begin` does the work or
+    hands it to another thread."""
+
+    done: Future[Result]
+    begin: Callable[[], None]
+
+
+Answer = Body | Future[Result] | Future[Mapping[str, object]] | DeferredCall
+Invoke = Callable[[RpcRequest], Answer]
+_Done = Future[Result] | Future[Mapping[str, object]]
+Enqueue = Callable[[int, Callable[[], bytes]], None]
+"""(about how many bytes, what makes the line when its turn comes); never waits."""
+
+
+class Replies:
+    """The replies of one client. `invoke` does the work, `mutates` says which methods are logged with their caller,
+    `limit` is how many requests may wait for their Future at once."""
+
+    def __init__(
+        self, peer: Peer, invoke: Invoke, mutates: Callable[[str], bool], enqueue: Enqueue, limit: int
+    ) -> None:
+        self._peer = peer
+        self._invoke = invoke
+        self._mutates = mutates
+        self._enqueue = enqueue
+        self._limit = limit
+        self._pending: dict[int, RpcRequest] = {}
+        self._tokens = itertools.count()
+        self._changed = threading.Condition()  # guards, and tells changes of, `_pending`
+
+    @property
+    def pending(self) -> bool:
+        """True if any request is unanswered."""
+        with self._changed:
+            return bool(self._pending)
+
+    def wait_answered(self, timeout: float) -> bool:
+        """Return True once nothing is pending; False after `timeout` seconds."""
+        with self._changed:
+            return self._changed.wait_for(lambda: not self._pending, max(0, timeout))
+
+    def give_up(self) -> None:
+        """Answer everything pending with "shutting down"; its real result is not reported any more."""
+        with self._changed:
+            left, self._pending = self._pending, {}
+        error = ShuttingDownError("the daemon is shutting down", hint="`memoryd history` shows what was done")
+        for request in left.values():
+            self._send(request, protocol.encode_error(request.id, error))
+
+    def answer(self, line: bytes) -> None:
+        """Handle one line of the client: at most one reply is queued, now or when its Future completes."""
+        request = protocol.decode_request(line)
+        if isinstance(request, Problem):
+            self.refuse(request)
+            return
+        started = time.monotonic()
+        try:
+            self._admit()
+            answer = self._invoke(request)
+        except Exception as error:  # noqa: BLE001 - whatever a handler raises becomes an error reply
+            self._note(request, started, error)
+            self._send(request, _error_line(request, error))
+            return
+        if isinstance(answer, DeferredCall):
+            self._await(request, started, answer.done)
+            answer.begin()
+            return
+        if isinstance(answer, Future):
+            self._await(request, started, answer)
+            return
+        self._note(request, started, None)
+        self._send(request, protocol.encode_reply(request.id, answer))
+
+    def refuse(self, problem: Problem) -> None:
+        """Answer a line that is not a request."""
+        line = protocol.encode_problem(problem)
+        self._enqueue(len(line), lambda: line)
+
+    def _admit(self) -> None:
+        with self._changed:
+            waiting = len(self._pending)
+        if waiting >= self._limit:
+            raise BusyError(f"{waiting} requests of this connection are still unanswered")
+
+    def _await(self, request: RpcRequest, started: float, future: _Done) -> None:
+        with self._changed:
+            token = next(self._tokens)
+            self._pending[token] = request
+        future.add_done_callback(partial(self._done, token, request, started))
+
+    def _done(self, token: int, request: RpcRequest, started: float, future: _Done) -> None:
+        """Queue the reply; called by the thread that finished the work."""
+        self._enqueue(0, partial(self._finished_line, token, request, future))
+        self._note(request, started, _failure(future))
+
+    def _finished_line(self, token: int, request: RpcRequest, future: _Done) -> bytes:
+        """Return the reply to finished work when its turn comes; nothing if it was answered already."""
+        with self._changed:
+            if self._pending.pop(token, None) is None:
+                return b""
+            self._changed.notify_all()
+        failed = _failure(future)
+        line = _error_line(request, failed) if failed else protocol.encode_reply(request.id, future.result(timeout=0))
+        return b"" if request.notification else line
+
+    def _send(self, request: RpcRequest, line: bytes) -> None:
+        if not request.notification:
+            self._enqueue(len(line), lambda: line)
+
+    def _note(self, request: RpcRequest, started: float, error: Exception | None) -> None:
+        """Log who asked for a change, without its parameters."""
+        if self._mutates(request.method):
+            took = round((time.monotonic() - started) * 1000, 1)
+            failed = type(error).__name__ if error else None
+            peer = self._peer
+            get_logger(__name__).info(
+                "request", method=request.method, uid=peer.uid, peer_pid=peer.pid, ms=took, error=failed
+            )
+
+
+def _failure(future: _Done) -> Exception | None:
+    """Return the error of finished work, None if it succeeded."""
+    if future.cancelled():
+        return ShuttingDownError("the work was cancelled because the daemon is stopping")
+    error = future.exception(timeout=0)
+    if error is not None and not isinstance(error, Exception):
+        raise error
+    return error
+
+
+def _error_line(request: RpcRequest, error: Exception) -> bytes:
+    """Return the reply for an error. A MemorydError carries its own message; anything else is a bug, reported by the
+    number under which the log has the traceback."""
+    if isinstance(error, MemorydError):
+        return protocol.encode_error(request.id, error)
+    number = uuid.uuid4().hex[:8]
+    get_logger(__name__).error("request_failed", method=request.method, log_id=number, exc_info=error)
+    told = MemorydError("internal error", hint=f"see {number} in the log", data={"log_id": number})
+    return protocol.encode_error(request.id, told)

@@ -1,0 +1,388 @@
+"""The search index of one root: the two protocols that every engine implements, and their plain values.
+
+An index is a cache of the files and can be deleted at any time; files are never written from it. Nothing here depends
+on how an engine stores or queries. An engine must pass `tests/index/test_contract.py`.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field
+from typing import Any, Literal, NamedTuple, Protocol
+
+from memoryd.core.findings import Finding, FindingNews
+from memoryd.core.plan import Fingerprint
+from memoryd.core.query import Filters, Term, TextQuery
+from memoryd.core.records import Document, Entry, Role
+from memoryd.core.spans import Span, replace_surrogates
+from memoryd.core.vectors import cosine, is_agent_model, unpack
+
+
+class IndexUnavailable(OSError):  # noqa: N818 - names the condition
+    """The index cannot be read or written: it is damaged, deleted or locked, or the disk failed (see `errno`).
+
+    The only error of an engine that its callers need to handle.
+    """
+
+
+# --- files and memories
+
+
+@dataclass(frozen=True, slots=True)
+class FileRow:
+    """One file as last read.
+
+    `whole`: it ended with a newline, so an append starts a new line. `young`: it was read so soon after a change that
+    an equal fingerprint does not prove that it is unchanged.
+    """
+
+    path: str
+    role: str
+    fingerprint: Fingerprint
+    digest: str
+    lines: int = 0
+    whole: bool = True
+    units: int = 0
+    broken: int = 0
+    records: int = 0
+    young: bool = False
+    pending: bool = False
+    facts: Mapping[str, Any] = field(default_factory=dict)
+
+
+class FileSummary(NamedTuple):
+    """The part of a `FileRow` that layouts need. `size` is in bytes."""
+
+    path: str
+    role: str
+    size: int
+    units: int
+    broken: int
+    records: int
+    facts: Mapping[str, Any]
+
+
+class Place(NamedTuple):
+    """The location of a memory as last read: bytes `start` to `end` of the file with this fingerprint and digest.
+
+    `young` as in `FileRow`. `archived`: the memory is marked as archived; its file may also be an archive.
+    """
+
+    path: str
+    role: str
+    start: int
+    end: int
+    line: int
+    id: str
+    archived: bool
+    fingerprint: Fingerprint
+    digest: str
+    young: bool
+
+    @property
+    def live(self) -> bool:
+        """True if it is neither marked as archived nor in an archive file."""
+        return self.role == Role.SOURCE and not self.archived
+
+
+class ReplacedRange(NamedTuple):
+    """A change of a file: `lines` lines at `span` of the old content became `new_bytes` bytes in `new_lines` lines."""
+
+    span: Span
+    lines: int
+    new_bytes: int
+    new_lines: int
+
+
+ID_SUFFIX = re.compile(r"~[0-9a-f]{6}(\.\d+)?")
+"""The suffix that makes duplicate ids unique."""
+
+
+class Memory(NamedTuple):
+    """A memory as stored in the index, redacted.
+
+    `labels` and `tags` are joined by newlines; `created` is in epoch seconds. A key is never reused for another text.
+    """
+
+    key: int
+    path: str
+    line: int
+    id: str
+    type: str
+    title: str
+    created: float | None
+    archived: bool
+    tags: str
+    owner: str
+    weight: float | None
+    uses: int
+    labels: str
+    body: str
+
+    def opening(self, characters: int) -> str:
+        """Return title, tags and the first characters of the text."""
+        return whole_text(self.title, self.body[:characters], "", self.tags)
+
+
+def whole_text(title: str, body: str, labels: str, tags: str) -> str:
+    """Return the whole text of a memory, without the title if the body starts with it.
+
+    `labels` and `tags` are joined by newlines.
+    """
+    head = "" if body.startswith(title.rstrip("….")) else title
+    return "\n".join(part for part in (head, body, labels, tags) if part)
+
+
+class Before(NamedTuple):
+    """A position in a list of memories, newest first: after the memory shown last.
+
+    Of memories created at the same time, those with a smaller id, or the same id and a smaller key, come after it;
+    with `same`, all of them do.
+    """
+
+    created: float | None
+    id: str
+    key: int
+    same: bool = False
+
+
+# --- searching by text
+
+
+MatchKind = Literal["phrase", "all", "any", "substring"]
+
+
+class Match(NamedTuple):
+    """A memory found by a text query.
+
+    `score`: how well the text matches, 0 to 1, comparable between indexes. `created` (epoch seconds), `weight` and
+    `uses` are for ranking.
+    """
+
+    key: int
+    score: float
+    kind: MatchKind
+    created: float | None
+    weight: float | None
+    uses: int
+
+
+# --- searching by vector
+
+
+class Neighbour(NamedTuple):
+    """A memory and the cosine of its vector with the vector searched for, -1 to 1."""
+
+    key: int
+    cosine: float
+
+
+class Sample(NamedTuple):
+    """A memory with its text and the vector that its agent stored."""
+
+    key: int
+    model: str
+    vector: bytes
+    text: str
+
+
+# --- the protocols
+
+
+EVERYTHING = Filters(archived=True)
+ANY_NUMBER = 2**62
+
+
+class IndexReader(Protocol):
+    """Read access to one consistent state of an index, for one thread at a time. Any method may raise IndexUnavailable.
+
+    Methods with a body are correct but slow defaults: an engine must implement the others and may override these.
+    """
+
+    # files
+
+    def files(self) -> dict[str, FileRow]:
+        """Return every file in the index by path."""
+
+    def file(self, path: str) -> FileRow | None:
+        """Return one file; None if it is not in the index."""
+        return self.files().get(path)
+
+    def summaries(self) -> Iterator[FileSummary]:
+        """Yield the summary of every file."""
+        for row in self.files().values():
+            size = row.fingerprint.size
+            yield FileSummary(row.path, row.role, size, row.units, row.broken, row.records, row.facts)
+
+    def totals(self) -> tuple[int, int]:
+        """Return the number of files and their size in bytes."""
+        sizes = [each.size for each in self.summaries()]
+        return len(sizes), sum(sizes)
+
+    # records and findings
+
+    def entries(self, paths: Sequence[str]) -> Iterator[Entry]:
+        """Yield the records of these files in the given order of files, those of a file in its order."""
+
+    def live_count(self, path: str) -> int:
+        """Count the memories of a file as index files do: duplicate ids once, without those marked as archived."""
+        return len({each.id for each in self.entries([path]) if not each.archived})
+
+    def places(self, identity: str) -> list[Place]:
+        """Return the places of memories with exactly this id; if there are none, of those with this id and a suffix."""
+
+    def findings(self) -> list[Finding]:
+        """Return every finding, sorted by path and line."""
+
+    def finding_counts(self, path: str | None = None) -> dict[tuple[str, str], int]:
+        """Count findings by (path, code); only those of one file if `path` is given."""
+        return dict(Counter((each.path, each.code) for each in self.findings() if path in (None, each.path)))
+
+    # memories
+
+    @property
+    def size(self) -> int:
+        """The number of memories, including archived ones."""
+        return len(self.newest(EVERYTHING, ANY_NUMBER))
+
+    def memories(self, keys: Sequence[int]) -> dict[int, Memory]:
+        """Return the memories with these keys, in this order; keys that do not exist are left out."""
+        known = {each.key: each for each in self.newest(EVERYTHING, ANY_NUMBER)}
+        return {key: known[key] for key in keys if key in known}
+
+    def newest(self, filters: Filters, limit: int, before: Before | None = None) -> list[Memory]:
+        """Return the newest memories by creation time; those without one last, equal ones by descending id and key."""
+
+    def owners(self) -> tuple[str, ...]:
+        """Return the names of users with memories here, sorted; "" stands for memories without a user."""
+        return tuple(sorted({each.owner for each in self.newest(EVERYTHING, ANY_NUMBER)}))
+
+    def keys_of(self, identity: str, filters: Filters) -> list[int]:
+        """Return the keys of the memories with exactly this id that pass the filters."""
+        return [each.key for each in self.newest(filters, ANY_NUMBER) if each.id == replace_surrogates(identity)]
+
+    # search
+
+    def match(self, query: TextQuery, filters: Filters, limit: int) -> list[Match]:
+        """Return at most `limit` memories, the best first within each kind; of equal ones the last added first.
+
+        Substring matches are in the order in which memories were added, the last first.
+        """
+
+    def term_frequencies(self, terms: Sequence[Term]) -> list[int]:
+        """Return the number of memories that contain each term.
+
+        Common terms may be approximate: a term in a fifth of all memories carries no information.
+        """
+        return [len(self.match(TextQuery((term,)), EVERYTHING, ANY_NUMBER)) for term in terms]
+
+    def nearest(
+        self, vector: Sequence[float], model: str, filters: Filters, limit: int, also: Collection[int] = ()
+    ) -> list[Neighbour] | None:
+        """Return at most `limit` memories with the nearest vectors of the model, then those of `also` with a vector.
+
+        The nearest come first, of equal ones the last added. Returns None if no memory has a vector of this model.
+        """
+        cosines: dict[int, float] = {}
+        for memory in self.newest(EVERYTHING, ANY_NUMBER):
+            stored = self.vector(memory.key)
+            if stored is not None and stored[0] == model:
+                cosines[memory.key] = cosine(vector, unpack(stored[1], len(vector)))
+        allowed = [each.key for each in self.newest(filters, ANY_NUMBER) if each.key in cosines]
+        best = sorted(allowed, key=lambda key: (-cosines[key], -key))[:limit]
+        more = [key for key in also if key in cosines and key not in best]
+        return [Neighbour(key, cosines[key]) for key in (*best, *more)] if cosines else None
+
+    def openings(self, keys: Sequence[int], characters: int) -> dict[int, str]:
+        """Title, tags and the first characters of the text of each memory, by its key."""
+        return {key: memory.opening(characters) for key, memory in self.memories(keys).items()}
+
+    def vector(self, key: int) -> tuple[str, bytes] | None:
+        """Return the model and the packed vector of a memory; None if it has none."""
+
+    def vector_samples(self, owner: str | None, limit: int) -> list[Sample]:
+        """Return some memories of one owner (None: of any named owner) with vectors stored by agents."""
+        owned = [each for each in self.newest(EVERYTHING, ANY_NUMBER) if each.owner and owner in (None, each.owner)]
+        stored = [(each, vector) for each in owned if (vector := self.vector(each.key)) and is_agent_model(vector[0])]
+        return [Sample(each.key, *vector, each.body or each.title) for each, vector in stored[:limit]]
+
+
+class IndexWriter(IndexReader, Protocol):
+    """Write access to an index; it also reads changes that readers do not see yet.
+
+    For one thread at a time, except `reader` and `release_idle`. Each change becomes visible as a whole or not at all.
+    """
+
+    def reader(self) -> AbstractContextManager[IndexReader]:
+        """Lend a reader to any thread for a block; it shows one state regardless of later writes."""
+
+    def close(self) -> None:
+        """Close the index; readers already lent work until their block ends."""
+        self.release_idle(math.inf)
+
+    def batch(self) -> AbstractContextManager[None]:
+        """Group many changes in a block, which is faster; readers may see them in groups of a few hundred."""
+        return nullcontext()
+
+    def replace(self, row: FileRow, document: Document) -> None:
+        """Replace the file by the document. A memory with unchanged text keeps its key and its vector."""
+
+    def append(self, row: FileRow, tail: Document, *, anew: Sequence[str] = ()) -> None:
+        """Add the records of the appended tail; `row` describes the whole file.
+
+        Findings with the codes `anew` are about the whole file: those of the tail replace the known ones.
+        """
+
+    def replace_range(self, row: FileRow, changed: ReplacedRange, document: Document) -> None:
+        """Replace a range of lines in a file without findings by the document, and move what follows.
+
+        `row` describes the whole file after the change.
+        """
+
+    def restamp(self, row: FileRow) -> None:
+        """Store a new fingerprint for unchanged content."""
+        self.append(row, Document(row.path, ()))
+
+    def forget(self, path: str) -> None:
+        """Remove a file from the index."""
+
+    def set_access(self, path: str, uses: Mapping[str, int]) -> None:
+        """Set how often memories of a file were read, by id, in layouts whose files do not record it."""
+
+    def clear(self) -> None:
+        """Remove everything. Keys are not reused."""
+        for path in self.files():
+            self.forget(path)
+
+    def take_news(self) -> list[FindingNews]:
+        """Return the findings that are new since the last call."""
+
+    def missing_vectors(self, model: str, after: int, limit: int) -> list[tuple[int, str]]:
+        """Return (key, redacted text) of memories without a vector of the model or an agent, by key above `after`."""
+        lacking = [
+            (each.key, whole_text(each.title, each.body, each.labels, each.tags))
+            for each in self.newest(EVERYTHING, ANY_NUMBER)
+            if each.key > after
+            and not ((vector := self.vector(each.key)) and (vector[0] == model or is_agent_model(vector[0])))
+        ]
+        return sorted(lacking)[:limit]
+
+    def put_vectors(self, model: str, rows: Sequence[tuple[int, bytes]]) -> None:
+        """Store a packed vector for each (key, vector). Skips memories removed or with a vector of an agent."""
+
+    @property
+    def untidy(self) -> bool:
+        """True if `tidy` has something to do."""
+        return False
+
+    def tidy(self) -> bool:
+        """Do a bounded part of the maintenance that makes queries faster. Returns False when nothing is left."""
+        return False
+
+    def release_idle(self, now: float) -> None:
+        """Release memory that no query has needed recently. `now` is in seconds."""
+        del now  # nothing to release

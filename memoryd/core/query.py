@@ -1,0 +1,74 @@
+"""Queries of an index: filters, and text to search for."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from operator import itemgetter
+from typing import Literal, NamedTuple
+
+Mode = Literal["text", "semantic", "hybrid"]
+
+
+@dataclass(frozen=True, slots=True)
+class Filters:
+    """Conditions on memories, applied before ranking.
+
+    `tags`: exact (`test` does not match `testing`); a memory must have all of them. `since`: the oldest creation
+    time, in epoch seconds. `archived`: include archived ones. `owner`: only memories of this user; None: of all.
+    """
+
+    type: str | None = None
+    tags: tuple[str, ...] = ()
+    since: float | None = None
+    archived: bool = False
+    owner: str | None = None
+
+
+class Term(NamedTuple):
+    """A word as returned by `core.words.tokens`, or a sequence of words separated by single spaces.
+
+    With `prefix`, the last word matches any word that starts with it.
+    """
+
+    text: str
+    prefix: bool = False
+
+
+TextMode = Literal["all", "any", "substring"]
+
+
+@dataclass(frozen=True, slots=True)
+class TextQuery:
+    """A search in title, labels, tags and body. Every text is plain data without operators.
+
+    `all`: memories with every term; those that also contain `phrase` come first and have the kind "phrase".
+    `any`: memories with at least one term; the score is 1 for a full match of all terms in `scale` (default: `terms`).
+    `substring`: memories that contain the text of at least one term, ignoring case; with `whole`, only as a whole word.
+    """
+
+    terms: tuple[Term, ...]
+    mode: TextMode = "all"
+    phrase: Term | None = None
+    scale: tuple[Term, ...] = ()
+    whole: bool = False
+
+
+_FEW = 5  # a term in at most this many memories is never too common
+
+
+def informative_terms(terms: Sequence[Term], frequencies: Sequence[int], size: int, budget: int) -> list[Term]:
+    """Return the informative terms, the rarest first, limited so that together at most `budget` memories contain them.
+
+    The rarest term is always included. Terms in more than a tenth of `size` memories are too common.
+    """
+    rising = sorted(zip(terms, frequencies, strict=True), key=itemgetter(1))
+    common = max(size / 10, _FEW)
+    chosen = [each for each in rising if each[1] <= common] or rising[:1]
+    total = 0
+    for number, (_, frequency) in enumerate(chosen):
+        total += frequency
+        if total > budget and number:
+            chosen = chosen[:number]
+            break
+    return [term for term, _ in chosen]

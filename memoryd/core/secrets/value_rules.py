@@ -1,0 +1,126 @@
+"""Decide whether a value after a key name is a secret or stands for one.
+
+Not secrets: placeholders, names of variables, code that fetches the secret, its location, its form, an algorithm, a
+date, a number. All checks are limited to `MAX_CHARS` characters.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import re
+
+from memoryd.core.secrets.key_names import AUTH, KEY, PAIR, PASSWORD
+from memoryd.core.secrets.tokens import looks_random
+
+MASK = "\ue000"  # replaces each character of a token; a private-use character that no accepted value contains
+MIN_CHARS, MAX_CHARS = 6, 160  # characters of a value that are examined
+
+_PLACEHOLDERS = {
+    "your", "example", "placeholder", "changeme", "change", "dummy", "sample", "replace", "insert", "redacted", "todo",
+    "here", "enter", "fake", "null", "none", "undefined", "string", "empty", "hidden", "masked", "removed", "omitted",
+    "see", "ask",
+}  # fmt: skip
+_NAMING = {
+    "password", "passwd", "pwd", "pass", "pw", "secret", "secrets", "token", "tokens", "key", "keys", "credential",
+    "credentials", "creds", "apikey", "auth", "user", "username",
+}  # fmt: skip
+_WORDS = re.compile(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+|[A-Z]+|[0-9]+")
+
+# A value that starts like this is a variable, a template, a location or a type.
+_REFERENCE = re.compile(
+    r"[${<%]|[&*!@][A-Za-z_]+\d?$|[A-Za-z]{1,12}://|(?:~|\.{1,2})/|/[a-z]{1,16}/|--|ssh-[a-z0-9]{3}|ecdsa-"
+    r"|(?:arn|vault|env|file|ssm|sops|op|ref|kv\d?|urn|enc|keyring|secret)[:/]"
+)
+_NUMBER = (
+    r"[vV]?\d+(?:[.,:]\d+)*(?:-?(?:[smhdwyx%]|ms|min|[kmgt]i?b|px|r?em|bits?|bytes?|chars?|st|nd|rd|th|[a-z]{3,7}s))?"
+)
+_DATE = r"\d{4}-\d\d(?:-\d\d.{0,20})?"
+_TICKET = r"[A-Z]{2,10}-\d{1,6}"
+_COIN_ADDRESS = r"0x[0-9A-Fa-f]{40}"
+_FILE = (
+    r"[\w./-]{1,80}\.(?:py|[tj]sx?|json|ya?ml|toml|md|txt|pem|key|crt|env|csv|sql|log|ini|cfg|conf|sh|html|css|gpg"
+    r"|local)"
+)
+_ALGORITHM = (
+    r"(?i:(?:sha|md|aes|rsa|hs|rs|es|ps|ed|utf|base|oauth|argon|pbkdf|http|ipv|curve|secp|tls|ssl|id_rsa|id_ed|kv|ec|scrypt"
+    r"|bcrypt)[-_]?\d{1,5}[a-z-]{0,16}(?:-\w{1,12}){0,3})"
+)
+_KNOWN = re.compile("|".join((_NUMBER, _DATE, _TICKET, _COIN_ADDRESS, _FILE, _ALGORITHM)))
+_DOTTED = re.compile(r"[A-Za-z_]{1,40}\d{0,3}(?:(?:\.|::|->|\?\.)[A-Za-z_]{1,40}\d{0,3}){1,8}")
+_UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
+_SIGNS = frozenset("!@#$%^&+")
+
+
+def is_secret(kind: str, value: str) -> bool:
+    """True if a value of this kind is a secret. `value` is without quotes and without the full stop of its sentence."""
+    if len(value) < MIN_CHARS or is_placeholder(value):
+        return False
+    if kind == PASSWORD:
+        return looks_like_password(value)
+    if kind == PAIR:
+        user, colon, password = value.partition(":")
+        return (
+            bool(colon and user)
+            and len(password) >= MIN_CHARS
+            and not is_placeholder(password)
+            and looks_like_password(password)
+        )
+    if kind == AUTH:
+        return is_pair_in_base64(value) or looks_like_secret(value)
+    if kind == KEY:
+        return len(value) >= 24 and value.isalnum() and looks_random(value, mixed=True, most=2.6)
+    return looks_like_secret(value)
+
+
+def is_placeholder(value: str) -> bool:
+    """True for a placeholder, reference, number or name in place of a secret."""
+    if is_masked(value) or _REFERENCE.match(value) or _KNOWN.fullmatch(value) or _DOTTED.fullmatch(value):
+        return True
+    words = [word.lower() for word in _WORDS.findall(value[:MAX_CHARS])]
+    if not words or len(set(value)) < 4:
+        return True
+    if len(value) <= 60 and any(word in _PLACEHOLDERS for word in words) and not looks_random(value):
+        return True
+    longest_number = max((len(word) for word in words if word.isdigit()), default=0)
+    return longest_number < 3 and any(word in _NAMING for word in words) and not looks_random(value)
+
+
+def is_masked(value: str) -> bool:
+    """True if the value contains a masked or redacted token."""
+    return MASK in value or "[redacted:" in value
+
+
+def looks_like_password(value: str) -> bool:
+    """True for letters with digits or signs; characters of one kind are too often a word or a number."""
+    letters = any(character.isalpha() for character in value)
+    digits = any(character.isdigit() for character in value)
+    signs = any(character in _SIGNS for character in value[:-1])
+    return letters and (digits or signs)
+
+
+def looks_like_secret(value: str) -> bool:
+    """True for a long random string, or a UUID, which some vendors use."""
+    if _UUID.fullmatch(value):
+        return True
+    if len(value) >= 12 and value.isalnum() and value.lower() == value and _mixed(value):
+        return True
+    if len(value) < 16:
+        return len(value) >= 12 and value.isalnum() and looks_random(value, mixed=True, most=2.6)
+    return looks_random(value) and any(character.isdigit() for character in value)
+
+
+def _mixed(value: str) -> bool:
+    """True for at least four digits and four letters, as in an invented `abcdef1234567890`."""
+    digits = sum(map(str.isdigit, value))
+    return digits >= 4 and len(value) - digits >= 4
+
+
+def is_pair_in_base64(value: str) -> bool:
+    """True for `user:password` in base64, as sent by basic authentication."""
+    try:
+        pair = base64.b64decode(value + "=" * (-len(value) % 4), validate=True).decode("utf-8")
+    except (binascii.Error, ValueError):  # not base64, or not of text
+        return False
+    user, colon, password = pair.partition(":")
+    return bool(colon) and user.isprintable() and password.isprintable() and len(password) >= 3

@@ -1,0 +1,129 @@
+"""Find terms and substrings in plain text, for snippets and for engines that score texts.
+
+Texts are folded (case and accents) character by character, so that offsets in the folded text are valid in the text.
+"""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import NamedTuple
+
+from memoryd.core.query import Term
+from memoryd.core.words import tokens, unspaced
+
+_MAX_MATCHES, _REACH = 12, 4_000  # matches per pattern; characters searched after the first match of any pattern
+
+
+class Pattern(NamedTuple):
+    """A folded text to find. `worth` ranks it for snippets (the whole query before a part of it before a word); `name`
+    is how `why` shows it."""
+
+    text: str
+    worth: int
+    name: str
+    whole: bool = True  # only as a whole word
+    start: bool = True  # only at the start of a word
+
+
+Spot = tuple[int, int, int]
+"""A match: start, end, and the index of the pattern. A plain tuple because there are very many."""
+
+
+class _Folded(dict[str, str]):
+    """A cache of characters without case and accent, each a single character."""
+
+    def __missing__(self, char: str) -> str:
+        bare = unicodedata.normalize("NFKD", char).casefold()[:1]
+        self[char] = made = bare or char
+        return made
+
+
+_FOLDED = _Folded()
+
+
+def fold(text: str) -> str:
+    """Return the text without case and accents, with the same length."""
+    return text.lower() if text.isascii() else "".join([_FOLDED[char] for char in text])
+
+
+@lru_cache(maxsize=4_096)
+def pattern_of(term: Term) -> Pattern:
+    """Return the pattern that finds a term of the index in a folded text."""
+    alone = [word.replace("\ue000", "++").replace("\ue001", "#") for word in term.text.split(" ")]
+    apart = "" if unspaced(alone[0]) else " "
+    text = apart.join(alone)
+    signs = not text[-1:].isalnum() or unspaced(alone[0])
+    return Pattern(fold(text), 1, text + "*" * term.prefix, not term.prefix and not signs, not unspaced(alone[0]))
+
+
+def spots(patterns: Sequence[Pattern], folded: str) -> list[Spot]:
+    """Return the first few matches of each pattern in a folded text, in order."""
+    found: list[Spot] = []
+    firsts = [folded.find(pattern[0]) for pattern in patterns]
+    last = max(firsts, default=0)  # search this far for every pattern: matches may be close together there
+    for number, (pattern, at) in enumerate(zip(patterns, firsts, strict=True)):
+        if at >= 0:
+            found += _spots(number, pattern, folded, at, last=last)
+    found.sort()
+    return found
+
+
+def _spots(
+    number: int, pattern: Pattern, folded: str, at: int, most: int = _MAX_MATCHES, *, last: int = 0
+) -> list[Spot]:
+    """Return the matches from `at` on. A long text is searched only near the first match and near `last`."""
+    text, _, _, whole, start = pattern
+    found: list[Spot] = []
+    reach = len(folded)
+    while at >= 0 and len(found) < most:
+        end = at + len(text)
+        begins = not start or at == 0 or not folded[at - 1].isalnum()
+        if begins and not (whole and folded[end : end + 1].isalnum()):
+            found.append((at, end, number))
+            reach = max(found[0][0], last) + _REACH
+        at = folded.find(text, end, reach)
+    return found
+
+
+def count_present(patterns: Sequence[Pattern], folded: str) -> int:
+    """Count the patterns that occur in a folded text."""
+    return sum(1 for each in patterns if (at := folded.find(each[0])) >= 0 and _spots(0, each, folded, at, 1))
+
+
+def term_counts(terms: Sequence[Term], text: str) -> list[int]:
+    """Count the matches of each term in a text, at most a dozen and only near the first one."""
+    folded = fold(text)
+    return [len(_spots(0, each, folded, folded.find(each.text))) for each in map(pattern_of, terms)]
+
+
+def pieces_in(pieces: Sequence[str], text: str, *, whole: bool) -> list[str]:
+    """Return the casefolded pieces that occur in a text, as written or without optional marks (accents, points).
+
+    With `whole`, a piece must not be part of a longer word.
+    """
+    folded = text.casefold()
+    present = [piece for piece in pieces if _occurs(piece, folded, whole)]
+    if present or text.isascii():
+        return present
+    bare = " ".join(tokens(text))
+    return [piece for piece in pieces if (words := " ".join(tokens(piece))) and _occurs(words, bare, whole)]
+
+
+def _occurs(piece: str, text: str, whole: bool) -> bool:
+    at = text.find(piece)
+    while whole and at >= 0 and (_inside_a_word(text, at) or _inside_a_word(text, at + len(piece))):
+        at = text.find(piece, at + 1)
+    return at >= 0
+
+
+def _inside_a_word(text: str, at: int) -> bool:
+    """True if the characters around `at` belong to one word. Never in Hebrew and Arabic, where the article and other
+    words are joined to the next word."""
+    around = text[max(at - 1, 0) : at + 1]
+    return len(around) == 2 and around.isalnum() and not any(unspaced(each) or _prefixing(each) for each in around)
+
+
+def _prefixing(letter: str) -> bool:
+    return "\u0590" <= letter <= "\u06ff"

@@ -1,0 +1,156 @@
+"""Content-addressed store of what an undo needs, and the bounded quarantine built on it.
+
+A blob is named by the SHA-256 of its content, compressed, written whole or not at all, and read back before
+`put` returns. One store belongs to one journal: blobs that no entry names any more are dropped.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import threading
+import zlib
+from collections.abc import Collection, Iterable
+from contextlib import suppress
+
+from memoryd.disk import atomic
+from memoryd.disk.journal import Journal
+from memoryd.disk.nofollow import MB, NotRegularError
+from memoryd.disk.temps import is_our_temp
+from memoryd.disk.tree import Tree
+from memoryd.errors import MemorydError
+
+_DIGEST = re.compile(r"[0-9a-f]{64}")
+_SUFFIX = ".z"
+_MAX_BLOB = 512 * MB  # a memory file of 256 MB, with room for what layouts lay aside in one piece
+
+
+class BlobError(MemorydError):
+    """Content that should be kept is missing or damaged; `data["sha256"]` names it."""
+
+    name = "snapshot-damaged"
+    rpc_code = -32007
+    exit_code = 1
+
+    def __init__(self, digest: str, what: str) -> None:
+        super().__init__(
+            f"the stored content {digest[:12]}… {what}",
+            hint="this change cannot be undone; see `memoryd backup list` for a copy",
+            data={"sha256": digest},
+        )
+
+
+class Blobs:
+    """Blobs in one directory (created with mode 0700; files 0600). Any thread may call any method; the root's one
+    worker makes sure that nobody drops what another is about to name in the journal."""
+
+    def __init__(self, directory: str) -> None:
+        os.makedirs(directory, mode=0o700, exist_ok=True)
+        self._tree = Tree(os.path.realpath(directory))
+        self._lock = threading.Lock()  # two threads with the same content must not heal each other's blob away
+
+    def close(self) -> None:
+        """Let go of the open directory."""
+        self._tree.close()
+
+    def put(self, content: bytes) -> str:
+        """Store content and return its SHA-256; durable, and verified by reading it back. Equal content is stored
+        once."""
+        digest = hashlib.sha256(content).hexdigest()
+        with self._lock:
+            if not self._is_sound(digest):
+                with suppress(FileNotFoundError):  # only a damaged one is there to be removed
+                    self._tree.unlink(_name(digest))
+                atomic.create(self._tree, _name(digest), zlib.compress(content), 0o600)
+                self.get(digest)
+        return digest
+
+    def get(self, digest: str) -> bytes:
+        """Return the content, verified. Raises BlobError when it is missing or not what its name says."""
+        try:
+            stored, _ = self._tree.read(_name(digest), limit=_MAX_BLOB)
+            content = zlib.decompress(stored)
+        except FileNotFoundError as error:
+            raise BlobError(digest, "is missing") from error
+        except (NotRegularError, zlib.error) as error:
+            raise BlobError(digest, f"is damaged ({error})") from error
+        if hashlib.sha256(content).hexdigest() != digest:
+            raise BlobError(digest, "is damaged (hash mismatch)")
+        return content
+
+    def has(self, digest: str) -> bool:
+        """True if a file for it exists. Only `get` checks that it is valid."""
+        try:
+            return self._tree.stat(_name(digest)) is not None
+        except NotRegularError:
+            return False
+
+    def drop(self, digests: Iterable[str]) -> None:
+        """Remove blobs; missing ones are fine."""
+        for digest in digests:
+            with suppress(FileNotFoundError):
+                self._tree.unlink(_name(digest))
+
+    def sweep(self, in_use: Collection[str] | None = None, *, most: int | None = None) -> list[str]:
+        """Remove temporary files that a crash left and, given the digests in use, blobs that nothing names, at most
+        `most` in all. Returns the removed names. Only for the owner of the state directory, while nothing is being
+        stored."""
+        gone = [name for name in self._tree.listdir("") if _is_left_over(name, in_use)][:most]
+        for name in gone:
+            self._tree.unlink(name)
+        return sorted(gone)
+
+    def _is_sound(self, digest: str) -> bool:
+        try:
+            self.get(digest)
+        except BlobError:
+            return False
+        return True
+
+
+def quarantine(
+    journal: Journal,
+    blobs: Blobs,
+    file: str,
+    content: bytes,
+    reason: str,
+    *,
+    now: float,
+    max_entries: int = 50,
+    max_bytes: int = 64 * MB,
+) -> str:
+    """Store content that is damaged or was cut out, once for each hash. Returns its SHA-256.
+
+    The oldest go when there are more than `max_entries` or `max_bytes` (uncompressed); the newest stays whatever its
+    size.
+    """
+    digest = blobs.put(content)
+    if journal.quarantine.add(file, digest, len(content), reason, now=now):
+        blobs.drop(journal.quarantine.forget(_surplus(journal, max_entries, max_bytes)))
+    return digest
+
+
+def _surplus(journal: Journal, max_entries: int, max_bytes: int) -> list[int]:
+    """Return the numbers of the quarantine entries that exceed a bound, counted from the newest."""
+    newest_first = journal.quarantine.entries()[::-1]
+    total = 0
+    for kept, entry in enumerate(newest_first):
+        total += entry.bytes
+        if kept and (kept >= max_entries or total > max_bytes):
+            return [each.seq for each in newest_first[kept:]]
+    return []
+
+
+def _name(digest: str) -> str:
+    if not _DIGEST.fullmatch(digest):
+        raise BlobError(digest, "is not a valid hash")
+    return digest + _SUFFIX
+
+
+def _is_left_over(name: str, in_use: Collection[str] | None) -> bool:
+    if is_our_temp(name):
+        return True
+    digest = name.removesuffix(_SUFFIX)
+    ours = name.endswith(_SUFFIX) and _DIGEST.fullmatch(digest) is not None
+    return ours and in_use is not None and digest not in in_use

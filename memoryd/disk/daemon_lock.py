@@ -1,0 +1,145 @@
+"""One daemon a state directory, one daemon a root: a lock held for life. The only importer of filelock.
+
+The kernel frees the lock when its holder dies, so nothing is ever left to clear. Beside the lock file lies a
+JSON sidecar that tells people and clients who holds it; it is information, never evidence.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from typing import Any
+
+from filelock import FileLock, Timeout, lock_descriptor, unlock_descriptor
+
+from memoryd.disk.processes import flock_holder
+from memoryd.errors import AlreadyRunningError, DeniedError
+
+
+def sidecar_path(path: str) -> str:
+    """Return the path of the holder's description: `instance.json` next to `instance.lock`."""
+    return f"{path.removesuffix('.lock')}.json"
+
+
+def read_sidecar(path: str) -> dict[str, Any]:
+    """Return what the holder of the lock at `path` published; empty when nothing can be read."""
+    try:
+        with open(sidecar_path(path), "rb") as file:
+            found = json.loads(file.read(65_536))
+    except (OSError, ValueError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+class Ownership:
+    """A lock that is held until `release` or the end of the process, whichever thread asks."""
+
+    def __init__(self, path: str, lock: FileLock) -> None:
+        self.path = path
+        self._lock = lock
+
+    def publish(self, sidecar: Mapping[str, object]) -> None:
+        """Replace the sidecar as a whole; `pid` is always in it. It needs no fsync: it dies with us."""
+        target = sidecar_path(self.path)
+        temp = f"{target}.memoryd-{os.getpid()}-0.tmp"
+        content = json.dumps({"pid": os.getpid(), **sidecar}, ensure_ascii=False).encode()
+        with suppress(FileNotFoundError):
+            os.unlink(temp)  # of an earlier process with our PID; we hold the lock, so it is in no other use
+        fd = os.open(temp, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+        with open(fd, "wb") as file:
+            file.write(content)
+        os.replace(temp, target)
+
+    def release(self) -> None:
+        """Remove the sidecar, then free the lock; the lock file stays. Harmless when repeated."""
+        if not self._lock.is_locked:
+            return
+        try:
+            with suppress(FileNotFoundError):
+                os.unlink(sidecar_path(self.path))
+        finally:
+            self._lock.release()
+
+
+def prepare_private(directory: str) -> None:
+    """Create the directory with mode 0700, or make our own private. Raises DeniedError for another user's, or one
+    behind another user's link."""
+    os.makedirs(directory, mode=0o700, exist_ok=True)
+    link, found = os.lstat(directory), os.stat(directory)
+    if found.st_uid != os.geteuid() or link.st_uid not in (os.geteuid(), 0):
+        owner = found.st_uid if found.st_uid != os.geteuid() else link.st_uid
+        raise DeniedError(
+            f"the state directory {directory} belongs to user {owner}, who could replace what is in it",
+            hint="name another with --state-dir",
+        )
+    mode = stat.S_IMODE(found.st_mode)
+    if mode & 0o077:
+        os.chmod(directory, mode & 0o700)
+
+
+def take(path: str, sidecar: Mapping[str, object]) -> Ownership:
+    """Take the lock at `path` without waiting; its directory must exist.
+
+    Raises AlreadyRunningError (`data`: path, and the holder's sidecar as `holder`), DeniedError.
+    """
+    lock = FileLock(path, timeout=0, mode=0o600, thread_local=False, fallback_to_soft=False)
+    try:
+        lock.acquire()
+    except Timeout as error:
+        raise _taken(path) from error
+    except (PermissionError, NotImplementedError) as error:
+        raise DeniedError(
+            f"cannot lock {path}: {error}",
+            hint="memoryd needs its own directory on a file system with flock; see --state-dir",
+            data={"path": path},
+        ) from error
+    owned = Ownership(path, lock)
+    try:
+        owned.publish(sidecar)
+    except BaseException:
+        lock.release()
+        raise
+    return owned
+
+
+def _taken(path: str) -> AlreadyRunningError:
+    holder = read_sidecar(path)
+    pid, instance = holder.get("pid"), holder.get("instance")
+    who = f"process {pid}" if isinstance(pid, int) else "another process"
+    if isinstance(instance, str):
+        who += f", instance {instance}"
+    return AlreadyRunningError(
+        f"{path} is held by another memoryd ({who})",
+        hint="stop that one with `memoryd stop`, or give this one its own --state-dir and --socket",
+        data={"path": path, "holder": holder},
+    )
+
+
+@contextmanager
+def own_directory(fd: int, path: str) -> Iterator[None]:
+    """Hold a root for the life of the context: a flock on the directory itself, so that daemons with
+    different state directories see each other and no file is left in the root.
+
+    Raises AlreadyRunningError naming the holder."""
+    try:
+        got = lock_descriptor(fd, blocking=False)
+    except (OSError, NotImplementedError) as error:
+        raise DeniedError(
+            f"cannot lock {path}: {error}",
+            hint="its file system has no flock, so memoryd cannot exclude a second daemon",
+        ) from error
+    if not got:
+        holder = flock_holder(os.fstat(fd).st_ino)
+        who = f"process {holder}" if holder else "another process"
+        raise AlreadyRunningError(
+            f"the root {path} is in use by another memoryd ({who})",
+            hint="a root can have only one daemon: stop the other, or remove the root from one of the configurations",
+            data={"path": path, "pid": holder},
+        )
+    try:
+        yield
+    finally:
+        unlock_descriptor(fd)

@@ -1,0 +1,121 @@
+"""Entries of the journal and their steps: the values, and how they lie in a row."""
+
+from __future__ import annotations
+
+import hashlib
+import sqlite3
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import count
+from typing import Any, NamedTuple
+
+from memoryd.core.dates import compact
+from memoryd.disk.journal.database import from_blob, printable, to_blob
+
+CAUSES = frozenset({"command", "schedule", "start", "watch"})
+STATES = frozenset({"begun", "done", "undone", "rolled_back", "interrupted", "failed"})
+
+
+class Step(NamedTuple):
+    """One change to one file. Digests are SHA-256 (hex) of the whole file before and after; None: no file.
+
+    `base_size` is the length an append found, `blob` the content that an undo needs, or `content` where it is small
+    enough to stand here (compressed), `mode` the permission bits before a chmod, `group` the number of the group
+    that stands or falls together. `position` and `applied` are the journal's: what `begin` is given there is ignored.
+    """
+
+    kind: str
+    path: str
+    group: int = 0
+    before_sha: str | None = None
+    before_size: int | None = None
+    after_sha: str | None = None
+    after_size: int | None = None
+    base_size: int | None = None
+    blob: str | None = None
+    content: bytes | None = None
+    mode: int | None = None
+    note: str | None = None
+    position: int = 0
+    applied: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One change, with its steps in order. `at` is seconds since the epoch; `state` one of STATES."""
+
+    seq: int
+    receipt: str
+    at: float
+    operation: str
+    by: str
+    summary: str
+    state: str
+    undone_by: str | None
+    error: str | None
+    steps: tuple[Step, ...] = ()
+
+    @property
+    def paths(self) -> tuple[str, ...]:
+        """Each path once, in the order of the steps."""
+        return tuple(dict.fromkeys(step.path for step in self.steps))
+
+
+def columns_of(step: Step) -> tuple[Any, ...]:
+    """Return the values of a step in the order of the table, from `group_no` to `content`."""
+    sizes = (step.before_sha, step.before_size, step.after_sha, step.after_size, step.base_size)
+    note = None if step.note is None else printable(step.note)
+    return (step.group, str(step.kind), to_blob(step.path), *sizes, step.blob, step.mode, note, step.content)
+
+
+def step_of(row: sqlite3.Row) -> Step:
+    """Return the step that a row of the table holds."""
+    fields = dict(row)
+    del fields["entry"]
+    group, path, applied = fields.pop("group_no"), from_blob(fields.pop("path")), bool(fields.pop("applied"))
+    return Step(path=path, group=group, applied=applied, **fields)
+
+
+def entry_of(row: sqlite3.Row, steps: tuple[Step, ...]) -> Entry:
+    """Return the entry that a row of the table holds."""
+    return Entry(**dict(row), steps=steps)
+
+
+_CHANCE = 18  # bits that are not the time
+_DIGITS = "0123456789abcdefghjkmnpqrstvwxyz"  # base 32 in sorting order, without letters that look alike
+
+
+class Receipts:
+    """Gives the receipts of one journal: short names of changes that sort by time and differ between roots
+    (`20260131-k2f7xqa`). `salt` is its path; `given_between(first, last)` returns the receipts in use in that range.
+    Only this object creates receipts, so it is called once a second at most."""
+
+    def __init__(self, salt: str, given_between: Callable[[str, str], set[str]]) -> None:
+        self._salt = salt
+        self._given_between = given_between
+        self._second: int | None = None
+        self._given: set[str] = set()  # in that second
+
+    def free(self, now: float) -> str:
+        """Return a receipt that was never used. `now` in epoch seconds."""
+        if self._second != int(now):
+            self._given = self._given_between(_numbered(now, 0), _numbered(now, 2**_CHANCE - 1))
+            self._second = int(now)
+        for attempt in count():
+            receipt = _receipt(self._salt, now, attempt)
+            if receipt not in self._given:
+                self._given.add(receipt)
+                return receipt
+        raise AssertionError("count() never ends")
+
+
+def _receipt(salt: str, now: float, attempt: int) -> str:
+    """Make a receipt with a hash, so that roots whose jobs run in the same second get different ones."""
+    chance = int.from_bytes(hashlib.sha256(to_blob(f"{salt}\n{now!r}\n{attempt}")).digest()[:4], "big")
+    return _numbered(now, chance % 2**_CHANCE)
+
+
+def _numbered(now: float, chance: int) -> str:
+    """Format a receipt: the date, then 35 bits of the second of the day and the random number."""
+    number = int(now % 86_400) * 2**_CHANCE + chance
+    return f"{compact(now)[:8]}-" + "".join(_DIGITS[number >> shift & 31] for shift in range(30, -1, -5))

@@ -1,0 +1,274 @@
+"""The memory of memoryd's own changes to one root: what was intended, what was done, how to take it back.
+
+A change is written down before it is made (`begin`), step by step as it is made (`applied`), and closed
+(`finish`). What a crash leaves is an entry in state "begun", which the next start finds with `unfinished`.
+Content needed for an undo lies in the blob store; the journal only names it. What only adds waits in the spool until
+the next transaction, or the next look at the entries, brings it in.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from memoryd.disk.journal.backups import BACKUP_TABLES, BackupTable, QuarantineTable
+from memoryd.disk.journal.database import FACT_TABLES, Database, Facts, printable, translate_errors, unreferenced
+from memoryd.disk.journal.entries import CAUSES, STATES, Entry, Receipts, Step, columns_of, entry_of, step_of
+from memoryd.disk.journal.jobs import JOB_TABLES, JobTable
+from memoryd.disk.journal.spool import Spool, Waiting
+from memoryd.disk.journal.trash import PIN_TABLES, TRASH_TABLES, AccessTable, PinTable, TrashTable
+from memoryd.errors import NotFoundError
+from memoryd.log import get_logger
+
+log = get_logger(__name__)
+
+_TABLES = (
+    """CREATE TABLE entries (
+        seq INTEGER PRIMARY KEY AUTOINCREMENT, receipt TEXT NOT NULL UNIQUE, at REAL NOT NULL,
+        operation TEXT NOT NULL, "by" TEXT NOT NULL, summary TEXT NOT NULL, state TEXT NOT NULL,
+        undone_by TEXT, error TEXT)""",
+    """CREATE TABLE steps (
+        entry INTEGER NOT NULL REFERENCES entries (seq) ON DELETE CASCADE, position INTEGER NOT NULL,
+        group_no INTEGER NOT NULL, kind TEXT NOT NULL, path BLOB NOT NULL,
+        before_sha TEXT, before_size INTEGER, after_sha TEXT, after_size INTEGER, base_size INTEGER,
+        blob TEXT, mode INTEGER, note TEXT, applied INTEGER NOT NULL DEFAULT 0,
+        PRIMARY KEY (entry, position)) WITHOUT ROWID""",
+    "CREATE INDEX steps_blob ON steps (blob) WHERE blob IS NOT NULL",
+)
+# In the order in which they came: what is small lies in the journal itself since the second.
+_SCHEMA = (
+    (*_TABLES, *JOB_TABLES, *FACT_TABLES, *BACKUP_TABLES, *PIN_TABLES),
+    ("ALTER TABLE steps ADD COLUMN content BLOB",),
+    TRASH_TABLES,
+)
+
+
+class Journal:
+    """One file a root in the state directory; every method may be called from any thread. Beside the changes it holds
+    what else is remembered of a root, each in tables of its own."""
+
+    def __init__(self, path: str) -> None:
+        """Raises JournalError for a file of a newer memoryd, of another program, or a damaged one."""
+        self.path = path
+        self._spool = Spool(f"{path}-spool")
+        self._receipts = Receipts(path, self._given_between)
+        self.database = Database(path, _SCHEMA, before=self._bring_in, after=self._spool.empty)
+        self.jobs = JobTable(self.database)
+        self.facts = Facts(self.database)
+        self.backups = BackupTable(self.database)
+        self.quarantine = QuarantineTable(self.database)
+        self.trash = TrashTable(self.database)
+        self.pins = PinTable(self.database)
+        self.access = AccessTable(self.database)
+        try:
+            self._spool.read()  # not sooner: its tables may have to be made first
+            self.fold()
+        except BaseException:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        """Idempotent. Using a closed one raises JournalError."""
+        with self.database.lock:
+            self._spool.close()
+            self.database.close()
+
+    def fold(self) -> None:
+        """Bring in what waits in the spool."""
+        with self.database.lock:
+            if self._spool.waiting and not self.database.connection.in_transaction:
+                with self.database.writing(durable=False):
+                    pass  # every transaction brings it in
+
+    def _bring_in(self, db: sqlite3.Connection) -> None:
+        for each in self._spool.waiting.values():
+            _insert(db, each)
+
+    def begin(
+        self, operation: str, by: str, summary: str, steps: Sequence[Step], now: float, *, durable: bool = True
+    ) -> str:
+        """Durable on return, unless the steps only add: then the files prove themselves, and a sync is saved. The
+        receipt (`20260131-k2f7xqa`) sorts by time and differs between roots."""
+        if by not in CAUSES:
+            raise ValueError(f"unknown cause {by!r}")
+        with self.database.lock:
+            receipt = self._receipts.free(now)
+            entry = Waiting(receipt, now, operation, by, printable(summary), list(map(columns_of, steps)))
+            if not durable:
+                self._spool.begin(entry)
+                return receipt
+            with self.database.writing() as db:
+                _insert(db, entry)
+        return receipt
+
+    def applied(self, receipt: str, position: int, after_sha: str | None = None, after_size: int | None = None) -> None:
+        """Note that the step at `position` (0-based) was applied."""
+        self._change_step(receipt, position, applied=True, after_sha=after_sha, after_size=after_size)
+
+    def amend(
+        self,
+        receipt: str,
+        position: int,
+        *,
+        before_sha: str | None = None,
+        before_size: int | None = None,
+        after_sha: str | None = None,
+        after_size: int | None = None,
+        base_size: int | None = None,
+        blob: str | None = None,
+        mode: int | None = None,
+        note: str | None = None,
+    ) -> None:
+        """Correct the record of a step; None leaves a field unchanged."""
+        self._change_step(
+            receipt,
+            position,
+            before_sha=before_sha,
+            before_size=before_size,
+            after_sha=after_sha,
+            after_size=after_size,
+            base_size=base_size,
+            blob=blob,
+            mode=mode,
+            note=None if note is None else printable(note),
+        )
+
+    def _change_step(self, receipt: str, position: int, *, applied: bool = False, **fields: str | int | None) -> None:
+        values = {"applied": int(applied), "position": position, **dict.fromkeys(_AMENDABLE), **fields}
+        with self.database.writing() as db:
+            changed = db.execute(_CHANGE_STEP, {**values, "entry": _seq_of(db, receipt)})
+            if changed.rowcount != 1:
+                raise NotFoundError(f"the change {receipt} has no step {position}")
+
+    def finish(self, receipt: str, state: str, *, error: str | None = None, undone_by: str | None = None) -> None:
+        """Close an entry, or mark a closed one as undone by the receipt `undone_by`. The state "done" need not be
+        synced: after a power cut recovery reads it from the files."""
+        if state not in STATES:
+            raise ValueError(f"unknown state {state!r}")
+        with self.database.lock:
+            if state == "done" and receipt in self._spool.waiting:
+                self._spool.done(receipt)
+                return
+        with self.database.writing(durable=state != "done") as db:
+            db.execute(
+                "UPDATE entries SET state = ?, error = coalesce(?, error), "
+                "undone_by = coalesce(?, undone_by) WHERE seq = ?",
+                (state, None if error is None else printable(error), undone_by, _seq_of(db, receipt)),
+            )
+
+    def entry(self, receipt: str) -> Entry:
+        """Return the entry with this receipt. Raises NotFoundError."""
+        found = self._entries("SELECT * FROM entries WHERE receipt = ?", printable(receipt))
+        if not found:
+            raise _unknown(receipt)
+        return found[0]
+
+    def entries(self, limit: int = 50, before: str | None = None) -> list[Entry]:
+        """Return entries, newest first; with `before`, only those older than that receipt."""
+        if before is None:
+            return self._entries("SELECT * FROM entries ORDER BY seq DESC LIMIT ?", limit)
+        query = "SELECT * FROM entries WHERE seq < ? ORDER BY seq DESC LIMIT ?"
+        return self._entries(query, self.entry(before).seq, limit)
+
+    def unfinished(self) -> list[Entry]:
+        """Return the entries that a crash left unfinished, oldest first."""
+        return self._entries("SELECT * FROM entries WHERE state = 'begun' ORDER BY seq")
+
+    def prune(self, keep: int) -> list[str]:
+        """Delete all but the newest `keep` entries, never an unfinished one; return the blobs no longer referenced, to
+        be deleted. A crash before that leaves orphans, which are not in `blobs_in_use`."""
+        with self.database.writing() as db:
+            old = (
+                "SELECT seq FROM entries WHERE state <> 'begun' AND seq NOT IN "
+                "(SELECT seq FROM entries ORDER BY seq DESC LIMIT ?)"
+            )
+            numbers = [(row["seq"],) for row in db.execute(old, (keep,))]
+            query = "SELECT blob FROM steps WHERE entry = ? AND blob IS NOT NULL"
+            freed = [str(row["blob"]) for number in numbers for row in db.execute(query, number)]
+            db.executemany("DELETE FROM entries WHERE seq = ?", numbers)
+            return unreferenced(db, freed)
+
+    def blobs_in_use(self) -> frozenset[str]:
+        """Return every blob that an entry, the quarantine or a forgotten memory references."""
+        query = (
+            "SELECT blob FROM steps WHERE blob IS NOT NULL UNION SELECT blob FROM quarantine "
+            "UNION SELECT blob FROM forgotten WHERE blob IS NOT NULL"
+        )
+        with self.database.lock:
+            self.fold()
+            return frozenset(str(row["blob"]) for row in self.database.rows(query))
+
+    def _entries(self, query: str, *values: Any) -> list[Entry]:
+        with self.database.lock:
+            try:
+                self.fold()
+            except OSError as error:
+                log.debug("pending entries read without folding", path=self.path, reason=str(error))
+                with self._as_if_folded():
+                    return self._read(query, *values)
+            return self._read(query, *values)
+
+    @contextmanager
+    def _as_if_folded(self) -> Iterator[None]:
+        """Fold pending entries for a read and roll back, when the disk fails: only a commit writes to it."""
+        with translate_errors(self.path):
+            self.database.connection.execute("BEGIN")
+            try:
+                self._bring_in(self.database.connection)
+                yield
+            finally:
+                if self.database.connection.in_transaction:
+                    self.database.connection.execute("ROLLBACK")
+
+    def _read(self, query: str, *values: Any) -> list[Entry]:
+        return [entry_of(row, self._steps(row["seq"])) for row in self.database.rows(query, *values)]
+
+    def _steps(self, seq: int) -> tuple[Step, ...]:
+        rows = self.database.rows("SELECT * FROM steps WHERE entry = ? ORDER BY position", seq)
+        return tuple(step_of(row) for row in rows)
+
+    def _given_between(self, first: str, last: str) -> set[str]:
+        rows = self.database.rows("SELECT receipt FROM entries WHERE receipt BETWEEN ? AND ?", first, last)
+        return {str(row["receipt"]) for row in rows} | self._spool.waiting.keys()
+
+
+_AMENDABLE = ("before_sha", "before_size", "after_sha", "after_size", "base_size", "blob", "mode", "note")
+_CHANGE_STEP = (
+    "UPDATE steps SET applied = max(applied, :applied), before_sha = coalesce(:before_sha, before_sha), "
+    "before_size = coalesce(:before_size, before_size), after_sha = coalesce(:after_sha, after_sha), "
+    "after_size = coalesce(:after_size, after_size), base_size = coalesce(:base_size, base_size), "
+    "blob = coalesce(:blob, blob), mode = coalesce(:mode, mode), note = coalesce(:note, note) "
+    "WHERE entry = :entry AND position = :position"
+)
+
+
+def _unknown(receipt: str) -> NotFoundError:
+    return NotFoundError(f"no change has the receipt {printable(receipt)}", hint="`memoryd history` lists the receipts")
+
+
+def _seq_of(db: sqlite3.Connection, receipt: str) -> int:
+    row = db.execute("SELECT seq FROM entries WHERE receipt = ?", (printable(receipt),)).fetchone()
+    if row is None:
+        raise _unknown(receipt)
+    return int(row["seq"])
+
+
+def _insert(db: sqlite3.Connection, entry: Waiting) -> None:
+    """Insert an entry unless it exists: after a crash between the commit and the clearing of the spool, or if another
+    process has folded it, perhaps before it was done."""
+    query = 'INSERT OR IGNORE INTO entries (receipt, at, operation, "by", summary, state) VALUES (?, ?, ?, ?, ?, ?)'
+    made = db.execute(query, (entry.receipt, entry.at, entry.operation, entry.by, entry.summary, entry.state))
+    if made.rowcount:
+        _insert_steps(db, made.lastrowid or 0, entry.steps)
+    elif entry.state == "done":
+        db.execute("UPDATE entries SET state = 'done' WHERE receipt = ? AND state = 'begun'", (entry.receipt,))
+
+
+def _insert_steps(db: sqlite3.Connection, entry: int, steps: Iterable[Sequence[Any]]) -> None:
+    db.executemany(
+        "INSERT INTO steps (entry, position, group_no, kind, path, before_sha, before_size, after_sha, "
+        "after_size, base_size, blob, mode, note, content) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        [(entry, position, *columns) for position, columns in enumerate(steps)],
+    )

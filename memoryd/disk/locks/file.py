@@ -1,0 +1,283 @@
+"""Primitive operations on a lock file: open it safely, flock it, read its owner, remove it, or create one whose
+existence is the lock (`hold_soft`).
+
+A lock file is in a directory that other programs write to. So its type is checked before it is opened (opening a
+pipe or a device has side effects), links are never followed, and the open never blocks.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import json
+import os
+import stat
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from typing import Literal
+
+from memoryd.core.dates import iso
+from memoryd.core.lock_owner import MAX_RECORD
+from memoryd.core.staleness import LockOwner, parse_owner
+from memoryd.disk import processes, syscalls
+from memoryd.disk.syscalls import UNSUPPORTED
+from memoryd.disk.temps import temp_name
+from memoryd.errors import BusyError, DeniedError, GuardError, RootMissingError
+from memoryd.log import get_logger
+
+Retired = Literal["removed", "emptied", "left"]
+
+_SAFE = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+_REFUSED = (errno.EACCES, errno.EPERM, errno.EROFS)
+_NO_FLOCK = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP, errno.EINVAL)
+_SORTS = (
+    (stat.S_ISLNK, "a symbolic link"),
+    (stat.S_ISDIR, "a directory"),
+    (stat.S_ISFIFO, "a pipe"),
+    (stat.S_ISSOCK, "a socket"),
+    (stat.S_ISCHR, "a device"),
+    (stat.S_ISBLK, "a device"),
+)
+
+
+class IrregularLockError(GuardError):
+    """The lock path is not a regular file; memoryd does not open it."""
+
+
+def irregular(name: str, mode: int) -> IrregularLockError:
+    """Return the error for a lock path that is not a regular file; `mode` is its st_mode."""
+    sort = next((words for test, words in _SORTS if test(mode)), "a special file")
+    return IrregularLockError(
+        f"`{name}` is {sort}, not a regular file; it is not opened",
+        hint=f"find out which program made `{name}` and move it away; memoryd then creates the lock",
+        data={"path": name},
+    )
+
+
+def open_existing(dir_fd: int, name: str, flags: int) -> int | None:
+    """Open the regular file and return its descriptor, or None if it does not exist.
+
+    Raises IrregularLockError, and BlockingIOError while another process is removing the file.
+    """
+    try:
+        status = os.stat(name, dir_fd=dir_fd, follow_symlinks=False)
+        if not stat.S_ISREG(status.st_mode):
+            raise irregular(name, status.st_mode)
+        fd = os.open(name, flags | _SAFE, dir_fd=dir_fd)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        if error.errno == errno.ELOOP:  # replaced by a link since the stat
+            raise irregular(name, stat.S_IFLNK) from error
+        raise
+    mode = os.fstat(fd).st_mode
+    if not stat.S_ISREG(mode):
+        os.close(fd)
+        raise irregular(name, mode)
+    return fd
+
+
+def open_or_create(dir_fd: int, name: str) -> tuple[int, bool] | None:
+    """Open for reading and writing. Return (fd, created), or None if the file is changing; retry.
+
+    Raises IrregularLockError, DeniedError, RootMissingError; OSError for a full or failing disk.
+    """
+    try:
+        return os.open(name, os.O_RDWR | os.O_CREAT | os.O_EXCL | _SAFE, 0o600, dir_fd=dir_fd), True
+    except FileExistsError:
+        pass  # the usual case under contention: open what is there
+    except FileNotFoundError as error:
+        raise RootMissingError(f"the directory of `{name}` does not exist", data={"path": name}) from error
+    except OSError as error:
+        raise _denied(name, error) from error
+    try:
+        fd = open_existing(dir_fd, name, os.O_RDWR)
+    except BlockingIOError:
+        return None
+    except OSError as error:
+        raise _denied(name, error) from error
+    return None if fd is None else (fd, False)
+
+
+def _denied(name: str, error: OSError) -> Exception:
+    if error.errno not in _REFUSED:
+        return error
+    return DeniedError(
+        f"cannot open `{name}`: {error.strerror}",
+        hint="memoryd needs to write in this directory; check its owner and mode, or use mode observe",
+        data={"path": name},
+    )
+
+
+def try_flock(fd: int) -> bool:
+    """Take the flock if it is free. Raises DeniedError on a file system without flock: another kind of lock would
+    exclude no other program."""
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError as error:
+        if error.errno not in _NO_FLOCK:
+            raise
+        raise DeniedError(
+            f"this file system has no flock: {error.strerror}",
+            hint="memoryd can only observe this directory: set its mode to observe",
+        ) from error
+    return True
+
+
+def unlock(fd: int) -> None:
+    """Release the flock of an open lock file."""
+    fcntl.flock(fd, fcntl.LOCK_UN)
+
+
+def is_current(dir_fd: int, name: str, fd: int) -> bool:
+    """True if the path still refers to the open file; otherwise a flock on it excludes no other program."""
+    try:
+        current = os.stat(name, dir_fd=dir_fd, follow_symlinks=False)
+    except FileNotFoundError:
+        return False
+    opened = os.fstat(fd)
+    return (current.st_dev, current.st_ino) == (opened.st_dev, opened.st_ino)
+
+
+def read(fd: int) -> bytes:
+    """Read up to MAX_RECORD + 1 bytes; the extra byte reveals oversized files."""
+    return os.pread(fd, MAX_RECORD + 1, 0)
+
+
+def read_owner(fd: int) -> LockOwner:
+    """Return the owner recorded in an open lock file."""
+    return parse_owner(read(fd))
+
+
+def write_record(fd: int, record: bytes) -> None:
+    """Write the owner record into an open lock file."""
+    if os.fstat(fd).st_size:  # ext4 flushes a file that was truncated to zero when it is closed
+        os.ftruncate(fd, 0)
+    os.pwrite(fd, record, 0)
+
+
+def directory_path(dir_fd: int) -> str | None:
+    """Return the directory's current path, or None if unknown."""
+    try:
+        return os.readlink(f"/proc/self/fd/{dir_fd}")
+    except OSError:
+        return None
+
+
+def retire(dir_fd: int, name: str, fd: int, *, may_empty: bool = True, contested: bool = False) -> Retired:
+    """Remove the lock file. The caller holds its flock, and the path refers to it.
+
+    It is removed only while no other process has it open: a waiter would get the lock on an unlinked file, and a
+    third process could lock a new one at the same time. Otherwise it is truncated (if `may_empty`) and left to the
+    waiter. `contested`: another program created the file and may rename a new one over it at any moment.
+    """
+    leased = syscalls.take_lease(fd)
+    try:
+        if (_alone(name, fd) if leased is None else leased) and is_current(dir_fd, name, fd):
+            if not contested:
+                os.unlink(name, dir_fd=dir_fd)
+                return "removed"
+            if _remove_this(dir_fd, name, fd):
+                return "removed"
+    finally:
+        if leased:
+            syscalls.end_lease(fd)
+    if may_empty and os.fstat(fd).st_size and is_current(dir_fd, name, fd):
+        os.ftruncate(fd, 0)
+        return "emptied"
+    return "left"
+
+
+def _remove_this(dir_fd: int, name: str, fd: int) -> bool:
+    """Rename, verify, then delete; a file that another program renamed to the path meanwhile is restored."""
+    aside = temp_name(name)
+    try:
+        syscalls.rename_new(dir_fd, name, aside)
+    except FileNotFoundError:
+        return False
+    if is_current(dir_fd, aside, fd):
+        os.unlink(aside, dir_fd=dir_fd)
+        return True
+    with suppress(FileExistsError):  # yet another file has taken the path: it stays
+        syscalls.rename_new(dir_fd, aside, name)
+    return False
+
+
+def _alone(name: str, fd: int) -> bool:
+    status = os.fstat(fd)
+    answer, _ = processes.open_elsewhere(status.st_dev, status.st_ino, own_fds=(fd,), name=os.path.basename(name))
+    return answer == "no"
+
+
+log = get_logger(__name__)
+
+_held: set[tuple[int, int]] = set()  # (device, inode) of each soft lock this process holds
+
+
+def is_held_here(dev: int, inode: int) -> bool:
+    """True if this process holds that soft lock."""
+    return (dev, inode) in _held
+
+
+@contextmanager
+def hold_soft(dir_fd: int, name: str, wall: Callable[[], float] = time.time) -> Iterator[None]:
+    """Hold a lock whose existence is the lock, in the format of the program that introduced it: a file that appears
+    complete, in one step, containing `{"pid": ..., "started_at": ...}`. It is removed only if it is still our file.
+
+    Raises BusyError if the file exists, whichever program created it: the sweep clears provably stale locks."""
+    record = {"pid": os.getpid(), "started_at": iso(wall()), "host": os.uname().nodename, "owner": "memoryd"}
+    try:
+        fd = _publish(dir_fd, name, json.dumps(record).encode())
+    except FileExistsError as error:
+        hint = "`memoryd lock list` shows who; a dead holder's is cleared by the lock sweep"
+        raise BusyError(f"`{name}` is held by another program", hint=hint, data={"path": name}) from error
+    status = os.fstat(fd)
+    identity = (status.st_dev, status.st_ino)
+    _held.add(identity)
+    try:
+        yield
+    finally:
+        _held.discard(identity)
+        try:
+            _release(dir_fd, name, identity)
+        finally:
+            os.close(fd)  # not earlier: while it is open, no other file can reuse the inode number
+
+
+def _publish(dir_fd: int, name: str, record: bytes) -> int:
+    """Create the lock with its record in one step: a lock without a record could never be proved stale."""
+    temp = temp_name(name)
+    fd = _create(dir_fd, temp, record)
+    try:
+        os.fsync(fd)
+        os.link(temp, name, src_dir_fd=dir_fd, dst_dir_fd=dir_fd, follow_symlinks=False)
+        os.unlink(temp, dir_fd=dir_fd)
+    except BaseException as error:
+        os.close(fd)
+        with suppress(FileNotFoundError):
+            os.unlink(temp, dir_fd=dir_fd)
+        if isinstance(error, OSError) and error.errno in {*UNSUPPORTED, errno.EPERM}:
+            return _create(dir_fd, name, record)  # a file system without hard links
+        raise
+    return fd
+
+
+def _create(dir_fd: int, name: str, record: bytes) -> int:
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+    fd = os.open(name, flags, 0o600, dir_fd=dir_fd)
+    os.write(fd, record)
+    return fd
+
+
+def _release(dir_fd: int, name: str, identity: tuple[int, int]) -> None:
+    """Remove the lock. Leftovers are cleared by the next sweep: this process no longer holds the recorded lock."""
+    try:
+        with suppress(FileNotFoundError):
+            status = os.stat(name, dir_fd=dir_fd, follow_symlinks=False)
+            if (status.st_dev, status.st_ino) == identity:
+                os.unlink(name, dir_fd=dir_fd)
+    except OSError as error:
+        log.warning("could not release the lock", name=name, reason=error.strerror)

@@ -1,0 +1,49 @@
+"""The interface to the services above the engine, which it never imports: clock, watcher, timetable and event
+subscribers. `Clock` is the one place below the services where time is read."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+
+def _boot() -> float:
+    clock = getattr(time, "CLOCK_BOOTTIME", None)  # macOS has none: its monotonic clock goes on in sleep
+    return time.monotonic() if clock is None else time.clock_gettime(clock)
+
+
+@dataclass(frozen=True, slots=True)
+class Clock:
+    """`wall`: seconds since the epoch; `monotonic`: seconds that never go back; `boot`: the same, sleep included."""
+
+    wall: Callable[[], float] = time.time
+    monotonic: Callable[[], float] = time.monotonic
+    boot: Callable[[], float] = _boot
+
+
+Tell = Callable[[str, dict[str, object]], None]
+"""(topic, event): publishes to subscribers; must not block."""
+
+
+class Hints(Protocol):
+    """What a root asks of the watcher and the timetable."""
+
+    def watch(self, root: str, path: str) -> bool:
+        """Watch the directory again; False if it cannot be watched."""
+
+    def unwatch(self, root: str) -> None:
+        """Watch it no longer."""
+
+    def coverage(self, root: str, directories: list[tuple[int, int]]) -> tuple[int, int]:
+        """Return how many directories ought to be watched, and how many are. Each is (device, inode)."""
+
+    def limit_hint(self) -> str:
+        """Return what a person can do about a kernel limit that keeps directories from being watched."""
+
+    def retry(self, root: str, job: str, after_s: float) -> None:
+        """Let the job fall due again in so many seconds."""
+
+    def scheduled(self, root: str) -> None:
+        """Set up the root's jobs anew: its layout, which decides what jobs it has, has become known."""

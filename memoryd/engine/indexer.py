@@ -1,0 +1,81 @@
+"""Reads changed files into the catalogue and keeps the index files of the layout up to date.
+
+What was found and written is returned; what it means for the root (health, deadlines, events) is decided there.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Collection
+
+from memoryd.engine.host import Clock
+from memoryd.operations.index_files import Indexed, update_index
+from memoryd.operations.memories import restore_lost_writes
+from memoryd.operations.overwrites import StoredAgain
+from memoryd.operations.recognition import LayoutMismatch, layout_mismatch
+from memoryd.operations.refresh import Refreshed, refresh
+from memoryd.store import Store
+
+DELETE_EVENT_S = 1.0  # a rename out of the root is told half a second late (the library pairs moves)
+
+
+class Indexer:
+    """The indexer of one root. Used by the thread that owns the root, except `note_delete`. `before_write` is called
+    before an index file is written, and may raise."""
+
+    def __init__(self, store: Store, clock: Clock, before_write: Callable[[], None]) -> None:
+        self._store = store
+        self._clock = clock
+        self._before_write = before_write
+        self._deleted = threading.Event()
+        self._fits = False  # the layout is known to fit the files
+
+    def note_delete(self) -> None:
+        """Note a deletion, so that a scan that misses files raises no alarm. For any thread."""
+        self._deleted.set()
+
+    def forget_fit(self) -> None:
+        """Check anew whether the layout fits: the root was away."""
+        self._fits = False
+
+    def read(self, paths: Collection[str] | None, *, watching: bool, verify: bool = False) -> Refreshed:
+        """Read what changed into the catalogue (None: look at everything). `verify` also reads what looks unchanged. If
+        files are gone without an event, and the root is watched (`watching`), wait a moment for one."""
+        store, wall = self._store, self._clock.wall
+        seen = self._deleted.is_set()
+        try:
+            done = refresh(store, paths, wall(), verify=verify, deletes_seen=seen)
+        except BaseException:
+            store.index.dirty = True  # what was indexed before the failure will not be reported as changed again
+            raise
+        if done.loss and watching and self._deleted.wait(DELETE_EVENT_S):
+            seen = True  # the event arrived during the scan
+            done = refresh(store, paths, wall(), verify=verify, deletes_seen=True)
+        if seen and paths is None:
+            self._deleted.clear()
+        if done.changed or done.gone:
+            store.index.dirty = True
+        return done
+
+    def restore_lost(self) -> list[StoredAgain]:
+        """Store again what an agent overwrote with an older state. Returns an event for each. A failing disk leaves it
+        for the next time."""
+        return list(restore_lost_writes(self._store, self._clock.wall())) if self._store.undone else []
+
+    def wants_fit(self, *, everything: bool) -> bool:
+        """True if the configured layout still has to be checked. `everything`: all files have just been scanned."""
+        store = self._store
+        return not self._fits and store.guessed_by is None and (store.foreign is None or everything)
+
+    def check_fit(self) -> LayoutMismatch | None:
+        """Return the mismatch with the configured layout, if any. The check is settled once there is none and a memory
+        could be read."""
+        found = layout_mismatch(self._store)
+        self._fits = found is None and any(each.records for each in self._store.files().values())
+        return found
+
+    def write(self, *, force: bool, wait_s: float) -> Indexed:
+        """Write the index files that differ from the catalogue. `force` does not wait for quiet; `wait_s` is how long
+        to wait for the lock."""
+        now = self._clock.wall()
+        return update_index(self._store, now, force=force, wait_s=wait_s, before_write=self._before_write)

@@ -1,0 +1,491 @@
+"""One root: its presence, its due work, and its commands.
+
+The root owns its health and its deadlines; indexer, memories and backfill return what they did, and only the root acts
+on it. Used by the thread that owns the root, except `status`, `cares_for`, `note_delete`, `health.paused` and
+`health.doubts`, which are for any thread.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator
+from contextlib import contextmanager
+
+from msgspec import UNSET, to_builtins
+
+from memoryd.control.methods.method_types import Result
+from memoryd.control.methods.shared import ChangeResult, PlanRow
+from memoryd.control.methods.status import SyncedRoot
+from memoryd.control.methods.upkeep import LockRow, LocksResult, ReindexResult
+from memoryd.core.records import Role
+from memoryd.engine.backfill import Backfill
+from memoryd.engine.deadlines import LATE_S, LOOK_S, MERGE_PAUSE_S, MERGE_QUIET_S, NEVER, Deadlines
+from memoryd.engine.health import FindingReports, Health
+from memoryd.engine.host import Clock, Hints, Tell
+from memoryd.engine.indexer import Indexer
+from memoryd.engine.jobs import LOOKS, OPERATIONS, Job
+from memoryd.engine.memories import STORING, Memories
+from memoryd.engine.status import Publisher
+from memoryd.errors import InvalidMemoryError, MemorydError, TimeoutExpiredError
+from memoryd.layouts.registry import LAYOUTS
+from memoryd.log import get_logger
+from memoryd.operations.index_files import Indexed, reclaim
+from memoryd.operations.migrate import put_in_order
+from memoryd.operations.recognition import recognise_root
+from memoryd.operations.refresh import Refreshed
+from memoryd.operations.root_check import RootCheck, accept_all, check_root, make_root, suspect_loss, unmake_root
+from memoryd.search.embedding.embedder import Embedder
+from memoryd.store import Store
+
+log = get_logger(__name__)
+
+CLEARED = ("removed", "emptied")
+_REPORTED_ROLES = (Role.SOURCE, Role.ARCHIVE, Role.INDEX)
+INDEX_WAIT_S = 1.0  # for the lock if no client waits for the index; then it is retried
+
+
+class Root:
+    """One watched directory and everything that runs on it. `last_change` is when (monotonic) another program changed
+    something; `wants_limits`: a file is above a soft limit; `unsettled`: files that memoryd changed and whose index
+    follows when the root has settled."""
+
+    def __init__(self, store: Store, clock: Clock, hints: Hints, tell: Tell, embedder: Embedder | None = None) -> None:
+        self.store = store
+        self._clock = clock
+        self._hints = hints
+        self._tell = tell
+        self.health = Health(store, clock, hints, tell)
+        self.deadlines = Deadlines()
+        self._indexer = Indexer(store, clock, self.recover_once)
+        self._backfill = Backfill(store, clock, embedder)
+        self._reports = FindingReports(store, tell)
+        self._publisher = Publisher(store, clock, self.health)
+        self.memories = Memories(store, clock, tell, self.health, self.read_all, self.index_own)
+        self._scanned = self._recovered = False
+        self.last_change = clock.monotonic() - 1e6
+        self.wants_limits = False
+        self.unsettled: set[str] = set()
+        self.status = self._publisher.first()
+
+    # --- for other threads
+
+    def cares_for(self, path: str) -> bool:
+        """True if a change of this path matters: not for our own temporary files, locks and unknown files."""
+        if self.store.layout is None:
+            roles = (layout.reader.role(path) for layout in LAYOUTS.values())
+            return not self.store.is_ignored(path) and any(role in _REPORTED_ROLES for role in roles)
+        role = self.store.role(path)
+        if role is Role.BACKUP:
+            self._publisher.backups_known = False
+        return role in _REPORTED_ROLES
+
+    def note_delete(self, path: str | None) -> None:
+        """Note a deletion: a scan then expects missing files, and the index waits for more deletions."""
+        if path is not None and self.store.layout is not None and self.store.role(path) is Role.SOURCE:
+            self.store.index.deletion_event = self._clock.wall()
+        self._indexer.note_delete()
+
+    # --- beginning, end and what is due
+
+    def begin(self) -> None:
+        """Begin to watch, scan, and become ready."""
+        for name in self.store.journal.jobs.cut_off():
+            log.warning("job was cut off", root=self.store.name, job=name)
+        self.look()
+
+    def end(self) -> None:
+        """Write what still waits, and close the store."""
+        self._hints.unwatch(self.store.name)
+        self.memories.end()
+        self.store.close()
+
+    def next_due(self) -> float:
+        """Return when (monotonic) `on_timer` has something to do. For any thread."""
+        if not self.health.is_active:
+            return self.deadlines.next_due()
+        return min(self.deadlines.next_due(), self.memories.next_due(), self._backfill.next_due)
+
+    def on_timer(self) -> None:
+        """Run what is due: check the path, merge late appends, scan, or write a delayed index."""
+        now = self._clock.monotonic()
+        if now >= self.deadlines.look:
+            self.look()
+        if not self.health.is_active:
+            self.deadlines.rest()
+            return
+        self._merge_late(now)
+        self.memories.run_due(now)
+        if self._backfill.run(now) and self._note_vectors():
+            self.publish()
+        self.merge_fulltext(now)
+        if now >= self.deadlines.scan:
+            self.process(None, now)
+        elif now >= self.deadlines.index:
+            self._try_again()
+
+    def _merge_late(self, now: float) -> None:
+        """Append to the live files what was written to replaced inodes."""
+        if not self.store.late_writes.waiting:
+            self.deadlines.late = NEVER
+        elif now >= self.deadlines.late:
+            self.deadlines.late = now + LATE_S
+            carried = self.store.merge_late_writes(self._clock.wall())
+            if carried:
+                log.warning("late append carried over", root=self.store.name, bytes=carried)
+
+    def merge_fulltext(self, now: float) -> None:
+        """Merge segments of the full-text index, a little at a time."""
+        catalogue = self.store.catalogue
+        if now >= self.deadlines.merge:
+            self.deadlines.merge = now + MERGE_PAUSE_S if catalogue.tidy() else NEVER
+        elif self.deadlines.merge == NEVER and catalogue.untidy:
+            self.deadlines.merge = now + MERGE_QUIET_S
+
+    # --- is it there, and whose is it
+
+    def look(self) -> None:
+        """Check whether the root is there and the one we know; the first time it is, scan it."""
+        self.store.require_waiting()
+        self.store.lock_trace.close_removed()
+        self.deadlines.look = self._clock.monotonic() + LOOK_S
+        before, opened = self.health.check, self.store.attachments
+        self.health.check = check_root(self.store, self._clock.wall())
+        if self.health.check != before or self.store.attachments != opened:
+            self._presence_changed(before)
+        blocked = self.health.note_blocked(self.store.blocked() if self.health.is_active else None)
+        if self.health.is_active and not self._scanned:
+            self._first_scan()
+        elif blocked or self.health.check != before or self.health.paused != (self.status.state == "paused"):
+            self.publish()
+
+    def _presence_changed(self, before: RootCheck) -> None:
+        now = self.health.check
+        if before.state != "starting" or now.state != "ok":
+            tell = log.info if now.state == "ok" else log.warning
+            tell("root", root=self.store.name, state=now.state, reason=now.reason)
+        self._tell("root", {"root": self.store.name, "state": now.state, "reason": now.reason})
+        if "ok" in (now.state, before.state):
+            self._scanned = self._recovered = self.health.watching = False
+            self._indexer.forget_fit()
+        if not self.store.attached:
+            self._hints.unwatch(self.store.name)
+
+    def _first_scan(self) -> None:
+        """Watch the root, recover it, and read everything."""
+        if self.store.layout is not None or self.store.too_wide is None:
+            self.health.rewatch()  # before anything is told: what is not watched yet would look like what cannot be
+        self.publish(state="scanning")
+        self._scanned = True
+        self.recognise()
+        self._hints.scheduled(self.store.name)
+        try:
+            self.recover_once()
+        except (OSError, MemorydError) as error:
+            self.trouble(error)  # what is there can be read all the same
+        self.process(None, self._clock.monotonic())
+        if self.health.reason is not None and self.deadlines.index == NEVER:
+            self.deadlines.index = self._clock.monotonic()  # trouble from before the root was away may be over
+        if self.store.layout is not None and self.health.is_active:
+            self._note_limits()  # they may be new where no file is
+        self.publish()
+
+    def recognise(self) -> None:
+        """Look for the layout if it is not known."""
+        if self.store.layout is not None:
+            return
+        began = self._clock.monotonic()
+        seen = recognise_root(self.store)
+        if seen.layout is not None:
+            self._hints.scheduled(self.store.name)
+        else:
+            self.health.note_shapes(seen)
+            self.deadlines.not_detected(began, self._clock.monotonic())
+
+    def recover_once(self) -> None:
+        """Recover the root before the first write. Reading needs no recovery, so on a disk that refuses writes this is
+        tried again before each one. Raises the error of the disk, and BusyError where a migration finds no gap between
+        the writers."""
+        if not self._recovered:
+            self.store.require_waiting()
+            self._recovered = put_in_order(self.store, self._clock.wall())
+
+    def pause(self) -> None:
+        """Stop reading and writing until the root is resumed."""
+        self.memories.catch_up()
+        self.publish()
+
+    def resume(self) -> None:
+        """Go on after a pause, and accept a suspect root as it is now."""
+        if self.health.check.state == "suspect":
+            accept_all(self.store)
+        self._scanned = False
+        self.look()
+
+    def confirm(self) -> None:
+        """Confirm the recognised layout: memoryd may write from now on."""
+        self.look()
+        self.health.require("sync")
+        if self.store.layout is None:
+            raise InvalidMemoryError(
+                f"root {self.store.name} has no layout to confirm: {self.health.index_blocked_reason}",
+                hint="name its layout in the configuration",
+            )
+        if self.store.guessed_by is None:
+            return
+        self.store.confirm()
+        log.info("layout confirmed", root=self.store.name, layout=self.store.layout.name)
+        self.store.index.dirty, self._recovered = True, False
+        self._hints.scheduled(self.store.name)
+        self.process(None, self._clock.monotonic())
+
+    # --- reading in and the index
+
+    def process(self, paths: Collection[str] | None, since: float, *, verify: bool = False) -> tuple[str, ...]:
+        """Read what changed (None: look at everything), then update the index. Returns half-written files, to be looked
+        at again. `since` is when (monotonic) the first change was hinted at; `verify` also reads what looks
+        unchanged."""
+        if not self.health.is_active:
+            return ()
+        self.memories.catch_up()
+        if self.store.layout is None and not self.deadlines.may_detect(self._clock.monotonic()):
+            return ()
+        self.recognise()
+        if self.store.layout is None:
+            self._schedule_scan(self._clock.monotonic())
+            self.publish()
+            return ()
+        began = self._clock.monotonic()
+        done = self._indexer.read(paths, watching=self.health.watching, verify=verify)
+        if done.loss:
+            suspect_loss(self.store, done.loss)
+            self.look()
+            return ()
+        if done.directories is not None:
+            self._note_scan(list(done.directories.values()), began)
+        self._note_changes(done, since)
+        for told in self._indexer.restore_lost():
+            self.health.note_undone(told)
+        if self._indexer.wants_fit(everything=paths is None):
+            self.health.note_fit(self._indexer.check_fit())
+        self._write_index(force=False, wait_s=INDEX_WAIT_S)
+        return done.waiting
+
+    def _note_scan(self, directories: list[tuple[int, int]], began: float) -> None:
+        """After a full scan: count the watches, and set the time of the next one."""
+        now = self._clock.monotonic()
+        self._publisher.last_scan = self._clock.wall()
+        self.deadlines.scanned(began, now)
+        self.health.count_watches(directories)
+        self._schedule_scan(now)
+
+    def _schedule_scan(self, now: float) -> None:
+        schedule = self.store.policy.schedule.get("rescan", "adaptive")
+        self.deadlines.schedule_scan(now, schedule, reliable=self.health.watched_whole)
+
+    def _note_changes(self, done: Refreshed, since: float) -> None:
+        if not (done.changed or done.gone):
+            return
+        self.last_change = self._clock.monotonic()
+        if self.health.unindexed_since is None:
+            self.health.unindexed_since = since
+        self._note_limits()
+        self.health.note_changes(done)
+        self._backfill.notify()
+        self._note_vectors()
+
+    def _note_limits(self) -> None:
+        self.wants_limits |= self.health.note_limits()
+
+    def _note_vectors(self) -> bool:
+        """Copy the trouble of the backfill into the health. Returns whether it changed."""
+        before, self.health.without_vectors = self.health.without_vectors, self._backfill.trouble
+        return before != self._backfill.trouble
+
+    def _write_index(self, *, force: bool, wait_s: float) -> Indexed:
+        done = self._indexer.write(force=force, wait_s=wait_s)
+        health = self.health
+        health.index_blocked_reason, health.index_delay_reason = done.unwritten, done.waits
+        if done.written:
+            health.note_recovery()
+        if health.reason is None:  # else the next try stays set
+            self.deadlines.index = NEVER
+        if done.waits is None:
+            if health.unindexed_since is not None or done.written:
+                self._publisher.generation += 1
+            health.unindexed_since = None
+        if done.retry_at is not None:
+            pause = max(0.05, done.retry_at - self._clock.wall())
+            self.deadlines.index = self._clock.monotonic() + pause
+        if done.written:
+            event = {"root": self.store.name, "paths": list(done.written), "memories": done.result.memories}
+            self._tell("change", {**event, "generation": self._publisher.generation, "index": True})
+        self.publish()
+        return done
+
+    def _try_again(self) -> None:
+        """Write an index that had to wait. A disk that refused is trusted again once it accepts a write, even if none
+        is due. Raises OSError while it does not."""
+        self.deadlines.index = NEVER
+        if self.store.layout is not None:
+            self._write_index(force=False, wait_s=INDEX_WAIT_S)
+        if self.health.reason is not None:
+            self.recover_once()
+            self.health.probe_disk()
+            self.health.note_recovery()
+            self.publish()
+
+    def sync(self, timeout_s: float) -> tuple[SyncedRoot, tuple[str, ...]]:
+        """Scan after the request and put the index on disk. Raises TimeoutExpiredError if that takes longer; never
+        returns a stale ok."""
+        began = self._clock.monotonic()
+        self.health.require("sync")
+        self.memories.write_reads()
+        self.deadlines.detect = 0.0
+        waiting = self.process(None, began)
+        self.health.require("sync")
+        self._backfill.notify(all_of_it=True)
+        self._note_vectors()
+        if self.store.layout is not None:
+            self._force_index(began, timeout_s)
+        waited = round((self._clock.monotonic() - began) * 1000)
+        generation, reason = self._publisher.generation, self.health.index_blocked_reason
+        done = SyncedRoot(generation=generation, waited_ms=waited, written=not reason, reason=reason or UNSET)
+        return done, waiting
+
+    def _force_index(self, began: float, timeout_s: float) -> None:
+        while True:
+            left = timeout_s - (self._clock.monotonic() - began)
+            done = self._write_index(force=True, wait_s=max(0.0, left))
+            if done.waits is None:
+                return
+            if self._clock.monotonic() - began >= timeout_s:
+                raise TimeoutExpiredError(
+                    f"root {self.store.name}: not in the index after {timeout_s:g} s: {done.waits}",
+                    hint="`memoryd lock list` shows who holds it",
+                )
+
+    def reindex(self, *, dry_run: bool) -> ReindexResult:
+        """Drop the catalogue, and build it and the index anew from the files."""
+        self.health.require("reindex")
+        if dry_run:
+            return ReindexResult(plan=PlanRow([]))
+        self.store.catalogue.clear()
+        reclaim(self.store)
+        self.process(None, self._clock.monotonic())
+        done = self._write_index(force=True, wait_s=self.store.policy.lock_wait_s)
+        return ReindexResult(plan=PlanRow([]), memories=done.result.memories, written=list(done.written))
+
+    def read_all(self, *, verify: bool = False) -> None:
+        """Look at everything for a command that has its own result; an index that cannot be written now follows
+        later."""
+        try:
+            self.process(None, self._clock.monotonic(), verify=verify)
+        except OSError as error:
+            self.trouble(error)
+
+    def index_own(self, paths: Collection[str]) -> None:
+        """Read files that memoryd has just changed. A failure is noted and retried later: the change itself succeeded,
+        so its caller must not get an error."""
+        self.deadlines.late = self._clock.monotonic() + LATE_S
+        try:
+            if self.health.check.state == "ok":  # else it is not known whose files these are: a scan follows
+                with self._own_change():
+                    done = self._indexer.read(paths, watching=self.health.watching)
+                    self._note_changes(done, self._clock.monotonic())
+            self.store.journal.fold()
+        except (OSError, MemorydError) as error:
+            self.trouble(error)
+        self._publisher.backups_known = False
+        self.unsettled.update(paths)
+
+    @contextmanager
+    def _own_change(self) -> Iterator[None]:
+        """Keep `last_change`: what changes within is our own work."""
+        before = self.last_change
+        try:
+            yield
+        finally:
+            self.last_change = before
+
+    # --- operations
+
+    def run_job(self, job: Job) -> Result:
+        """Run a job that was asked for by command or schedule, and return its result."""
+        if job.name not in STORING or not (self.health.is_active and self.store.is_in_place()):
+            self.look()  # a directory moved away since then would take the new memory with it
+        waits_for_first = self.health.check.state == "missing" and not self.health.paused
+        if job.name == "memory.add" and waits_for_first and make_root(self.store):
+            return self._first_memory(job)
+        return self._run(job)
+
+    def _first_memory(self, job: Job) -> Result:
+        """Store a memory in a root that was created for it; remove the root again if that fails."""
+        log.info("root created", root=self.store.name, path=self.store.path)
+        self.look()
+        try:
+            return self._run(job)
+        except BaseException:
+            unmake_root(self.store)
+            self.look()
+            raise
+
+    def _run(self, job: Job) -> Result:
+        self.health.require(job.name, dry_run=job.dry_run)
+        if job.name in STORING:
+            self.recover_once()
+            return self.memories.perform(job)
+        self.memories.catch_up()
+        if job.name == "check":
+            self.read_all()
+            self.health.require(job.name)
+        if job.name == "verify":
+            self.read_all(verify=True)
+            self.health.require(job.name)
+        if job.name not in LOOKS:
+            self.recover_once()
+        result = OPERATIONS[job.name](self.store, job, self._clock.wall())
+        if job.name.startswith("backup"):
+            self._publisher.backups_known = False
+        if isinstance(result, ChangeResult) and result.receipt is not UNSET:
+            self._publisher.backups_known = False
+            self._after_change(job, result.receipt, result.plan)
+        if job.name in ("locks", "lock.clear") and isinstance(result, LocksResult):
+            self._tell_cleared(result.locks)
+        self.publish()
+        return result
+
+    def _tell_cleared(self, locks: Iterable[LockRow]) -> None:
+        """Report cleared locks. One that is left because another process has it open is a finding, not an event."""
+        for lock in locks:
+            if lock.action in CLEARED:
+                told = to_builtins(lock)
+                log.warning("lock cleared", root=self.store.name, **told)
+                self._tell("health", {"root": self.store.name, "lock": told})
+
+    def _after_change(self, job: Job, receipt: str, plan: PlanRow) -> None:
+        """Report our own change and read it at once; it is no sign of other writers."""
+        self.health.note_recovery()
+        event = {"root": self.store.name, "operation": job.name, "receipt": receipt}
+        log.info("changed", **event, by=job.by)
+        self._tell("change", {**event, "plan": to_builtins(plan)})
+        self.deadlines.late = self._clock.monotonic() + LATE_S
+        self._indexer.note_delete()
+        with self._own_change():
+            self.read_all()
+
+    # --- trouble and status
+
+    def trouble(self, error: BaseException | None) -> MemorydError:
+        """Make the root read-only while its disk fails, and retry with growing pauses. Returns the error for the
+        user."""
+        worded, pause = self.health.trouble(error)
+        self.deadlines.hold_off(self._clock.monotonic(), pause)
+        try:
+            self.publish()
+        except (OSError, MemorydError) as broken:
+            log.debug("status is incomplete", root=self.store.name, error=str(broken))
+        return worded
+
+    def publish(self, state: str | None = None) -> None:
+        """Publish the status, and report new findings. `state` overrides the current one."""
+        self.status = self._publisher.make(state)
+        self._reports.report_new()

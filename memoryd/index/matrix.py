@@ -1,0 +1,179 @@
+"""Exact nearest neighbours for databases that cannot compare vectors themselves: one matrix per model, kept in memory
+while it is in use.
+
+numpy is imported with the first query, not before: an idle daemon does without it. A matrix is filled once. New
+vectors are appended; deleted ones are skipped and compacted later. Filters are applied before the best are selected.
+"""
+
+from __future__ import annotations
+
+import importlib
+import threading
+from collections.abc import Iterator, Sequence
+from itertools import islice
+from typing import Any, Protocol
+
+from memoryd.core.index import Neighbour
+from memoryd.core.query import Filters
+
+IDLE_S = 300.0  # a matrix that no query used for this long is dropped
+PIECE = 8_192  # vectors read at a time
+BLOCK = 1_024  # rows converted to 32-bit floats at a time, in a buffer that fits in the CPU cache
+WIDER = 4  # candidates per wanted result before all memories that pass the filters are queried
+
+
+class Vectors(Protocol):
+    """The packed vectors of an index within one snapshot."""
+
+    @property
+    def changes(self) -> int:
+        """The number of vectors replaced or added out of key order since the index was opened."""
+
+    def load(self, model: str, after: int) -> Iterator[tuple[int, bytes]]:
+        """Yield (key, vector) for each vector of a model with a key above `after`, by key."""
+
+    def allowed(self, filters: Filters, keys: Sequence[int]) -> set[int]:
+        """Return the given keys whose memories pass the filters."""
+
+    def all_allowed(self, filters: Filters) -> list[int]:
+        """Return the keys of all memories that pass the filters, ascending."""
+
+
+class Similarities:
+    """The cosines of all vectors of a model with one given vector."""
+
+    def __init__(self, numpy: Any, keys: Any, values: Any) -> None:
+        self._numpy = numpy
+        self._keys = keys
+        self._values = values
+
+    def __len__(self) -> int:
+        return len(self._keys)
+
+    def best(self, source: Vectors, filters: Filters, limit: int) -> list[Neighbour]:
+        """Return the nearest memories that pass the filters: at most `limit`, nearest first, ties to the newest key."""
+        for wide in (limit + limit // 4, WIDER * limit):
+            some = self._highest(self._values, wide)
+            keys = self._keys[some].tolist()
+            allowed = source.allowed(filters, keys)
+            found = [
+                Neighbour(key, float(self._values[row])) for key, row in zip(keys, some, strict=True) if key in allowed
+            ]
+            if len(found) >= limit or len(some) == len(self._keys):
+                return found[:limit]
+        rows = self._rows(source.all_allowed(filters))
+        highest = rows[self._highest(self._values[rows], limit)]
+        return [Neighbour(int(self._keys[row]), float(self._values[row])) for row in highest]
+
+    def of(self, keys: Sequence[int]) -> dict[int, float]:
+        """Return the cosines of the given memories that have a vector, by key."""
+        rows = self._rows(keys)
+        return dict(zip(self._keys[rows].tolist(), self._values[rows].tolist(), strict=True))
+
+    def _highest(self, values: Any, count: int) -> Any:
+        """Return the rows of the highest values, descending; ties go to the last row."""
+        numpy = self._numpy
+        rows = numpy.arange(len(values))
+        if len(values) > count:
+            least = numpy.partition(values, len(values) - count)[len(values) - count]
+            rows = numpy.flatnonzero(values >= least)  # all that equal the least included: ties are resolved below
+        return rows[numpy.lexsort((-rows, -values[rows]))][:count]
+
+    def _rows(self, keys: Sequence[int]) -> Any:
+        wanted = self._numpy.array(sorted(keys), dtype="i8")
+        at = self._numpy.searchsorted(self._keys, wanted)
+        inside = at < len(self._keys)
+        at, wanted = at[inside], wanted[inside]
+        return at[self._keys[at] == wanted]
+
+
+class MatrixCache:
+    """The matrices of one index, by model; for any thread."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._matrices: dict[str, _Matrix] = {}
+
+    def measure(self, source: Vectors, model: str, vector: Sequence[float]) -> Similarities:
+        """Compare a vector with all stored vectors of its model."""
+        numpy = importlib.import_module("numpy")
+        with self._lock:
+            matrix = self._matrices.setdefault(model, _Matrix(numpy, len(vector)))
+            matrix.bring_up(source, model)
+            matrix.idle_since = None
+            keys, rows, lengths = (each[: matrix.count] for each in (matrix.keys, matrix.rows, matrix.lengths))
+        given = numpy.array(vector, dtype="f4")
+        values, room = numpy.empty(len(keys), "f4"), numpy.empty((BLOCK, len(vector)), "f4")
+        for at in range(0, len(keys), BLOCK):
+            some = rows[at : at + BLOCK]
+            room[: len(some)] = some
+            numpy.matmul(room[: len(some)], given, out=values[at : at + BLOCK])
+        return Similarities(numpy, keys, values / (lengths * (numpy.linalg.norm(given) or 1)))
+
+    def release_idle(self, now: float) -> None:
+        """Drop the matrices that no search used for IDLE_S since an earlier call. `now` in seconds."""
+        with self._lock:
+            for model, matrix in list(self._matrices.items()):
+                if matrix.idle_since is None:
+                    matrix.idle_since = now
+                elif now - matrix.idle_since > IDLE_S:
+                    del self._matrices[model]
+
+    def rows_held(self) -> dict[str, int]:
+        """Return the number of vectors in each matrix, deleted ones included, by model."""
+        with self._lock:
+            return {model: matrix.count for model, matrix in self._matrices.items()}
+
+
+class _Matrix:
+    """Vectors of one model. Keys ascend; slots past `count` are spare. Rows stay packed, one byte or 32 bits a number;
+    `lengths` are their norms. A slice handed out stays valid: rows are only appended after it."""
+
+    def __init__(self, numpy: Any, size: int) -> None:
+        self._numpy = numpy
+        self._size = size
+        self._changes = -1
+        self.idle_since: float | None = None  # seconds; None: used since the last `release_idle`
+        self._empty()
+
+    def _empty(self) -> None:
+        self.count = 0
+        self._whole = 0  # the count after the last compaction
+        self.keys = self._numpy.empty(0, "i8")
+        self.lengths = self._numpy.empty(0, "f4")
+        self.rows = self._numpy.empty((0, self._size), "i1")
+
+    def bring_up(self, source: Vectors, model: str) -> None:
+        """Add the vectors that are new, or reload all if vectors were replaced or many were deleted."""
+        changes = source.changes
+        if changes != self._changes or self.count > 2 * self._whole + PIECE:
+            self._empty()
+        self._changes = changes
+        first = self.count == 0
+        new = iter(source.load(model, int(self.keys[self.count - 1]) if self.count else 0))
+        while piece := list(islice(new, PIECE)):
+            self._add(piece)
+        if first:
+            self._whole = self.count
+
+    def _add(self, piece: list[tuple[int, bytes]]) -> None:
+        numpy, until = self._numpy, self.count + len(piece)
+        form = "i1" if len(piece[0][1]) == self._size else "f4"
+        numbers = numpy.frombuffer(b"".join(vector for _, vector in piece), dtype=form).reshape(-1, self._size)
+        if until > len(self.keys):
+            room = max(until, len(self.keys) * 5 // 4)
+            self.keys = self._grown(self.keys, (room,), "i8")
+            self.lengths = self._grown(self.lengths, (room,), "f4")
+            self.rows = self._grown(self.rows, (room, self._size), form)
+        self.keys[self.count : until] = [key for key, _ in piece]
+        lengths = numpy.linalg.norm(numbers.astype("f4"), axis=1)
+        self.lengths[self.count : until] = numpy.where(
+            lengths > 0, lengths, 1
+        )  # avoids a division by zero; the cosine is 0 anyway
+        self.rows[self.count : until] = numbers
+        self.count = until
+
+    def _grown(self, old: Any, shape: tuple[int, ...], form: str) -> Any:
+        new = self._numpy.empty(shape, form)
+        new[: self.count] = old[: self.count]
+        return new

@@ -1,0 +1,140 @@
+"""Read memories from the index: by key, by age, by owner, and by filters."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from memoryd.core.index import Before, Memory, whole_text
+from memoryd.core.query import Filters
+from memoryd.core.spans import replace_surrogates
+from memoryd.index.sqlite.database import Database
+from memoryd.index.sqlite.schema import Row, path_of
+from memoryd.index.texts import one_line, redacted
+
+_FROM_TEXTS = "FROM records AS r JOIN texts AS t USING (key)"
+_FROM_WORDS = (
+    "FROM words AS w CROSS JOIN records AS r ON r.key = w.rowid CROSS JOIN texts AS t ON t.key = w.rowid"
+    " WHERE words MATCH ?"
+)
+_KEYS = "SELECT r.key FROM records AS r"
+_OPENINGS = "SELECT r.key, r.title, substr(t.body, 1, ?), r.tags FROM records AS r JOIN texts AS t USING (key)"
+_MADE = "ifnull(r.created, -1e18)"  # as it is indexed
+_NEVER = -1e18
+_WHOLE = (
+    "r.key, r.path, r.line, r.id, r.type, r.title, r.created, r.archived, r.tags, r.owner, r.weight, r.uses,"
+    " t.labels, t.body"
+)
+
+
+class Memories:
+    """Memory queries on one connection; used by one thread at a time."""
+
+    def __init__(self, db: Database) -> None:
+        self._db = db
+        self._owners: tuple[str, ...] | None = None
+        self._read: dict[int, Memory] | None = None  # in this snapshot
+
+    def begin(self, *, changed: bool) -> None:
+        """Begin a snapshot, in which each memory is read once. `changed`: the index changed since the last one."""
+        self._read = {}
+        if changed:
+            self._owners = None
+
+    def end(self) -> None:
+        """End the snapshot."""
+        self._read = None
+
+    def memories(self, keys: Sequence[int]) -> dict[int, Memory]:
+        """Return the memories with the given keys that exist, in that order. Cached within a snapshot."""
+        read = self._read if self._read is not None else {}
+        missing = [key for key in keys if key not in read]
+        if missing:
+            marks = ",".join("?" * len(missing))
+            rows = self._db.rows(f"SELECT {_WHOLE} {_FROM_TEXTS} WHERE r.key IN ({marks})", missing)
+            read.update((row[0], _memory(row)) for row in rows)
+        return {key: read[key] for key in keys if key in read}
+
+    def openings(self, keys: Sequence[int], characters: int) -> dict[int, str]:
+        """Title, tags and the first characters of the text of each memory, by key."""
+        marks = ",".join("?" * len(keys))
+        rows = self._db.rows(f"{_OPENINGS} WHERE r.key IN ({marks})", (characters, *keys)) if keys else []
+        return {key: whole_text(title, body, "", tags) for key, title, body, tags in rows}
+
+    def newest(self, filters: Filters, limit: int, before: Before | None = None) -> list[Memory]:
+        """Return memories by creation time, newest first and undated last; then by id and key, descending."""
+        where, values = conditions(filters)
+        given = [*values]
+        if before is not None:
+            made = _NEVER if before.created is None else before.created
+            where += f" AND {_MADE} <= ?"
+            given.append(made)
+            if not before.same:
+                where += f" AND ({_MADE} < ? OR (r.id, r.key) < (?, ?))"
+                given += [made, before.id, before.key]
+        query = f"SELECT {_WHOLE} {_FROM_TEXTS} WHERE 1{where} ORDER BY {_MADE} DESC, r.id DESC, r.key DESC LIMIT ?"
+        return list(map(_memory, self._db.rows(query, (*given, limit))))
+
+    def matching(self, expression: str, filters: Filters) -> Iterator[Memory]:
+        """Yield every memory that matches an FTS5 expression, newest key first."""
+        where, values = conditions(filters)
+        query = f"SELECT {_WHOLE} {_FROM_WORDS}{where} ORDER BY w.rowid DESC"
+        return map(_memory, self._db.stream(query, (expression, *values)))
+
+    def every(self, filters: Filters, *, after: int = 0, sign: str = "") -> Iterator[Memory]:
+        """Yield every memory with a key above `after`, newest key first; with `sign` in title, tags or body, ignoring
+        the case of ASCII."""
+        where, values = conditions(filters)
+        given: list[str | float] = [after, *values]
+        if sign:
+            where += " AND (instr(lower(t.body), ?) OR instr(lower(r.title), ?) OR instr(lower(r.tags), ?))"
+            given += [sign] * 3
+        query = f"SELECT {_WHOLE} {_FROM_TEXTS} WHERE r.key > ?{where} ORDER BY r.key DESC"
+        return map(_memory, self._db.stream(query, given))
+
+    def keys_of(self, identity: str, filters: Filters) -> list[int]:
+        """Return the keys of memories with exactly this id that pass the filters."""
+        where, values = conditions(filters)
+        query = f"{_KEYS} WHERE r.id = ?{where}"
+        return [key for (key,) in self._db.rows(query, (replace_surrogates(identity), *values))]
+
+    def owners(self) -> tuple[str, ...]:
+        """Return the names of all owners, sorted; "" for memories without one."""
+        if self._owners is None or self._read is None:  # outside a snapshot the cache may be outdated
+            found: list[str] = []
+            row = self._db.row("SELECT min(owner) FROM records")
+            while row is not None and row[0] is not None:
+                found.append(str(row[0]))
+                row = self._db.row("SELECT min(owner) FROM records WHERE owner > ?", row)
+            self._owners = tuple(found)
+        return self._owners
+
+    def last_key(self) -> int:
+        """Return the highest key ever used, whether its memory still exists or not."""
+        row = self._db.row("SELECT seq FROM sqlite_sequence WHERE name = 'records'")
+        return int(row[0]) if row else 0
+
+
+def conditions(filters: Filters) -> tuple[str, tuple[str | float, ...]]:
+    """Return SQL conditions to append to a WHERE clause, on records named `r`, and their values."""
+    parts: list[str] = []
+    values: list[str | float] = []
+    if not filters.archived:
+        parts.append(" AND NOT r.archived")
+    if filters.type is not None:
+        parts.append(" AND r.type = ?")
+        values.append(replace_surrogates(filters.type))
+    for tag in filters.tags:
+        parts.append(" AND r.tags <> '' AND instr(char(10) || r.tags || char(10), ?)")
+        values.append(f"\n{redacted(one_line(tag))}\n")
+    if filters.since is not None:
+        parts.append(f" AND {_MADE} >= ?")
+        values.append(filters.since)
+    if filters.owner is not None:
+        parts.append(" AND r.owner = ?")
+        values.append(replace_surrogates(filters.owner))
+    return "".join(parts), tuple(values)
+
+
+def _memory(row: Row) -> Memory:
+    key, path, line, id_, type_, title, created, archived, *rest = row
+    return Memory(key, path_of(path), line, id_, type_, title, created, bool(archived), *rest)

@@ -1,0 +1,155 @@
+"""Read an index: files, records and findings here; memories, text and vectors through the modules next to this one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from itertools import groupby
+from operator import itemgetter
+
+import msgspec
+
+from memoryd.core.findings import Finding
+from memoryd.core.index import ID_SUFFIX, FileRow, FileSummary, Place
+from memoryd.core.records import Entry
+from memoryd.core.spans import replace_surrogates
+from memoryd.index.sqlite.database import Database
+from memoryd.index.sqlite.fulltext import FullText, WordList
+from memoryd.index.sqlite.memories import Memories
+from memoryd.index.sqlite.schema import ENTRIES, FILES, PLACES, Row, file_row, key_of, path_of, place
+from memoryd.index.sqlite.vectors import Epoch, Vectors
+
+ONE_PASS_FILES = 100  # files; of more the records are fetched by one query
+
+_decode: Callable[[bytes], Mapping[str, object]] = msgspec.json.Decoder(dict[str, object]).decode
+
+
+class Shared:
+    """What all connections to one index share in memory."""
+
+    def __init__(self) -> None:
+        self.words = WordList()
+        self.epoch = Epoch()
+
+
+class SqliteReader:
+    """An IndexReader on one connection, composed of memory, full-text and vector queries."""
+
+    def __init__(self, db: Database, shared: Shared) -> None:
+        self._db = db
+        self._memories = Memories(db)
+        self.fulltext = FullText(db, self._memories, shared.words)
+        self.vectors = Vectors(db, shared.epoch)
+        self.memories = self._memories.memories
+        self.newest = self._memories.newest
+        self.openings = self._memories.openings
+        self.owners = self._memories.owners
+        self.keys_of = self._memories.keys_of
+        self.match = self.fulltext.match
+        self.term_frequencies = self.fulltext.term_frequencies
+        self.nearest = self.vectors.nearest
+        self.vector = self.vectors.of
+        self.vector_samples = self.vectors.samples
+
+    @contextmanager
+    def snapshot(self) -> Iterator[None]:
+        """Read one state of the index in the whole block, whatever is written meanwhile."""
+        self._db.run("BEGIN")
+        try:
+            self._memories.begin(changed=self.fulltext.begin())
+            yield
+        finally:
+            self._memories.end()
+            self._db.run("COMMIT")
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._db.close()
+
+    @property
+    def size(self) -> int:
+        """The number of memories, archived ones included."""
+        return self.fulltext.size
+
+    # --- files
+
+    def files(self) -> dict[str, FileRow]:
+        """Return all indexed files by path."""
+        return {row.path: row for row in map(file_row, self._db.stream(FILES))}
+
+    def file(self, path: str) -> FileRow | None:
+        """Return one indexed file; None if it is not indexed."""
+        row = self._db.row(f"{FILES} WHERE path = ?", (key_of(path),))
+        return file_row(row) if row else None
+
+    def summaries(self) -> Iterator[FileSummary]:
+        """Yield the summary of every file, at half the cost of `files`."""
+        rows = self._db.stream("SELECT path, role, size, units, broken, records, facts FROM files")
+        return (FileSummary._make((path_of(row[0]), *row[1:6], _decode(row[6]))) for row in rows)
+
+    def totals(self) -> tuple[int, int]:
+        """Return the number of files and their total size in bytes."""
+        files, size = self._db.row("SELECT COUNT(*), COALESCE(SUM(size), 0) FROM files") or (0, 0)
+        return int(files), int(size)
+
+    # --- records
+
+    def entries(self, paths: Sequence[str]) -> Iterator[Entry]:
+        """Yield the records of the given files: files in the given order, records in file order."""
+        rows = self._rows_of_each(paths) if len(paths) < ONE_PASS_FILES else self._rows_in_one_pass(paths)
+        for path, (_, line, identity, kind, archived, facts) in rows:
+            yield Entry(path, line, identity, kind, bool(archived), _decode(facts))
+
+    def _rows_of_each(self, paths: Sequence[str]) -> Iterator[tuple[str, Row]]:
+        query = f"{ENTRIES} WHERE path = ? ORDER BY start"
+        for path in paths:
+            for row in self._db.stream(query, (key_of(path),)):
+                yield path, row
+
+    def _rows_in_one_pass(self, paths: Sequence[str]) -> Iterator[tuple[str, Row]]:
+        """Read all records in one query, for a directory of many small files. Rows that the given order needs later
+        wait in `ahead`: few, since that order is nearly the order of the path bytes."""
+        rows = self._db.stream(f"{ENTRIES} ORDER BY path, start")
+        groups = groupby(rows, key=itemgetter(0))
+        ahead: dict[bytes, list[Row]] = {}
+        last = b""
+        for path in paths:
+            key = key_of(path)
+            while last < key and (group := next(groups, None)) is not None:
+                last = group[0]
+                ahead[last] = list(group[1])
+            for row in ahead.pop(key, ()):
+                yield path, row
+
+    def live_count(self, path: str) -> int:
+        """Count the memories of one file, equal ids once, archived ones left out."""
+        query = "SELECT COUNT(DISTINCT id) FROM records WHERE path = ? AND NOT archived"
+        [count] = self._db.row(query, (key_of(path),)) or (0,)
+        return int(count)
+
+    def places(self, identity: str) -> list[Place]:
+        """Return the places of memories with exactly this id; if there are none, of those with this id and a suffix
+        (`~` and six hex digits), which duplicate ids get."""
+        query = f"{PLACES} WHERE id"
+        given = replace_surrogates(identity)
+        rows = self._db.rows(f"{query} = ?", (given,))
+        if rows:
+            return list(map(place, rows))
+        found = map(place, self._db.rows(f"{query} > ? AND id < ?", (f"{given}~", f"{given}~g")))
+        return [each for each in found if ID_SUFFIX.fullmatch(each.id, len(given))]
+
+    # --- findings
+
+    def findings(self) -> list[Finding]:
+        """Return all findings, by path and line."""
+        rows = self._db.rows("SELECT code, path, message, line, id FROM findings ORDER BY path, line")
+        return [Finding(code, path_of(path), message, line, identity) for code, path, message, line, identity in rows]
+
+    def finding_counts(self, path: str | None = None) -> dict[tuple[str, str], int]:
+        """Count the findings by (path, code), of one file if `path` is given."""
+        if path is None:
+            rows = self._db.rows("SELECT path, code, COUNT(*) FROM findings GROUP BY path, code")
+        else:
+            query = "SELECT path, code, COUNT(*) FROM findings WHERE path = ? GROUP BY code"
+            rows = self._db.rows(query, (key_of(path),))
+        return {(path_of(key), code): count for key, code, count in rows}

@@ -1,0 +1,225 @@
+"""Write an index: SQLite in the state directory, disposable at any time.
+
+It makes start-up a stat pass instead of a parse, keeps memory use flat as stores grow, and answers readers while the
+worker works. A damaged one is thrown away and built anew.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from functools import partial
+
+import msgspec
+
+from memoryd.core.findings import NewFindings
+from memoryd.core.index import FileRow, IndexReader, IndexWriter, ReplacedRange
+from memoryd.core.records import Document, Record
+from memoryd.core.spans import replace_surrogates
+from memoryd.index.sqlite import texts
+from memoryd.index.sqlite.database import ConnectionPool, Database
+from memoryd.index.sqlite.reader import Shared, SqliteReader
+from memoryd.index.sqlite.schema import INSERT_RECORD, file_values, key_of
+from memoryd.index.texts import clean, redacted
+
+PAGES = 256  # of the full-text index that are written in one go
+TOGETHER = 256  # changes that are committed at once
+_INSERT_FILE = "INSERT OR REPLACE INTO files VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)"
+
+_encode: Callable[[object], bytes] = msgspec.json.Encoder().encode
+_Known = Mapping[tuple[str, str | None], int]  # how often each code was found, for each id
+
+
+class SqliteIndex(SqliteReader):
+    """An IndexWriter. Used by one writer at a time; other threads read through `reader()`."""
+
+    def __init__(self, path: str) -> None:
+        shared = Shared()
+        super().__init__(Database(path), shared)
+        self.path = path
+        # Not a method of this one: what is closed and let go must not be held by itself.
+        self._pool = ConnectionPool(partial(_open_reader, path, shared))
+        self._news = NewFindings()
+        self._batch = False
+        self._waiting = 0  # changes that are not committed yet
+        self.untidy = True
+        self.take_news = self._news.take
+        self.missing_vectors = self.vectors.missing
+        self.put_vectors = self.vectors.put
+        self.release_idle = shared.epoch.matrices.release_idle
+
+    @contextmanager
+    def reader(self) -> Iterator[IndexReader]:
+        """Lend a reader for the block, to any thread; it sees one state, whatever is written meanwhile."""
+        with self._pool.acquire() as lent, lent.snapshot():
+            yield lent
+
+    def close(self) -> None:
+        """Close the index; readers in use still work until their block ends."""
+        self._pool.close()
+        super().close()
+
+    # --- changes
+
+    @contextmanager
+    def batch(self) -> Iterator[None]:
+        """Commit the changes of the block a few hundred at a time, which is cheaper than one by one."""
+        self._batch = True
+        try:
+            yield
+        finally:
+            self._batch, self._waiting = False, 0
+            self._db.commit()
+
+    @contextmanager
+    def _change(self) -> Iterator[None]:
+        """Apply a change as a whole or not at all; if it fails, uncommitted changes of the batch are lost with it."""
+        try:
+            yield
+        except BaseException:
+            self._db.rollback()
+            self._waiting = 0
+            raise
+        self._waiting += 1
+        self.untidy = True
+        if not self._batch or self._waiting >= TOGETHER:
+            self._db.commit()
+            self._waiting = 0
+
+    def replace(self, row: FileRow, document: Document) -> None:
+        """Replace everything known of a file by the document. A memory whose text is unchanged keeps its key and its
+        vector."""
+        key = key_of(row.path)
+        with self._change():
+            known = texts.known_of(self._db, key)
+            found = self._found(key, document)
+            self.vectors.drop_own(key, document.records)
+            self._forget_rows(key)
+            self._insert(row, document, known, found)
+            texts.remove(self._db, known)
+
+    def append(self, row: FileRow, tail: Document, *, anew: Sequence[str] = ()) -> None:
+        """Add the records of the tail to a file that grew; `row` describes the whole file. Findings with the codes
+        `anew` are about the whole file: those of the tail replace the known ones."""
+        key = key_of(row.path)
+        with self._change():
+            found = {each: count for each, count in self._found(key, tail).items() if each[0] in anew}
+            self._db.run("DELETE FROM files WHERE path = ?", (key,))
+            self._db.run_many("DELETE FROM findings WHERE path = ? AND code = ?", [(key, code) for code in anew])
+            self._insert(row, tail, {}, found)
+
+    def replace_range(self, row: FileRow, changed: ReplacedRange, document: Document) -> None:
+        """Replace some lines of a file without findings by those of the document and move what is below. `row`
+        describes the whole file."""
+        key = key_of(row.path)
+        with self._change():
+            known = texts.known_of(self._db, key, changed.span)
+            before = self._found(key, document)
+            self._move(key, changed)
+            after = self._found(key, document)
+            self._insert(row, document, known, {each: count - after.get(each, 0) for each, count in before.items()})
+            texts.remove(self._db, known)
+
+    def restamp(self, row: FileRow) -> None:
+        """Store a new fingerprint for unchanged content."""
+        with self._change():
+            self._db.run(_INSERT_FILE, file_values(row))
+
+    def forget(self, path: str) -> None:
+        """Remove a file and its memories."""
+        key = key_of(path)
+        with self._change():
+            texts.remove(self._db, texts.known_of(self._db, key))
+            self._forget_rows(key)
+
+    def set_access(self, path: str, uses: Mapping[str, int]) -> None:
+        """Store how often memories of one file were read, by id, if the file itself does not record it."""
+        rows = [(times, key_of(path), replace_surrogates(identity)) for identity, times in uses.items()]
+        with self._change():
+            self._db.run_many("UPDATE records SET uses = ? WHERE path = ? AND id = ?", rows)
+
+    def clear(self) -> None:
+        """Remove everything; keys are not reused."""
+        with self._change():
+            for table in ("files", "records", "findings", "texts", "vectors"):
+                self._db.run(f"DELETE FROM {table}")  # noqa: S608 - the names stand in the line above
+            self._db.run("INSERT INTO words(words) VALUES ('delete-all')")
+
+    def tidy(self) -> bool:
+        """Merge some segments of the full-text index, which makes queries faster: 0.1 s at most. False when nothing is
+        left to do."""
+        before = self._db.total_changes
+        with self._db.transaction():
+            self._db.run("INSERT INTO words (words, rank) VALUES ('merge', ?)", (PAGES,))
+        self.untidy = self._db.total_changes - before > 1
+        return self.untidy
+
+    # --- rows
+
+    def _forget_rows(self, key: bytes) -> None:
+        self._db.run("DELETE FROM files WHERE path = ?", (key,))
+        self._db.run("DELETE FROM records WHERE path = ?", (key,))
+        self._db.run("DELETE FROM findings WHERE path = ?", (key,))
+
+    def _move(self, key: bytes, changed: ReplacedRange) -> None:
+        """Delete the records of the range and move those below it. Findings have line numbers in their messages, so
+        this is not for files with findings."""
+        start, end = changed.span.start, changed.span.end
+        self._db.run("DELETE FROM records WHERE path = ? AND start >= ? AND start < ?", (key, start, end))
+        further, lower = changed.new_bytes - (end - start), changed.new_lines - changed.lines
+        if further or lower:
+            move = "UPDATE records SET start = start + ?, end = end + ?, line = line + ? WHERE path = ? AND start >= ?"
+            self._db.run(move, (further, further, lower, key, end))
+
+    def _found(self, key: bytes, document: Document) -> _Known:
+        """Count the known findings of a file by code and id, if the document has any to compare them with."""
+        if not document.findings:
+            return {}
+        query = "SELECT code, id, COUNT(*) FROM findings WHERE path = ? GROUP BY code, id"
+        return {(code, identity): count for code, identity, count in self._db.rows(query, (key,))}
+
+    def _insert(self, row: FileRow, document: Document, known: texts.Known, found: _Known) -> None:
+        findings = [replace(each, message=redacted(each.message)) for each in document.findings]
+        self._news.note(findings, found)
+        self._db.run(_INSERT_FILE, file_values(row))
+        path = key_of(row.path)
+        keyed = texts.insert(self._db, document.records, known)
+        rows = (_record(path, each, *text) for each, text in zip(document.records, keyed, strict=True))
+        self._db.run_many(INSERT_RECORD, rows)
+        self.vectors.take_in(document.records, [key for key, _, _ in keyed])
+        self._db.run_many(
+            "INSERT INTO findings VALUES (?,?,?,?,?)",
+            [(path, f.code, f.line, replace_surrogates(f.id) if f.id else None, f.message) for f in findings],
+        )
+
+
+def _record(path: bytes, record: Record, key: int, title: str, tags: str) -> tuple[object, ...]:
+    """Convert a record to the columns of INSERT_RECORD; title and tags are redacted already."""
+    return (
+        key,
+        path,
+        record.span.start,
+        record.span.end,
+        record.line,
+        replace_surrogates(record.id),
+        redacted(record.type),
+        title,
+        record.created,
+        record.used,
+        record.archived,
+        tags,
+        replace_surrogates(record.owner),
+        record.weight,
+        record.uses,
+        _encode(clean(record.facts)),
+    )
+
+
+def _open_reader(path: str, shared: Shared) -> SqliteReader:
+    return SqliteReader(Database(path, read_only=True), shared)
+
+
+def open_index(path: str) -> IndexWriter:
+    """Open the index in this file, or begin an empty one if it is missing, damaged or of another version."""
+    return SqliteIndex(path)

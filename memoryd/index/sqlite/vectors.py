@@ -1,0 +1,148 @@
+"""Store packed vectors, one per memory, with the model that made them.
+
+A vector belongs to a text, and a key is never used for another text: so it dies with its record and needs no date.
+A vector that an agent stored beside its memory stands under `own:SIZE` and is kept as it is; such a memory gets none
+of another model. Vectors come in with rising keys; `Epoch.changes` counts what came otherwise, or became another.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from struct import pack
+
+from memoryd.core.index import Neighbour, Sample, whole_text
+from memoryd.core.query import Filters
+from memoryd.core.records import Record
+from memoryd.core.spans import replace_surrogates
+from memoryd.core.vectors import agent_model
+from memoryd.index.matrix import MatrixCache
+from memoryd.index.sqlite.database import Database
+from memoryd.index.sqlite.memories import conditions
+
+_MAX_KEYS = 500  # keys in one question
+
+_LACKING = "LEFT JOIN vectors AS v ON v.key = r.key AND (v.model = ? OR v.model GLOB 'own:*') WHERE v.key IS NULL"
+_TEXTS = "SELECT r.key, r.title, t.body, t.labels, r.tags FROM records AS r JOIN texts AS t USING (key)"
+_SAMPLES = (
+    "SELECT r.key, v.model, v.vector, r.title, t.body FROM records AS r"
+    " CROSS JOIN vectors AS v ON v.key = r.key CROSS JOIN texts AS t ON t.key = r.key"
+)
+_VECTORS = "SELECT key, model, vector FROM vectors"
+_KEYS = "SELECT r.key FROM records AS r WHERE r.key"
+
+
+class Epoch:
+    """State of the vectors that all connections share: the `highest` key with one, and the number of `changes` that a
+    matrix would miss if it only loaded newer keys."""
+
+    def __init__(self) -> None:
+        self.changes = 0
+        self.highest = 0
+        self.matrices = MatrixCache()
+
+
+class Vectors:
+    """Vector queries on one connection; used by one thread at a time."""
+
+    def __init__(self, db: Database, epoch: Epoch) -> None:
+        self._db = db
+        self._epoch = epoch
+
+    @property
+    def changes(self) -> int:
+        """The number of vectors replaced or added out of key order since the index was opened."""
+        return self._epoch.changes
+
+    # --- what the writer does
+
+    def put(self, model: str, rows: Sequence[tuple[int, bytes]]) -> None:
+        """Store a vector for each key; keys of deleted memories are skipped."""
+        query = (
+            "INSERT OR REPLACE INTO vectors SELECT ?, ?, ? WHERE EXISTS (SELECT 1 FROM records WHERE key = ?)"
+            " AND NOT EXISTS (SELECT 1 FROM vectors WHERE key = ? AND model GLOB 'own:*')"
+        )
+        with self._db.transaction():
+            self._db.run_many(query, ((key, model, vector, key, key) for key, vector in rows))
+        keys = [key for key, _ in rows]
+        self._epoch.changes += min(keys, default=self._epoch.highest) < self._epoch.highest
+        self._epoch.highest = max(keys, default=self._epoch.highest)
+
+    def take_in(self, records: Sequence[Record], keys: Sequence[int]) -> None:
+        """Store the vectors that agents wrote, within the transaction that inserts the records."""
+        given = [(key, each.embedding) for each, key in zip(records, keys, strict=True) if each.embedding is not None]
+        for at in range(0, len(given), _MAX_KEYS):
+            some = given[at : at + _MAX_KEYS]
+            known = self._known([key for key, _ in some])
+            for key, embedding in some:
+                size = len(embedding)
+                found = (agent_model(size), pack(f"{size}f", *embedding))  # half the time of an array
+                if known.get(key) != found:
+                    self._epoch.changes += key in known
+                    self._db.run("INSERT OR REPLACE INTO vectors VALUES (?,?,?)", (key, *found))
+
+    def _known(self, keys: Sequence[int]) -> dict[int, tuple[str, bytes]]:
+        marks = ",".join("?" * len(keys))
+        rows = self._db.rows(f"{_VECTORS} WHERE key IN ({marks})", keys)
+        return {key: (model, vector) for key, model, vector in rows}
+
+    def drop_own(self, path: bytes, records: Sequence[Record]) -> None:
+        """Before a file is replaced: drop its agent vectors if some of its memories have none any more."""
+        if any(record.embedding is None for record in records):
+            # Asked first: a deletion by a subquery makes the index over the words write out what it holds.
+            query = (
+                "SELECT v.key FROM records AS r JOIN vectors AS v USING (key) WHERE r.path = ? AND v.model GLOB 'own:*'"
+            )
+            found = self._db.rows(query, (path,))
+            self._db.run_many("DELETE FROM vectors WHERE key = ?", found)
+            self._epoch.changes += bool(found)
+
+    def missing(self, model: str, after: int, limit: int) -> list[tuple[int, str]]:
+        """(key, redacted text) of memories without a vector of the model or of an agent, by key."""
+        query = f"{_TEXTS} {_LACKING} AND r.key > ? ORDER BY r.key LIMIT ?"
+        return [(key, whole_text(*parts)) for key, *parts in self._db.rows(query, (model, after, limit))]
+
+    # --- what search reads
+
+    def nearest(
+        self, vector: Sequence[float], model: str, filters: Filters, limit: int, also: Collection[int] = ()
+    ) -> list[Neighbour] | None:
+        """Return the `limit` nearest memories by their vectors of the model, nearest first, ties to the newest key;
+        then those of `also` that have a vector. None if no memory has a vector of this model."""
+        measured = self._epoch.matrices.measure(self, model, vector)
+        if not len(measured):
+            return None
+        best = measured.best(self, filters, limit)
+        more = measured.of([*{*also} - {each.key for each in best}])
+        return [*best, *(Neighbour(key, cosine) for key, cosine in more.items())]
+
+    def load(self, model: str, after: int) -> Iterator[tuple[int, bytes]]:
+        """Yield (key, vector) for each vector of a model with a key above `after`, by key."""
+        query = "SELECT key, vector FROM vectors WHERE key > ? AND model = ? ORDER BY key"
+        return self._db.stream(query, (after, model))
+
+    def of(self, key: int) -> tuple[str, bytes] | None:
+        """Return the model and packed vector of one memory, if it has one."""
+        row = self._db.row("SELECT model, vector FROM vectors WHERE key = ?", (key,))
+        return (row[0], row[1]) if row else None
+
+    def samples(self, owner: str | None, limit: int) -> list[Sample]:
+        """Return some memories with vectors that agents wrote, of one owner or of any named owner."""
+        which, given = ("<> ''", ()) if owner is None else ("= ? AND r.owner <> ''", (replace_surrogates(owner),))
+        rows = self._db.rows(f"{_SAMPLES} WHERE r.owner {which} AND v.model GLOB 'own:*' LIMIT ?", (*given, limit))
+        return [Sample(key, model, vector, body or title) for key, model, vector, title, body in rows]
+
+    def allowed(self, filters: Filters, keys: Sequence[int]) -> set[int]:
+        """Return the given keys whose memories pass the filters."""
+        where, values = conditions(filters)
+        found: set[int] = set()
+        for at in range(0, len(keys), _MAX_KEYS):
+            some = keys[at : at + _MAX_KEYS]
+            marks = ",".join("?" * len(some))
+            rows = self._db.rows(f"{_KEYS} IN ({marks}){where}", (*some, *values))
+            found.update(key for (key,) in rows)
+        return found
+
+    def all_allowed(self, filters: Filters) -> list[int]:
+        """Return the keys of all memories that pass the filters, rising."""
+        where, values = conditions(filters)
+        return [key for (key,) in self._db.rows(f"{_KEYS} > 0{where} ORDER BY r.key", values)]

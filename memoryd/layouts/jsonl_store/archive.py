@@ -1,0 +1,259 @@
+"""What is archived, when, and where to. Pure: plans come out.
+
+Learnings are archived 90 days after their last use (the latest of accessed_at, updated_at and created_at, since reading
+a file leaves no trace), tasks 30 days after completion, core memories only on request, and lines marked `archived:
+true` at the next run. The quarter is that of created_at in UTC, which never changes, so a late or repeated run names
+the same file. The copy is the line verbatim except for its `archived: true`. A soft limit archives the least used
+learnings, or the tasks completed longest ago, until the limit holds.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import NamedTuple
+
+from memoryd.core.dates import quarter
+from memoryd.core.json_spans import with_member
+from memoryd.core.plan import Action, Kind, Plan
+from memoryd.core.policy import DAY, Limit, LimitKind
+from memoryd.core.records import Record
+from memoryd.core.spans import Edit, Span, sha256
+from memoryd.layouts.protocol import LoadedFile, UpkeepView
+
+_ARCHIVE = re.compile(r"archive/\d{4}/[^/]+\.jsonl")
+_TYPE_OF_ARCHIVE = (("learning", "learning"), ("task", "task"), ("core", "core"))
+
+
+class Move(NamedTuple):
+    """A record to archive, and the reason."""
+
+    record: Record
+    why: str
+
+
+def archive(view: UpkeepView, ids: Collection[str] | None) -> Plan:
+    """Plan the archiving of memories that are due, or of exactly those named by `ids`."""
+    found: list[tuple[str, LoadedFile, Move]] = [
+        (path, loaded, Move(record, why))
+        for path, loaded in view.live.items()
+        for record in loaded.document.records
+        if (why := _due_reason(record, loaded, view) if ids is None else _named_reason(record, ids))
+    ]
+    oldest = sorted(range(len(found)), key=lambda at: _last_use(found[at][2].record))[: view.at_most]
+    by_file: dict[str, tuple[LoadedFile, list[Move]]] = {}
+    for at in sorted(oldest):
+        path, loaded, move = found[at]
+        by_file.setdefault(path, (loaded, []))[1].append(move)
+    actions = [action for path, (loaded, moves) in by_file.items() for action in _group(path, loaded, moves, view)]
+    return Plan(tuple(actions), waiting=len(found) - len(oldest))
+
+
+def _last_use(record: Record) -> float:
+    """Return the time that the age counts from; lines marked as archived come first."""
+    facts = record.facts
+    if facts["archived"]:
+        return -math.inf
+    if record.type == "task" and facts.get("status") == "completed":
+        return float(facts["completed"])
+    return float(max(facts["accessed"], facts["updated"], facts["created"]))
+
+
+def _named_reason(record: Record, ids: Collection[str]) -> str | None:
+    return "named in the command" if record.id in ids else None
+
+
+def _is_pinned(record: Record, loaded: LoadedFile, view: UpkeepView) -> bool:
+    """Return True where an undo restored this very text: only a command or a change moves it again."""
+    return bool(view.pinned) and sha256(record.span.of(loaded.data)) in view.pinned
+
+
+def _due_reason(record: Record, loaded: LoadedFile, view: UpkeepView) -> str | None:
+    facts, policy = record.facts, view.policy
+    if _is_pinned(record, loaded, view):
+        return None
+    if facts["archived"]:
+        return "marked as archived"
+    if facts["future"]:
+        return None
+    if record.type == "learning":
+        if facts["importance"] in policy.keep_importance:
+            return None
+        age = view.now - _last_use(record)
+        if age >= policy.archive_learnings_after_days * DAY:
+            return f"learning not used for {int(age // DAY)} days"
+    if record.type == "task" and facts.get("status") == "completed":
+        age = view.now - _last_use(record)
+        if age >= policy.archive_tasks_after_days * DAY:
+            return f"task completed {int(age // DAY)} days ago"
+    return None
+
+
+def enforce(view: UpkeepView, limits: Mapping[str, Limit]) -> Plan:
+    """Plan moves that bring each file back to its soft limit; a limit that cannot be met becomes a note."""
+    actions: list[Action] = []
+    notes: list[Action] = []
+    for path, limit in limits.items():
+        loaded = view.live.get(path)
+        if loaded is None or limit.kind is not LimitKind.SOFT:
+            continue
+        moves, short = _overflow(loaded, limit, view)
+        actions += _group(path, loaded, moves, view)
+        if short:
+            notes.append(Action(Kind.NOTE, path, short))
+    return Plan(tuple(actions), tuple(notes))
+
+
+def _overflow(loaded: LoadedFile, limit: Limit, view: UpkeepView) -> tuple[list[Move], str | None]:
+    """Return the moves, least used first, until count and size hold, and what still exceeds the limit."""
+    groups = _by_id(loaded.document.records)
+    count, size = len(groups), len(loaded.data)
+    moves: list[Move] = []
+    movable = _movable(view, loaded)
+    for group in sorted((each for each in groups if all(map(movable, each))), key=_least_used_first):
+        bound = _exceeded(limit, count, size)
+        if bound is None:
+            break
+        moves += [Move(record, f"the file is above its soft limit of {bound}") for record in group]
+        spans = [line_span(loaded.data, record.span) for record in group]
+        count, size = count - 1, size - sum(span.end - span.start for span in spans)
+    if _exceeded(limit, count, size):
+        return moves, f"still {count} memories and {size} bytes; the rest can only be archived by hand"
+    return moves, None
+
+
+def _exceeded(limit: Limit, count: int, size: int) -> str | None:
+    if limit.max_count is not None and count > limit.max_count:
+        return f"{limit.max_count} memories"
+    if limit.max_bytes is not None and size > limit.max_bytes:
+        return f"{limit.max_bytes} bytes"
+    return None
+
+
+def _by_id(records: Collection[Record]) -> list[list[Record]]:
+    """Group records by id; duplicates move with the first one, or they would count afterwards."""
+    groups: dict[str, list[Record]] = {}
+    for record in records:
+        if not record.archived:
+            groups.setdefault(record.id, []).append(record)
+    return list(groups.values())
+
+
+def _movable(view: UpkeepView, loaded: LoadedFile) -> Callable[[Record], bool]:
+    def movable(record: Record) -> bool:
+        if record.facts["future"] or _is_pinned(record, loaded, view):
+            return False
+        if record.type == "task":
+            return record.facts.get("status") == "completed"
+        return record.type == "learning" and record.facts["importance"] not in view.policy.keep_importance
+
+    return movable
+
+
+def _least_used_first(group: Sequence[Record]) -> tuple[float, float, float]:
+    facts = group[0].facts
+    if group[0].type == "task":
+        return facts["completed"], facts["created"], 0.0
+    return facts["accessed"], facts["access_count"], facts["created"]
+
+
+def _group(path: str, loaded: LoadedFile, moves: list[Move], view: UpkeepView) -> list[Action]:
+    """Return the copies into the archives, then one rewrite of the live file."""
+    if not moves:
+        return []
+    by_archive: dict[str, list[Move]] = {}
+    for move in moves:
+        by_archive.setdefault(archive_path(path, move.record), []).append(move)
+    actions = [
+        action
+        for target, group in sorted(by_archive.items())
+        if (action := _copy(target, group, loaded, view.archive(target)))
+    ]
+    edits = tuple(remove_lines(loaded, [move.record.span for move in moves], view.policy.final_newline))
+    whys = sorted({move.why for move in moves})
+    ids = tuple(move.record.id for move in moves)
+    base = loaded.digest
+    why = "; ".join(whys[:3]) + (f"; and {len(whys) - 3} more reasons" if len(whys) > 3 else "")
+    each = tuple(move.why for move in moves)
+    actions.append(Action(Kind.REWRITE, path, why, ids, edits, base=base, reasons=each))
+    return actions
+
+
+def archive_path(path: str, record: Record) -> str:
+    """Return `archive/2025/learnings_2025_Q4.jsonl`, as the seed's tree names it."""
+    year, number = quarter(record.facts["created"])
+    stem = path.removesuffix(".jsonl")
+    return f"archive/{year:04}/{stem}_{year:04}_Q{number}.jsonl"
+
+
+def is_archive(path: str) -> bool:
+    """Return True for the path of an archive file."""
+    return _ARCHIVE.fullmatch(path) is not None
+
+
+def archived_type(path: str) -> str:
+    """Return the type of an archive in either form: `learnings_2025_Q4.jsonl`, `learning_memories_2025_Q4.jsonl`."""
+    name = path.rpartition("/")[2]
+    return next((kind for prefix, kind in _TYPE_OF_ARCHIVE if name.startswith(prefix)), "core")
+
+
+def _copy(target: str, moves: list[Move], loaded: LoadedFile, existing: bytes | None) -> Action | None:
+    """Return the append to an archive, without lines that are there already after a crash between the writes."""
+    present = set((existing or b"").split(b"\n"))
+    by_id: dict[str, dict[bytes, None]] = {}
+    for move in moves:
+        line = mark_archived(move.record.span.of(loaded.data))
+        if line not in present:
+            by_id.setdefault(move.record.id, {})[line] = None
+    # Of equal ids the first counts. It is copied last, since unarchive takes the last copy.
+    copies = [(identity, line) for identity, same in by_id.items() for line in reversed(same)]
+    if not copies:
+        return None
+    lead = b"\n" if existing and not existing.endswith(b"\n") else b""
+    added = lead + b"".join(line + b"\n" for _, line in copies)
+    base = sha256(existing) if existing is not None else None
+    ids, why = tuple(identity for identity, _ in copies), f"copy {len(copies)} of {moves[0].record.type}"
+    return Action(Kind.APPEND, target, why, ids, (), added, base=base)
+
+
+def mark_archived(line: bytes) -> bytes:
+    """Return the bytes of the memory with `archived` set to true and nothing else changed."""
+    return with_member(line.strip(), "archived", b"true")
+
+
+def remove_lines(loaded: LoadedFile, spans: Collection[Span], final_newline: str) -> list[Edit]:
+    """Return the edits that remove memories with their lines."""
+    data = loaded.data
+    edits = [Edit(span, b"") for span in _merge_spans([line_span(data, span) for span in sorted(set(spans))])]
+    return [*edits, *final_newline_edits(loaded, edits, final_newline)]
+
+
+def final_newline_edits(loaded: LoadedFile, edits: Sequence[Edit], final_newline: str) -> list[Edit]:
+    """Return the edit that adds a missing final newline after `edits`; none where a line is being written."""
+    data = loaded.data
+    last = edits[-1].span.start if edits and not edits[-1].new and edits[-1].span.end == len(data) else len(data)
+    lacks = last > 0 and data[last - 1 : last] != b"\n"
+    if final_newline != "always" or not lacks or loaded.document.pending:
+        return []
+    return [Edit(Span(len(data), len(data)), b"\n")]
+
+
+def line_span(data: bytes, span: Span) -> Span:
+    """Return the whole line with its newline if the memory is alone on it, else the span of the memory."""
+    start = data.rfind(b"\n", 0, span.start) + 1
+    newline = data.find(b"\n", span.end)
+    end = len(data) if newline < 0 else newline + 1
+    alone = not data[start : span.start].strip() and not data[span.end : end].strip()
+    return Span(start, end) if alone else span
+
+
+def _merge_spans(spans: list[Span]) -> list[Span]:
+    """Join adjacent spans, so that a large move needs few edits."""
+    merged: list[Span] = []
+    for span in spans:
+        if merged and merged[-1].end == span.start:
+            merged[-1] = Span(merged[-1].start, span.end)
+        else:
+            merged.append(span)
+    return merged

@@ -1,0 +1,275 @@
+"""Parsing of JSONL files line by line into records and findings, and recognition of the layout.
+
+Only "\\n" ends a line (a "\\r" before it is preserved and reported); U+2028 and the like do not. Nothing is dropped:
+bytes that are not a record are a gap that every rewrite preserves. Recognition tells the layout from datasets, logs and
+task lists, whose files have the same names.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import msgspec
+
+from memoryd.core.findings import Finding
+from memoryd.core.records import FRESH_S, Document, JsonObject, NativeMemory, ParseOffset, Record
+from memoryd.core.secrets import headline
+from memoryd.core.spans import BOM, Span, replace_surrogates
+from memoryd.layouts.directory import HEAD_SIZE, Directory, first_value
+from memoryd.layouts.jsonl_store import agent_json
+from memoryd.layouts.jsonl_store.index import INDEX
+from memoryd.layouts.jsonl_store.schema import FILE_TYPES, MAX_LINE, MAX_USES, TYPES, WEIGHTS, read_memory
+from memoryd.layouts.validation import Problem
+
+_decode = msgspec.json.Decoder().decode
+_decoder = json.JSONDecoder()
+
+
+class Line(NamedTuple):
+    """A line without its newline; offsets and numbers count from the beginning of the file. `ended`: it has a
+    newline."""
+
+    number: int
+    start: int
+    text: bytes
+    ended: bool
+
+
+class LineObject(NamedTuple):
+    """One JSON object on a line, at bytes [start, end) of the line."""
+
+    start: int
+    end: int
+    native: Any
+
+
+class ParsedLine(NamedTuple):
+    """The objects on a line, and what is wrong with it."""
+
+    parts: list[LineObject]
+    problem: Problem | None
+
+
+def split_lines(data: bytes, base: ParseOffset) -> Iterator[Line]:
+    """Yield the lines of `data`, which begins at `base` in its file."""
+    number, at = base.line, 0
+    while at < len(data):
+        end = data.find(b"\n", at)
+        if end < 0:
+            yield Line(number, base.offset + at, data[at:], False)
+            return
+        yield Line(number, base.offset + at, data[at:end], True)
+        number, at = number + 1, end + 1
+
+
+def parse_lines(
+    path: str, data: bytes, file_type: str, *, now: float, mtime: float, base: ParseOffset, counted: bool = True
+) -> Document:
+    """Parse lines into a document. `counted=False` (archives) reports no schema findings: archives are history."""
+    records: list[Record] = []
+    findings: list[Finding] = []
+    units = broken = 0
+    pending = False
+    crlf_seen = False
+    for line in split_lines(data, base):
+        text, skipped = _strip(line, findings, path)
+        if not text.strip():
+            if b"\0" in line.text:
+                findings.append(Finding("nul-bytes", path, "a block of NUL bytes", line.number))
+            continue
+        if line.text.endswith(b"\r") and not crlf_seen:
+            crlf_seen = True
+            findings.append(Finding("crlf-newlines", path, "lines end in CRLF", line.number))
+        units += 1
+        parsed = parse_line(text)
+        if parsed.problem:
+            broken += 1
+            # A time stamp far in the future means that the clock was set back, not that a program is writing.
+            waits = not line.ended and abs(now - mtime) < FRESH_S
+            pending = pending or waits
+            findings += [] if waits else [_broken_line(path, line, parsed)]
+        elif len(parsed.parts) > 1:
+            message = f"{len(parsed.parts)} memories on one line"
+            findings.append(Finding("joined-lines", path, message, line.number))
+        if counted and len(line.text) > MAX_LINE:
+            message = f"{len(line.text)} bytes, more than the limit of 10,240"
+            findings.append(Finding("line-too-long", path, message, line.number))
+        units += max(0, len(parsed.parts) - (0 if parsed.problem else 1))
+        for part in parsed.parts:
+            start = line.start + skipped
+            span = Span(start + part.start, start + part.end)
+            record, problems = _record(part.native, span, line, file_type, now=now, mtime=mtime)
+            if counted:
+                found = record.id if record else _id_of(part.native)
+                findings += [Finding(p.code, path, _message(p, line), line.number, found) for p in problems]
+            if record:
+                records.append(record)
+    return Document(path, tuple(records), tuple(findings), units, broken, pending)
+
+
+def _strip(line: Line, findings: list[Finding], path: str) -> tuple[bytes, int]:
+    """Return the line without a byte order mark, NULs at its ends (left by a power cut) and "\\r", and the bytes
+    skipped."""
+    text = line.text
+    if text.startswith(BOM):  # not only in the first line: files may have been concatenated
+        findings.append(Finding("byte-order-mark", path, "a byte order mark before the line", line.number))
+        text = text[len(BOM) :]
+    if text.startswith(b"\0") and text.strip(b"\0 \t\r"):
+        findings.append(Finding("nul-bytes", path, "NUL bytes before a memory", line.number))
+        text = text.lstrip(b"\0")
+    skipped = len(line.text) - len(text)
+    return text.rstrip(b"\0\r\t "), skipped
+
+
+def parse_line(text: bytes) -> ParsedLine:
+    """Return the objects on one line. The line must consist of objects, or begin with some and break off inside a
+    further one; otherwise none are returned."""
+    try:
+        native = _decode(text)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, ValueError):
+        return _parse_slowly(text)
+    if isinstance(native, dict):
+        return ParsedLine([LineObject(0, len(text), native)], None)
+    return ParsedLine([], Problem("invalid-json", "not a JSON object"))
+
+
+def _parse_slowly(raw: bytes) -> ParsedLine:
+    """Parse joined objects, and what only Python's parser accepts, which the seed's readers use."""
+    try:
+        text = raw.decode("utf-8")
+    except UnicodeDecodeError as error:
+        return ParsedLine([], Problem("invalid-encoding", f"not UTF-8 at byte {error.start + 1}"))
+    if "\0" in text:
+        return ParsedLine([], Problem("nul-bytes", "NUL bytes inside a line"))
+    parts: list[LineObject] = []
+    at = _skip_space(text, 0)
+    while at < len(text):
+        try:
+            native, end = _decoder.raw_decode(text, at)
+        except (ValueError, RecursionError) as error:
+            reason = (getattr(error, "msg", None) or type(error).__name__).removesuffix(" at")
+            problem = Problem("invalid-json", f"{reason} at character {getattr(error, 'pos', at) + 1}")
+            return ParsedLine(parts if text[at] == "{" else [], problem)
+        if not isinstance(native, dict):
+            return ParsedLine([], Problem("invalid-json", "not a JSON object"))
+        parts.append(LineObject(len(text[:at].encode()), len(text[:end].encode()), native))
+        at = _skip_space(text, end)
+    return ParsedLine(parts, None)
+
+
+def _skip_space(text: str, at: int) -> int:
+    return len(text) - len(text[at:].lstrip(" \t\r\n"))
+
+
+def _record(
+    native: NativeMemory, span: Span, line: Line, file_type: str, *, now: float, mtime: float
+) -> tuple[Record | None, list[Problem]]:
+    reading = read_memory(native, file_type, now=now, mtime=mtime)
+    problems = reading.problems
+    if _may_repeat_keys(line.text, native) and _repeats_keys(line.text[: span.end - line.start], span, line):
+        problems.append(Problem("duplicate-key", "duplicate key; the last value counts"))
+    if reading.facts is None or reading.id is None:
+        return None, problems
+    facts = reading.facts
+    used = max(facts["accessed"], facts["updated"], facts["created"])
+    record = Record(
+        span,
+        line.number,
+        reading.id,
+        reading.type,
+        replace_surrogates(headline(native["content"])),
+        facts["created"],
+        used,
+        tuple(facts["tags"]),
+        facts["archived"],
+        native,
+        facts,
+        replace_surrogates(native["content"]),
+        (facts["category"],) if facts["category"] else (),
+        WEIGHTS[facts["importance"]],
+        min(facts["access_count"], MAX_USES),
+    )
+    return record, problems
+
+
+def _may_repeat_keys(text: bytes, native: NativeMemory) -> bool:
+    # A quick count rules out repeated keys for nearly every line; only the rest is parsed again.
+    return text.count(b'":') + text.count(b'" :') > len(native)
+
+
+def _repeats_keys(text: bytes, span: Span, line: Line) -> bool:
+    repeated = False
+
+    def pairs(found: list[tuple[str, object]]) -> JsonObject:
+        nonlocal repeated
+        repeated = repeated or len({key for key, _ in found}) < len(found)
+        return dict(found)
+
+    try:
+        json.loads(text[span.start - line.start :], object_pairs_hook=pairs)
+    except (ValueError, RecursionError):
+        return False
+    return repeated
+
+
+def _broken_line(path: str, line: Line, parsed: ParsedLine) -> Finding:
+    assert parsed.problem is not None
+    code, reason = parsed.problem
+    if not line.ended and code == "invalid-json":
+        return Finding("torn-tail", path, f"Invalid JSON at line {line.number}: the line is cut off", line.number)
+    return Finding(code, path, f"Invalid JSON at line {line.number}: {reason}", line.number)
+
+
+def _message(problem: Problem, line: Line) -> str:
+    if problem.code in ("invalid-schema", "corrected-schema", "missing-id"):
+        return f"Invalid schema at line {line.number}: {problem.message}"
+    return problem.message
+
+
+def _id_of(native: NativeMemory) -> str | None:
+    found = native.get("id")
+    return replace_surrogates(found) if isinstance(found, str) else None
+
+
+_LINES = 20  # lines checked in each file
+
+
+def recognise(directory: Directory) -> str | None:
+    """Return what shows a JSONL store: memories, an index with counts by type, or an `<agent-id>.json` file."""
+    present = [path for path in FILE_TYPES if path in directory.files]
+    lines = {f"{path}:{number}": line for path in present for number, line in _lines(directory.head(path))}
+    values = {place: first_value(line) for place, line in lines.items()}
+    read = [place for place, value in values.items() if value is not None]  # damaged lines say nothing about the layout
+    good = [place for place in read if _is_memory(values[place])]
+    if 2 * len(good) > len(read):
+        return f"{good[0]} holds a memory"
+    if present and not lines and is_index(directory.json(INDEX) if INDEX in directory.files else None):
+        return f"{INDEX} counts memories by type"
+    return next((f"{path} holds the memories of an agent" for path in directory.first(agent_json.is_candidate)
+                 if _is_agent_json(directory.json(path))), None)  # fmt: skip
+
+
+def is_index(content: object) -> bool:
+    """Return True for the content of an `index.json` of this layout."""
+    statistics = content.get("statistics") if isinstance(content, dict) else None
+    return isinstance(statistics, dict) and isinstance(statistics.get("by_type"), dict)
+
+
+def _lines(head: bytes) -> list[tuple[int, bytes]]:
+    """Return the first non-empty lines with their numbers, without one that is cut off."""
+    whole = head if len(head) < HEAD_SIZE else head.rpartition(b"\n")[0]
+    return [(number, line) for number, line in enumerate(whole.split(b"\n"), 1) if line.strip()][:_LINES]
+
+
+def _is_memory(native: object) -> bool:
+    if not isinstance(native, dict) or not all(isinstance(native.get(key), str) for key in ("id", "content")):
+        return False
+    return native.get("type") in TYPES
+
+
+def _is_agent_json(content: object) -> bool:
+    if not isinstance(content, dict) or not isinstance(content.get("core_memories"), list):
+        return False
+    return isinstance(content.get("learnings"), list) or isinstance(content.get("tasks"), list)

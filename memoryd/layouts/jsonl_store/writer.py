@@ -1,0 +1,256 @@
+"""Storing in the JSONL store: one appended line per memory, exact edits of a line, the quarterly archive. See
+`memoryd.layouts.protocol`.
+
+A new memory is appended without reading the file, so the cost does not grow with the store. An update writes only the
+values that change. Forgetting archives.
+
+Only a hard limit rejects a memory; above a soft limit the limits job frees space later. Count and size come from the
+index. Only a file that seems full is read, to exclude duplicates and lines to be archived, and to suggest memories that
+could be archived: the least recently used, then the least used.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from memoryd.core.dates import iso
+from memoryd.core.json_spans import skip_space, update_members, with_member
+from memoryd.core.plan import ANY_CONTENT, Action, Kind, Plan
+from memoryd.core.policy import Limit, LimitKind
+from memoryd.core.records import NativeMemory, ParseOffset, Record, Role
+from memoryd.core.spans import Edit, splice
+from memoryd.errors import ConflictError, LimitExceededError, UsageError
+from memoryd.layouts.jsonl_store import archive
+from memoryd.layouts.jsonl_store.parser import parse_line, parse_lines
+from memoryd.layouts.jsonl_store.schema import (
+    FILE_TYPES,
+    MAX_USES,
+    too_long,
+    validate_new,
+    validate_update,
+    with_defaults,
+)
+from memoryd.layouts.protocol import AccessCount, LoadedFile, Located, NewMemory, StoringView, UpkeepView, WritePlan
+from memoryd.layouts.validation import Violation, differences, encode, encoded, not_encodable, only_location, reject
+
+_FILES = {kind: path for path, kind in FILE_TYPES.items()}
+
+
+def add(view: StoringView, new: NewMemory) -> WritePlan:
+    """Plan the append of a new line."""
+    only_location(new.location, "jsonl-store")
+    native = with_defaults(new.memory, view.now, view.number)
+    line = encoded(native)
+    reject((*(not_encodable(new.memory) if line is None else ()), *validate_new(native, new.memory)))
+    assert line is not None
+    identity, path = str(native["id"]), _FILES[native["type"]]
+    reject((*too_long(len(line)), *(_check_id_unused(view, identity) if new.memory.get("id") else ())))
+    require_capacity(view, path, len(line) + 1)
+    why = f"store a memory of type {native['type']}"
+    return WritePlan(Plan((_append(path, line, identity, why),)), identity, path)
+
+
+def _check_id_unused(view: StoringView, identity: str) -> Iterator[Violation]:
+    """Yield a violation where a chosen id is in use. Files are searched as bytes, which is cheap."""
+    needle = identity.encode()
+    for path, known in view.files.items():
+        if known.role in (Role.SOURCE, Role.ARCHIVE) and needle in (view.content(path) or b""):
+            yield Violation("id", f"must be new; this one is already used in {path}")
+            return
+
+
+def _append(path: str, line: bytes, identity: str, why: str) -> Action:
+    """Append a line with its newline; without it, the next append of another program would join two memories."""
+    return Action(Kind.APPEND, path, why, (identity,), data=line + b"\n", base=ANY_CONTENT)
+
+
+def update(view: StoringView, located: Located, changes: NativeMemory) -> WritePlan:
+    """Plan exact edits of the changed values."""
+    _require_live(located, "changed")
+    reject(not_encodable(changes))
+    record, data = located.record, located.loaded.data
+    wanted = differences(record.native, changes)
+    if not wanted:
+        return _unchanged(located)
+    reject(validate_update(located.path, record.native, wanted))
+    wanted.setdefault("updated_at", iso(view.now))
+    values = {key: None if value is None else encode(value) for key, value in wanted.items()}
+    edits = update_members(data, skip_space(data, record.span.start), values)
+    before = record.span.end - record.span.start
+    after = before + sum(len(edit.new) - (edit.span.end - edit.span.start) for edit in edits)
+    reject(too_long(after, before))
+    require_growth(view, located.path, len(data), after - before)
+    return _rewritten(view, located, edits, f"set {', '.join(wanted)}")
+
+
+def _unchanged(located: Located) -> WritePlan:
+    return WritePlan(Plan(), located.record.id, located.path)
+
+
+def _rewritten(view: StoringView, located: Located, edits: list[Edit], why: str) -> WritePlan:
+    edits = [*edits, *archive.final_newline_edits(located.loaded, edits, view.policy.final_newline)]
+    action = Action(Kind.REWRITE, located.path, why, (located.record.id,), tuple(edits), base=located.loaded.digest)
+    return WritePlan(Plan((action,)), located.record.id, located.path)
+
+
+def _require_live(located: Located, what: str) -> None:
+    if archive.is_archive(located.path):
+        raise UsageError(
+            f"{located.record.id} is archived; only live memories can be {what}",
+            hint=f"unarchive it first: memoryd unarchive {located.record.id}",
+        )
+    _require_lines(located)
+
+
+def _require_lines(located: Located) -> None:
+    if located.path not in FILE_TYPES and not archive.is_archive(located.path):
+        raise UsageError(f"{located.path} has the form of the real server, which memoryd reads and never writes")
+
+
+def forget(view: StoringView, located: Located) -> WritePlan:
+    """Plan the move to the archive of the quarter; an archived memory stays there."""
+    _require_lines(located)
+    if archive.is_archive(located.path):
+        return _unchanged(located)
+    live = UpkeepView({located.path: located.loaded}, view.content, view.policy, view.now)
+    plan = archive.archive(live, {located.record.id})
+    return WritePlan(plan, located.record.id, archive.archive_path(located.path, located.record))
+
+
+def unarchive(view: StoringView, located: Located) -> WritePlan:
+    """Plan the move of an archived line to the end of its live file, with `archived` false. A live line that is only
+    marked loses the mark."""
+    _require_lines(located)
+    record, data = located.record, located.loaded.data
+    if not archive.is_archive(located.path):
+        if not record.archived:
+            return _unchanged(located)
+        edits = update_members(data, skip_space(data, record.span.start), {"archived": b"false"})
+        return _rewritten(view, located, edits, "no longer marked as archived")
+    path = _FILES[archive.archived_type(located.path)]
+    text = record.span.of(data)
+    line = with_member(text.strip(), "archived", b"false")
+    spans = [each.span for each in located.loaded.document.records if each.span.of(data) == text]
+    edits = archive.remove_lines(located.loaded, spans, view.policy.final_newline)
+    why = "moved back to the live memories"
+    removal = Action(Kind.REWRITE, located.path, why, (record.id,), tuple(edits), base=located.loaded.digest)
+    if not splice(data, edits):
+        removal = Action(Kind.REMOVE, located.path, why, (record.id,), base=located.loaded.digest)
+    if _is_present(view, path, record.id, line):
+        return WritePlan(Plan((removal,)), record.id, path)
+    require_capacity(view, path, len(line) + 1)
+    return WritePlan(Plan((_append(path, line, record.id, why), removal)), record.id, path)
+
+
+def _is_present(view: StoringView, path: str, identity: str, line: bytes) -> bool:
+    """Return True where the line is there already after a crash; raises ConflictError where another memory has its
+    id."""
+    loaded = view.load(path, [identity])
+    there = [each for each in loaded.document.records if each.id == identity] if loaded is not None else []
+    if not there or loaded is None:
+        return False
+    if any(each.span.of(loaded.data).strip() == line for each in there):
+        return True
+    raise ConflictError(
+        f"another memory with the id {identity} is in {path}",
+        hint="archive or remove that one first",
+        data={"changed": [path]},
+    )
+
+
+def restore(view: StoringView, path: str, removed: bytes) -> WritePlan:
+    """Plan the append of a line; this layout itself only archives, so the bytes were removed elsewhere."""
+    line = removed.strip()
+    read = parse_lines(path, line, FILE_TYPES[path], now=view.now, mtime=0.0, base=ParseOffset())
+    if len(read.records) != 1 or b"\n" in line:
+        raise UsageError(f"{path}: the saved bytes are not one memory on one line")
+    identity = read.records[0].id
+    if _is_present(view, path, identity, line):
+        return WritePlan(Plan(), identity, path)
+    return WritePlan(Plan((_append(path, line, identity, "restore a memory"),)), identity, path)
+
+
+def count_reads(path: str, loaded: LoadedFile, reads: Mapping[str, AccessCount]) -> tuple[Edit, ...]:
+    """Return edits that raise `access_count` and advance `accessed_at`; of equal ids the first counts."""
+    if path not in FILE_TYPES:
+        return ()
+    edits: list[Edit] = []
+    left = dict(reads)
+    for record in loaded.document.records:
+        read = left.pop(record.id, None)
+        if read is not None:
+            edits += _access_edits(record, loaded.data, read)
+    return tuple(edits)
+
+
+def _access_edits(record: Record, data: bytes, read: AccessCount) -> list[Edit]:
+    values: dict[str, bytes | None] = {}
+    if record.facts["access_count"] < MAX_USES:
+        values["access_count"] = encode(record.facts["access_count"] + read.times)
+    if read.at > record.facts["accessed"]:
+        values["accessed_at"] = encode(iso(read.at))
+    return update_members(data, skip_space(data, record.span.start), values)
+
+
+def native(text: bytes) -> NativeMemory:
+    """Return the first object of a line."""
+    parts = parse_line(text.strip()).parts
+    return parts[0].native if parts else {"text": text.decode("utf-8", "replace")}
+
+
+_MAX_SUGGESTED = 5
+
+
+def require_growth(view: StoringView, path: str, size: int, added: int) -> None:
+    """Raise LimitExceededError where a change would exceed the hard limit in bytes; shrinking is always allowed."""
+    limit = view.limits.get(path)
+    if limit is None or limit.kind is not LimitKind.HARD or limit.max_bytes is None or added <= 0:
+        return
+    if size + added > limit.max_bytes:
+        raise _full(path, limit, size, _live(view, path))
+
+
+def require_capacity(view: StoringView, path: str, added: int) -> None:
+    """Raise LimitExceededError where a line of `added` bytes does not fit into `path`."""
+    limit = view.limits.get(path)
+    if limit is None or limit.kind is not LimitKind.HARD:
+        return
+    known = view.files.get(path)
+    count, size = (known.records, known.size) if known is not None else (0, 0)
+    if not _is_full(limit, count, size, added):
+        return
+    live = _live(view, path)
+    if not _is_full(limit, len(live), size, added):
+        return
+    raise _full(path, limit, size, live)
+
+
+def _full(path: str, limit: Limit, size: int, live: list[Record]) -> LimitExceededError:
+    live.sort(key=lambda each: (each.facts["accessed"], each.facts["access_count"], each.facts["created"]))
+    ids = [each.id for each in live[:_MAX_SUGGESTED]]
+    bound = f"{limit.max_count} memories" if _is_above_count(limit, len(live)) else f"{limit.max_bytes} bytes"
+    return LimitExceededError(
+        f"{path} is at its hard limit of {bound}; nothing more can be stored until space is freed",
+        hint=f"archive old or rarely used memories, for example: memoryd archive {' '.join(ids) or 'ID'}",
+        data={"file": path, "count": len(live), "max_count": limit.max_count, "bytes": size}
+        | {"max_bytes": limit.max_bytes, "suggested": ids},
+    )
+
+
+def _is_full(limit: Limit, count: int, size: int, added: int) -> bool:
+    too_large = limit.max_bytes is not None and (size >= limit.max_bytes or size + added > limit.max_bytes)
+    return too_large or _is_above_count(limit, count)
+
+
+def _is_above_count(limit: Limit, count: int) -> bool:
+    return limit.max_count is not None and count >= limit.max_count
+
+
+def _live(view: StoringView, path: str) -> list[Record]:
+    """Return the records that the index counts: the first of equal ids, without those marked as archived."""
+    loaded = view.load(path)
+    first: dict[str, Record] = {}
+    for record in loaded.document.records if loaded is not None else ():
+        if not record.archived:
+            first.setdefault(record.id, record)
+    return list(first.values())

@@ -1,0 +1,386 @@
+"""Pruning, and moving entries to the archive and back. Pure: plans come out.
+
+Above ten entries or 5,120 bytes the oldest entries of a file move to the archive of its topic, by date, equal dates by
+position: down to ten entries, then further until the file is small enough, but at least five stay. Moving is not
+storing: entries that look like secrets move like all others.
+
+The archive has one file per year: entries newest first, each under a line that names its source file. The bytes of an
+entry are preserved. An entry that the archive already holds (from the same file, or without a source) is not repeated,
+so a crash between the two writes does no harm. Forgotten documents are removed whole; the caller saves their bytes.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Collection, Iterable, Sequence
+from datetime import date
+from itertools import takewhile
+from typing import NamedTuple
+
+from memoryd.core.plan import Action, Kind, Plan
+from memoryd.core.records import Record
+from memoryd.core.spans import Edit, Span, sha256, splice
+from memoryd.errors import ConflictError, UsageError
+from memoryd.layouts.markdown_topics.lint import MAX_BYTES, MAX_ENTRIES, MIN_ENTRIES
+from memoryd.layouts.markdown_topics.names import archive_of, topic_of_archive
+from memoryd.layouts.markdown_topics.outline import Outline, Section, newline_of, outline
+from memoryd.layouts.markdown_topics.parser import DOCUMENT, ENTRY, id_at
+from memoryd.layouts.markdown_topics.paths import check_source
+from memoryd.layouts.protocol import FileStats, LoadedFile, Located, StoringView, UpkeepView, WritePlan
+
+
+class PrunedFile(NamedTuple):
+    """The entries to move out of one file, in file order."""
+
+    path: str
+    loaded: LoadedFile
+    records: list[Record]
+    why: str
+
+
+def may_be_due(file: FileStats) -> bool:
+    """Return True where the file exceeds the limits for pruning."""
+    return _too_long(file.facts.get("entries", 0), file.size)
+
+
+def prune(view: UpkeepView) -> Plan:
+    """Plan the archiving of surplus entries of all live files."""
+    pruned = []
+    for path, loaded in view.live.items():
+        records = _surplus(loaded, view)
+        why = f"the file has more than {MAX_ENTRIES} entries or {MAX_BYTES} bytes"
+        pruned.append(PrunedFile(path, loaded, records, why))
+    return _plan(pruned, view)
+
+
+def archive(view: UpkeepView, ids: Collection[str] | None) -> Plan:
+    """Plan the archiving of the named entries; this layout has no age at which memories are archived."""
+    pruned = [
+        PrunedFile(path, loaded, [each for each in _entries(loaded) if each.id in (ids or ())], "named in the command")
+        for path, loaded in view.live.items()
+    ]
+    return _plan(pruned, view)
+
+
+def _too_long(count: int, size: int) -> bool:
+    return count > MAX_ENTRIES or (size > MAX_BYTES and count > MIN_ENTRIES)
+
+
+def _entries(loaded: LoadedFile) -> list[Record]:
+    return [each for each in loaded.document.records if each.type == ENTRY]
+
+
+def _surplus(loaded: LoadedFile, view: UpkeepView) -> list[Record]:
+    """Return the entries to move, in file order. Pinned entries do not count, or others would move in their place."""
+    entries = [each for each in _entries(loaded) if not _is_pinned(each, loaded, view)]
+    staying = sum(_size(each) for each in _entries(loaded)) - sum(map(_size, entries))
+    count, size = len(entries), len(loaded.data) - staying
+    newest_first = sorted(entries, key=lambda each: each.facts["date"], reverse=True)  # stable: equal dates by place
+    chosen: list[Record] = []
+    while _too_long(count, size):
+        record = newest_first[count - 1]
+        chosen.append(record)
+        count, size = count - 1, size - _size(record)
+    return sorted(chosen, key=lambda each: each.span)
+
+
+def _size(record: Record) -> int:
+    return record.span.end - record.span.start
+
+
+def _is_pinned(record: Record, loaded: LoadedFile, view: UpkeepView) -> bool:
+    """Return True for an entry that an undo restored, and for one whose code fence never ends and may hide other
+    text."""
+    return "open_fence" in record.facts or (bool(view.pinned) and sha256(record.span.of(loaded.data)) in view.pinned)
+
+
+def _plan(pruned: list[PrunedFile], view: UpkeepView) -> Plan:
+    """Return one group per file, its copies first. Files of a topic share archives: a plan writes each archive once,
+    with the first group that needs it, since a second change would have to build on the result of the first."""
+    notes: list[Action] = []
+    copies = _copies(pruned, view)
+    while refused := {target: why for target, why in copies.items() if isinstance(why, str)}:
+        for each in pruned:
+            notes += [Action(Kind.NOTE, each.path, refused[t]) for t in _targets(each) if t in refused][:1]
+        pruned = [each for each in pruned if not refused.keys() & _targets(each)]
+        copies = _copies(pruned, view)
+    actions: list[Action] = []
+    for each in pruned:
+        taken = [copies.pop(target, None) for target in sorted(_targets(each))]
+        actions += [copy for copy in taken if isinstance(copy, Action)]
+        actions += [_removal(each)] if each.records else []
+    return Plan(tuple(actions), tuple(notes))
+
+
+def _copies(pruned: list[PrunedFile], view: UpkeepView) -> dict[str, Action | str | None]:
+    archives: dict[str, list[ArchivedEntry]] = {}
+    for each in pruned:
+        for move in _moves(each):
+            archives.setdefault(archive_of(each.path, move.day), []).append(move)
+    return {target: _copy(target, moves, view.archive(target)) for target, moves in archives.items()}
+
+
+def _targets(pruned: PrunedFile) -> set[str]:
+    return {archive_of(pruned.path, move.day) for move in _moves(pruned)}
+
+
+def _moves(pruned: PrunedFile) -> list[ArchivedEntry]:
+    name = pruned.path.rpartition("/")[2]
+    return [
+        ArchivedEntry(each.id, date.fromisoformat(each.facts["date"]), name, each.span.of(pruned.loaded.data))
+        for each in pruned.records
+    ]
+
+
+def _copy(target: str, moves: list[ArchivedEntry], existing: bytes | None) -> Action | str | None:
+    """Return the one change of an archive; None where it holds all entries, a sentence where it cannot be changed."""
+    structure = outline(existing or b"", archived=True)
+    new = missing_entries(structure, moves)
+    if not new:
+        return None
+    edits = archive_insertions(structure, new)
+    if edits is None:
+        return f"not archived: its oldest entries could not be read back from {target}"
+    why, ids = f"copy {len(new)} of {len(moves)} entries", tuple(move.id for move in new)
+    if existing is None:
+        return Action(Kind.CREATE, target, why, ids, data=b"".join(edit.new for edit in edits), copy=True)
+    return Action(Kind.REWRITE, target, why, ids, edits, base=sha256(existing), copy=True)
+
+
+def _removal(pruned: PrunedFile) -> Action:
+    records, data = pruned.records, pruned.loaded.data
+    edits = tuple(Edit(each.span, b"") for each in records)
+    ids = tuple(each.id for each in records)
+    whys = (pruned.why,) * len(ids)
+    return Action(Kind.REWRITE, pruned.path, pruned.why, ids, edits, base=sha256(data), reasons=whys)
+
+
+def forget(view: StoringView, located: Located) -> WritePlan:
+    """Plan the archiving of an entry, or the removal of a document."""
+    path, record, data = located.path, located.record, located.loaded.data
+    if record.archived:
+        raise UsageError(f"{record.id} is already archived", hint="forgetting an entry moves it to the archive")
+    if record.type == DOCUMENT:
+        whole = Span(0, len(data))
+        action = Action(Kind.REMOVE, path, "forget a document", (record.id,), base=sha256(data), quarantine=(whole,))
+        return WritePlan(Plan((action,)), record.id, path, removed=data)
+    plan = archive(UpkeepView({path: located.loaded}, view.content, view.policy, view.now), {record.id})
+    if not plan:
+        raise ConflictError(f"{path}: {plan.notes[0].why}", hint="correct the archive by hand, then try again")
+    target = archive_of(path, date.fromisoformat(record.facts["date"]))
+    archived = view.content(target) or b""
+    for action in plan.actions:
+        if action.path == target:
+            archived = action.data if action.kind is Kind.CREATE else splice(archived, action.edits)
+    return WritePlan(plan, _archived_id(target, archived, path.rpartition("/")[2], record.span.of(data)), target)
+
+
+def _archived_id(target: str, archived: bytes, source: str, text: bytes) -> str:
+    """Return the id of the entry in the archive; of equal texts the one from the same source file."""
+    same = [
+        each
+        for each in outline(archived, archived=True).sections
+        if without_newline(_section_text(archived, each)) == without_newline(text)
+    ]
+    named = [each for each in same if each.source == escape_source(source)] or same
+    return id_at(target, archived, named[0].start)
+
+
+def unarchive(view: StoringView, located: Located) -> WritePlan:
+    """Plan the move of an archived entry above the first older entry of its file."""
+    record, archived = located.record, located.loaded.data
+    section = next((s for s in outline(archived, archived=True).sections if s.start == record.span.start), None)
+    if not record.archived or record.type == DOCUMENT or section is None:
+        raise UsageError(f"{record.id} is not an archived entry", hint="only archived entries can be unarchived")
+    text = record.span.of(archived)
+    path = _source_path(view, located.path, section)
+    before = view.content(path)
+    back = _insert_action(path, before, section, text)
+    after = b"" if before is None else before
+    if back is not None:
+        after = back.data if back.kind is Kind.CREATE else splice(after, back.edits)
+    same = [
+        each for each in outline(after).sections if without_newline(_section_text(after, each)) == without_newline(text)
+    ]
+    identity = id_at(path, after, same[0].start)
+    out = _removal_from_archive(located.path, archived, section, identity)
+    return WritePlan(Plan((back, out) if back is not None else (out,)), identity, path)
+
+
+def _source_path(view: StoringView, archive: str, section: Section) -> str:
+    """Return the file that the line above an archived entry names."""
+    if section.source is None:
+        raise UsageError(
+            f"{archive}: the source file of the entry is unknown",
+            hint="add a line `<!-- from: file.md -->` above it",
+        )
+    topic = topic_of_archive(archive)
+    paths = ["/".join(filter(None, (topic, name))) for name in unescape_source(section.source)]
+    for path in paths:
+        check_source(path, archive)
+    return next((path for path in paths if view.content(path) is not None), paths[-1])
+
+
+def _insert_action(path: str, before: bytes | None, section: Section, text: bytes) -> Action | None:
+    """Return the action that inserts the entry, or None where the file already holds it after an interrupted run."""
+    why = "restore an entry"
+    if before is None:
+        return Action(Kind.CREATE, path, why, data=text, copy=True)
+    known = [without_newline(_section_text(before, each)) for each in outline(before).sections]
+    if without_newline(text) in known:
+        return None
+    edit = _insertion(before, section, text)
+    after = splice(before, [edit])
+    if sorted(without_newline(_section_text(after, each)) for each in outline(after).sections) != sorted(
+        [*known, without_newline(text)]
+    ):
+        why = "an unclosed code fence would hide the entry or another one"
+        raise ConflictError(f"{path}: {why}", hint="close the fence by hand, then try again")
+    return Action(Kind.REWRITE, path, why, edits=(edit,), base=sha256(before), copy=True)
+
+
+def _insertion(before: bytes, section: Section, text: bytes) -> Edit:
+    """Insert above the first older entry. Only missing newlines are added."""
+    structure = outline(before)
+    older = [each.start for each in structure.sections if each.day < section.day]
+    at = older[0] if older else len(before)
+    if not older and structure.open_fence is not None:
+        # Text below a fence that is never closed would be part of it.
+        at = structure.sections[-1].start if structure.sections else at
+    newline = newline_of(before)
+    lead = newline if at and not before[:at].endswith(b"\n") else b""
+    tail = newline if at < len(before) and not text.endswith(b"\n") else b""
+    return Edit(Span(at, at), lead + text + tail)
+
+
+def _removal_from_archive(archive: str, archived: bytes, section: Section, identity: str) -> Action:
+    """Remove the entry with its source line, or the whole archive file where nothing else is in it."""
+    end = section.end
+    rest = archived[: section.block] + archived[end:]
+    why = "moved back to its topic file"
+    if not rest.strip():
+        return Action(Kind.REMOVE, archive, why, (identity,), base=sha256(archived))
+    edit = Edit(Span(section.block, end), b"")
+    return Action(Kind.REWRITE, archive, why, (identity,), (edit,), base=sha256(archived))
+
+
+def restore(view: StoringView, path: str, removed: bytes) -> WritePlan:
+    """Plan the re-creation of a forgotten document."""
+    if view.content(path) is not None:
+        raise ConflictError(f"{path} exists again", hint="rename or forget the present file")
+    identity = id_at(path, removed, 0)
+    return WritePlan(
+        Plan((Action(Kind.CREATE, path, "restore a document", (identity,), data=removed),)), identity, path
+    )
+
+
+def _section_text(data: bytes, section: Section) -> bytes:
+    return data[section.start : section.end]
+
+
+class ArchivedEntry(NamedTuple):
+    """An entry to archive; `source` is the name of its topic file, `text` its bytes."""
+
+    id: str
+    day: date
+    source: str
+    text: bytes
+
+
+def missing_entries(structure: Outline, moves: Sequence[ArchivedEntry]) -> list[ArchivedEntry]:
+    """Return the entries that the archive does not hold yet, each once."""
+    known: set[tuple[bytes | None, bytes]] = set()
+    if any(without_newline(move.text) in structure.data for move in moves):  # otherwise skip the comparison
+        known = {(section.source, _text(structure.data, section)) for section in structure.sections}
+    left: list[ArchivedEntry] = []
+    for move in moves:
+        text = without_newline(move.text)
+        named = (escape_source(move.source), text)
+        if named not in known and (None, text) not in known:
+            known.add(named)
+            left.append(move)
+    return left
+
+
+def archive_insertions(structure: Outline, moves: Sequence[ArchivedEntry]) -> tuple[Edit, ...] | None:
+    """Insert each entry above the first one that is not newer. `moves` come newest first, so later entries of a file
+    stay above earlier ones. Returns None where the archive could not be parsed back with all of them."""
+    existing = structure.data
+    blocks: dict[int, list[ArchivedEntry]] = {}
+    for move in sorted(moves, key=lambda each: each.day, reverse=True):
+        blocks.setdefault(_place(existing, structure, move.day), []).append(move)
+    edits = tuple(Edit(Span(at, at), _blocks(existing, at, group)) for at, group in sorted(blocks.items()))
+    return edits if round_trips(structure, moves, edits) else None
+
+
+def _place(existing: bytes, structure: Outline, day: date) -> int:
+    older = next((section.block for section in structure.sections if section.day <= day), None)
+    if older is not None:
+        return older
+    if structure.open_fence is None:
+        return len(existing)
+    # Text below a fence that is never closed would be part of it.
+    swallowing = [section.block for section in structure.sections if section.block <= structure.open_fence]
+    return swallowing[-1] if swallowing else structure.open_fence
+
+
+def _blocks(existing: bytes, at: int, moves: Sequence[ArchivedEntry]) -> bytes:
+    """Return the entries as inserted at that offset. Only missing newlines are added."""
+    lead = at > 0 and existing[at - 1 : at] != b"\n"
+    text = newline_of(existing) if lead else b""
+    for move in moves:
+        newline = newline_of(existing or move.text)
+        text += b"<!-- from: " + escape_source(move.source) + b" -->" + newline + move.text
+        text += b"" if move.text.endswith(b"\n") else newline
+    return text
+
+
+def round_trips(before: Outline, moves: Sequence[ArchivedEntry], edits: Sequence[Edit]) -> bool:
+    """Return True where the archive parses back to its entries and the new ones. Text above the first edit and below
+    the last is unchanged, so there only the structure is compared."""
+    after = outline(splice(before.data, edits), archived=True)
+    first, last = edits[0].span.start, edits[-1].span.start
+    by = len(after.data) - len(before.data)
+    old, new = before.sections, after.sections
+    above = _count(pair[0] == pair[1] and pair[0].end <= first for pair in zip(old, new, strict=False))
+    old, new = old[above:], new[above:]
+    below = _count(_shifted(*pair, by) and pair[0].start >= last for pair in zip(old[::-1], new[::-1], strict=False))
+    wanted = Counter(_section_key(before, each) for each in old[: len(old) - below])
+    wanted.update((escape_source(move.source), move.day, without_newline(move.text)) for move in moves)
+    return wanted == Counter(_section_key(after, each) for each in new[: len(new) - below])
+
+
+def _count(alike: Iterable[bool]) -> int:
+    """Return how many of the leading items are True."""
+    return sum(1 for _ in takewhile(bool, alike))
+
+
+def _shifted(old: Section, new: Section, by: int) -> bool:
+    return (old.start + by, old.end + by, old.day, old.source) == (new.start, new.end, new.day, new.source)
+
+
+def _section_key(structure: Outline, section: Section) -> tuple[bytes | None, date, bytes]:
+    return section.source, section.day, _text(structure.data, section)
+
+
+def _text(data: bytes, section: Section) -> bytes:
+    return without_newline(data[section.start : section.end])
+
+
+def without_newline(text: bytes) -> bytes:
+    """Return the text without trailing line breaks, which an entry at the end of a file may lack."""
+    return text.rstrip(b"\r\n")
+
+
+def escape_source(source: str) -> bytes:
+    """Return a file name for use in a comment; what would end the comment or the line is percent-encoded."""
+    raw = source.encode("utf-8", "surrogateescape").replace(b"-->", b"--%3E")
+    return re.sub(rb"[\x00-\x1f\x7f]", lambda match: b"%%%02X" % match.group()[0], raw)
+
+
+def unescape_source(name: bytes) -> list[str]:
+    """Return the names that a comment may stand for: decoded, and as written."""
+    raw = name.replace(b"--%3E", b"-->")
+    raw = re.sub(rb"%(0[0-9A-F]|1[0-9A-F]|7F)", lambda match: bytes([int(match[1], 16)]), raw)
+    return [each.decode("utf-8", "surrogateescape") for each in dict.fromkeys((raw, name))]

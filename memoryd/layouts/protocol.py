@@ -1,0 +1,478 @@
+"""The parts that a layout is composed of, and the values they exchange with the rest of memoryd.
+
+Five laws hold for each layout, and one contract suite checks them for all:
+
+- tiling: record spans lie in the text in order, without overlap; spans and gaps joined are the text;
+- surgery: applying a plan changes nothing outside its edits;
+- fixpoint: doing a thing twice is doing it once;
+- conservation: no record vanishes from live files, archive and quarantine together;
+- patience: `parse` never raises, whatever the bytes.
+
+All parts are pure: files come in as views, changes go out as plans. Whether a text may be stored at all (secrets) is
+decided one floor above. A memory that does not fit its layout is an `InvalidMemoryError` whose `data["findings"]` lists
+every violation as `{"field", "rule"}`.
+"""
+
+from __future__ import annotations
+
+import re
+from abc import ABC, abstractmethod
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, tzinfo
+from typing import Literal, NamedTuple, Protocol
+
+from memoryd.core.findings import Finding
+from memoryd.core.plan import Action, Kind, Plan
+from memoryd.core.policy import MB, Limit, Policy
+from memoryd.core.records import Document, Entry, Facts, JsonObject, NativeMemory, ParseOffset, Record, Role
+from memoryd.core.retention import Quality
+from memoryd.core.spans import Edit, sha256
+from memoryd.errors import UsageError
+from memoryd.layouts.directory import Directory
+from memoryd.layouts.validation import FieldSpec
+
+# Temporary and backup names of other programs, as real writers use them.
+_FOREIGN_TEMP = re.compile(
+    r"(\.tmp$|\.tmp\.|^\.tmp-|^\.fs-[0-9a-f]+\.tmp$|\.[0-9a-f]{32}\.tmp$|\.bak$|~$|^\.#|\.sw[px]$"
+    r"|\.sync-conflict-|\(conflicted copy|^\.nfs[0-9a-f]+$)"
+)
+
+
+def is_temp(path: str) -> bool:
+    """Return True for a half-written or backup file of any program: it is never read and never indexed."""
+    return _FOREIGN_TEMP.search(path.rpartition("/")[2]) is not None
+
+
+class LoadedFile:
+    """A file read from disk, with its parsed document and its digest, both computed on first use. `mtime` is in
+    seconds."""
+
+    __slots__ = ("_digest", "_document", "data", "mtime")
+
+    def __init__(
+        self,
+        data: bytes,
+        document: Document | Callable[[], Document],
+        mtime: float = 0.0,
+        *,
+        digest: str | None = None,
+    ) -> None:
+        self.data = data
+        self.mtime = mtime
+        self._document = document
+        self._digest = digest
+
+    @property
+    def digest(self) -> str:
+        """The SHA-256 of the bytes, in hex."""
+        if self._digest is None:
+            self._digest = sha256(self.data)
+        return self._digest
+
+    @property
+    def document(self) -> Document:
+        """The document that the layout parsed from the bytes."""
+        if not isinstance(self._document, Document):
+            self._document = self._document()
+        return self._document
+
+    def with_document(self, document: Document) -> LoadedFile:
+        """Return this file with a document that holds only some of its memories."""
+        return LoadedFile(self.data, document, self.mtime, digest=self._digest)
+
+
+class LockRule(NamedTuple):
+    """A lock file that the lock sweep checks. `kind` is ".lock" (a flock on the file) or "soft" (it locks by
+    existing)."""
+
+    name: str
+    kind: Literal[".lock", "soft"]
+
+
+MAX_BYTES = 64 * MB  # the largest file that is read, unless the layout sets its own bound
+
+
+class FileStats(NamedTuple):
+    """Statistics of one file, as stored in the index. `units`, `broken` and `facts` are those of its document,
+    `records` the number of its memories."""
+
+    path: str
+    role: Role
+    size: int
+    units: int
+    broken: int
+    records: int
+    facts: Facts
+
+
+def disabled_plan(view: UpkeepView, key: str) -> Plan:
+    """Return a plan without actions for an age rule that the configuration turns off; a run on request gets a note that
+    names the key."""
+    why = f"archiving by age is off for this root; `{key} = true` in the configuration turns it on"
+    return Plan(notes=() if view.unattended else (Action(Kind.NOTE, "", why),))
+
+
+class Fix(NamedTuple):
+    """The repair of one finding: exact edits of the file that has it. `repair` applies `safe` fixes by default and
+    others only when their code is named. `remove` deletes the whole file, whose bytes go to quarantine."""
+
+    code: str
+    edits: tuple[Edit, ...]
+    why: str
+    ids: tuple[str, ...] = ()
+    safe: bool = True
+    remove: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class IndexView:
+    """The input of an index render. `entries` are the records of the live files in order,
+    `files` every source and archive file by path, `previous` the present index files (None: missing), `state` the
+    `next_state` of the last render."""
+
+    entries: Iterable[Entry]
+    files: Mapping[str, FileStats]
+    previous: Mapping[str, bytes | None]
+    now: float
+    newer_index: str = "read-only"
+    state: JsonObject = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class IndexResult:
+    """The result of an index render. `files` holds the new content of each index file whose meaning changed. `newer` is
+    the version of an index that a newer program wrote, which must not be replaced. `next_state` (plain JSON) is what
+    the replaced index knew and no file does; the next view gets it back as `state`."""
+
+    files: Mapping[str, bytes] = field(default_factory=dict)
+    memories: int = 0
+    archived: int = 0
+    by_type: Mapping[str, int] = field(default_factory=dict)
+    findings: tuple[Finding, ...] = ()
+    newer: str | None = None
+    unmanaged: str | None = None
+    next_state: JsonObject = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class UpkeepView:
+    """The input of upkeep. `live` are the live files just read, `archive` returns the bytes of an archive
+    file (None: missing). `pinned` are digests of memories that an undo restored, which no schedule moves again.
+    `unattended` is True for scheduled runs. `at_most` bounds the number of memories that an age rule moves in one run,
+    oldest first."""
+
+    live: Mapping[str, LoadedFile]
+    archive: Callable[[str], bytes | None]
+    policy: Policy
+    now: float
+    pinned: frozenset[str] = frozenset()
+    unattended: bool = False
+    at_most: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Migration:
+    """One step of a schema change. `edits(text)` returns the edits of one record, as offsets in its text, and none for
+    a record that has the new form already: an interrupted migration runs again."""
+
+    old: str
+    new: str
+    edits: Callable[[bytes], Iterable[Edit]]
+
+
+def empty_plan(view: UpkeepView, *_: object) -> Plan:
+    """Return the empty plan of a layout that does not support this kind of upkeep."""
+    del view
+    return Plan()
+
+
+def counts(view: IndexView) -> IndexResult:
+    """Count memories by type from the facts of the files, for a layout without index files."""
+    by_type: Counter[str] = Counter()
+    memories = archived = 0
+    for each in view.files.values():
+        if each.role is Role.ARCHIVE:
+            archived += each.records
+        elif each.role is Role.SOURCE:
+            memories += each.records
+            by_type.update(each.facts.get("by_type", {}))
+    return IndexResult({}, memories, archived, dict(by_type))
+
+
+class Reader(ABC):
+    """The part of a layout that recognises directories and parses files. Every method is pure."""
+
+    # True where any file with the right name reads as a memory, so that only the directory's shape shows the layout.
+    reads_any_text = False
+    parses_fragments = False  # True where a part of a file with whole memories parses like a file
+    separates_users = False  # True where each memory belongs to one user, and no other user may see it
+
+    @abstractmethod
+    def recognises(self, directory: Directory) -> str | None:
+        """Return what shows that a directory has this layout, as text for people; None where nothing does."""
+
+    @abstractmethod
+    def role(self, path: str) -> Role:
+        """Return the role of the file at this path, relative to the root."""
+
+    @abstractmethod
+    def parse(self, path: str, data: bytes, *, now: float, mtime: float, base: ParseOffset) -> Document:
+        """Parse a whole file, or its appended tail that begins at `base`. Never raises."""
+
+    def configured(self, policy: Policy) -> Reader:
+        """Return the reader with the options of `policy` applied."""
+        del policy
+        return self
+
+    def quality(self, path: str, data: bytes, *, now: float) -> Quality:
+        """Return how much of this content is readable. Never raises."""
+        return self.parse(path, data, now=now, mtime=0.0, base=ParseOffset()).quality
+
+    def source_paths(self, present: Collection[str]) -> tuple[str, ...]:
+        """Return the source files of those in `present`, in the order of the layout. A layout with fixed file names
+        returns all of them, present or not."""
+        return tuple(sorted(path for path in present if self.role(path) is Role.SOURCE))
+
+    def whole_file(self, identity: str) -> str | None:
+        """Return the path of the file that `get` shows as a whole for this id, None where the layout has none."""
+        del identity
+        return None
+
+    def native(self, path: str, text: bytes) -> NativeMemory:
+        """Return the memory whose span holds `text` as its agent wrote it; `{"text": ...}` where it is not an
+        object."""
+        del path
+        return {"text": text.decode("utf-8", "replace")}
+
+
+@dataclass(frozen=True, slots=True)
+class FileRules:
+    """Rules for locking, backing up and limiting files."""
+
+    lock: str | None = None  # relative path of the lock file that writers take
+    locks: tuple[LockRule, ...] = ()  # every lock file in the root, those of other programs included
+    backup_dir: str | None = None  # backup directory in the root; None: snapshots in the state directory
+    append_only: bool = False  # files grow at the end, so only the appended tail is parsed
+    owner_only: bool = False  # directories have mode 700 and files mode 600
+    agent_caches_file: bool = False  # the agent overwrites files from its cache, so each good version is saved
+    waits_for_git: bool = False  # no writes while a git operation is running
+    limits: Mapping[str, Limit] = field(default_factory=dict)  # by path
+    max_bytes: int = MAX_BYTES  # larger files are not read
+
+
+@dataclass(frozen=True, slots=True)
+class IndexRenderer:
+    """The index files of a layout and how they are rendered. Without `paths` it only counts memories."""
+
+    paths: tuple[str, ...] = ()
+    render: Callable[[IndexView], IndexResult] = counts
+    # False where the content of an index file shows that another program owns it: it is never replaced.
+    is_ours: Callable[[str, bytes], bool] = lambda *_: True
+    version: Callable[[bytes], str | None] = lambda _: None  # the schema version in an index file
+    migrations: tuple[Migration, ...] = ()  # in ascending order of version
+
+
+@dataclass(frozen=True, slots=True)
+class Upkeep:
+    """Archiving, pruning and merging of memories. `jobs` run by schedule; the rest runs only on request."""
+
+    jobs: tuple[str, ...] = ()
+    # The live files that scheduled upkeep must read; none where nothing can be due.
+    paths: Callable[[Mapping[str, FileStats]], tuple[str, ...]] = lambda _: ()
+    archive: Callable[[UpkeepView, Collection[str] | None], Plan] = (
+        empty_plan  # the memories that are due, or exactly those named
+    )
+    enforce: Callable[[UpkeepView, Mapping[str, Limit]], Plan] = empty_plan  # moves memories until soft limits hold
+    prune: Callable[[UpkeepView], Plan] = empty_plan  # shortens files that grew too long
+    dedupe: Callable[[UpkeepView, float | None], Plan] = empty_plan  # merges duplicates; suggestions are notes
+
+
+class Recover(Protocol):
+    """Return a fix that restores what a corrupt file lost from its newest good backup, or None. Valid memories of the
+    present file win; ids in `archived` are not restored. Runs only on request."""
+
+    def __call__(
+        self, path: str, loaded: LoadedFile, backup: bytes, archived: frozenset[str], now: float, /
+    ) -> Fix | None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Repair:
+    """Detection and repair of damage."""
+
+    # The fixes for the findings of one file. Edits of different fixes do not overlap.
+    fixes: Callable[[str, LoadedFile, float], tuple[Fix, ...]] = lambda *_: ()
+    recover: Recover = lambda *_: None
+    # Findings about the difference between two consecutive readable versions of a file.
+    alarms: Callable[[FileStats | None, FileStats], tuple[Finding, ...]] = lambda *_: ()
+    # The live files that are missing, empty or damaged (the paths given) while the archive has memories of them.
+    lost_files: Callable[[Mapping[str, FileStats], Collection[str]], tuple[str, ...]] = lambda *_: ()
+    # Moves archived memories back into the lost files; None: the archive cannot replace a file.
+    rebuild: Callable[[StoringView, Collection[str]], Plan] | None = None
+
+
+class NewMemory(NamedTuple):
+    """A memory to store: its native fields as given, and its location (`topic`, `subtopic`, `user`, `session`)."""
+
+    memory: NativeMemory
+    location: Mapping[str, str] = {}
+
+
+class Load(Protocol):
+    """Read one file from disk; None where it is missing. With `ids`, the document may hold only these memories."""
+
+    def __call__(self, path: str, ids: Collection[str] | None = None, /) -> LoadedFile | None: ...
+
+
+def embed_nothing(text: str, size: int) -> None:
+    """Return None: no embedder is configured."""
+    del text, size
+
+
+@dataclass(frozen=True, slots=True)
+class StoringView:
+    """The input of storing or changing a memory. `content` returns the bytes of a file (None: missing), `files` is what
+    the index knows, `number` is random (64 bits), `embed(text, size)` returns a vector of that size or None where no
+    embedder makes one. `zone` is the local time zone, by which some files are named. `pinned` are digests of memories
+    that somebody restored, which no pruning removes. `position` is the number of this memory among those stored in one
+    call."""
+
+    load: Load
+    content: Callable[[str], bytes | None]
+    files: Mapping[str, FileStats]
+    policy: Policy
+    limits: Mapping[str, Limit]
+    now: float
+    number: int = 0
+    embed: Callable[[str, int], Sequence[float] | None] = embed_nothing
+    zone: tzinfo = UTC
+    pinned: frozenset[str] = frozenset()
+    position: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Located:
+    """A memory to change: its file, read afresh, and its record there. The document may hold only the memories with
+    this id (see `Load`)."""
+
+    path: str
+    loaded: LoadedFile
+    record: Record
+
+
+class WritePlan(NamedTuple):
+    """The plan of a change, with the id and path of the memory after it. `removed` are bytes that leave the store for
+    no archive; the caller saves them so that the memory can be restored. `warnings` name what `check` will report about
+    the memory."""
+
+    plan: Plan
+    id: str
+    path: str
+    removed: bytes | None = None
+    warnings: tuple[str, ...] = ()
+
+
+class AccessCount(NamedTuple):
+    """A number of reads of one memory, and the time of the last one in seconds."""
+
+    times: int
+    at: float
+
+
+def _count_nothing(path: str, loaded: LoadedFile, reads: Mapping[str, AccessCount]) -> tuple[Edit, ...]:
+    del path, loaded, reads
+    return ()
+
+
+@dataclass(frozen=True, slots=True)
+class Writer:
+    """Storing and changing single memories.
+
+    Errors: `InvalidMemoryError` (does not fit the layout), `LimitExceededError` (a hard limit), `UsageError` (the
+    location is missing or unknown here), `ConflictError` (the present content prevents the change), `BusyError`
+    (another program is writing the file), `NotFoundError`.
+
+    - `add`: store a new memory by the rules of the layout. An append that does not depend on the content of the file
+      has the base `ANY_CONTENT`; the commit adds a missing newline before it.
+    - `update`: change only the named fields; None removes a field. Derived fields (`updated_at`, `version`) follow;
+      everything else keeps its bytes.
+    - `forget`: move a memory to the archive of the layout; without one, remove it and return its bytes in `removed`.
+    - `unarchive`: move an archived memory back to the live files.
+    - `restore`: insert what an earlier `forget` removed, byte for byte.
+    - `count_reads`: update the access statistics of the memories read, by id, where the layout has them.
+    """
+
+    add: Callable[[StoringView, NewMemory], WritePlan]
+    update: Callable[[StoringView, Located, NativeMemory], WritePlan]
+    forget: Callable[[StoringView, Located], WritePlan]
+    unarchive: Callable[[StoringView, Located], WritePlan]
+    restore: Callable[[StoringView, str, bytes], WritePlan]
+    count_reads: Callable[[str, LoadedFile, Mapping[str, AccessCount]], tuple[Edit, ...]] = _count_nothing
+    stores_id: bool = False  # the id is a field of the memory, so `add` may be given one
+
+
+@dataclass(frozen=True, slots=True)
+class Ranking:
+    """The ranking of a layout's memories in search: `by_points` uses the weights of seed 001 (the keys `score_*`),
+    `substrings` also matches parts of words."""
+
+    by_points: bool = False
+    substrings: bool = False
+
+
+class Option(NamedTuple):
+    """A key of the configuration that one layout alone reads; its default is that of the field in `Policy`.
+
+    `kind` is what the value is, `low` and `high` bound a number.
+    """
+
+    kind: Literal["flag", "number"]
+    help: str
+    low: float = 0
+    high: float = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """One on-disk layout, composed of its parts; an absent part means "not supported". All parts are pure.
+
+    `summary` says in one sentence how memories are stored. `fields` are those that `add` and `update` know; others are
+    stored as given. `options` are the keys of the configuration that only this layout reads. `location` names the
+    parameters of `add` that choose the file. `secrets` is the default check of new memories: token shapes only, or the
+    seed's own list of words on whole entries too.
+    """
+
+    name: str
+    summary: str
+    reader: Reader
+    files: FileRules = FileRules()
+    index: IndexRenderer = IndexRenderer()
+    upkeep: Upkeep = Upkeep()
+    repair: Repair = Repair()
+    writer: Writer | None = None  # None: read-only
+    fields: Mapping[str, FieldSpec] = field(default_factory=dict)
+    options: Mapping[str, Option] = field(default_factory=dict)
+    location: tuple[str, ...] = ()
+    ranking: Ranking = Ranking()
+    secrets: Literal["shapes", "seed"] = "shapes"
+
+    @property
+    def jobs(self) -> tuple[str, ...]:
+        """The scheduled jobs that apply to this layout."""
+        locks = ("locks",) if self.files.locks else ()
+        permissions = ("permissions",) if self.files.owner_only else ()
+        return (*self.upkeep.jobs, "backup", *locks, *permissions, "verify", "rescan")
+
+    def require_writer(self) -> Writer:
+        """Return the writer; raises UsageError where the layout is read-only."""
+        if self.writer is None:
+            raise UsageError(
+                f"the layout {self.name} is read-only", hint="change the files with the program that owns them"
+            )
+        return self.writer
+
+    def configured(self, policy: Policy) -> Layout:
+        """Return the layout with the options of `policy` applied to its reader."""
+        return replace(self, reader=self.reader.configured(policy))

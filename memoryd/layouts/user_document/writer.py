@@ -1,0 +1,315 @@
+"""Storing in a user's document: adding, changing, forgetting and restoring memories by exact edits.
+
+`updated_at` changes with every save; nothing else of the file changes a byte, and no file of another user is read. New
+text is compact JSON. There is no archive: the caller saves the bytes of a forgotten memory, and restoring appends them.
+
+Users are identified by path, and only file names are used to find them. A user is named by the whole path before
+`__long-memories/` (`files/alice`), or, where the other paths show the form of the tree, by the user's part of it
+(`alice`). A new document goes beside those of the other users.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Iterable, Sequence
+from typing import NamedTuple
+
+from memoryd.core.json_spans import (
+    append_elements,
+    decode,
+    last_member,
+    members,
+    remove_elements,
+    set_member,
+    skip_space,
+    update_members,
+)
+from memoryd.core.plan import Action, Kind, Plan
+from memoryd.core.records import NativeMemory
+from memoryd.core.spans import BOM, Edit, Span, sha256, splice
+from memoryd.errors import BusyError, ConflictError, NotFoundError, UsageError
+from memoryd.layouts.protocol import LoadedFile, Located, NewMemory, StoringView, WritePlan, is_temp
+from memoryd.layouts.user_document.embeddings import common_size, embedding_for, embedding_size
+from memoryd.layouts.user_document.parser import (
+    FILE,
+    Element,
+    ParsedDocument,
+    content_digest,
+    memory_id,
+    numbered_id,
+    parse_sound_document,
+    user_of,
+)
+from memoryd.layouts.user_document.schema import (
+    DATA,
+    EMBEDDING,
+    split_parts,
+    validate_embedding,
+    validate_new,
+    validate_update,
+    with_defaults,
+)
+from memoryd.layouts.user_document.timestamps import format_like, update_stamps
+from memoryd.layouts.validation import differences, only_location, reject
+
+USER = "user"
+
+
+class _OpenDocument(NamedTuple):
+    """A document that can be edited, and the time of the edit."""
+
+    path: str
+    loaded: LoadedFile
+    parsed: ParsedDocument
+    now: float
+
+
+def add(view: StoringView, new: NewMemory) -> WritePlan:
+    """Plan a new memory at the end of the user's document, or in a new document."""
+    only_location({key: value for key, value in new.location.items() if key != USER}, "user-document")
+    parts = split_parts(new.memory)
+    native = with_defaults(parts.native, view.now)
+    path = path_for(view, new.location.get(USER, ""))
+    opened = _open(view, path)
+    loaded, size = (opened.loaded, _size_of(opened)) if opened is not None else (None, 0)
+    given = validate_embedding(parts.embedding, size) if parts.embedding is not None else ()
+    reject((*validate_new(native), *given))
+    vector = embedding_for(view, loaded, size, native["content"], parts.embedding)
+    text = _json(native, escaped=loaded is not None and _escapes(loaded.data))
+    element = b'{"data":' + text + b',"embedding":' + _json(vector) + b"}"
+    if opened is None:
+        return _new_document(view, path, element, "store a memory in a new document")
+    return _append(opened, element, "store a memory")
+
+
+def _open(view: StoringView, path: str) -> _OpenDocument | None:
+    """Return the user's document, None where there is none yet."""
+    loaded = view.load(path)
+    return _open_loaded(view, path, loaded) if loaded is not None else None
+
+
+def _open_loaded(view: StoringView, path: str, loaded: LoadedFile) -> _OpenDocument:
+    """Return the parts of a document. Raises BusyError or ConflictError for one that is not readable as a whole."""
+    parsed = parse_sound_document(loaded.data)
+    if parsed is not None:
+        return _OpenDocument(path, loaded, parsed, view.now)
+    if loaded.document.pending:
+        raise BusyError(f"{path} is being written by another program", hint="try again in a moment")
+    raise ConflictError(
+        f"{path} is not readable as a whole, so nothing is stored in it",
+        hint="`memoryd check` shows why; `memoryd backup list` shows what can be restored",
+    )
+
+
+def _size_of(opened: _OpenDocument) -> int:
+    """Return the common size of the document's embeddings, 0 where it has none."""
+    spans = (item.embedding for item in opened.parsed.items if item is not None)
+    return common_size(embedding_size(opened.loaded.data, span) for span in spans if span is not None)
+
+
+def _new_document(view: StoringView, path: str, element: bytes, why: str) -> WritePlan:
+    """Plan a new document in the form of the seed."""
+    identity = memory_id(user_of(path), _data_of(element))
+    stamp = json.dumps(format_like(None, view.now)).encode()
+    data = b'{"memories":[' + element + b'],"updated_at":' + stamp + b',"last_deduplicated_at":null}'
+    return WritePlan(Plan((Action(Kind.CREATE, path, why, (identity,), data=data),)), identity, path)
+
+
+def _append(opened: _OpenDocument, element: bytes, why: str) -> WritePlan:
+    """Plan the insertion at the end of the list."""
+    parsed = opened.parsed
+    identity = _identity(opened, _data_of(element), len(opened.loaded.data))
+    edit = append_elements(opened.loaded.data, parsed.array, parsed.elements, [element], None)
+    return _rewritten(opened, [edit], identity, why)
+
+
+def _identity(opened: _OpenDocument, text: bytes, before: int) -> str:
+    """Return the id of a memory with this data, inserted after the elements that begin before this byte."""
+    data, digest = opened.loaded.data, content_digest(text)
+    others = (item.data.value.of(data) for item in opened.parsed.items if item is not None and item.span.start < before)
+    same = sum(content_digest(each) == digest for each in others)
+    return numbered_id(memory_id(user_of(opened.path), text), same + 1)
+
+
+def _rewritten(
+    opened: _OpenDocument, edits: Sequence[Edit], identity: str, why: str, removed: Span | None = None
+) -> WritePlan:
+    """Plan the edits with a new `updated_at`."""
+    data = opened.loaded.data
+    whole = [*edits, *update_stamps(data, opened.parsed, opened.now, ("updated_at",))]
+    changed = tuple(edit for edit in whole if edit.span.of(data) != edit.new)
+    quarantine = (removed,) if removed is not None else ()
+    action = Action(Kind.REWRITE, opened.path, why, (identity,), changed, base=sha256(data), quarantine=quarantine)
+    return WritePlan(Plan((action,)), identity, opened.path, removed.of(data) if removed is not None else None)
+
+
+def update(view: StoringView, located: Located, changes: NativeMemory) -> WritePlan:
+    """Plan the change of a memory. New content needs a new vector, given or computed."""
+    opened = _open_loaded(view, located.path, located.loaded)
+    item = opened.parsed.items[opened.parsed.elements.index(located.record.span)]
+    assert item is not None, "a record is an element with data"
+    parts = split_parts(changes)
+    wanted = differences(item.native, parts.native)
+    reject(validate_update({**changes, **parts.native}, wanted))
+    vector = None
+    if "content" in wanted or (parts.embedding is not None and parts.embedding != list(located.record.embedding or ())):
+        content = wanted["content"] if "content" in wanted else item.native["content"]
+        vector = embedding_for(view, located.loaded, _size_of(opened), content, parts.embedding)
+    if not wanted and vector is None:
+        return WritePlan(Plan(), located.record.id, located.path)
+    edits, text = _data_edits(located.loaded.data, item, wanted)
+    if vector is not None:
+        edits.append(_vector_edit(located.loaded.data, item, vector))
+    identity = _identity(opened, text, item.span.start)
+    named = ", ".join([*wanted, *([EMBEDDING] if vector is not None else [])])
+    return _rewritten(opened, edits, identity, f"set {named}")
+
+
+def _data_edits(data: bytes, item: Element, wanted: NativeMemory) -> tuple[list[Edit], bytes]:
+    """Return the edits of the file, and the text of the memory's data after them."""
+    brace, escaped = item.data.value.start, _escapes(data)
+    values = {key: None if value is None else _json(value, escaped=escaped) for key, value in wanted.items()}
+    edits = update_members(data, brace, values)
+    inside = [Edit(Span(edit.span.start - brace, edit.span.end - brace), edit.new) for edit in edits]
+    return edits, splice(item.data.value.of(data), inside)
+
+
+def _vector_edit(data: bytes, item: Element, vector: Sequence[float]) -> Edit:
+    return set_member(data, members(data, item.span.start), item.span.start, EMBEDDING, _json(vector))
+
+
+def forget(view: StoringView, located: Located) -> WritePlan:
+    """Plan the removal of a memory; its bytes are saved."""
+    opened, span = _open_loaded(view, located.path, located.loaded), located.record.span
+    edits = remove_elements(opened.parsed.array, opened.parsed.elements, [opened.parsed.elements.index(span)])
+    return _rewritten(opened, edits, located.record.id, "forget a memory", removed=span)
+
+
+def restore(view: StoringView, path: str, removed: bytes) -> WritePlan:
+    """Plan the insertion of a forgotten memory at the end, byte for byte."""
+    opened = _open(view, path)
+    if opened is None:
+        return _new_document(view, path, removed, "restore a memory in a new document")
+    return _append(opened, removed, "restore a memory")
+
+
+def unarchive(located: Located) -> WritePlan:
+    """Raise NotFoundError: this layout has no archive."""
+    raise NotFoundError(
+        f"{located.record.id} is not archived",
+        hint="this layout has no archive; a forgotten memory is restored by its id",
+    )
+
+
+def native(text: bytes) -> NativeMemory:
+    """Return the `data` of a memory, without its vector."""
+    inner = decode(_data_of(text))
+    return inner if isinstance(inner, dict) else {"text": text.decode("utf-8", "replace")}
+
+
+def _data_of(element: bytes) -> bytes:
+    member = last_member(members(element, skip_space(element, 0)), DATA)
+    assert member is not None, "a memory has data"
+    return member.value.of(element)
+
+
+def _escapes(data: bytes) -> bool:
+    """Return True where the document escapes non-ASCII text as `\\u....`."""
+    return data.removeprefix(BOM).isascii() and b"\\" in data and b"\\u" in data  # a search for one byte is much faster
+
+
+def _json(value: object, *, escaped: bool = False) -> bytes:
+    return json.dumps(value, ensure_ascii=escaped, allow_nan=False, separators=(",", ":")).encode()
+
+
+_STORAGE = "files"  # the program's storage path is `files/{user_bucket}/...`
+_MAX_USERS = 20  # users listed in a message
+_MAX_NAME_BYTES = 255  # bytes of a name
+_DIR = FILE.partition("/")[0]
+
+
+def path_for(view: StoringView, user: str) -> str:
+    """Return the document of a user. Raises UsageError where no user is named and there is not exactly one, where the
+    name is invalid, or where it matches several documents."""
+    if not user:
+        return _only_user(view)
+    if f"{user}/{FILE}" in view.files:
+        return f"{user}/{FILE}"
+    _check(user)
+    others = [each.split("/") for each in _users(view.files) if each]
+    parts = _user_path(others, user) if "/" not in user else user.split("/")
+    return "/".join([*parts, FILE])
+
+
+def _only_user(view: StoringView) -> str:
+    users = _users(view.files)
+    if len(users) != 1:
+        shown = ", ".join(each or "(the root itself)" for each in users[:_MAX_USERS])
+        many = f"there are several: {shown}" if users else "there are none yet"
+        raise UsageError(f"user: missing, and {many}", hint="name the user whose memory it is")
+    return "/".join(filter(None, (users[0], FILE)))
+
+
+def match_user(users: Collection[str], name: str) -> str | None:
+    """Return the user that a name matches, as for storing: the whole path before `__long-memories/`, or the user's part
+    of it. None where nobody matches; raises UsageError where several do."""
+    if name in users:
+        return name
+    others = [each.split("/") for each in users if each]
+    at = _user_column(others)
+    same = [each for each in others if each[-1 if at is None else at] == name]
+    return "/".join(_single_match(same, name)) if same else None
+
+
+def _single_match(same: Collection[list[str]], name: str) -> list[str]:
+    if len(same) > 1:
+        names = ", ".join("/".join(each) for each in sorted(same))
+        raise UsageError(f"user: {name} has several documents: {names}", hint="use the full path of one of them")
+    return next(iter(same))
+
+
+def _users(paths: Iterable[str]) -> list[str]:
+    return sorted(user_of(path) for path in paths if f"/{path}".endswith(f"/{FILE}"))
+
+
+def _user_path(others: Collection[list[str]], name: str) -> list[str]:
+    """Return the path that a user of this name has or would have."""
+    at = _user_column(others)
+    if at is None:
+        return [name]
+    same = [each for each in others if each[at] == name]
+    if same:
+        return _single_match(same, name)
+    model = next(iter(others))
+    tails = {tuple(each[at + 1 :]) for each in others}
+    return [*model[:at], name, *(tails.pop() if len(tails) == 1 else ())]
+
+
+def _user_column(others: Collection[list[str]]) -> int | None:
+    """Return which part of the paths is the user's name: the one below `files`, else the only part that differs. None
+    where that is ambiguous."""
+    if not others:
+        return None
+    if all(each[0] == _STORAGE and len(each) > 1 for each in others):
+        return 1
+    lengths = {len(each) for each in others}
+    if len(lengths) > 1:
+        return None
+    columns = [len(set(column)) > 1 for column in zip(*others, strict=True)]
+    differing = [number for number, differs in enumerate(columns) if differs]
+    if not differing:
+        return lengths.pop() - 1
+    return differing[0] if len(differing) == 1 else None
+
+
+def _check(user: str) -> None:
+    hint = "a user is a name (alice) or the path to the bucket (files/alice)"
+    for part in user.split("/"):
+        if not part or part in (".", "..") or part.startswith("."):
+            raise UsageError("user: must be a relative path without empty, hidden or `..` parts", hint=hint)
+        if part == _DIR or is_temp(part):
+            raise UsageError("user: the name is reserved or looks like a temporary file", hint=hint)
+        if "\\" in part or part != part.strip() or not part.isprintable():
+            raise UsageError("user: must not contain backslashes, control characters or outer spaces", hint=hint)
+        if len(part.encode()) > _MAX_NAME_BYTES:
+            raise UsageError(f"user: a name must have at most {_MAX_NAME_BYTES} bytes", hint=hint)

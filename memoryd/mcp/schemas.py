@@ -1,0 +1,321 @@
+"""Types and JSON schemas of what the tools take and return, made from the requests and results of the control methods.
+
+Agents read the schemas; their arguments are checked by the types. Only the descriptions, and arguments that a method
+does not have, are defined here.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal, NamedTuple
+
+import msgspec
+from msgspec import UNSET, Meta, Struct, UnsetType
+
+from memoryd.control.methods import Param, Request, Result
+from memoryd.control.methods.memories import (
+    AddRequest,
+    GetRequest,
+    GetResult,
+    ListRequest,
+    ListResult,
+    MemoryRequest,
+    SearchRequest,
+    SearchResult,
+    UpdateRequest,
+)
+from memoryd.control.methods.status import StatusRequest, StatusResult
+from memoryd.control.parameters import nearest
+from memoryd.core.records import JsonObject
+from memoryd.errors import UsageError
+
+Schema = JsonObject
+
+_MAX_RESULTS = 100  # memories in one answer
+
+# --- what the tools take
+
+
+class Argument(NamedTuple):
+    """One argument as described to an agent. `filled`: never empty text; `most`: the largest number; `kind`: the type
+    of an argument that the method does not have."""
+
+    help: str
+    required: bool = False
+    filled: bool = False
+    most: int | None = None
+    kind: type[bool] | None = None
+
+
+def _arguments(name: str, request: type[Request], described: Mapping[str, Argument]) -> type[Struct]:
+    """Make the type of a tool's arguments: the described fields of the request, and arguments of the tool itself."""
+    params = {param.name: param for param in request.params()}
+    fields: list[tuple[str, Any, Any]] = []
+    for field, argument in described.items():
+        kind = argument.kind or _type(params[field], argument)
+        told = Meta(description=argument.help)
+        if argument.required:
+            fields.append((field, Annotated[kind, told], msgspec.NODEFAULT))
+        else:
+            fields.append((field, Annotated[kind | UnsetType, told], UNSET))
+    return msgspec.defstruct(name, fields, kw_only=True, forbid_unknown_fields=True)
+
+
+def _type(param: Param, argument: Argument) -> Any:
+    if param.choices:
+        return Annotated[Literal[param.choices], Meta(extra_json_schema={"type": "string"})]
+    match param.type:
+        case "str":
+            return Annotated[str, Meta(min_length=1)] if argument.filled else str
+        case "int":
+            return Annotated[int, Meta(ge=param.minimum, le=argument.most or param.maximum)]
+        case "bool":
+            return bool
+        case "list":
+            return list[str]
+        case _:
+            return JsonObject
+
+
+_ROOT = Argument("The root (memory directory) by its name; left out: all of them.")
+_ONE_ROOT = Argument("The root of the memory, if several roots have the id.")
+_ID = Argument("The id, as search_memories and list_memories give it.", required=True, filled=True)
+_FILTERS = {
+    "type": Argument("Only memories of this type, e.g. learning, task, decision."),
+    "tags": Argument("Only memories that have every one of these tags."),
+    "since": Argument("Only memories since this date (2026-01-31) or age (7d, 24h)."),
+    "archived": Argument("true: archived memories too."),
+    "user": Argument(
+        "user-document: only this user's memories. Users are kept apart: where there are several, none's are shown "
+        "unless one is named here."
+    ),
+}
+_SENSITIVE_WORDS = Argument(
+    "true: store although it contains a word like 'key' or 'token'. Never lifts the refusal of real secrets. Use it "
+    "only when the text holds no secret value."
+)
+
+Search = _arguments(
+    "Search",
+    SearchRequest,
+    {
+        "query": Argument(
+            "What to look for: words, a phrase, a name, an error message; any text.", required=True, filled=True
+        ),
+        "root": _ROOT,
+        **_FILTERS,
+        "mode": Argument("hybrid (default): by words and by meaning."),
+        "limit": Argument("How many memories at most (default 10).", most=_MAX_RESULTS),
+        "max_tokens": Argument(
+            "Give whole memories instead of snippets, best first, of so many tokens together at most."
+        ),
+    },
+)
+Get = _arguments(
+    "Get",
+    GetRequest,
+    {
+        "id": _ID,
+        "root": _ONE_ROOT,
+        "embedding": Argument("true: with the numbers of a stored embedding.", kind=bool),
+        "offset": Argument("For a very long memory: its text from this character on, then from each next_offset."),
+    },
+)
+Listing = _arguments(
+    "Listing",
+    ListRequest,
+    {
+        "root": _ROOT,
+        **_FILTERS,
+        "limit": Argument("How many memories a page has at most.", most=_MAX_RESULTS),
+        "cursor": Argument("`next_cursor` of the page before."),
+    },
+)
+Add = _arguments(
+    "Add",
+    AddRequest,
+    {
+        "memory": Argument("", required=True),
+        "root": Argument("Where to store it; may be left out only where there is one root."),
+        "topic": Argument("markdown-topics, required: the topic (a directory).", filled=True),
+        "subtopic": Argument("markdown-topics, required: the subtopic (a file in it, without .md).", filled=True),
+        "user": Argument("user-document, required: whose memory it is.", filled=True),
+        "session": Argument("session-files, required: the session id, YYYY-MM-DD-HH-MM-SS-session-name.", filled=True),
+        "allow_sensitive_words": _SENSITIVE_WORDS,
+    },
+)
+Update = _arguments(
+    "Update",
+    UpdateRequest,
+    {
+        "id": _ID,
+        "root": _ONE_ROOT,
+        "changes": Argument(""),
+        "allow_sensitive_words": _SENSITIVE_WORDS,
+        "touch": Argument(
+            "true: count it as used, so that upkeep keeps it longer (layouts with access statistics).", kind=bool
+        ),
+    },
+)
+Forget = _arguments("Forget", MemoryRequest, {"id": _ID, "root": _ONE_ROOT})
+Status = _arguments("Status", StatusRequest, {"root": Argument("Only this root.")})
+
+
+def arguments_schema(kind: type[Struct]) -> Schema:
+    """Return the JSON schema of a tool's arguments without references."""
+    made = _in_one_piece(kind)
+    made["required"] = [field.name for field in msgspec.structs.fields(kind) if field.required]
+    made["additionalProperties"] = False
+    for name, schema in (("memory", _memory_schema), ("changes", _changes_schema)):
+        if name in made["properties"]:
+            made["properties"][name] = {"type": "object", **schema()}
+    return made
+
+
+def check_arguments(kind: type[Struct], given: Mapping[str, object]) -> JsonObject:
+    """Return the arguments with the right types. UsageError names the first wrong one, never its value.
+
+    Some agents send null for omitted arguments, numbers as text, and objects and lists as JSON text: all three are
+    accepted.
+    """
+    known = _in_one_piece(kind)["properties"]
+    for name in given:
+        if name not in known:
+            raise UsageError("unknown argument", hint=nearest(name, known))
+    meant = {name: _unpacked(value, known[name]) for name, value in given.items() if value is not None}
+    try:
+        made: JsonObject = msgspec.to_builtins(msgspec.convert(meant, kind, strict=False))
+    except msgspec.ValidationError as error:
+        raise UsageError(_reason(error, known)) from None
+    return made
+
+
+def _unpacked(value: object, schema: Schema) -> object:
+    if not isinstance(value, str) or schema.get("type") not in ("object", "array"):
+        return value
+    try:
+        return json.loads(value)
+    except (ValueError, RecursionError):
+        return value
+
+
+def _reason(error: msgspec.ValidationError, known: Mapping[str, Schema]) -> str:
+    """Return what msgspec found; its one message that quotes a value is replaced by ours."""
+    text = str(error)
+    if text.startswith("Invalid enum value"):
+        return f"`mode` is one of {', '.join(known['mode']['enum'])}"
+    return text.replace("$.", "")
+
+
+# --- the fields of a memory, by layout
+
+_TEXT, _NUMBER, _OBJECT = {"type": "string"}, {"type": "number"}, {"type": "object"}
+_FIELD_TYPES: Mapping[str, Mapping[str, object]] = {
+    "text": _TEXT,
+    "texts": {"type": "array", "items": _TEXT},
+    "integer": {"type": "integer"},
+    "number": _NUMBER,
+    "numbers": {"type": "array", "items": _NUMBER},
+    "object": _OBJECT,
+    "objects": {"type": "array", "items": _OBJECT},
+}
+
+
+def _memory_schema() -> Schema:
+    return {
+        "description": "The fields of the memory, by the layout of its root (memory_status tells the layout). Other "
+        "fields are kept as they are. Ids and times are set by memoryd.",
+        "properties": field_schemas(),
+        "additionalProperties": True,
+    }
+
+
+def _changes_schema() -> Schema:
+    return {
+        "description": "The fields to change, with their new values; null removes a field; all others stay. The same "
+        "fields as in add_memory's `memory`.",
+        "additionalProperties": True,
+    }
+
+
+def field_schemas() -> dict[str, dict[str, object]]:
+    """Return the JSON schema of each field that any layout knows; its description says what each layout asks for."""
+    from memoryd.layouts.registry import LAYOUTS  # noqa: PLC0415 - loads every layout, for the list of tools only
+
+    found: dict[str, dict[str, object]] = {}
+    for name, layout in LAYOUTS.items():
+        for field, spec in layout.fields.items():
+            schema = found.setdefault(field, {**_FIELD_TYPES[spec.type], "description": ""})
+            schema["type"] = _either(schema["type"], _FIELD_TYPES[spec.type]["type"])
+            required = ", required" if spec.required else ""
+            schema["description"] = f"{schema['description']} {name}{required}: {spec.help}.".lstrip()
+    return found
+
+
+def _either(one: object, other: object) -> object:
+    """Return the JSON schema type that allows both."""
+    listed = one if isinstance(one, list) else [one]
+    return one if other in listed else [*listed, other]
+
+
+# --- what the tools give back; open, because the daemon may tell more
+
+_URI: Schema = {"type": "string", "description": "The memory as a resource."}
+_WHERE = ("root", "id", "uri")
+# The fields of a root that `memory_status` tells.
+ROOT_FIELDS = (
+    "name", "path", "layout", "mode", "state", "reasons", "memories", "archived", "findings", "limits", "lag_ms",
+)  # fmt: skip
+
+
+def answer_schema(result: type[Result]) -> Schema:
+    """Return the JSON schema of what a tool returns: the result of its method with a `uri` for each memory. Only
+    members that are always there are required."""
+    made = _in_one_piece(result)
+    members = made["properties"]
+    if result is StatusResult:
+        rows = members["roots"]["items"]
+        rows["properties"] = {name: rows["properties"][name] for name in ROOT_FIELDS}
+        rows["required"] = ["name", "layout", "state"]
+        kept = {name: members[name] for name in ("version", "roots", "pid", "uptime_s")}
+        missing = {**_TEXTS, "description": "Roots that this server was started for and that are not there."}
+        return {"type": "object", "properties": {**kept, "missing": missing}, "required": ["version", "roots"]}
+    for rows in ("hits", "memories"):
+        if result in (SearchResult, ListResult) and rows in members:
+            members[rows] = {"type": "array", "items": _with_uri(members[rows]["items"])}
+            return {"type": "object", "properties": members, "required": [rows]}
+    if result is GetResult:
+        del members["text"], members["errors"]  # the one stands in `memory`, the other is not for agents
+        members["left_out"] = {**_TEXTS, "description": "Fields left out for their length (embeddings)."}
+    return _with_uri(made)
+
+
+def _with_uri(row: Schema) -> Schema:
+    return {"type": "object", "properties": {**row["properties"], "uri": _URI}, "required": list(_WHERE)}
+
+
+_TEXTS: Schema = {"type": "array", "items": _TEXT}
+
+
+def _in_one_piece(kind: type[Struct]) -> Schema:
+    """Return the JSON schema of a type without references. Docstrings of classes are for programmers and omitted;
+    `required` is omitted because another version of the daemon may differ."""
+    _, parts = msgspec.json.schema_components([kind])
+    made: Schema = _inlined(parts[kind.__name__], parts)
+    return made
+
+
+def _inlined(schema: Any, parts: Mapping[str, Schema]) -> Any:
+    if isinstance(schema, list):
+        return [_inlined(each, parts) for each in schema]
+    if not isinstance(schema, dict):
+        return schema
+    if "$ref" in schema:
+        name = schema["$ref"].rpartition("/")[2]
+        return {**_inlined(parts[name], parts), **{key: value for key, value in schema.items() if key != "$ref"}}
+    if "properties" in schema:
+        return {"type": "object", "properties": {k: _inlined(v, parts) for k, v in schema["properties"].items()}}
+    made = {key: _inlined(value, parts) for key, value in schema.items() if key != "default"}
+    kinds = made.pop("anyOf", None)
+    return made if kinds is None else {**made, "type": [kind["type"] for kind in kinds]}

@@ -1,0 +1,60 @@
+"""Count reads of memories: in the file if the layout has a field for it, else in the state directory, so that memories
+under version control do not change by being read."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from memoryd.core.plan import Action, Kind, Plan
+from memoryd.core.records import Document
+from memoryd.layouts.protocol import AccessCount
+from memoryd.store import Store
+from memoryd.store.commit import Origin, change
+from memoryd.store.views import layout_of
+
+
+def count_reads(store: Store, path: str, touches: Mapping[str, AccessCount], now: float) -> tuple[str, ...]:
+    """Count reads of memories in one file. Returns the paths that changed. Raises BusyError."""
+
+    def decide() -> Plan:
+        source = store.load(path, now, touches)
+        writer = layout_of(store).writer
+        edits = writer.count_reads(path, source.loaded, touches) if source is not None and writer is not None else ()
+        if source is None or not edits:
+            return Plan()
+        base, why = source.loaded.digest, "reads counted"
+        return Plan((Action(Kind.REWRITE, path, why, tuple(touches), edits, base=base, no_backup=True),))
+
+    done = change(store, Origin("touch", "command"), decide, now=now, wait_s=store.policy.lock_wait_s)
+    if done.receipt is None:
+        _remember(store, path, touches)
+        return ()
+    return (path,)
+
+
+def _remember(store: Store, path: str, touches: Mapping[str, AccessCount]) -> None:
+    store.journal.access.add(path, {identity: (touch.times, touch.at) for identity, touch in touches.items()})
+    known = store.uses.setdefault(path, {})
+    for identity, touch in touches.items():
+        known[identity] = known.get(identity, 0) + touch.times
+    store.catalogue.set_access(path, known)
+
+
+def move_counts(store: Store, path: str, before: str, after: str) -> None:
+    """Move the count of a memory whose id changed."""
+    known = store.uses.get(path, {})
+    if before == after or before not in known:
+        return
+    store.journal.access.move(path, before, after)
+    known[after] = known.get(after, 0) + known.pop(before)
+    store.catalogue.set_access(path, known)
+
+
+def add_counts(store: Store, document: Document) -> Document:
+    """Return the document with the counts stored outside the file added to its records."""
+    known = store.uses.get(document.path)
+    if not known:
+        return document
+    records = (replace(each, uses=each.uses + known.get(each.id, 0)) for each in document.records)
+    return replace(document, records=tuple(records))

@@ -1,0 +1,219 @@
+"""Restore a file, or all files of a snapshot, from a backup."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from typing import NamedTuple
+
+from memoryd.core.plan import Action, Kind, Plan
+from memoryd.core.records import Role
+from memoryd.core.retention import Quality
+from memoryd.core.secrets import find_secrets
+from memoryd.core.spans import Edit, Span, sha256
+from memoryd.disk import backups
+from memoryd.disk.snapshots import Version
+from memoryd.errors import NotFoundError, UsageError
+from memoryd.operations.backup import folder_backups
+from memoryd.store import Store
+from memoryd.store.commit import Committed, Origin, change
+
+
+class Restored(NamedTuple):
+    """The result of a restore: the first file, the number of files, and the id of the backup.
+
+    `lost` counts the lines only in the live files, `gained` those only in the backup; `diff` shows them.
+    """
+
+    file: str
+    files: int
+    backup: str
+    lost: int
+    gained: int
+    diff: str
+
+
+def restore(
+    store: Store, now: float, *, file: str | None, at: str | None = None, dry_run: bool = False
+) -> tuple[Committed, Restored]:
+    """Replace a file by a backup, or the store by a snapshot; files that are not in the snapshot stay.
+
+    The current content is backed up first, so the restore can be undone. Raises UsageError if neither `file` nor `at`
+    says what to restore, and NotFoundError.
+    """
+    contents, modes, source = _chosen(store, now, file, at)
+
+    def decide() -> Plan:
+        actions = [_put(store, path, content, modes.get(path), source) for path, content in contents.items()]
+        return Plan(tuple(action for action in actions if action is not None))
+
+    live = {path: _live(store, path) for path in contents}
+    lost, gained, diff = _difference(live, contents)
+    done = change(
+        store, Origin("restore", "command"), decide, now=now, wait_s=store.policy.lock_wait_s, dry_run=dry_run
+    )
+    return done, Restored(file or next(iter(contents)), len(contents), source, lost, gained, diff)
+
+
+def _chosen(store: Store, now: float, file: str | None, at: str | None) -> tuple[dict[str, bytes], dict[str, int], str]:
+    """Return the contents to restore by path, the modes of their files if known, and the id of the backup."""
+    if at is not None and re.fullmatch(r"q[0-9]+", at):
+        return _from_quarantine(store, at, file)
+    if _is_in_vault(store, file, at):
+        versions = choose_versions(store, now, file=file, at=at)
+        contents = {version.file: store.vault.content(version) for version in versions}
+        return contents, {version.file: version.mode for version in versions}, at or versions[0].id
+    if at is None and file is None:
+        raise UsageError("no file to restore", hint="name it with --file, or a backup with --at")
+    live = _live(store, file) if file is not None else None
+    quality = store.quality(file, live, now) if file is not None and live is not None else Quality(0, 0)
+    held = folder_backups(store, now, file=file)
+    chosen = backups.choose(held, at, live=sha256(live) if live is not None else None, records=quality.records)
+    return {chosen.file: backups.read_backup(store.tree, chosen)}, {}, chosen.name
+
+
+def _is_in_vault(store: Store, file: str | None, at: str | None) -> bool:
+    """True if the backup is in the state directory. Replaced index files always are."""
+    assert store.layout is not None
+    if store.layout.files.backup_dir is None or (at is not None and re.fullmatch(r"v[0-9]+", at)):
+        return True
+    return at is None and file is not None and file in store.layout.index.paths
+
+
+def _from_quarantine(store: Store, at: str, file: str | None) -> tuple[dict[str, bytes], dict[str, int], str]:
+    found = [each for each in store.journal.quarantine.entries() if f"q{each.seq}" == at and file in (None, each.file)]
+    if not found:
+        raise NotFoundError(f"root {store.name}: there is no backup {at}", hint="`memoryd backup list` shows the ids")
+    return {found[0].file: store.blobs.get(found[0].blob)}, {}, at
+
+
+def newest_good(store: Store, path: str, now: float) -> bytes | None:
+    """Return the content of the newest valid backup of a file; None if there is none."""
+    try:
+        return next(iter(_chosen(store, now, path, None)[0].values()))
+    except NotFoundError:
+        return None
+
+
+def _live(store: Store, path: str) -> bytes | None:
+    try:
+        return store.tree.read(path)[0]
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+
+
+def _put(store: Store, path: str, content: bytes, mode: int | None, source: str) -> Action | None:
+    why = f"restored from {source}"
+    data = _live(store, path)
+    # The next append must start a new line, even if the backup does not end with a newline.
+    if (
+        store.layout
+        and store.layout.files.append_only
+        and store.policy.final_newline == "always"
+        and content[-1:] != b"\n"
+    ):
+        content += b"\n" if content else b""
+    if data is None:
+        return Action(Kind.CREATE, path, why, data=content, mode=mode)
+    if data == content:
+        return None
+    return Action(Kind.REWRITE, path, why, edits=(Edit(Span(0, len(data)), content),), base=sha256(data))
+
+
+def _difference(live: dict[str, bytes | None], wanted: dict[str, bytes]) -> tuple[int, int, str]:
+    lost = gained = 0
+    text = ""
+    for path, content in wanted.items():
+        gone, come = difference(live[path] or b"", content)
+        lost, gained, text = lost + len(gone), gained + len(come), text + unified(path, gone, come)
+    return lost, gained, text
+
+
+def choose_versions(store: Store, now: float, *, file: str | None, at: str | None) -> list[Version]:
+    """Choose what to restore: one version of a file, or all files of a snapshot. Raises NotFoundError.
+
+    Without `at`, the newest that differs from the current content and has no fewer memories; if there is none, the
+    newest that differs, else the newest.
+    """
+    hint = "`memoryd backup list` shows the snapshots, with --file the versions of one file"
+    if at is not None and at.startswith("v"):
+        chosen = [v for v in store.vault.versions(file) if v.id == at]
+    elif file is not None and at is None:
+        chosen = _best([[v] for v in store.vault.versions(file) if v.valid], _live_states(store, now, file))
+    else:
+        snapshots = [s for s in store.vault.snapshots() if at in (None, s.id)]
+        chosen = _best([store.vault.files(s.seq) for s in snapshots], _live_states(store, now))
+        chosen = [version for version in chosen if file in (None, version.file)]
+    if not chosen:
+        raise NotFoundError(f"root {store.name}: there is no backup {at or file or ''}".rstrip(), hint=hint)
+    return chosen
+
+
+def _live_states(store: Store, now: float, file: str | None = None) -> dict[str, tuple[str, int]]:
+    """Return the hash and number of memories of each source file, or of one, as the files are now.
+
+    The index may still hold what a file was before it was damaged: a half-written file keeps its old row.
+    """
+    states: dict[str, tuple[str, int]] = {}
+    for path, row in store.catalogue.files().items():
+        if row.role != Role.SOURCE or not row.digest or file not in (None, path):
+            continue
+        found = store.tree.stat(path)
+        if found is not None and found.same_content(row.fingerprint) and not (row.young or row.pending):
+            states[path] = (row.digest, row.records)
+        elif (content := _live(store, path)) is not None:
+            states[path] = (sha256(content), store.quality(path, content, now).records)
+    return states
+
+
+def _best(newest_first: list[list[Version]], live: dict[str, tuple[str, int]]) -> list[Version]:
+    hashes = {path: digest for path, (digest, _) in live.items()}
+    records = sum(count for _, count in live.values())
+    other = [each for each in newest_first if {v.file: v.sha256 for v in each} != hashes]
+    enough = [each for each in other if sum(v.quality.records for v in each) >= records]
+    return next(iter(enough or other or newest_first), [])
+
+
+MAX_LINES = 200  # of a difference; further lines are only counted
+WIDTH = 400  # characters of a line; further ones are only counted
+
+
+def difference(before: bytes, after: bytes) -> tuple[list[str], list[str]]:
+    """Return the lines only in `before` and those only in `after`, in file order, with invalid UTF-8 escaped."""
+    return _only(before, after), _only(after, before)
+
+
+def _only(content: bytes, other: bytes) -> list[str]:
+    left = Counter(other.split(b"\n"))
+    found: list[str] = []
+    for line, shown in zip(content.split(b"\n"), _shown(content), strict=True):
+        if left[line]:
+            left[line] -= 1
+        elif line:
+            found.append(shown)
+    return found
+
+
+def _shown(content: bytes) -> list[str]:
+    """Return the lines redacted; every line of a secret of several lines (a key) is replaced by its pattern."""
+    text = content.decode("utf-8", "backslashreplace")
+    parts: list[str] = []
+    at = 0
+    for secret in find_secrets(text):
+        lines = text.count("\n", secret.start, secret.end) + 1
+        parts += [text[at : secret.start], "\n".join([f"[redacted:{secret.pattern}]"] * lines)]
+        at = secret.end
+    return "".join([*parts, text[at:]]).split("\n")
+
+
+def unified(path: str, lost: list[str], gained: list[str]) -> str:
+    """Format the two lists like `diff -u`, without positions."""
+    body = [f"-{_cut(line)}" for line in lost] + [f"+{_cut(line)}" for line in gained]
+    more = len(body) - MAX_LINES
+    shown = body[:MAX_LINES] + ([f"... and {more} more lines"] if more > 0 else [])
+    return "\n".join([f"--- {path}", f"+++ {path}", *shown]) + "\n" if body else ""
+
+
+def _cut(line: str) -> str:
+    more = len(line) - WIDTH
+    return f"{line[:WIDTH]}... and {more} more characters" if more > 0 else line

@@ -1,0 +1,184 @@
+"""The roots and users that a search covers, and the freshness of its answer.
+
+Users of a document layout are strictly separate: if there are several, in one root or over several, and the caller
+names none, their memories are withheld.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TypedDict, TypeVar
+
+from msgspec import UNSET, UnsetType
+
+from memoryd.control.methods.memories import Freshness
+from memoryd.core.dates import iso
+from memoryd.core.index import IndexReader, IndexUnavailable, IndexWriter, Memory
+from memoryd.core.policy import Policy
+from memoryd.core.secrets import redact
+from memoryd.errors import UsageError
+from memoryd.layouts.registry import LAYOUTS
+from memoryd.layouts.user_document.parser import user_of
+from memoryd.layouts.user_document.writer import match_user
+from memoryd.log import get_logger
+
+MAX_NAMES = 20  # users named in a message
+
+Scope = Mapping[str, str | None]
+"""By root name: the user whose memories may be shown, None for a root without users. Other roots show nothing."""
+
+
+def owners_of(place: SearchRoot, reader: IndexReader) -> list[str]:
+    """Return the users of a root; "" is the user whose document is in the root itself. Empty if it has no users."""
+    names: Sequence[str] = reader.owners()
+    layout = LAYOUTS.get(place.layout or "")
+    separate = layout is not None and layout.reader.separates_users
+    if separate:
+        names = sorted({*names, *map(user_of, place.unread)})
+    return list(names) if separate or any(names) else []
+
+
+def resolve_scope(owners: Mapping[str, Sequence[str]], user: str | None, fresh: Mapping[str, Freshness]) -> Scope:
+    """Decide what may be shown, from the users of each root and the `user` named by the caller, if any.
+
+    Sets `withheld` in `fresh` for roots that are left out. Raises UsageError for a user unknown to every root, or an
+    ambiguous one.
+    """
+    if user is not None:
+        return _of_user(owners, user)
+    several = len({name for names in owners.values() for name in names}) > 1
+    allowed: dict[str, str | None] = {}
+    for root, names in owners.items():
+        if several and names:
+            fresh[root].withheld = f"memories of several users ({_named(owners)}): name one with `user`"
+        else:
+            allowed[root] = names[0] if names else None
+    return allowed
+
+
+def note_unread_files(places: Sequence[SearchRoot], scope: Scope, fresh: Mapping[str, Freshness]) -> None:
+    """Report in `fresh` the files in scope that could not be read, so that the index of them is old or empty."""
+    for place in places:
+        user = scope.get(place.name)
+        unread = [path for path in place.unread if user is None or user_of(path) == user]
+        if unread and place.name in scope:
+            more = f" and {len(unread) - 1} more" if len(unread) > 1 else ""
+            status = fresh[place.name]
+            status.state = "stale" if status.state == "fresh" else status.state
+            status.withheld = f"{redact(unread[0])}{more}: not read; `memoryd status` shows the reason"
+
+
+def _of_user(owners: Mapping[str, Sequence[str]], user: str) -> Scope:
+    allowed = {root: name for root, names in owners.items() if (name := match_user(names, user)) is not None}
+    if not allowed and any(owners.values()):
+        raise UsageError(f"user: there is no user {redact(user)}", hint=f"users: {_named(owners)}")
+    return allowed
+
+
+def user_in(owners: Mapping[str, Sequence[str]], identity: str) -> str | None:
+    """Return the user whose memory has this id: an id of a user starts with the name."""
+    name = identity.rpartition("/")[0]
+    return name if any(name in names for names in owners.values()) else None
+
+
+def _named(owners: Mapping[str, Sequence[str]]) -> str:
+    names = sorted({redact(name) or "(the root itself)" for each in owners.values() for name in each})
+    return ", ".join(names[:MAX_NAMES]) + (f" and {len(names) - MAX_NAMES} more" if len(names) > MAX_NAMES else "")
+
+
+log = get_logger(__name__)
+
+
+Row = TypeVar("Row")
+
+
+CURRENT_STATES = ("ok", "degraded", "read_only")  # states of a root whose changes are indexed at once
+
+
+STALE_STATES = ("paused", "scanning")
+UNWATCHED_STATES = ("paused", "missing")  # states that last, given as the reason of an answer that is not fresh
+
+
+@dataclass(frozen=True, slots=True)
+class SearchRoot:
+    """One root to search. `state` and `lag_ms` (how far the index is behind) are as in `status`."""
+
+    name: str
+    catalogue: IndexWriter
+    layout: str | None
+    state: str
+    generation: int
+    lag_ms: int
+    policy: Policy = field(default_factory=Policy)
+    unread: tuple[str, ...] = ()  # files that could not be read
+
+
+def freshness(place: SearchRoot) -> Freshness:
+    """Return how current the index of a root is.
+
+    `fresh`: all known changes are indexed. `stale`: some are not, or changes are not watched now. `unknown`: the root
+    is unreachable or suspect, so the index shows an earlier state.
+    """
+    state = "unknown"
+    if place.state in CURRENT_STATES:
+        state = "stale" if place.lag_ms else "fresh"
+    elif place.state in STALE_STATES:
+        state = "stale"
+    reason = place.state if place.state in UNWATCHED_STATES else UNSET
+    return Freshness(state=state, generation=place.generation, lag_ms=place.lag_ms, reason=reason)
+
+
+def read_index(place: SearchRoot, fresh: Freshness | None, query: Callable[[IndexReader], list[Row]]) -> list[Row]:
+    """Run `query` on one consistent state of the index of a root.
+
+    If the index cannot be read (it is a cache that may be damaged or deleted at any time), returns nothing and says so
+    in `fresh`, so that the other roots are still answered.
+    """
+    try:
+        with place.catalogue.reader() as reader:
+            return query(reader)
+    except IndexUnavailable as error:
+        log.warning("catalogue_unreadable", root=place.name, reason=str(error))
+        if fresh is not None:
+            fresh.state, fresh.withheld = "unknown", "the index of this root cannot be read at the moment"
+        return []
+
+
+def owners_in(places: Sequence[SearchRoot]) -> dict[str, Sequence[str]]:
+    """Return the users of each root whose index can be read."""
+    return {place.name: read_index(place, None, partial(owners_of, place)) for place in places}
+
+
+class MemoryFacts(TypedDict):
+    """The facts search and list show of one memory: the fields of a `MemoryRow`."""
+
+    root: str
+    id: str
+    path: str
+    line: int
+    title: str
+    type: str | None
+    tags: list[str]
+    created: str | None
+    archived: bool
+    layout: str | None
+    user: str | UnsetType
+
+
+def memory_facts(place: SearchRoot, memory: Memory) -> MemoryFacts:
+    """Return what search and list show of one memory."""
+    return {
+        "root": place.name,
+        "id": memory.id,
+        "path": memory.path,
+        "line": memory.line,
+        "title": memory.title,
+        "type": memory.type,
+        "tags": memory.tags.split("\n") if memory.tags else [],
+        "created": iso(memory.created) if memory.created is not None else None,
+        "archived": memory.archived,
+        "layout": place.layout,
+        "user": memory.owner or UNSET,
+    }

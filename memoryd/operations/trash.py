@@ -1,0 +1,88 @@
+"""The trash: forgotten memories of layouts without an archive, stored by id for `unarchive` to restore.
+
+After a memory is forgotten, another may get its id. If several in the trash have the same id, each gets the suffix `~`
+and six hex digits of the hash of its content, like duplicate ids elsewhere; none replaces another.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from memoryd.core.secrets import redact
+from memoryd.core.spans import sha256
+from memoryd.disk.journal import Step
+from memoryd.disk.journal.trash import Forgotten
+from memoryd.errors import ConflictError, NotFoundError
+from memoryd.layouts.protocol import WritePlan
+from memoryd.operations.lookup import not_found
+from memoryd.store import Store
+from memoryd.store.undo_content import load_undo_content, save_undo_content
+
+
+def put_in_trash(store: Store, stored: WritePlan, now: float) -> None:
+    """Save a memory to the trash. Called before it is removed from its file, so that a crash cannot lose it."""
+    if stored.removed is None:
+        return
+    kept = save_undo_content(store.blobs, stored.removed)
+    others = [each for each in store.journal.trash.find(stored.id) if bytes_of(store, each) != stored.removed]
+    identity = _with_suffix(stored.id, stored.removed) if others else stored.id
+    store.journal.trash.keep(Forgotten(identity, stored.path, kept.blob, kept.content), now)
+    for each in others:
+        if each.id == stored.id:
+            marked = _with_suffix(each.id, bytes_of(store, each))
+            store.journal.trash.keep(Forgotten(marked, each.path, each.blob, each.content), now)
+            store.journal.trash.take(each.id)
+
+
+def _with_suffix(identity: str, content: bytes) -> str:
+    return f"{identity}~{sha256(content)[:6]}"
+
+
+def bytes_of(store: Store, forgotten: Forgotten) -> bytes:
+    """Return the bytes of a forgotten memory. Raises BlobError if they are missing or damaged."""
+    taken_out = Step("remove", forgotten.path, blob=forgotten.blob, content=forgotten.content)
+    return load_undo_content(store.blobs, taken_out)
+
+
+def drop_restored(store: Store, paths: Iterable[str]) -> None:
+    """Remove memories from the trash that are back in these files."""
+    for path in paths:
+        forgotten = store.journal.trash.of_file(path)
+        content = store.tree.read(path)[0] if forgotten else b""
+        for each in forgotten:
+            if bytes_of(store, each).strip() in content:
+                store.blobs.drop(store.journal.trash.take(each.id))
+
+
+def find_in_trash(store: Store, identity: str, now: float) -> Forgotten:
+    """Find a forgotten memory. Raises NotFoundError, also if it is live, and ConflictError if several match."""
+    kept = store.journal.trash.find(identity)
+    if not kept and not _live(store, identity):
+        raise not_found(identity, store.name)
+    if not kept or (len(kept) == 1 and _is_there(store, kept[0], identity, now)):
+        raise NotFoundError(f"root {store.name}: {redact(identity)} is not archived", hint="it is a live memory")
+    if len(kept) > 1:
+        raise ConflictError(
+            f"root {store.name}: {len(kept)} forgotten memories match the id {redact(identity)}",
+            hint="use the full id of one of them",
+            data={"candidates": [{"root": store.name, "id": each.id} for each in kept]},
+        )
+    return kept[0]
+
+
+def _live(store: Store, identity: str) -> set[str]:
+    """Return the files with a live memory of this id."""
+    return {place.path for place in store.catalogue.places(identity) if place.live}
+
+
+def _is_there(store: Store, forgotten: Forgotten, identity: str, now: float) -> bool:
+    """True if the memory is in its file, byte for byte, as after an interrupted operation. Another with its id does not
+    count."""
+    content = bytes_of(store, forgotten).strip()
+    sources = (store.load(path, now) for path in _live(store, identity))
+    return any(
+        record.span.of(source.loaded.data).strip() == content
+        for source in sources
+        if source is not None
+        for record in source.loaded.document.records
+    )

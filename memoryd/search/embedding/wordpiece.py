@@ -1,0 +1,141 @@
+"""Text cut into the pieces of a vocabulary, as uncased BERT models do it, and the shipped table of their numbers.
+
+Words come first, then the longest known parts. The table holds 128 numbers of 8 bits and a weight for each piece of the
+vocabulary and for some whole words. File: `MVT1`, rows, numbers a row (32 bits each, little-endian), a weight for each
+row (16 bits), then the rows. A word counts as its row times its weight. Rows are first the lines of `vocabulary.txt`,
+then those of `words.txt`.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+import re
+import struct
+import unicodedata
+from array import array
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+HERE = Path(__file__).parent / "table"
+VOCABULARY = HERE / "vocabulary.txt"
+WORDS = HERE / "words.txt"
+TABLE = HERE / "static-128.bin"
+MAGIC = b"MVT1"
+HEAD = struct.Struct("<4sII")
+LANE = 32  # bits of a number in a row made one integer
+MAX_WORDS = 4096  # words of a text that are added: no lane can run over, and more do not move the mean
+MAX_WORD_CHARS = 100  # characters; what is longer is no word of any language and stays unknown
+
+# Of ASCII every sign is a token of its own; the rest is decided character by character.
+_ASCII = re.compile(r"[A-Za-z0-9]+|[!-/:-@\[-`{-~]")
+_WORD_OR_SIGN = re.compile(r"[^\W_]+|[^\s\w]|_")
+# `maxRetries`, `HTTPServer2`: the words within a name
+_PARTS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+")
+_IDEOGRAPH = re.compile(
+    "([\u4e00-\u9fff\u3400-\u4dbf\U00020000-\U0002a6df\U0002a700-\U0002b73f\U0002b740-\U0002b81f"
+    "\U0002b820-\U0002ceaf\uf900-\ufaff\U0002f800-\U0002fa1f])"
+)
+
+
+def words(text: str) -> list[str]:
+    """Split a text into words and signs, in order; case is preserved, accents are removed, ideographs are split."""
+    if text.isascii():
+        return _ASCII.findall(text)
+    bare = "".join(sign for sign in unicodedata.normalize("NFD", text) if unicodedata.category(sign) != "Mn")
+    return _WORD_OR_SIGN.findall(_IDEOGRAPH.sub(r" \1 ", bare))
+
+
+def read_vocabulary(path: Path = VOCABULARY) -> dict[str, int]:
+    """Piece -> its number, which is its line; pieces that continue a word begin with `##`."""
+    lines = path.read_text(encoding="utf-8").split("\n")
+    return {piece: number for number, piece in enumerate(lines) if piece}
+
+
+def pieces(word: str, vocabulary: Mapping[str, int]) -> Sequence[int]:
+    """Split a word into its longest known prefix and the longest continuations; empty if a part is unknown."""
+    whole = vocabulary.get(word)
+    if whole is not None:
+        return (whole,)
+    if len(word) > MAX_WORD_CHARS:
+        return ()
+    found = list(_longest_parts(word, vocabulary))
+    return () if -1 in found else found
+
+
+def _longest_parts(word: str, vocabulary: Mapping[str, int]) -> Iterator[int]:
+    start, prefix = 0, ""
+    while start < len(word):
+        end = len(word)
+        while end > start and (number := vocabulary.get(prefix + word[start:end])) is None:
+            end -= 1
+        if end == start or number is None:
+            yield -1
+            return
+        yield number
+        start, prefix = end, "##"
+
+
+def known_words() -> dict[str, int]:
+    """Return the row number of each piece and word."""
+    known = read_vocabulary()
+    for word in WORDS.read_text(encoding="utf-8").split():
+        known.setdefault(word, len(known))
+    return known
+
+
+def rows_of(word: str, known: Mapping[str, int]) -> Sequence[int]:
+    """Return the rows of a word: its own, or those of the words within it, or those of its pieces."""
+    lowered = word.lower()
+    whole = known.get(lowered)
+    if whole is not None:
+        return (whole,)
+    within = words_within(word) if word.isascii() else []
+    if len(within) > 1:
+        return [row for part in within for row in pieces(part.lower(), known)]
+    return pieces(lowered, known)
+
+
+def words_within(name: str) -> list[str]:
+    """Split a compound name into words; case is preserved."""
+    return _PARTS.findall(name)
+
+
+class Table:
+    """The vector table, memory-mapped: pages are loaded on access, and the system may evict them at any time."""
+
+    def __init__(self, path: Path = TABLE) -> None:
+        number = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            self._bytes = mmap.mmap(number, 0, prot=mmap.PROT_READ)
+        finally:
+            os.close(number)
+        magic, self.rows, self.size = HEAD.unpack_from(self._bytes)
+        self._first = HEAD.size + 2 * self.rows
+        if magic != MAGIC or len(self._bytes) != self._first + self.rows * self.size:
+            raise ValueError(f"{path}: is not a table of vectors")
+        self._lanes = struct.Struct(f"<{self.size}i")
+        self._signs = int.from_bytes(self._lanes.pack(*[-1 << LANE - 1] * self.size), "little")
+
+    def row(self, number: int) -> int:
+        """Return a row as one integer whose lanes are the numbers times the weight: a text is the sum of its words."""
+        (weight,) = struct.unpack_from("<H", self._bytes, HEAD.size + 2 * number)
+        at = self._first + number * self.size
+        values = array("b", self._bytes[at : at + self.size])
+        lanes = self._lanes.pack(*[value * weight for value in values])
+        return (int.from_bytes(lanes, "little") ^ self._signs) - self._signs
+
+    def matrix(self, numpy: Any) -> tuple[Any, Any]:
+        """Return all rows without their weights, and the weights, both as views of the mapping."""
+        rows = numpy.frombuffer(self._bytes, "i1", self.rows * self.size, self._first)
+        weights = numpy.frombuffer(self._bytes, "<u2", self.rows, HEAD.size)
+        return rows.reshape(self.rows, self.size), weights
+
+    def numbers(self, total: int) -> tuple[int, ...]:
+        """Return the lanes of a sum of rows. Adding the highest bit of each lane undoes the borrow of negative lanes;
+        flipping that bit again restores the sign."""
+        lanes: tuple[int, ...] = self._lanes.unpack(
+            ((total + self._signs) ^ self._signs).to_bytes(4 * self.size, "little")
+        )
+        return lanes

@@ -1,0 +1,134 @@
+"""Split a query into terms. Any text is a valid query: nothing in it is an operator.
+
+A piece between white space is one unit: `1.0.21`, `foo_bar`, `C++` or a run of Chinese is a phrase of its parts.
+
+The index holds words as they are written. If they are not found like that, a query is repeated with prefixes:
+`deploying` becomes `deploy*`, which finds deploy, deployed, deployment. Light on purpose: a beginning too short would
+find anything.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from itertools import chain
+
+from memoryd.core.query import Term
+from memoryd.core.words import STOP_WORDS, tokens, unspaced
+
+MAX_CHARS = 4_096  # characters that are looked at; who pastes a book is answered by its beginning
+MAX_UNITS = 32  # units
+
+MIN_STEM_CHARS = 4  # letters of a beginning; three after a plural `s`
+_LONG, _MIDDLE = 7, 5  # of a word in another alphabet: two letters of its ending go, or one
+
+# The first that fits is cut off; what is left has to be long enough.
+_ENDINGS = (
+    "ational", "ization", "isation", "fulness", "ations", "ation", "ments", "ities", "ively", "ement", "ment",
+    "ness", "ions", "ings", "able", "ible", "ally", "ing", "ion", "ies", "ied", "ity", "ers", "ors", "ive", "ful",
+    "est", "ed", "er", "or", "es", "ly", "al", "y", "s", "e",
+)  # fmt: skip
+_PLURALS = ("s", "ies", "ied")
+_NO_PLURALS = ("ss", "us", "is")
+_DOUBLING = ("ing", "ings", "ed", "er", "ers")
+_HANGUL = ("\uac00", "\ud7a3")
+
+
+@dataclass(frozen=True)
+class ParsedQuery:
+    """A query, `raw` as typed, and the terms it is made of."""
+
+    raw: str
+
+    @cached_property
+    def pieces(self) -> tuple[str, ...]:
+        """The parts between white space, each once."""
+        return tuple(dict.fromkeys(self.raw[:MAX_CHARS].split()))[: 2 * MAX_UNITS]
+
+    @cached_property
+    def units(self) -> tuple[tuple[str, ...], ...]:
+        """The words of each piece, each piece once."""
+        return tuple(dict.fromkeys(unit for unit in self._each if unit))[:MAX_UNITS]
+
+    @cached_property
+    def _each(self) -> list[tuple[str, ...]]:
+        """The words of each piece, in order."""
+        return [tuple(tokens(piece)) for piece in self.raw[:MAX_CHARS].split()]
+
+    @cached_property
+    def phrase(self) -> Term | None:
+        """The whole query as one phrase, if it is more than one unit."""
+        if len(self.units) < 2:
+            return None
+        return phrase(tuple(chain.from_iterable(self._each))[: 2 * MAX_UNITS])
+
+    @cached_property
+    def exact(self) -> tuple[Term, ...]:
+        """Each unit as one term, as typed."""
+        return tuple(phrase(unit) for unit in self.units)
+
+    @cached_property
+    def loose(self) -> tuple[Term, ...]:
+        """The single words in any form, without stop words."""
+        terms = tuple(dict.fromkeys(_beginning(term) for term in self._apart))
+        telling = tuple(term for term in terms if term.text not in STOP_WORDS)
+        return (telling or terms)[:MAX_UNITS]
+
+    @cached_property
+    def telling(self) -> tuple[Term, ...]:
+        """The single words as typed, without stop words."""
+        return (tuple(term for term in self._apart if term.text not in STOP_WORDS) or self._apart)[:MAX_UNITS]
+
+    @cached_property
+    def _apart(self) -> tuple[Term, ...]:
+        return tuple(dict.fromkeys(term for unit in self.units for term in _apart(unit)))
+
+
+def phrase(words: tuple[str, ...]) -> Term:
+    """Return a term that matches the words one after another."""
+    return Term(" ".join(words))
+
+
+def _apart(unit: tuple[str, ...]) -> list[Term]:
+    """Split a run of a script without spaces into pairs of characters, which mostly are its words."""
+    if not any(map(unspaced, unit)):
+        return [phrase((word,)) for word in unit]
+    terms: list[Term] = []
+    for number, word in enumerate(unit):
+        after = unit[number + 1] if number + 1 < len(unit) else ""
+        if unspaced(word) and after and unspaced(after):
+            terms.append(phrase((word, after)))
+        elif not unspaced(word) or number == 0 or not unspaced(unit[number - 1]):
+            terms.append(phrase((word,)))
+    return terms
+
+
+@lru_cache(maxsize=4_096)
+def _beginning(term: Term) -> Term:
+    start = beginning(term.text) if term.text not in STOP_WORDS and not unspaced(term.text[:1]) else None
+    return Term(start, True) if start else term
+
+
+def beginning(word: str) -> str | None:
+    """Return the prefix that all forms of the word share; None if only the word itself will do."""
+    if word.isascii():
+        return _english(word) if word.isalpha() and len(word) >= MIN_STEM_CHARS else None
+    if not word.isalpha():
+        return None
+    if _HANGUL[0] <= word[-1] <= _HANGUL[1]:
+        return word[:-1] if len(word) > 2 else word  # particles are written onto the word
+    return word[: -2 if len(word) >= _LONG else -1] if len(word) >= _MIDDLE else None
+
+
+def _english(word: str) -> str:
+    for ending in _ENDINGS:
+        if word.endswith(ending) and not (ending == "s" and word.endswith(_NO_PLURALS)):
+            left = word[: -len(ending)]
+            if len(left) >= (MIN_STEM_CHARS - 1 if ending in _PLURALS else MIN_STEM_CHARS):
+                return _undoubled(left) if ending in _DOUBLING else left
+    return word
+
+
+def _undoubled(left: str) -> str:
+    """`running` begins like `run`; `calling` and `passing` do not lose a letter."""
+    return left[:-1] if left[-1] == left[-2] and left[-1] not in "aeioulsz" else left

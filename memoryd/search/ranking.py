@@ -1,0 +1,193 @@
+"""What a score is made of, so that it means the same in every root.
+
+A score lies in 0..1. First comes how a memory matches: the whole question word by word, all of its words, all that
+tell something in any form, some of them, or a part of a word. Each of these has a span of its own, and within it
+counts how well the words are matched: the score of the index, which is a part of the most that these words could earn
+in that root. A root with few memories and one with many so come to the same scale. What a memory is worth beside its
+text (its age, its weight in its own layout, how often it was read) moves it within the span by a fifth at most: much
+better text always wins.
+
+Topic files are ranked by the points of seed 001 instead: for keywords, context, tags, recency and use.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from math import exp
+from typing import NamedTuple
+
+from memoryd.core.index import IndexReader, Match, Memory
+from memoryd.core.policy import DAY
+from memoryd.core.text_match import count_present, fold
+from memoryd.search.query_terms import ParsedQuery
+from memoryd.search.snippets import query_patterns
+
+STANDING = 0.2  # the share of age, weight and uses in a span
+_HALF_LIFE = 90 * DAY
+
+Why = Mapping[str, object]
+"""The parts of a score by name, plain JSON."""
+
+
+class Candidate(NamedTuple):
+    """A memory that was found. `score` is 0..1 and comparable between roots; `why` lists its parts."""
+
+    key: int
+    score: float
+    why: Why
+
+
+class Span(NamedTuple):
+    """The range of scores that one kind of match can get."""
+
+    name: str
+    low: float
+    high: float
+
+
+PHRASE = Span("phrase", 0.75, 1.0)
+ALL = Span("all words", 0.5, 0.85)
+FORMS = Span("all words in some form", 0.4, 0.75)
+SOME = Span("some words", 0.05, 0.6)
+PART = Span("part of a word", 0.0, 0.05)
+_WHOLE = frozenset(span.name for span in (PHRASE, ALL, FORMS))
+
+
+@dataclass(frozen=True, slots=True)
+class Points:
+    """How seed 001 scores topic files: so much for each keyword found, for the context (a word of the topic's path),
+    for a tag, for a memory of today (falling by `decay` a day), for each five uses."""
+
+    keyword: float = 3.0
+    context: float = 5.0
+    tag: float = 2.0
+    recency: float = 1.0
+    decay: float = 0.1
+    uses: float = 1.0
+
+
+def score(span: Span, match: Match, now: float) -> float:
+    """Return the score of a match in its span. `now` in seconds."""
+    standing = 0.5 * recency(match.created, now) + 0.15 * match.uses / (match.uses + 5)
+    standing += 0.175 if match.weight is None else 0.35 * min(max(match.weight, 0.0), 1.0)
+    return span.low + (span.high - span.low) * ((1 - STANDING) * match.score + STANDING * standing)
+
+
+def candidate(span: Span, match: Match, now: float) -> Candidate:
+    """Return the match as a candidate with its score and the parts of that score. `now` in seconds."""
+    why = {
+        "match": span.name,
+        "text": round(match.score, 4),
+        "recency": round(recency(match.created, now), 4),
+        "weight": match.weight,
+        "uses": match.uses,
+    }
+    return Candidate(match.key, score(span, match, now), why)
+
+
+def recency(created: float | None, now: float) -> float:
+    """Return the recency of a memory: 1 for today, halved with each half-life; 0 if it has no date."""
+    if created is None:
+        return 0.0
+    return float(0.5 ** ((now - created) / _HALF_LIFE)) if created < now else 1.0
+
+
+class Counts(NamedTuple):
+    """How well a topic memory matches a query: keywords it has, whether one is in its path, matching tags."""
+
+    keywords: int
+    context: bool
+    tags: int
+
+
+def points_earned(points: Points, counts: Counts, memory: Memory, now: float) -> float:
+    """Compute the points of seed 001. `now` in seconds."""
+    created = memory.created
+    fresh = exp(-points.decay * max(now - created, 0.0) / DAY) if created is not None else 0.0
+    return (
+        points.keyword * counts.keywords
+        + points.context * counts.context
+        + points.tag * counts.tags
+        + points.recency * fresh
+        + points.uses * (memory.uses // 5)
+    )
+
+
+def score_of_points(points: Points, earned: float, of: int) -> float:
+    """Convert points to a score for a query of `of` words: one half for a memory that has every word and nothing else;
+    from the points of a phrase match on, the score ranks with the phrase matches of other roots."""
+    every = points.keyword * of
+    found = earned / (earned + every) if earned > 0 else 0.0
+    whole = points.keyword * (of + 1) + points.context
+    pivot = whole / (whole + every) if every > 0 and whole > every else 1.0
+    if found <= 0.5:
+        return found
+    if found < pivot or pivot == 1.0:
+        return 0.5 + (PHRASE.low - 0.5) * (found - 0.5) / (pivot - 0.5)
+    return PHRASE.low + (PHRASE.high - PHRASE.low) * (found - pivot) / (1.0 - pivot)
+
+
+def rank_by_points(
+    reader: IndexReader, query: ParsedQuery, found: Sequence[Candidate], *, points: Points, now: float
+) -> list[Candidate]:
+    """Sort candidates by their points, ties by how well their text matches. Candidates without any word of the query
+    come last."""
+    memories = reader.memories([each.key for each in found])
+    counter = _PointCounter(query, points, now)
+    ranked = [counter.scored(each, memories[each.key]) for each in found if each.key in memories]
+    worded = [each for each in ranked if any(map(each.why.get, ("match", "keywords", "context", "tags")))]
+    return with_meaning_below(sorted(worded, key=_order, reverse=True), found)
+
+
+def _order(found: Candidate) -> tuple[float, float, int]:
+    return found.score, text_part(found), found.key
+
+
+def text_part(found: Candidate) -> float:
+    """Return how well the text of a candidate matched, 0..1; 0 if it was not found by its text."""
+    part = found.why.get("text")
+    return part if isinstance(part, float) else 0.0
+
+
+def with_meaning_below(ranked: Sequence[Candidate], found: Sequence[Candidate]) -> list[Candidate]:
+    """Append the remaining candidates of `found` below `ranked`, and complete the `why` of each."""
+    known = {each.key for each in ranked}
+    whys = {each.key: each.why for each in found}
+    lowest = min((each.score for each in ranked), default=1.0)
+    further = [each._replace(score=each.score * lowest) for each in found if each.key not in known]
+    return [*(each._replace(why={**whys.get(each.key, {}), **each.why}) for each in ranked), *further]
+
+
+class _PointCounter:
+    """Compute points for one query; matches in paths and tags are cached, since many memories share them."""
+
+    def __init__(self, query: ParsedQuery, points: Points, now: float) -> None:
+        self._points = points
+        self._now = now
+        self._words = query_patterns(query, words_only=True)
+        self._in_line = cache(lambda line: count_present(self._words, fold(line)))
+
+    def scored(self, found: Candidate, memory: Memory) -> Candidate:
+        """Return the candidate with a score from its points."""
+        tagged = sum(1 for tag in memory.tags.split("\n") if tag and self._in_line(tag))
+        context = self._is_phrase(found) or bool(self._in_line(memory.labels))
+        counts = Counts(self._keywords(found, memory), context, tagged)
+        earned = points_earned(self._points, counts, memory, self._now)
+        earned_score = score_of_points(self._points, earned, len(self._words))
+        why = {**found.why, "points": round(earned, 3)}
+        return Candidate(found.key, earned_score, {**why, **counts._asdict()})
+
+    def _is_phrase(self, found: Candidate) -> bool:
+        """True if the memory contains the query as a phrase."""
+        return len(self._words) > 1 and found.why.get("match") == PHRASE.name
+
+    def _keywords(self, found: Candidate, memory: Memory) -> int:
+        """Count the words of the query in a memory: the index reports whether it has all of them. The whole phrase
+        counts as one more."""
+        if self._is_phrase(found):
+            return len(self._words) + 1
+        if found.why.get("match") in _WHOLE:
+            return len(self._words)
+        return count_present(self._words, fold(f"{memory.title}\n{memory.labels}\n{memory.tags}\n{memory.body}"))

@@ -1,0 +1,61 @@
+"""Futures of several workers joined into one answer."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future
+from typing import TypeVar
+
+from memoryd.control.methods.method_types import GatheredResult, Result
+
+R = TypeVar("R", bound=Result)
+
+
+def gather(
+    futures: Mapping[str, Future[Result]],
+    merge: Callable[[dict[str, Result]], GatheredResult],
+    *,
+    strict: bool = False,
+) -> Future[Result]:
+    """Return a future of `merge({root: result})`. The error of a failing root goes to `errors` beside the results of
+    the others; if all fail, or any with `strict`, the first error is the answer."""
+    joined: Future[Result] = Future()
+    joined.set_running_or_notify_cancel()
+    lock = threading.Lock()
+    left = set(futures)
+
+    def finish() -> None:
+        errors = {name: error for name, future in futures.items() if (error := future.exception()) is not None}
+        if errors and (strict or len(errors) == len(futures)):
+            joined.set_exception(next(iter(errors.values())))
+            return
+        results = {name: future.result() for name, future in futures.items() if name not in errors}
+        answer = merge(results)
+        if errors:
+            answer.errors = {name: str(error) for name, error in errors.items()}
+        joined.set_result(answer)
+
+    def done(name: str) -> None:
+        with lock:
+            left.discard(name)
+            last = not left
+        if last:
+            try:
+                finish()
+            except Exception as error:  # noqa: BLE001 - the waiting client must get an answer even if `merge` has a bug
+                joined.set_exception(error)
+
+    if not futures:
+        joined.set_result(merge({}))
+    for name, future in futures.items():
+        future.add_done_callback(lambda _, name=name: done(name))  # type: ignore[misc]  # mypy cannot infer the default
+    return joined
+
+
+def of_type(results: Mapping[str, Result], kind: type[R]) -> dict[str, R]:
+    """Return results by root as the type that their job returns. Raises TypeError for another type, which is a bug."""
+    found = {name: result for name, result in results.items() if isinstance(result, kind)}
+    if len(found) != len(results):
+        raise TypeError(f"not every result is a {kind.__name__}")
+    return found

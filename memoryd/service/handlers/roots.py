@@ -1,0 +1,114 @@
+"""Methods on roots: list, add, remove, pause, resume and confirm."""
+
+from __future__ import annotations
+
+import os
+from concurrent.futures import Future
+
+from memoryd.config import edit
+from memoryd.control.methods.method_types import Result
+from memoryd.control.methods.status import RootAddRequest, RootRequest, RootsResult
+from memoryd.control.server import handler
+from memoryd.engine.jobs import Job
+from memoryd.engine.worker import Worker
+from memoryd.errors import UnknownRootError, UsageError
+from memoryd.service.daemon import Daemon
+from memoryd.service.futures import gather
+from memoryd.service.handlers.base import Handlers, Table
+from memoryd.service.report import broken_row, root_row
+
+
+def root_handlers(daemon: Daemon) -> Table:
+    """Return the handlers of methods on roots."""
+    methods = RootHandlers(daemon)
+    return {
+        "root.list": handler(RootRequest, methods.list_roots),
+        "root.add": handler(RootAddRequest, methods.add),
+        "root.remove": handler(RootRequest, methods.remove),
+        "root.pause": handler(RootRequest, methods.pause),
+        "root.resume": handler(RootRequest, methods.resume),
+        "root.confirm": handler(RootRequest, methods.confirm),
+    }
+
+
+class RootHandlers(Handlers):
+    """Methods on roots."""
+
+    def _rows(self, workers: list[Worker]) -> RootsResult:
+        return RootsResult(roots=[root_row(self._daemon, worker) for worker in workers])
+
+    def _one(self, request: RootRequest) -> Worker:
+        name = str(request.name or request.path)
+        if request.name and not name.startswith(("/", "~")):
+            return self._roots.named(name)[0]
+        path = os.path.realpath(os.path.expanduser(name))
+        for worker in self._roots.all():
+            if os.path.realpath(worker.status.path) == path:
+                return worker
+        raise UnknownRootError(f"no root is at {path}", hint="`memoryd root list` shows them")
+
+    def list_roots(self, request: RootRequest) -> RootsResult:
+        """Return one root, or all of them."""
+        if request.name is None and request.path is None:
+            found = self._rows(self._roots.all())
+            found.roots += map(broken_row, self._roots.broken())
+            return found
+        return self._rows([self._one(request)])
+
+    def add(self, request: RootAddRequest) -> Future[Result]:
+        """Add a root to the configuration file and start its worker. Raises UsageError."""
+        daemon = self._daemon
+        path = os.path.abspath(os.path.expanduser(request.path))
+        if os.path.exists(path) and not os.path.isdir(path):
+            raise UsageError(f"{path} is not a directory", hint="a root must be a directory")
+        if not os.path.lexists(path) and request.layout in (None, "auto"):
+            raise UsageError(f"{path} does not exist", hint="give --layout for a directory that will be created later")
+        if os.path.isdir(path) and os.stat(path).st_uid not in (os.geteuid(), 0):
+            raise UsageError(f"{path} belongs to another user", hint="a root must belong to the daemon's user")
+        named = {"name": request.name, "layout": request.layout}
+        table = {"path": path, **{key: value for key, value in named.items() if value is not None}}
+        with self._roots.changing():  # two at once would both begin with the same text
+            places = daemon.places
+            added = edit.add_root(places.config_target, table, state_dir=places.state_dir, extra_roots=daemon.extra)
+        daemon.reload()
+        worker = self._roots.named(added.name)[0]
+        return self._publish_row(worker, worker.submit(Job("catch-up")))  # which comes after its first look
+
+    def remove(self, request: RootRequest) -> RootsResult:
+        """Remove a root from the configuration file and stop its worker."""
+        daemon = self._daemon
+        worker = self._one(request)
+        rows = self._rows([worker])
+        configured = daemon.config.root(worker.name)
+        if configured is not None and configured.position is not None:
+            with self._roots.changing():
+                edit.remove_root(daemon.places.config_target, worker.name, state_dir=daemon.places.state_dir)
+        else:
+            daemon.forget_path(worker.status.path)
+        daemon.reload()
+        return rows
+
+    def pause(self, request: RootRequest) -> Future[Result]:
+        """Suspend work on a root until it is resumed."""
+        worker = self._one(request)
+        return self._publish_row(worker, worker.pause())
+
+    def resume(self, request: RootRequest) -> Future[Result]:
+        """End a pause, or accept the content of a suspect root."""
+        worker = self._one(request)
+        return self._publish_row(worker, worker.resume())
+
+    def confirm(self, request: RootRequest) -> Future[Result]:
+        """Accept the recognised layout."""
+        worker = self._one(request)
+        return self._publish_row(worker, worker.confirm())
+
+    def _publish_row(self, worker: Worker, done: Future[Result]) -> Future[Result]:
+        """Return the row of a root once `done` completes, and publish its state to subscribers of the topic `root`."""
+
+        def row(_: object) -> RootsResult:
+            seen = worker.status
+            self._daemon.tell("root", {"root": worker.name, "state": seen.state, "reason": "; ".join(seen.reasons)})
+            return self._rows([worker])
+
+        return gather({worker.name: done}, row)

@@ -1,0 +1,291 @@
+"""Methods that run jobs on one root or all, and those on the schedule and the journal."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future
+
+from msgspec import UNSET, UnsetType, structs
+
+from memoryd.control.methods.method_types import Request, Result
+from memoryd.control.methods.recovery import (
+    BackupCreateRequest,
+    BackupCreateResult,
+    BackupListRequest,
+    BackupRestoreRequest,
+    BackupsResult,
+    HistoryEntry,
+    HistoryListRequest,
+    HistoryListResult,
+    UndoRequest,
+)
+from memoryd.control.methods.shared import ActionRow, ChangeResult, PlanRow
+from memoryd.control.methods.status import CheckRequest, CheckResult, Counts, SyncedRoot, SyncRequest, SyncResult
+from memoryd.control.methods.upkeep import (
+    ArchiveRequest,
+    DedupeRequest,
+    JobResult,
+    JobRow,
+    JobsListRequest,
+    JobsResult,
+    JobsRunRequest,
+    JobsRunResult,
+    LockClearRequest,
+    LockClearResult,
+    LockListRequest,
+    LockRow,
+    LocksResult,
+    PlannedResult,
+    PlanRequest,
+    PlanResult,
+    RepairRequest,
+    RootPlan,
+    UpkeepRequest,
+)
+from memoryd.control.server import handler
+from memoryd.core.dates import iso
+from memoryd.disk.journal import Entry
+from memoryd.engine.jobs import Job
+from memoryd.engine.worker import Worker
+from memoryd.errors import ConflictError, NotFoundError, UsageError
+from memoryd.service.daemon import Daemon
+from memoryd.service.futures import gather, of_type
+from memoryd.service.handlers.base import Handlers, Table
+from memoryd.service.report import job_row
+from memoryd.service.roots import Broken
+
+Answers = Future[Result]
+
+
+def upkeep_handlers(daemon: Daemon) -> Table:
+    """Return the handlers of methods on upkeep, backups, locks, the schedule and the journal."""
+    methods = UpkeepHandlers(daemon)
+    return {
+        "sync": handler(SyncRequest, methods.sync),
+        "check": handler(CheckRequest, methods.check),
+        "plan": handler(PlanRequest, methods.plan),
+        "archive": handler(ArchiveRequest, methods.archive),
+        "repair": handler(RepairRequest, methods.change("repair")),
+        "dedupe": handler(DedupeRequest, methods.change("dedupe")),
+        "reindex": handler(UpkeepRequest, methods.change("reindex")),
+        "backup.list": handler(BackupListRequest, methods.backups("backup.list")),
+        "backup.create": handler(BackupCreateRequest, methods.create_backups),
+        "backup.verify": handler(BackupListRequest, methods.backups("backup.verify")),
+        "backup.restore": handler(BackupRestoreRequest, methods.restore),
+        "lock.list": handler(LockListRequest, methods.list_locks),
+        "lock.clear": handler(LockClearRequest, methods.clear_locks),
+        "jobs.list": handler(JobsListRequest, methods.list_jobs),
+        "jobs.run": handler(JobsRunRequest, methods.run_job),
+        "history.list": handler(HistoryListRequest, methods.history),
+        "undo": handler(UndoRequest, methods.undo),
+    }
+
+
+class UpkeepHandlers(Handlers):
+    """Methods that run jobs, and those that show their outcomes."""
+
+    def _each(self, job: str, request: Request, root: str | None) -> dict[str, Answers]:
+        asked = {worker.name: worker.submit(Job(job, request)) for worker in self._roots.named(root)}
+        return asked | {each.name: _failed(each) for each in self._roots.broken(root)}
+
+    def sync(self, request: SyncRequest) -> Answers:
+        """Bring roots up to date. Fails if one of them cannot be."""
+        futures = self._each("sync", request, request.root)
+        return gather(futures, lambda results: SyncResult(roots=of_type(results, SyncedRoot)), strict=True)
+
+    def check(self, request: CheckRequest) -> Answers:
+        """Return all findings."""
+
+        def merge(results: dict[str, Result]) -> CheckResult:
+            found = of_type(results, CheckResult).values()
+            counts = Counts(*(sum(getattr(each.summary, name) for each in found) for name in Counts.__struct_fields__))
+            return CheckResult(findings=[row for each in found for row in each.findings], summary=counts)
+
+        return gather(self._each("check", request, request.root), merge)
+
+    def plan(self, request: PlanRequest) -> Answers:
+        """Return what scheduled upkeep would do."""
+
+        def merge(results: dict[str, Result]) -> PlanResult:
+            planned = of_type(results, PlannedResult)
+            return PlanResult(roots=[RootPlan(name, each.actions, self._due(name)) for name, each in planned.items()])
+
+        return gather(self._each("plan", request, request.root), merge)
+
+    def _due(self, name: str) -> dict[str, str | None]:
+        rows = self._roots.job_rows(self._roots.named(name)[0])
+        return {row.name: iso(row.next_run) if row.next_run else None for row in rows}
+
+    def change(self, job: str) -> Callable[[RepairRequest | DedupeRequest | UpkeepRequest], Answers]:
+        """Return a handler that runs a job with a plan and, once carried out, a receipt."""
+        return lambda request: gather(self._each(job, request, request.root), merge_changes)
+
+    def archive(self, request: ArchiveRequest) -> Answers:
+        """Archive what is due, or memories by id; ids need a root if there are several."""
+        if request.ids and request.root is None and len(self._roots.all()) > 1:
+            raise UsageError("--root is required when ids are given and there are several roots")
+        return gather(self._each("archive", request, request.root), merge_changes)
+
+    def backups(self, job: str) -> Callable[[BackupListRequest], Answers]:
+        """Return a handler that runs a job with a list of backups."""
+
+        def merge(results: dict[str, Result]) -> BackupsResult:
+            found = of_type(results, BackupsResult).values()
+            return BackupsResult(backups=[row for each in found for row in each.backups])
+
+        return lambda request: gather(self._each(job, request, request.root), merge)
+
+    def create_backups(self, request: BackupCreateRequest) -> Answers:
+        """Take backups now."""
+
+        def merge(results: dict[str, Result]) -> BackupCreateResult:
+            found = of_type(results, BackupCreateResult)
+            created = [structs.replace(row, root=name) for name, each in found.items() for row in each.created]
+            return BackupCreateResult(backups=[row for each in found.values() for row in each.backups], created=created)
+
+        return gather(self._each("backup.create", request, request.root), merge)
+
+    def restore(self, request: BackupRestoreRequest) -> Answers:
+        """Bring a file of one root back."""
+        if len(self._roots.named(request.root)) > 1:
+            raise UsageError("specify the root to restore", hint="as in `memoryd backup restore ROOT --file FILE`")
+        return gather(self._each("backup.restore", request, request.root), merge_changes)
+
+    def list_locks(self, request: LockListRequest) -> Answers:
+        """Return the locks."""
+        return gather(
+            self._each("lock.list", request, request.root), lambda results: LocksResult(locks=_locks(results))
+        )
+
+    def clear_locks(self, request: LockClearRequest) -> Answers:
+        """Remove locks of dead processes, or one that is named."""
+
+        def merge(results: dict[str, Result]) -> LockClearResult:
+            locks = _locks(results)
+            return LockClearResult(
+                locks=locks, cleared=[each.path for each in locks if each.action in ("removed", "emptied")]
+            )
+
+        root, path = request.root, request.path
+        if path is not None and root is None:
+            owner = [w.name for w in self._roots.all() if os.path.abspath(path).startswith(f"{w.status.path}/")]
+            root = owner[0] if owner else None
+        return gather(self._each("lock.clear", request, root), merge)
+
+    def run_job(self, request: JobsRunRequest) -> Answers:
+        """Run a scheduled job now, in every root that has it."""
+        workers = self._roots.named(request.root)
+        if request.root is None and any(worker.has_job(request.name) for worker in workers):
+            workers = [worker for worker in workers if worker.has_job(request.name)]
+        futures = {worker.name: worker.run_now(request.name) for worker in workers}
+
+        def merge(results: dict[str, Result]) -> JobsRunResult:
+            rows = [row for w in workers for row in self._roots.job_rows(w) if row.name == request.name]
+            return _ran(list(map(job_row, rows)), results)
+
+        return gather(futures, merge)
+
+    def undo(self, request: UndoRequest) -> Answers:
+        """Undo a change. Raises NotFoundError, and ConflictError if several roots have the receipt."""
+        receipt = request.receipt
+        owners = [w for w in self._roots.named(request.root) if _entry(w, receipt)]
+        if not owners:
+            raise NotFoundError(f"no root has a change {receipt}", hint="`memoryd history` lists the receipts")
+        if len(owners) > 1:
+            names = ", ".join(worker.name for worker in owners)
+            raise ConflictError(f"{receipt} is in more than one root: {names}", hint="name it with --root")
+        return gather(self._each("undo", request, owners[0].name), merge_changes)
+
+    # --- what was done, and when
+
+    def list_jobs(self, request: JobsListRequest) -> JobsResult:
+        """Return the schedule."""
+        rows = [row for worker in self._roots.named(request.root) for row in self._roots.job_rows(worker)]
+        return JobsResult(jobs=[job_row(row) for row in rows if request.name in (None, row.name)])
+
+    def history(self, request: HistoryListRequest) -> HistoryListResult:
+        """Return the newest changes. Raises NotFoundError for an unknown receipt."""
+        limit, wanted = request.limit or 50, request.receipt
+        entries: list[tuple[Worker, Entry]] = []
+        for worker in self._roots.named(request.root):
+            journal = worker.store.journal
+            found = journal.entries(limit) if wanted is None else _entry(worker, wanted)
+            entries += [(worker, entry) for entry in found]
+        if wanted is not None and not entries:
+            raise NotFoundError(f"no root has a change {wanted}", hint="`memoryd history` lists the receipts")
+        entries.sort(key=lambda pair: pair[1].at, reverse=True)
+        return HistoryListResult(entries=[history_entry(worker.name, entry) for worker, entry in entries[:limit]])
+
+
+def _failed(root: Broken) -> Answers:
+    answer: Answers = Future()
+    answer.set_exception(root.error())
+    return answer
+
+
+def _entry(worker: Worker, receipt: str) -> list[Entry]:
+    try:
+        return [worker.store.journal.entry(receipt)]
+    except NotFoundError:
+        return []
+
+
+def history_entry(root: str, entry: Entry) -> HistoryEntry:
+    """Return a change as `history` shows it."""
+    return HistoryEntry(
+        root=root,
+        receipt=entry.receipt,
+        at=iso(entry.at),
+        operation=entry.operation,
+        by=entry.by,
+        summary=entry.summary,
+        undone=entry.state == "undone",
+        state=entry.state,
+        paths=list(entry.paths),
+    )
+
+
+def _locks(results: Mapping[str, Result]) -> list[LockRow]:
+    """Return the locks of all roots, each with its root."""
+    found = of_type(results, LocksResult)
+    return [structs.replace(row, root=name) for name, each in found.items() for row in each.locks]
+
+
+def merge_changes(results: Mapping[str, Result]) -> ChangeResult:
+    """Return the plans of several roots as one. `receipt` is set if exactly one change was made; other members are kept
+    if the job ran in one root only."""
+    changes = of_type(results, ChangeResult)
+    plan = PlanRow(_actions(changes))
+    alone = len(changes) == 1
+    merged = structs.replace(next(iter(changes.values())), plan=plan) if alone else ChangeResult(plan=plan)
+    merged.receipt, merged.receipts = _receipts(changes)
+    return merged
+
+
+def _ran(jobs: list[JobRow], results: dict[str, Result]) -> JobsRunResult:
+    changes = {name: each for name, each in results.items() if isinstance(each, ChangeResult)}
+    done = {name: _job_result(each) for name, each in results.items()}
+    merged = JobsRunResult(jobs=jobs, plan=PlanRow(_actions(changes)), results=done)
+    merged.receipt, merged.receipts = _receipts(changes)
+    if len(done) == 1:
+        [only] = done.values()
+        merged.waiting, merged.created, merged.backups = only.waiting, only.created, only.backups
+        merged.locks, merged.forgotten_blobs = only.locks, only.forgotten_blobs
+    return merged
+
+
+def _job_result(result: Result) -> JobResult:
+    """Return what any job did as one type; what its result does not say stays unset."""
+    return JobResult(**{name: getattr(result, name, UNSET) for name in JobResult.__struct_fields__})
+
+
+def _actions(changes: Mapping[str, ChangeResult]) -> list[ActionRow]:
+    """Return the actions of all plans, each with its root."""
+    return [structs.replace(action, root=name) for name, each in changes.items() for action in each.plan.actions]
+
+
+def _receipts(changes: Mapping[str, ChangeResult]) -> tuple[str | UnsetType, dict[str, str] | UnsetType]:
+    """Return the receipt of the only change, or several by root."""
+    made = {name: each.receipt for name, each in changes.items() if each.receipt is not UNSET}
+    return next(iter(made.values())) if len(made) == 1 else UNSET, made if len(made) > 1 else UNSET

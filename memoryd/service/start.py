@@ -1,0 +1,67 @@
+"""Start the daemon: log, handlers, and the errors of an unusable state directory."""
+
+from __future__ import annotations
+
+import faulthandler
+import os
+import signal
+import time
+from collections.abc import Sequence
+
+from memoryd.config.detect import looked_for
+from memoryd.config.places import Places
+from memoryd.core.secrets import redact_values
+from memoryd.disk.disk_errors import refusal
+from memoryd.errors import ConfigError, DeniedError, DiskError, MemorydError
+from memoryd.log import configure
+from memoryd.service.daemon import Daemon
+from memoryd.service.handlers import handlers
+
+DISK_PAUSE_S = 15.0  # before the end of a start that the disk refused, under systemd
+
+
+def run(
+    places: Places,
+    *,
+    paths: Sequence[str] = (),
+    layout: str | None = None,
+    log_format: str = "auto",
+    log_level: str | None = None,
+) -> int:
+    """Run the daemon until it is told to stop; return the exit code. Raises MemorydError if it cannot start."""
+    os.umask(0o077)
+    faulthandler.enable()
+    daemon = Daemon(places, [(path, layout) for path in paths], handlers, log_level)
+    if not daemon.config.roots:
+        raise _no_roots(places)
+    asked = daemon.config.daemon.log_format if log_format == "auto" else log_format
+    configure(style=asked, level=daemon.log_level, clean=redact_values)
+    try:
+        return daemon.run()
+    except OSError as error:
+        raise _unusable(places.state_dir, error) from error
+
+
+def _unusable(state_dir: str, error: OSError) -> MemorydError:
+    """Return the error for a state directory that failed. Missing permissions stay until somebody grants them; a disk
+    error may pass, so another start is worth it."""
+    message = f"the state directory {state_dir} cannot be used: {error}"
+    code = refusal(error)
+    if code is None:
+        return DeniedError(message, hint="correct its mode, or name another with --state-dir")
+    if "NOTIFY_SOCKET" in os.environ:
+        # systemd gives up after five starts in a minute: each of them lasts long enough not to get there.
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        time.sleep(DISK_PAUSE_S)
+    return DiskError(
+        message, hint="free some space or repair the disk, or name another with --state-dir", data={"code": code}
+    )
+
+
+def _no_roots(places: Places) -> ConfigError:
+    looked = "\n  ".join(looked_for(os.path.expanduser("~"), os.getcwd()))
+    return ConfigError(
+        f"no memory directory is configured. Configuration: {places.config_target} "
+        f"(no [[root]] in it, or no such file). Usual places:\n  {looked}",
+        hint="name one: `memoryd run DIRECTORY`, or write a configuration: `memoryd init`",
+    )

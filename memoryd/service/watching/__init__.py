@@ -1,0 +1,1 @@
+"""Watching roots through the kernel: hints only; the scan is the truth."""

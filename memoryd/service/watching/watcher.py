@@ -1,0 +1,278 @@
+"""Hints from the file system through watchdog: the only module that imports it.
+
+What is reported, and in which order to use it, is in `manager`; here are the ways in which watchdog
+7.1 goes blind without a word, and what is done about each.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+import time
+from collections.abc import Callable
+
+from watchdog.events import (
+    DirCreatedEvent,
+    DirDeletedEvent,
+    DirMovedEvent,
+    FileClosedEvent,
+    FileCreatedEvent,
+    FileDeletedEvent,
+    FileModifiedEvent,
+    FileMovedEvent,
+    FileSystemEvent,
+    FileSystemEventHandler,
+)
+from watchdog.observers.api import BaseObserver, EventDispatcher, ObservedWatch
+from watchdog.utils import BaseThread
+
+from memoryd.core.ignore import is_ignored
+from memoryd.layouts.registry import LAYOUTS
+from memoryd.log import get_logger
+from memoryd.service.watching.inotify_limits import kernel_table
+from memoryd.service.watching.manager import TouchCall, TroubleCall, WatchManager
+
+log = get_logger(__name__)
+
+# An allow-list, so that reading makes no events. The same list for every watch: two watches of one descriptor
+# on the same directory share one kernel mask, and the later would narrow the earlier.
+EVENTS: list[type[FileSystemEvent]] = [
+    FileCreatedEvent,
+    FileModifiedEvent,
+    FileClosedEvent,
+    FileMovedEvent,
+    FileDeletedEvent,
+    DirCreatedEvent,
+    DirMovedEvent,
+    DirDeletedEvent,
+]
+GOING = (FileDeletedEvent, FileMovedEvent, DirDeletedEvent, DirMovedEvent)
+LOCKS = frozenset(os.fsencode(layout.files.lock) for layout in LAYOUTS.values() if layout.files.lock is not None)
+JOIN_S = 2.0
+GATHER_S = 0.01
+READ_EVENTS = (
+    200  # events in one reading, fewer than the longest names leave room for: the kernel drops what is not read
+)
+PROBE_S = 10.0 if sys.platform == "linux" else 20.0  # FSEvents has been seen to deliver in steps of 15 s
+
+if sys.platform == "linux":
+    from watchdog.observers.inotify import InotifyEmitter, InotifyObserver, InotifyWatchGroup
+    from watchdog.observers.inotify_c import (
+        DEFAULT_EVENT_BUFFER_SIZE,
+        CallbackId,
+        InotifyEvent,
+        InotifyFD,
+        Mask,
+        Watch,
+        WatchCallback,
+        WatchDescriptor,
+    )
+
+    class _Reader(InotifyFD):
+        """The thread that reads the inotify descriptor."""
+
+        def __init__(self, report: Callable[[str], None]) -> None:
+            self.report = report
+            self._rested = 0.0
+            super().__init__()
+            os.set_inheritable(self._inotify_fd, False)
+
+        def read_events(self, *, event_buffer_size: int = DEFAULT_EVENT_BUFFER_SIZE) -> list[InotifyEvent]:
+            """Read the first event of a burst at once and the others together: a change causes six, and each wake-up of
+            this thread takes the interpreter from the thread that makes the change."""
+            self.stopped_event.wait(max(0.0, self._rested - time.monotonic()))  # the end does not wait for it
+            events = super().read_events(event_buffer_size=event_buffer_size)
+            if len(events) < READ_EVENTS:
+                self._rested = time.monotonic() + GATHER_S
+            return events
+
+        def handle_event(self, event: InotifyEvent) -> None:
+            """watchdog answers to an overflow by removing and adding every watch, which alone fills the queue again.
+            Lock files make most of the events of a change and mean nothing: they wake no further thread."""
+            if event.is_queue_overflow:
+                self.report("overflow")
+            elif event.name not in LOCKS or event.is_directory:
+                super().handle_event(event)
+
+        def _get_or_create_watch(self, path: bytes, mask: Mask) -> Watch:
+            """watchdog keeps a directory it may not read as watch -1 and trips over the second one."""
+            watch = super()._get_or_create_watch(path, mask)
+            if watch.wd == -1:
+                del self._watch_for_wd[watch.wd]
+                raise PermissionError(f"no permission to watch {os.fsdecode(path)}")
+            return watch
+
+        def _add_callback(self, path: bytes, mask: Mask, callback: WatchCallback, id_: CallbackId) -> WatchDescriptor:
+            """Add the callback without a warning for a directory met again under a new name, as in heavy renaming."""
+            watch = self._get_or_create_watch(path, mask)
+            watch.callbacks[id_] = callback
+            return watch.wd
+
+    class _Group(InotifyWatchGroup):
+        def _add_callback(self, path: bytes) -> None:
+            """watchdog keeps the former name of a directory met again, and mixes up names by it later."""
+            if self._skips(path):
+                return
+            names, watches = self._active_callbacks_by_watch, self._active_callbacks_by_path
+            try:
+                wd = self._inotify_fd.add_callback(path, self.event_mask, self, self._id)
+            except OSError:  # below the root a directory may be gone or refused; `coverage` counts it
+                if path == self.path:
+                    raise
+                return
+            former = names.get(wd, path)
+            if watches.get(former) == wd:
+                del watches[former]
+            names[wd], watches[path] = path, wd
+
+        def _skips(self, path: bytes) -> bool:
+            inside = os.fsdecode(path[len(self.path) :]).lstrip("/")
+            return bool(inside) and is_ignored(f"{inside}/")
+
+        def _remove_watch_internally(self, wd: WatchDescriptor) -> None:
+            """Ignore the KeyError that would end the reader: a path is popped twice when a renamed directory goes."""
+            try:
+                super()._remove_watch_internally(wd)
+            except KeyError:
+                if isinstance(self._inotify_fd, _Reader):
+                    self._inotify_fd.report("desync")
+
+    class _Emitter(InotifyEmitter):
+        def on_thread_start(self) -> None:
+            self._inotify = _Group(
+                self._inotify_fd,
+                os.fsencode(self.watch.path),
+                is_recursive=self.watch.is_recursive,
+                event_mask=self.get_event_mask_from_filter(),
+                follow_symlink=self.watch.follow_symlink,
+            )
+
+    class _Observer(InotifyObserver):
+        def __init__(self, report: Callable[[str], None]) -> None:
+            self._inotify_fd = _Reader(report)
+            self._inotify_fd.start()
+            # Not InotifyObserver's own: it would make a second descriptor and its own kind of emitter.
+            BaseObserver.__init__(self, _Emitter, inotify_fd=self._inotify_fd)
+
+    def _new_observer(report: Callable[[str], None]) -> BaseObserver:
+        return _Observer(report)
+
+else:
+    from watchdog.observers import Observer
+
+    def _new_observer(report: Callable[[str], None]) -> BaseObserver:
+        del report  # other systems do not report dropped events
+        return Observer()
+
+
+class Watcher(WatchManager):
+    """Watches roots with watchdog; see `WatchManager` for all methods.
+
+    `probe_dir` must lie outside every root and is made when missing.
+    """
+
+    def __init__(
+        self, on_touch: TouchCall, on_trouble: TroubleCall, probe_dir: str, probe_timeout_s: float = PROBE_S
+    ) -> None:
+        super().__init__(on_touch, on_trouble, WatchdogStream, probe_dir, probe_timeout_s)
+
+
+class WatchdogStream:
+    """One running observer. On Linux all its watches share one inotify descriptor and one reader thread.
+
+    Not thread-safe but for `owns`; raises OSError when the system has no inotify instance left.
+    """
+
+    def __init__(self, touch: TouchCall, trouble: TroubleCall) -> None:
+        self._touch = touch
+        self._trouble = trouble
+        self._watches: dict[str, ObservedWatch] = {}
+        self._observer = _new_observer(lambda reason: trouble(reason, None))
+        self._observer.start()
+
+    def watch(self, key: str, path: str, *, recursive: bool) -> None:
+        """Watch a directory; return when the kernel does. Raises OSError if it refuses the directory itself."""
+        router = _Router(key, path, self._touch, self._trouble)
+        self._watches[key] = self._observer.schedule(router, path, recursive=recursive, event_filter=EVENTS)
+
+    def unwatch(self, key: str) -> None:
+        """Stop watching a root."""
+        watch = self._watches.pop(key, None)
+        if watch is not None:
+            self._observer.unschedule(watch)
+
+    def watching(self, key: str) -> bool:
+        """True if the emitter of a watch is alive; it ends when its root is deleted."""
+        watch = self._watches.get(key)
+        return any(emitter.watch == watch and emitter.is_alive() for emitter in self._observer.emitters)
+
+    def problems(self) -> list[str]:
+        """Return the names of the shared threads that are dead."""
+        reader = self._reader()
+        found = [] if self._observer.is_alive() else ["dispatcher"]
+        return found if reader is None or reader.is_alive() else [*found, "reader"]
+
+    def owns(self, thread: threading.Thread) -> bool:
+        """True if it is one of the threads of this stream."""
+        return thread in {self._observer, self._reader(), *self._observer.emitters}
+
+    def kernel_watches(self) -> frozenset[tuple[int, int]] | None:
+        """Return (device, inode) of each directory the kernel watches; None if unknown."""
+        fd = getattr(self._reader(), "_inotify_fd", None)
+        return None if fd is None else kernel_table(fd)
+
+    def stop(self) -> None:
+        """Stop all threads. May wait forever if a thread is stuck, so call it on a helper thread.
+
+        A partly dead observer raises during the stop; its descriptor and threads must end anyway.
+        """
+        try:
+            self._observer.stop()
+        except Exception:
+            log.exception("an observer did not stop cleanly")
+            self._observer.event_queue.put(EventDispatcher.stop_event)
+            reader = self._reader()
+            if reader is not None:
+                reader.stop()
+        self._observer.join(JOIN_S)
+
+    def _reader(self) -> BaseThread | None:
+        """watchdog keeps this thread out of its list of emitters, and the attribute is not public."""
+        reader = getattr(self._observer, "_inotify_fd", None)
+        return reader if isinstance(reader, BaseThread) else None
+
+
+class _Router(FileSystemEventHandler):
+    """Turns events of one root into touches. An exception would end watchdog's only dispatching thread."""
+
+    def __init__(self, key: str, path: str, touch: TouchCall, trouble: TroubleCall) -> None:
+        self._key = key
+        self._path = path
+        self._touch = touch
+        self._trouble = trouble
+
+    def dispatch(self, event: FileSystemEvent) -> None:
+        try:
+            self._route(event)
+        except Exception:  # noqa: BLE001 (whatever it was, the touch is lost, and a scan makes up for it)
+            self._trouble("handler", self._key)
+
+    def _route(self, event: FileSystemEvent) -> None:
+        source = os.fsdecode(event.src_path)
+        going = isinstance(event, GOING)
+        if event.is_directory:
+            ends = [self._relative(os.fsdecode(path)) for path in (event.src_path, event.dest_path) if path]
+            if all(end is not None and is_ignored(f"{end}/") for end in ends):
+                return
+            self._touch(self._key, None, going)
+            if going and source == self._path:
+                self._trouble("root-gone", self._key)
+            return
+        self._touch(self._key, self._relative(source), going)
+        if event.dest_path:
+            self._touch(self._key, self._relative(os.fsdecode(event.dest_path)), False)
+
+    def _relative(self, path: str) -> str | None:
+        inside = path.startswith(self._path + "/")
+        return path[len(self._path) + 1 :] if inside else None

@@ -1,0 +1,139 @@
+"""The store's lock as operations take it: how long they wait, and what runs while another program holds it."""
+
+from __future__ import annotations
+
+import threading
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+
+from memoryd.disk.locks.file import hold_soft
+from memoryd.disk.locks.hold import DirectoryLock, Held
+from memoryd.disk.locks.watch import LockWatch, Trace
+from memoryd.disk.tree import Tree
+from memoryd.errors import ShuttingDownError
+from memoryd.layouts.protocol import Layout
+
+UNATTENDED_WAIT_S = 0.05
+
+
+class WouldWaitError(Exception):
+    """Within `non_blocking`: the lock is taken, or something slow would begin. Nothing was changed."""
+
+
+class StoreLock(ABC):
+    """The lock of one store. Used by the thread that owns the root, except `stopping`, which ends every wait."""
+
+    def __init__(self) -> None:
+        self.lock_trace = Trace()
+        self.lock_watch = LockWatch()
+        self.stopping = threading.Event()
+        self.idle_callback: Callable[[], None] = lambda: None  # called while waiting: work that needs no lock
+        self._lingering: Held | None = None  # a lock to be released after the answer
+        self._release_later = self._non_blocking = False
+        self._longest_wait_s = float("inf")
+
+    @property
+    @abstractmethod
+    def tree(self) -> Tree:
+        """The open directory; RootMissingError when there is none."""
+
+    @property
+    @abstractmethod
+    def layout(self) -> Layout | None:
+        """The layout, once it is known."""
+
+    @contextmanager
+    def locked(self, wait_s: float, *, honour_soft: bool = True) -> Iterator[Held | None]:
+        """Take the store's own lock, if its layout has one. Raises BusyError when it cannot be had in time."""
+        if self.layout is None or self.layout.files.lock is None:
+            yield None
+            return
+        if not self.lock_trace.followed:
+            self.lock_trace.follow(self.tree.fd, self.layout.files.lock)
+        self._release()
+        lock = DirectoryLock(
+            self.tree.fd,
+            self.layout.files.lock,
+            honour_soft=honour_soft,
+            sleep=self._wait,
+            trace=self.lock_trace,
+            watch=self.lock_watch,
+        )
+        held = lock.hold(min(wait_s, self._longest_wait_s))
+        try:
+            yield held
+        except BaseException:
+            held.release()
+            raise
+        self._lingering = held
+        if not self._release_later:
+            self._release()
+
+    @contextmanager
+    def release_later(self) -> Iterator[None]:
+        """Release the last lock that is taken within only at the end, so that the caller is answered first."""
+        self._release_later = True
+        try:
+            yield
+        finally:
+            self._release_later = False
+            self._release()
+
+    @contextmanager
+    def unattended(self) -> Iterator[None]:
+        """Limit each wait for a lock to a moment: the root's only thread has changes to index."""
+        self._longest_wait_s = UNATTENDED_WAIT_S
+        try:
+            yield
+        finally:
+            self._longest_wait_s = float("inf")
+
+    @contextmanager
+    def non_blocking(self) -> Iterator[None]:
+        """Wait for no lock and begin nothing slow: raise WouldWaitError instead."""
+        self._non_blocking = True
+        try:
+            yield
+        finally:
+            self._non_blocking = False
+
+    def check_stopping(self) -> None:
+        """Raise ShuttingDownError during a shutdown; called between parts of long work that can be repeated."""
+        if self.stopping.is_set():
+            raise _shutting_down()
+
+    def require_waiting(self) -> None:
+        """Raise WouldWaitError within `non_blocking`; called before slow work."""
+        if self._non_blocking:
+            raise WouldWaitError
+
+    def forget_lock(self) -> None:
+        """Release the lock and stop following its file: the directory is being closed."""
+        self._release()
+        self.lock_trace.close()
+
+    def _release(self) -> None:
+        held, self._lingering = self._lingering, None
+        if held is not None:
+            held.release()
+
+    def _wait(self, seconds: float) -> None:
+        """Wait between two attempts to take the lock; a shutdown ends the wait."""
+        self.require_waiting()
+        self.idle_callback()
+        if self.stopping.wait(seconds):
+            raise _shutting_down()
+
+    @contextmanager
+    def soft_locked(self) -> Iterator[None]:
+        """Take the lock files of other programs whose existence is the lock. Raises BusyError when one is there."""
+        with ExitStack() as held:
+            for rule in self.layout.files.locks if self.layout else ():
+                if rule.kind == "soft":
+                    held.enter_context(hold_soft(self.tree.fd, rule.name))
+            yield
+
+
+def _shutting_down() -> ShuttingDownError:
+    return ShuttingDownError("memoryd is shutting down", hint="try again after it has started")

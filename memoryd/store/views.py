@@ -1,0 +1,142 @@
+"""Views on a store for layouts: files are read when a layout asks for them, never all at once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from datetime import UTC, tzinfo
+from functools import partial
+
+from memoryd.core.records import Role
+from memoryd.core.spans import replace_surrogates
+from memoryd.layouts.protocol import FileStats, Layout, LoadedFile, StoringView, UpkeepView, Writer
+from memoryd.store.store import Store
+
+
+class KnownFiles(Mapping[str, FileStats]):
+    """What the catalogue knows of each file, with what was appended since. A single file is looked up alone; iterating
+    loads all. Files created since are included, as empty ones."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._all: dict[str, FileStats] | None = None
+
+    def __getitem__(self, path: str) -> FileStats:
+        if self._all is not None:
+            return self._all[path]
+        row = self._store.catalogue.file(path)
+        if row is None:
+            return self._new(path)
+        new = waiting.new if (waiting := self._store.pending_changes.waiting(path)) is not None else b""
+        size, added = row.fingerprint.size + len(new), new.count(b"\n")
+        return FileStats(path, Role(row.role), size, row.units + added, row.broken, row.records + added, row.facts)
+
+    def __contains__(self, path: object) -> bool:
+        if self._all is None and isinstance(path, str):
+            return path in self._store.pending_changes.new or self._store.catalogue.file(path) is not None
+        return path in self._every()
+
+    def _new(self, path: str) -> FileStats:
+        if path not in self._store.pending_changes.new:
+            raise KeyError(path)
+        return FileStats(path, self._store.role(path), 0, 0, 0, 0, {})
+
+    def _every(self) -> dict[str, FileStats]:
+        if self._all is None:
+            self._all = {path: self._new(path) for path in self._store.pending_changes.new} | self._store.files()
+        return self._all
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._every())
+
+    def __len__(self) -> int:
+        return len(self._every())
+
+
+def layout_of(store: Store) -> Layout:
+    """Return the layout of the root, which must be known."""
+    assert store.layout is not None
+    return store.layout
+
+
+def writer_of(store: Store) -> Writer:
+    """Return the layout's writer; UsageError for a read-only layout."""
+    return layout_of(store).require_writer()
+
+
+class LazyFiles(Mapping[str, LoadedFile]):
+    """Live files for upkeep, read one at a time: a thousand large documents are never in memory together. Missing files
+    are left out. Each access reads afresh; the plan is compared with the files again before it is carried out."""
+
+    def __init__(self, paths: Sequence[str], load: Callable[[str], LoadedFile | None]) -> None:
+        self._paths = dict.fromkeys(paths)
+        self._load = load
+        self._last: tuple[str, LoadedFile] | None = None
+
+    def __iter__(self) -> Iterator[str]:
+        for path in self._paths:
+            if path in self:
+                yield path
+
+    def __len__(self) -> int:
+        return len(self._paths)
+
+    def __contains__(self, path: object) -> bool:
+        if not isinstance(path, str) or path not in self._paths:
+            return False
+        loaded = self._load(path)
+        self._last = None if loaded is None else (path, loaded)
+        return loaded is not None
+
+    def __getitem__(self, path: str) -> LoadedFile:
+        """Return a file; one that iterating has just read is not read again."""
+        if (self._last is None or self._last[0] != path) and path not in self:
+            raise KeyError(path)
+        assert self._last is not None
+        loaded = self._last[1]
+        self._last = None
+        return loaded
+
+
+def storing_view(store: Store, now: float, *, number: int = 0, zone: tzinfo = UTC) -> StoringView:
+    """Return the view for storing a memory. `number` is random, 64 bits; `zone` is the local time zone."""
+
+    def load(path: str, ids: Collection[str] | None = None) -> LoadedFile | None:
+        source = store.load(path, now, ids)
+        return source.loaded if source is not None else None
+
+    files, pinned = KnownFiles(store), store.pinned()
+    content = partial(_content, store)
+    return StoringView(load, content, files, store.policy, store.limits, now, number, store.embed, zone, pinned)
+
+
+def upkeep_view(
+    store: Store,
+    now: float,
+    *,
+    unattended: bool = False,
+    ids: Collection[str] | None = None,
+    whole: bool = False,
+    at_most: int | None = None,
+) -> UpkeepView:
+    """Return the view for upkeep, read afresh: only files where something can be due, or those that hold the memories
+    named in `ids`, or every live file (`whole`)."""
+    layout, files = layout_of(store), store.files()
+    sources = [path for path, each in files.items() if each.role is Role.SOURCE]
+    if whole:
+        paths: Sequence[str] = layout.reader.source_paths(sources)
+    elif ids is None:
+        paths = layout.upkeep.paths(files)
+    else:
+        # An id may stand in an archive as well, or in a file that is only read: neither is moved.
+        wanted = frozenset(map(replace_surrogates, ids))
+        named = {place.path for each in wanted for place in store.catalogue.places(each) if place.id == each}
+        paths = [path for path in layout.reader.source_paths(sources) if path in named]
+    live = LazyFiles(paths, lambda path: source.loaded if (source := store.load(path, now, ids)) else None)
+    return UpkeepView(live, partial(_content, store), store.policy, now, store.pinned(), unattended, at_most)
+
+
+def _content(store: Store, path: str) -> bytes | None:
+    try:
+        return store.tree.read(path)[0]
+    except (FileNotFoundError, NotADirectoryError):
+        return None

@@ -1,0 +1,49 @@
+"""How an installation gets an extra: by its own tool, and never by a name of memoryd in the package index."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from memoryd.cli.exits import command_for, packages_of, report_error
+from memoryd.errors import InvalidMemoryError
+from memoryd.mcp.messages import error_data, error_text
+
+HOME = "/home/ann/.local/share"
+LISTED = ["numpy>=2", 'mcp<3,>=2.3; extra == "mcp"', "onnxruntime>=1.20; extra == 'minilm'", 'x==1; extra == "minilm"']
+
+
+def test_the_packages_of_an_extra() -> None:
+    assert packages_of("minilm", LISTED) == ["onnxruntime>=1.20", "x==1"]
+    assert packages_of("mcp", LISTED) == ["mcp<3,>=2.3"]
+    assert packages_of("mcp")[0].startswith("mcp"), "as this very installation tells"
+
+
+@pytest.mark.parametrize(
+    ("prefix", "begins"),
+    [
+        (f"{HOME}/pipx/venvs/memoryd", "pipx inject memoryd "),
+        (f"{HOME}/uv/tools/memoryd", "uv pip install --python /x/python "),
+        ("/src/memoryd/.venv", "/x/python -m pip install "),
+        ("/usr", "/x/python -m pip install "),
+    ],
+)
+def test_by_the_tool_that_made_it(prefix: str, begins: str) -> None:
+    told = command_for("mcp", prefix, "/x/python")
+    assert told.startswith(begins)
+    assert "memoryd[" not in told
+
+
+def test_a_person_is_told_and_an_agent_is_not(capsys: pytest.CaptureFixture[str]) -> None:
+    error = InvalidMemoryError("no embedder", hint="give a vector", data={"extra": "minilm"})
+    report_error(error, as_json=False)
+    assert "onnxruntime" in capsys.readouterr().err
+    assert "install" not in error_text(error) + json.dumps(error_data(error))
+
+
+def test_no_text_of_the_program_names_memoryd_in_the_package_index() -> None:
+    source = Path(__file__).parents[2]
+    texts = [*(source / "memoryd").rglob("*.py"), source / "README.md"]
+    assert [str(path) for path in texts if "install 'memoryd[" in path.read_text()] == []

@@ -1,0 +1,25 @@
+"""A root's worker whose hints and events nobody hears."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+from memoryd.engine.host import Clock, Hints
+from memoryd.engine.inbox import Pace
+from memoryd.engine.worker import Worker
+from tests.operations.world import World
+
+
+class _Silent:
+    """Hints that lead nowhere."""
+
+    def __getattr__(self, name: str) -> Any:
+        return lambda *_: (0, 0) if name == "coverage" else None
+
+
+SILENT = cast("Hints", _Silent())
+
+
+def worker_of(world: World, clock: Clock | None = None, hints: Hints = SILENT) -> Worker:
+    """Not started."""
+    return Worker(world.store, Pace(), clock or Clock(), hints, lambda *_: None)

@@ -1,0 +1,246 @@
+"""Vectors for what came in: at once by a fast embedder, beside the work by a slow one; what happens when it fails."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from memoryd.core.index import FileRow
+from memoryd.core.plan import Fingerprint
+from memoryd.core.records import Document, Record
+from memoryd.core.spans import Span
+from memoryd.core.vectors import pack_floats
+from memoryd.engine.backfill import AT_ONCE, FIRST, FIRST_PAUSE_S, MAX_PAUSE_S, SLOW_BATCH, Backfill
+from memoryd.engine.deadlines import NEVER
+from memoryd.engine.host import Clock
+from memoryd.index.sqlite import SqliteIndex
+from memoryd.search.embedding.embedder import EmbedderError
+
+
+@dataclass
+class Numbers:
+    """An embedder: a text's length. `before` is called with each batch, and may raise or wait."""
+
+    fast: bool
+    before: Callable[[Sequence[str]], None] = lambda texts: None
+    batches: list[int] = field(default_factory=list)
+    name: str = "numbers"
+    size: int = 2
+    asked: int = 0
+    idle_s: float = 1.0
+
+    def embed(self, texts: Sequence[str]) -> list[bytes]:
+        self.before(texts)
+        self.batches.append(len(texts))
+        return [pack_floats([len(text), 1]) for text in texts]
+
+    def rest(self) -> None:
+        pass
+
+
+def vectors_of(index: SqliteIndex, model: str) -> int:
+    """How many vectors of the model there are."""
+    return len(list(index.vectors.load(model, 0)))
+
+
+class World:
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.now = 1000.0
+        self.store: Any = SimpleNamespace(name="root", catalogue=SqliteIndex(str(path)))
+
+    def filling(self, embedder: Numbers | None) -> Backfill:
+        clock = cast("Clock", SimpleNamespace(monotonic=lambda: self.now, wall=lambda: self.now))
+        return Backfill(self.store, clock, embedder)
+
+    def put(self, count: int, path: str = "a") -> None:
+        records = tuple(
+            Record(Span(n, n + 1), 1, f"{path}{n}", "note", "", 1.0, 1.0, (), False, {}, text=f"{path} {n}")
+            for n in range(count)
+        )
+        row = FileRow(path, "source", Fingerprint(1, 1, 1, 1, 1), "0", records=count)
+        self.store.catalogue.replace(row, Document(path, records))
+
+    def have(self) -> int:
+        return vectors_of(self.store.catalogue, "numbers")
+
+    def until(self, filling: Backfill, done: Callable[[], bool]) -> None:
+        """Turns, as the worker makes them, until it is so."""
+        deadline = time.monotonic() + 20
+        while not done():
+            assert time.monotonic() < deadline
+            self.now = max(self.now, min(filling.next_due, self.now + 1.0))
+            filling.run(self.now)
+            threading.Event().wait(0.001)
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> Iterator[World]:
+    made = World(tmp_path / "c.db")
+    yield made
+    made.store.catalogue.close()
+
+
+def test_without_an_embedder_nothing_is_ever_due(world: World) -> None:
+    filling = world.filling(None)
+    world.put(3)
+    filling.notify(all_of_it=True)
+    assert not filling.run(world.now)
+    assert filling.next_due == NEVER
+
+
+def test_a_fast_embedder_is_done_when_a_change_is(world: World) -> None:
+    embedder = Numbers(fast=True)
+    filling = world.filling(embedder)
+    world.put(3)
+    filling.notify()
+    assert world.have() == 3
+    filling.notify()
+    assert embedder.batches == [3], "what has its vector is not made again"
+    world.put(2, "b")
+    filling.notify()
+    assert world.have() == 5
+    assert filling.next_due == NEVER
+
+
+def test_a_large_store_is_served_before_all_of_it_can_be_found_by_meaning(world: World) -> None:
+    filling = world.filling(Numbers(fast=True))
+    world.put(3 * FIRST)
+    filling.notify()
+    assert world.have() == FIRST
+    assert filling.next_due <= world.now
+    filling.run(world.now)
+    assert world.have() == 3 * FIRST
+
+
+def test_what_an_earlier_run_left_is_due_at_the_start(world: World) -> None:
+    world.put(3)
+    filling = world.filling(Numbers(fast=True))
+    assert filling.next_due <= world.now
+    filling.run(world.now)
+    assert world.have() == 3
+
+
+def test_a_long_fill_is_done_in_turns_and_a_sync_waits_for_all(world: World) -> None:
+    def slowly(texts: Sequence[str]) -> None:
+        world.now += 0.2
+
+    embedder = Numbers(fast=True, before=slowly)
+    filling = world.filling(embedder)
+    world.put(5 * AT_ONCE)
+    filling.run(world.now)
+    assert world.have() == 2 * AT_ONCE, "somebody may wait"
+    assert filling.next_due <= world.now
+    filling.run(world.now)
+    assert world.have() == 4 * AT_ONCE
+    filling.notify(all_of_it=True)
+    assert world.have() == 5 * AT_ONCE
+    assert filling.next_due == NEVER
+
+
+def test_another_model_makes_all_anew(world: World) -> None:
+    world.put(3)
+    world.filling(Numbers(fast=True)).run(world.now)
+    world.filling(Numbers(fast=True, name="better")).run(world.now)
+    assert world.have() == 0
+    assert vectors_of(world.store.catalogue, "better") == 3
+
+
+def test_a_new_catalogue_begins_anew(world: World) -> None:
+    filling = world.filling(Numbers(fast=True))
+    world.put(3)
+    filling.run(world.now)
+    world.store.catalogue.close()
+    world.path.unlink()
+    world.store.catalogue = SqliteIndex(str(world.path))
+    world.put(2)
+    filling.notify()
+    assert world.have() == 2
+
+
+def test_a_slow_embedder_works_beside(world: World) -> None:
+    """The worker never waits: while a batch is under way, it asks for nothing and goes on."""
+    begun, go_on = threading.Event(), threading.Event()
+
+    def wait(texts: Sequence[str]) -> None:
+        begun.set()
+        assert go_on.wait(20)
+
+    embedder = Numbers(fast=False, before=wait)
+    filling = world.filling(embedder)
+    world.put(SLOW_BATCH + 3)
+    filling.notify()
+    assert world.have() == 0
+    filling.run(world.now)
+    assert begun.wait(20)
+    began = time.monotonic()
+    for _ in range(50):
+        world.now += 0.2
+        filling.notify()
+        filling.run(world.now)
+    assert time.monotonic() - began < 5
+    assert embedder.batches == []
+    go_on.set()
+    world.until(filling, lambda: world.have() == SLOW_BATCH + 3)
+    assert embedder.batches == [SLOW_BATCH, 3]
+    world.until(filling, lambda: filling.next_due == NEVER)
+
+
+def test_what_goes_while_its_vector_is_made_leaves_none(world: World) -> None:
+    begun, go_on = threading.Event(), threading.Event()
+
+    def wait(texts: Sequence[str]) -> None:
+        begun.set()
+        assert go_on.wait(20)
+
+    filling = world.filling(Numbers(fast=False, before=wait))
+    world.put(3)
+    world.put(2, "b")
+    filling.run(world.now)
+    assert begun.wait(20)
+    world.store.catalogue.forget("a")
+    go_on.set()
+    world.until(filling, lambda: filling.next_due == NEVER)
+    assert world.have() == 2
+
+
+@pytest.mark.parametrize("fast", [True, False])
+def test_a_failure_is_told_and_tried_again_with_growing_pauses(world: World, fast: bool) -> None:
+    trouble: list[Exception] = [EmbedderError("the server is away")]
+
+    def fail(texts: Sequence[str]) -> None:
+        if trouble:
+            raise trouble[0]
+
+    filling = world.filling(Numbers(fast=fast, before=fail))
+    world.put(2)
+    filling.notify()
+    pauses = []
+    for _ in range(9):
+        world.until(filling, lambda: filling.next_due - world.now > FIRST_PAUSE_S - 1)
+        pauses.append(filling.next_due - world.now)
+        assert filling.trouble == "cannot compute vectors: the server is away"
+        world.now = filling.next_due
+        filling.run(world.now)
+    assert pauses == pytest.approx([min(FIRST_PAUSE_S * 2**number, MAX_PAUSE_S) for number in range(9)])
+    trouble.clear()
+    world.until(filling, lambda: world.have() == 2)
+    assert filling.trouble is None
+
+
+def test_an_embedder_that_breaks_ends_no_worker(world: World) -> None:
+    def break_down(texts: Sequence[str]) -> None:
+        raise ZeroDivisionError("deep inside")
+
+    filling = world.filling(Numbers(fast=False, before=break_down))
+    world.put(1)
+    filling.notify()
+    world.until(filling, lambda: filling.trouble is not None)
+    assert filling.trouble == "cannot compute vectors: the embedder failed: deep inside"

@@ -1,0 +1,46 @@
+"""A disk that refused is tried again soon, however long that lasts and however often somebody asks meanwhile."""
+
+from __future__ import annotations
+
+import errno
+from pathlib import Path
+
+import pytest
+
+from memoryd.engine.health import Health
+from memoryd.engine.host import Clock
+from memoryd.operations.root_check import RootCheck
+from tests.engine.silent import SILENT
+from tests.operations.world import World
+
+FULL = OSError(errno.ENOSPC, "No space left on device")
+
+
+@pytest.mark.parametrize("every_s", [0.1, 1.0, 60.0])
+def test_the_pauses_grow_to_a_few_seconds(every_s: float, tmp_path: Path) -> None:
+    world, times = World(tmp_path), (number * every_s for number in range(1000))
+    health = Health(world.store, Clock(monotonic=lambda: next(times)), SILENT, lambda *_: None)
+    pauses = [health.trouble(FULL)[1] for _ in range(200)]
+    assert pauses[0] == 1.0
+    assert pauses == sorted(pauses)
+    assert max(pauses) == 5.0
+    health.note_recovery()
+    assert health.trouble(FULL)[1] == 1.0
+    world.store.close()
+
+
+def test_a_git_operation_that_does_not_end_degrades_the_root_and_is_told_once(tmp_path: Path) -> None:
+    world, now, told = World(tmp_path), [100.0], list[object]()
+    health = Health(world.store, Clock(monotonic=lambda: now[0]), SILENT, lambda topic, _: told.append(topic))
+    health.check, health.watching = RootCheck("ok"), True
+    health.note_blocked("a merge")
+    assert health.state() == ("ok", ("a merge; nothing is written until that is over",))
+    assert told == []
+    for now[0] in (111.0, 113.0):
+        health.note_blocked("a merge")
+    assert health.state()[0] == "degraded"
+    assert told == ["health"]
+    assert health.note_blocked(None)
+    assert health.state() == ("ok", ())
+    assert not health.note_blocked(None)
+    world.store.close()

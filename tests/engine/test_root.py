@@ -1,0 +1,188 @@
+"""One root between its watcher and its disk: what is due when, what is told, and what a worse day does to it."""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from memoryd.control.methods.memories import AddRequest, AddResult
+from memoryd.engine import health as root_health
+from memoryd.engine.deadlines import BLIND_SCAN_S, LOOK_S, MIN_SCAN_S, NEVER
+from memoryd.engine.host import Clock
+from memoryd.engine.jobs import Job
+from memoryd.engine.root import Root
+from memoryd.errors import DiskError, PausedError, RootMissingError
+from tests.layouts.samples import learning, lines
+from tests.operations.world import LEARNINGS, World
+
+
+class Hints:
+    """The services above, as far as a root asks for them. `missing` directories are not watched by the kernel."""
+
+    def __init__(self) -> None:
+        self.watched: list[str] = []
+        self.missing = 0
+
+    def watch(self, root: str, path: str) -> bool:
+        del path
+        self.watched.append(root)
+        return True
+
+    def unwatch(self, root: str) -> None:
+        self.watched = [each for each in self.watched if each != root]
+
+    def coverage(self, root: str, directories: list[tuple[int, int]]) -> tuple[int, int]:
+        del root
+        return len(directories), len(directories) - self.missing
+
+    def limit_hint(self) -> str:
+        return "raise the limit"
+
+    def retry(self, root: str, job: str, after_s: float) -> None:
+        raise AssertionError(f"{root}: {job} after {after_s}")
+
+    def scheduled(self, root: str) -> None:
+        del root
+
+
+class Site:
+    """A root with a clock that goes when it is told to, and what it told."""
+
+    def __init__(self, base: Path) -> None:
+        self.world = World(base)
+        self.world.write(LEARNINGS, lines(learning(1)))
+        self.now = 1000.0
+        self.hints = Hints()
+        self.told: list[tuple[str, dict[str, Any]]] = []
+        clock = Clock(wall=lambda: self.world.now, monotonic=lambda: self.now)
+        self.root = Root(self.world.store, clock, self.hints, lambda topic, event: self.told.append((topic, event)))
+
+    def wait(self, seconds: float) -> None:
+        self.now += seconds
+        self.world.now += seconds
+        self.root.on_timer()
+
+    def records(self) -> int:
+        row = self.world.store.catalogue.file(LEARNINGS)
+        return row.records if row is not None else 0
+
+    def topics(self) -> list[str]:
+        taken, self.told = self.told, []
+        return [topic for topic, _ in taken]
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Iterator[Site]:
+    made = Site(tmp_path)
+    made.root.begin()
+    yield made
+    made.root.end()
+
+
+def test_at_the_beginning_it_is_watched_read_and_indexed(site: Site) -> None:
+    assert site.hints.watched == ["agents"]
+    status = site.root.status
+    assert (status.state, status.memories, status.generation) == ("ok", 1, 1)
+    assert site.world.path("index.json").exists()
+    assert site.root.deadlines.scan == site.now + MIN_SCAN_S
+    assert site.root.deadlines.look == site.now + LOOK_S
+
+
+def test_a_change_that_no_event_told_is_found_by_the_next_scan(site: Site) -> None:
+    site.world.write(LEARNINGS, lines(learning(1), learning(2)))
+    site.wait(LOOK_S)
+    assert site.records() == 1
+    site.wait(MIN_SCAN_S)
+    assert site.records() == 2
+    assert site.root.status.generation == 2
+
+
+def test_a_root_with_gaps_in_its_watches_is_watched_anew_and_scanned_often(site: Site) -> None:
+    site.hints.missing = 1
+    site.wait(MIN_SCAN_S)
+    assert len(site.hints.watched) == 2
+    assert site.root.deadlines.scan <= site.now + BLIND_SCAN_S
+    assert site.root.status.state == "degraded"
+    assert "raise the limit" in " ".join(site.root.status.reasons)
+
+
+def test_a_root_that_goes_away_rests_and_is_read_anew_when_it_is_back(site: Site) -> None:
+    aside = site.world.root.with_name("aside")
+    site.world.root.rename(aside)
+    site.wait(LOOK_S)
+    assert site.root.status.state == "missing"
+    assert site.hints.watched == []
+    assert site.root.deadlines.scan == site.root.deadlines.index == NEVER
+    with pytest.raises(RootMissingError):
+        site.root.run_job(Job("backup"))
+    assert site.records() == 1, "missing is not empty"
+    aside.rename(site.world.root)
+    site.world.write(LEARNINGS, lines(learning(1), learning(2)))
+    site.wait(LOOK_S)
+    assert site.root.status.state == "ok"
+    assert site.hints.watched == ["agents"]
+    assert site.records() == 2
+
+
+def test_a_disk_that_refuses_makes_it_read_only_until_it_takes_a_write(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    full = OSError(errno.ENOSPC, "No space left on device")
+
+    def refuse(directory: str) -> None:
+        raise full
+
+    assert isinstance(site.root.trouble(full), DiskError)
+    assert site.root.status.state == "read_only"
+    assert site.root.deadlines.index == site.now + 1.0
+    with monkeypatch.context() as patch:
+        patch.setattr(root_health, "probe_write", refuse)
+        site.now += 2.0
+        with pytest.raises(OSError, match="No space"):
+            site.root.on_timer()
+        site.root.trouble(full)
+    site.wait(10.0)  # the scan comes first
+    site.wait(0.1)
+    assert site.root.status.state == "ok"
+
+
+def test_what_is_stored_by_command_is_told_and_is_no_sign_of_other_writers(site: Site) -> None:
+    before = site.root.last_change
+    site.topics()
+    done = site.root.run_job(Job("memory.add", AddRequest(memory={"type": "learning", "content": "zebra"})))
+    assert isinstance(done, AddResult)
+    assert site.topics() == [], "the catalogue follows when nothing more comes"
+    site.wait(LOOK_S / 2)
+    assert site.records() == 2
+    assert site.root.last_change == before
+    assert site.root.unsettled == {LEARNINGS}
+    told = [event.get("receipt") for topic, event in site.told if topic == "change"]
+    assert done.receipt in told
+
+
+def test_a_paused_root_does_nothing_and_goes_on_when_it_is_resumed(site: Site) -> None:
+    site.root.health.paused = True
+    site.root.pause()
+    assert site.root.status.state == "paused"
+    site.world.write(LEARNINGS, lines(learning(1), learning(2)))
+    site.wait(MIN_SCAN_S)
+    assert site.records() == 1
+    with pytest.raises(PausedError):
+        site.root.run_job(Job("backup"))
+    site.root.health.paused = False
+    site.root.resume()
+    assert (site.root.status.state, site.records()) == ("ok", 2)
+
+
+def test_reindexing_forgets_nothing(site: Site) -> None:
+    site.world.path("index.json").unlink()
+    site.world.store.index.written.clear()
+    site.root.reindex(dry_run=True)
+    assert not site.world.path("index.json").exists()
+    site.root.reindex(dry_run=False)
+    assert site.world.path("index.json").exists()
+    assert site.records() == 1

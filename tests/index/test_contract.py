@@ -1,0 +1,488 @@
+"""What every engine of an index must do, as `core/index.py` says it; asked of SQLite and of a toy."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from memoryd.core.findings import Finding
+from memoryd.core.index import Before, IndexReader, IndexWriter, Neighbour, ReplacedRange
+from memoryd.core.plan import Fingerprint
+from memoryd.core.query import Filters, Term, TextQuery
+from memoryd.core.records import Document, Record
+from memoryd.core.spans import Span
+from memoryd.core.vectors import pack_floats
+from memoryd.core.words import tokens
+from tests.examples import examples
+from tests.index.records import EVERYTHING, found, keys, put, put_texts, record, row
+
+TOKEN = "ghp_" + "a1B2c3D4" * 5
+MODEL = "letters"
+Opens = Callable[[str], IndexWriter]
+
+
+def terms(text: str) -> tuple[Term, ...]:
+    return tuple(map(Term, tokens(text)))
+
+
+class TestFiles:
+    def test_a_file_is_told_as_it_was_put(self, index: IndexWriter) -> None:
+        one = row("a", 2, lines=2, units=3, broken=1, young=True, pending=True, facts={"n": [1, "x"]})
+        index.replace(one, Document("a", (record(0), record(1))))
+        put(index, "b")
+        assert index.file("a") == one
+        assert index.files() == {"a": one, "b": row("b")}
+        assert index.file("c") is None
+        assert {each.path: each[1:] for each in index.summaries()}["a"] == ("source", 100, 3, 1, 2, {"n": [1, "x"]})
+        assert index.totals() == (2, 200)
+
+    def test_restamp_changes_the_file_alone(self, index: IndexWriter) -> None:
+        put_texts(index, "a", "zebra")
+        changed = replace(row("a", 1), fingerprint=Fingerprint(1, 2, 3, 4, 5), pending=True)
+        index.restamp(changed)
+        assert index.file("a") == changed
+        assert found(index, "zebra") == ["a#m0"]
+
+    def test_an_empty_index(self, index: IndexWriter) -> None:
+        assert (index.size, index.totals(), index.files(), index.findings()) == (0, (0, 0), {}, [])
+        assert (index.owners(), index.newest(EVERYTHING, 9), index.take_news()) == ((), [], [])
+        index.forget("a")
+        index.clear()
+
+
+class TestRecords:
+    @pytest.mark.parametrize("files", [5, 400])
+    @pytest.mark.parametrize("order", ["sorted", "reversed", "shuffled"])
+    def test_entries_come_in_the_order_asked_for(self, index: IndexWriter, files: int, order: str) -> None:
+        """Also for files without records, unknown ones, and such as nobody asks for."""
+        counts = {f"memory_{number}_é\udcff.json": number % 4 for number in range(files)}
+        with index.batch():
+            for path, count in counts.items():
+                put(index, path, *(record(n, id=f"{path}#{n}", facts={"n": n}) for n in range(count)))
+        wanted = sorted([*counts, "unknown", "memory_x"])[2:]
+        if order == "reversed":
+            wanted.reverse()
+        if order == "shuffled":
+            random.Random(7).shuffle(wanted)
+        assert [(each.path, each.id, each.line, dict(each.facts)) for each in index.entries(wanted)] == [
+            (path, f"{path}#{n}".encode("utf-8", "replace").decode(), n + 1, {"n": n})
+            for path in wanted
+            for n in range(counts.get(path, 0))
+        ]
+
+    def test_live_ones_are_counted_once(self, index: IndexWriter) -> None:
+        put(index, "a", record(0, id="x"), record(1, id="x"), record(2), record(3, archived=True))
+        assert index.live_count("a") == 2
+        assert index.live_count("b") == 0
+
+    def test_places_are_those_of_the_id_or_of_its_suffixed_ones(self, index: IndexWriter) -> None:
+        put(index, "a", *(record(n, id=f"x{each}") for n, each in enumerate(("~0a1b2c", "~0a1b2c.1", "~other", "y"))))
+        put(index, "b", record(0, id="y"), record(1, id="y~0a1b2c"), record(2, id="y", archived=True))
+        assert sorted(each.id for each in index.places("x")) == ["x~0a1b2c", "x~0a1b2c.1"]
+        first, second = sorted(index.places("y"))
+        assert (first.path, first.start, first.end, first.line, first.live) == ("b", 0, 9, 1, True)
+        assert (second.start, second.live, second.fingerprint) == (20, False, row("b").fingerprint)
+        assert index.places("z") == []
+
+    def test_an_append_keeps_what_is_known(self, index: IndexWriter) -> None:
+        put_texts(index, "a", "zebra")
+        index.append(row("a", 2), Document("a", (record(1, "giraffe"),)))
+        assert [each.id for each in index.entries(["a"])] == ["m0", "m1"]
+        assert index.file("a") == row("a", 2)
+
+    def test_a_range_is_replaced_and_what_is_below_moves(self, index: IndexWriter) -> None:
+        put_texts(index, "a", "one", "two", "three", "four")
+        before = keys(index)
+        new = Record(Span(10, 12), 2, "n", "note", "", None, None, (), False, {}, text="two")
+        index.replace_range(row("a", 3), ReplacedRange(Span(10, 30), 2, 3, 1), Document("a", (new,)))
+        assert [(each.id, each.line) for each in index.entries(["a"])] == [("m0", 1), ("n", 2), ("m3", 3)]
+        [moved] = index.places("m3")
+        assert (moved.start, moved.end) == (13, 22)
+        assert {text: key for text, key in before.items() if text != "three"} == keys(index)
+
+    def test_reads_are_noted(self, index: IndexWriter) -> None:
+        put(index, "a", record(0, "zebra"), record(1, "zebra", uses=3))
+        put(index, "b", record(0, "zebra"))
+        index.set_access("a", {"m0": 7, "unknown": 1})
+        assert {(each.path, each.id): each.uses for each in index.newest(EVERYTHING, 9)} == {
+            ("a", "m0"): 7,
+            ("a", "m1"): 3,
+            ("b", "m0"): 0,
+        }
+        assert sorted(match.uses for match in index.match(TextQuery(terms("zebra")), EVERYTHING, 9)) == [0, 3, 7]
+
+
+class TestFindings:
+    BAD = Finding("field-type", "a", "no number", 1, "m0")
+    WORSE = Finding("invalid-json", "a", "no JSON", 2)
+
+    def test_they_are_told_and_counted(self, index: IndexWriter) -> None:
+        put(index, "b", findings=[replace(self.BAD, path="b")])
+        put(index, "a", findings=[self.WORSE, self.BAD])
+        assert index.findings() == [self.BAD, self.WORSE, replace(self.BAD, path="b")]
+        assert index.finding_counts() == {("a", "field-type"): 1, ("a", "invalid-json"): 1, ("b", "field-type"): 1}
+        assert index.finding_counts("b") == {("b", "field-type"): 1}
+        index.forget("a")
+        assert index.finding_counts() == {("b", "field-type"): 1}
+
+    def test_only_what_is_new_is_news(self, index: IndexWriter) -> None:
+        put(index, "a", findings=[self.BAD])
+        assert [each.finding for each in index.take_news()] == [self.BAD]
+        put(index, "a", findings=[replace(self.BAD, line=5), self.WORSE])
+        assert [each.finding for each in index.take_news()] == [self.WORSE], "a line that moved is none"
+        assert index.take_news() == []
+
+    def test_an_append_replaces_what_is_about_the_whole_file(self, index: IndexWriter) -> None:
+        put(index, "a", findings=[self.BAD, self.WORSE])
+        index.append(row("a"), Document("a", (), (replace(self.WORSE, line=9),)), anew=("invalid-json",))
+        assert index.findings() == [self.BAD, replace(self.WORSE, line=9)]
+
+
+class TestMemories:
+    def test_what_goes_is_found_no_more(self, index: IndexWriter) -> None:
+        put_texts(index, "a", "zebra", "giraffe")
+        put_texts(index, "b", "zebra")
+        assert sorted(found(index, "zebra")) == ["a#m0", "b#m0"]
+        put_texts(index, "a", "giraffe")
+        assert found(index, "zebra") == ["b#m0"]
+        index.forget("b")
+        assert found(index, "zebra") == []
+        index.clear()
+        assert found(index, "giraffe") == []
+
+    def test_a_text_that_stays_keeps_its_key_and_its_vector(self, index: IndexWriter) -> None:
+        """A file rewritten for one memory must not cost the vectors of a thousand others."""
+        put_texts(index, "a", "one", "two", "three")
+        before = keys(index)
+        index.put_vectors(MODEL, [(key, b"1234") for key in before.values()])
+        put_texts(index, "a", "three", "new", "one")
+        after = keys(index)
+        assert (after["one"], after["three"]) == (before["one"], before["three"])
+        assert {text for text, key in after.items() if index.vector(key)} == {"one", "three"}
+
+    def test_a_key_is_never_used_again(self, index: IndexWriter) -> None:
+        seen = [0]
+        for number in range(5):
+            put_texts(index, "a", f"text {number}")
+            if number % 2:
+                index.clear()
+                put_texts(index, "a", f"again {number}")
+            [key] = keys(index).values()
+            assert key > seen[-1]
+            seen.append(key)
+
+    def test_equal_texts_have_keys_of_their_own(self, index: IndexWriter) -> None:
+        put_texts(index, "a", "same", "same", "same")
+        assert sorted(found(index, "same")) == ["a#m0", "a#m1", "a#m2"]
+        assert index.size == 3
+        put_texts(index, "a", "same")
+        assert found(index, "same") == ["a#m0"]
+
+    def test_nothing_enters_unredacted(self, index: IndexWriter) -> None:
+        put(
+            index,
+            "a",
+            record(0, f"use {TOKEN} here", title=f"title {TOKEN}", tags=(TOKEN,), type=TOKEN, facts={"x": [TOKEN]}),
+            findings=[Finding("field-type", "a", f"no {TOKEN}", 1)],
+        )
+        [held], [entry] = index.newest(EVERYTHING, 9), list(index.entries(["a"]))
+        told = f"{held} {entry} {index.findings()} {index.missing_vectors(MODEL, 0, 9)}"
+        assert TOKEN not in told
+        assert told.count("[redacted:") >= 7
+
+    def test_newest_first_and_a_page_at_a_time(self, index: IndexWriter) -> None:
+        chance = random.Random(3)
+        made = [record(n, id=f"m{n % 7}", created=chance.choice([None, 1.0, 2.0, 3.0])) for n in range(40)]
+        put(index, "a", *made)
+        every = index.newest(EVERYTHING, 100)
+        order = [(each.created is not None, each.created or 0.0, each.id, each.key) for each in every]
+        assert order == sorted(order, reverse=True)
+        pages, last = [], None
+        while page := index.newest(EVERYTHING, 7, last):
+            pages += page
+            last = Before(page[-1].created, page[-1].id, page[-1].key)
+        assert pages == every
+        assert index.newest(EVERYTHING, 100, Before(2.0, "", 0, same=True)) == [
+            each for each in every if each.created is None or each.created <= 2.0
+        ]
+
+    def test_filters(self, index: IndexWriter) -> None:
+        put(
+            index,
+            "a",
+            record(0, "zebra", created=10.0),
+            record(1, "zebra", tags=("test", "two words"), created=20.0, owner="ann"),
+            record(2, "zebra", tags=("testing",), type="task", owner="bob"),
+            record(3, "zebra", tags=("test",), archived=True, created=40.0),
+        )
+        expected = {
+            Filters(): [0, 1, 2],
+            Filters(archived=True): [0, 1, 2, 3],
+            Filters(type="task"): [2],
+            Filters(tags=("test",)): [1],
+            Filters(tags=("test",), archived=True): [1, 3],
+            Filters(tags=("test", "two words")): [1],
+            Filters(tags=("two",)): [],
+            Filters(tags=("",)): [],
+            Filters(since=20.0): [1],
+            Filters(owner="bob"): [2],
+            Filters(owner=""): [0],
+        }
+        substring = TextQuery((Term("ebr"),), "substring")
+        for filters, numbers in expected.items():
+            ids = {f"m{number}" for number in numbers}
+            assert {each.id for each in index.newest(filters, 9)} == ids, filters
+            assert {each.partition("#")[2] for each in found(index, "zebra", filters)} == ids, filters
+            assert {each.partition("#")[2] for each in found(index, substring, filters)} == ids, filters
+
+    def test_owners_and_ids(self, index: IndexWriter) -> None:
+        put(index, "a", record(0, owner="bob"), record(1, owner="ann"), record(2, id="m1"))
+        assert index.owners() == ("", "ann", "bob")
+        assert len(index.keys_of("m1", Filters())) == 2
+        assert len(index.keys_of("m1", Filters(owner="ann"))) == 1
+        assert index.keys_of("m", Filters()) == []
+        assert set(index.memories([*keys(index).values(), 10**9])) <= set(range(10**6))
+
+
+class TestText:
+    def test_all_any_and_the_phrase_first(self, index: IndexWriter) -> None:
+        put_texts(index, "a", "time out of limit", "out of time", "the time is over", "nothing")
+        words = terms("out of time")
+        every = TextQuery(words, phrase=Term("out of time"))
+        kinds = {match.kind: match.key for match in index.match(every, EVERYTHING, 9)}
+        assert found(index, every) == ["a#m1", "a#m0"]
+        assert list(kinds) == ["phrase", "all"]
+        assert set(found(index, TextQuery(words, "any"))) == {"a#m0", "a#m1", "a#m2"}
+        assert all(0 <= match.score <= 1 for match in index.match(TextQuery(words, "any"), EVERYTHING, 9))
+
+    def test_a_term_may_be_several_words_or_go_on(self, index: IndexWriter) -> None:
+        put_texts(index, "a", "see foo_bar here", "foo and bar", "foobar", "数据库")
+        assert found(index, TextQuery((Term("foo bar"),))) == ["a#m0"]
+        assert found(index, TextQuery((Term("foob", prefix=True),))) == ["a#m2"]
+        assert found(index, TextQuery((Term("数 据"),))) == ["a#m3"]
+        assert found(index, TextQuery((Term("foo ba", prefix=True),))) == ["a#m0"]
+
+    @pytest.mark.parametrize("text", ['"', "a AND b", "NOT", "*", "x OR (y", "NEAR(a b)", "'; --", "-zebra", "a:b"])
+    def test_no_text_is_an_operator(self, index: IndexWriter, text: str) -> None:
+        put_texts(index, "a", "zebra", text)
+        for mode in ("all", "any"):
+            asked = TextQuery(terms(text), mode)
+            assert "a#m0" not in found(index, asked) or "zebra" in text
+        assert found(index, TextQuery((Term(text),), "substring"))[:1] == ["a#m1"]
+
+    def test_titles_labels_and_tags_are_searched_too(self, index: IndexWriter) -> None:
+        put(index, "a", record(0, title="Zebra"), record(1, labels=("zebra",)), record(2, tags=("a-zebra",)))
+        assert set(found(index, "zebra")) == {"a#m0", "a#m1", "a#m2"}
+
+    def test_of_equals_the_last_that_came_in(self, index: IndexWriter) -> None:
+        put_texts(index, "a", *["the zebra"] * 9)
+        assert found(index, "zebra", limit=3) == ["a#m8", "a#m7", "a#m6"]
+
+    def test_the_scale_is_what_a_full_match_would_be(self, index: IndexWriter) -> None:
+        put_texts(index, "a", "zebra", "giraffe", *["filler"] * 30)
+        [of_itself] = index.match(TextQuery(terms("zebra"), "any"), EVERYTHING, 9)
+        [of_more] = index.match(TextQuery(terms("zebra"), "any", scale=terms("zebra giraffe")), EVERYTHING, 9)
+        assert of_more.score == pytest.approx(of_itself.score / 2)
+
+    def test_frequencies_are_told_together(self, index: IndexWriter) -> None:
+        put_texts(index, "a", "zebra", "zebra giraffe", "foo bar")
+        asked = (Term("zebra"), Term("giraffe"), Term("none"), Term("gir", prefix=True), Term("foo bar"), Term("zebra"))
+        assert list(index.term_frequencies(asked)) == [2, 1, 0, 1, 1, 2]
+        assert index.term_frequencies(()) == []
+        index.forget("a")
+        assert index.term_frequencies(asked[:1]) == [0]
+
+    def test_no_terms_find_nothing(self, index: IndexWriter) -> None:
+        put_texts(index, "a", "zebra")
+        for query in (TextQuery(()), TextQuery((), "any"), TextQuery((), "substring")):
+            assert index.match(query, EVERYTHING, 9) == []
+
+    def test_substrings(self, index: IndexWriter) -> None:
+        put(
+            index,
+            "a",
+            record(0, "a Ghosted room"),
+            record(1, "x==>y"),
+            record(2, title="It's"),
+            record(3, tags=("O-b",)),
+        )
+        for text, ids in (("HOST", ["a#m0"]), ("=>", ["a#m1"]), ("t's", ["a#m2"]), ("o-B", ["a#m3"]), ("zz", [])):
+            assert found(index, TextQuery((Term(text),), "substring")) == ids
+        assert found(index, TextQuery((Term("host"),), "substring", whole=True)) == []
+        assert found(index, TextQuery((Term("ghosted"),), "substring", whole=True)) == ["a#m0"]
+        both = index.match(TextQuery((Term("host"), Term("room")), "substring"), EVERYTHING, 9)
+        assert [(match.score, match.kind) for match in both] == [(1.0, "substring")]
+
+    def test_it_equals_a_rebuild(self, engine: Opens) -> None:
+        """Whatever was put, grown and forgotten before."""
+        texts = ["one two", "two", "three é", "数据", "", "C++ one", "one two three"]
+        step = st.tuples(st.sampled_from(["replace", "append", "forget", "clear"]), st.sampled_from("ab"),
+                         st.lists(st.sampled_from(texts), max_size=4))  # fmt: skip
+        number = iter(range(10**6))
+
+        @settings(max_examples=examples(60), deadline=None, suppress_health_check=[HealthCheck.differing_executors])
+        @given(steps=st.lists(step, max_size=12), batch=st.booleans())
+        def check(steps: list[tuple[str, str, list[str]]], batch: bool) -> None:
+            one, other = engine(f"{next(number)}"), engine(f"{next(number)}")
+            now: dict[str, list[str]] = {}
+            if batch:
+                with one.batch():
+                    play(one, steps, now)
+            else:
+                play(one, steps, now)
+            for path, known in now.items():
+                put_texts(other, path, *known)
+            assert said(one) == said(other)
+            one.close()
+            other.close()
+
+        check()
+
+
+def play(index: IndexWriter, steps: list[tuple[str, str, list[str]]], now: dict[str, list[str]]) -> None:
+    for what, path, texts in steps:
+        if what == "replace":
+            put_texts(index, path, *texts)
+            now[path] = texts
+        elif what == "append":
+            begin = len(now.get(path, ()))
+            tail = tuple(record(begin + number, text) for number, text in enumerate(texts))
+            index.append(row(path), Document(path, tail))
+            now[path] = [*now.get(path, ()), *texts]
+        elif what == "forget":
+            index.forget(path)
+            now.pop(path, None)
+        else:
+            index.clear()
+            now.clear()
+
+
+def said(index: IndexWriter) -> dict[str, object]:
+    words = sorted({word for each in index.newest(EVERYTHING, 100) for word in tokens(each.body)})
+    with index.reader() as reader:
+        frequencies = reader.term_frequencies(tuple(map(Term, words)))
+        return {"size": reader.size, "frequencies": frequencies, **{w: sorted(found(reader, w)) for w in words}}
+
+
+class TestVectors:
+    def test_what_is_missing_comes_by_key_with_all_it_says(self, index: IndexWriter) -> None:
+        put(
+            index,
+            "a",
+            record(1, "The beginning of it, and more", title="The beginning of…", labels=("Topic",), tags=("tag",)),
+            record(2, "text", title="title", tags=("tag",)),
+        )
+        first, second = index.missing_vectors(MODEL, 0, 10)
+        assert first[1] == "The beginning of it, and more\nTopic\ntag", "what is said twice counts once"
+        assert second[1] == "title\ntext\ntag"
+        assert index.missing_vectors(MODEL, first[0], 1) == [second]
+        index.put_vectors(MODEL, [(first[0], b"1234")])
+        assert index.missing_vectors(MODEL, 0, 10) == [second]
+        assert len(index.missing_vectors("other", 0, 10)) == 2
+
+    def test_a_vector_dies_with_its_text(self, index: IndexWriter) -> None:
+        put_texts(index, "a", "stays", "goes")
+        stays, goes = sorted(keys(index).values())
+        index.put_vectors(MODEL, [(stays, b"1234"), (goes, b"5678")])
+        put_texts(index, "a", "comes", "stays")
+        assert index.vector(stays) == (MODEL, b"1234")
+        assert index.vector(goes) is None
+        index.put_vectors(MODEL, [(goes, b"5678")])
+        assert index.vector(goes) is None, "what has gone gets none"
+
+    def test_what_agents_stored_is_kept_as_it_is(self, index: IndexWriter) -> None:
+        put(index, "a", record(1, "own", embedding=(1.0, 0.5), owner="ann"), record(2, "none"))
+        known = keys(index)
+        assert [key for key, _ in index.missing_vectors(MODEL, 0, 10)] == [known["none"]]
+        index.put_vectors(MODEL, [(known["own"], b"1234")])
+        assert index.vector(known["own"]) == ("own:2", pack_floats((1.0, 0.5)))
+        put(index, "a", record(1, "own", owner="ann"))
+        assert index.vector(known["own"]) is None, "its agent took it back"
+
+    def test_samples_are_those_of_the_owner(self, index: IndexWriter) -> None:
+        put(index, "a", record(1, "of ann", embedding=(1.0, 2.0), owner="ann"), record(3, "x", embedding=(1.0,)))
+        put(index, "b", record(1, "", title="of bob", embedding=(3.0, 4.0, 5.0), owner="bob"))
+        assert [(each.text, each.model) for each in index.vector_samples("bob", 5)] == [("of bob", "own:3")]
+        assert len(index.vector_samples(None, 5)) == 2
+        assert index.vector_samples("nobody", 5) == []
+
+    def test_the_nearest_are_exact_and_filtered_before_they_are_taken(self, index: IndexWriter) -> None:
+        chance = random.Random(5)
+        vectors = [tuple(chance.uniform(-1, 1) for _ in range(4)) for _ in range(60)]
+        put(
+            index,
+            "a",
+            *(record(n, f"text {n}", archived=n % 3 == 0, tags=("rare",) * (n % 20 == 1)) for n in range(60)),
+        )
+        known = keys(index)
+        index.put_vectors(MODEL, [(known[f"text {n}"], pack_floats(each)) for n, each in enumerate(vectors)])
+        for filters in (EVERYTHING, Filters(), Filters(tags=("rare",)), Filters(type="none")):
+            let_in = {each.key for each in index.newest(filters, 100)}
+            expected = [each for each in nearest(index, vectors[0], EVERYTHING, 60) if each.key in let_in]
+            assert nearest(index, vectors[0], filters, 7) == expected[:7]
+        assert nearest(index, vectors[0], EVERYTHING, 60)[0].key == known["text 0"]
+        also = nearest(index, vectors[0], Filters(type="none"), 7, (known["text 5"], 10**9))
+        assert [each.key for each in also] == [known["text 5"]]
+
+    def test_vectors_of_another_model_are_none(self, index: IndexWriter) -> None:
+        put_texts(index, "a", "one")
+        assert index.nearest((1.0, 0.0), MODEL, EVERYTHING, 5) is None
+        index.put_vectors("other", [(key, pack_floats((1, 0))) for key in keys(index).values()])
+        assert index.nearest((1.0, 0.0), MODEL, EVERYTHING, 5) is None
+        assert index.nearest((1.0, 0.0), "other", Filters(type="none"), 5) == []
+
+    def test_what_came_changed_and_went_is_followed(self, index: IndexWriter) -> None:
+        """Also what gets its vector before one with a smaller key, and one that became another."""
+        put_texts(index, "a", "one", "two", "three")
+        one, two, three = sorted(keys(index).values())
+        for key, numbers in ((two, (1.0, 0.0)), (one, (0.0, 1.0)), (two, (0.0, -1.0)), (three, (0.1, 1.0))):
+            index.put_vectors(MODEL, [(key, pack_floats(numbers))])
+            assert nearest(index, numbers, EVERYTHING, 1)[0].key == key
+        assert [each.key for each in nearest(index, (0.0, 1.0), EVERYTHING, 9)] == [one, three, two]
+        put_texts(index, "a", "one", "two")
+        assert [each.key for each in nearest(index, (0.0, 1.0), EVERYTHING, 9)] == [one, two]
+        index.release_idle(0.0)
+        index.release_idle(10**9)
+        assert [each.key for each in nearest(index, (0.0, 1.0), EVERYTHING, 1)] == [one]
+
+
+def nearest(
+    index: IndexReader, vector: tuple[float, ...], filters: Filters, limit: int, also: tuple[int, ...] = ()
+) -> list[Neighbour]:
+    return index.nearest(vector, MODEL, filters, limit, also) or []
+
+
+class TestReaders:
+    def test_a_reader_shows_one_state(self, index: IndexWriter) -> None:
+        put_texts(index, "a", "zebra")
+        with index.reader() as reader:
+            assert found(reader, "zebra") == ["a#m0"]
+            put_texts(index, "b", "zebra")
+            index.forget("a")
+            assert (found(reader, "zebra"), reader.size, list(reader.files())) == (["a#m0"], 1, ["a"])
+        with index.reader() as reader:
+            assert (found(reader, "zebra"), reader.size, list(reader.files())) == (["b#m0"], 1, ["b"])
+
+    def test_the_writer_sees_its_batch_at_once(self, index: IndexWriter) -> None:
+        with index.batch():
+            put_texts(index, "a", "zebra")
+            assert list(index.files()) == ["a"]
+            assert [each.id for each in index.entries(["a"])] == ["m0"]
+        with index.reader() as reader:
+            assert list(reader.files()) == ["a"]
+
+    def test_upkeep_changes_no_answer(self, index: IndexWriter) -> None:
+        for number in range(20):
+            put_texts(index, f"f{number}", f"zebra {number}")
+        before = found(index, "zebra")
+        turns = 0
+        while index.tidy():
+            turns += 1
+            assert turns < 100
+        assert not index.untidy
+        assert found(index, "zebra") == before

@@ -1,0 +1,86 @@
+"""The pieces that changes leave of the search index are joined when there is time, and the answers stay the same."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from memoryd.core.index import IndexWriter
+from memoryd.core.policy import Policy
+from memoryd.engine.deadlines import MERGE_PAUSE_S, MERGE_QUIET_S, NEVER
+from memoryd.engine.host import Clock
+from memoryd.engine.root import Root
+from memoryd.index.sqlite import SqliteIndex
+from memoryd.store import Store
+from tests.engine.silent import SILENT
+from tests.index.database import ask, check_words
+from tests.index.records import found, put_texts
+
+
+def pieces(catalogue: SqliteIndex) -> int:
+    return int(ask(catalogue.path, "SELECT count(DISTINCT segid) FROM words_idx")[0][0])
+
+
+def untidy(catalogue: IndexWriter) -> bool:
+    return catalogue.untidy
+
+
+def due(worker: Root) -> float:
+    return worker.deadlines.merge
+
+
+def filled(path: Path) -> SqliteIndex:
+    made = SqliteIndex(str(path))
+    for number in range(120):
+        put_texts(made, f"f{number}", f"zebra {number} " + " ".join(f"w{number * 7 + each}" for each in range(60)))
+    for number in range(0, 120, 3):
+        made.forget(f"f{number}")
+    return made
+
+
+def test_few_pieces_are_left_and_all_is_found(tmp_path: Path) -> None:
+    made = filled(tmp_path / "c")
+    before, scattered = found(made, "zebra"), pieces(made)
+    turns = 0
+    while made.tidy():
+        turns += 1
+        assert turns < 100
+    assert scattered > 3
+    assert pieces(made) < min(scattered, 4)
+    assert found(made, "zebra") == before
+    assert len(before) == 80
+    check_words(made.path)
+    made.close()
+
+
+def test_a_change_makes_it_untidy_again_and_reading_does_not(tmp_path: Path) -> None:
+    made = filled(tmp_path / "c")
+    while made.tidy():
+        pass
+    assert not untidy(made)
+    found(made, "zebra")
+    assert not untidy(made)
+    put_texts(made, "new", "zebra")
+    assert untidy(made)
+    made.close()
+
+
+def test_the_worker_does_it_after_some_quiet_a_little_at_a_time(tmp_path: Path) -> None:
+    root = tmp_path / "root"
+    root.mkdir()
+    store = Store("r", str(root), "jsonl-store", Policy(), str(tmp_path / "state"))
+    for number in range(60):
+        put_texts(store.catalogue, f"f{number}", f"zebra {number}")
+    worker = Root(store, Clock(), SILENT, lambda *_: None)
+    worker.merge_fulltext(100.0)
+    assert due(worker) == 100.0 + MERGE_QUIET_S
+    worker.merge_fulltext(100.1)
+    assert untidy(store.catalogue)
+    now, turns = 101.0, 0
+    while due(worker) != NEVER:
+        worker.merge_fulltext(now)
+        now, turns = now + MERGE_PAUSE_S, turns + 1
+        assert turns < 100
+    assert not untidy(store.catalogue)
+    worker.merge_fulltext(now + 1000)
+    assert due(worker) == NEVER
+    store.close()

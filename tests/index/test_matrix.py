@@ -1,0 +1,204 @@
+"""The nearest vectors: exact, filtered before the best are taken, in step with the catalogue, given back when idle."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from memoryd.core.index import Neighbour
+from memoryd.core.query import Filters
+from memoryd.core.records import Record
+from memoryd.core.spans import Span
+from memoryd.core.vectors import cosine, pack_bytes, pack_floats, unpack
+from memoryd.index.matrix import IDLE_S, MatrixCache, Similarities
+from memoryd.index.sqlite import SqliteIndex
+from memoryd.index.sqlite.reader import SqliteReader
+from tests.index.records import put
+
+SIZE = 16
+MODEL = "m"
+EVERYTHING = Filters(archived=True)
+
+
+def vector(seed: int) -> bytes:
+    source = random.Random(seed)
+    return pack_bytes([source.randint(-1000, 1000) for _ in range(SIZE)])
+
+
+def record(number: int, text: str, *, tags: tuple[str, ...] = (), archived: bool = False) -> Record:
+    return Record(Span(number, number + 1), 1, f"m{number}", "note", "", 1.0, 1.0, tags, archived, {}, text=text)
+
+
+def fill(catalogue: SqliteIndex) -> list[int]:
+    """A vector by its key for each memory that has none; the keys."""
+    keys = [key for key, _ in catalogue.missing_vectors(MODEL, 0, 100_000)]
+    catalogue.put_vectors(MODEL, [(key, vector(key)) for key in keys])
+    return keys
+
+
+def alike(found: list[Neighbour], expected: list[Neighbour]) -> bool:
+    """The same memories in the same order; cosines but for the rounding of 32 bits."""
+    pairs = zip(found, expected, strict=False)
+    return len(found) == len(expected) and all(a.key == b.key and abs(a.cosine - b.cosine) < 1e-5 for a, b in pairs)
+
+
+@pytest.fixture
+def catalogue(tmp_path: Path) -> Iterator[SqliteIndex]:
+    made = SqliteIndex(str(tmp_path / "c.db"))
+    records = [
+        record(number, f"text {number}", tags=("rare",) if number % 50 == 0 else (), archived=number % 3 == 0)
+        for number in range(500)
+    ]
+    put(made, "a.jsonl", *records)
+    fill(made)
+    yield made
+    made.close()
+
+
+def measured(shelf: MatrixCache, catalogue: SqliteReader, asked: bytes) -> Similarities:
+    return shelf.measure(catalogue.vectors, MODEL, unpack(asked, SIZE))
+
+
+def by_hand(catalogue: SqliteReader, asked: bytes, filters: Filters, limit: int) -> list[Neighbour]:
+    allowed = set(catalogue.vectors.all_allowed(filters))
+    found = [
+        Neighbour(key, cosine(unpack(asked, SIZE), unpack(each, SIZE)))
+        for key, each in catalogue.vectors.load(MODEL, 0)
+        if key in allowed
+    ]
+    return sorted(found, key=lambda each: (-each.cosine, -each.key))[:limit]
+
+
+@pytest.mark.parametrize(
+    "filters",
+    [EVERYTHING, Filters(), Filters(tags=("rare",)), Filters(tags=("rare",), archived=True), Filters(type="none")],
+    ids=str,
+)
+@pytest.mark.parametrize("limit", [1, 7, 600])
+def test_it_is_exact_under_any_filter(catalogue: SqliteIndex, filters: Filters, limit: int) -> None:
+    shelf = MatrixCache()
+    for seed in range(5):
+        expected = by_hand(catalogue, vector(seed + 9000), filters, limit)
+        found = measured(shelf, catalogue, vector(seed + 9000)).best(catalogue.vectors, filters, limit)
+        assert alike(found, expected)
+
+
+@pytest.mark.parametrize("limit", [1, 9, 200])
+def test_of_equals_the_last_that_came_in_is_first(catalogue: SqliteIndex, limit: int) -> None:
+    """However many there are."""
+    put(catalogue, "b.jsonl", *[record(number, f"same {number}") for number in range(200)])
+    keys = [key for key, _ in catalogue.missing_vectors(MODEL, 0, 200)]
+    catalogue.put_vectors(MODEL, [(key, vector(77_777)) for key in keys])
+    found = measured(MatrixCache(), catalogue, vector(77_777)).best(catalogue.vectors, EVERYTHING, limit)
+    assert [each.key for each in found] == keys[: -limit - 1 : -1]
+
+
+def test_few_are_looked_up_where_the_filters_let_in_most(
+    catalogue: SqliteIndex, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[int] = []
+    allowed = catalogue.vectors.allowed
+
+    def counting(filters: Filters, keys: Sequence[int]) -> set[int]:
+        asked.append(len(keys))
+        return allowed(filters, keys)
+
+    monkeypatch.setattr(catalogue.vectors, "allowed", counting)
+    near = measured(MatrixCache(), catalogue, vector(1))
+    for filters, expected in ((EVERYTHING, [50]), (Filters(), [50, 160]), (Filters(tags=("rare",)), [50, 160])):
+        asked.clear()
+        assert alike(near.best(catalogue.vectors, filters, 40), by_hand(catalogue, vector(1), filters, 40))
+        assert asked == expected
+
+
+def test_what_comes_and_goes_is_followed(catalogue: SqliteIndex) -> None:
+    shelf = MatrixCache()
+    measured(shelf, catalogue, vector(1))
+    put(catalogue, "b.jsonl", *[record(number, f"new {number}") for number in range(40)])
+    new = fill(catalogue)
+    [first, *_] = measured(shelf, catalogue, vector(new[5])).best(catalogue.vectors, EVERYTHING, 3)
+    assert alike([first], [Neighbour(new[5], 1.0)])
+    catalogue.forget("b.jsonl")
+    found = measured(shelf, catalogue, vector(new[5])).best(catalogue.vectors, EVERYTHING, 500)
+    assert len(found) == 500
+    assert not {each.key for each in found} & set(new), "a vector dies with its memory"
+
+
+def test_the_cosines_of_some(catalogue: SqliteIndex) -> None:
+    found = measured(MatrixCache(), catalogue, vector(3)).of([3, 10**9, 499, 0])
+    assert set(found) == {3, 499}
+    assert found[3] == pytest.approx(1, abs=1e-5)
+
+
+def test_many_changes_do_not_pile_up(catalogue: SqliteIndex, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What has gone leaves the matrix when there is more of it than of what is there."""
+    monkeypatch.setattr("memoryd.index.matrix.PIECE", 50)
+    shelf = MatrixCache()
+    for turn in range(40):
+        put(catalogue, "b.jsonl", *[record(number, f"turn {turn} {number}") for number in range(60)])
+        fill(catalogue)
+        measured(shelf, catalogue, vector(turn))
+        assert shelf.rows_held()[MODEL] <= 2 * 560 + 50 + 60
+        found = measured(shelf, catalogue, vector(turn)).best(catalogue.vectors, EVERYTHING, 20)
+        assert alike(found, by_hand(catalogue, vector(turn), EVERYTHING, 20))
+
+
+def test_idle_matrices_are_dropped(catalogue: SqliteIndex) -> None:
+    shelf = MatrixCache()
+    measured(shelf, catalogue, vector(1))
+    shelf.release_idle(1000.0)
+    shelf.release_idle(1000.0 + IDLE_S)
+    assert len(shelf.rows_held()) == 1
+    measured(shelf, catalogue, vector(1))
+    shelf.release_idle(1001.0 + IDLE_S)
+    assert len(shelf.rows_held()) == 1, "it was needed meanwhile"
+    shelf.release_idle(1002.0 + 2 * IDLE_S)
+    assert shelf.rows_held() == {}
+    assert len(measured(shelf, catalogue, vector(1)).best(catalogue.vectors, EVERYTHING, 5)) == 5
+
+
+def test_vectors_of_32_bits(catalogue: SqliteIndex) -> None:
+    asked = pack_floats([1.0, 0.0, 0.5])
+    keys = catalogue.vectors.all_allowed(EVERYTHING)[:2]
+    catalogue.put_vectors("f", [(keys[0], asked), (keys[1], pack_floats([-1.0, 0.0, -0.5]))])
+    found = MatrixCache().measure(catalogue.vectors, "f", unpack(asked, 3)).best(catalogue.vectors, EVERYTHING, 5)
+    assert alike(found, [Neighbour(keys[0], 1.0), Neighbour(keys[1], -1.0)])
+
+
+def test_vectors_without_direction_are_near_to_nothing(catalogue: SqliteIndex) -> None:
+    key = catalogue.vectors.all_allowed(EVERYTHING)[0]
+    catalogue.put_vectors("z", [(key, bytes(SIZE))])
+    assert MatrixCache().measure(catalogue.vectors, "z", unpack(vector(1), SIZE)).of([key]) == {key: 0.0}
+
+
+def test_an_empty_catalogue(tmp_path: Path) -> None:
+    empty = SqliteIndex(str(tmp_path / "empty.db"))
+    found = measured(MatrixCache(), empty, vector(1))
+    assert found.best(empty.vectors, EVERYTHING, 5) == []
+    assert found.of([1, 2]) == {}
+    empty.close()
+
+
+def test_many_threads_ask_while_memories_come(catalogue: SqliteIndex) -> None:
+    shelf = MatrixCache()
+
+    def ask(seed: int) -> bool:
+        with catalogue.reader() as reader:
+            assert isinstance(reader, SqliteReader)
+            found = measured(shelf, reader, vector(seed)).best(reader.vectors, EVERYTHING, 10)
+            # A vector that came just after this reader began may be known already: of the others none is missed.
+            seen = {key for key, _ in reader.vectors.load(MODEL, 0)}
+            found = [each for each in found if each.key in seen]
+            return alike(found, by_hand(reader, vector(seed), EVERYTHING, len(found)))
+
+    with ThreadPoolExecutor(4) as pool:
+        asking = []
+        for turn in range(30):
+            asking += [pool.submit(ask, turn * 4 + each) for each in range(4)]
+            put(catalogue, f"more{turn}.jsonl", *[record(number, f"{turn} {number}") for number in range(20)])
+            fill(catalogue)
+        assert all(each.result() for each in asking)

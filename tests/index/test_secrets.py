@@ -1,0 +1,41 @@
+"""No column of the catalogue but the id holds a secret: not the kind, not the facts, not a finding's message."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from memoryd.core.findings import Finding
+from memoryd.core.index import FileRow
+from memoryd.core.plan import Fingerprint
+from memoryd.core.records import Document, Record
+from memoryd.core.spans import Span
+from memoryd.index.sqlite import SqliteIndex
+from memoryd.index.texts import clean
+
+TOKEN = "ghp_" + "a1B2" * 9
+
+
+@pytest.mark.parametrize(("said", "secret"), [(TOKEN, TOKEN), ("password=Tr0ub4dor33", "Tr0ub4dor33")])
+def test_whatever_a_layout_tells_of_a_memory(tmp_path: Path, said: str, secret: str) -> None:
+    facts = {"tags": [said], "n": 1, "deep": [{"x": [said, None]}], "by": {said: 1}}
+    record = Record(Span(0, 5), 1, "id", said, said, None, None, (said,), False, {}, facts)
+    document = Document("a.json", (record,), (Finding("field-type", "a.json", f"no {said}", 1),))
+    catalogue = SqliteIndex(str(tmp_path / "c.sqlite"))
+    catalogue.replace(FileRow("a.json", "source", Fingerprint(1, 1, 1, 1, 1), "", facts={"h1": said}), document)
+    [entry] = catalogue.entries(["a.json"])
+    catalogue.close()
+    assert [path.name for path in tmp_path.iterdir() if secret.encode() in path.read_bytes()] == []
+    assert "[redacted:" in entry.type
+    assert "[redacted:" in entry.facts["deep"][0]["x"][0]
+    assert entry.facts["n"] == 1
+
+
+def test_facts_without_secrets_are_kept_as_they_are() -> None:
+    facts = {"tags": ["a", "monkey"], "at": "2026-01-01T00:00:00Z", "meaning": "0123456789abcdef" * 4, "n": None}
+    assert clean(facts) is facts
+
+
+def test_facts_that_are_no_utf8_are_written_all_the_same() -> None:
+    assert clean({"a": ["\ud800", TOKEN]}) == {"a": ["?", "[redacted:github-token]"]}

@@ -1,0 +1,252 @@
+"""What SQLite's index does beside the contract: its file, its connections, its full-text index, its errors."""
+
+from __future__ import annotations
+
+import errno
+import threading
+from array import array
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from memoryd.core import words
+from memoryd.core.index import IndexUnavailable
+from memoryd.core.query import Filters, Term, TextQuery
+from memoryd.core.records import Document, Record
+from memoryd.core.words import tokens
+from memoryd.index.sqlite import SqliteIndex, fulltext
+from memoryd.index.sqlite.database import SCHEMA, Database
+from memoryd.index.sqlite.fulltext import words_holding
+from tests.examples import examples
+from tests.index.database import ask, check_words
+from tests.index.records import EVERYTHING, found, keys, put, put_texts, record, row
+from tests.index.test_contract import play
+
+TOKEN = "ghp_" + "a1B2c3D4" * 5
+MODEL = "m"
+NONE: list[str] = []
+TEXTS = st.lists(st.sampled_from(["one two", "two", "three é", "数据", "", "C++ one", "one two three"]), max_size=4)
+STEP: st.SearchStrategy[tuple[str, str, list[str]]] = st.one_of(
+    st.tuples(st.sampled_from(["replace", "append"]), st.sampled_from("ab"), TEXTS),
+    st.tuples(st.sampled_from(["forget", "clear"]), st.sampled_from("ab"), st.just(NONE)),
+)
+
+
+class TestFile:
+    def test_no_secret_is_in_it(self, catalogue: SqliteIndex, tmp_path: Path) -> None:
+        put(catalogue, "a", record(1, f"use {TOKEN} here", title=f"title {TOKEN}", tags=(TOKEN,)))
+        catalogue.close()
+        files = [path.read_bytes() for path in tmp_path.iterdir()]
+        assert files
+        assert not any(TOKEN.encode() in content or b"a1b2c3d4" in content for content in files)
+
+    def test_another_schema_is_made_anew(self, tmp_path: Path) -> None:
+        path = str(tmp_path / "c.sqlite")
+        made = Database(path)
+        assert made.row("PRAGMA user_version") == (SCHEMA,)
+        made.run("PRAGMA user_version=1")
+        made.run("INSERT INTO texts VALUES (1, '', 'old')")
+        made.commit()
+        made.close()
+        anew = Database(path)
+        assert anew.row("SELECT count(*) FROM texts") == (0,)
+        anew.close()
+
+    def test_what_other_rules_made_is_made_anew(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        """What other rules put in, these could not take out."""
+        path = str(tmp_path / "c.sqlite")
+        made = SqliteIndex(path)
+        put_texts(made, "a", "zebra")
+        made.close()
+        kept = SqliteIndex(path)
+        assert found(kept, "zebra") == ["a#m0"]
+        kept.close()
+        monkeypatch.setattr(words, "VERSION", "other")
+        anew = SqliteIndex(path)
+        assert anew.files() == {}
+        anew.close()
+
+    def test_a_damaged_one_is_made_anew(self, tmp_path: Path) -> None:
+        path = tmp_path / "c.sqlite"
+        path.write_bytes(b"no database at all, " * 400)
+        made = SqliteIndex(str(path))
+        assert made.files() == {}
+        made.close()
+
+
+class TestErrors:
+    def test_one_error_leaves_it(self, catalogue: SqliteIndex) -> None:
+        put_texts(catalogue, "a", "zebra")
+        catalogue.close()
+        for use in (catalogue.files, catalogue.findings, catalogue.clear, lambda: list(catalogue.entries(["a"]))):
+            with pytest.raises(IndexUnavailable, match="cannot be used"):
+                use()
+        with pytest.raises(IndexUnavailable):
+            put_texts(catalogue, "a", "zebra")
+
+    def test_a_reader_of_a_file_that_is_gone(self, catalogue: SqliteIndex, tmp_path: Path) -> None:
+        for path in tmp_path.glob("catalogue.sqlite*"):
+            path.unlink()
+        with pytest.raises(IndexUnavailable), catalogue.reader():
+            raise AssertionError
+
+    def test_a_full_disk_is_told_by_its_number(self, tmp_path: Path) -> None:
+        made = SqliteIndex(str(tmp_path / "c.sqlite"))
+        made.close()
+        small = Database(str(tmp_path / "c.sqlite"))
+        small.row("PRAGMA max_page_count = 1")
+        with pytest.raises(IndexUnavailable) as full:
+            small.run_many("INSERT INTO meta VALUES (?, ?)", ((str(n), "x" * 5_000) for n in range(99)))
+        assert full.value.errno == errno.ENOSPC
+        small.close()
+
+    def test_a_change_that_fails_leaves_no_half(self, catalogue: SqliteIndex) -> None:
+        put_texts(catalogue, "a", "zebra")
+        broken = record(0, "giraffe")
+        object.__setattr__(broken, "line", object())
+        with pytest.raises(Exception, match="type"):
+            catalogue.replace(row("a"), Document("a", (broken,)))
+        assert found(catalogue, "zebra") == ["a#m0"]
+        assert found(catalogue, "giraffe") == []
+
+
+class TestConnections:
+    def test_readers_see_whole_changes_while_they_are_made(self, catalogue: SqliteIndex) -> None:
+        """Four threads ask while files are replaced, cleared and forgotten: each answer is that of one state."""
+        stop, wrong = threading.Event(), []
+
+        def search() -> None:
+            while not stop.is_set():
+                with catalogue.reader() as reader:
+                    both = [
+                        len(reader.match(TextQuery((Term(word),)), EVERYTHING, 1000)) for word in ("zebra", "stripes")
+                    ]
+                    size = reader.size
+                if both[0] != both[1] or size != both[0]:
+                    wrong.append((both, size))
+
+        threads = [threading.Thread(target=search) for _ in range(4)]
+        for each in threads:
+            each.start()
+        for turn in range(60):
+            put_texts(catalogue, "a", *["zebra stripes"] * (turn % 7 + 1))
+            put_texts(catalogue, "b", *["stripes of a zebra"] * (turn % 3))
+            if turn % 10 == 9:
+                catalogue.clear()
+        stop.set()
+        for each in threads:
+            each.join()
+        assert wrong == []
+
+    def test_a_reader_that_failed_is_not_lent_again(self, catalogue: SqliteIndex) -> None:
+        with pytest.raises(ZeroDivisionError), catalogue.reader() as first:
+            _ = 1 / 0
+        with catalogue.reader() as second:
+            assert second is not first
+        with catalogue.reader() as third:
+            assert third is second
+
+    def test_all_readers_know_of_a_vector_that_changed(self, catalogue: SqliteIndex) -> None:
+        for first in (1.0, -1.0):
+            put(catalogue, "a", record(1, "one", embedding=(first, 0.0)))
+            with catalogue.reader() as one, catalogue.reader() as other:
+                for reader in (one, other, catalogue):
+                    [near] = reader.nearest((1.0, 0.0), "own:2", Filters(), 1) or []
+                    assert near.cosine == first
+
+
+class TestFullText:
+    @settings(max_examples=examples(80), deadline=None)
+    @given(steps=st.lists(STEP, max_size=12), batch=st.booleans())
+    def test_its_words_equal_a_rebuild(
+        self, steps: list[tuple[str, str, list[str]]], batch: bool, tmp_path_factory: pytest.TempPathFactory
+    ) -> None:
+        place = tmp_path_factory.mktemp("step")
+        one, other = SqliteIndex(str(place / "one")), SqliteIndex(str(place / "other"))
+        now: dict[str, list[str]] = {}
+        if batch:
+            with one.batch():
+                play(one, steps, now)
+        else:
+            play(one, steps, now)
+        for path, texts in now.items():
+            put_texts(other, path, *texts)
+        counts = [ask(each.path, "SELECT term, doc, cnt FROM vocabulary") for each in (one, other)]
+        assert counts[0] == counts[1]
+        assert one.size == other.size
+        for term, *_ in counts[0]:
+            assert sorted(found(one, term)) == sorted(found(other, term))
+        check_words(one.path)
+        one.close()
+        other.close()
+
+    def test_terms_are_counted_in_one_query(self, catalogue: SqliteIndex, monkeypatch: pytest.MonkeyPatch) -> None:
+        put_texts(catalogue, "a", "zebra", "zebra giraffe")
+        queries: list[str] = []
+        rows = Database.row
+
+        def counting(self: Database, query: str, *values: object) -> object:
+            queries.append(query)
+            return rows(self, query, *values)  # type: ignore[arg-type]  # as it was called
+
+        with catalogue.reader() as reader:
+            monkeypatch.setattr(Database, "row", counting)
+            asked = tuple(map(Term, tokens("zebra giraffe lion zebra unicorn")))
+            assert reader.term_frequencies(asked) == [2, 1, 0, 2, 0]
+            assert reader.term_frequencies(asked[:2]) == [2, 1]
+        assert len([query for query in queries if "MATCH" in query]) == 1
+
+    def test_a_large_index_answers_like_a_small_one(
+        self, catalogue: SqliteIndex, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """What is found does not follow from how it is looked for: only the cost does."""
+        put_texts(catalogue, "a", *(f"zebra {number} {'the giraffe' * (number % 3 == 0)}" for number in range(60)))
+        queries = [
+            TextQuery((Term("zebra"), Term("giraffe"))),
+            TextQuery((Term("the"), Term("giraffe")), phrase=Term("the giraffe")),
+            TextQuery((Term("7"),)),
+            TextQuery((Term("7"), Term("zebra")), phrase=Term("zebra 7")),
+        ]
+        small = [set(found(catalogue, query)) for query in queries]
+        monkeypatch.setattr(fulltext, "CHEAP", 10)
+        assert [set(found(catalogue, query)) for query in queries] == small
+        monkeypatch.setattr(fulltext, "NEWEST", 20)
+        assert len(found(catalogue, TextQuery((Term("zebra"),), "any"))) == 20, "the newest alone are measured"
+
+    def test_words_that_hold_a_piece(self) -> None:
+        listed = "\nghosted\nhost\nlocalhost\nroom\n"
+        assert words_holding(listed, "host", 5) == ["ghosted", "host", "localhost"]
+        assert words_holding(listed, "host", 2) is None
+        assert words_holding(listed, "zebra", 2) == []
+
+
+class TestVectors:
+    def test_what_comes_out_of_order_is_counted(self, catalogue: SqliteIndex) -> None:
+        """A matrix that only looks behind its last key would miss it."""
+        put_texts(catalogue, "a", "one", "two")
+        first, second = sorted(keys(catalogue).values())
+        catalogue.put_vectors(MODEL, [(second, b"2")])
+        before = catalogue.vectors.changes
+        catalogue.put_vectors(MODEL, [(first, b"1")])
+        assert catalogue.vectors.changes > before
+        before = catalogue.vectors.changes
+        put(catalogue, "b", record(1, "three", embedding=(1.0,)))
+        put(catalogue, "b", record(1, "three", embedding=(2.0,)))
+        assert catalogue.vectors.changes > before
+
+    def test_of_very_many_only_what_became_another_counts_as_changed(self, catalogue: SqliteIndex) -> None:
+        def one(number: int, first: float = 0.0) -> Record:
+            return record(number, f"text {number}", embedding=(first, float(number)))
+
+        put(catalogue, "a", *(one(number) for number in range(1_100)))
+        before = catalogue.vectors.changes
+        put(catalogue, "a", *(one(number) for number in range(1_100)))
+        assert catalogue.vectors.changes == before
+        put(catalogue, "a", *(one(number, float(number in (499, 500, 1_099))) for number in range(1_100)))
+        assert catalogue.vectors.changes == before + 3
+        vectors = [vector for _, vector in catalogue.vectors.load("own:2", 0)]
+        assert len(vectors) == 1_100
+        assert array("f", vectors[500]).tolist() == [1.0, 500.0]
+        assert array("f", vectors[501]).tolist() == [0.0, 501.0]

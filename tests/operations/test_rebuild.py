@@ -1,0 +1,66 @@
+"""The last resort: a live file put together from what was archived of it."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from memoryd.core.plan import Kind
+from memoryd.errors import UsageError
+from memoryd.operations.repair import CODE, repair
+from memoryd.operations.undo import undo
+from memoryd.operations.upkeep import archive
+from tests.layouts.samples import learning, lines, uuid
+from tests.operations.world import LEARNINGS, World
+
+
+def archived(world: World) -> None:
+    world.write(LEARNINGS, lines(*(learning(n) for n in range(1, 6))))
+    world.look()
+    archive(world.store, world.now, by="command", ids=[uuid(1), uuid(2), uuid(3)])
+    world.look()
+
+
+def damage(world: World, content: bytes | None) -> None:
+    for name in [each for each in world.names() if each.startswith(".backup/")]:
+        world.path(name).unlink()
+    if content is None:
+        world.path(LEARNINGS).unlink()
+    else:
+        world.write(LEARNINGS, content)
+    world.store.catalogue.clear()
+    world.look()
+
+
+@pytest.mark.parametrize("content", [None, b"", b"{torn\n" * 9 + lines(learning(9))])
+def test_what_was_archived_is_live_again(world: World, content: bytes | None) -> None:
+    archived(world)
+    damage(world, content)
+    before = world.memories()
+    planned = repair(world.store, world.now, codes=["corrupt-file"]).plan
+    assert [(note.kind, CODE in note.why) for note in planned.notes] == [(Kind.NOTE, True)]
+    done = repair(world.store, world.now, codes=[CODE])
+    assert done.receipt is not None
+    after = world.read(LEARNINGS)
+    assert after.startswith(content or b"")
+    back = [json.loads(line) for line in after[len(content or b"") :].splitlines()]
+    assert [(each["id"], each["archived"]) for each in back] == [(uuid(n), False) for n in (1, 2, 3)]
+    assert not any(name.startswith("archive/") for name in world.names())
+    world.sync()
+    assert archive(world.store, world.now, by="schedule").receipt is None, "no schedule takes them back"
+    assert not repair(world.store, world.now, codes=[CODE]).plan
+    undo(world.store, done.receipt, world.now)
+    assert {name: each[0] for name, each in world.memories().items() if each[0]} == {
+        name: each[0] for name, each in before.items() if each[0]
+    }
+
+
+def test_a_file_that_is_well_is_left_alone(world: World) -> None:
+    archived(world)
+    assert not repair(world.store, world.now, codes=[CODE]).plan
+
+
+def test_it_is_asked_for_alone(world: World) -> None:
+    with pytest.raises(UsageError, match="cannot be combined"):
+        repair(world.store, world.now, codes=[CODE, "corrupt-file"])

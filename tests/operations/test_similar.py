@@ -1,0 +1,89 @@
+"""Asking by a vector in place of words, over roots, with users kept apart."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from memoryd.core.index import FileRow
+from memoryd.core.plan import Fingerprint
+from memoryd.core.records import Document, Record
+from memoryd.core.spans import Span
+from memoryd.errors import NotFoundError, UsageError
+from memoryd.index.sqlite import SqliteIndex
+from memoryd.operations.search import SearchQuery, search, similar_to_memory, similar_to_vector
+from memoryd.operations.search_scope import SearchRoot
+from memoryd.search.embedding.static import Static
+from memoryd.search.engine import SearchEngine
+from memoryd.search.semantic import SemanticSearch
+
+NOW = 1_767_225_600.0
+
+
+def put(
+    catalogue: SqliteIndex, path: str, memories: dict[str, tuple[str, tuple[float, ...] | None]], owner: str
+) -> None:
+    records = tuple(
+        Record(
+            Span(n, n + 1), 1, name, "note", "", NOW, NOW, (), False, {}, text=text, owner=owner, embedding=embedding
+        )
+        for n, (name, (text, embedding)) in enumerate(memories.items())
+    )
+    row = FileRow(path, "source", Fingerprint(1, 1, 1, 1, 1), "0", records=len(records))
+    catalogue.replace(row, Document(path, records))
+
+
+@pytest.fixture
+def places(tmp_path: Path) -> Iterator[list[SearchRoot]]:
+    """One root of ordinary memories, one of users with vectors of their own."""
+    plain, users = SqliteIndex(str(tmp_path / "plain.db")), SqliteIndex(str(tmp_path / "users.db"))
+    texts = {"disk": "the disk of the build server is full", "space": "no storage left on jenkins", "nuts": "peanuts"}
+    put(plain, "a", {name: (text, None) for name, text in texts.items()}, "")
+    static = Static()
+    rows = plain.missing_vectors(static.name, 0, 10)
+    vectors = static.embed([text for _, text in rows])
+    plain.put_vectors(static.name, [(key, vector) for (key, _), vector in zip(rows, vectors, strict=True)])
+    put(users, "ann", {"a1": ("one", (1.0, 0, 0)), "a2": ("two", (0.9, 0.1, 0)), "a3": ("bare", None)}, "ann")
+    put(users, "bob", {"b1": ("three", (0.8, 0.2, 0))}, "bob")
+    yield [
+        SearchRoot("plain", plain, "jsonl-store", "ok", 1, 0),
+        SearchRoot("users", users, "user-document", "ok", 1, 0),
+    ]
+    plain.close()
+    users.close()
+
+
+def asked(places: list[SearchRoot], **given: Any) -> list[str]:
+    engine = SearchEngine(SemanticSearch(Static()))
+    answer = search(places, SearchQuery("", **given), now=NOW, clock=lambda: 0.0, engine=engine)
+    return [hit.id for hit in answer.hits]
+
+
+def test_memories_like_one_are_those_near_to_its_vector_without_itself(places: list[SearchRoot]) -> None:
+    like, but = similar_to_memory(places, "disk", None)
+    assert asked(places, like=like, excluded=but) == ["space", "nuts"]
+    assert asked(places, like=like) == ["disk", "space", "nuts"]
+    assert asked(places, like=like, excluded=but, limit=1) == ["space"], "the one left out takes no place"
+
+
+def test_those_of_a_user_are_compared_with_those_of_the_same_user(places: list[SearchRoot]) -> None:
+    like, but = similar_to_memory(places, "a1", "ann")
+    assert asked(places, like=like, excluded=but, user="ann") == ["a2"]
+    assert asked(places, like=similar_to_vector([1, 0, 0]), user="ann") == ["a1", "a2"]
+    assert asked(places, like=similar_to_vector([1, 0, 0])) == [], "of several users one has to be named"
+
+
+def test_what_cannot_be_asked_by(places: list[SearchRoot]) -> None:
+    with pytest.raises(NotFoundError):
+        similar_to_memory(places, "nobody", None)
+    with pytest.raises(NotFoundError):
+        similar_to_memory(places, "b1", "ann")
+    with pytest.raises(UsageError, match="has no vector"):
+        similar_to_memory(places, "a3", "ann")
+    for numbers in ([], ["x"], [0, 0], [float("nan")], [True]):
+        with pytest.raises(UsageError, match="vector"):
+            similar_to_vector(numbers)
+    assert asked(places, like=similar_to_vector([1, 2])) == [], "no vectors of that size"

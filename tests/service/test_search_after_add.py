@@ -1,0 +1,142 @@
+"""Before somebody looks: what was stored a moment ago is taken in, but never waited for long, nor by a worker."""
+
+from __future__ import annotations
+
+import fcntl
+import time
+from collections.abc import Iterator
+from concurrent.futures import Future
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+from msgspec import to_builtins
+
+from memoryd.control.methods.memories import AddRequest
+from memoryd.disk.daemon_lock import own_directory
+from memoryd.disk.journal.database import JournalError
+from memoryd.disk.tree import Tree
+from memoryd.engine.host import Clock
+from memoryd.engine.jobs import Job
+from memoryd.engine.root import Root
+from memoryd.engine.worker import Worker
+from memoryd.errors import AlreadyRunningError, BusyError
+from memoryd.operations.offline import dedupe_path
+from memoryd.operations.root_check import RootCheck
+from memoryd.service.handlers import memories
+from memoryd.service.roots import Roots
+from memoryd.service.watching.watcher import READ_EVENTS
+from tests.engine.silent import SILENT, worker_of
+from tests.layouts.samples import learning, lines
+from tests.operations.world import LEARNINGS, World
+
+
+def busy() -> Worker:
+    never: Future[dict[str, Any]] = Future()
+    return cast("Worker", SimpleNamespace(flush=lambda: [never]))
+
+
+def test_many_busy_roots_are_waited_for_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(memories, "CATCH_UP_S", 0.2)
+    began = time.monotonic()
+    assert len(memories.flush_all([busy() for _ in range(20)])) == 20
+    assert 0.15 < time.monotonic() - began < 2.0
+
+
+def test_nothing_is_waited_for_where_nothing_was_stored() -> None:
+    idle = cast("Worker", SimpleNamespace(flush=list))
+    began = time.monotonic()
+    memories.flush_all([idle])
+    assert time.monotonic() - began < 0.5
+
+
+def test_what_another_daemon_tends_is_not_even_opened(tmp_path: Path) -> None:
+    root, state = tmp_path / "root", tmp_path / "state"
+    root.mkdir()
+    (root / LEARNINGS).write_bytes(lines(learning(1)))
+    with Tree(str(root)) as tree, own_directory(tree.fd, tree.path), pytest.raises(AlreadyRunningError):
+        dedupe_path(str(root), 0.0, state_dir=str(state), threshold=None, dry_run=True)
+    assert not state.exists(), "its journal has a spool that only its daemon may empty"
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> Iterator[World]:
+    made = World(tmp_path)
+    yield made
+    made.store.close()
+
+
+@pytest.fixture
+def tending(world: World) -> Root:
+    world.write(LEARNINGS, lines(learning(1)))
+    made = Root(world.store, Clock(), SILENT, lambda *_: None)
+    made.begin()
+    assert world.store.catalogue.file(LEARNINGS) is not None
+    return made
+
+
+def test_a_question_does_not_wait_for_the_lock_that_a_command_waits_for(world: World) -> None:
+    """An agent has it, and a memory that was stored before waits for the catalogue."""
+    world.write(LEARNINGS, lines(learning(1)))
+    worker = worker_of(world)
+    worker.root.begin()
+    worker.memories.perform(Job("memory.add", AddRequest(memory={"type": "learning", "content": "zebra"})))
+    assert worker.memories.behind is not None
+    (asked,) = worker.flush()
+    with open(world.root / ".lock", "w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        with pytest.raises(BusyError), world.store.locked(0.05):
+            pass
+    assert to_builtins(asked.result(timeout=0)) == {}
+    assert worker.flush() == []
+    row = world.store.catalogue.file(LEARNINGS)
+    assert row is not None
+    assert row.records == 2
+
+
+@pytest.mark.parametrize("state", ["suspect", "missing", "failed"])
+def test_a_root_in_doubt_is_not_read_for_what_was_stored_before(world: World, tending: Root, state: str) -> None:
+    """Missing is not empty: whose files stand there now is not known."""
+    (world.root / LEARNINGS).unlink()
+    tending.health.check = RootCheck(state, "another directory")
+    tending.index_own([LEARNINGS])
+    assert world.store.catalogue.file(LEARNINGS) is not None
+    tending.health.check = RootCheck("ok")
+    tending.index_own([LEARNINGS])
+    assert world.store.catalogue.file(LEARNINGS) is None
+
+
+def test_a_journal_that_cannot_take_the_spool_in_keeps_nothing_from_being_found(
+    world: World, tending: Root, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full() -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(world.store.journal, "fold", full)
+    world.write(LEARNINGS, lines(learning(1), learning(2)))
+    tending.index_own([LEARNINGS])
+    row = world.store.catalogue.file(LEARNINGS)
+    assert row is not None
+    assert row.records == 2
+    assert "No space" in str(tending.health.reason)
+
+
+def test_a_full_reading_of_events_with_the_longest_names_is_many() -> None:
+    inotify = pytest.importorskip("watchdog.observers.inotify_c")
+    longest = inotify.EVENT_SIZE + 256
+    assert inotify.DEFAULT_EVENT_BUFFER_SIZE // longest >= READ_EVENTS
+
+
+def test_while_the_daemon_ends_its_jobs_are_told_without_their_times(world: World) -> None:
+    world.write(LEARNINGS, lines(learning(1)))
+    worker = worker_of(world)
+    asked = cast("Roots", SimpleNamespace(timetable=SimpleNamespace(next_run=lambda *_: None)))
+    worker.start()
+    assert worker.ready.wait(30)
+    before = [row.name for row in Roots.job_rows(asked, worker)]
+    assert worker.stop(30)
+    assert [row.name for row in Roots.job_rows(asked, worker)] == before
+    broken = cast("Worker", SimpleNamespace(store=worker.store, ends=False))
+    with pytest.raises(JournalError):
+        Roots.job_rows(asked, broken)

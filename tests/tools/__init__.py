@@ -1,0 +1,1 @@
+"""Programs that make what memoryd ships. Not part of the wheel."""

@@ -1,0 +1,62 @@
+"""python -m tests.tools.distill CACHE [--size 128] [--out DIRECTORY]"""
+
+from __future__ import annotations
+
+import argparse
+import re
+from collections import Counter
+from collections.abc import Iterable
+from pathlib import Path
+
+import numpy as np
+
+from memoryd.search.embedding.wordpiece import HERE, read_vocabulary, words
+from tests.tools.distill import corpus, packing, sentences, student
+from tests.tools.distill.teacher import Teacher
+
+FREQUENT = 12  # texts that a word of its own stands in
+
+
+def own_words(texts: Iterable[str]) -> list[str]:
+    """Whole words that the vocabulary lacks: frequent ones, and those of the lists; the most frequent first."""
+    known, counts = read_vocabulary(), Counter[str]()
+    for text in texts:
+        for word in set(words(text)):
+            if re.fullmatch("[A-Za-z]{3,20}", word) and not re.search("[a-z][A-Z]", word):
+                counts[word.lower()] += 1
+    files = [(sentences.HERE / name).read_text(encoding="utf-8") for name in ("lists.txt", "patterns.txt")]
+    listed = {word.lower() for text in files for word in re.findall("[A-Za-z]{3,20}", text)}
+    chosen = {word for word, count in counts.items() if count >= FREQUENT} | listed
+    return sorted(chosen - known.keys(), key=lambda word: (-counts[word], word))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="make the table of the static embedder")
+    parser.add_argument("cache", type=Path, help="where the teacher's vectors are kept")
+    parser.add_argument("--size", type=int, default=128, help="numbers a row")
+    parser.add_argument("--out", type=Path, default=HERE, help="where the table goes")
+    given = parser.parse_args()
+    given.cache.mkdir(parents=True, exist_ok=True)
+
+    general, manuals = corpus.general(), corpus.documentation()
+    made, news = sentences.made(general), corpus.changes(manuals)
+    extra = own_words([*corpus.wordnet(), *corpus.descriptions(), *manuals, *made])
+    known = read_vocabulary()
+    pieces = len(known)
+    known |= {word: pieces + number for number, word in enumerate(extra)}
+
+    teacher = Teacher()
+    parts = {"general": general[: corpus.SENTENCES], "made": made, "changes": news}
+    vectors = np.concatenate([teacher.vectors(texts, given.cache, name) for name, texts in parts.items()])
+    own = np.concatenate([teacher.pieces(), teacher.vectors(extra, given.cache, "words")])
+    texts = student.cut([text for part in parts.values() for text in part], known)
+    counts = np.bincount(texts.rows, minlength=len(known))
+    table = student.first_rows(own, vectors, counts, given.size)
+    table = student.with_rare(student.fitted(table, texts, vectors), own, counts)
+
+    packing.write(table, given.out / f"static-{given.size}.bin")
+    (given.out / "words.txt").write_text("\n".join(extra) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
