@@ -187,12 +187,14 @@ def test_an_interrupted_demo_leaves_no_process_and_no_directory(tmp_path: Path, 
     tmp = tmp_path / "tmp"
     process = _demo(tmp)
     assert process.stdout is not None
+    seen = []
     for line in process.stdout:
+        seen.append(line)
         if after in line:
             break
     process.send_signal(number)
     out, err = process.communicate(timeout=30)
-    assert process.returncode == 128 + number, out + err
+    assert process.returncode == 128 + number, "".join(seen) + out + err
     assert "stopped by" in out
     assert list(tmp.iterdir()) == []
     until(lambda: _processes_in(tmp) == [], "no process is left")

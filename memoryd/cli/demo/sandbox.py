@@ -26,7 +26,7 @@ from memoryd.cli.demo import agents
 from memoryd.cli.demo.narrator import Narrator
 from memoryd.config.places import SUN_PATH
 from memoryd.control.client import Client
-from memoryd.errors import MemorydError
+from memoryd.errors import MemorydError, NoDaemonError
 
 T = TypeVar("T")
 
@@ -208,9 +208,10 @@ class Sandbox:
         assert self._daemon is not None
         code = self._daemon.poll()
         require(code is None, f"the daemon ended with {code} when it was to start")
-        if not os.path.exists(self._socket):
+        try:
+            rows = self._client.call("status")["roots"]
+        except NoDaemonError:  # the socket has a name a moment before it accepts connections
             return None
-        rows = self.call("status")["roots"]
         return True if rows and all(row["state"] not in ("starting", "scanning") for row in rows) else None
 
     def call(self, method: str, **params: Any) -> Any:
