@@ -9,7 +9,6 @@ import uuid
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from functools import partial
-from typing import NamedTuple
 
 from memoryd.control import protocol
 from memoryd.control.methods.method_types import Result
@@ -18,16 +17,7 @@ from memoryd.control.protocol import Body, Problem, RpcRequest
 from memoryd.errors import BusyError, MemorydError, ShuttingDownError
 from memoryd.log import get_logger
 
-
-class DeferredCall(NamedTuple):
-    """Work that starts once its reply has a receiver, because it runs in the caller's thread. `begin` does the work or
-    hands it to another thread."""
-
-    done: Future[Result]
-    begin: Callable[[], None]
-
-
-Answer = Body | Future[Result] | Future[Mapping[str, object]] | DeferredCall
+Answer = Body | Future[Result] | Future[Mapping[str, object]]
 Invoke = Callable[[RpcRequest], Answer]
 _Done = Future[Result] | Future[Mapping[str, object]]
 Enqueue = Callable[[int, Callable[[], bytes]], None]
@@ -82,10 +72,6 @@ class Replies:
         except Exception as error:  # noqa: BLE001 - whatever a handler raises becomes an error reply
             self._note(request, started, error)
             self._send(request, _error_line(request, error))
-            return
-        if isinstance(answer, DeferredCall):
-            self._await(request, started, answer.done)
-            answer.begin()
             return
         if isinstance(answer, Future):
             self._await(request, started, answer)

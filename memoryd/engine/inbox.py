@@ -1,9 +1,8 @@
-"""Pending work of one root, and exclusive access to the root.
+"""Pending work of one root.
 
-Watcher, timetable and control socket add work and never block; the thread that owns the root takes it one at a time,
-so that backup, archive, lock clearing and indexing can never interleave. The root belongs to its own worker thread;
-while that is idle and nothing is pending, another thread may acquire it for one operation. File changes settle first
-(`Settler`): many of them become one batch, soon but not too soon.
+Watcher, timetable and control socket add work and never block; the worker takes it one at a time, so that backup,
+archive, lock clearing and indexing can never interleave. File changes settle first (`Settler`): many of them become one
+batch, soon but not too soon.
 """
 
 from __future__ import annotations
@@ -42,7 +41,7 @@ class NextWork(NamedTuple):
 
 
 class Inbox:
-    """The pending work of one root. `due` returns when (monotonic) the owning thread has other work,
+    """The pending work of one root. `due` returns when (monotonic) the worker has other work,
     `last_change` when the root last changed; any thread may call both."""
 
     def __init__(self, pace: Pace, clock: Clock, due: Callable[[], float], last_change: Callable[[], float]) -> None:
@@ -55,8 +54,7 @@ class Inbox:
         self._commands: deque[Job] = deque()
         self._scheduled: dict[str, Job] = {}
         self._indexed_last = False
-        self._taken = True  # the worker begins with its first check
-        self._sleeps_until = float("inf")
+        self._sleeps_until: float | None = None  # None while the worker is awake
         self._ends = False
 
     # --- for any thread, never blocking
@@ -70,13 +68,13 @@ class Inbox:
                 self._settler.touch(path, self._clock.monotonic())
             self._wake()
 
-    def submit(self, job: Job, *, first: bool = False) -> Future[Result]:
-        """Add a command at the end of the queue, or at its front (`first`)."""
+    def submit(self, job: Job) -> Future[Result]:
+        """Add a command."""
         with self._changed:
             if self._ends:
                 job.refuse(_shutting_down())
             else:
-                (self._commands.appendleft if first else self._commands.append)(job)
+                self._commands.append(job)
                 self._wake()
         return job.future
 
@@ -108,45 +106,24 @@ class Inbox:
         """Return the time of the first change that has not been processed."""
         return self._settler.pending_since()
 
-    # --- ownership of the root
+    # --- waiting
 
     def next(self) -> NextWork | None:
-        """Release the root, then wait until the worker owns it again and work is due. None at the end; after that no
-        thread can acquire the root."""
+        """Wait until work is due, and take it. None at the end."""
         with self._changed:
-            self._taken = False
-            while self._taken or not self._something_due():
+            while not self._something_due():
                 # Not `wait_for`: each hint that arrives may bring the next due time forward.
                 self._sleep()
-            self._taken = True
-            self._sleeps_until = float("inf")
             return None if self._ends else self._pick()
 
-    def try_acquire(self) -> bool:
-        """Acquire the root if the worker is idle and nothing is pending; the worker then waits until `release`."""
-        with self._changed:
-            if self._taken or self._something_due():
-                return False
-            self._taken = True
-            return True
-
-    def release(self) -> None:
-        """Return the root to the worker."""
-        with self._changed:
-            self._taken = False
-            self._wake()
-
     def _sleep(self) -> None:
-        if self._taken:
-            self._sleeps_until = float("inf")
-            self._changed.wait()
-        else:
-            self._sleeps_until = self._wakes_at()
-            self._changed.wait(max(0.0, self._sleeps_until - self._clock.monotonic()))
+        self._sleeps_until = self._wakes_at()
+        self._changed.wait(max(0.0, self._sleeps_until - self._clock.monotonic()))
+        self._sleeps_until = None
 
     def _wake(self) -> None:
         """Wake the worker only if it would sleep too long; otherwise it would compete with the caller for the CPU."""
-        if not self._taken and self._wakes_at() < self._sleeps_until:
+        if self._sleeps_until is not None and self._wakes_at() < self._sleeps_until:
             self._changed.notify()
 
     def _wakes_at(self) -> float:
@@ -182,7 +159,7 @@ class Inbox:
         name = self._peek_scheduled(now)
         return self._scheduled.pop(name) if name is not None else None
 
-    # --- for the thread that owns the root
+    # --- for the worker
 
     def note_duration(self, seconds: float) -> None:
         """Note the duration of the last batch, in seconds."""

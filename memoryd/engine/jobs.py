@@ -58,7 +58,6 @@ from memoryd.operations.undo import undo
 from memoryd.operations.upkeep import archive, dedupe, enforce_limits, plan_row, prune
 from memoryd.store import Store
 from memoryd.store.commit import Committed
-from memoryd.store.locks import WouldWaitError
 
 # Destructive upkeep waits for a pause of the writers.
 QUIET_JOBS = ("archive", "limits", "prune", "dedupe")
@@ -349,8 +348,6 @@ class JobRunner:
         """Run the job; return its result and the error, if any."""
         try:
             return work(job), None
-        except WouldWaitError:
-            raise  # retried by a thread that may wait
         except MemorydError as error:
             if isinstance(error, DeniedError) and isinstance(error.__cause__, OSError):
                 trouble = self._trouble(error.__cause__)  # a disk error, as worded by a lower layer

@@ -144,7 +144,6 @@ class Root:
 
     def look(self) -> None:
         """Check whether the root is there and the one we know; the first time it is, scan it."""
-        self.store.require_waiting()
         self.store.lock_trace.close_removed()
         self.deadlines.look = self._clock.monotonic() + LOOK_S
         before, opened = self.health.check, self.store.attachments
@@ -205,7 +204,6 @@ class Root:
         tried again before each one. Raises the error of the disk, and BusyError where a migration finds no gap between
         the writers."""
         if not self._recovered:
-            self.store.require_waiting()
             self._recovered = put_in_order(self.store, self._clock.wall())
 
     def pause(self) -> None:

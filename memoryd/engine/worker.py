@@ -1,7 +1,6 @@
 """The worker of one root: one thread, one inbox, and the only writer of its root.
 
-Watcher, timetable and control socket only put things into the inbox; the worker does them one at a time. A thread that
-brings a memory may store it itself, with the turn borrowed from the worker.
+Watcher, timetable and control socket only put things into the inbox; the worker does them one at a time.
 """
 
 from __future__ import annotations
@@ -10,7 +9,6 @@ import threading
 from collections.abc import Callable
 from concurrent.futures import Future
 from contextlib import nullcontext
-from functools import partial
 
 from memoryd.control.methods.method_types import Result
 from memoryd.control.methods.status import SyncedRoot, SyncRequest
@@ -24,7 +22,6 @@ from memoryd.errors import MemorydError, ShuttingDownError
 from memoryd.log import get_logger
 from memoryd.search.embedding.embedder import Embedder
 from memoryd.store import Store
-from memoryd.store.locks import WouldWaitError
 
 __all__ = ["Pace", "Worker"]
 
@@ -147,29 +144,6 @@ class Worker:
     def ends(self) -> bool:
         """True if the store is closed or about to be."""
         return self.inbox.ends
-
-    # --- a thread that borrows the turn
-
-    def store_now(self, job: Job) -> None:
-        """Store on the calling thread if the worker rests and no other program has the lock: a change of threads costs
-        half as much as storing. Otherwise queue the job."""
-        if not self.inbox.try_acquire():
-            self.submit(job)
-            return
-        try:
-            self._guarded(partial(self._store_at_once, job))
-            self.step = "idle"
-            self._after()
-        finally:
-            self.progress += 1
-            self.inbox.release()
-
-    def _store_at_once(self, job: Job) -> None:
-        try:
-            with self.store.non_blocking():
-                self._perform(job)
-        except WouldWaitError:
-            self.inbox.submit(job, first=True)
 
     # --- the thread
 

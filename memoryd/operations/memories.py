@@ -297,19 +297,15 @@ def _without_secrets(decide: Callable[[], WritePlan]) -> WritePlan:
         raise InvalidMemoryError(redact(error.message), hint=hint, data={**error.data, "findings": findings}) from None
 
 
-def vector_maker(
-    embedder: Embedder, before_slow: Callable[[], None] = lambda: None
-) -> Callable[[str, int], Sequence[float] | None]:
+def vector_maker(embedder: Embedder) -> Callable[[str, int], Sequence[float] | None]:
     """Return a function (text, size) -> vector, or None if the embedder has another size or does not know the text.
 
-    The function raises EmbedderError if the embedder is not available, and calls `before_slow` before a slow one.
+    The function raises EmbedderError if the embedder is not available.
     """
 
     def embed(text: str, size: int) -> Sequence[float] | None:
         if embedder.size != size:
             return None
-        if not embedder.fast:
-            before_slow()
         numbers = [float(number) for number in unpack(embedder.embed([redact(text)])[0], size)]
         return numbers if any(numbers) else None
 

@@ -184,7 +184,7 @@ class Roots:
         store.too_wide = too_wide(root.path)
         embedder = self.meaning.embedder
         if embedder is not None:
-            store.embed = vector_maker(embedder, store.require_waiting)
+            store.embed = vector_maker(embedder)
         worker = Worker(store, pace, self._clock, self, self._tell, embedder)
         with self._lock:
             self._workers[root.name] = worker

@@ -17,10 +17,6 @@ from memoryd.layouts.protocol import Layout
 UNATTENDED_WAIT_S = 0.05
 
 
-class WouldWaitError(Exception):
-    """Within `non_blocking`: the lock is taken, or something slow would begin. Nothing was changed."""
-
-
 class StoreLock(ABC):
     """The lock of one store. Used by the thread that owns the root, except `stopping`, which ends every wait."""
 
@@ -30,7 +26,7 @@ class StoreLock(ABC):
         self.stopping = threading.Event()
         self.idle_callback: Callable[[], None] = lambda: None  # called while waiting: work that needs no lock
         self._lingering: Held | None = None  # a lock to be released after the answer
-        self._release_later = self._non_blocking = False
+        self._release_later = False
         self._longest_wait_s = float("inf")
 
     @property
@@ -89,24 +85,10 @@ class StoreLock(ABC):
         finally:
             self._longest_wait_s = float("inf")
 
-    @contextmanager
-    def non_blocking(self) -> Iterator[None]:
-        """Wait for no lock and begin nothing slow: raise WouldWaitError instead."""
-        self._non_blocking = True
-        try:
-            yield
-        finally:
-            self._non_blocking = False
-
     def check_stopping(self) -> None:
         """Raise ShuttingDownError during a shutdown; called between parts of long work that can be repeated."""
         if self.stopping.is_set():
             raise _shutting_down()
-
-    def require_waiting(self) -> None:
-        """Raise WouldWaitError within `non_blocking`; called before slow work."""
-        if self._non_blocking:
-            raise WouldWaitError
 
     def forget_lock(self) -> None:
         """Release the lock and stop following its file: the directory is being closed."""
@@ -120,7 +102,6 @@ class StoreLock(ABC):
 
     def _wait(self, seconds: float) -> None:
         """Wait between two attempts to take the lock; a shutdown ends the wait."""
-        self.require_waiting()
         self.idle_callback()
         if self.stopping.wait(seconds):
             raise _shutting_down()

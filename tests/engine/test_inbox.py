@@ -1,4 +1,4 @@
-"""One turn at a time, whoever has it; nothing that waits is forgotten, whoever brought it."""
+"""One piece of work at a time, in order; nothing that waits is forgotten, whoever brought it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from memoryd.engine.host import Clock
-from memoryd.engine.inbox import Inbox, NextWork, Pace
+from memoryd.engine.inbox import MAX_WAIT_S, Inbox, NextWork, Pace
 from memoryd.engine.jobs import Job
 from memoryd.errors import ShuttingDownError
 from tests.daemon import until
@@ -18,8 +18,8 @@ NEVER = float("inf")
 SOON_S = 5.0  # more than anything here takes
 
 
-class Resting:
-    """A worker that only waits: what it gets is in `turns`, and `go` lets it ask for the next."""
+class Taker:
+    """A worker that does nothing with what it takes: that is in `turns`, and `go` lets it take the next."""
 
     def __init__(self, due: Callable[[], float] = lambda: NEVER) -> None:
         self.inbox = Inbox(Pace(), Clock(), due, lambda: 0.0)
@@ -27,8 +27,6 @@ class Resting:
         self._go = threading.Semaphore(1)
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
-        until(self.inbox.try_acquire, "it rests")
-        self.inbox.release()
 
     def _run(self) -> None:
         while not (self.turns and self.turns[-1] is None):
@@ -38,6 +36,9 @@ class Resting:
     def go(self) -> None:
         self._go.release()
 
+    def commands(self) -> list[str]:
+        return [turn.command.name for turn in self.turns if turn is not None and turn.command is not None]
+
     def end(self) -> None:
         self.inbox.end()
         self._go.release(2)
@@ -46,72 +47,47 @@ class Resting:
 
 
 @pytest.fixture
-def resting() -> Iterator[Resting]:
-    made = Resting()
+def taker() -> Iterator[Taker]:
+    made = Taker()
     yield made
-    made.inbox.release()
     made.end()
 
 
-def commands(resting: Resting) -> list[str]:
-    return [turn.command.name for turn in resting.turns if turn is not None and turn.command is not None]
+def test_who_rests_is_woken_by_a_command(taker: Taker) -> None:
+    for name in ("sync", "plan"):
+        time.sleep(0.05)  # it rests
+        taker.inbox.submit(Job(name))
+        until(lambda name=name: taker.commands()[-1:] == [name], "it is taken", MAX_WAIT_S / 2)  # type: ignore[misc]  # bound at once
+        taker.go()
 
 
-def test_nobody_else_has_a_borrowed_turn(resting: Resting) -> None:
-    assert resting.inbox.try_acquire()
-    assert not resting.inbox.try_acquire()
-    resting.inbox.submit(Job("sync"))
-    time.sleep(0.05)  # nothing may happen, and nothing tells that it did not
-    assert resting.turns == []
-    resting.inbox.release()
-    until(lambda: commands(resting) == ["sync"], "what came meanwhile is done")
+def test_commands_are_taken_in_the_order_they_came(taker: Taker) -> None:
+    taker.inbox.submit(Job("sync"))
+    until(lambda: taker.commands() == ["sync"], "it is at work")
+    for name in ("plan", "memory.add", "check"):
+        taker.inbox.submit(Job(name))
+    assert taker.commands() == ["sync"]
+    for _ in range(3):
+        taker.go()
+    until(lambda: taker.commands() == ["sync", "plan", "memory.add", "check"], "what came meanwhile is done")
 
 
-def test_no_turn_is_lent_while_the_worker_has_it(resting: Resting) -> None:
-    resting.inbox.submit(Job("sync"))
-    until(lambda: len(resting.turns) == 1, "it is at work")
-    assert not resting.inbox.try_acquire()
-    resting.go()
-    until(resting.inbox.try_acquire, "it rests again")
+def test_who_rests_is_woken_for_what_is_due() -> None:
+    at = time.monotonic() + 0.1
+    taker = Taker(lambda: at)
+    until(lambda: taker.turns == [NextWork()], "it is woken for it")
+    assert time.monotonic() >= at
+    taker.end()
 
 
-def test_no_turn_is_lent_before_the_first_look() -> None:
-    assert not Inbox(Pace(), Clock(), lambda: NEVER, lambda: 0.0).try_acquire()
-
-
-def test_what_waits_comes_first(resting: Resting) -> None:
-    assert resting.inbox.try_acquire()
-    for name in ("plan", "check"):
-        resting.inbox.submit(Job(name))
-    resting.inbox.submit(Job("memory.add"), first=True)
-    resting.inbox.release()
-    resting.go()
-    resting.go()
-    until(lambda: commands(resting) == ["memory.add", "plan", "check"], "in this order")
-
-
-def test_no_turn_is_lent_where_something_is_due() -> None:
-    at = [NEVER]
-    resting = Resting(lambda: at[0])
-    assert resting.inbox.try_acquire()
-    at[0] = time.monotonic() - 1
-    resting.inbox.release()
-    until(lambda: resting.turns == [NextWork()], "the worker is woken for it")
-    assert not resting.inbox.try_acquire()
-    resting.end()
-
-
-def test_the_end_waits_for_whoever_has_the_turn() -> None:
-    resting = Resting()
-    assert resting.inbox.try_acquire()
-    resting.inbox.end()
-    time.sleep(0.05)  # nothing may happen, and nothing tells that it did not
-    assert resting.turns == []
-    resting.inbox.release()
-    until(lambda: resting.turns == [None], "then it is over")
-    assert not resting.inbox.try_acquire()
+def test_the_end_wakes_who_rests() -> None:
+    taker = Taker()
+    time.sleep(0.05)  # it rests
+    assert taker.turns == []
+    taker.inbox.end()
+    until(lambda: taker.turns == [None], "it is over", MAX_WAIT_S / 2)
     with pytest.raises(ShuttingDownError):
-        resting.inbox.submit(Job("sync")).result(timeout=0)
+        taker.inbox.submit(Job("sync")).result(timeout=0)
 
 
 def test_changes_that_never_cease_do_not_hold_up_a_job() -> None:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import pytest
-
 from memoryd.core.vectors import pack_bytes, pack_floats
 from memoryd.operations.memories import vector_maker
 
@@ -39,19 +37,6 @@ def test_only_of_its_own_size() -> None:
     assert embed("one two", 384) is None
     assert embed("one two", 2) == [3.5, 2.0]
     assert vector_maker(Bytes())("one", 2) == [127.0, 64.0]
-
-
-def test_a_slow_one_is_asked_only_where_it_may_last() -> None:
-    def no() -> None:
-        raise InterruptedError
-
-    class Slow(Lengths):
-        fast = False
-
-    assert vector_maker(Lengths(), no)("one", 2) == [1.5, 1.0]
-    with pytest.raises(InterruptedError):
-        vector_maker(Slow(), no)("one", 2)
-    assert vector_maker(Slow(), no)("one", 384) is None
 
 
 def test_what_says_nothing_has_no_vector() -> None:

@@ -271,7 +271,7 @@ class DirectoryLock:
         """Wait in the kernel's queue; False at the deadline, if the file was unlinked, or if queueing failed."""
         if wait.left() < QUEUE_S:
             return False
-        self.sleep(0)  # raises if waiting is not allowed
+        self.sleep(0)  # raises during a shutdown
         turn = QueuedFlock.begin(fd, self.dir_fd, self.name)
         if turn is None:
             return False

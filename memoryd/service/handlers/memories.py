@@ -1,12 +1,10 @@
-"""Methods on single memories. Reading runs in the thread of the connection, and so does adding while the worker is
-idle; other changes go through the inbox."""
+"""Methods on single memories. Reading runs in the thread of the connection; changes go through the inbox."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable
 from concurrent.futures import wait
-from functools import partial
 
 from memoryd.control.methods.memories import (
     AddRequest,
@@ -20,7 +18,7 @@ from memoryd.control.methods.memories import (
     UpdateRequest,
 )
 from memoryd.control.protocol import fits
-from memoryd.control.requests import Answer, DeferredCall
+from memoryd.control.requests import Answer
 from memoryd.control.server import handler
 from memoryd.core.dates import parse_stamp
 from memoryd.core.policy import DAY
@@ -195,14 +193,13 @@ class MemoryHandlers(Handlers):
 
     # --- storing
 
-    def add(self, request: AddRequest) -> DeferredCall:
-        """Store one memory or several in one root, in the caller's thread while the worker is idle."""
+    def add(self, request: AddRequest) -> Answer:
+        """Store one memory or several in one root."""
         workers = self._roots.named(request.root)
         if len(workers) != 1:
             names = ", ".join(worker.name for worker in workers)
             raise UsageError("specify the root to store in", hint=f"name it with --root; roots: {names}")
-        job = Job("memory.add", request)
-        return DeferredCall(job.future, partial(workers[0].store_now, job))
+        return workers[0].submit(Job("memory.add", request))
 
     def change(self, job: str) -> Callable[[UpdateRequest | MemoryRequest], Answer]:
         """Return a handler that runs a job on one memory in the root that has it."""

@@ -1,4 +1,4 @@
-"""Storing by the thread that brings a memory: as the worker would, and whatever lasts is left to the worker."""
+"""Storing through a root's worker: what is answered, whatever the disk, the lock or the root does meanwhile."""
 
 from __future__ import annotations
 
@@ -17,7 +17,6 @@ from memoryd.engine.jobs import Job
 from memoryd.engine.memories import STORING
 from memoryd.engine.worker import Worker
 from memoryd.errors import GuardError, LimitExceededError, RootMissingError, ShuttingDownError
-from memoryd.store.locks import WouldWaitError
 from tests.crowd import by_threads
 from tests.daemon import until
 from tests.engine.silent import worker_of
@@ -64,29 +63,24 @@ def outcome(job: Job) -> StoredResult:
     return found
 
 
-def test_a_memory_is_stored_by_the_thread_that_brings_it(world: World, worker: Worker) -> None:
-    us = threading.get_ident()
-
-    def stored() -> bool:
-        job, by = adding()
-        worker.store_now(job)
-        assert outcome(job).receipt
-        return by == [us]
-
-    until(stored, "the worker rests")
+def test_a_memory_is_stored_by_the_worker_alone(world: World, worker: Worker) -> None:
+    job, by = adding()
+    worker.submit(job)
+    assert outcome(job).receipt
+    assert by == [thread_of(worker)]
     assert b"zebra" in (world.root / LEARNINGS).read_bytes()
     until(lambda: worker.memories.behind is None, "the worker takes it in without being asked")
 
 
-def test_where_another_program_has_the_lock_nobody_waits_but_the_worker(world: World, worker: Worker) -> None:
+def test_where_another_program_has_the_lock_only_the_worker_waits(world: World, worker: Worker) -> None:
     before = (world.root / LEARNINGS).read_bytes()
     with open(world.root / ".lock", "w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
-        until(worker.inbox.try_acquire, "the worker rests")
-        worker.inbox.release()
         job, by = adding()
-        worker.store_now(job)
-        assert not job.future.done()
+        worker.submit(job)
+        until(lambda: worker.step == "memory.add", "the worker is at it")
+        with pytest.raises(TimeoutError):
+            job.future.result(0.1)
         assert (world.root / LEARNINGS).read_bytes() == before
     assert outcome(job).receipt
     assert by == [thread_of(worker)]
@@ -95,11 +89,11 @@ def test_where_another_program_has_the_lock_nobody_waits_but_the_worker(world: W
 
 def test_a_refusal_is_an_answer_as_well(worker: Worker) -> None:
     job = Job("memory.add", AddRequest(memory={"type": "learning"}))
-    worker.store_now(job)
+    worker.submit(job)
     error = job.future.exception(SOON_S)
     assert "content" in str(error)
     job, _ = adding()
-    worker.store_now(job)
+    worker.submit(job)
     assert outcome(job).receipt
 
 
@@ -113,52 +107,44 @@ def test_a_refusal_is_an_answer_as_well(worker: Worker) -> None:
     ],
     ids=lambda each: type(each).__name__,
 )
-def test_whatever_goes_wrong_is_told_and_the_turn_given_back(
+def test_whatever_goes_wrong_is_told_and_the_worker_goes_on(
     error: Exception, state: str, worker: Worker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A disk that refuses is tried again by the worker."""
+    """A disk that refuses is tried again."""
 
     def fail(*_: object) -> None:
         raise error
 
-    until(worker.inbox.try_acquire, "the worker rests")
-    worker.inbox.release()
     with monkeypatch.context() as patch:
         patch.setitem(STORING, "memory.add", fail)
-        job, by = adding()
-        worker.store_now(job)
-    assert job.future.exception(SOON_S) is not None
-    assert by == [threading.get_ident()]
+        job, _ = adding()
+        worker.submit(job)
+        assert job.future.exception(SOON_S) is not None
     assert worker.status.state == state
     until(lambda: worker.status.state == "degraded", "it is tried again, and as well as a root can be without events")
     job, _ = adding()
-    worker.store_now(job)
+    worker.submit(job)
     assert outcome(job).receipt
 
 
-def test_a_root_that_went_is_looked_at_by_the_worker(world: World, worker: Worker) -> None:
-    until(worker.inbox.try_acquire, "the worker rests")
+def test_a_root_that_went_is_told_at_once(world: World, worker: Worker) -> None:
     world.root.rename(world.root.with_name("away"))
-    worker.inbox.release()
-    job, by = adding()
-    worker.store_now(job)
+    job, _ = adding()
+    worker.submit(job)
     assert isinstance(job.future.exception(SOON_S), RootMissingError)
-    assert by == [thread_of(worker)]
 
 
 def test_a_root_that_is_back_is_read_whole_whatever_was_asked_first(world: World, worker: Worker) -> None:
-    """Its lock is not to be had at once: a name has just come into the folder."""
+    """Its lock is not to be had at once: a name has just come into the directory."""
     away = world.root.with_name("away")
     world.root.rename(away)
     until(lambda: worker.status.state == "missing", "it is gone")
     with (away / LEARNINGS).open("ab") as file:
         file.write(lines(learning(2)))
     (away / "notes.txt").touch()
-    until(worker.inbox.try_acquire, "the worker rests")
     away.rename(world.root)
-    worker.inbox.release()
     job = Job("memory.add", AddRequest(memory={"type": "learning"}))
-    worker.store_now(job)
+    worker.submit(job)
     assert "content" in str(job.future.exception(SOON_S))
     assert worker.status.state == "degraded", "it has no events here"
     assert worker.status.memories == 2
@@ -170,7 +156,7 @@ def test_at_the_end_it_is_refused(world: World) -> None:
     worker.start()
     assert worker.stop(SOON_S)
     job, _ = adding()
-    worker.store_now(job)
+    worker.submit(job)
     assert isinstance(job.future.exception(SOON_S), ShuttingDownError)
 
 
@@ -178,7 +164,7 @@ def test_many_threads_store_at_once_and_each_memory_is_there_once(world: World, 
     def store(number: int) -> None:
         for each in range(20):
             job, _ = adding(f"memory {number} {each}.")
-            worker.store_now(job)
+            worker.submit(job)
             job.future.result(SOON_S)
 
     by_threads(store, range(6))
@@ -195,7 +181,7 @@ def test_many_threads_store_up_to_a_limit_and_no_more(tmp_path: Path) -> None:
 
     def store(number: int) -> None:
         for job in jobs[number::6]:
-            worker.store_now(job)
+            worker.submit(job)
 
     by_threads(store, range(6))
     refused = [job.future.exception(SOON_S) for job in jobs]
@@ -206,18 +192,20 @@ def test_many_threads_store_up_to_a_limit_and_no_more(tmp_path: Path) -> None:
 
 
 def test_who_gives_a_lock_up_leaves_nothing_of_it(world: World) -> None:
-    """Given up in the moment of settling: a name has just come into the folder."""
+    """Given up at a shutdown, in the moment of settling: a name has just come into the directory."""
     lock, locked = world.root / ".lock", world.store.locked
     for there in (False, True):
         if there:
             lock.write_text("somebody\n")
         (world.root / f"notes-{there}").touch()
-        with world.store.non_blocking(), pytest.raises(WouldWaitError), locked(SOON_S):
+        world.store.stopping.set()
+        with pytest.raises(ShuttingDownError), locked(SOON_S):
             raise AssertionError("it has not settled")
         assert lock.exists() == there
         with open(lock, "a+") as file:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     assert lock.read_text() == "somebody\n"
+    world.store.stopping.clear()
     with locked(SOON_S):
         assert lock.exists()
 
