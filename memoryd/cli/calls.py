@@ -58,7 +58,7 @@ def _timeout(method: Method, params: Values) -> float:
 
 
 def _show_evidence(locks: Values) -> None:
-    from memoryd.cli.render import print_for_people  # noqa: PLC0415 - only before a forced removal
+    from memoryd.cli.views import print_for_people  # noqa: PLC0415 - only before a forced removal
 
     print_for_people("lock.list", locks)
 

@@ -215,12 +215,12 @@ def _offline(ctx: click.Context, method: Method, path: str, values: Values) -> V
 
 
 def _show(method: Method, result: Values, *, as_json: bool) -> None:
-    from memoryd.cli import render  # noqa: PLC0415 - not needed for `--help`
+    from memoryd.cli import views  # noqa: PLC0415 - not needed for `--help`
 
     if as_json:
-        render.print_json(result)
+        views.print_json(result)
     else:
-        render.print_for_people(method.name, result)
+        views.print_for_people(method.name, result)
 
 
 def _names_root(method: Method, param: Param) -> bool:

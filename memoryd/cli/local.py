@@ -134,7 +134,7 @@ def events(ctx: click.Context, topics: tuple[str, ...], as_json: bool) -> None:
     """Print events as they happen, one per line, until interrupted."""
     import json  # noqa: PLC0415 - only when needed
 
-    from memoryd.cli.render import event_line  # noqa: PLC0415 - only when needed
+    from memoryd.cli.views import event_line  # noqa: PLC0415 - only when needed
     from memoryd.control.client import Client  # noqa: PLC0415 - only when needed
 
     with Client(socket_of(ctx)) as client:
@@ -186,7 +186,7 @@ def completion(ctx: click.Context, shell: str) -> None:
 def version(as_json: bool) -> None:
     """Print the version of this program."""
     if as_json:
-        from memoryd.cli.render import print_json  # noqa: PLC0415 - only for --json
+        from memoryd.cli.views import print_json  # noqa: PLC0415 - only for --json
 
         print_json({"version": __version__, "python": ".".join(map(str, sys.version_info[:3]))})
     else:

@@ -1,14 +1,17 @@
-"""Output for people: one function per method; a method without one uses `show_generic`.
+"""Print results: as JSON, or for people with one function per method (`show_generic` for a method without one).
 
 A result may lack members (of an older daemon) or have more; a view shows what it knows and never fails.
 """
 
 from __future__ import annotations
 
+import json
+import sys
 from collections.abc import Callable, Iterable
 from textwrap import wrap
+from typing import Any
 
-from memoryd.cli.screen import Screen, format_duration, format_size, format_time, yes_no
+from memoryd.cli.screen import Screen, format_duration, format_size, format_time, make_screen, printable, yes_no
 from memoryd.cli.views_memories import show_forgotten, show_hits, show_memories, show_memory, show_stored
 from memoryd.cli.views_status import Result, format_counts, show_jobs, show_ping, show_status, show_sync
 
@@ -255,3 +258,34 @@ VIEWS: dict[str, View] = {
     "metrics": show_metrics,
     "shutdown": show_stopped,
 }
+
+
+def print_json(document: object) -> None:
+    """Print one JSON document, indented on a terminal."""
+    out = sys.stdout
+    utf8 = (out.encoding or "").lower().replace("-", "") == "utf8"
+    text = json.dumps(document, ensure_ascii=not utf8, indent=2 if out.isatty() else None)
+    out.write((text if text.isprintable() else "".join(map(_escaped, text))) + "\n")
+    out.flush()
+
+
+def _escaped(char: str) -> str:
+    """Escape DEL, C1 and bidirectional controls, which JSON allows unescaped but a terminal would interpret."""
+    if char == "\n" or char.isprintable():
+        return char
+    return json.dumps(char)[1:-1] if ord(char) > 0x7F else f"\\u{ord(char):04x}"
+
+
+def print_for_people(method: str, result: dict[str, Any]) -> None:
+    """Print a result in the form made for its method."""
+    VIEWS.get(method, show_generic)(make_screen(sys.stdout), result)
+    sys.stdout.flush()
+
+
+def event_line(event: dict[str, Any]) -> str:
+    """Format an event for people: time, topic, root, then the rest as name=value."""
+    rest = {key: value for key, value in event.items() if key not in ("at", "topic", "root")}
+    details = " ".join(f"{key}={value}" for key, value in rest.items())
+    return printable(
+        f"{format_time(event.get('at'))} {event.get('topic', ''):<8} {event.get('root', '-'):<12} {details}".rstrip()
+    )

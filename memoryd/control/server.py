@@ -165,9 +165,9 @@ class Server:
     def publish(self, topic: str, event: Mapping[str, object]) -> None:
         """Send `event` to all subscribers of `topic` without waiting. `at` (seconds, UTC) is added."""
         params = {"topic": topic, "at": self._clock(), **event}
-        for connection in self._connections:
-            if topic in connection.topics:
-                connection.event(params)
+        for client in self._connections:
+            if topic in client.topics:
+                client.event(params)
 
     def _subscribe(self, request: Request, connection: Connection) -> SubscribeResult:
         connection.topics |= _topics(request)

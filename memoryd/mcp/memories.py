@@ -1,4 +1,5 @@
-"""What an agent can ask for, within the roots it may see. Every method takes and returns plain JSON values.
+"""What an agent can ask for, within the roots it may see, and the URIs of memories (`memory://root/id`). Every method
+takes and returns plain JSON values.
 
 The scope is enforced twice: the daemon is told the roots, and anything it returns from another root is dropped.
 """
@@ -6,12 +7,57 @@ The scope is enforced twice: the daemon is told the roots, and anything it retur
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from urllib.parse import quote, unquote_to_bytes
 
 from memoryd.errors import ConflictError, NotFoundError, UnknownRootError, UsageError
 from memoryd.mcp.client import Call, Values
 from memoryd.mcp.schemas import ROOT_FIELDS
-from memoryd.mcp.scope import Scope
-from memoryd.mcp.uris import address
+
+SCHEME = "memory://"
+TEMPLATE = "memory://{root}/{id}"
+
+
+def address(root: str, memory: str) -> str:
+    """Return the address of a memory."""
+    return f"{SCHEME}{_encoded(root)}/{_encoded(memory)}"
+
+
+def parts(uri: str) -> tuple[str, str]:
+    """Return (root, id) of an address. Raises UsageError if it is not one."""
+    root, slash, memory = uri.removeprefix(SCHEME).partition("/")
+    if not uri.startswith(SCHEME) or not slash or not root or not memory:
+        raise UsageError("not the address of a memory", hint=f"they look like {TEMPLATE}, both parts percent-encoded")
+    return _decoded(root), _decoded(memory)
+
+
+def _encoded(text: str) -> str:
+    return quote(text, safe="")
+
+
+def _decoded(text: str) -> str:
+    try:
+        return unquote_to_bytes(text).decode("utf-8")
+    except UnicodeError:
+        raise UsageError("not the address of a memory", hint="percent-encode the UTF-8 bytes of both parts") from None
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """The names of visible roots, in the order of the command line; empty means all."""
+
+    names: tuple[str, ...] = ()
+
+    def holds(self, root: object) -> bool:
+        """True if an agent may see that root."""
+        return not self.names or root in self.names
+
+    def require(self, root: str | None) -> str | None:
+        """Return the requested root. Raises UnknownRootError if it is out of scope."""
+        if root is not None and not self.holds(root):
+            raise UnknownRootError("this server does not serve this root", hint=f"it serves: {', '.join(self.names)}")
+        return root
+
 
 _BRIEF = ("root", "id", "uri", "title", "type", "created", "score")
 _VECTOR = 32  # a list of at least so many numbers is no reading for an agent

@@ -22,10 +22,8 @@ from memoryd import __version__
 from memoryd.errors import MemorydError, NotFoundError, UnknownRootError, UsageError
 from memoryd.mcp import schemas, tools
 from memoryd.mcp.client import DaemonClient, Values
-from memoryd.mcp.memories import Memories
-from memoryd.mcp.messages import answer_text, content_of, error_data, error_text, internal, recall_text
-from memoryd.mcp.scope import Scope
-from memoryd.mcp.uris import TEMPLATE, parts
+from memoryd.mcp.memories import TEMPLATE, Memories, Scope, parts
+from memoryd.mcp.tools import answer_text, content_of, error_data, error_text, internal, recall_text
 
 _PAGE = 50
 _RECALL_TOKENS = 1000

@@ -1,4 +1,5 @@
-"""Find a memory by its id and read it as its agent wrote it. Thread-safe; does not go through the worker.
+"""Find a memory by its id and read it as its agent wrote it, or list memories. Thread-safe; does not go through the
+worker.
 
 If the file has not changed since it was indexed, only the bytes of the memory are read; otherwise the file is parsed
 again. In a file of lines, the line itself shows whether it is still that memory.
@@ -6,11 +7,17 @@ again. In a file of lines, the line itself shows whether it is still that memory
 
 from __future__ import annotations
 
+import base64
+import binascii
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from dataclasses import replace
+from typing import Annotated, Any, NamedTuple
 
-from memoryd.control.methods.memories import GetResult
-from memoryd.core.index import Place
+import msgspec
+
+from memoryd.control.methods.memories import Freshness, GetResult, ListResult, MemoryRow
+from memoryd.core.index import Before, IndexReader, Memory, Place
+from memoryd.core.query import Filters
 from memoryd.core.records import ParseOffset, Record, Role
 from memoryd.core.secrets import redact
 from memoryd.core.spans import Span, sha256
@@ -18,13 +25,22 @@ from memoryd.disk.nofollow import ChangingError, NotBeneathError, NotRegularErro
 from memoryd.disk.tree import Tree
 from memoryd.errors import BusyError, ConflictError, NotFoundError, RootMissingError, UsageError
 from memoryd.layouts.protocol import Layout, Located
+from memoryd.operations.search_scope import (
+    SearchRoot,
+    freshness,
+    memory_facts,
+    note_unread_files,
+    owners_in,
+    read_index,
+    resolve_scope,
+)
 from memoryd.store import Store
 from memoryd.store.views import layout_of
 
 PART = 100_000  # characters; with the longest escapes half a line of the protocol
 
 
-class Memory(NamedTuple):
+class LoadedMemory(NamedTuple):
     """A memory read from its file. `native` is the object as written, or `{"text": ...}` for a memory that is plain
     text; `raw` are its bytes; `entries` are the ids of the entries if it is a whole topic file."""
 
@@ -69,7 +85,7 @@ class _Read(NamedTuple):
     line: int
 
 
-def read_memory(store: Store, identity: str, now: float) -> Memory | None:
+def read_memory(store: Store, identity: str, now: float) -> LoadedMemory | None:
     """Read the memory with this id; None if there is none.
 
     Raises ConflictError for an ambiguous short id, RootMissingError, and BusyError while its file is being written.
@@ -97,7 +113,7 @@ def read_memory(store: Store, identity: str, now: float) -> Memory | None:
     return None
 
 
-def _topic_file(store: Store, layout: Layout, identity: str) -> Memory | None:
+def _topic_file(store: Store, layout: Layout, identity: str) -> LoadedMemory | None:
     """Read the topic file `topic/subtopic` as one memory, as agents load it; None if there is none."""
     path = layout.reader.whole_file(identity)
     if path is None:
@@ -115,16 +131,16 @@ def _topic_file(store: Store, layout: Layout, identity: str) -> Memory | None:
         raise _busy(store, error) from error
     native = {"text": content.decode("utf-8", "replace")}
     archived = layout.reader.role(path) is Role.ARCHIVE
-    return Memory(redact(path.removesuffix(".md")), path, 1, archived, layout.name, native, content, entries)
+    return LoadedMemory(redact(path.removesuffix(".md")), path, 1, archived, layout.name, native, content, entries)
 
 
 def _busy(store: Store, error: ChangingError) -> BusyError:
     return BusyError(f"root {store.name}: {error.filename} is being written", hint="try again in a moment")
 
 
-def _memory(store: Store, layout: Layout, place: Place, found: _Read) -> Memory:
+def _memory(store: Store, layout: Layout, place: Place, found: _Read) -> LoadedMemory:
     native = layout_of(store).reader.native(place.path, found.text)
-    return Memory(place.id, place.path, found.line, not place.live, layout.name, native, found.text)
+    return LoadedMemory(place.id, place.path, found.line, not place.live, layout.name, native, found.text)
 
 
 def _read(layout: Layout, tree: Tree, place: Place, now: float) -> _Read | None:
@@ -262,3 +278,77 @@ def not_found(identity: str, *roots: str) -> NotFoundError:
     return NotFoundError(
         f"{where} memory with id {redact(identity)}", hint="`memoryd search` and `memoryd list` print ids"
     )
+
+
+LIMIT = 50
+_LOWEST = float("-inf")
+
+
+class PageEnd(NamedTuple):
+    """The last memory of a page, from which the next page continues."""
+
+    created: float | None
+    root: str
+    id: str
+    key: Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
+
+
+def list_memories(
+    places: Sequence[SearchRoot],
+    filters: Filters,
+    *,
+    user: str | None = None,
+    limit: int = LIMIT,
+    cursor: str | None = None,
+) -> ListResult:
+    """Return a page of memories of several roots, as the result of `memory.list`.
+
+    Memories stored between two pages do not shift the rest. Raises UsageError for an invalid cursor.
+    """
+    end = _decode_cursor(cursor) if cursor is not None else None
+    fresh = {place.name: freshness(place) for place in places}
+    allowed = resolve_scope(owners_in(places), user, fresh)
+    note_unread_files(places, allowed, fresh)
+    rows = [
+        (place, each)
+        for place in places
+        if place.name in allowed
+        for each in _newest(place, replace(filters, owner=allowed[place.name]), limit, end, fresh[place.name])
+    ]
+    rows.sort(key=lambda row: (row[1].id, row[1].key), reverse=True)
+    rows.sort(key=lambda row: row[0].name)
+    rows.sort(key=lambda row: _LOWEST if row[1].created is None else row[1].created, reverse=True)
+    page = rows[:limit]
+    result = ListResult(memories=[MemoryRow(**memory_facts(place, memory)) for place, memory in page], fresh=fresh)
+    if len(rows) > limit:
+        place, last = page[-1]
+        result.next_cursor = _encode_cursor(PageEnd(last.created, place.name, last.id, last.key))
+    return result
+
+
+def _newest(place: SearchRoot, filters: Filters, limit: int, end: PageEnd | None, fresh: Freshness) -> list[Memory]:
+    def query(reader: IndexReader) -> list[Memory]:
+        return reader.newest(filters, limit + 1, _before(place.name, end))
+
+    return read_index(place, fresh, query)
+
+
+def _before(root: str, end: PageEnd | None) -> Before | None:
+    """Return where the next page starts in a root; memories of the same time are in the order of the root names."""
+    if end is None:
+        return None
+    if root > end.root:
+        return Before(end.created, "", 0, same=True)
+    return Before(end.created, end.id if root == end.root else "", end.key)
+
+
+def _encode_cursor(end: PageEnd) -> str:
+    return base64.urlsafe_b64encode(msgspec.json.encode(end)).decode().rstrip("=")
+
+
+def _decode_cursor(cursor: str) -> PageEnd:
+    try:
+        padded = cursor.encode() + b"=" * (-len(cursor) % 4)
+        return msgspec.json.decode(base64.urlsafe_b64decode(padded), type=PageEnd)
+    except (binascii.Error, msgspec.MsgspecError, ValueError):
+        raise UsageError("invalid cursor", hint="use `next_cursor` of the previous page unchanged") from None

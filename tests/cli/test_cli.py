@@ -23,7 +23,7 @@ from structlog.testing import capture_logs
 
 import memoryd
 from memoryd import __version__
-from memoryd.cli import render
+from memoryd.cli import views
 from memoryd.cli.commands import LOCAL, to_params
 from memoryd.cli.main import cli, run
 from memoryd.control.methods import METHODS, TABLE, Method, Request
@@ -887,12 +887,12 @@ def test_second_words_are_completed(word: str, stub: Stub) -> None:
 def test_a_hit_of_one_line_is_printed_once(capsys: pytest.CaptureFixture[str]) -> None:
     """Its title is its text."""
     hit = {"root": "a", "path": "l.jsonl", "line": 1, "id": "7", "title": "Run it", "snippet": "Run it"}
-    render.print_for_people("memory.search", {"hits": [hit], "fresh": {}})
+    views.print_for_people("memory.search", {"hits": [hit], "fresh": {}})
     assert capsys.readouterr().out.count("Run it") == 1
-    render.print_for_people("memory.search", {"hits": [{**hit, "snippet": "Run it … twice"}], "fresh": {}})
+    views.print_for_people("memory.search", {"hits": [{**hit, "snippet": "Run it … twice"}], "fresh": {}})
     assert capsys.readouterr().out.count("Run it") == 2
 
 
 def test_the_settings_of_search_are_shown(capsys: pytest.CaptureFixture[str]) -> None:
-    render.print_for_people("config.show", RESULTS["config.show"])
+    views.print_for_people("config.show", RESULTS["config.show"])
     assert re.search(r"search\.endpoint\.size +384 +default", capsys.readouterr().out)

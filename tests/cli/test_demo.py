@@ -15,8 +15,7 @@ from pathlib import Path
 import click
 import pytest
 
-from memoryd.cli.demo.narrator import Narrator
-from memoryd.cli.demo.sandbox import InterruptedDemoError, Interrupts
+from memoryd.cli.demo.sandbox import InterruptedDemoError, Interrupts, Narrator
 from tests.daemon import until
 from tests.demo_files import DAMAGES, STORES, Kept, problems
 

@@ -9,7 +9,7 @@ import pytest
 
 from memoryd.cli.exits import command_for, packages_of, report_error
 from memoryd.errors import InvalidMemoryError
-from memoryd.mcp.messages import error_data, error_text
+from memoryd.mcp.tools import error_data, error_text
 
 HOME = "/home/ann/.local/share"
 LISTED = ["numpy>=2", 'mcp<3,>=2.3; extra == "mcp"', "onnxruntime>=1.20; extra == 'minilm'", 'x==1; extra == "minilm"']

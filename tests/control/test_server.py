@@ -21,10 +21,9 @@ import pytest
 
 from memoryd.control import peer
 from memoryd.control.client import Client
-from memoryd.control.connection import Limits
+from memoryd.control.connection import Limits, Outbox
 from memoryd.control.methods import Request
 from memoryd.control.methods.recovery import UndoRequest
-from memoryd.control.outbox import Outbox
 from memoryd.control.peer import Peer
 from memoryd.control.requests import Answer
 from memoryd.control.server import Server

@@ -13,8 +13,7 @@ from mcp.server.lowlevel import Server
 
 import memoryd
 from memoryd.mcp.client import DaemonClient
-from memoryd.mcp.memories import Memories
-from memoryd.mcp.scope import Scope
+from memoryd.mcp.memories import Memories, Scope
 from memoryd.mcp.server import build
 
 T = TypeVar("T")

@@ -10,11 +10,8 @@ from hypothesis import strategies as st
 
 from memoryd.errors import ConflictError, MemorydError, NotFoundError, UnknownRootError, UsageError
 from memoryd.mcp import schemas
-from memoryd.mcp.memories import Memories
-from memoryd.mcp.messages import content_of, error_text, internal
-from memoryd.mcp.scope import Scope
-from memoryd.mcp.tools import TOOLS, carry_out
-from memoryd.mcp.uris import address, parts
+from memoryd.mcp.memories import Memories, Scope, address, parts
+from memoryd.mcp.tools import TOOLS, carry_out, content_of, error_text, internal
 from tests.mcp.fake import FakeDaemon
 
 Values = dict[str, Any]

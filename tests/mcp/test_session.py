@@ -19,8 +19,8 @@ import pytest
 from mcp import Client, types
 
 from memoryd.errors import ConflictError, MemorydError
-from memoryd.mcp.messages import answer_text
-from memoryd.mcp.uris import address
+from memoryd.mcp.memories import address
+from memoryd.mcp.tools import answer_text
 from tests.mcp.fake import FakeDaemon
 from tests.mcp.session import inside, protocol_error, refusal, server, session, text_of, told
 

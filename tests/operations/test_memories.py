@@ -16,7 +16,7 @@ from memoryd.errors import ConflictError, InvalidMemoryError, LimitExceededError
 from memoryd.layouts.protocol import AccessCount, NewMemory, StoringView
 from memoryd.operations import memories
 from memoryd.operations.access_counts import count_reads
-from memoryd.operations.lookup import Memory, read_memory
+from memoryd.operations.lookup import LoadedMemory, read_memory
 from memoryd.operations.memories import Context, Outcome
 from memoryd.operations.undo import undo
 from memoryd.operations.upkeep import archive
@@ -47,7 +47,7 @@ def update(world: World, asked: str, **changes: Any) -> Outcome:
     return memories.update(world.store, asked, changes, world.now, Context())
 
 
-def read(world: World, asked: str) -> Memory | None:
+def read(world: World, asked: str) -> LoadedMemory | None:
     return read_memory(world.store, asked, world.now)
 
 

@@ -10,8 +10,7 @@ import sys
 
 from memoryd.cli import exits
 from memoryd.cli.demo import script
-from memoryd.cli.demo.narrator import Narrator
-from memoryd.cli.demo.sandbox import InterruptedDemoError, Interrupts, NotSeenError, Sandbox
+from memoryd.cli.demo.sandbox import InterruptedDemoError, Interrupts, Narrator, NotSeenError, Sandbox
 
 __all__ = ["run"]
 

@@ -13,8 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from memoryd import __version__
-from memoryd.cli.demo.narrator import shorten
-from memoryd.cli.demo.sandbox import Agent, NotSeenError, Sandbox, require
+from memoryd.cli.demo.sandbox import Agent, NotSeenError, Sandbox, require, shorten
 from memoryd.errors import SensitiveError
 
 JSONL, FILES, TOPICS = "jsonl-store", "json-files", "markdown-topics"

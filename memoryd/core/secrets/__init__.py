@@ -20,7 +20,7 @@ from memoryd.core.secrets.refusal import (
     find_words,
     judge,
 )
-from memoryd.core.secrets.tokens import BLOCK, WARN, Secret
+from memoryd.core.secrets.vendor_tokens import BLOCK, WARN, Secret
 
 __all__ = [
     "BLOCK",

@@ -10,16 +10,20 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from functools import lru_cache
 
-from memoryd.core.secrets.key_names import AUTH, KEY, PASSWORD, SECRET, kind_of
-from memoryd.core.secrets.tokens import WARN, Secret, looks_random
 from memoryd.core.secrets.value_rules import (
+    AUTH,
+    KEY,
     MIN_CHARS,
+    PASSWORD,
+    SECRET,
     is_masked,
     is_pair_in_base64,
     is_placeholder,
     is_secret,
+    kind_of,
     looks_like_password,
 )
+from memoryd.core.secrets.vendor_tokens import WARN, Secret, looks_random
 
 _SIGNS = ("pass", "pw", "secret", "token", "key", "cred", "auth", "://", "basic ", "curl ", "sig=", ":5432:")
 

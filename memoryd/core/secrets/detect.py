@@ -6,8 +6,8 @@ import hashlib
 from collections.abc import Iterator, Mapping
 
 from memoryd.core.secrets.context_rules import find_by_context
-from memoryd.core.secrets.tokens import BLOCK, Secret, find_tokens, merge_overlaps
 from memoryd.core.secrets.value_rules import MASK
+from memoryd.core.secrets.vendor_tokens import BLOCK, Secret, find_tokens, merge_overlaps
 
 WIDTH = 100  # characters of a headline
 MIN_TOKEN_CHARS = 12  # characters

@@ -18,9 +18,8 @@ from memoryd.core.index import Match, MatchKind, Memory
 from memoryd.core.query import Filters, Term, TextQuery, informative_terms
 from memoryd.core.text_match import pieces_in, term_counts
 from memoryd.core.words import STOP_WORDS, tokens, unspaced
-from memoryd.index.sqlite.database import Database
+from memoryd.index.sqlite.database import Database, Row
 from memoryd.index.sqlite.memories import Memories, conditions
-from memoryd.index.sqlite.schema import Row
 
 CHEAP = 3_000  # memories with any of the words: so many FTS5 may measure without a second thought
 NEWEST = 2_500  # memories that are measured where more match

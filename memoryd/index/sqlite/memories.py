@@ -7,8 +7,7 @@ from collections.abc import Iterator, Sequence
 from memoryd.core.index import Before, Memory, whole_text
 from memoryd.core.query import Filters
 from memoryd.core.spans import replace_surrogates
-from memoryd.index.sqlite.database import Database
-from memoryd.index.sqlite.schema import Row, path_of
+from memoryd.index.sqlite.database import Database, Row, path_of
 from memoryd.index.texts import one_line, redacted
 
 _FROM_TEXTS = "FROM records AS r JOIN texts AS t USING (key)"

@@ -13,10 +13,9 @@ from memoryd.core.findings import Finding
 from memoryd.core.index import ID_SUFFIX, FileRow, FileSummary, Place
 from memoryd.core.records import Entry
 from memoryd.core.spans import replace_surrogates
-from memoryd.index.sqlite.database import Database
+from memoryd.index.sqlite.database import ENTRIES, FILES, PLACES, Database, Row, file_row, key_of, path_of, place
 from memoryd.index.sqlite.fulltext import FullText, WordList
 from memoryd.index.sqlite.memories import Memories
-from memoryd.index.sqlite.schema import ENTRIES, FILES, PLACES, Row, file_row, key_of, path_of, place
 from memoryd.index.sqlite.vectors import Epoch, Vectors
 
 ONE_PASS_FILES = 100  # files; of more the records are fetched by one query

@@ -16,12 +16,66 @@ import msgspec
 from memoryd.core.findings import NewFindings
 from memoryd.core.index import FileRow, IndexReader, IndexWriter, ReplacedRange
 from memoryd.core.records import Document, Record
-from memoryd.core.spans import replace_surrogates
-from memoryd.index.sqlite import texts
-from memoryd.index.sqlite.database import ConnectionPool, Database
+from memoryd.core.spans import Span, replace_surrogates
+from memoryd.core.words import indexable
+from memoryd.index.sqlite.database import INSERT_RECORD, ConnectionPool, Database, file_values, key_of
 from memoryd.index.sqlite.reader import Shared, SqliteReader
-from memoryd.index.sqlite.schema import INSERT_RECORD, file_values, key_of
-from memoryd.index.texts import clean, redacted
+from memoryd.index.texts import Text, clean, redacted, text_of
+
+Known = dict[Text, list[int]]
+"""The keys of the records of one file, by their texts."""
+
+_ANYWHERE = 2**62
+_OF_FILE = (
+    "SELECT key, title, tags, labels, body FROM records JOIN texts USING (key)"
+    " WHERE path = ? AND start >= ? AND start < ? ORDER BY start"
+)
+_PUT = "INSERT INTO words (rowid, title, labels, body) VALUES (?,?,?,?)"
+_TAKE_OUT = "INSERT INTO words (words, rowid, title, labels, body) VALUES ('delete',?,?,?,?)"
+
+
+def known_of(db: Database, path: bytes, within: Span | None = None) -> Known:
+    """Return the known texts of a file, or of a range of its bytes."""
+    known: Known = {}
+    where = (path, within.start, within.end) if within is not None else (path, 0, _ANYWHERE)
+    for key, *parts in db.rows(_OF_FILE, where):
+        known.setdefault(Text(*parts), []).append(key)
+    return known
+
+
+def insert(db: Database, records: Sequence[Record], known: Known) -> list[tuple[int, str, str]]:
+    """Add new texts to the index and return (key, title, tags) of each record, in order. Texts found in `known` keep
+    their key and are taken out of `known`."""
+    row = db.row("SELECT seq FROM sqlite_sequence WHERE name = 'records'")
+    last = int(row[0]) if row else 0
+    taken: list[tuple[int, str, str]] = []
+    new: list[tuple[int, Text]] = []
+    for record in records:
+        text = text_of(record)
+        if keys := known.get(text):
+            key = keys.pop(0)
+        else:
+            key = last = last + 1
+            new.append((key, text))
+        taken.append((key, text.title, text.tags))
+    db.run_many("INSERT INTO texts VALUES (?,?,?)", ((key, text.labels, text.body) for key, text in new))
+    db.run_many(_PUT, map(_indexed, new))
+    return taken
+
+
+def remove(db: Database, known: Known) -> None:
+    """Remove the texts still in `known`, with their words and vectors."""
+    old = [(key, text) for text, keys in known.items() for key in keys]
+    db.run_many(_TAKE_OUT, map(_indexed, old))
+    numbers = [(key,) for key, _ in old]
+    db.run_many("DELETE FROM texts WHERE key = ?", numbers)
+    db.run_many("DELETE FROM vectors WHERE key = ?", numbers)
+
+
+def _indexed(each: tuple[int, Text]) -> tuple[int, str, str, str]:
+    key, text = each
+    return key, indexable(text.title), indexable(f"{text.labels}\n{text.tags}"), indexable(text.body)
+
 
 PAGES = 256  # of the full-text index that are written in one go
 TOGETHER = 256  # changes that are committed at once
@@ -92,12 +146,12 @@ class SqliteIndex(SqliteReader):
         vector."""
         key = key_of(row.path)
         with self._change():
-            known = texts.known_of(self._db, key)
+            known = known_of(self._db, key)
             found = self._found(key, document)
             self.vectors.drop_own(key, document.records)
             self._forget_rows(key)
             self._insert(row, document, known, found)
-            texts.remove(self._db, known)
+            remove(self._db, known)
 
     def append(self, row: FileRow, tail: Document, *, anew: Sequence[str] = ()) -> None:
         """Add the records of the tail to a file that grew; `row` describes the whole file. Findings with the codes
@@ -114,12 +168,12 @@ class SqliteIndex(SqliteReader):
         describes the whole file."""
         key = key_of(row.path)
         with self._change():
-            known = texts.known_of(self._db, key, changed.span)
+            known = known_of(self._db, key, changed.span)
             before = self._found(key, document)
             self._move(key, changed)
             after = self._found(key, document)
             self._insert(row, document, known, {each: count - after.get(each, 0) for each, count in before.items()})
-            texts.remove(self._db, known)
+            remove(self._db, known)
 
     def restamp(self, row: FileRow) -> None:
         """Store a new fingerprint for unchanged content."""
@@ -130,7 +184,7 @@ class SqliteIndex(SqliteReader):
         """Remove a file and its memories."""
         key = key_of(path)
         with self._change():
-            texts.remove(self._db, texts.known_of(self._db, key))
+            remove(self._db, known_of(self._db, key))
             self._forget_rows(key)
 
     def set_access(self, path: str, uses: Mapping[str, int]) -> None:
@@ -179,12 +233,12 @@ class SqliteIndex(SqliteReader):
         query = "SELECT code, id, COUNT(*) FROM findings WHERE path = ? GROUP BY code, id"
         return {(code, identity): count for code, identity, count in self._db.rows(query, (key,))}
 
-    def _insert(self, row: FileRow, document: Document, known: texts.Known, found: _Known) -> None:
+    def _insert(self, row: FileRow, document: Document, known: Known, found: _Known) -> None:
         findings = [replace(each, message=redacted(each.message)) for each in document.findings]
         self._news.note(findings, found)
         self._db.run(_INSERT_FILE, file_values(row))
         path = key_of(row.path)
-        keyed = texts.insert(self._db, document.records, known)
+        keyed = insert(self._db, document.records, known)
         rows = (_record(path, each, *text) for each, text in zip(document.records, keyed, strict=True))
         self._db.run_many(INSERT_RECORD, rows)
         self.vectors.take_in(document.records, [key for key, _, _ in keyed])

@@ -23,10 +23,9 @@ from memoryd.core.records import Record
 from memoryd.core.spans import Edit, Span, sha256, splice
 from memoryd.errors import ConflictError, UsageError
 from memoryd.layouts.markdown_topics.lint import MAX_BYTES, MAX_ENTRIES, MIN_ENTRIES
-from memoryd.layouts.markdown_topics.names import archive_of, topic_of_archive
+from memoryd.layouts.markdown_topics.names import archive_of, check_source, topic_of_archive
 from memoryd.layouts.markdown_topics.outline import Outline, Section, newline_of, outline
 from memoryd.layouts.markdown_topics.parser import DOCUMENT, ENTRY, id_at
-from memoryd.layouts.markdown_topics.paths import check_source
 from memoryd.layouts.protocol import FileStats, LoadedFile, Located, StoringView, UpkeepView, WritePlan
 
 

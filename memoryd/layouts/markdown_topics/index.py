@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from memoryd.core.findings import Finding
 from memoryd.core.records import Role
-from memoryd.layouts.markdown_topics.names import INDEX, heading_for, printable, topic_path, words
+from memoryd.layouts.markdown_topics.names import INDEX, heading_for, is_listable, printable, topic_path, words
 from memoryd.layouts.markdown_topics.outline import Outline, newline_of, outline
 from memoryd.layouts.markdown_topics.parser import DOCUMENT, ENTRY
 from memoryd.layouts.protocol import FileStats, IndexResult, IndexView
@@ -150,7 +150,6 @@ def _unlistable(paths: Mapping[str, FileStats]) -> Iterator[Finding]:
 
 _ITEM = re.compile(r"[ \t]{0,3}[-*+][ \t]+`([^`]+\.md)`(?:[ \t]*[-–—:]+[ \t]*(.*))?[ \t]*")
 _TOPIC = re.compile(r"###[ \t]+(.+?)[ \t]*")
-_UNLISTABLE = re.compile(r"[`\x00-\x1f\x7f]")
 _MIN_ABBREVIATION = 4  # letters
 
 Key = tuple[str, ...]  # comparison key of headings and topics
@@ -175,11 +174,6 @@ class _Part:
     end: int
     items: list[Item] = field(default_factory=list)
     other: bool = False
-
-
-def is_listable(path: str) -> bool:
-    """Return True for a path that fits on a line of the list, without backticks and control characters."""
-    return _UNLISTABLE.search(path) is None
 
 
 def update_list(

@@ -36,7 +36,7 @@ from memoryd.layouts.markdown_topics.fields import (
     valid_text,
 )
 from memoryd.layouts.markdown_topics.lint import glued_headings, missing_labels
-from memoryd.layouts.markdown_topics.names import ARCHIVE, ID_SUFFIX
+from memoryd.layouts.markdown_topics.names import ARCHIVE, ID_SUFFIX, path_for
 from memoryd.layouts.markdown_topics.outline import Outline, newline_of, outline
 from memoryd.layouts.markdown_topics.parser import (
     DOCUMENT,
@@ -47,7 +47,6 @@ from memoryd.layouts.markdown_topics.parser import (
     read_document,
     read_outline,
 )
-from memoryd.layouts.markdown_topics.paths import path_for
 from memoryd.layouts.protocol import Fix, LoadedFile, Located, NewMemory, StoringView, UpkeepView, WritePlan
 from memoryd.layouts.validation import Violation, reject
 

@@ -27,9 +27,8 @@ from memoryd.core.secrets import redact
 from memoryd.engine.jobs import Job
 from memoryd.engine.worker import Worker
 from memoryd.errors import ConflictError, MemorydError, NotFoundError, UsageError
-from memoryd.operations.listing import LIMIT as LISTED
-from memoryd.operations.listing import list_memories
-from memoryd.operations.lookup import Memory, not_found, read_memory
+from memoryd.operations.lookup import LIMIT as LISTED
+from memoryd.operations.lookup import LoadedMemory, list_memories, not_found, read_memory
 from memoryd.operations.search import LIMIT as FOUND
 from memoryd.operations.search import SearchQuery, search, similar_to_memory, similar_to_vector
 from memoryd.operations.search_scope import SearchRoot, owners_in, user_in
@@ -167,7 +166,7 @@ class MemoryHandlers(Handlers):
             )
         return told
 
-    def _read(self, worker: Worker, asked: str, *, strict: bool) -> Memory | None:
+    def _read(self, worker: Worker, asked: str, *, strict: bool) -> LoadedMemory | None:
         """Return the memory of one root, None if it has none. An error of one root does not hide the answers of the
         others unless `strict`."""
         try:
