@@ -5,7 +5,6 @@ Each line states what was read from files and replies. Whatever does not happen 
 
 from __future__ import annotations
 
-import os
 import sys
 
 from memoryd.cli import exits
@@ -23,19 +22,14 @@ def run(*, keep: bool = False) -> int:
             code = _perform(sandbox, keep=keep)
         finally:
             sandbox.close(keep=keep)
-    if keep:
-        return code
-    if os.path.lexists(sandbox.directory):
-        sandbox.say("failed", f"{sandbox.directory} could not be removed")
-        return exits.FINDINGS
-    sandbox.narrator.title("The throw-away directory is removed")
+    if not keep:
+        sandbox.narrator.title("The throw-away directory is removed")
     return code
 
 
 def _perform(sandbox: Sandbox, *, keep: bool) -> int:
     try:
-        script.perform(sandbox)
-        script.summarise(sandbox, keep=keep)
+        script.perform(sandbox, keep=keep)
     except NotSeenError as error:
         sandbox.say("failed", f"this did not happen: {error}")
         for line in sandbox.log_tail():

@@ -1,9 +1,8 @@
 """The agents of the demo: programs that know nothing of memoryd, only the published steps of their format.
 
-Run as `python -I agents.py JOB`. JOB is JSON: {"do": "write", "root", "file", "batches", "pause"} appends memories to a
-JSONL store under its `.lock`, one batch for each line on standard input; {"do": "die", "root"} takes that lock and is
-killed; {"do": "die archiving", "root"} does so with the `.archive.lock` of session files. Each step is reported on
-standard output, one JSON object a line; `at` and `closed` are seconds of the monotonic clock.
+`python -I agents.py write ROOT FILE` appends each memory on standard input to a file of a JSONL store, under its lock;
+`die ROOT` takes that lock and is killed, `die-archiving ROOT` does so with the `.archive.lock` of session files. Each
+step is reported on standard output as a JSON object; `at` and `closed` are seconds of the monotonic clock.
 """
 
 from __future__ import annotations
@@ -20,6 +19,7 @@ from typing import TextIO
 
 POLL_S = 0.02
 REPORT_S = 0.3  # a longer wait for the lock is reported
+PAUSE_S = 0.2  # between two memories
 
 
 def report(event: str, **facts: object) -> None:
@@ -68,10 +68,9 @@ def append(root: str, file: str, memory: dict[str, object]) -> None:
     report("wrote", id=memory["id"], content=memory["content"], closed=closed)
 
 
-def main(job: dict[str, object]) -> None:
+def main(do: str, root: str, file: str = "") -> None:
     """Do the job; one that is to die does not return."""
-    root, do = str(job["root"]), job["do"]
-    if do == "die archiving":
+    if do == "die-archiving":
         with open(os.path.join(root, ".archive.lock"), "x", encoding="utf-8") as lock:
             json.dump({"pid": os.getpid(), "started_at": stamp()}, lock)
     elif do == "die":
@@ -79,13 +78,10 @@ def main(job: dict[str, object]) -> None:
         report("took the lock", fd=held.fileno())
     if do != "write":
         os.kill(os.getpid(), signal.SIGKILL)
-    for batch in job["batches"]:  # type: ignore[attr-defined]  # a list of lists of memories
-        if not sys.stdin.readline():
-            return  # the demo has ended
-        for memory in batch:
-            append(root, str(job["file"]), memory)
-            time.sleep(float(str(job["pause"])))
+    for line in sys.stdin:
+        append(root, file, json.loads(line))
+        time.sleep(PAUSE_S)
 
 
 if __name__ == "__main__":
-    main(json.loads(sys.argv[1]))
+    main(*sys.argv[1:])

@@ -1,9 +1,6 @@
-"""The throw-away directory of the demo, the processes in it (a daemon with its own state and socket, and agents), and
-the narrator that prints what happens.
+"""The throw-away directory of the demo, the processes in it, and the narrator that prints what happens.
 
-DIR/LAYOUT        a store of that layout       DIR/state         journal, backups and index of the daemon
-DIR/found/LAYOUT  the same store before        DIR/memoryd.toml  configuration
-DIR/agents        what each agent reported     DIR/daemon.log    log of the daemon
+The directory holds what `script.KEPT` lists; below `found` is each store as it was before memoryd ran.
 """
 
 from __future__ import annotations
@@ -18,11 +15,11 @@ import sys
 import tempfile
 import textwrap
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
-from typing import IO, Any, TextIO, TypeVar
+from typing import Any, TextIO, TypeVar
 
 import click
 
@@ -30,7 +27,7 @@ from memoryd.cli.demo import agents
 from memoryd.cli.screen import printable, wants_fancy
 from memoryd.config.places import SUN_PATH
 from memoryd.control.client import Client
-from memoryd.errors import MemorydError, NoDaemonError
+from memoryd.errors import MemorydError, NoDaemonError, SensitiveError
 
 MARKS = {  # kind of line: mark, colour
     "note": ("·", "bright_black"),
@@ -53,21 +50,15 @@ class Narrator:
         self._began = time.monotonic()
         self._width = min(shutil.get_terminal_size((80, 24)).columns, WIDEST)
 
-    @property
-    def seconds(self) -> float:
-        """Seconds since the demo began."""
-        return time.monotonic() - self._began
-
     def title(self, text: str) -> None:
         """Print the title of a scene after an empty line."""
-        self.plain("")
-        self.plain(click.style(printable(text), bold=True) if self._colour else printable(text))
+        self.plain("\n" + (click.style(printable(text), bold=True) if self._colour else printable(text)))
 
     def say(self, kind: str, text: str) -> None:
         """Print one timed line with the mark of its kind (a key of MARKS); a long text wraps below itself."""
         mark, colour = MARKS[kind]
         rows = textwrap.wrap(printable(text), max(self._width - len(INDENT), 20), break_on_hyphens=False)
-        head = f"{self.seconds:5.1f} s"
+        head = f"{time.monotonic() - self._began:5.1f} s"
         if self._colour:
             head, mark = click.style(head, dim=True), click.style(mark, fg=colour)
         self.plain(f"{head}  {mark} " + f"\n{INDENT}".join(rows))
@@ -145,35 +136,37 @@ class Agent:
         lines = self.log.read_bytes().split(b"\n")[:-1]
         return [each for each in map(json.loads, lines) if each["event"] == event]
 
-    def next_batch(self) -> None:
-        """Let a writing agent write its next batch."""
+    def write(self, memories: Iterable[object]) -> None:
+        """Give a writing agent memories to write."""
         assert self.process.stdin is not None
-        self.process.stdin.write(b"go\n")
+        self.process.stdin.writelines(json.dumps(memory).encode() + b"\n" for memory in memories)
         self.process.stdin.flush()
 
 
 class Sandbox:
-    """The directory, its daemon, its agents and the narrator; `close` ends and removes all of them."""
+    """The directory, its daemon, its agents and the narrator; `close` ends and removes all of them.
+
+    Every process is in a session of its own: Ctrl-C reaches the demo alone, which then ends the others.
+    """
 
     def __init__(self, interrupts: Interrupts, narrator: Narrator) -> None:
         self._interrupts = interrupts
         self.narrator = narrator
-        self.directory = os.path.realpath(tempfile.mkdtemp(prefix="memoryd-demo-"))
+        self.directory = Path(tempfile.mkdtemp(prefix="memoryd-demo-")).resolve()
         self._socket_dir: str | None = None
-        self._socket = os.path.join(self.directory, "control.sock")
+        self._socket = str(self.directory / "control.sock")
         if len(os.fsencode(self._socket)) >= SUN_PATH:  # the path of a socket must be short
             self._socket_dir = tempfile.mkdtemp(prefix="memoryd-demo-", dir="/tmp")
             self._socket = os.path.join(self._socket_dir, "control.sock")
-        self._settings: dict[str, dict[str, Any]] = {}
+        self._settings: dict[str, dict[str, str | int]] = {}
         self._daemon: subprocess.Popen[bytes] | None = None
         self._client = Client(self._socket, timeout=PATIENCE_S)
         self._agents: list[Agent] = []
-        self._receipts: set[str] = set()
         self.path("agents").mkdir()
 
     def path(self, *names: str) -> Path:
         """A path in the directory."""
-        return Path(self.directory, *names)
+        return self.directory.joinpath(*names)
 
     def say(self, kind: str, text: str, *, seen: bool = True) -> None:
         """Print one line of what was seen; raise NotSeenError with its text where it was not."""
@@ -183,9 +176,9 @@ class Sandbox:
     # --- waiting
 
     def until(self, look: Callable[[], T | None], what: str, within_s: float = PATIENCE_S) -> T:
-        """Poll `look` until it returns a value; raise NotSeenError with `what` when it does not in time."""
+        """Poll `look` until it returns something true; raise NotSeenError with `what` when it does not in time."""
         end = time.monotonic() + within_s
-        while (found := look()) is None:
+        while not (found := look()):
             if time.monotonic() > end:
                 raise NotSeenError(f"{what}: not within {within_s:g} s")
             self.sleep(POLL_S)
@@ -194,10 +187,9 @@ class Sandbox:
     def sleep(self, seconds: float) -> None:
         """Wait, and raise InterruptedDemoError when a signal comes."""
         end = time.monotonic() + seconds
-        while (left := end - time.monotonic()) > 0:
+        while time.monotonic() < end:
             self._interrupts.check()
-            time.sleep(min(left, 0.05))
-        self._interrupts.check()
+            time.sleep(POLL_S)
 
     # --- stores and configuration
 
@@ -221,29 +213,22 @@ class Sandbox:
         shutil.copytree(store, self.path("found", name))
         return store
 
-    def configure(self, root: str, **settings: Any) -> None:
-        """Set keys of one root, `schedule` job by job, and let a running daemon read them."""
-        known = self._settings.setdefault(root, {"path": str(self.path(root)), "schedule": {}})
-        known["schedule"].update(settings.pop("schedule", {}))
-        known.update(settings)
-        text = ["[daemon]", "quiet_s = 1", "quiet_cap_s = 20", ""]
-        for name, keys in self._settings.items():
-            text += ["[[root]]", f'name = "{name}"']
-            text += [f"{key} = {json.dumps(value)}" for key, value in keys.items() if key != "schedule"]
-            text += ["[root.schedule]", *(f'{job} = "{every}"' for job, every in keys["schedule"].items()), ""]
-        self.path("memoryd.toml").write_text("\n".join(text), encoding="utf-8")
+    def configure(self, root: str, schedule: Mapping[str, str] | None = None, **settings: str | int) -> None:
+        """Set keys of one root, and let a running daemon read them."""
+        known = self._settings.setdefault(root, {"name": root, "path": str(self.path(root))})
+        known |= settings | {f"schedule.{job}": every for job, every in (schedule or {}).items()}
+        text = "[daemon]\nquiet_s = 1\nquiet_cap_s = 20\n"
+        for keys in self._settings.values():
+            text += "\n[[root]]\n" + "".join(f"{key} = {json.dumps(value)}\n" for key, value in keys.items())
+        self.path("memoryd.toml").write_text(text, encoding="utf-8")
         if self._daemon is not None:
             self.call("config.reload")
 
     def adopt(self, name: str, **settings: Any) -> None:
         """Add a store without naming its layout, and confirm the layout that memoryd recognises."""
         self.configure(name, layout="auto", mode="maintain", **settings)
-
-        def recognised() -> str | None:
-            (row,) = self.call("status", root=name)["roots"]
-            return row["layout"] if row["state"] == "ok" else None
-
-        found = self.until(recognised, f"memoryd recognises {name} by its content")
+        self.until(lambda: self.row(name)["state"] == "ok", f"memoryd recognises {name} by its content")
+        found = self.row(name)["layout"]
         require(found == name, f"memoryd takes the store for {name}, not for {found}")
         self.call("root.confirm", name=name)
 
@@ -254,49 +239,57 @@ class Sandbox:
         config, state = str(self.path("memoryd.toml")), str(self.path("state"))
         places = ["--config", config, "--state-dir", state, "--socket", self._socket]
         command = [sys.executable, "-m", "memoryd", *places, "run", "--log-format", "json"]
+        foreign = ("MEMORYD_", "NOTIFY_", "WATCHDOG_", "LISTEN_")  # the user's own settings, and systemd's
+        env = {key: value for key, value in os.environ.items() if not key.startswith(foreign)}
         with open(self.path("daemon.log"), "ab") as log:
-            self._daemon = _spawn(command, subprocess.DEVNULL, log, log, env=_private(os.environ))
+            self._daemon = subprocess.Popen(
+                command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=env, start_new_session=True
+            )
         self.until(self._ready, "the daemon answers and has scanned its roots", START_S)
         return self._daemon.pid
 
-    def _ready(self) -> bool | None:
+    def _ready(self) -> bool:
         assert self._daemon is not None
         code = self._daemon.poll()
         require(code is None, f"the daemon ended with {code} when it was to start")
         try:
             rows = self._client.call("status")["roots"]
         except NoDaemonError:  # the socket has a name a moment before it accepts connections
-            return None
-        return True if rows and all(row["state"] not in ("starting", "scanning") for row in rows) else None
+            return False
+        return bool(rows) and all(row["state"] not in ("starting", "scanning") for row in rows)
 
     def call(self, method: str, **params: Any) -> Any:
-        """Call one control method; a refusal becomes NotSeenError, with the refusal as its cause."""
+        """Call one control method. Any refusal but the one of a secret becomes NotSeenError."""
         self._interrupts.check()
         try:
             return self._client.call(method, params)
+        except SensitiveError:
+            raise
         except MemorydError as error:
             raise NotSeenError(f"memoryd refused {method}: {error.message}") from error
 
+    def row(self, root: str) -> dict[str, Any]:
+        """Return the row of a root in `status`."""
+        return dict(self.call("status", root=root)["roots"][0])
+
     def change(self, root: str, operation: str) -> dict[str, Any]:
-        """Wait for a change of that operation in the history that was not returned before, and return its entry."""
+        """Wait for a change of that operation in the history of a root, and return its entry."""
 
         def look() -> dict[str, Any] | None:
             entries = self.call("history.list", root=root)["entries"]
-            fresh = (each for each in entries if each["receipt"] not in self._receipts)
-            return next((dict(each) for each in fresh if each["operation"] == operation), None)
+            return next((each for each in entries if each["operation"] == operation), None)
 
         entry = self.until(look, f"memoryd makes a change of kind {operation} in {root}")
-        self._receipts.add(entry["receipt"])
         self.call("sync", root=root)  # the entry is written before the change is complete
         return entry
 
     def stop(self) -> tuple[int, float]:
         """Ask the daemon to stop; return its exit code and the seconds it took."""
-        assert self._daemon is not None
-        began = time.monotonic()
+        daemon, began = self._daemon, time.monotonic()
+        assert daemon is not None
         self.call("shutdown")
-        code = self.until(self._daemon.poll, "the daemon stops when asked", STOP_S)
-        return code, time.monotonic() - began
+        self.until(lambda: daemon.poll() is not None, "the daemon stops when asked", STOP_S)
+        return daemon.returncode, time.monotonic() - began
 
     def log_tail(self) -> list[str]:
         """The last five lines of the daemon's log."""
@@ -305,18 +298,20 @@ class Sandbox:
 
     # --- agents and the end
 
-    def agent(self, name: str, **job: Any) -> Agent:
+    def agent(self, name: str, do: str, root: str, file: str = "") -> Agent:
         """Start an agent. It runs isolated (`-I`) and by path, because it is no part of memoryd."""
+        command = [sys.executable, "-I", agents.__file__, do, str(self.path(root)), file]
         path = self.path("agents", f"{name.lower()}.jsonl")
         with open(path, "wb") as reports, open(self.path("agents", "errors.log"), "ab") as errors:
-            command = [sys.executable, "-I", agents.__file__, json.dumps(job)]
-            process = _spawn(command, subprocess.PIPE, reports, errors)
+            process = subprocess.Popen(
+                command, stdin=subprocess.PIPE, stdout=reports, stderr=errors, start_new_session=True
+            )
         self._agents.append(Agent(name, process, path))
         return self._agents[-1]
 
     def killed_agent(self, name: str, do: str, root: str) -> int:
         """Start an agent that takes a lock and is killed; return the id of the dead process."""
-        process = self.agent(name, do=do, root=str(self.path(root))).process
+        process = self.agent(name, do, root).process
         code = self.until(process.poll, f"{name} takes a lock and is killed")
         require(code == -signal.SIGKILL, f"{name} is killed, not ended with {code}")
         return process.pid
@@ -324,9 +319,15 @@ class Sandbox:
     def close(self, *, keep: bool) -> None:
         """End every process; remove the directory unless it is to be kept."""
         for agent in self._agents:
-            _end(agent.process, signal.SIGKILL)
+            with agent.process:
+                agent.process.kill()
         if self._daemon is not None:
-            _end(self._daemon, signal.SIGTERM)
+            self._daemon.terminate()
+            try:
+                self._daemon.wait(STOP_S)
+            except subprocess.TimeoutExpired:
+                self._daemon.kill()
+                self._daemon.wait()
         self._client.close()
         if self._socket_dir is not None:
             shutil.rmtree(self._socket_dir)
@@ -338,28 +339,3 @@ def require(seen: bool, what: str) -> None:
     """Raise NotSeenError with `what` unless it was seen."""
     if not seen:
         raise NotSeenError(what)
-
-
-def _private(env: Mapping[str, str]) -> dict[str, str]:
-    """Return the environment without variables that point to the user's files or to systemd."""
-    foreign = ("NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID", "LISTEN_PID", "LISTEN_FDS", "LISTEN_FDNAMES")
-    return {key: value for key, value in env.items() if key not in foreign and not key.startswith("MEMORYD_")}
-
-
-def _spawn(
-    command: list[str], stdin: int, out: IO[bytes], err: IO[bytes], env: Mapping[str, str] | None = None
-) -> subprocess.Popen[bytes]:
-    """Start a process in a session of its own: Ctrl-C reaches the demo alone, which then ends the others."""
-    return subprocess.Popen(command, stdin=stdin, stdout=out, stderr=err, env=env, start_new_session=True)
-
-
-def _end(process: subprocess.Popen[bytes], number: int) -> None:
-    if process.poll() is None:
-        process.send_signal(number)
-        try:
-            process.wait(STOP_S)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
-    if process.stdin is not None:
-        process.stdin.close()

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import re
 import time
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -18,14 +17,7 @@ from memoryd.errors import SensitiveError
 
 JSONL, FILES, TOPICS = "jsonl-store", "json-files", "markdown-topics"
 SESSIONS, DOCUMENT = "session-files", "user-document"
-LAYOUTS = (JSONL, FILES, TOPICS, SESSIONS, DOCUMENT)
-DAMAGE = {  # in the sample of the JSONL store
-    ("torn-tail", "core_memories.jsonl", 3),
-    ("joined-lines", "learnings.jsonl", 2),
-    ("invalid-encoding", "learnings.jsonl", 6),
-    ("duplicate-id", "learnings.jsonl", 7),
-    ("invalid-json", "tasks.jsonl", 3),
-}
+DAMAGE = ("torn-tail", "joined-lines", "invalid-encoding", "invalid-json", "duplicate-id")  # one of each in the sample
 LIVE = ("core_memories.jsonl", "learnings.jsonl", "tasks.jsonl")
 LONG_TOPIC = "deploy/rollback.md"
 READ_S = 1.0  # between two scenes on a terminal
@@ -52,14 +44,22 @@ NEXT = """\
   memoryd status                          see what it does"""
 
 
-def perform(demo: Sandbox) -> None:
-    """Perform all scenes. Raises NotSeenError where something does not happen."""
+def perform(demo: Sandbox, *, keep: bool) -> None:
+    """Perform all scenes, then print what is kept and what to type next."""
     demo.narrator.title(f"memoryd {__version__} demo: a throw-away directory, none of your files is touched")
     for number, (title, scene) in enumerate(SCENES, 1):
         if demo.narrator.live:
             demo.sleep(READ_S)
         demo.narrator.title(f"{number}  {title}")
         scene(demo)
+    if keep:
+        demo.narrator.title(f"Kept in {demo.directory}, the daemon is stopped")
+        demo.narrator.plain(KEPT)
+    demo.narrator.title("What to type next")
+    if keep:
+        demo.narrator.plain(f"  memoryd check --offline {demo.path(JSONL)}")
+        demo.narrator.plain(f"  cd {demo.directory} && memoryd --config memoryd.toml --state-dir state run")
+    demo.narrator.plain(NEXT)
 
 
 # --- jsonl-store: damage, agents, archive
@@ -71,64 +71,58 @@ def _observe(demo: Sandbox) -> None:
     demo.configure(JSONL, layout=JSONL, mode="observe")
     demo.say("note", f"{store}: a JSONL store with some damage")
     demo.say("note", f"memoryd runs (pid {demo.start()}) in observe mode: it reads and writes nothing")
-    found = {(each["code"], each["path"], each.get("line")): each for each in _findings(demo, JSONL)}
-    require(found.keys() >= DAMAGE, f"memoryd finds the damage: {DAMAGE - found.keys()}")
-    for (code, path, line), finding in found.items():
-        if line is not None:
-            demo.say("found", f"{path}:{line} {code}: {finding['message']}")
-    wide = [path or "the directory" for code, path, _ in found if code == "wide-permissions"]
-    demo.say("found", f"open to other users: {', '.join(wide)}", seen=len(wide) == 5)
-    listed, held = _listed(demo), _memories(demo)
+    for code in DAMAGE:
+        (each,) = _findings(demo, JSONL, code, 1)
+        demo.say("found", f"{each['path']}:{each['line']} {code}: {each['message']}")
+    wide = [each["path"] or "the directory" for each in _findings(demo, JSONL, "wide-permissions", 5)]
+    demo.say("found", f"open to other users: {', '.join(wide)}")
+    listed, held = _listed(demo), demo.row(JSONL)["memories"]
     demo.say("found", f"index.json lists {listed} memories, the files contain {held}", seen=listed != held)
-    same = _contents(demo.path("found", JSONL)) == _contents(store)
+    same = all((store / path.name).read_bytes() == path.read_bytes() for path in demo.path("found", JSONL).iterdir())
     demo.say("done", "no byte of the four files changed", seen=same)
 
 
 def _maintain(demo: Sandbox) -> None:
     """Maintain mode: index, permissions and backups; the memories themselves stay as they are."""
     demo.say("note", "from now on it may write. Locks are checked every second here (else every 10 s)")
-    held = _memories(demo)
+    held = demo.row(JSONL)["memories"]
     schedule = {"locks": "every 1s", "archive": "off", "limits": "off"}
     demo.configure(JSONL, mode="maintain", lock_stale_after_s=3, schedule=schedule)
-    demo.until(lambda: _listed(demo) == held or None, f"memoryd writes index.json with {held} memories")
+    demo.until(lambda: _listed(demo) == held, f"memoryd writes index.json with {held} memories")
     demo.say("done", f"index.json rebuilt: {held} memories")
     receipt = demo.change(JSONL, "permissions")["receipt"]
     wide = [path for path in ("", *LIVE, "index.json") if demo.path(JSONL, path).stat().st_mode & 0o077]
     demo.say("done", f"permissions closed: files 600, directory 700 (receipt {receipt})", seen=not wide)
-    for name in LIVE:
-        content = demo.path("found", JSONL, name).read_bytes()
+    found = _live(demo.path("found", JSONL))
+    for name, content in found.items():
         backup = demo.until(partial(_backup_of, demo, name, content), f"memoryd backs up {name}")
-        require(demo.path(JSONL, name).read_bytes() == content, f"{name} is as it was")
         demo.say("done", f"backed up: {backup}")
-    demo.say("done", "the memories, broken lines included, are byte for byte as before")
+    same = _live(demo.path(JSONL)) == found
+    demo.say("done", "the memories, broken lines included, are byte for byte as before", seen=same)
 
 
 def _write(demo: Sandbox) -> None:
     """Two agents write, a third is killed while it holds the lock, and the two go on."""
-    agents = []
-    for name, file, natives in (
-        ("Ada", LIVE[1], [_memory("learning", content) for content in ADA]),
-        ("Bo", LIVE[2], [_memory("task", content, task_metadata={"status": "in-progress"}) for content in BO]),
-    ):
-        batches = [natives[:FIRST], natives[FIRST:]]
-        agents.append(demo.agent(name, do="write", root=str(demo.path(JSONL)), file=file, batches=batches, pause=0.2))
+    agents = ada, bo = demo.agent("Ada", "write", JSONL, LIVE[1]), demo.agent("Bo", "write", JSONL, LIVE[2])
+    learnings = [_memory("learning", content) for content in ADA]
+    tasks = [_memory("task", content, task_metadata={"status": "in-progress"}) for content in BO]
     demo.say("note", "Ada and Bo write: take .lock, append a line, remove .lock")
     times: dict[str, int] = {}
-    for agent in agents:
-        agent.next_batch()
-    demo.until(lambda: _follow(demo, agents, times, FIRST), "the first memories are in index.json")
+    ada.write(learnings[:FIRST])
+    bo.write(tasks[:FIRST])
+    demo.until(lambda: _follow(demo, agents, times, 2 * FIRST), "the first memories are in index.json")
     demo.call("sync", root=JSONL)  # so that memoryd has nothing to index and needs no lock just now
     pid = demo.killed_agent("Cid", "die", JSONL)
     left = demo.path(JSONL, ".lock").read_text().startswith(f"{pid} ")
     demo.say("found", f"Cid (pid {pid}) took .lock and was killed; the file is left", seen=left)
-    for agent in agents:
-        agent.next_batch()
-    demo.until(lambda: all(agent.reports("waits") for agent in agents) or None, "both agents wait for the lock")
+    ada.write(learnings[FIRST:])
+    bo.write(tasks[FIRST:])
+    demo.until(lambda: all(agent.reports("waits") for agent in agents), "both agents wait for the lock")
     demo.say("agent", "Ada and Bo have something to write and wait, because .lock exists")
     entry = demo.change(JSONL, "lock-clear")
     named = f"process {pid} is gone" in entry["summary"]
     demo.say("done", f"cleared {entry['summary']} (receipt {entry['receipt']})", seen=named)
-    demo.until(lambda: _follow(demo, agents, times, len(ADA)), "all memories are in index.json")
+    demo.until(lambda: _follow(demo, agents, times, len(learnings + tasks)), "all memories are in index.json")
     demo.say("done", f"{len(times)} memories, the slowest in the index after {max(times.values())} ms")
 
 
@@ -138,21 +132,23 @@ def _memory(kind: str, content: str, **more: object) -> dict[str, object]:
     return {"id": str(uuid.uuid4()), "type": kind, "content": content, **about, **more}
 
 
-def _follow(demo: Sandbox, agents: list[Agent], times: dict[str, int], each: int) -> bool | None:
+def _follow(demo: Sandbox, agents: Iterable[Agent], times: dict[str, int], count: int) -> bool:
     """Print the memories whose ids are now in `index.json`, and note the milliseconds it took; True with the last."""
     index, now = demo.path(JSONL, "index.json").read_text(encoding="utf-8"), time.monotonic()
-    for agent, report in [(each, report) for each in agents for report in each.reports("wrote")]:
-        if report["id"] in index and report["id"] not in times:
-            times[report["id"]] = max(0, round((now - report["closed"]) * 1000))
-            text = f"{agent.name} wrote {shorten(report['content'])}"
-            demo.say("agent", f"{text}, in the index after {times[report['id']]} ms")
-    return len(times) == each * len(agents) or None
+    for agent in agents:
+        for report in agent.reports("wrote"):
+            if report["id"] in index and report["id"] not in times:
+                times[report["id"]] = took = max(0, round((now - report["closed"]) * 1000))
+                text = f"{agent.name} wrote {shorten(report['content'])}"
+                demo.say("agent", f"{text}, in the index after {took} ms")
+    return len(times) == count
 
 
 def _archive(demo: Sandbox) -> None:
     """What is due is archived by schedule, taken back byte for byte, left alone, and archived again by name."""
     demo.call("sync", root=JSONL)
-    before = {name: demo.path(JSONL, name).read_bytes() for name in LIVE[1:]}
+    store = demo.path(JSONL)
+    before = _live(store)
     actions = demo.call("plan", root=JSONL)["roots"][0]["actions"]
     due = {each["id"]: each["why"] for action in actions if action["kind"] == "rewrite" for each in action["memories"]}
     demo.say("note", "due: learnings unused for 90 days, tasks completed 30 days ago")
@@ -162,23 +158,26 @@ def _archive(demo: Sandbox) -> None:
     require(bool(due) and due.keys() == archived.keys(), "just the memories that are due are archived")
     for id_, (content, path) in archived.items():
         demo.say("done", f"{shorten(content)}: {due[id_]}; now in {path}")
-    for name, old in before.items():
-        backup = _backup_of(demo, name, old)
+    for name in LIVE[1:]:
+        backup = _backup_of(demo, name, before[name])
         demo.say("done", f"{name} was backed up first: {backup}", seen=backup is not None)
-
-    def restored() -> bool:
-        return before == {name: demo.path(JSONL, name).read_bytes() for name in before}
 
     def last_run() -> object:
         return demo.call("jobs.list", root=JSONL, name="archive")["jobs"][0]["last_run"]
 
     demo.call("undo", receipt=receipt)
-    demo.say("done", f"`memoryd undo {receipt}`: both files are back, byte for byte", seen=restored())
+    demo.say("done", f"`memoryd undo {receipt}`: both files are back, byte for byte", seen=_live(store) == before)
     last = last_run()
-    demo.until(lambda: last_run() != last or None, "the archive job runs once more")
-    demo.say("done", "the next scheduled run left them alone: what you undo stays undone", seen=restored())
+    demo.until(lambda: last_run() != last, "the archive job runs once more")
+    left = _live(store) == before
+    demo.say("done", "the next scheduled run left them alone: what you undo stays undone", seen=left)
     receipt = demo.call("archive", root=JSONL, ids=list(due))["receipt"]
     demo.say("done", f"archived again by name (receipt {receipt})", seen=_archived(demo) == archived)
+
+
+def _live(store: Path) -> dict[str, bytes]:
+    """The files with the live memories of the JSONL store."""
+    return {name: (store / name).read_bytes() for name in LIVE}
 
 
 def _backup_of(demo: Sandbox, name: str, content: bytes) -> str | None:
@@ -206,17 +205,16 @@ def _json_files(demo: Sandbox) -> None:
     demo.say("note", f"{len(names)} memories; _index.json and _stats.json count {named}")
     demo.adopt(FILES, schedule={"archive": "off"})
 
-    def rebuilt() -> bool | None:
+    def rebuilt() -> bool:
         listed, stats = _loaded(store / "_index.json")["fileIndex"], _loaded(store / "_stats.json")
-        return (sorted(listed.values()) == names and stats["totalMemories"] == len(names)) or None
+        return sorted(listed.values()) == names and stats["totalMemories"] == len(names)
 
     demo.until(rebuilt, "memoryd rebuilds index and statistics")
     demo.say("done", f"recognised as {FILES}; index and statistics rebuilt: {len(names)} memories")
-    lost = _findings(demo, FILES, "lost-to-name-collision")
-    demo.say("found", lost[0]["message"] if lost else "memories that were lost to others", seen=len(lost) == 1)
-    torn = [store / each["path"] for each in _findings(demo, FILES, "torn-file")]
-    text = f"overwritten with shorter content: {', '.join(path.name for path in torn)}"
-    demo.say("found", text, seen=len(torn) == 2)
+    (lost,) = _findings(demo, FILES, "lost-to-name-collision", 1)
+    demo.say("found", lost["message"])
+    torn = [store / each["path"] for each in _findings(demo, FILES, "torn-file", 2)]
+    demo.say("found", f"overwritten with shorter content: {', '.join(path.name for path in torn)}")
     receipt = demo.call("repair", root=FILES)["receipt"]
     text = f"repaired (receipt {receipt}); the originals are kept in quarantine"
     demo.say("done", text, seen=all(_loaded(path) for path in torn))
@@ -250,7 +248,7 @@ def _markdown_topics(demo: Sandbox) -> None:
 def _session_files(demo: Sandbox) -> None:
     """The lock of a dead archiver is cleared, and a memory that a session holds twice is merged."""
     store = demo.create(SESSIONS)
-    pid = demo.killed_agent("Eva", "die archiving", SESSIONS)
+    pid = demo.killed_agent("Eva", "die-archiving", SESSIONS)
     text = f"Eva, an archiver (pid {pid}), was killed: her .archive.lock would stop every later run"
     demo.say("found", text, seen=_loaded(store / ".archive.lock")["pid"] == pid)
     schedule = {"locks": "every 1s", "dedupe": "every 1s", "archive": "off"}
@@ -275,21 +273,19 @@ def _user_document(demo: Sandbox) -> None:
     _replace(path, {**document, "memories": [*document["memories"], new]})
     demo.call("sync", root=DOCUMENT)
     good, held = path.read_bytes(), len(document["memories"]) + 1
-    digest = hashlib.sha256(good).hexdigest()
-    backups = demo.call("backup.list", root=DOCUMENT, file=name)["backups"]
-    version = next((each["id"] for each in backups if each["valid"] and each["sha256"] == digest), None)
-    text = f"recognised as {DOCUMENT}; its agent stored memory {held}, backed up at once as {version}"
-    demo.say("done", text, seen=version is not None)
+    version = demo.call("backup.list", root=DOCUMENT, file=name)["backups"][0]
+    text = f"recognised as {DOCUMENT}; its agent stored memory {held}, backed up at once as {version['id']}"
+    demo.say("done", text, seen=version["valid"])
     _replace(path, {**document, "memories": [new]})
-    shrunk = len(_findings(demo, DOCUMENT, "shrunk")) == 1
-    demo.say("found", f"the agent lost its document and began a new one: {held} memories became 1", seen=shrunk)
-    receipt = demo.call("backup.restore", root=DOCUMENT, file=name, at=version)["receipt"]
-    text = f"restored from {version} on command, byte for byte (receipt {receipt})"
+    _findings(demo, DOCUMENT, "shrunk", 1)
+    demo.say("found", f"the agent lost its document and began a new one: {held} memories became 1")
+    receipt = demo.call("backup.restore", root=DOCUMENT, file=name, at=version["id"])["receipt"]
+    text = f"restored from {version['id']} on command, byte for byte (receipt {receipt})"
     demo.say("done", text, seen=path.read_bytes() == good)
     receipt = demo.call("dedupe", root=DOCUMENT)["receipt"]
     contents = [each["data"]["content"] for each in _loaded(path)["memories"]]
     kept, gone = (document["memories"][place]["data"]["content"] for place in (0, -1))
-    merged = kept in contents and gone not in contents and len(contents) == held - 1
+    merged = kept in contents and gone not in contents
     demo.say("done", f"dedupe on command: “{gone}” is merged into “{kept}” (receipt {receipt})", seen=merged)
 
 
@@ -305,10 +301,8 @@ def _search(demo: Sandbox) -> None:
     demo.say("done", text, seen=stored["id"].encode() in last)
     try:
         demo.call("memory.add", root=JSONL, memory={**memory, "content": f"log in with {TOKEN}"})
-    except NotSeenError as refused:
-        if not isinstance(refused.__cause__, SensitiveError):
-            raise
-        demo.say("done", f"a memory with an access token is refused: {refused.__cause__.message}")
+    except SensitiveError as refused:
+        demo.say("done", f"a memory with an access token is refused: {refused.message}")
     else:
         raise NotSeenError("a memory with an access token is refused")
     for root, question in QUESTIONS.items():
@@ -322,48 +316,31 @@ def _search(demo: Sandbox) -> None:
 def _ask(demo: Sandbox, question: str) -> dict[str, Any] | None:
     """The answer of all stores, or None while one of them has a change that is not indexed yet."""
     answer = demo.call("memory.search", query=question, limit=3)
-    states = {name: each["state"] for name, each in answer["fresh"].items()}
-    return dict(answer) if states == dict.fromkeys(states.keys() | LAYOUTS, "fresh") else None
+    return dict(answer) if all(each["state"] == "fresh" for each in answer["fresh"].values()) else None
 
 
 def _end(demo: Sandbox) -> None:
     """Index against files once more, the broken lines, the state of every store, and a clean stop."""
     demo.call("sync")
-    rows = {row["layout"]: row for row in demo.call("status")["roots"]}
-    well = sorted(rows) == sorted(LAYOUTS) and all(row["state"] == "ok" for row in rows.values())
+    rows = demo.call("status")["roots"]
+    well = [row["state"] for row in rows] == ["ok"] * 5
     demo.say("done", "one daemon looks after five stores, all in state ok:", seen=well)
-    for layout, row in rows.items():
-        demo.say("note", f"{layout}: {row['memories']} memories, {row['archived']} archived")
-    require(_listed(demo) == rows[JSONL]["memories"], "index.json lists all memories")
-    still = len(_findings(demo, JSONL, "invalid-json")) == 1
-    demo.say("note", "the broken lines of the first store are still there, unchanged", seen=still)
+    for row in rows:
+        demo.say("note", f"{row['layout']}: {row['memories']} memories, {row['archived']} archived")
+    _findings(demo, JSONL, "invalid-json", 1)
+    demo.say("note", "the broken lines of the first store are still there, unchanged")
     code, seconds = demo.stop()
     demo.say("done", f"memoryd stopped when asked: exit 0 after {seconds:.1f} s", seen=code == 0)
-
-
-def summarise(demo: Sandbox, *, keep: bool) -> None:
-    """Print what is kept, and what to type next."""
-    if keep:
-        demo.narrator.title(f"Kept in {demo.directory}, the daemon is stopped")
-        demo.narrator.plain(KEPT)
-    demo.narrator.title("What to type next")
-    if keep:
-        demo.narrator.plain(f"  memoryd check --offline {demo.path(JSONL)}")
-        demo.narrator.plain(f"  cd {demo.directory} && memoryd --config memoryd.toml --state-dir state run")
-    demo.narrator.plain(NEXT)
 
 
 # --- reading
 
 
-def _memories(demo: Sandbox) -> int:
-    """How many memories memoryd counts in the JSONL store."""
-    return int(demo.call("status", root=JSONL)["roots"][0]["memories"])
-
-
-def _findings(demo: Sandbox, root: str, code: str | None = None) -> list[dict[str, Any]]:
-    found = demo.call("check", root=root)["findings"]
-    return [each for each in found if code in (each["code"], None)]
+def _findings(demo: Sandbox, root: str, code: str, count: int) -> list[dict[str, Any]]:
+    """The findings with that code; there must be so many."""
+    found = [each for each in demo.call("check", root=root)["findings"] if each["code"] == code]
+    require(len(found) == count, f"memoryd finds {code} in {root} {count} times, not {len(found)} times")
+    return found
 
 
 def _listed(demo: Sandbox) -> int:
@@ -384,11 +361,6 @@ def _replace(path: Path, document: object) -> None:
     """Replace a document whole, as its agent does."""
     path.with_suffix(".tmp").write_text(json.dumps(document), encoding="utf-8")
     path.with_suffix(".tmp").replace(path)
-
-
-def _contents(store: Path) -> dict[Path, bytes]:
-    """Relative path -> content of every file."""
-    return {path.relative_to(store): path.read_bytes() for path in store.rglob("*") if path.is_file()}
 
 
 SCENES: tuple[tuple[str, Callable[[Sandbox], None]], ...] = (
