@@ -42,7 +42,7 @@ KEEPERS: dict[str, str | tuple[str, ...]] = {
     "filelock": "disk/daemon_lock.py",
     "prometheus_client": "control/metrics.py",
     "structlog": "log.py",
-    "platformdirs": "config/places.py",
+    "platformdirs": "config/socket_path.py",
     "click": "cli/",
     "rich": "cli/",
     "ctypes": "disk/syscalls.py",

@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import click
 
+from memoryd.config.socket_path import find_socket
+from memoryd.control.client import Client
+from memoryd.errors import MemorydError
+
 
 class MethodCommand(click.Command):
     """A command whose usage errors all name it, so that their hint is its own --help."""
@@ -30,16 +34,11 @@ def json_option() -> click.Option:
 
 def socket_of(ctx: click.Context) -> str:
     """Return the path of the control socket for this command line."""
-    from memoryd.config.places import find_places  # noqa: PLC0415 - not needed for `--help`
-
-    return find_places(**ctx.find_root().obj, client=True).socket
+    return find_socket(**ctx.find_root().obj)
 
 
 def complete_roots(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
     """Return root names for shell completion; none when no daemon answers at once."""
-    from memoryd.control.client import Client  # noqa: PLC0415 - only while completing
-    from memoryd.errors import MemorydError  # noqa: PLC0415 - as above
-
     root = ctx.find_root()
     root.obj = root.obj or {name: root.params.get(name) for name in ("config", "state_dir", "socket")}
     try:

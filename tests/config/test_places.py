@@ -8,12 +8,14 @@ import subprocess
 import sys
 from pathlib import Path
 
+import platformdirs
 import pytest
 
-from memoryd.config.places import SUN_PATH, Places, UserDirs, find_places, fit, published_socket
+from memoryd.config.places import Places, find_places
+from memoryd.config.socket_path import SUN_PATH, find_socket, fit, published_socket, user_dirs
 from memoryd.errors import ConfigError
 
-USER = UserDirs("/u/config", "/u/state")
+USER = ("/u/config", "/u/state")
 
 
 def _find(env: dict[str, str] | None = None, **words: str) -> Places:
@@ -65,7 +67,7 @@ def test_configuration_in_order(tmp_path: Path) -> None:
     own = user / "config.toml"
 
     def find(word: str | None = None, **env: str) -> Places:
-        dirs = UserDirs(str(user), "/state")
+        dirs = (str(user), "/state")
         return find_places(word, env=env, dirs=lambda: dirs, system_config=str(system))
 
     assert find()[0] is None
@@ -122,14 +124,11 @@ def test_a_client_takes_the_socket_a_live_daemon_published(tmp_path: Path) -> No
     sock.touch()
     _publish(state, pid=os.getpid(), socket=str(sock))
 
-    def find(*, client: bool, socket: str | None = None) -> str:
-        return find_places(
-            None, str(state), socket, env={"XDG_RUNTIME_DIR": "/x"}, dirs=lambda: USER, client=client
-        ).socket
-
-    assert find(client=True) == str(sock)
-    assert find(client=False) == "/x/memoryd/control.sock", "a daemon goes by the table alone"
-    assert find(client=True, socket="/s") == "/s", "a socket that was named wins"
+    env = {"XDG_RUNTIME_DIR": "/x"}
+    assert find_socket(None, str(state), env=env) == str(sock)
+    assert find_places(None, str(state), env=env, dirs=lambda: USER).socket == "/x/memoryd/control.sock", "not a daemon"
+    assert find_socket(None, str(state), "/s", env=env) == "/s", "a socket that was named wins"
+    assert find_socket(None, str(tmp_path), env=env) == "/x/memoryd/control.sock", "where none is published"
 
 
 def test_a_dead_or_broken_publication_counts_for_nothing(tmp_path: Path) -> None:
@@ -158,8 +157,8 @@ def test_a_dead_or_broken_publication_counts_for_nothing(tmp_path: Path) -> None
 def test_the_import_is_light() -> None:
     """Every client command pays for it."""
     code = (
-        "import sys, memoryd.config.places as p; p.find_places('/c','/s','/x', must_exist=False)\n"
-        "heavy = {'platformdirs','tomllib','msgspec','tomlkit','json','dataclasses','zoneinfo','difflib'}\n"
+        "import sys, memoryd.config.socket_path as p; p.find_socket(None,'/s','/x')\n"
+        "heavy = {'typing','platformdirs','tomllib','msgspec','json','dataclasses','zoneinfo','difflib'}\n"
         "print(sorted(heavy & set(sys.modules)))"
     )
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
@@ -174,3 +173,17 @@ def test_platform_directories(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -
     places = find_places(system_config="/nowhere/config.toml")
     assert places.config_target == str(tmp_path / "c" / "memoryd" / "config.toml")
     assert places.state_dir == str(tmp_path / "s" / "memoryd")
+
+
+@pytest.mark.parametrize("config", [None, "", "relative", "/x/config"])
+@pytest.mark.parametrize("home", [None, "", "relative", "/h", "/h/", "/"])
+def test_the_directories_are_those_of_platformdirs(
+    config: str | None, home: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in (("HOME", home), ("XDG_CONFIG_HOME", config), ("XDG_STATE_HOME", config)):
+        if value is None:
+            monkeypatch.delenv(name, raising=False)
+        else:
+            monkeypatch.setenv(name, value)
+    made = platformdirs.PlatformDirs("memoryd", appauthor=False)
+    assert user_dirs() == (made.user_config_dir, made.user_state_dir)

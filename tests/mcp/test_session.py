@@ -438,7 +438,8 @@ def test_nothing_of_the_daemon_is_loaded() -> None:
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, env=env, check=True)
     names = done.stdout.split()
     loaded = {name.split(".")[1] if name.startswith("memoryd.") else name for name in names}
-    assert loaded == {"mcp", "cli", "control", "core", "errors", "layouts"}  # layouts: the fields of their memories
+    # layouts: the fields of their memories; config: where the socket is
+    assert loaded == {"mcp", "cli", "config", "control", "core", "errors", "layouts"}
 
 
 def test_a_package_built_otherwise_is_loaded_whole(daemon: FakeDaemon) -> None:

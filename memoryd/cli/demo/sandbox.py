@@ -25,7 +25,7 @@ import click
 
 from memoryd.cli.demo import agents
 from memoryd.cli.screen import printable, wants_fancy
-from memoryd.config.places import SUN_PATH
+from memoryd.config.socket_path import SUN_PATH
 from memoryd.control.client import Client
 from memoryd.errors import MemorydError, NoDaemonError, SensitiveError
 
