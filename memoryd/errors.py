@@ -6,7 +6,10 @@ Bad content in a memory file is never an error: it is a `Finding` (core/findings
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+
+TYPE_CHECKING = False  # without typing, which costs a client command too much
+if TYPE_CHECKING:
+    from typing import Any
 
 
 class MemorydError(Exception):

@@ -13,7 +13,7 @@ from pathlib import Path
 import click
 
 from memoryd.cli.help import man_page
-from memoryd.cli.main import cli
+from memoryd.cli.program import cli
 from memoryd.layouts.registry import LAYOUTS
 from tests.bench.quality import FIGURES
 from tests.secrets import measure

@@ -11,7 +11,7 @@ import click
 import pytest
 
 from memoryd.cli.help.tables import TOPICS
-from memoryd.cli.main import cli
+from memoryd.cli.program import cli
 from tests.readme import MAN_PAGE, README, TABLES, TOP, made, made_man_page, marks
 from tests.test_architecture import FLOORS
 

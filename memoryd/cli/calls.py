@@ -6,55 +6,48 @@ import json
 import os
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, TypeGuard
 
-import click
-
-from memoryd.cli.options import socket_of
-from memoryd.control.methods import Method
+from memoryd.control.client import Client
 from memoryd.errors import ConflictError, MemorydError, UsageError
 
+TYPE_CHECKING = False  # without typing, which costs a client command too much
 if TYPE_CHECKING:
-    from memoryd.control.client import Client
+    from typing import Any, TypeAlias, TypeGuard
 
 STOP_WAIT_S = 10.0
 _REPLY_MARGIN_S = 10
 
-Values = dict[str, Any]
+Values: TypeAlias = "dict[str, Any]"
 
 
-def call_daemon(ctx: click.Context, method: Method, params: Values, *, quiet: bool) -> Values:
+def call_daemon(path: str, method: str, params: Values, *, waits_s: float, quiet: bool = False) -> Values:
     """Call a method of the daemon and return its result. `quiet`: do not print the evidence before a forced removal."""
-    from memoryd.control.client import Client  # noqa: PLC0415 - `--help` needs no socket
-
-    path = socket_of(ctx)
     with Client(path) as client:
         if params.get("force") and not quiet:
             _show_evidence(client.call("lock.list", {key: params[key] for key in params if key != "force"}))
-        result = _call(client, method, params)
+        result = _call(client, method, params, _timeout(waits_s, params))
     if not isinstance(result, dict):
         result = {"result": result}
-    if method.name == "shutdown":
+    if method == "shutdown":
         wait_until_stopped(path, result.get("pid"))
     return result
 
 
-def _call(client: Client, method: Method, params: Values) -> Any:
-    timeout = _timeout(method, params)
+def _call(client: Client, method: str, params: Values, timeout: float) -> Any:
     try:
-        return client.call(method.name, params, timeout=timeout)
+        return client.call(method, params, timeout=timeout)
     except UsageError as error:
-        if method.name != "memory.get" or "offset" not in error.data:
+        if method != "memory.get" or "offset" not in error.data:
             raise
     again = {key: value for key, value in params.items() if key != "touch"}  # the use is already counted
-    return join_parts(lambda offset: client.call(method.name, {**again, "offset": offset}, timeout=timeout))
+    return join_parts(lambda offset: client.call(method, {**again, "offset": offset}, timeout=timeout))
 
 
-def _timeout(method: Method, params: Values) -> float:
+def _timeout(waits_s: float, params: Values) -> float:
     """Return seconds longer than the daemon's own time limit, so that its answer is what the user sees."""
     if "timeout_ms" in params:
         return float(params["timeout_ms"]) / 1000 + _REPLY_MARGIN_S
-    return method.waits_s + _REPLY_MARGIN_S
+    return waits_s + _REPLY_MARGIN_S
 
 
 def _show_evidence(locks: Values) -> None:
@@ -130,8 +123,6 @@ def _is_zombie(pid: int) -> bool:
 
 
 def _answers(path: str) -> bool:
-    from memoryd.control.client import Client  # noqa: PLC0415 - only for `stop`
-
     try:
         with Client(path, timeout=1) as client:
             client.call("ping")

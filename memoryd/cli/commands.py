@@ -12,7 +12,8 @@ from msgspec import to_builtins
 
 from memoryd.cli import exits, fields
 from memoryd.cli.calls import Values, call_daemon
-from memoryd.cli.options import MethodCommand, complete_roots, example, json_option
+from memoryd.cli.options import MethodCommand, complete_roots, example, json_option, socket_of
+from memoryd.cli.screen import print_json
 from memoryd.control.methods import LAYOUTS, Method, Param, groups
 from memoryd.control.parameters import check_params
 from memoryd.errors import UsageError
@@ -128,7 +129,7 @@ def _callback(method: Method) -> Callable[..., None]:
             params = to_params(method, values)
             _require_input(method, params)
             check_params(method, params)  # so that wrong usage is reported even if no daemon runs
-            result = call_daemon(ctx, method, params, quiet=as_json)
+            result = call_daemon(socket_of(ctx), method.name, params, waits_s=method.waits_s, quiet=as_json)
         _show(method, result, as_json=as_json)
         ctx.exit(exits.of_result(method.name, result))
 
@@ -215,12 +216,12 @@ def _offline(ctx: click.Context, method: Method, path: str, values: Values) -> V
 
 
 def _show(method: Method, result: Values, *, as_json: bool) -> None:
-    from memoryd.cli import views  # noqa: PLC0415 - not needed for `--help`
-
     if as_json:
-        views.print_json(result)
-    else:
-        views.print_for_people(method.name, result)
+        print_json(result)
+        return
+    from memoryd.cli.views import print_for_people  # noqa: PLC0415 - not needed for `--help`
+
+    print_for_people(method.name, result)
 
 
 def _names_root(method: Method, param: Param) -> bool:

@@ -8,16 +8,16 @@ from __future__ import annotations
 
 import json
 import re
-import shlex
 import sys
 from collections.abc import Mapping, Sequence
-from importlib.metadata import PackageNotFoundError, requires
-from pathlib import PurePath
-from typing import Any
 
 from memoryd.cli.screen import printable
 from memoryd.control.wire import error_object, readable
 from memoryd.errors import MemorydError
+
+TYPE_CHECKING = False  # without typing, which costs a client command too much
+if TYPE_CHECKING:
+    from typing import Any
 
 DONE = 0
 FINDINGS = 1
@@ -43,7 +43,7 @@ MEANINGS: Mapping[int, str] = {
     INTERRUPTED: "interrupted",
 }
 
-_REQUIREMENT = re.compile(r"""(?P<package>[^;]+?)\s*;.*\bextra\s*==\s*["'](?P<extra>[\w-]+)["'].*""")
+_REQUIREMENT = r"""(?P<package>[^;]+?)\s*;.*\bextra\s*==\s*["'](?P<extra>[\w-]+)["'].*"""
 LINE = "\n"  # the one control character a message may hold
 
 
@@ -97,8 +97,10 @@ def command_for(extra: str, prefix: str = sys.prefix, python: str = sys.executab
 
     It names the packages, because only a checkout has memoryd itself under a name that pip can install.
     """
+    import shlex  # noqa: PLC0415 - for this rare hint only
+
     packages = shlex.join(packages_of(extra))
-    parts = PurePath(prefix).parts
+    parts = tuple(prefix.split("/"))
     if _is_below(parts, ("pipx", "venvs")):
         return f"pipx inject {shlex.quote(parts[-1])} {packages}"
     if _is_below(parts, ("uv", "tools")):
@@ -109,11 +111,13 @@ def command_for(extra: str, prefix: str = sys.prefix, python: str = sys.executab
 def packages_of(extra: str, listed: Sequence[str] | None = None) -> list[str]:
     """Return the requirements of an extra for pip; the name of the extra if the installation has no metadata."""
     if listed is None:
+        from importlib.metadata import PackageNotFoundError, requires  # noqa: PLC0415 - loads the e-mail package
+
         try:
             listed = requires("memoryd") or []
         except PackageNotFoundError:
             listed = []
-    matches = (match for each in listed if (match := _REQUIREMENT.fullmatch(each)) and match["extra"] == extra)
+    matches = (match for each in listed if (match := re.fullmatch(_REQUIREMENT, each)) and match["extra"] == extra)
     return [match["package"].strip() for match in matches] or [extra]
 
 

@@ -12,7 +12,7 @@ import click
 from memoryd import __version__
 from memoryd.cli import exits
 from memoryd.cli.options import complete_roots, example, json_option, socket_of
-from memoryd.cli.screen import printable
+from memoryd.cli.screen import print_json, printable
 from memoryd.control.methods import LAYOUTS, LEVELS, TOPICS
 from memoryd.errors import ConflictError, MemorydError, NoDaemonError
 
@@ -186,8 +186,6 @@ def completion(ctx: click.Context, shell: str) -> None:
 def version(as_json: bool) -> None:
     """Print the version of this program."""
     if as_json:
-        from memoryd.cli.views import print_json  # noqa: PLC0415 - only for --json
-
         print_json({"version": __version__, "python": ".".join(map(str, sys.version_info[:3]))})
     else:
         click.echo(f"memoryd {__version__}")

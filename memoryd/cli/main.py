@@ -1,69 +1,26 @@
-"""The `memoryd` program. Building a command imports only the method table and click."""
+"""The `memoryd` program: runs one command and reports every error.
+
+Prompts and scripts call `memoryd ping` and `memoryd status` often. Importing click and the method table takes much
+longer than asking the daemon, so these two are answered here when they come with no more than the global options and
+--json. `cli.program` runs every other command line.
+"""
 
 from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 
-import click
-
-from memoryd import __version__
 from memoryd.cli import exits
-from memoryd.cli.commands import group_command, method_command
-from memoryd.cli.options import example
-from memoryd.control.methods import METHODS, by_command, groups
-from memoryd.errors import MemorydError, UsageError
+from memoryd.cli.calls import call_daemon
+from memoryd.cli.screen import Screen, make_screen, print_json
+from memoryd.cli.views_status import Result, show_ping, show_status
+from memoryd.config.socket_path import find_socket
+from memoryd.errors import MemorydError
 
-# Commands are listed in the order of use.
-_LOCAL_FIRST = ("run", "demo", "init")
-_LOCAL_LAST = ("events", "mcp", "completion", "help", "version")
-
-
-class Commands(click.Group):
-    """A group that builds its commands on demand."""
-
-    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
-        """Return the names of all commands, in the order of `--help`."""
-        words = [method.command[0] for method in METHODS if method.command]
-        return [*_LOCAL_FIRST, *dict.fromkeys(words), *_LOCAL_LAST]
-
-    def get_command(self, ctx: click.Context, name: str) -> click.Command | None:  # noqa: ARG002 - click's signature
-        """Build the command or group with this name; None if there is none."""
-        if name in _LOCAL_FIRST or name in _LOCAL_LAST:
-            from memoryd.cli.local import COMMANDS  # noqa: PLC0415 - only when needed
-
-            return COMMANDS[name]
-        if name in groups():
-            return group_command(name)
-        method = by_command((name,))
-        return method_command(method) if method else None
-
-    def resolve_command(
-        self, ctx: click.Context, args: list[str]
-    ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Find the command to run. Raises UsageError with the nearest name for an unknown one."""
-        if args and not args[0].startswith("-") and self.get_command(ctx, args[0]) is None:
-            from memoryd.control.parameters import nearest  # noqa: PLC0415 - loads difflib
-
-            hint = nearest(args[0], dict.fromkeys(self.list_commands(ctx)))
-            raise UsageError(f"there is no command {args[0]!r}", hint=hint)
-        return super().resolve_command(ctx, args)
-
-
-@click.command(
-    cls=Commands,
-    context_settings={"help_option_names": ["--help", "-h"], "max_content_width": 100},
-    epilog=example("memoryd demo", "memoryd run ~/.claude/agents/memories", "memoryd status"),
-)
-@click.option("--config", metavar="FILE", help="The configuration file.")
-@click.option("--state-dir", metavar="DIR", help="Where the daemon keeps its journal, backups and catalogue.")
-@click.option("--socket", metavar="PATH", help="The control socket.")
-@click.version_option(__version__, message="memoryd %(version)s")
-@click.pass_context
-def cli(ctx: click.Context, config: str | None, state_dir: str | None, socket: str | None) -> None:
-    """Look after the directories where AI agents keep their memories as plain files."""
-    ctx.obj = {"config": config, "state_dir": state_dir, "socket": socket}
+QUICK: Mapping[str, Callable[[Screen, Result], None]] = {"ping": show_ping, "status": show_status}
+QUICK_WAITS_S = 10  # `waits_s` of these two in the method table
+_OPTIONS = ("--config", "--state-dir", "--socket")  # as `find_socket` takes them
 
 
 def main(argv: Sequence[str] | None = None) -> None:
@@ -78,30 +35,44 @@ def run(argv: Sequence[str]) -> int:
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")
     try:
-        code = cli.main(list(argv), prog_name="memoryd", standalone_mode=False)
+        code = _run(argv)
         sys.stdout.flush()
     except MemorydError as error:
         return exits.report_error(error, as_json=as_json)
-    except click.ClickException as error:
-        return _usage(error, as_json=as_json)
-    except (click.Abort, KeyboardInterrupt):
+    except KeyboardInterrupt:
+        print(file=sys.stderr)  # noqa: T201 - ends the line that shows ^C
         return exits.INTERRUPTED
     except BrokenPipeError:
         _close_stdout()
         return exits.FINDINGS
     except Exception as error:  # noqa: BLE001 - a bug of ours gets a message, not a traceback
         return exits.report_error(_internal(error), as_json=as_json)
-    return code if isinstance(code, int) else exits.DONE
+    return code
 
 
-def _usage(error: click.ClickException, *, as_json: bool) -> int:
-    if not isinstance(error, click.UsageError):
-        return exits.report_error(UsageError(error.format_message()), as_json=as_json)
-    if isinstance(error, click.exceptions.NoArgsIsHelpError):
-        error.show()
-        return exits.USAGE
-    command = error.ctx.command_path if error.ctx else "memoryd"
-    return exits.report_error(UsageError(error.format_message(), hint=f"see `{command} --help`"), as_json=as_json)
+def _run(argv: Sequence[str]) -> int:
+    places, words = _split(argv)
+    name, *options = words or [""]
+    if name not in QUICK or options not in ([], ["--json"]) or os.environ.get("_MEMORYD_COMPLETE"):
+        from memoryd.cli.program import run_program  # noqa: PLC0415 - loads click and the method table
+
+        return run_program(argv)
+    result = call_daemon(find_socket(*map(places.get, _OPTIONS)), name, {}, waits_s=QUICK_WAITS_S)
+    if options:
+        print_json(result)
+    else:
+        QUICK[name](make_screen(sys.stdout), result)
+    sys.stdout.flush()
+    return exits.DONE
+
+
+def _split(argv: Sequence[str]) -> tuple[dict[str, str], list[str]]:
+    """Split off the global options at the start, as far as they are written as `--name value`."""
+    places, words = {}, list(argv)
+    while len(words) > 1 and words[0] in _OPTIONS and not words[1].startswith("-"):
+        places[words[0]] = words[1]
+        del words[:2]
+    return places, words
 
 
 def _internal(error: Exception) -> MemorydError:

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import os
+import sys
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, TextIO
 
 from memoryd.control.wire import readable
+
+TYPE_CHECKING = False  # without typing, which costs a client command too much
+if TYPE_CHECKING:
+    from typing import Any, TextIO
 
 _STYLES = {
     "ok": "green",
@@ -94,6 +99,22 @@ def wants_fancy(out: TextIO, env: Mapping[str, str]) -> bool:
 def make_screen(out: TextIO) -> Screen:
     """Return a screen for the stream, fancy if it is a terminal."""
     return Screen(out, fancy=wants_fancy(out, os.environ))
+
+
+def print_json(document: object) -> None:
+    """Print one JSON document, indented on a terminal."""
+    out = sys.stdout
+    utf8 = (out.encoding or "").lower().replace("-", "") == "utf8"
+    text = json.dumps(document, ensure_ascii=not utf8, indent=2 if out.isatty() else None)
+    out.write((text if text.isprintable() else "".join(map(_escaped, text))) + "\n")
+    out.flush()
+
+
+def _escaped(char: str) -> str:
+    """Escape DEL, C1 and bidirectional controls, which JSON allows unescaped but a terminal would interpret."""
+    if char == "\n" or char.isprintable():
+        return char
+    return json.dumps(char)[1:-1] if ord(char) > 0x7F else f"\\u{ord(char):04x}"
 
 
 def printable(text: str, keep: str = "") -> str:

@@ -5,7 +5,6 @@ A result may lack members (of an older daemon) or have more; a view shows what i
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Callable, Iterable
 from textwrap import wrap
@@ -258,22 +257,6 @@ VIEWS: dict[str, View] = {
     "metrics": show_metrics,
     "shutdown": show_stopped,
 }
-
-
-def print_json(document: object) -> None:
-    """Print one JSON document, indented on a terminal."""
-    out = sys.stdout
-    utf8 = (out.encoding or "").lower().replace("-", "") == "utf8"
-    text = json.dumps(document, ensure_ascii=not utf8, indent=2 if out.isatty() else None)
-    out.write((text if text.isprintable() else "".join(map(_escaped, text))) + "\n")
-    out.flush()
-
-
-def _escaped(char: str) -> str:
-    """Escape DEL, C1 and bidirectional controls, which JSON allows unescaped but a terminal would interpret."""
-    if char == "\n" or char.isprintable():
-        return char
-    return json.dumps(char)[1:-1] if ord(char) > 0x7F else f"\\u{ord(char):04x}"
 
 
 def print_for_people(method: str, result: dict[str, Any]) -> None:

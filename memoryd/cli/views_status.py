@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from memoryd.cli.screen import Screen, format_duration, format_size, format_time
 
-Result = dict[str, Any]
+TYPE_CHECKING = False  # without typing, which costs a client command too much
+if TYPE_CHECKING:
+    from typing import Any, TypeAlias
+
+Result: TypeAlias = "dict[str, Any]"
 
 
 def show_ping(screen: Screen, result: Result) -> None:

@@ -11,11 +11,15 @@ import time
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from types import TracebackType
-from typing import Any
 
 from memoryd.control.wire import MAX_LINE, readable, rebuild
-from memoryd.core.records import JsonObject
 from memoryd.errors import DeniedError, MemorydError, NoDaemonError, UsageError
+
+TYPE_CHECKING = False  # without typing, which costs a client command too much
+if TYPE_CHECKING:
+    from typing import Any
+
+    from memoryd.core.records import JsonObject
 
 _CONNECT_S = 5
 _START = "start it with `memoryd run`, or say where it is with --socket or --state-dir"

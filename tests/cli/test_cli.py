@@ -9,6 +9,8 @@ import pty
 import re
 import select
 import shlex
+import signal
+import socket
 import subprocess
 import sys
 import time
@@ -23,9 +25,10 @@ from structlog.testing import capture_logs
 
 import memoryd
 from memoryd import __version__
-from memoryd.cli import views
+from memoryd.cli import main, views
 from memoryd.cli.commands import LOCAL, to_params
-from memoryd.cli.main import cli, run
+from memoryd.cli.main import run
+from memoryd.cli.program import cli
 from memoryd.control.methods import METHODS, TABLE, Method, Request
 from memoryd.control.peer import Peer
 from memoryd.control.server import Server
@@ -677,15 +680,128 @@ FORBIDDEN = (
 NAMES_OF_LAYOUTS = {"memoryd.layouts", "memoryd.layouts.registry"}  # and no layout itself
 
 
-@pytest.mark.parametrize("argv", [["--help"], ["status"], ["status", "--json"], ["backup", "list"], ["version"]])
-def test_a_client_command_imports_only_what_it_needs(argv: list[str], stub: Stub) -> None:
+def loaded_by(*argv: str) -> set[str]:
     code = "import sys; from memoryd.cli.main import run; run(sys.argv[1:])"
-    code += "; sys.stderr.write('\\n'.join(sys.modules))"
-    command = [sys.executable, "-c", code, "--socket", stub.path, *argv]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
-    loaded = set(done.stderr.splitlines())
+    code += "; sys.stderr.write('\\0' + ' '.join(sys.modules))"
+    done = subprocess.run([sys.executable, "-c", code, *argv], capture_output=True, text=True, timeout=60, check=True)
+    return set(done.stderr.rpartition("\0")[2].split())
+
+
+@pytest.mark.parametrize("argv", [["--help"], ["status", "a"], ["jobs", "--json"], ["backup", "list"], ["version"]])
+def test_a_client_command_imports_only_what_it_needs(argv: list[str], stub: Stub) -> None:
+    loaded = loaded_by("--socket", stub.path, *argv)
     assert "memoryd.control.methods" in loaded
     assert not {name for name in loaded if name.startswith(FORBIDDEN)} - NAMES_OF_LAYOUTS
+
+
+# Each of these takes a tenth of the interpreter's start or more.
+SLOW_TO_IMPORT = {
+    *("click", "msgspec", "rich", "platformdirs", "numpy"),
+    *("typing", "inspect", "dataclasses", "contextlib", "threading", "subprocess", "pathlib", "importlib.metadata"),
+    *("shutil", "tempfile", "textwrap", "datetime", "difflib", "hashlib", "random", "urllib.parse", "asyncio"),
+}
+QUICK_HOUSE = {
+    "memoryd",
+    "memoryd.errors",
+    *(f"memoryd.cli{each}" for each in ("", ".main", ".exits", ".calls", ".screen", ".views_status")),
+    *("memoryd.config", "memoryd.config.socket_path"),
+    *("memoryd.control", "memoryd.control.client", "memoryd.control.wire"),
+}
+
+
+@pytest.mark.parametrize("argv", [["ping"], ["status"], ["status", "--json"]])
+@pytest.mark.parametrize("by", ["word", "environment", "publication", "nothing"])
+def test_a_quick_command_imports_next_to_nothing(
+    argv: list[str], by: str, stub: Stub, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """It may take three times the start of the interpreter, which is used up by json, socket and what they import."""
+    place = ["--socket", stub.path] if by == "word" else []
+    if by == "environment":
+        monkeypatch.setenv("MEMORYD_SOCKET", stub.path)
+    if by == "publication":
+        (tmp_path / "state" / "memoryd").mkdir(parents=True)
+        published = json.dumps({"pid": os.getpid(), "socket": stub.path})
+        (tmp_path / "state" / "memoryd" / "instance.json").write_text(published)
+    bare = subprocess.run(
+        [sys.executable, "-c", "import sys; print(*sys.modules)"], capture_output=True, text=True, check=True
+    )
+    loaded = loaded_by(*place, *argv)
+    assert len(stub.asked) == (by != "nothing")
+    assert loaded & SLOW_TO_IMPORT <= set(bare.stdout.split())
+    assert {name for name in loaded if name.startswith("memoryd")} == QUICK_HOUSE
+
+
+QUICK_LINES = [[name, *more] for name in main.QUICK for more in ([], ["--json"])]
+
+
+@pytest.fixture(params=["alone", "told", "broken", "odd", "unreachable", "misconfigured"])
+def given_places(
+    request: pytest.FixtureRequest, stub: Stub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> list[str]:
+    """Global options, with a daemon that answers, fails or is not there."""
+    place = ["--socket", stub.path]
+    match request.param:
+        case "told":
+            stub.failing = dict.fromkeys(main.QUICK, BusyError("\x1b[31mbusy", hint="wait", data={"extra": "mcp"}))
+        case "broken":
+            for name in main.QUICK:
+                monkeypatch.setitem(RESULTS, name, {"roots": 3, "resources": [], "uptime_s": "\x9b"})
+        case "odd":
+            for name in main.QUICK:
+                monkeypatch.setitem(RESULTS, name, spoilt(RESULTS[name]))
+        case "unreachable":
+            place = ["--state-dir", str(tmp_path / "none"), "--config", os.devnull]
+        case "misconfigured":
+            place += ["--config", str(tmp_path / "none.toml")]
+    return place
+
+
+@pytest.mark.parametrize("argv", QUICK_LINES, ids=" ".join)
+def test_a_quick_command_does_what_click_would_do(
+    argv: list[str],
+    given_places: list[str],
+    stub: Stub,
+    capfd: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def outcome() -> object:
+        stub.asked.clear()
+        return run([*given_places, *argv]), capfd.readouterr(), stub.asked.copy()
+
+    quick = outcome()
+    monkeypatch.setattr(main, "QUICK", {})
+    assert outcome() == quick
+
+
+def test_quick_commands_wait_as_long_as_the_table_says() -> None:
+    assert {TABLE[name].waits_s for name in main.QUICK} == {main.QUICK_WAITS_S}
+    assert {TABLE[name].command for name in main.QUICK} == {(name,) for name in main.QUICK}
+
+
+@pytest.mark.parametrize("argv", [["ping", "--help"], ["ping", "x"], ["status", "--jso"], ["--socket=/s", "ping", "x"]])
+def test_whatever_is_not_quick_goes_to_click(
+    argv: list[str], capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    code, told = run(argv), capfd.readouterr()
+    monkeypatch.setattr(main, "QUICK", {})
+    assert (run(argv), capfd.readouterr()) == (code, told)
+    assert code in (0, 2)
+
+
+def test_an_interrupted_command_ends_its_line(stub: Stub, tmp_path: Path) -> None:
+    """A server that never answers, and the user's Ctrl-C."""
+    with socket.socket(socket.AF_UNIX) as deaf:
+        deaf.bind(str(tmp_path / "deaf"))
+        deaf.listen()
+        for words in (["status"], ["status", "a"]):
+            command = [sys.executable, "-m", "memoryd", "--socket", str(tmp_path / "deaf"), *words]
+            child = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+            asked, _ = deaf.accept()
+            with asked:
+                assert asked.recv(4096)
+                child.send_signal(signal.SIGINT)
+                assert child.communicate(timeout=60) == (b"", b"\n")
+            assert child.returncode == 130
 
 
 def on_a_terminal(argv: list[str], env: dict[str, str]) -> str:
@@ -791,8 +907,9 @@ def test_events_are_one_line_each(stub: Stub) -> None:
     assert "the daemon has stopped" in err
 
 
-def test_a_reader_that_goes_away_is_no_drama(stub: Stub) -> None:
-    code = f"{sys.executable} -m memoryd --socket {stub.path} metrics | true"
+@pytest.mark.parametrize("words", ["metrics", "status", "status --json"])
+def test_a_reader_that_goes_away_is_no_drama(words: str, stub: Stub) -> None:
+    code = f"{sys.executable} -m memoryd --socket {stub.path} {words} | true"
     done = subprocess.run(["/bin/sh", "-c", code], capture_output=True, text=True, timeout=60, check=True)
     assert done.stderr == ""
 
@@ -813,6 +930,7 @@ def test_the_shell_completes_names_of_roots(stub: Stub) -> None:
     env = {**os.environ, "_MEMORYD_COMPLETE": "bash_complete", "MEMORYD_SOCKET": stub.path}
     done = program(env={**env, "COMP_WORDS": "memoryd status a", "COMP_CWORD": "2"})
     assert done.stdout == "plain,agents\n"
+    assert program("ping", env={**env, "COMP_WORDS": "memoryd status a", "COMP_CWORD": "2"}).stdout == done.stdout
 
 
 @pytest.mark.parametrize(

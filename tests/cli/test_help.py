@@ -15,7 +15,8 @@ from memoryd.cli import exits
 from memoryd.cli.help import prose
 from memoryd.cli.help.render import Entry, Section, as_man_page, as_text
 from memoryd.cli.help.tables import TOPICS
-from memoryd.cli.main import cli, run
+from memoryd.cli.main import run
+from memoryd.cli.program import cli
 from memoryd.config.keys import DAEMON, ENDPOINT, MEMORY_CONFIGURATION, POLICY, ROOT, SCHEDULE, SEARCH
 from memoryd.config.load import load
 from memoryd.config.places import find_places

@@ -20,7 +20,7 @@ import click
 import pytest
 
 from memoryd.cli import exits
-from memoryd.cli.main import cli
+from memoryd.cli.program import cli
 from memoryd.control.client import Client
 from tests.daemon import Daemon, until
 

@@ -1,0 +1,80 @@
+"""The command line with click: groups, commands and their help, each built on demand from the method table."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import click
+
+from memoryd import __version__
+from memoryd.cli import exits
+from memoryd.cli.commands import group_command, method_command
+from memoryd.cli.options import example
+from memoryd.control.methods import METHODS, by_command, groups
+from memoryd.errors import UsageError
+
+# Commands are listed in the order of use.
+_LOCAL_FIRST = ("run", "demo", "init")
+_LOCAL_LAST = ("events", "mcp", "completion", "help", "version")
+
+
+class Commands(click.Group):
+    """A group that builds its commands on demand."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
+        """Return the names of all commands, in the order of `--help`."""
+        words = [method.command[0] for method in METHODS if method.command]
+        return [*_LOCAL_FIRST, *dict.fromkeys(words), *_LOCAL_LAST]
+
+    def get_command(self, ctx: click.Context, name: str) -> click.Command | None:  # noqa: ARG002 - click's signature
+        """Build the command or group with this name; None if there is none."""
+        if name in _LOCAL_FIRST or name in _LOCAL_LAST:
+            from memoryd.cli.local import COMMANDS  # noqa: PLC0415 - only when needed
+
+            return COMMANDS[name]
+        if name in groups():
+            return group_command(name)
+        method = by_command((name,))
+        return method_command(method) if method else None
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Find the command to run. Raises UsageError with the nearest name for an unknown one."""
+        if args and not args[0].startswith("-") and self.get_command(ctx, args[0]) is None:
+            from memoryd.control.parameters import nearest  # noqa: PLC0415 - loads difflib
+
+            hint = nearest(args[0], dict.fromkeys(self.list_commands(ctx)))
+            raise UsageError(f"there is no command {args[0]!r}", hint=hint)
+        return super().resolve_command(ctx, args)
+
+
+@click.command(
+    cls=Commands,
+    context_settings={"help_option_names": ["--help", "-h"], "max_content_width": 100},
+    epilog=example("memoryd demo", "memoryd run ~/.claude/agents/memories", "memoryd status"),
+)
+@click.option("--config", metavar="FILE", help="The configuration file.")
+@click.option("--state-dir", metavar="DIR", help="Where the daemon keeps its journal, backups and catalogue.")
+@click.option("--socket", metavar="PATH", help="The control socket.")
+@click.version_option(__version__, message="memoryd %(version)s")
+@click.pass_context
+def cli(ctx: click.Context, config: str | None, state_dir: str | None, socket: str | None) -> None:
+    """Look after the directories where AI agents keep their memories as plain files."""
+    ctx.obj = {"config": config, "state_dir": state_dir, "socket": socket}
+
+
+def run_program(argv: Sequence[str]) -> int:
+    """Run one command and return its exit code. Raises UsageError for what click refuses, MemorydError for the rest."""
+    try:
+        code = cli.main(list(argv), prog_name="memoryd", standalone_mode=False)
+    except click.exceptions.NoArgsIsHelpError as error:
+        error.show()
+        return exits.USAGE
+    except click.ClickException as error:
+        command = error.ctx.command_path if isinstance(error, click.UsageError) and error.ctx else "memoryd"
+        hint = f"see `{command} --help`" if isinstance(error, click.UsageError) else None
+        raise UsageError(error.format_message(), hint=hint) from error
+    except click.Abort:
+        return exits.INTERRUPTED
+    return code if isinstance(code, int) else exits.DONE
