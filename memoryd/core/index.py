@@ -36,8 +36,8 @@ class IndexUnavailable(OSError):  # noqa: N818 - names the condition
 class FileRow:
     """One file as last read.
 
-    `whole`: it ended with a newline, so an append starts a new line. `young`: it was read so soon after a change that
-    an equal fingerprint does not prove that it is unchanged.
+    `ends_with_newline`: an append starts a new line. `recently_modified`: it was read so soon after a change that an
+    equal fingerprint does not prove that it is unchanged.
     """
 
     path: str
@@ -45,11 +45,11 @@ class FileRow:
     fingerprint: Fingerprint
     digest: str
     lines: int = 0
-    whole: bool = True
+    ends_with_newline: bool = True
     units: int = 0
     broken: int = 0
     records: int = 0
-    young: bool = False
+    recently_modified: bool = False
     pending: bool = False
     facts: Mapping[str, Any] = field(default_factory=dict)
 
@@ -69,7 +69,7 @@ class FileSummary(NamedTuple):
 class Place(NamedTuple):
     """The location of a memory as last read: bytes `start` to `end` of the file with this fingerprint and digest.
 
-    `young` as in `FileRow`. `archived`: the memory is marked as archived; its file may also be an archive.
+    `recently_modified` as in `FileRow`. `archived`: the memory is marked as archived; its file may also be an archive.
     """
 
     path: str
@@ -81,7 +81,7 @@ class Place(NamedTuple):
     archived: bool
     fingerprint: Fingerprint
     digest: str
-    young: bool
+    recently_modified: bool
 
     @property
     def live(self) -> bool:

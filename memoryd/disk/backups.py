@@ -72,7 +72,7 @@ def create(
     if fingerprint.size != len(content):
         raise ConflictError(f"{file} changed while it was read for its backup", hint="try again")
     known = files or (file,)
-    looked = verify(tree, journal, known, now=now, place=place, readable=readable, beside=False, looked_at=looked_at)
+    looked = verify(tree, journal, known, now=now, place=place, readable=readable, in_root=False, looked_at=looked_at)
     newest_first = [each for each in looked if each.file == file]
     digest = digest or hashlib.sha256(content).hexdigest()
     if newest_first and newest_first[0].valid and newest_first[0].sha256 == digest:
@@ -100,7 +100,7 @@ def choose(
     """
     held = list(backups)
     if at is None:
-        usable = sorted((each for each in held if each.valid), key=lambda each: each.beside)
+        usable = sorted((each for each in held if each.valid), key=lambda each: each.in_root)
         if not usable:
             raise NotFoundError("there is no valid backup", hint="`memoryd backup list` shows the backups")
         other = [each for each in usable if each.sha256 != live]
@@ -167,17 +167,17 @@ def _rotate(
 @dataclass(frozen=True, slots=True)
 class BackupInfo(Backup):
     """A backup on disk. `problem` says why it is not valid; `unread`: its bytes could not be read, which does not prove
-    damage; `beside`: it is next to the data, where memoryd only reads."""
+    damage; `in_root`: it is next to the data, where memoryd only reads."""
 
     path: str = ""
     problem: str | None = None
     unread: bool = False
-    beside: bool = False
+    in_root: bool = False
 
     @property
     def id(self) -> str:
         """The file's name; `./name` for one next to the data."""
-        return f"./{self.name}" if self.beside else self.name
+        return f"./{self.name}" if self.in_root else self.name
 
 
 def list_backups(
@@ -191,7 +191,7 @@ def list_backups(
 ) -> list[BackupInfo]:
     """List the backups of `files`, newest first for each, those next to the data last. Known ones are listed from the
     journal without reading them; foreign ones are read when `readable` is given to judge them by."""
-    found = _found(tree, journal, files, place) + _beside(tree, files)
+    found = _found(tree, journal, files, place) + _in_root(tree, files)
     return _sorted(
         [_looked_at(tree, each, readable, {}) if _needs_look(each, readable) else each for each in found], now
     )
@@ -205,13 +205,13 @@ def verify(
     now: float,
     place: str = PLACE,
     readable: Readable | None = None,
-    beside: bool = True,
+    in_root: bool = True,
     looked_at: HashCache | None = None,
 ) -> list[BackupInfo]:
     """List as `list_backups`, but read every one: known ones must have the hash they were made with, foreign ones must
     be at least half readable. The journal remembers the verdict. With `looked_at`, unchanged ones are not read
     again."""
-    found = [*_found(tree, journal, files, place), *(_beside(tree, files) if beside else [])]
+    found = [*_found(tree, journal, files, place), *(_in_root(tree, files) if in_root else [])]
     looked = [_looked_at(tree, each, readable, {} if looked_at is None else looked_at) for each in found]
     _remember(journal, looked)
     return _sorted(looked, now)
@@ -223,9 +223,9 @@ def _found(tree: Tree, journal: Journal, files: Sequence[str], place: str) -> li
     return [each for each in seen if each is not None]
 
 
-def _beside(tree: Tree, files: Sequence[str]) -> list[BackupInfo]:
+def _in_root(tree: Tree, files: Sequence[str]) -> list[BackupInfo]:
     seen = [_one(tree, name, files, None) for name in _names(tree, "")]
-    return [replace(each, beside=True) for each in seen if each is not None]
+    return [replace(each, in_root=True) for each in seen if each is not None]
 
 
 def _names(tree: Tree, folder: str) -> list[str]:
@@ -315,5 +315,5 @@ def _remember(journal: Journal, looked: Iterable[BackupInfo]) -> None:
 def _sorted(found: Iterable[BackupInfo], now: float) -> list[BackupInfo]:
     groups: dict[tuple[str, bool], list[BackupInfo]] = {}
     for each in found:
-        groups.setdefault((each.file, each.beside), []).append(each)
+        groups.setdefault((each.file, each.in_root), []).append(each)
     return [each for key in sorted(groups) for each in reversed(order(groups[key], now))]

@@ -54,7 +54,7 @@ def create_backups(store: Store, now: float, *, file: str | None = None, dry_run
 
 def _surplus(store: Store, path: str, now: float) -> bool:
     """True if an interrupted rotation left more backups than the limit."""
-    held = [each for each in folder_backups(store, now, file=path) if not each.beside]
+    held = [each for each in folder_backups(store, now, file=path) if not each.in_root]
     return bool(drop(held, store.policy.backups, now))
 
 
@@ -124,7 +124,7 @@ def count_backups(store: Store, now: float) -> BackupSummary:
     if store.layout is not None and store.layout.files.backup_dir is None:
         held = store.vault.snapshots()
         return BackupSummary(len(held), max((each.taken for each in held), default=None))
-    found = [each for each in folder_backups(store, now) if not each.beside]
+    found = [each for each in folder_backups(store, now) if not each.in_root]
     return BackupSummary(len(found), max((each.taken for each in found if each.taken is not None), default=None))
 
 
@@ -194,7 +194,7 @@ def _states(store: Store) -> Iterator[FileState]:
         if found is None:
             continue
         quality, meaning = Quality(row.units, row.records), str(row.facts.get("meaning", ""))
-        if found.same_content(row.fingerprint) and not row.young and store.vault.has_content(row.digest):
+        if found.same_content(row.fingerprint) and not row.recently_modified and store.vault.has_content(row.digest):
             yield FileState(path, row.digest, found.mode, quality, None, meaning)
             continue
         try:

@@ -147,7 +147,7 @@ def _read(layout: Layout, tree: Tree, place: Place, now: float) -> _Read | None:
     line = _read_line(layout, tree, place, now) if layout.files.append_only else None
     if line is not None:
         return line
-    if not place.young and place.digest:
+    if not place.recently_modified and place.digest:
         try:
             text, found = tree.read_span(place.path, place.start, place.end - place.start)
         except (FileNotFoundError, NotADirectoryError, NotBeneathError, NotRegularError):

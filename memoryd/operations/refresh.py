@@ -34,7 +34,7 @@ KEPT = (  # what the layouts keep in folders of their own, one file of each
     "archive/2026-01/2026-01-30-14-30-00-name.json",
     ".backup/learnings.jsonl.backup.20260130_143000",
 )
-YOUNG_S = 2.0  # two writes within one clock tick look the same: a file this young is hashed again
+RECENT_S = 2.0  # two writes within one clock tick look the same: a file modified this recently is hashed again
 PIECE = 256 * 1024  # bytes of a file of lines that are parsed at a time
 RECENT = 50  # journal entries looked through
 TOLD_ONCE = ("crlf-newlines",)
@@ -162,7 +162,7 @@ def index_own_change(store: Store, row: FileRow, found: Fingerprint, now: float)
     """Take in our own change of whole lines of a file without findings: the rest is known, so nothing is read. False
     where it was not our change, or not ours alone."""
     ours = store.pending_changes.between(row.path, row.fingerprint, found)
-    if store.layout is None or ours is None or row.pending or not (row.digest and row.whole):
+    if store.layout is None or ours is None or row.pending or not (row.digest and row.ends_with_newline):
         return False
     mtime = ours.after.mtime_ns / 1e9
     base = ParseOffset(ours.start, row.lines + 1 if ours.line is None else ours.line)
@@ -178,8 +178,8 @@ def index_own_change(store: Store, row: FileRow, found: Fingerprint, now: float)
         fingerprint=ours.after,
         digest=ours.digest.hexdigest(),
         lines=row.lines - hole.lines + hole.new_lines,
-        whole=ours.new.endswith(b"\n") or ours.start + len(ours.new) < ours.after.size or not ours.new,
-        young=abs(now - mtime) < YOUNG_S,
+        ends_with_newline=ours.new.endswith(b"\n") or ours.start + len(ours.new) < ours.after.size or not ours.new,
+        recently_modified=abs(now - mtime) < RECENT_S,
         units=row.units - was.units,
         broken=row.broken - was.broken,
         records=row.records - len(was.records),
@@ -212,7 +212,7 @@ def index_file(store: Store, path: str, found: Fingerprint, row: FileRow | None,
 def _index_changed(
     store: Store, path: str, found: Fingerprint, row: FileRow | None, now: float, *, verify: bool
 ) -> str:
-    if row and row.digest and _unchanged(row, found) and not (row.young or row.pending or verify):
+    if row and row.digest and _unchanged(row, found) and not (row.recently_modified or row.pending or verify):
         return "same"
     if row and index_own_change(store, row, found, now):
         return "changed"
@@ -254,10 +254,10 @@ def _take(store: Store, path: str, content: bytes, fingerprint: Fingerprint, row
     forget_unread(store, path)
     digest = sha256(content)
     mtime = fingerprint.mtime_ns / 1e9
-    young = abs(now - mtime) < YOUNG_S
+    recently_modified = abs(now - mtime) < RECENT_S
     if row and row.digest == digest and not row.pending:
-        if not _unchanged(row, fingerprint) or row.young != young:
-            store.catalogue.restamp(replace(row, fingerprint=fingerprint, young=young))
+        if not _unchanged(row, fingerprint) or row.recently_modified != recently_modified:
+            store.catalogue.restamp(replace(row, fingerprint=fingerprint, recently_modified=recently_modified))
         return "same"
     new = FileRow(
         path,
@@ -265,8 +265,8 @@ def _take(store: Store, path: str, content: bytes, fingerprint: Fingerprint, row
         fingerprint,
         digest,
         lines=content.count(b"\n"),
-        whole=content.endswith(b"\n"),
-        young=young,
+        ends_with_newline=content.endswith(b"\n"),
+        recently_modified=recently_modified,
     )
     if row and _has_grown(store, row, content):
         base = ParseOffset(row.fingerprint.size, row.lines + 1)
@@ -280,7 +280,9 @@ def _take(store: Store, path: str, content: bytes, fingerprint: Fingerprint, row
     document = store.layout.reader.parse(path, content, now=now, mtime=mtime, base=ParseOffset())
     if row and row.records and document.pending and not document.records and not store.layout.files.append_only:
         # Somebody is writing the file anew; until it can be read, what it said is still believed.
-        store.catalogue.restamp(replace(row, fingerprint=fingerprint, young=young, pending=True))
+        store.catalogue.restamp(
+            replace(row, fingerprint=fingerprint, recently_modified=recently_modified, pending=True)
+        )
         return "waiting"
     read = counted(new, document, None)
     findings = (*document.findings, *_file_findings(store, read, content), *overwrite_findings(store, read, document))
@@ -324,7 +326,7 @@ def _take_in_pieces(store: Store, new: FileRow, content: bytes, now: float) -> s
 def _has_grown(store: Store, row: FileRow, content: bytes) -> bool:
     """The old content is the beginning of the new one, and ended a line: only the tail is news."""
     size = row.fingerprint.size
-    if not (store.layout and store.layout.files.append_only and row.whole and 0 < size < len(content)):
+    if not (store.layout and store.layout.files.append_only and row.ends_with_newline and 0 < size < len(content)):
         return False
     return not row.pending and sha256(content[:size]) == row.digest
 

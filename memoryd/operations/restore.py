@@ -159,7 +159,7 @@ def _live_states(store: Store, now: float, file: str | None = None) -> dict[str,
         if row.role != Role.SOURCE or not row.digest or file not in (None, path):
             continue
         found = store.tree.stat(path)
-        if found is not None and found.same_content(row.fingerprint) and not (row.young or row.pending):
+        if found is not None and found.same_content(row.fingerprint) and not (row.recently_modified or row.pending):
             states[path] = (row.digest, row.records)
         elif (content := _live(store, path)) is not None:
             states[path] = (sha256(content), store.quality(path, content, now).records)

@@ -181,7 +181,7 @@ def _known_until(row: FileRow, loaded: LoadedFile) -> int:
     data, size = loaded.data, row.fingerprint.size
     if size == len(data):
         return size if loaded.digest == row.digest else 0
-    may_have_grown = row.whole and 0 < size < len(data)
+    may_have_grown = row.ends_with_newline and 0 < size < len(data)
     return size if may_have_grown and sha256(data[:size]) == row.digest else 0
 
 

@@ -254,16 +254,16 @@ def test_a_name_taken_by_something_else_is_not_used(store: Store) -> None:
     assert store.save(good(1)).name == "learnings.jsonl.backup.20260101_100000_001"
 
 
-def test_backups_beside_the_data_are_for_restoring_only(store: Store) -> None:
+def test_backups_in_the_root_are_for_restoring_only(store: Store) -> None:
     (store.path / "learnings.jsonl.backup").write_bytes(good(8))
-    (beside,) = store.listed()
-    assert (beside.id, beside.beside, beside.valid) == ("./learnings.jsonl.backup", True, True)
-    assert choose([beside]) == beside
+    (backup,) = store.listed()
+    assert (backup.id, backup.in_root, backup.valid) == ("./learnings.jsonl.backup", True, True)
+    assert choose([backup]) == backup
     for number in range(7):
         store.save(good(number), now=NOW + number)
     found = store.verified()
     assert len(found) == 6
-    assert choose(found).seq == 7  # although the one beside the data has the later modification time
+    assert choose(found).seq == 7  # although the one in the root has the later modification time
     assert read_backup(store.tree, choose(found, "./learnings.jsonl.backup")) == good(8)
 
 

@@ -32,7 +32,7 @@ def terms(text: str) -> tuple[Term, ...]:
 
 class TestFiles:
     def test_a_file_is_told_as_it_was_put(self, index: IndexWriter) -> None:
-        one = row("a", 2, lines=2, units=3, broken=1, young=True, pending=True, facts={"n": [1, "x"]})
+        one = row("a", 2, lines=2, units=3, broken=1, recently_modified=True, pending=True, facts={"n": [1, "x"]})
         index.replace(one, Document("a", (record(0), record(1))))
         put(index, "b")
         assert index.file("a") == one

@@ -63,7 +63,7 @@ class ToyIndex(IndexWriter):
         for m, span, _ in self.items.values():
             r, at = self.rows[m.path], (span.start, span.end, m.line, m.id, m.archived)
             if m.id == asked or (m.id.startswith(asked) and ID_SUFFIX.fullmatch(m.id, len(asked))):
-                found.append(Place(m.path, r.role, *at, r.fingerprint, r.digest, r.young))
+                found.append(Place(m.path, r.role, *at, r.fingerprint, r.digest, r.recently_modified))
         return [each for each in found if each.id == asked] or found
 
     def findings(self) -> list[Finding]:

@@ -133,7 +133,7 @@ def told(world: World) -> list[object]:
     assert row is not None
     with world.store.catalogue.reader() as reader:
         places = [reader.places(each.id) for each in reader.entries([CORE])]
-    whole = (row.digest, row.lines, row.units, row.broken, row.records, row.whole)
+    whole = (row.digest, row.lines, row.units, row.broken, row.records, row.ends_with_newline)
     return [whole, known(world), places, world.store.catalogue.findings()]
 
 

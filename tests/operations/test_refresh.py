@@ -17,7 +17,7 @@ from memoryd.layouts.jsonl_store import JsonlReader
 from memoryd.operations import refresh as refreshing
 from memoryd.operations.check import all_findings
 from memoryd.operations.index_files import update_index
-from memoryd.operations.refresh import YOUNG_S, refresh
+from memoryd.operations.refresh import RECENT_S, refresh
 from memoryd.store import Store
 from tests.layouts.samples import learning, line, lines, memory, task, uuid
 from tests.operations.world import CORE, LEARNINGS, LIVE, Q3, TASKS, World
@@ -144,7 +144,7 @@ class TestCost:
         world.write(CORE, lines(memory(1)), age=0.5)
         world.look()
         opened.clear()
-        for wait, wanted in ((0.5, [CORE]), (0.5, [CORE]), (YOUNG_S, [CORE]), (1.0, [])):
+        for wait, wanted in ((0.5, [CORE]), (0.5, [CORE]), (RECENT_S, [CORE]), (1.0, [])):
             world.now += wait
             opened.clear()
             assert world.look().changed == ()

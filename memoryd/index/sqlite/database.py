@@ -65,9 +65,11 @@ PLACES = (
 
 def place(row: Row) -> Place:
     """Convert a row of PLACES."""
-    key, role, start, end, line, identity, archived, *numbers, digest, young = row
+    key, role, start, end, line, identity, archived, *numbers, digest, recently_modified = row
     print_ = Fingerprint(*numbers)
-    return Place(path_of(key), role, start, end, line, identity, bool(archived), print_, digest, bool(young))
+    return Place(
+        path_of(key), role, start, end, line, identity, bool(archived), print_, digest, bool(recently_modified)
+    )
 
 
 def key_of(path: str) -> bytes:
@@ -84,18 +86,18 @@ def path_of(key: bytes) -> str:
 def file_row(row: Row) -> FileRow:
     """Convert a row of FILES."""
     key, role, *numbers = row[:7]
-    digest, lines, whole, units, broken, records, young, pending, facts = row[7:]
+    digest, lines, ends_with_newline, units, broken, records, recently_modified, pending, facts = row[7:]
     return FileRow(
         path_of(key),
         role,
         Fingerprint(*numbers),
         digest,
         lines,
-        bool(whole),
+        bool(ends_with_newline),
         units,
         broken,
         records,
-        bool(young),
+        bool(recently_modified),
         bool(pending),
         msgspec.json.decode(facts),
     )
@@ -114,11 +116,11 @@ def file_values(row: FileRow) -> tuple[object, ...]:
         seen.ctime_ns,
         row.digest,
         row.lines,
-        row.whole,
+        row.ends_with_newline,
         row.units,
         row.broken,
         row.records,
-        row.young,
+        row.recently_modified,
         row.pending,
         msgspec.json.encode(clean(row.facts)),
     )
