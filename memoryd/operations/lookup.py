@@ -15,7 +15,7 @@ from typing import Annotated, Any, NamedTuple
 
 import msgspec
 
-from memoryd.control.methods.memories import Freshness, GetResult, ListResult, MemoryRow
+from memoryd.control.methods.memories import Freshness, GetResult, ListResult
 from memoryd.core.index import Before, IndexReader, Memory, Place
 from memoryd.core.query import Filters
 from memoryd.core.records import ParseOffset, Record, Role
@@ -28,7 +28,7 @@ from memoryd.layouts.protocol import Layout, Located
 from memoryd.operations.search_scope import (
     SearchRoot,
     freshness,
-    memory_facts,
+    memory_row,
     note_unread_files,
     owners_in,
     read_index,
@@ -319,7 +319,7 @@ def list_memories(
     rows.sort(key=lambda row: row[0].name)
     rows.sort(key=lambda row: _LOWEST if row[1].created is None else row[1].created, reverse=True)
     page = rows[:limit]
-    result = ListResult(memories=[MemoryRow(**memory_facts(place, memory)) for place, memory in page], fresh=fresh)
+    result = ListResult(memories=[memory_row(place, memory) for place, memory in page], fresh=fresh)
     if len(rows) > limit:
         place, last = page[-1]
         result.next_cursor = _encode_cursor(PageEnd(last.created, place.name, last.id, last.key))

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from msgspec import UNSET, UnsetType
+from msgspec.structs import asdict
 
 from memoryd.control.methods.memories import Freshness, HitRow, SearchResult
 from memoryd.core.dates import iso
@@ -26,7 +27,7 @@ from memoryd.layouts.registry import LAYOUTS
 from memoryd.operations.search_scope import (
     SearchRoot,
     freshness,
-    memory_facts,
+    memory_row,
     note_unread_files,
     owners_in,
     read_index,
@@ -159,7 +160,7 @@ def _hit_row(hit: Hit, patterns: Sequence[Pattern]) -> HitRow:
         **found.why,
     }
     return HitRow(
-        **memory_facts(hit.place, memory),
+        **asdict(memory_row(hit.place, memory)),
         snippet=snippet(patterns, inside, memory.body) or snippet(patterns, titled, memory.title),
         score=round(found.score, 6),
         why=why,

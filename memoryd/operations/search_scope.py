@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TypedDict, TypeVar
+from typing import TypeVar
 
-from msgspec import UNSET, UnsetType
+from msgspec import UNSET
 
-from memoryd.control.methods.memories import Freshness
+from memoryd.control.methods.memories import Freshness, MemoryRow
 from memoryd.core.dates import iso
 from memoryd.core.index import IndexReader, IndexUnavailable, IndexWriter, Memory
 from memoryd.core.policy import Policy
@@ -151,34 +151,18 @@ def owners_in(places: Sequence[SearchRoot]) -> dict[str, Sequence[str]]:
     return {place.name: read_index(place, None, partial(owners_of, place)) for place in places}
 
 
-class MemoryFacts(TypedDict):
-    """The facts search and list show of one memory: the fields of a `MemoryRow`."""
-
-    root: str
-    id: str
-    path: str
-    line: int
-    title: str
-    type: str | None
-    tags: list[str]
-    created: str | None
-    archived: bool
-    layout: str | None
-    user: str | UnsetType
-
-
-def memory_facts(place: SearchRoot, memory: Memory) -> MemoryFacts:
+def memory_row(place: SearchRoot, memory: Memory) -> MemoryRow:
     """Return what search and list show of one memory."""
-    return {
-        "root": place.name,
-        "id": memory.id,
-        "path": memory.path,
-        "line": memory.line,
-        "title": memory.title,
-        "type": memory.type,
-        "tags": memory.tags.split("\n") if memory.tags else [],
-        "created": iso(memory.created) if memory.created is not None else None,
-        "archived": memory.archived,
-        "layout": place.layout,
-        "user": memory.owner or UNSET,
-    }
+    return MemoryRow(
+        root=place.name,
+        id=memory.id,
+        path=memory.path,
+        line=memory.line,
+        title=memory.title,
+        type=memory.type,
+        tags=memory.tags.split("\n") if memory.tags else [],
+        created=iso(memory.created) if memory.created is not None else None,
+        archived=memory.archived,
+        layout=place.layout,
+        user=memory.owner or UNSET,
+    )
