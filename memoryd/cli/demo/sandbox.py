@@ -10,7 +10,6 @@ import os
 import re
 import shutil
 import signal
-import subprocess
 import sys
 import tempfile
 import textwrap
@@ -18,6 +17,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from subprocess import DEVNULL, PIPE, Popen, TimeoutExpired
 from types import FrameType
 from typing import Any, TextIO, TypeVar
 
@@ -118,8 +118,7 @@ class Interrupts:
         if self._number:
             raise InterruptedDemoError(self._number)
 
-    def _note(self, number: int, frame: FrameType | None) -> None:
-        del frame
+    def _note(self, number: int, _: FrameType | None) -> None:
         self._number = self._number or number
 
 
@@ -128,7 +127,7 @@ class Agent:
     """A running agent; `log` is the file with its reports."""
 
     name: str
-    process: subprocess.Popen[bytes]
+    process: Popen[bytes]
     log: Path
 
     def reports(self, event: str) -> list[dict[str, Any]]:
@@ -159,7 +158,7 @@ class Sandbox:
             self._socket_dir = tempfile.mkdtemp(prefix="memoryd-demo-", dir="/tmp")
             self._socket = os.path.join(self._socket_dir, "control.sock")
         self._settings: dict[str, dict[str, str | int]] = {}
-        self._daemon: subprocess.Popen[bytes] | None = None
+        self._daemon: Popen[bytes] | None = None
         self._client = Client(self._socket, timeout=PATIENCE_S)
         self._agents: list[Agent] = []
         self.path("agents").mkdir()
@@ -242,9 +241,7 @@ class Sandbox:
         foreign = ("MEMORYD_", "NOTIFY_", "WATCHDOG_", "LISTEN_")  # the user's own settings, and systemd's
         env = {key: value for key, value in os.environ.items() if not key.startswith(foreign)}
         with open(self.path("daemon.log"), "ab") as log:
-            self._daemon = subprocess.Popen(
-                command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=env, start_new_session=True
-            )
+            self._daemon = Popen(command, stdin=DEVNULL, stdout=log, stderr=log, env=env, start_new_session=True)
         self.until(self._ready, "the daemon answers and has scanned its roots", START_S)
         return self._daemon.pid
 
@@ -303,9 +300,7 @@ class Sandbox:
         command = [sys.executable, "-I", agents.__file__, do, str(self.path(root)), file]
         path = self.path("agents", f"{name.lower()}.jsonl")
         with open(path, "wb") as reports, open(self.path("agents", "errors.log"), "ab") as errors:
-            process = subprocess.Popen(
-                command, stdin=subprocess.PIPE, stdout=reports, stderr=errors, start_new_session=True
-            )
+            process = Popen(command, stdin=PIPE, stdout=reports, stderr=errors, start_new_session=True)
         self._agents.append(Agent(name, process, path))
         return self._agents[-1]
 
@@ -325,7 +320,7 @@ class Sandbox:
             self._daemon.terminate()
             try:
                 self._daemon.wait(STOP_S)
-            except subprocess.TimeoutExpired:
+            except TimeoutExpired:
                 self._daemon.kill()
                 self._daemon.wait()
         self._client.close()

@@ -251,8 +251,7 @@ def _session_files(demo: Sandbox) -> None:
     pid = demo.killed_agent("Eva", "die-archiving", SESSIONS)
     text = f"Eva, an archiver (pid {pid}), was killed: her .archive.lock would stop every later run"
     demo.say("found", text, seen=_loaded(store / ".archive.lock")["pid"] == pid)
-    schedule = {"locks": "every 1s", "dedupe": "every 1s", "archive": "off"}
-    demo.adopt(SESSIONS, lock_stale_after_s=1, schedule=schedule)
+    demo.adopt(SESSIONS, lock_stale_after_s=1, schedule={"locks": "every 1s", "dedupe": "every 1s", "archive": "off"})
     summary = demo.change(SESSIONS, "lock-clear")["summary"]
     gone = f"process {pid} is gone" in summary and not (store / ".archive.lock").exists()
     demo.say("done", f"recognised as {SESSIONS}; cleared {summary}", seen=gone)
