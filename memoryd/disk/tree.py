@@ -308,7 +308,8 @@ class Scan:
     `files`: regular files. `directories`: path -> (dev, inode), the root as "". `irregular`: links, FIFOs,
     sockets, devices and directories of other devices, none of them entered. `unreadable`: directories and
     files that could not be read (completely): earlier knowledge of what is below them stays valid.
-    `skipped`: directories left out. `whole` is False if the walk stopped at the limit on files.
+    `skipped`: directories left out. `linked`: some file has a further name, which may lie outside. `whole` is False if
+    the walk stopped at the limit on files.
     """
 
     files: dict[str, Fingerprint]
@@ -316,6 +317,7 @@ class Scan:
     irregular: tuple[str, ...]
     unreadable: tuple[str, ...]
     skipped: tuple[str, ...] = ()
+    linked: bool = False
     whole: bool = True
 
 
@@ -328,6 +330,7 @@ class _Progress:
     irregular: list[str] = field(default_factory=list)
     unreadable: list[str] = field(default_factory=list)
     skipped: list[str] = field(default_factory=list)
+    linked: bool = False
 
 
 def scan(
@@ -360,7 +363,7 @@ def scan(
         finally:
             os.close(fd)
     odd = tuple(found.irregular), tuple(found.unreadable), tuple(found.skipped)
-    return Scan(found.files, found.directories, *odd, whole=len(found.files) <= most)
+    return Scan(found.files, found.directories, *odd, found.linked, whole=len(found.files) <= most)
 
 
 def _enter(fd: int, path: str, device: int, found: _Progress) -> list[str]:
@@ -385,6 +388,7 @@ def _enter(fd: int, path: str, device: int, found: _Progress) -> list[str]:
                 continue
             if stat.S_ISREG(state.st_mode):
                 found.files[name] = fingerprint_of(state)
+                found.linked |= state.st_nlink > 1
             else:
                 found.irregular.append(name)
     return below

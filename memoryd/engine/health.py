@@ -63,6 +63,7 @@ class Health:
         self.paused = False
         self.watching = False
         self.watch = Watch()
+        self.linked = False  # some file has a further name: a change through that one causes no event here
         self.doubts: deque[tuple[float, str]] = deque(maxlen=20)
         self.index_delay_reason: str | None = None  # why an index write is delayed
         self.index_blocked_reason: str | None = None  # why the index cannot be written at all
@@ -84,6 +85,11 @@ class Health:
     def watched_whole(self) -> bool:
         """True if events cover every directory."""
         return self.watching and self.watch.held >= self.watch.wanted
+
+    @property
+    def trusts_events(self) -> bool:
+        """True if every change since the last scan has caused an event."""
+        return self.watched_whole and not self.linked and self._store.layout is not None
 
     def rewatch(self) -> None:
         """Set up watching anew, if the file system reports changes."""

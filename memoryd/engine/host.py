@@ -6,6 +6,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from enum import Enum
 from typing import Protocol
 
 
@@ -27,6 +28,15 @@ Tell = Callable[[str, dict[str, object]], None]
 """(topic, event): publishes to subscribers; must not block."""
 
 
+class Change(Enum):
+    """What an event says about a path: its content may have changed; it was closed after writing, or renamed into
+    place, so it is probably complete; or it is gone."""
+
+    MODIFIED = "modified"
+    COMPLETE = "complete"
+    GONE = "gone"
+
+
 class Hints(Protocol):
     """What a root asks of the watcher and the timetable."""
 
@@ -38,6 +48,9 @@ class Hints(Protocol):
 
     def coverage(self, root: str, directories: list[tuple[int, int]]) -> tuple[int, int]:
         """Return how many directories ought to be watched, and how many are. Each is (device, inode)."""
+
+    def barrier(self) -> bool:
+        """Wait until the roots have been told of every event from before this call. False if that is not certain."""
 
     def limit_hint(self) -> str:
         """Return what a person can do about a kernel limit that keeps directories from being watched."""

@@ -19,12 +19,14 @@ from memoryd.engine.host import Clock
 from memoryd.engine.jobs import QUIET_JOBS, Job
 from memoryd.errors import ShuttingDownError
 
+CLOSED_PAUSE = 4.0  # making closed files searchable takes at most a fifth of the time
 MAX_WAIT_S = 2.0  # longest sleep of the worker loop; checking the root's path costs one stat
 
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """Quiet times in seconds: `settle_*` before a change is indexed, `quiet_*` before upkeep that waits for a pause."""
+    """Quiet times in seconds: `settle_*` before index files are written, `quiet_*` before upkeep that waits for a
+    pause."""
 
     settle_s: float = 0.1
     settle_cap_s: float = 1.0
@@ -33,9 +35,11 @@ class Pace:
 
 
 class NextWork(NamedTuple):
-    """The worker's next task: one of the three, or none if only a deadline is due."""
+    """The worker's next task: one of the four, or none if only a deadline is due. `closed` are files to make
+    searchable."""
 
     command: Job | None = None
+    closed: frozenset[str] = frozenset()
     batch: Batch | None = None
     scheduled: Job | None = None
 
@@ -59,13 +63,13 @@ class Inbox:
 
     # --- for any thread, never blocking
 
-    def touch(self, path: str | None) -> None:
-        """Note a possible change of this path; None means anywhere."""
+    def touch(self, path: str | None, *, at_once: bool = False) -> None:
+        """Note a possible change of this path; None means anywhere. `at_once`: it is probably complete."""
         with self._changed:
             if path is None:
                 self._settler.touch_all(self._clock.monotonic())
             else:
-                self._settler.touch(path, self._clock.monotonic())
+                self._settler.touch(path, self._clock.monotonic(), at_once=at_once)
             self._wake()
 
     def submit(self, job: Job) -> Future[Result]:
@@ -140,6 +144,9 @@ class Inbox:
         if self._commands:
             return NextWork(command=self._commands.popleft())
         now = self._clock.monotonic()
+        closed = self._settler.closed(now)
+        if closed:
+            return NextWork(closed=closed)
         # Alternate: changes without end, or an index that cannot get the lock, must not hold up a job.
         job = self._scheduled_due(now) if self._indexed_last else None
         batch = None if job else self._settler.ready(now)
@@ -172,10 +179,18 @@ class Inbox:
             for path in paths:
                 self._settler.defer(path, until)
 
-    def forget_hints(self) -> None:
-        """Forget pending hints: a scan that begins now covers them."""
+    def note_closed_duration(self, seconds: float) -> None:
+        """Note how long it took to make closed files searchable, in seconds."""
         with self._changed:
-            self._settler.ready(float("inf"))
+            self._settler.note_closed_duration(self._clock.monotonic(), seconds)
+
+    def take_hints(self) -> frozenset[str] | None:
+        """Take the pending paths, settled or not; None if anything may have changed."""
+        with self._changed:
+            batch = self._settler.ready(float("inf"))
+        if batch is None:
+            return frozenset()
+        return None if batch.everything else batch.paths
 
     def take_all(self, name: str) -> list[Job]:
         """Take every waiting command of that name."""
@@ -215,6 +230,9 @@ class Settler:
     More than `max_paths` paths, or more than `max_per_dir` in one directory, become a scan of everything: a
     scan costs microseconds a file, while a burst of thousands of paths would cost memory and as many single
     checks.
+
+    A file that is probably complete, such as a closed one, is due at once, to be made searchable, and stays in the
+    batch. After that took a while, the next one waits `CLOSED_PAUSE` times as long.
     """
 
     def __init__(self, quiet_s: float = 0.1, cap_s: float = 1.0, max_paths: int = 512, max_per_dir: int = 128) -> None:
@@ -229,12 +247,18 @@ class Settler:
         self._first: float | None = None
         self._last = 0.0
         self._deferred: dict[str, float] = {}
+        self._closed: set[str] = set()
+        self._closed_due = 0.0
 
-    def touch(self, path: str, now: float) -> None:
+    def touch(self, path: str, now: float, *, at_once: bool = False) -> None:
         """Note a possible change at `path`. An earlier deferral of it ends: the batch looks sooner."""
         self._mark(now)
         self._deferred.pop(path, None)
-        if self._everything or path in self._paths:
+        if self._everything:
+            return
+        if at_once:
+            self._closed.add(path)
+        if path in self._paths:
             return
         self._paths.add(path)
         directory = path.rpartition("/")[0]
@@ -261,6 +285,18 @@ class Settler:
         more than half of the cap: a slow disk must not split a burst into many small batches."""
         self._lead = min(self.cap_s / 2, max(1.5 * seconds, 0.9 * self._lead))
 
+    def note_closed_duration(self, now: float, seconds: float) -> None:
+        """Note how long it took to make closed files searchable, until `now`."""
+        self._closed_due = now + CLOSED_PAUSE * seconds
+
+    def closed(self, now: float) -> frozenset[str]:
+        """Remove and return the closed files to make searchable now."""
+        if not self._closed or now < self._closed_due:
+            return frozenset()
+        taken = frozenset(self._closed)
+        self._closed.clear()
+        return taken
+
     def ready(self, now: float) -> Batch | None:
         """Remove and return the batch that is due; None while there is none or the root is not quiet yet."""
         ripe = {path: until for path, until in self._deferred.items() if until <= now}
@@ -281,11 +317,13 @@ class Settler:
         return Batch(frozenset(paths), everything, min(starts))
 
     def next_due(self) -> float | None:
-        """Return when `ready` will first return a batch if nothing else happens."""
+        """Return when `ready` or `closed` will first return something if nothing else happens."""
         times = list(self._deferred.values())
         due = self._batch_due()
         if due is not None:
             times.append(due)
+        if self._closed:
+            times.append(self._closed_due)
         return min(times, default=None)
 
     def pending_since(self) -> float | None:
@@ -305,11 +343,13 @@ class Settler:
 
     def _collapse(self) -> None:
         self._everything = True
+        self._closed.clear()
         self._paths.clear()
         self._per_dir.clear()
 
     def _reset(self) -> None:
         self._everything = False
         self._first = None
+        self._closed.clear()
         self._paths.clear()
         self._per_dir.clear()

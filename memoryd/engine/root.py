@@ -258,6 +258,7 @@ class Root:
             self.look()
             return ()
         if done.directories is not None:
+            self.health.linked = done.linked
             self._note_scan(list(done.directories.values()), began)
         self._note_changes(done, since)
         for told in self._indexer.restore_lost():
@@ -266,6 +267,12 @@ class Root:
             self.health.note_fit(self._indexer.check_fit())
         self._write_index(force=False, wait_s=INDEX_WAIT_S)
         return done.waiting
+
+    def index_for_search(self, paths: Collection[str], since: float) -> None:
+        """Read files that have just been closed. The index files follow when the root has settled."""
+        if self.health.is_active and self._scanned and self.store.layout is not None:
+            self.memories.catch_up()
+            self._note_changes(self._indexer.read(paths, watching=self.health.watching), since)
 
     def _note_scan(self, directories: list[tuple[int, int]], began: float) -> None:
         """After a full scan: count the watches, and set the time of the next one."""
@@ -331,14 +338,15 @@ class Root:
             self.health.note_recovery()
             self.publish()
 
-    def sync(self, timeout_s: float) -> tuple[SyncedRoot, tuple[str, ...]]:
-        """Scan after the request and put the index on disk. Raises TimeoutExpiredError if that takes longer; never
-        returns a stale ok."""
+    def sync(self, timeout_s: float, paths: Collection[str] | None) -> tuple[SyncedRoot, tuple[str, ...]]:
+        """Read what changed (None: scan) and put the index on disk. Raises TimeoutExpiredError if that takes longer;
+        never returns a stale ok."""
         began = self._clock.monotonic()
+        self.look()
         self.health.require("sync")
         self.memories.write_reads()
         self.deadlines.detect = 0.0
-        waiting = self.process(None, began)
+        waiting = self.process(paths, began)
         self.health.require("sync")
         self._backfill.notify(all_of_it=True)
         self._note_vectors()
@@ -346,7 +354,9 @@ class Root:
             self._force_index(began, timeout_s)
         waited = round((self._clock.monotonic() - began) * 1000)
         generation, reason = self._publisher.generation, self.health.index_blocked_reason
-        done = SyncedRoot(generation=generation, waited_ms=waited, written=not reason, reason=reason or UNSET)
+        done = SyncedRoot(
+            generation=generation, waited_ms=waited, scanned=paths is None, written=not reason, reason=reason or UNSET
+        )
         return done, waiting
 
     def _force_index(self, began: float, timeout_s: float) -> None:

@@ -12,7 +12,7 @@ from contextlib import nullcontext
 
 from memoryd.control.methods.method_types import Result
 from memoryd.control.methods.status import SyncedRoot, SyncRequest
-from memoryd.engine.host import Clock, Hints, Tell
+from memoryd.engine.host import Change, Clock, Hints, Tell
 from memoryd.engine.inbox import Batch, Inbox, Pace
 from memoryd.engine.jobs import OWN, WRITING_JOBS, Job, JobRunner, require_job, runnable
 from memoryd.engine.memories import STORING, Memories
@@ -40,6 +40,7 @@ class Worker:
         self.store = store
         self.name = store.name
         self._clock = clock
+        self._hints = hints
         store.idle_callback = self._while_locked
         store.lock_watch.monotonic = clock.monotonic
         self.root = Root(store, clock, hints, tell, embedder)
@@ -56,13 +57,15 @@ class Worker:
         """Begin the thread, which first looks at the root."""
         self._thread.start()
 
-    def touch(self, path: str | None, deleted: bool) -> None:
+    def touch(self, path: str | None, kind: Change = Change.MODIFIED) -> None:
         """Note a possible change of this path; None means anywhere."""
         if path is not None and not self.root.cares_for(path):
             return
-        if deleted:
+        if kind is Change.GONE:
             self.root.note_delete(path)
-        self.inbox.touch(path)
+        layout = self.store.layout
+        appended = layout is not None and layout.files.append_only  # probably by whole lines
+        self.inbox.touch(path, at_once=kind is Change.COMPLETE or appended)
 
     def request_rescan(self, reason: str) -> None:
         """Scan everything next: events may have been lost."""
@@ -178,6 +181,8 @@ class Worker:
             return
         if turn.command is not None:
             self._perform(turn.command)
+        elif turn.closed:
+            self._index_closed(turn.closed)
         elif turn.batch is not None:
             self._index_batch(turn.batch)
         elif turn.scheduled is not None:
@@ -189,7 +194,7 @@ class Worker:
     def _after(self) -> None:
         """Queue what the work of this turn leaves to do."""
         while self.root.unsettled:
-            self.touch(self.root.unsettled.pop(), deleted=False)
+            self.touch(self.root.unsettled.pop())
         if self.root.wants_limits:
             self.root.wants_limits = False
             if self.store.policy.schedule.get("limits") != "off":
@@ -201,6 +206,14 @@ class Worker:
         waiting = self.root.process(None if batch.everything else batch.paths, batch.oldest)
         self.inbox.note_duration(self._clock.monotonic() - began)
         self._look_again(waiting)
+
+    def _index_closed(self, paths: frozenset[str]) -> None:
+        """Make closed files searchable at once. The batch that follows when the root has settled writes the index
+        files, and looks again at what could not be parsed."""
+        self.step = "indexing"
+        began = self._clock.monotonic()
+        self.root.index_for_search(paths, began)
+        self.inbox.note_closed_duration(self._clock.monotonic() - began)
 
     def _look_again(self, waiting: tuple[str, ...]) -> None:
         """Look at half-written files again when their writer has had two seconds."""
@@ -264,9 +277,12 @@ class Worker:
         self._look_again(self.root.process(None, self._clock.monotonic()))
 
     def _sync(self, timeout_s: float) -> SyncedRoot:
-        self.inbox.forget_hints()
+        """Index what changed before this call: the paths that events named if all of these have arrived, or else what a
+        scan finds."""
+        in_order = self.root.health.trusts_events and self._hints.barrier()
+        paths = self.inbox.take_hints()
         try:
-            result, waiting = self.root.sync(timeout_s)
+            result, waiting = self.root.sync(timeout_s, paths if in_order else None)
         except BaseException:
             self.inbox.touch(None)
             raise

@@ -45,8 +45,9 @@ MASS_LOSS = 20  # memories; more than this, and more than half, must have been s
 @dataclass(frozen=True, slots=True)
 class Refreshed:
     """The result of reading the changed files. `waiting`: half-written files to read again. `directories`: path ->
-    (dev, inode), of a full scan. `loss` says why the root is suspect; then nothing was forgotten. `accessed`:
-    changed files with the same meaning as before, since reading a memory may rewrite its file."""
+    (dev, inode), of a full scan; `linked`: it met a file with a further name. `loss` says why the root is suspect; then
+    nothing was forgotten. `accessed`: changed files with the same meaning as before, since reading a memory may rewrite
+    its file."""
 
     changed: tuple[str, ...] = ()
     gone: tuple[str, ...] = ()
@@ -54,6 +55,7 @@ class Refreshed:
     directories: dict[str, tuple[int, int]] | None = None
     loss: str | None = None
     accessed: tuple[str, ...] = ()
+    linked: bool = False
 
 
 def refresh(
@@ -111,7 +113,7 @@ def _refresh_all(store: Store, now: float, *, verify: bool, deletes_seen: bool) 
     _forget(store, gone, now)
     store.pending_changes.indexed_all()
     store.noted["files"] = tuple(_odd_files(store, scan.irregular, scan.unreadable))
-    return _sorted(outcomes, gone, scan.directories)
+    return replace(_sorted(outcomes, gone, scan.directories), linked=scan.linked)
 
 
 def _forget(store: Store, gone: Iterable[str], now: float) -> None:

@@ -19,7 +19,7 @@ from memoryd.disk.journal import Journal
 from memoryd.disk.journal.database import JournalError
 from memoryd.disk.journal.jobs import JobTime
 from memoryd.disk.tree import Tree
-from memoryd.engine.host import Clock, Tell
+from memoryd.engine.host import Change, Clock, Tell
 from memoryd.engine.jobs import has_new_rules, runnable
 from memoryd.engine.worker import Pace, Worker
 from memoryd.errors import RootMissingError, ShuttingDownError, UnknownRootError
@@ -40,6 +40,7 @@ log = get_logger(__name__)
 MISSED_GRACE_S = 60.0  # a run this late counts as missed; it is caught up once
 STOP_S = 4.0  # how long a worker may take to come to a safe end
 CHANGE_S = 2.0  # how long a question waits for a change of the roots
+BARRIER_S = 0.5  # how long a sync waits for the event that follows all others, before it scans instead
 
 
 def first_armed(journal: Journal, job: str, cron: Cron, now: float) -> float:
@@ -285,6 +286,10 @@ class Roots:
         found = self.watcher.coverage(root, directories)
         return found.wanted, found.held
 
+    def barrier(self) -> bool:
+        """Wait until the workers have been told of every event from before this call."""
+        return self.watcher.barrier(BARRIER_S)
+
     def limit_hint(self) -> str:
         """Return what a person can do about the kernel limit on watches."""
         return self.watcher.limit_hint()
@@ -304,10 +309,10 @@ class Roots:
 
     # --- from the threads of watcher and timetable: only enqueue
 
-    def _touched(self, root: str, path: str | None, deleted: bool) -> None:
+    def _touched(self, root: str, path: str | None, kind: Change) -> None:
         worker = self._workers.get(root)
         if worker is not None:
-            worker.touch(path, deleted)
+            worker.touch(path, kind)
 
     def _due(self, root: str, job: str) -> None:
         worker = self._workers.get(root)
@@ -315,6 +320,8 @@ class Roots:
             worker.enqueue_scheduled(job)
 
     def _troubled(self, reason: str, root: str | None) -> None:
+        for worker in self.all() if reason == "overflow" else ():
+            worker.touch(None)  # before a later event can end a barrier
         self._troubles.append((reason, root))
         self._wake()
 

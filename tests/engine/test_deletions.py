@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from memoryd.engine.host import Clock
+from memoryd.engine.host import Change, Clock
 from tests.engine.silent import worker_of
 from tests.operations.world import CORE, World
 
@@ -20,15 +20,15 @@ def world(tmp_path: Path) -> Iterator[World]:
 
 
 @pytest.mark.parametrize(
-    ("path", "deleted", "noted"),
+    ("path", "kind", "noted"),
     [
-        (CORE, True, True),
-        (CORE, False, False),
-        (".lock", True, False),
-        ("index.json", True, False),
-        (None, True, False),
+        (CORE, Change.GONE, True),
+        (CORE, Change.MODIFIED, False),
+        (".lock", Change.GONE, False),
+        ("index.json", Change.GONE, False),
+        (None, Change.GONE, False),
     ],
 )
-def test_only_a_deleted_memory_file_counts(world: World, path: str | None, deleted: bool, noted: bool) -> None:
-    worker_of(world, Clock(wall=lambda: world.now)).touch(path, deleted)
+def test_only_a_deleted_memory_file_counts(world: World, path: str | None, kind: Change, noted: bool) -> None:
+    worker_of(world, Clock(wall=lambda: world.now)).touch(path, kind)
     assert (world.store.index.deletion_event == world.now) is noted

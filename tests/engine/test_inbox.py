@@ -100,3 +100,29 @@ def test_changes_that_never_cease_do_not_hold_up_a_job() -> None:
         assert turn is not None
         seen.append("batch" if turn.batch else turn.scheduled.name if turn.scheduled else "")
     assert seen == ["batch", "backup", "batch", "backup"]
+
+
+def test_closed_files_come_after_commands_and_before_the_batch() -> None:
+    inbox = Inbox(Pace(settle_s=0.0, settle_cap_s=0.0), Clock(), lambda: NEVER, lambda: -NEVER)
+    inbox.touch("a", at_once=True)
+    inbox.submit(Job("sync"))
+    assert [turn and (turn.command is not None, turn.closed) for turn in (inbox.next(), inbox.next())] == [
+        (True, frozenset()),
+        (False, {"a"}),
+    ]
+    turn = inbox.next()
+    assert turn is not None
+    assert turn.batch is not None
+    assert turn.batch.paths == {"a"}
+
+
+def test_pending_paths_are_taken_before_they_settle() -> None:
+    inbox = Inbox(Pace(settle_s=60.0), Clock(), lambda: NEVER, lambda: -NEVER)
+    assert inbox.take_hints() == frozenset()
+    inbox.touch("a")
+    inbox.touch("b", at_once=True)
+    inbox.defer(["c"], 1e9)
+    assert inbox.take_hints() == frozenset("abc")
+    assert inbox.take_hints() == frozenset()
+    inbox.touch(None)
+    assert inbox.take_hints() is None

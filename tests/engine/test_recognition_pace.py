@@ -97,5 +97,5 @@ def test_a_layout_that_comes_is_seen_soon_after_a_calm_time(site: Site) -> None:
 def test_an_explicit_sync_looks_at_once(site: Site) -> None:
     site.change("1.md")
     (site.root / "learnings.jsonl").write_bytes(lines(learning(1)))
-    site.tending.sync(1.0)
+    site.tending.sync(1.0, None)
     assert site.store.layout is not None

@@ -39,6 +39,9 @@ class Hints:
         del root
         return len(directories), len(directories) - self.missing
 
+    def barrier(self) -> bool:
+        return True
+
     def limit_hint(self) -> str:
         return "raise the limit"
 

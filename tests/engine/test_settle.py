@@ -200,3 +200,42 @@ def test_never_lost_and_never_later_than_the_cap(
     assert not touched
     assert not deferred
     assert settler.next_due() is None
+
+
+def test_a_closed_file_is_due_at_once_and_stays_in_the_batch() -> None:
+    settler = Settler(quiet_s=0.1, cap_s=1.0)
+    settler.touch("open", 10.0)
+    settler.touch("closed", 10.0, at_once=True)
+    assert settler.next_due() == 0.0
+    assert settler.closed(10.0) == {"closed"}
+    assert settler.closed(10.0) == frozenset()
+    assert settler.next_due() == 10.1
+    assert settler.ready(10.1) == Batch(frozenset({"open", "closed"}), False, 10.0)
+
+
+def test_after_slow_work_closed_files_wait() -> None:
+    settler = Settler(quiet_s=10.0, cap_s=20.0)
+    settler.note_closed_duration(5.0, 0.5)
+    settler.touch("a", 5.0, at_once=True)
+    settler.touch("b", 6.0, at_once=True)
+    assert settler.next_due() == 7.0
+    assert settler.closed(6.9) == frozenset()
+    assert settler.closed(7.0) == {"a", "b"}
+
+
+def test_a_batch_covers_the_closed_files() -> None:
+    settler = Settler(quiet_s=0.1, cap_s=1.0)
+    settler.note_closed_duration(10.0, 1.0)
+    settler.touch("a", 10.0, at_once=True)
+    assert settler.ready(10.1) == Batch(frozenset({"a"}), False, 10.0)
+    assert settler.closed(99.0) == frozenset()
+
+
+def test_a_scan_covers_the_closed_files() -> None:
+    settler = Settler(max_paths=3)
+    for path in "abcd":
+        settler.touch(path, 1.0, at_once=True)
+    assert settler.closed(9.0) == frozenset()
+    settler.touch("e", 1.0, at_once=True)
+    assert settler.closed(9.0) == frozenset()
+    assert settler.ready(9.0) == Batch(frozenset(), True, 1.0)

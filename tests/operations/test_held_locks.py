@@ -183,7 +183,7 @@ def test_a_job_that_finds_the_lock_taken_comes_again_soon_and_then_more_rarely(w
         for number in (1, 2, 3):
             worker.enqueue_scheduled("backup")
             until(partial(heard.tried, number), "it gives way")
-        worker.touch(LEARNINGS, deleted=False)
+        worker.touch(LEARNINGS)
     assert heard.retries == [("backup", MIN_BUSY_S), ("backup", MIN_BUSY_S * 2), ("backup", MIN_BUSY_S * 4)]
     worker.enqueue_scheduled("backup")
     until(lambda: world.store.journal.jobs.times().get("backup") is not None, "it is done")

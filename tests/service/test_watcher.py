@@ -19,6 +19,7 @@ from typing import Any
 
 import pytest
 
+from memoryd.engine.host import Change
 from memoryd.service.watching import watcher as watcher_module
 from memoryd.service.watching.inotify_limits import Coverage, held_of, kernel_device, limit_hint
 from memoryd.service.watching.manager import PROBE_KEY, TouchCall, TroubleCall
@@ -38,15 +39,17 @@ class Reports:
 
     def __init__(self) -> None:
         self.touches: list[Touch] = []
+        self.kinds: list[tuple[str | None, Change]] = []
         self.troubles: list[Trouble] = []
         self.broken = False
         self.changed = threading.Condition()
 
-    def touch(self, key: str, path: str | None, deleted: bool) -> None:
+    def touch(self, key: str, path: str | None, kind: Change) -> None:
         if self.broken:
             raise RuntimeError("inbox closed")
         with self.changed:
-            self.touches.append((key, path, deleted))
+            self.touches.append((key, path, kind is Change.GONE))
+            self.kinds.append((path, kind))
             self.changed.notify_all()
 
     def trouble(self, reason: str, key: str | None) -> None:
@@ -184,6 +187,60 @@ def test_an_atomic_save_touches_the_final_name(root: Path, reports: Reports) -> 
     (root / "tmp").write_text("new")
     os.replace(root / "tmp", root / "final")
     reports.wait_touch("agents", "final", False)
+
+
+def test_a_file_is_complete_when_it_is_closed_or_renamed_into_place(root: Path, reports: Reports) -> None:
+    with (root / "a").open("w") as file:
+        file.write("1")
+        file.flush()
+        reports.wait(lambda: ("a", Change.MODIFIED) in reports.kinds)
+        assert ("a", Change.COMPLETE) not in reports.kinds
+    reports.wait(lambda: ("a", Change.COMPLETE) in reports.kinds)
+    os.rename(root / "a", root / "b")
+    reports.wait(lambda: reports.kinds[-2:] == [("a", Change.GONE), ("b", Change.COMPLETE)])
+
+
+def test_after_a_barrier_every_earlier_event_has_been_reported(
+    watcher: Watcher, root: Path, reports: Reports, tmp_path: Path
+) -> None:
+    (root / "sub").mkdir()
+    reports.wait_touch("agents", None, False)
+    for number in range(50):
+        (root / f"new-{number}").write_text("x")
+        (root / "sub" / f"below-{number}").write_text("x")
+        os.rename(root / f"new-{number}", tmp_path / f"gone-{number}")
+        assert watcher.barrier(WAIT)
+        assert (f"new-{number}", Change.GONE) in reports.kinds
+        assert (f"sub/below-{number}", Change.COMPLETE) in reports.kinds
+
+
+def test_canary_without_a_barrier_some_event_is_still_to_come(root: Path, reports: Reports) -> None:
+    missing = 0
+    for number in range(50):
+        (root / f"new-{number}").write_text("x")
+        missing += (f"new-{number}", Change.COMPLETE) not in reports.kinds
+    assert missing
+
+
+def test_a_barrier_fails_where_events_are_not_certain(
+    watcher: Watcher, streams: list[RecordedStream], root: Path, reports: Reports, tmp_path: Path
+) -> None:
+    kill_reader(streams[-1], root)
+    reports.wait_trouble("thread-died")
+    reports.wait_trouble("rebuilt")
+    assert watcher.barrier(WAIT), "the new stream is in order"
+    streams[-1].in_order = False  # as on a system whose events come in no order
+    assert not watcher.barrier(WAIT)
+    streams[-1].in_order = True
+    shutil.rmtree(tmp_path / "state" / "probe")
+    assert not watcher.barrier(WAIT), "no place for its file"
+    watcher.stop()
+    assert not watcher.barrier(WAIT)
+
+
+def test_a_barrier_is_given_up_in_time(watcher: Watcher, streams: list[RecordedStream], root: Path) -> None:
+    reader_of(streams[-1]).handle_event = lambda _: None  # type: ignore[attr-defined]  # events go nowhere
+    assert not watcher.barrier(0.05)
 
 
 def test_moves_across_the_edge_of_a_root(root: Path, reports: Reports, tmp_path: Path) -> None:
@@ -448,7 +505,7 @@ def test_what_an_older_generation_says_is_dropped(
 ) -> None:
     assert watcher.rebuild("test")
     old, _ = streams
-    old.touch("agents", "ghost", True)
+    old.touch("agents", "ghost", Change.GONE)
     old.trouble("overflow", None)
     (root / "real").write_text("x")
     reports.wait_touch("agents", "real", False)

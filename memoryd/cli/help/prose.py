@@ -78,7 +78,7 @@ $ nc -U "$XDG_RUNTIME_DIR/memoryd/control.sock"
   "instance":"f2addd52c45a403fb1e7dd868adc16a2"}}
 > {"jsonrpc":"2.0","id":1,"method":"sync","params":{"root":"agents"}}
 {"jsonrpc":"2.0","id":1,"result":{"roots":{"agents":{"generation":7,
-  "waited_ms":131,"written":true}}}}
+  "waited_ms":9,"scanned":false,"written":true}}}}
 > {"jsonrpc":"2.0","id":2,"method":"undo","params":{"receipt":"x"}}
 {"jsonrpc":"2.0","id":2,"error":{"code":-32007,
   "message":"no root has a change x","data":{"code":"not-found",

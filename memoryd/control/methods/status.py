@@ -144,10 +144,12 @@ class SyncRequest(Request, kw_only=True):
 
 
 class SyncedRoot(Result, kw_only=True):
-    """One root that is up to date; where `written` is false, `reason` says why its index files were left."""
+    """One root that is up to date. `scanned`: the whole root was looked at, because events alone could not be trusted.
+    Where `written` is false, `reason` says why its index files were left."""
 
     generation: int
     waited_ms: int
+    scanned: bool
     written: bool
     reason: str | UnsetType = UNSET
 
@@ -155,7 +157,7 @@ class SyncedRoot(Result, kw_only=True):
 class SyncResult(GatheredResult, kw_only=True):
     """The roots that are up to date."""
 
-    roots: Annotated[dict[str, SyncedRoot], member("{NAME: {generation, waited_ms, written?}}")]
+    roots: Annotated[dict[str, SyncedRoot], member("{NAME: {generation, waited_ms, scanned, written?}}")]
 
 
 class CheckRequest(Request, kw_only=True):

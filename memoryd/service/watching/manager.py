@@ -4,8 +4,8 @@ Events are hints, the scan is the truth. Nothing here reads a memory file or dec
 or, if events may have been missed, that everything must be checked. The caller watches first, then scans, and only
 then relies on events.
 
-`on_touch(root key, relative path | None, deleted)`: None means check everything, because a directory was created,
-moved or deleted. `deleted`: the event was a deletion, or a rename out of the root.
+`on_touch(root key, relative path | None, kind)`: None means check everything, because a directory was created,
+moved or deleted. `kind`: see `memoryd.engine.host.Change`.
 
 `on_trouble(reason, root key | None)`, where None means all roots:
 - `overflow`: the kernel dropped events. Scan; a directory created meanwhile has no watch until a rebuild.
@@ -25,6 +25,7 @@ import time
 from collections.abc import Callable, Iterable
 from typing import Protocol
 
+from memoryd.engine.host import Change
 from memoryd.log import get_logger
 from memoryd.service.watching.inotify_limits import Coverage, held_of, limit_hint
 from memoryd.service.watching.probe import Probe
@@ -114,7 +115,7 @@ class Restarter:
 
 log = get_logger(__name__)
 
-TouchCall = Callable[[str, str | None, bool], None]
+TouchCall = Callable[[str, str | None, Change], None]
 TroubleCall = Callable[[str, str | None], None]
 
 PROBE_KEY = ""  # not a valid root name
@@ -123,7 +124,10 @@ RETIRE_S = 2.0  # a stream that does not stop in this time is abandoned; its thr
 
 
 class Stream(Protocol):
-    """One running source of events; a generation has one."""
+    """One running source of events; a generation has one. `in_order`: events of all directories are reported in the
+    order in which they happened."""
+
+    in_order: bool
 
     def watch(self, key: str, path: str, *, recursive: bool) -> None:
         """Watch a directory under this key. Raises OSError if the system refuses."""
@@ -278,18 +282,31 @@ class WatchManager:
             self._report("probe", None)
         return True
 
+    def barrier(self, timeout_s: float) -> bool:
+        """Wait until every event from before this call has been reported. False if that is not certain: no answer in
+        `timeout_s`, a rebuild meanwhile, no place for the file, or events that are not reported in order."""
+        with self._lock:
+            stream, generation = self._stream, self._generation
+        if stream is None or not stream.in_order:
+            return False
+        try:
+            passed = self._probe.wait(timeout_s)
+        except OSError:
+            return False
+        return passed and generation == self._generation
+
     def probe_outstanding(self, now: float) -> float | None:
         """Return the seconds since the last probe was created; None after its event arrived."""
         return self._probe.outstanding(now)
 
     def _begin(self, generation: int) -> Stream:
-        def touch(key: str, path: str | None, deleted: bool) -> None:
+        def touch(key: str, path: str | None, kind: Change) -> None:
             if generation != self._generation:
                 return
             if key == PROBE_KEY:
                 self._probe.note_event(path or "")
             else:
-                self._on_touch(key, path, deleted)
+                self._on_touch(key, path, kind)
 
         os.makedirs(self._probe.directory, mode=0o700, exist_ok=True)
         stream = self._open_stream(touch, lambda reason, key: self._troubled(generation, reason, key))

@@ -2,6 +2,7 @@
 
 Running threads prove nothing: watchdog's reader can die, or a stream can fall silent, while everything
 reports that it runs. The file is in the state directory, never in a root, on the same inotify descriptor.
+On that descriptor the event of a new file also proves that all earlier events have been read: a barrier.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ class Probe:
         self._laid_at: float | None = None
         self._misses = 0
         self._count = 0
+        self._waiting: dict[str, threading.Event] = {}
 
     def lay(self, now: float) -> bool:
         """Check the outstanding probe and create the next one; True if the second one in a row was missed.
@@ -52,11 +54,28 @@ class Probe:
         return blind
 
     def note_event(self, name: str) -> None:
-        """Note the event of a file called `name`. Called by the dispatching thread: no I/O."""
+        """Note the event of a file called `name`. Called by the thread that reports events: no I/O."""
         with self._lock:
+            if name in self._waiting:
+                self._waiting.pop(name).set()
             if name == self._name:
                 self._laid_at = None
                 self._misses = 0
+
+    def wait(self, timeout_s: float) -> bool:
+        """Create a file and wait for its event, which comes after all earlier ones of the same descriptor. False if it
+        does not come in time. Raises OSError if the file cannot be created."""
+        passed = threading.Event()
+        with self._lock:
+            self._count += 1
+            name = f"barrier-{os.getpid()}-{self._count}"
+            self._waiting[name] = passed
+        try:
+            self._touch(name)
+            return passed.wait(timeout_s)
+        finally:
+            with self._lock:
+                self._waiting.pop(name, None)
 
     def outstanding(self, now: float) -> float | None:
         """Return the seconds the current probe has been waiting for its event; None after it arrived."""

@@ -28,6 +28,7 @@ from watchdog.observers.api import BaseObserver, EventDispatcher, ObservedWatch
 from watchdog.utils import BaseThread
 
 from memoryd.core.ignore import is_ignored
+from memoryd.engine.host import Change
 from memoryd.layouts.registry import LAYOUTS
 from memoryd.log import get_logger
 from memoryd.service.watching.inotify_limits import kernel_table
@@ -50,10 +51,11 @@ EVENTS: list[type[FileSystemEvent]] = [
 GOING = (FileDeletedEvent, FileMovedEvent, DirDeletedEvent, DirMovedEvent)
 LOCKS = frozenset(os.fsencode(layout.files.lock) for layout in LAYOUTS.values() if layout.files.lock is not None)
 JOIN_S = 2.0
-GATHER_S = 0.01
-READ_EVENTS = (
-    200  # events in one reading, fewer than the longest names leave room for: the kernel drops what is not read
-)
+GATHER_S = 0.002
+# Events in one reading, fewer than the longest names leave room for: the kernel drops what is not read.
+READ_EVENTS = 200
+MOVES = 64  # renames whose source is remembered: the target of one follows within a few events
+IDLE_S = 3600.0  # between two wake-ups of a dispatcher without events
 PROBE_S = 10.0 if sys.platform == "linux" else 20.0  # FSEvents has been seen to deliver in steps of 15 s
 
 if sys.platform == "linux":
@@ -68,12 +70,14 @@ if sys.platform == "linux":
         WatchCallback,
         WatchDescriptor,
     )
+    from watchdog.observers.inotify_move_event_grouper import InotifyMoveEventGrouper, PathedInotifyEvent
 
     class _Reader(InotifyFD):
         """The thread that reads the inotify descriptor."""
 
         def __init__(self, report: Callable[[str], None]) -> None:
             self.report = report
+            self.routers: dict[bytes, _Router] = {}  # by the path of the watch
             self._rested = 0.0
             super().__init__()
             os.set_inheritable(self._inotify_fd, False)
@@ -109,7 +113,49 @@ if sys.platform == "linux":
             watch.callbacks[id_] = callback
             return watch.wd
 
+    class _Direct(InotifyMoveEventGrouper):
+        """Reports events on the reader's thread, in the order of the kernel.
+
+        watchdog hands each event through two more threads and holds a rename back for half a second to pair it. Only
+        the deletion of a root goes that way: it ends the emitter.
+        """
+
+        def __init__(self, path: bytes, router: _Router) -> None:
+            super().__init__()
+            self._path = path
+            self._router = router
+            self._sources: dict[int, PathedInotifyEvent] = {}  # of renames, by cookie
+
+        def put_event(self, event: PathedInotifyEvent) -> None:
+            raw = event.ev
+            if raw.is_delete_self:
+                if event.path == self._path:
+                    super().put_event(event)
+                return
+            if raw.is_attrib:
+                return
+            if raw.is_moved_from:
+                self._note_source(event)
+            if raw.is_delete or raw.is_moved_from:
+                kind = Change.GONE
+            else:
+                kind = Change.COMPLETE if raw.is_close_write or raw.is_moved_to else Change.MODIFIED
+            self._router.report(os.fsdecode(event.path), kind, is_directory=raw.is_directory)
+
+        def get_queued_moved_from_event(self, cookie: int) -> PathedInotifyEvent | None:
+            return self._sources.get(cookie)
+
+        def _note_source(self, event: PathedInotifyEvent) -> None:
+            if len(self._sources) >= MOVES:
+                del self._sources[next(iter(self._sources))]
+            self._sources[event.ev.cookie] = event
+
     class _Group(InotifyWatchGroup):
+        def __post_init__(self) -> None:
+            assert isinstance(self._inotify_fd, _Reader)
+            self._move_event_grouper = _Direct(self.path, self._inotify_fd.routers[self.path])
+            super().__post_init__()
+
         def _add_callback(self, path: bytes) -> None:
             """watchdog keeps the former name of a directory met again, and mixes up names by it later."""
             if self._skips(path):
@@ -150,13 +196,17 @@ if sys.platform == "linux":
 
     class _Observer(InotifyObserver):
         def __init__(self, report: Callable[[str], None]) -> None:
-            self._inotify_fd = _Reader(report)
-            self._inotify_fd.start()
+            self._inotify_fd = self.reader = _Reader(report)
+            self.reader.start()
             # Not InotifyObserver's own: it would make a second descriptor and its own kind of emitter.
-            BaseObserver.__init__(self, _Emitter, inotify_fd=self._inotify_fd)
+            BaseObserver.__init__(self, _Emitter, timeout=IDLE_S, inotify_fd=self._inotify_fd)
 
     def _new_observer(report: Callable[[str], None]) -> BaseObserver:
         return _Observer(report)
+
+    def _add_router(observer: BaseObserver, path: str, router: _Router) -> None:
+        assert isinstance(observer, _Observer)
+        observer.reader.routers[os.fsencode(path)] = router
 
 else:
     from watchdog.observers import Observer
@@ -164,6 +214,9 @@ else:
     def _new_observer(report: Callable[[str], None]) -> BaseObserver:
         del report  # other systems do not report dropped events
         return Observer()
+
+    def _add_router(observer: BaseObserver, path: str, router: _Router) -> None:
+        """The observer's own dispatcher calls the router."""
 
 
 class Watcher(WatchManager):
@@ -184,6 +237,8 @@ class WatchdogStream:
     Not thread-safe but for `owns`; raises OSError when the system has no inotify instance left.
     """
 
+    in_order = sys.platform == "linux"
+
     def __init__(self, touch: TouchCall, trouble: TroubleCall) -> None:
         self._touch = touch
         self._trouble = trouble
@@ -194,6 +249,7 @@ class WatchdogStream:
     def watch(self, key: str, path: str, *, recursive: bool) -> None:
         """Watch a directory; return when the kernel does. Raises OSError if it refuses the directory itself."""
         router = _Router(key, path, self._touch, self._trouble)
+        _add_router(self._observer, path, router)
         self._watches[key] = self._observer.schedule(router, path, recursive=recursive, event_filter=EVENTS)
 
     def unwatch(self, key: str) -> None:
@@ -244,7 +300,7 @@ class WatchdogStream:
 
 
 class _Router(FileSystemEventHandler):
-    """Turns events of one root into touches. An exception would end watchdog's only dispatching thread."""
+    """Turns events of one root into touches. An exception would end the thread that reports events."""
 
     def __init__(self, key: str, path: str, touch: TouchCall, trouble: TroubleCall) -> None:
         self._key = key
@@ -253,25 +309,26 @@ class _Router(FileSystemEventHandler):
         self._trouble = trouble
 
     def dispatch(self, event: FileSystemEvent) -> None:
+        """Report an event of watchdog's dispatching thread."""
+        source = os.fsdecode(event.src_path)
+        kind = Change.GONE if isinstance(event, GOING) else Change.MODIFIED
+        kind = Change.COMPLETE if isinstance(event, FileClosedEvent) else kind
+        self.report(source, kind, is_directory=event.is_directory)
+        if event.dest_path:
+            self.report(os.fsdecode(event.dest_path), Change.COMPLETE, is_directory=event.is_directory)
+        if kind is Change.GONE and source == self._path:
+            self._trouble("root-gone", self._key)
+
+    def report(self, path: str, kind: Change, *, is_directory: bool) -> None:
+        """Report the change of a path."""
         try:
-            self._route(event)
+            inside = self._relative(path)
+            if not is_directory:
+                self._touch(self._key, inside, kind)
+            elif inside is None or not is_ignored(f"{inside}/"):
+                self._touch(self._key, None, kind)
         except Exception:  # noqa: BLE001 (whatever it was, the touch is lost, and a scan makes up for it)
             self._trouble("handler", self._key)
-
-    def _route(self, event: FileSystemEvent) -> None:
-        source = os.fsdecode(event.src_path)
-        going = isinstance(event, GOING)
-        if event.is_directory:
-            ends = [self._relative(os.fsdecode(path)) for path in (event.src_path, event.dest_path) if path]
-            if all(end is not None and is_ignored(f"{end}/") for end in ends):
-                return
-            self._touch(self._key, None, going)
-            if going and source == self._path:
-                self._trouble("root-gone", self._key)
-            return
-        self._touch(self._key, self._relative(source), going)
-        if event.dest_path:
-            self._touch(self._key, self._relative(os.fsdecode(event.dest_path)), False)
 
     def _relative(self, path: str) -> str | None:
         inside = path.startswith(self._path + "/")

@@ -1,0 +1,145 @@
+"""What events alone achieve: a closed file is searchable before the root has settled, and a sync need not scan."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from memoryd.control.methods.status import SyncedRoot
+from memoryd.engine.host import Change, Clock, Hints
+from memoryd.engine.inbox import Pace
+from memoryd.engine.jobs import Job
+from memoryd.engine.worker import Worker
+from tests.layouts.samples import learning, lines
+from tests.operations.world import LEARNINGS, World
+
+HOUR_S = 3600.0
+INDEX = "index.json"
+
+
+class _Services:
+    """A watcher that watches every directory; `barrier` answers as told."""
+
+    def __init__(self) -> None:
+        self.in_order = True
+        self.barriers = 0
+
+    def barrier(self) -> bool:
+        self.barriers += 1
+        return self.in_order
+
+    def coverage(self, root: str, directories: list[tuple[int, int]]) -> tuple[int, int]:
+        del root
+        return len(directories), len(directories)
+
+    def watch(self, root: str, path: str) -> bool:
+        del root, path
+        return True
+
+    def __getattr__(self, name: str) -> Any:
+        return lambda *_: None
+
+
+class Site:
+    """A worker whose root never settles by itself."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self.services = _Services()
+        pace = Pace(settle_s=HOUR_S, settle_cap_s=HOUR_S)
+        self.worker = Worker(world.store, pace, Clock(), cast("Hints", self.services), lambda *_: None)
+        self.worker.start()
+        assert self.worker.ready.wait(30)
+
+    @property
+    def path(self) -> Path:
+        return Path(self.world.store.path) / LEARNINGS
+
+    def append(self, number: int) -> None:
+        with open(self.path, "ab") as file:
+            file.write(lines(learning(number)))
+
+    def sync(self) -> SyncedRoot:
+        result = self.worker.submit(Job("sync")).result(30)
+        assert isinstance(result, SyncedRoot)
+        return result
+
+    def known(self) -> int:
+        """Memories that a search would find."""
+        return sum(row.records for row in self.world.store.catalogue.files().values())
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Iterator[Site]:
+    world = World(tmp_path)
+    (Path(world.store.path) / LEARNINGS).write_bytes(lines(learning(1)))
+    made = Site(world)
+    made.sync()
+    yield made
+    assert made.worker.stop(30)
+
+
+def wait_for_turn(site: Site) -> None:
+    """A command is done after what was due before it."""
+    site.worker.submit(Job("catch-up")).result(30)
+    site.worker.submit(Job("catch-up")).result(30)
+
+
+def test_a_closed_file_is_searchable_before_the_root_has_settled(site: Site) -> None:
+    index = (Path(site.world.store.path) / INDEX).read_bytes()
+    before = site.known()
+    site.append(2)
+    site.worker.touch(LEARNINGS, Change.COMPLETE)
+    for _ in range(1000):
+        wait_for_turn(site)
+        if site.known() > before:
+            break
+    assert site.known() == before + 1
+    assert (Path(site.world.store.path) / INDEX).read_bytes() == index
+    assert site.worker.lag_ms(Clock().monotonic() + 5) >= 5000, "the index file is still to be written"
+
+
+def test_a_sync_reads_what_events_named_and_nothing_else(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = site.known()
+    site.append(2)
+    site.worker.touch(LEARNINGS, Change.MODIFIED)
+    monkeypatch.setattr(type(site.world.store), "scan", None)  # a scan would fail
+    done = site.sync()
+    assert (done.scanned, done.written, site.known()) == (False, True, before + 1)
+    assert site.services.barriers
+
+
+def test_a_sync_scans_where_the_barrier_fails(site: Site) -> None:
+    before = site.known()
+    site.append(2)  # no event is reported
+    site.services.in_order = False
+    assert (site.sync().scanned, site.known()) == (True, before + 1)
+
+
+def test_a_sync_scans_where_anything_may_have_changed(site: Site) -> None:
+    before = site.known()
+    site.append(2)
+    site.worker.touch(None)
+    done = site.sync()
+    assert (done.scanned, site.known()) == (True, before + 1)
+
+
+def test_a_sync_scans_where_a_file_has_another_name(site: Site, tmp_path: Path) -> None:
+    """Whoever writes to the other name causes no event in the root."""
+    os.link(site.path, tmp_path / "outside")
+    site.worker.touch(None)
+    site.sync()
+    before = site.known()
+    with open(tmp_path / "outside", "ab") as file:
+        file.write(lines(learning(3)))
+    assert (site.sync().scanned, site.known()) == (True, before + 1)
+
+
+def test_canary_a_sync_that_trusts_events_misses_what_no_event_named(site: Site) -> None:
+    before = site.known()
+    site.append(2)
+    assert (site.sync().scanned, site.known()) == (False, before)
