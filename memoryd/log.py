@@ -1,4 +1,4 @@
-"""Logging set-up: console lines on a terminal, JSON lines elsewhere. The content of memories is never logged."""
+"""Logging to standard error: console lines on a terminal, JSON lines elsewhere. Memory content is never logged."""
 
 from __future__ import annotations
 

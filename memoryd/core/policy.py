@@ -1,4 +1,7 @@
-"""Policy: the settings of one root (ages, counts, sizes, schedules). Values only."""
+"""Policy: the settings of one root and their defaults (ages, counts, sizes, schedules). Values only.
+
+Their names and checks in the configuration file are in `config.keys`.
+"""
 
 from __future__ import annotations
 

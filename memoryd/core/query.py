@@ -1,4 +1,8 @@
-"""Queries of an index: filters, and text to search for."""
+"""Queries of an index: filters, and text to search for.
+
+A new filter also needs its parameter in `control.methods.memories`, where `service.handlers.memories` reads it, and its
+condition in `index.sqlite.memories`.
+"""
 
 from __future__ import annotations
 

@@ -3,7 +3,7 @@
 A rewrite creates a new file next to the target, complete and on disk with the target's mode and owner, and renames it
 over the target after the caller's lock (`guard`) and the target's identity were checked once more.
 Any failure before the rename leaves the original and no temporary file; an error of the last step, the
-directory's fsync, comes when the new content is already visible but perhaps not durable.
+directory's fsync (`syscalls.sync_directory`), comes when the new content is already visible but perhaps not durable.
 
 Agents write at any time, so for their files even the window between that check and the rename matters:
 `exchange=True` swaps the names and checks the file that came out, swaps back if it is not the expected one,

@@ -1,4 +1,7 @@
-"""The health of a root: its worst current condition, the reasons, what may be done meanwhile, and what is reported."""
+"""The health of a root: its worst current condition, the reasons, what may be done meanwhile, and what is reported.
+
+How long a failing disk is left alone between two attempts: from `MIN_TROUBLE_S` here to `MAX_TROUBLE_S` in `deadlines`.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The seven tools: name, description, arguments, answer, hints, and the operation behind each; texts for agents."""
+"""The tools: name, description, arguments, answer, hints, and the operation behind each; texts for agents."""
 
 from __future__ import annotations
 

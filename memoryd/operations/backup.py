@@ -1,4 +1,4 @@
-"""Back up, verify and restore the live files of a store."""
+"""Back up, verify and restore the live files of a store. `engine.job_runner` reports a run that fails."""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
 """Split a query into terms. Any text is a valid query: nothing in it is an operator.
 
-A piece between white space is one unit: `1.0.21`, `foo_bar`, `C++` or a run of Chinese is a phrase of its parts.
+Which spellings are one word (case, accents) is decided in `core.words`. A piece between white space is one unit:
+`1.0.21`, `foo_bar`, `C++` or a run of Chinese is a phrase of its parts.
 
 The index holds words as they are written. If they are not found like that, a query is repeated with prefixes:
 `deploying` becomes `deploy*`, which finds deploy, deployed, deployment. Light on purpose: a beginning too short would

@@ -1,4 +1,7 @@
-"""The daemon: started bottom up, stopped top down. The main thread waits for signals and supervises the rest."""
+"""The daemon: started bottom up, stopped top down. The main thread waits for signals and supervises the rest.
+
+SIGHUP reloads the configuration. The log goes to standard error, see `memoryd.log`.
+"""
 
 from __future__ import annotations
 

@@ -20,7 +20,8 @@ from memoryd.disk.journal.database import JournalError
 from memoryd.disk.journal.jobs import JobTime
 from memoryd.disk.tree import Tree
 from memoryd.engine.host import Change, Clock, Tell
-from memoryd.engine.jobs import has_new_rules, runnable
+from memoryd.engine.job_runner import has_new_rules
+from memoryd.engine.jobs import runnable
 from memoryd.engine.worker import Pace, Worker
 from memoryd.errors import RootMissingError, ShuttingDownError, UnknownRootError
 from memoryd.log import get_logger

@@ -19,7 +19,7 @@ import pytest
 from memoryd.core.policy import Policy
 from memoryd.disk.locks.watch import HONOUR_S
 from memoryd.engine.host import Clock, Hints
-from memoryd.engine.jobs import MIN_BUSY_S
+from memoryd.engine.job_runner import MIN_BUSY_S
 from memoryd.errors import BusyError
 from memoryd.operations.check import check
 from memoryd.operations.locks import list_locks, sweep_locks

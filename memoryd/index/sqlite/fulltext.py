@@ -4,7 +4,8 @@ The cost of a query depends on how many memories contain its words, because FTS5
 So in a large index only rare words are scored, and only the newest of very many matches. If few memories match, they
 are read and scored here instead.
 
-Filters are part of each query, so that they apply before the best are taken.
+Which spellings are one word (case, accents, scripts) is decided in `core.words`. Filters are part of each query, so
+that they apply before the best are taken.
 """
 
 from __future__ import annotations
