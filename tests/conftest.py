@@ -10,11 +10,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
 
+from memoryd.core.findings import Finding
 from memoryd.index.sqlite import SqliteIndex
+from memoryd.layouts.codes import CODES
 
 settings.register_profile(
     "full", max_examples=100, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow]
@@ -32,3 +35,14 @@ def catalogue(tmp_path: Path) -> Iterator[SqliteIndex]:
     made = SqliteIndex(str(tmp_path / "catalogue.sqlite"))
     yield made
     made.close()
+
+
+def pytest_configure() -> None:
+    """Let no test make a finding with a code that is not declared."""
+    made = Finding.__init__
+
+    def make(self: Finding, code: str, *args: Any, **more: Any) -> None:
+        assert code in CODES, f"{code} is not declared"
+        made(self, code, *args, **more)
+
+    pytest.MonkeyPatch().setattr(Finding, "__init__", make)

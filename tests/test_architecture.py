@@ -9,6 +9,7 @@ import ast
 import io
 import re
 import tokenize
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from functools import cache
 from pathlib import Path
@@ -16,7 +17,9 @@ from typing import NamedTuple
 
 import pytest
 
-from memoryd.layouts.registry import NAMES
+from memoryd.core.findings import SHARED_CODES
+from memoryd.layouts.codes import CODES
+from memoryd.layouts.registry import LAYOUTS, NAMES
 
 ROOT = Path(__file__).parents[1]
 HOUSE = ROOT / "memoryd"
@@ -352,6 +355,24 @@ def test_packages_of_layouts_are_imported_by_layouts_alone() -> None:
     packages = tuple(f"memoryd.layouts.{name.replace('-', '_')}" for name in NAMES)
     users = {path for path, module in all_imports() if module.startswith(packages) and not path.startswith("layouts/")}
     assert users == {USERS}
+
+
+def home(source: Source) -> str:
+    """The layout that the module belongs to, or its path."""
+    room, *below = source.path.removesuffix(".py").replace("_", "-").split("/")
+    return below[0] if room == "layouts" and below[0] in NAMES else source.path
+
+
+def test_codes_that_one_layout_alone_uses_are_declared_by_it() -> None:
+    """The demo shows findings of every layout and does not count."""
+    counted = [each for each in sources() if not each.path.startswith(("core/findings.py", "cli/demo/"))]
+    uses = {
+        (node.value, home(each)) for each in counted for node in ast.walk(each.tree) if isinstance(node, ast.Constant)
+    }
+    users = Counter(code for code, _ in uses)
+    for name, layout in LAYOUTS.items():
+        assert layout.findings.keys() == {code for code in CODES if (code, name) in uses and users[code] == 1}
+        assert not layout.findings.keys() & SHARED_CODES.keys()
 
 
 def test_every_module_says_what_it_is() -> None:

@@ -26,6 +26,7 @@ from memoryd.errors import (
     PausedError,
     RootMissingError,
 )
+from memoryd.layouts.codes import severity
 from memoryd.layouts.registry import LAYOUTS
 from memoryd.log import get_logger
 from memoryd.operations.check import note_limits
@@ -167,7 +168,7 @@ class Health:
         for each in crossed:
             said = "hard limit reached" if each.code == "hard-limit" else "soft limit exceeded"
             log.warning(said, root=self._store.name, file=each.path, hint=each.message)
-            shown = {"code": each.code, "severity": str(each.severity), "path": each.path, "message": each.message}
+            shown = {"code": each.code, "severity": str(severity(each)), "path": each.path, "message": each.message}
             self._tell("finding", {"root": self._store.name, **shown})
         return soft and not self._store.observes
 
@@ -342,8 +343,9 @@ class FindingReports:
             if findings is before or name in REPORTED_BY_LIMITS:
                 continue
             known = {(each.code, each.path, each.id) for each in before}
+            serious = (each for each in findings if severity(each) is not Severity.INFO)
             news = NewFindings()
-            news.note((each for each in findings if (each.code, each.path, each.id) not in known), {})
+            news.note((each for each in serious if (each.code, each.path, each.id) not in known), {})
             for new in news.take():
                 self._report(new)
         self._reported = dict(self._store.noted)
@@ -351,7 +353,7 @@ class FindingReports:
     def _report(self, new: FindingNews) -> None:
         """Log and publish severity, code and place; never content."""
         finding = new.finding
-        shown: dict[str, object] = {"root": self._store.name, "code": finding.code, "severity": str(finding.severity)}
+        shown: dict[str, object] = {"root": self._store.name, "code": finding.code, "severity": str(severity(finding))}
         if new.count > 1:
             shown |= {"path": redact(finding.path), "count": new.count, "message": f"the first: {finding.message}"}
         else:
@@ -361,6 +363,6 @@ class FindingReports:
             shown["message"] = finding.message
         if finding.line is not None and new.count > 1:
             shown["line"] = finding.line
-        level = log.error if finding.severity is Severity.ERROR else log.warning
+        level = log.error if severity(finding) is Severity.ERROR else log.warning
         level("finding", **shown)
         self._tell("finding", shown)

@@ -23,7 +23,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, tzinfo
 from typing import Literal, NamedTuple, Protocol
 
-from memoryd.core.findings import Finding
+from memoryd.core.findings import Code, Finding
 from memoryd.core.plan import Action, Kind, Plan
 from memoryd.core.policy import MB, Limit, Policy
 from memoryd.core.records import Document, Entry, Facts, JsonObject, NativeMemory, ParseOffset, Record, Role
@@ -439,9 +439,9 @@ class Layout:
     """One on-disk layout, composed of its parts; an absent part means "not supported". All parts are pure.
 
     `summary` says in one sentence how memories are stored. `fields` are those that `add` and `update` know; others are
-    stored as given. `options` are the keys of the configuration that only this layout reads. `location` names the
-    parameters of `add` that choose the file. `secrets` is the default check of new memories: token shapes only, or the
-    seed's own list of words on whole entries too.
+    stored as given. `findings` are the codes that only this layout reports. `options` are the keys of the configuration
+    that only this layout reads. `location` names the parameters of `add` that choose the file. `secrets` is the default
+    check of new memories: token shapes only, or the seed's own list of words on whole entries too.
     """
 
     name: str
@@ -453,6 +453,7 @@ class Layout:
     repair: Repair = Repair()
     writer: Writer | None = None  # None: read-only
     fields: Mapping[str, FieldSpec] = field(default_factory=dict)
+    findings: Mapping[str, Code] = field(default_factory=dict)
     options: Mapping[str, Option] = field(default_factory=dict)
     location: tuple[str, ...] = ()
     ranking: Ranking = Ranking()

@@ -9,11 +9,12 @@ from dataclasses import dataclass
 from msgspec import UNSET
 
 from memoryd.control.methods.status import Counts, FindingRow, LimitRow
-from memoryd.core.findings import CODES, Finding
+from memoryd.core.findings import Finding
 from memoryd.core.index import FileRow
 from memoryd.core.policy import DAY, Limit, LimitKind
 from memoryd.core.schedule import Every, Off, parse_schedule
 from memoryd.disk.journal.jobs import JobTime
+from memoryd.layouts.codes import CODES, severity
 from memoryd.operations.locks import list_locks
 from memoryd.operations.permissions import note_permissions
 from memoryd.store import Store
@@ -36,7 +37,7 @@ def all_findings(store: Store) -> list[Finding]:
 
 def finding_counts(store: Store) -> Counts:
     """Count the findings of a store by severity without loading them, for `status`."""
-    counts = Counter(str(finding.severity) for findings in store.noted.values() for finding in findings)
+    counts = Counter(str(severity(finding)) for findings in store.noted.values() for finding in findings)
     for (_, code), number in store.catalogue.finding_counts().items():
         counts[str(CODES[code].severity)] += number
     return Counts(counts["error"], counts["warning"], counts["info"])
@@ -47,10 +48,10 @@ def finding_row(root: str, finding: Finding) -> FindingRow:
     return FindingRow(
         root=root,
         code=finding.code,
-        severity=str(finding.severity),
+        severity=str(severity(finding)),
         path=finding.path,
         message=finding.message,
-        fixable=finding.fixable,
+        fixable=CODES[finding.code].fixable,
         line=UNSET if finding.line is None else finding.line,
         id=UNSET if finding.id is None else finding.id,
     )
@@ -58,7 +59,7 @@ def finding_row(root: str, finding: Finding) -> FindingRow:
 
 def count_findings(findings: Iterable[Finding]) -> Counts:
     """Count findings by severity."""
-    counts = Counter(str(finding.severity) for finding in findings)
+    counts = Counter(str(severity(finding)) for finding in findings)
     return Counts(counts["error"], counts["warning"], counts["info"])
 
 

@@ -10,12 +10,13 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 
-from memoryd.core.findings import CODES, Finding
+from memoryd.core.findings import Finding
 from memoryd.core.plan import Action, Kind, Plan
 from memoryd.core.spans import sha256
 from memoryd.disk.blobs import quarantine
 from memoryd.disk.journal.trash import Pin
 from memoryd.errors import UsageError
+from memoryd.layouts.codes import CODES
 from memoryd.layouts.protocol import Fix, LoadedFile
 from memoryd.operations.locks import sweep_locks
 from memoryd.operations.memories import restore_lost_writes

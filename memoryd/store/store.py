@@ -30,6 +30,7 @@ from memoryd.disk.snapshots import Vault
 from memoryd.disk.tree import Scan, Tree
 from memoryd.errors import BusyError, MemorydError, RootMissingError
 from memoryd.index.sqlite import open_index
+from memoryd.layouts.codes import QUIET
 from memoryd.layouts.protocol import MAX_BYTES, FileStats, IndexResult, Layout, LoadedFile, embed_nothing
 from memoryd.layouts.registry import LAYOUTS
 from memoryd.log import get_logger
@@ -107,7 +108,7 @@ class Store(StoreLock):
         self.policy = policy
         self.state_dir = state_dir
         os.makedirs(state_dir, mode=0o700, exist_ok=True)
-        self.catalogue = open_index(os.path.join(state_dir, "catalogue.sqlite"))
+        self.catalogue = open_index(os.path.join(state_dir, "catalogue.sqlite"), quiet=QUIET)
         self.journal = Journal(os.path.join(state_dir, "journal.sqlite"))
         self.vault = Vault(os.path.join(state_dir, "snapshots.sqlite"))
         self.blobs = Blobs(os.path.join(state_dir, "blobs"))

@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from memoryd.core.findings import CODES
+from memoryd.core.findings import SHARED_CODES
 from memoryd.core.plan import Action, Kind, Plan
 from memoryd.core.policy import Limit, LimitKind, Policy
 from memoryd.core.records import Document, Entry, ParseOffset, Record, Role
@@ -232,7 +232,7 @@ class LayoutContract:
         fresh = data.draw(st.booleans())
         found = document(self.layout, path, text, mtime=NOW - 0.5 if fresh else OLD)
         for finding in found.findings:
-            assert finding.code in CODES
+            assert finding.code in {*SHARED_CODES, *self.layout.findings}
             assert finding.path == path
             assert finding.line is None or finding.line >= 1
         assert 0 <= found.broken <= found.units

@@ -400,7 +400,7 @@ class TestSchema:
         assert facts[fact] == (wanted.seconds if hasattr(wanted, "seconds") else wanted)
         assert codes(found) == ["corrected-schema"]
         assert found.findings[0].message.startswith("Invalid schema at line 1: ")
-        assert found.findings[0].fixable
+        assert JSONL_STORE.findings[found.findings[0].code].fixable
 
     @pytest.mark.parametrize("kind", [None, "note", "Core", 7, [], {}])
     def test_an_unknown_type_is_that_of_the_file(self, kind: Any) -> None:

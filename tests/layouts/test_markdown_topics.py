@@ -19,6 +19,7 @@ from memoryd.core.policy import Policy
 from memoryd.core.records import Document, Record, Role
 from memoryd.core.spans import sha256, splice
 from memoryd.disk.git_state import blocked_by_git
+from memoryd.layouts.codes import severity
 from memoryd.layouts.markdown_topics import MARKDOWN_TOPICS, MarkdownTopicsReader
 from memoryd.layouts.markdown_topics.fields import insert_on_top, render_entry, require_one_entry
 from memoryd.layouts.markdown_topics.index import render, update_index
@@ -268,7 +269,7 @@ class TestFindings:
 
     def test_missing_labels_are_a_warning_and_extra_ones_nothing(self) -> None:
         found = read(b"## 2025-01-01: T\n**Context:** c\n**Root Cause:** r\n```\n**Problem:** fenced\n```\n---\n")
-        assert [(f.code, str(f.severity), f.message) for f in found.findings] == [
+        assert [(f.code, str(severity(f)), f.message) for f in found.findings] == [
             ("missing-labels", "warning", "the entry lacks Problem and Solution")
         ]
 
@@ -324,7 +325,7 @@ class TestFindings:
         data = b"# T\n\n## 2025-01-01: Key Learnings\n**Context:** c\n**Problem:** monkey\n**Solution:** s\n"
         assert codes(read(data)) == []
         found = MarkdownTopicsReader(sensitive_words=True).parse("a/b.md", data, now=NOW, mtime=0.0, base=None)  # type: ignore[arg-type]  # unused
-        assert [(f.code, f.line, str(f.severity)) for f in found.findings] == [
+        assert [(f.code, f.line, str(severity(f))) for f in found.findings] == [
             ("sensitive-word", 3, "info"),
             ("sensitive-word", 5, "info"),
         ]

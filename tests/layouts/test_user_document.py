@@ -18,12 +18,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from memoryd.core.dates import iso, parse_stamp
-from memoryd.core.findings import CODES
 from memoryd.core.plan import Kind, Plan
 from memoryd.core.policy import Policy
 from memoryd.core.records import Document, Role
 from memoryd.core.spans import Span, splice
 from memoryd.disk.temps import is_our_temp
+from memoryd.layouts.codes import CODES
 from memoryd.layouts.protocol import FileStats, Layout, LoadedFile, UpkeepView
 from memoryd.layouts.user_document import USER_DOCUMENT, UserDocumentReader, embeddings
 from memoryd.layouts.user_document.embeddings import cosine, inspect, unit_vector

@@ -14,6 +14,7 @@ import pytest
 
 from memoryd.core.policy import Mode, Policy
 from memoryd.disk.locks.hold import DirectoryLock
+from memoryd.layouts.codes import severity
 from memoryd.layouts.protocol import IndexResult, IndexView
 from memoryd.operations.index_files import FIGHT_S, QUIET_S, reclaim, update_index
 from memoryd.operations.refresh import refresh
@@ -60,7 +61,7 @@ class TestTaken:
             assert (done.written, "reindex" in (done.unwritten or "")) == ((), True)
             assert world.read("index.json") == before
             [finding] = world.store.noted["index"]
-            assert (finding.code, str(finding.severity), finding.path) == ("index-unmanaged", "info", "index.json")
+            assert (finding.code, str(severity(finding)), finding.path) == ("index-unmanaged", "info", "index.json")
             world.restart()
         reclaim(world.store)
         assert world.sync().written == ("index.json",)

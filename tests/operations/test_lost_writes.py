@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from memoryd.core.policy import Policy
+from memoryd.layouts.codes import severity
 from memoryd.layouts.protocol import NewMemory
 from memoryd.operations import memories
 from memoryd.operations.check import check
@@ -103,7 +104,7 @@ class House:
         return sum(file.read_bytes().count(SAID) for file in self.root.rglob("*.*") if ".backup" not in str(file))
 
     def told(self) -> list[str]:
-        return [str(each.severity) for each in check(self.store, self.now) if each.code == "change-was-undone"]
+        return [str(severity(each)) for each in check(self.store, self.now) if each.code == "change-was-undone"]
 
 
 @pytest.fixture

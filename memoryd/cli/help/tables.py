@@ -18,9 +18,9 @@ from memoryd.config.template import defaults_of
 from memoryd.config.toml_text import toml
 from memoryd.control.methods import METHODS, Method, Param
 from memoryd.control.methods.method_types import TOPICS as EVENT_TOPICS
-from memoryd.core.findings import CODES
 from memoryd.core.policy import DEFAULT_SCHEDULE, Policy
 from memoryd.errors import MemorydError
+from memoryd.layouts.codes import CODES
 from memoryd.layouts.protocol import Layout
 from memoryd.layouts.registry import LAYOUTS
 

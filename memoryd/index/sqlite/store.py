@@ -6,7 +6,7 @@ worker works. A damaged one is thrown away and built anew.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
@@ -88,13 +88,13 @@ _Known = Mapping[tuple[str, str | None], int]  # how often each code was found, 
 class SqliteIndex(SqliteReader):
     """An IndexWriter. Used by one writer at a time; other threads read through `reader()`."""
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, quiet: Collection[str] = ()) -> None:
         shared = Shared()
         super().__init__(Database(path), shared)
         self.path = path
         # Not a method of this one: what is closed and let go must not be held by itself.
         self._pool = ConnectionPool(partial(_open_reader, path, shared))
-        self._news = NewFindings()
+        self._news = NewFindings(quiet)
         self._batch = False
         self._waiting = 0  # changes that are not committed yet
         self.untidy = True
@@ -274,6 +274,6 @@ def _open_reader(path: str, shared: Shared) -> SqliteReader:
     return SqliteReader(Database(path, read_only=True), shared)
 
 
-def open_index(path: str) -> IndexWriter:
+def open_index(path: str, quiet: Collection[str] = ()) -> IndexWriter:
     """Open the index in this file, or begin an empty one if it is missing, damaged or of another version."""
-    return SqliteIndex(path)
+    return SqliteIndex(path, quiet)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
-from memoryd.core.findings import Finding
+from memoryd.core.findings import INFO, WARNING, Code, Finding
 from memoryd.core.records import Document, NativeMemory, ParseOffset, Role
 from memoryd.layouts.directory import Directory, is_other_json
 from memoryd.layouts.json_files import duplicates, index, names, parser, schema, upkeep, writer
@@ -98,6 +98,13 @@ JSON_FILES = Layout(
         stores_id=True,
     ),
     fields=schema.FIELD_SPECS,
+    findings={
+        "id-form": Code(INFO, "the id does not have the usual form of the layout; accepted"),
+        "lost-to-name-collision": Code(
+            WARNING, "memories listed in the index were overwritten by others with the same file name"
+        ),
+        "legacy-file": Code(INFO, "a file of an older version of the program that owns the directory"),
+    },
     options={"archive_flag": Option("flag", "set archived on memories that are old, irrelevant and rarely used")},
     ranking=Ranking(substrings=True),  # like the real server, which matches any part of a word
 )

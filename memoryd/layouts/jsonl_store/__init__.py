@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
+from memoryd.core.findings import ERROR, INFO, WARNING, Code
 from memoryd.core.policy import MB, Limit, LimitKind
 from memoryd.core.records import Document, NativeMemory, ParseOffset, Role
 from memoryd.layouts.directory import Directory
@@ -111,4 +112,23 @@ JSONL_STORE = Layout(
         stores_id=True,
     ),
     fields=schema.FIELD_SPECS,
+    findings={
+        "invalid-json": Code(ERROR, "a line is not JSON; skipped and kept"),
+        "torn-tail": Code(ERROR, "the last line is incomplete and no program is writing it"),
+        "joined-lines": Code(WARNING, "two memories on one line; both are read", fixable=True),
+        "corrected-schema": Code(
+            WARNING, "a field is missing or invalid; corrected in the index, unchanged in the file", fixable=True
+        ),
+        "task-metadata": Code(WARNING, "invalid task metadata; the task is kept and never archived by age"),
+        "wrong-type-for-file": Code(WARNING, "a memory is in the file of another type; indexed by its own type"),
+        "missing-id": Code(ERROR, "a memory has no id and cannot be indexed; repair assigns one", fixable=True),
+        "id-not-uuid": Code(WARNING, "the id is not a version 4 UUID; accepted"),
+        "line-too-long": Code(WARNING, "a line longer than 10,240 bytes; kept and indexed"),
+        "completed-without-date": Code(WARNING, "a completed task without completed_at; updated_at is used"),
+        "shipped-form": Code(INFO, "an <agent-id>.json file in the legacy format; read only"),
+        "foreign-file": Code(INFO, "a file that does not belong to the layout"),
+        "index-newer": Code(
+            WARNING, "the index has a newer version than memoryd knows; the directory is left unchanged"
+        ),
+    },
 )

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from memoryd.core.findings import ERROR, INFO, WARNING, Code
 from memoryd.core.policy import Policy
 from memoryd.core.records import Document, ParseOffset, Role
 from memoryd.layouts.directory import Directory
@@ -93,6 +94,18 @@ MARKDOWN_TOPICS = Layout(
         restore=archive.restore,
     ),
     fields=fields.FIELD_SPECS,
+    findings={
+        "not-newest-first": Code(WARNING, "an entry is newer than the one above it; files are not reordered"),
+        "missing-labels": Code(WARNING, "an entry without a Context, Problem or Solution line"),
+        "invalid-date": Code(WARNING, "a heading with an impossible date does not start an entry"),
+        "glued-heading": Code(
+            WARNING, "a heading without a line break before it is not read as an entry", fixable=True
+        ),
+        "unclosed-fence": Code(WARNING, "an unclosed code fence; the rest of the file is not read as entries"),
+        "secret-shape": Code(ERROR, "a file contains what looks like a secret; remove and revoke it"),
+        "sensitive-word": Code(INFO, "a word that often appears beside secrets (off by default)"),
+        "unlistable-name": Code(WARNING, "a file name that the index cannot hold"),
+    },
     options={
         "sensitive_words": Option("flag", "also report words that are often found next to secrets"),
         "score_keyword": Option("number", "points for each query word found"),

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from memoryd.core.findings import INFO, WARNING, Code
 from memoryd.core.records import Document, NativeMemory, ParseOffset, Role
 from memoryd.layouts.directory import Directory
 from memoryd.layouts.json_document import recover_whole
@@ -95,6 +96,14 @@ SESSION_FILES = Layout(
         restore=writer.restore,
     ),
     fields=schema.FIELD_SPECS,
+    findings={
+        "unknown-value": Code(INFO, "a value outside the known values of an open list; accepted"),
+        "colon-name": Code(WARNING, "a session file name with colons instead of dashes in its time; read anyway"),
+        "missing-date": Code(WARNING, "a session without a readable date; the age of the file is used"),
+        "stamp-differs": Code(WARNING, "the id, timestamp and path of a session disagree"),
+        "duplicate-session": Code(WARNING, "two files hold the same session"),
+        "duplicate-memory": Code(INFO, "a session repeats a memory; `dedupe` merges them"),
+    },
     options={
         "archive_sessions": Option("flag", "move whole sessions to the archive by age"),
         "archive_sessions_after_days": Option("number", "days after the last change of a session", high=36_500),

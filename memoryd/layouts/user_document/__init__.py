@@ -8,6 +8,7 @@ are isolated: no record, duplicate or backup crosses from one path to another.
 
 from __future__ import annotations
 
+from memoryd.core.findings import WARNING, Code
 from memoryd.core.policy import MB
 from memoryd.core.records import Document, NativeMemory, ParseOffset, Role
 from memoryd.core.retention import Quality
@@ -78,5 +79,16 @@ USER_DOCUMENT = Layout(
         restore=writer.restore,
     ),
     fields=schema.FIELD_SPECS,
+    findings={
+        "embedding-size": Code(
+            WARNING, "an embedding is missing or differs in length from the others; excluded from vector search"
+        ),
+        "embedding-not-finite": Code(
+            WARNING, "an embedding holds non-finite numbers, or only zeros; excluded from vector search"
+        ),
+        "many-memories": Code(
+            WARNING, "a user's document holds more memories than the format is meant for (1,000; 10,000)"
+        ),
+    },
     location=("user",),
 )
