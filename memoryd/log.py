@@ -7,6 +7,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import Any, TextIO
 
 # structlog imports rich and pygments if they are installed: 4 MB and 200 ms that the daemon does not need.
@@ -28,7 +29,6 @@ class _Sink:
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
-        self.lost = 0
 
     def write(self, text: str) -> None:
         try:
@@ -36,13 +36,11 @@ class _Sink:
         except UnicodeEncodeError:
             self._stream.write(text.encode("ascii", "backslashreplace").decode())
         except (OSError, ValueError):
-            self.lost += 1
+            pass  # the event is lost
 
     def flush(self) -> None:
-        try:
+        with suppress(OSError, ValueError):
             self._stream.flush()
-        except (OSError, ValueError):
-            self.lost += 1
 
 
 class _Forward(logging.Handler):
@@ -119,26 +117,26 @@ class RateLimit:
     """
 
     PAUSE_S = 60.0
-    MOST = 100  # messages remembered at a time
+    MAX_MESSAGES = 100  # messages remembered at a time
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._lock = threading.Lock()
-        self._seen: dict[str, tuple[float, int]] = {}
+        self._sent: dict[str, tuple[float, int]] = {}
 
     def __len__(self) -> int:
         """Return the number of messages remembered."""
-        return len(self._seen)
+        return len(self._sent)
 
     def suppressed(self, message: str) -> int | None:
         """Return how often `message` was suppressed since it last went out; None if it is to be suppressed now."""
         now = self._clock()
         with self._lock:
-            at, count = self._seen.get(message, (now - self.PAUSE_S, 0))
+            at, count = self._sent.get(message, (now - self.PAUSE_S, 0))
             if now - at < self.PAUSE_S:
-                self._seen[message] = (at, count + 1)
+                self._sent[message] = (at, count + 1)
                 return None
-            if len(self._seen) >= self.MOST:
-                self._seen.clear()
-            self._seen[message] = (now, 0)
+            if len(self._sent) >= self.MAX_MESSAGES:
+                self._sent.clear()
+            self._sent[message] = (now, 0)
             return count

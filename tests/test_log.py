@@ -17,6 +17,6 @@ def test_a_repeated_message_goes_out_once_a_minute_with_the_number_suppressed() 
 
 def test_many_different_messages_take_little_memory() -> None:
     limit = RateLimit(lambda: 0.0)
-    for number in range(10 * RateLimit.MOST):
+    for number in range(10 * RateLimit.MAX_MESSAGES):
         assert limit.suppressed(str(number)) == 0
-    assert len(limit) <= RateLimit.MOST
+    assert len(limit) <= RateLimit.MAX_MESSAGES

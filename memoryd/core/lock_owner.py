@@ -37,7 +37,7 @@ class LockOwner:
     host: str | None = None
     start: str | None = None
     form: str = "unreadable"
-    ours: bool = False
+    by_memoryd: bool = False
 
 
 EMPTY = LockOwner(form="empty")
@@ -75,7 +75,7 @@ def _from_json(text: str) -> LockOwner:
         stamp=next((stamp for stamp in stamps if stamp is not None), None),
         host=_host(record.get("host", record.get("hostname"))),
         form="json",
-        ours=record.get("owner") == "memoryd",
+        by_memoryd=record.get("owner") == "memoryd",
     )
 
 

@@ -1,15 +1,14 @@
 """The only module that changes files of a root: atomically, and never over another program's change.
 
-A rewrite creates a new file next to the target, complete and on disk with the target's mode and owner, and renames it
-over the target after the caller's lock (`guard`) and the target's identity were checked once more.
-Any failure before the rename leaves the original and no temporary file; an error of the last step, the
-directory's fsync (`syscalls.sync_directory`), comes when the new content is already visible but perhaps not durable.
+A rewrite creates a new file next to the target, complete and on disk with the target's mode and owner, checks the
+caller's lock (`guard`) and the target's identity once more, and renames the new file over the target.
+A failure before the rename leaves the original and no temporary file. A failure of the last step, the directory's
+fsync (`syscalls.sync_directory`), leaves the new content visible but perhaps not durable.
 
 Agents write at any time, so for their files even the window between that check and the rename matters:
-`exchange=True` swaps the names and checks the file that came out, swaps back if it is not the expected one,
-and returns the old inode as `ReplacedFile` to be watched for late appends. A kill between the exchange and
-`ReplacedFile.close()` leaves that inode under its temporary name: the caller recovers it at the next start by
-the rule in `temps`.
+`exchange=True` swaps the names and checks the old file, swaps back if it is not the expected one, and returns the old
+inode as `ReplacedFile` to be watched for late appends. A kill between the exchange and `ReplacedFile.close()` leaves
+that inode under its temporary name; at the next start the caller recovers it by the rule in `temps`.
 """
 
 from __future__ import annotations
@@ -41,12 +40,12 @@ Expected = Fingerprint | Literal[_Any.ANY] | None
 
 
 @dataclass(frozen=True, slots=True)
-class Replaced:
-    """The result of `replace`: `fingerprint` of our content (without later appends of other programs). `displaced` only
-    with `exchange` and an existing target; it must be closed."""
+class ReplaceResult:
+    """The result of `replace`. `fingerprint`: of our content, without later appends of other programs. `replaced_file`:
+    only with `exchange` and an existing target; the caller must close it."""
 
     fingerprint: Fingerprint
-    displaced: ReplacedFile | None
+    replaced_file: ReplacedFile | None
 
 
 def replace(
@@ -59,7 +58,7 @@ def replace(
     mode: int | None = None,
     exchange: bool = False,
     digest: str | None = None,
-) -> Replaced:
+) -> ReplaceResult:
     """Replace the whole file with `data`. `expected` None: it must not exist (then `mode` or 0600 applies, otherwise
     mode and owner are kept). With `exchange`, ANY means the file as it is at the start, and `digest` is the SHA-256
     (hex) of the expected content, if known.
@@ -73,7 +72,7 @@ def replace(
             old = open_old(stack, directory, name, path, exchange=exchange, digest=digest)
             found = old.state if old else None
             wanted = found if exchange and expected is ANY else expected
-            _demand(wanted, found, path)
+            _require(wanted, found, path)
             like = old.fd if old else None
             made = Temp(directory, name, data, like=like, mode=0o600 if mode is None else mode)
             temp = stack.enter_context(made)
@@ -81,14 +80,14 @@ def replace(
             if exchange and old:
                 opened.append(swap(directory, temp, name, old, path))
             else:
-                _put(directory, temp, name, path, new=wanted is None)
+                _rename_into_place(directory, temp, name, path, new=wanted is None)
             syscalls.sync_directory(directory)
             fingerprint = _written_fingerprint(temp)
-        return Replaced(fingerprint, opened[0] if opened else None)
+        return ReplaceResult(fingerprint, opened[0] if opened else None)
     except BaseException:
-        for displaced in opened:
-            if not displaced.close_if_silent():
-                displaced.detach()
+        for replaced in opened:
+            if not replaced.close_if_unused():
+                replaced.detach()
         raise
 
 
@@ -148,7 +147,7 @@ def remove(tree: Tree, path: str, *, expected: Fingerprint | Literal[_Any.ANY], 
     """Remove a file that was copied before: rename, verify, then delete; if it is not the expected file, it is renamed
     back. With ANY a missing file is fine."""
     with tree.parent(path) as (directory, name):
-        _demand(expected, lstat(directory, name, path), path)
+        _require(expected, lstat(directory, name, path), path)
         if not _recheck(expected, guard, directory, name, path):
             return
         aside = temp_name(name)
@@ -157,15 +156,15 @@ def remove(tree: Tree, path: str, *, expected: Fingerprint | Literal[_Any.ANY], 
         except FileNotFoundError as error:
             raise StoreChangedError(path) from error
         try:
-            _demand(expected, lstat(directory, aside, path), path)
+            _require(expected, lstat(directory, aside, path), path)
             os.unlink(aside, dir_fd=directory)
         except BaseException:
-            _put_back(directory, aside, name)
+            _restore_name(directory, aside, name)
             raise
         syscalls.sync_directory(directory)
 
 
-def _demand(expected: Expected, found: Fingerprint | None, path: str) -> None:
+def _require(expected: Expected, found: Fingerprint | None, path: str) -> None:
     if expected is ANY or (expected is None and found is None):
         return
     if expected is None or not expected.same_content(found):
@@ -177,7 +176,7 @@ def _recheck(expected: Expected, guard: Guard | None, directory: int, name: str,
     if guard:
         guard()
     found = lstat(directory, name, path)
-    _demand(expected, found, path)
+    _require(expected, found, path)
     return found is not None
 
 
@@ -187,7 +186,7 @@ def _written_fingerprint(temp: Temp) -> Fingerprint:
     return after if after.same_content(before) else before
 
 
-def _put(directory: int, temp: Temp, name: str, path: str, *, new: bool) -> None:
+def _rename_into_place(directory: int, temp: Temp, name: str, path: str, *, new: bool) -> None:
     if not new:
         rename(directory, temp.name, name)
         return
@@ -197,7 +196,7 @@ def _put(directory: int, temp: Temp, name: str, path: str, *, new: bool) -> None
         raise StoreChangedError(path) from error
 
 
-def _put_back(directory: int, aside: str, name: str) -> None:
+def _restore_name(directory: int, aside: str, name: str) -> None:
     # If the path exists again, it holds something newer; ours then keeps its temporary name for the recovery.
     with suppress(FileExistsError, FileNotFoundError):
         syscalls.rename_new(directory, aside, name)
@@ -217,7 +216,7 @@ def _in_place(
             found = os.fstat(fd)
             if found.st_nlink > 1:
                 raise NotRegularError(path, "has another hard link, perhaps outside the root; not written in place")
-            _demand(expected, fingerprint_of(found), path)
+            _require(expected, fingerprint_of(found), path)
             _recheck(expected, guard, directory, name, path)
             yield directory, name, fd
         finally:
@@ -242,21 +241,21 @@ def _undo_append(fd: int, data: bytes, size: int) -> None:
 
 
 class StoreChangedError(OSError):
-    """The file has changed since the change was planned; nothing was written. Read it again and retry.
+    """The file `path` has changed since the change was planned; nothing was written. Read it again and retry.
 
-    `path` names it. `displaced` is almost always None. Otherwise our new content was visible for an instant before
-    the exchange was undone, and another process has it open; watch and close it as after a success.
+    `replaced_file` is almost always None. Otherwise our new content was visible for an instant before the exchange was
+    undone, and another process has it open: watch and close it as after a success.
     """
 
-    def __init__(self, path: str, displaced: ReplacedFile | None = None) -> None:
+    def __init__(self, path: str, replaced_file: ReplacedFile | None = None) -> None:
         super().__init__(errno.EBUSY, "changed by another program meanwhile", path)
         self.path = path
-        self.displaced = displaced
+        self.replaced_file = replaced_file
 
 
 @dataclass(frozen=True, slots=True)
-class Old:
-    """The target as it was at the start, held open; `digest` (SHA-256, hex) only for an exchange."""
+class OldFile:
+    """The target as it was at the start, open; `digest` (SHA-256, hex) only for an exchange."""
 
     fd: int
     state: Fingerprint
@@ -265,16 +264,16 @@ class Old:
 
 def open_old(
     stack: ExitStack, directory: int, name: str, path: str, *, exchange: bool, digest: str | None = None
-) -> Old | None:
-    """Open the target; None if it does not exist. A known `digest` is not computed again: it covers the content that
-    the caller planned with, so that a write in place since then, within one clock tick, is detected afterwards."""
+) -> OldFile | None:
+    """Open the target; None if it does not exist. `digest`, if known, is that of the content the caller planned with: a
+    later write in place within one clock tick is then detected afterwards."""
     try:
         fd = open_regular(directory, name, path)
     except FileNotFoundError:
         return None
     stack.callback(os.close, fd)
     state = fingerprint_of(os.fstat(fd))
-    return Old(fd, state, (digest or digest_of(fd, state.size)) if exchange else "")
+    return OldFile(fd, state, (digest or digest_of(fd, state.size)) if exchange else "")
 
 
 def rename(directory: int, source: str, target: str) -> None:
@@ -282,8 +281,8 @@ def rename(directory: int, source: str, target: str) -> None:
     os.rename(source, target, src_dir_fd=directory, dst_dir_fd=directory)
 
 
-def swap(directory: int, temp: Temp, name: str, old: Old, path: str) -> ReplacedFile:
-    """Exchange new and old file, verify the one that came out, and swap back if it is not the old file."""
+def swap(directory: int, temp: Temp, name: str, old: OldFile, path: str) -> ReplacedFile:
+    """Exchange the new and the old file; swap back if the replaced one is not the old file."""
     try:
         syscalls.exchange(directory, temp.name, name)
     except FileNotFoundError as error:
@@ -291,12 +290,12 @@ def swap(directory: int, temp: Temp, name: str, old: Old, path: str) -> Replaced
     except OSError as error:
         if error.errno not in syscalls.UNSUPPORTED:
             raise
-        return _rename_keeping(directory, temp, name, old, path)
+        return _rename_with_link(directory, temp, name, old, path)
     try:
-        _demand_base(lstat(directory, temp.name, path), old, path)
+        _require_base(lstat(directory, temp.name, path), old, path)
         return ReplacedFile(directory, temp.name, old.fd, path, base_size=old.state.size, digest=old.digest)
     except StoreChangedError as error:
-        error.displaced = _swap_back(directory, temp, name, path)
+        error.replaced_file = _swap_back(directory, temp, name, path)
         raise
     except BaseException:
         ours = _swap_back(directory, temp, name, path)
@@ -305,9 +304,8 @@ def swap(directory: int, temp: Temp, name: str, old: Old, path: str) -> Replaced
         raise
 
 
-def _demand_base(found: Fingerprint | None, old: Old, path: str) -> None:
-    """Raise StoreChangedError unless this is the old file, unchanged or with more bytes at its end: those are late
-    appends and are merged."""
+def _require_base(found: Fingerprint | None, old: OldFile, path: str) -> None:
+    """Raise StoreChangedError unless this is the old file, unchanged except for late appends, which are merged."""
     if found is None or (found.dev, found.inode) != (old.state.dev, old.state.inode):
         raise StoreChangedError(path)
     if found.same_content(old.state):
@@ -317,52 +315,52 @@ def _demand_base(found: Fingerprint | None, old: Old, path: str) -> None:
 
 
 def _swap_back(directory: int, temp: Temp, name: str, path: str) -> ReplacedFile | None:
-    """Undo an exchange. Our new file was visible in between, so it may have been opened (then it is
-    returned, to be watched) or already replaced by an even newer file (which must stay)."""
+    """Undo an exchange. Our new file was visible meanwhile: another process may have opened it (then it is returned, to
+    be watched) or replaced it by an even newer file (which must stay)."""
     try:
         syscalls.exchange(directory, temp.name, name)
         if not still_holds(directory, temp.name, temp.fd):
             syscalls.exchange(directory, temp.name, name)
             return None
     except FileNotFoundError:
-        return None  # removed meanwhile by another program; the displaced file stays for the recovery
+        return None  # removed meanwhile by another program; the old file stays for the recovery
     size = temp.state.st_size
     ours = ReplacedFile(directory, temp.name, temp.fd, path, base_size=size, digest=digest_of(temp.fd, size))
-    if ours.close_if_silent():
+    if ours.close_if_unused():
         return None
-    temp.kept = True
+    temp.handed_over = True
     return ours
 
 
-def _rename_keeping(directory: int, temp: Temp, name: str, old: Old, path: str) -> ReplacedFile:
+def _rename_with_link(directory: int, temp: Temp, name: str, old: OldFile, path: str) -> ReplacedFile:
     """Replace without an exchange: hard-link the old file to the temporary name, then rename.
 
-    A foreign rename between the look and ours is not noticed here; nothing can, without exchange. Where
-    there are no hard links either, the descriptor alone keeps the old file until we end.
+    Another program's rename between the check and ours goes unnoticed: only an exchange detects that. Without hard
+    links, only the descriptor keeps the old file, until this process ends.
     """
-    kept = _link(directory, name, path)
-    displaced = None
+    link = _link(directory, name, path)
+    replaced = None
     try:
-        displaced = ReplacedFile(directory, kept, old.fd, path, base_size=old.state.size, digest=old.digest)
-        _demand_base(lstat(directory, kept or name, path), old, path)
+        replaced = ReplacedFile(directory, link, old.fd, path, base_size=old.state.size, digest=old.digest)
+        _require_base(lstat(directory, link or name, path), old, path)
         rename(directory, temp.name, name)
     except BaseException:
-        if displaced:
-            displaced.detach()
-        if kept and not still_holds(directory, name, temp.fd):
-            os.unlink(kept, dir_fd=directory)
+        if replaced:
+            replaced.detach()
+        if link and not still_holds(directory, name, temp.fd):
+            os.unlink(link, dir_fd=directory)
         raise
-    return displaced
+    return replaced
 
 
 def _link(directory: int, name: str, path: str) -> str | None:
-    kept = temp_name(name)
+    link = temp_name(name)
     try:
-        os.link(name, kept, src_dir_fd=directory, dst_dir_fd=directory, follow_symlinks=False)
+        os.link(name, link, src_dir_fd=directory, dst_dir_fd=directory, follow_symlinks=False)
     except FileNotFoundError as error:
         raise StoreChangedError(path) from error
     except OSError as error:
         if error.errno not in (*syscalls.UNSUPPORTED, errno.EPERM, errno.EMLINK):
             raise
         return None
-    return kept
+    return link

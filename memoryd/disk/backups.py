@@ -1,11 +1,11 @@
-"""Backups of memory files: make, rotate, find, judge and choose plain copies that a person can restore with `cp`.
+"""Backups of memory files: plain copies that a person can restore with `cp`.
 
 A backup is written whole, read back and compared before any older one goes. None is refused, however damaged the
-file is: refusing froze the backups for good after one torn line. The rotation protects the one with the most memories
-instead, and equal content is copied once (a loop of 279 corrupt copies in a week pushed out every good one elsewhere).
+file is: otherwise one torn line would stop the backups for good. Instead, the rotation protects the backup with the
+most memories, and equal content is copied only once: elsewhere, 279 corrupt copies in a week displaced every good one.
 
-Everything found in the backup directory may be foreign or hostile: other names, links, pipes and directories are
-ignored and never followed; what cannot be read is not relied on and not removed either.
+Any entry of the backup directory may be foreign or hostile: other names, links, pipes and directories are ignored and
+never followed; a file that cannot be read is neither relied on nor removed.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ from memoryd.disk.nofollow import NotBeneathError, NotRegularError
 from memoryd.disk.tree import Tree
 from memoryd.errors import ConflictError, NotFoundError
 
-PLACE = ".backup"
+BACKUP_DIR = ".backup"
 _END_OF_TIME = 253_402_300_800.0  # the year 10000: later modification times are nonsense
 
-Readable = Callable[[bytes], Quality]
+QualityOf = Callable[[bytes], Quality]
 # Backups this process has read or written: path -> the fingerprint then, and the SHA-256 (hex). While the fingerprint
 # is equal, another read would return the same cached pages; only an explicit verification reads them anyway.
 HashCache = dict[str, tuple[Fingerprint, str]]
@@ -57,33 +57,42 @@ def create(
     limit: int,
     now: float,
     files: Sequence[str] = (),
-    place: str = PLACE,
-    readable: Readable | None = None,
-    looked_at: HashCache | None = None,
+    backup_dir: str = BACKUP_DIR,
+    quality_of: QualityOf | None = None,
+    hash_cache: HashCache | None = None,
     digest: str | None = None,
 ) -> CreateResult:
-    """Back up `content` of `file` (as read together with `fingerprint`), then rotate to `limit`. `digest` is that of
-    the content, if known.
+    """Back up `content` of `file` (read together with `fingerprint`), then rotate to `limit`. `digest`: the SHA-256
+    (hex) of the content, if known.
 
-    Every existing backup of the file is read first (except those in `looked_at` that are unchanged), so that neither
-    "equal" nor a rotation relies on one that has rotted. `files` are all files of the root, to tell whose a foreign
-    backup is. Raises OSError when the disk refuses; then no older backup is gone.
+    Every existing backup of the file is read first, except unchanged ones in `hash_cache`, so that neither "equal" nor
+    the rotation relies on a damaged one. `files`: all files of the root, to find the file of a foreign backup. Raises
+    OSError for a full or failing disk; then no older backup has been removed.
     """
     if fingerprint.size != len(content):
         raise ConflictError(f"{file} changed while it was read for its backup", hint="try again")
     known = files or (file,)
-    looked = verify(tree, journal, known, now=now, place=place, readable=readable, in_root=False, looked_at=looked_at)
-    newest_first = [each for each in looked if each.file == file]
+    checked = verify(
+        tree,
+        journal,
+        known,
+        now=now,
+        backup_dir=backup_dir,
+        quality_of=quality_of,
+        in_root=False,
+        hash_cache=hash_cache,
+    )
+    newest_first = [each for each in checked if each.file == file]
     digest = digest or hashlib.sha256(content).hexdigest()
     if newest_first and newest_first[0].valid and newest_first[0].sha256 == digest:
         result = CreateResult("equal", newest_first[0].name, digest)
     else:
-        made, seen = _written(tree, journal, file, content, place, now=now)
-        if looked_at is not None:
-            looked_at[f"{place}/{made}"] = (seen, digest)
-        row = journal.backups.add(made, file, taken=now, size=len(content), sha256=digest, quality=quality)
-        newest_first.insert(0, known_backup(row, f"{place}/{made}", len(content)))
-        result = CreateResult("made", made, digest)
+        name, seen = _write_copy(tree, journal, file, content, backup_dir, now=now)
+        if hash_cache is not None:
+            hash_cache[f"{backup_dir}/{name}"] = (seen, digest)
+        row = journal.backups.add(name, file, taken=now, size=len(content), sha256=digest, quality=quality)
+        newest_first.insert(0, backup_from_row(row, f"{backup_dir}/{name}", len(content)))
+        result = CreateResult("made", name, digest)
     dropped, undropped = _rotate(tree, journal, newest_first, limit, now)
     return replace(result, dropped=dropped, undropped=undropped)
 
@@ -91,22 +100,24 @@ def create(
 def choose(
     backups: Iterable[BackupInfo], at: str | None = None, *, live: str | None = None, records: int = 0
 ) -> BackupInfo:
-    """Choose the backup that a restore takes, from those of one file (newest first).
+    """Choose the backup to restore from those of one file (newest first).
 
-    With `at`, the one of that id; the stamp at its end is enough if it is unique. Otherwise the newest valid one that
+    With `at`, the one with that id; its time stamp is enough if it is unique. Otherwise the newest valid one that
     differs from the file (whose SHA-256 is `live`) and holds no fewer memories than its `records`; failing that, the
-    newest valid one that differs, then the newest valid one. Those in the backup folder come before those next to the
-    data. Raises NotFoundError, or ConflictError for a damaged one.
+    newest valid one that differs, then the newest valid one. Those in the backup directory come before those in the
+    root. Raises NotFoundError, or ConflictError for a damaged one.
     """
-    held = list(backups)
+    candidates = list(backups)
     if at is None:
-        usable = sorted((each for each in held if each.valid), key=lambda each: each.in_root)
+        usable = sorted((each for each in candidates if each.valid), key=lambda each: each.in_root)
         if not usable:
             raise NotFoundError("there is no valid backup", hint="`memoryd backup list` shows the backups")
         other = [each for each in usable if each.sha256 != live]
         enough = [each for each in other if each.records is None or each.records >= records]
         return (enough or other or usable)[0]
-    named = [each for each in held if each.id == at] or [each for each in held if each.id.endswith(f".{at}")]
+    named = [each for each in candidates if each.id == at] or [
+        each for each in candidates if each.id.endswith(f".{at}")
+    ]
     if len(named) != 1:
         what = "several backups end in" if named else "no backup has the id"
         raise NotFoundError(f"{what} {at}", hint="`memoryd backup list` shows the ids")
@@ -119,21 +130,21 @@ def choose(
 
 
 def read_backup(tree: Tree, backup: BackupInfo) -> bytes:
-    """Return the bytes of a backup, with the hash it was listed with. Raises ConflictError when it changed since."""
+    """Return the bytes of a backup. Raises ConflictError if they no longer have the hash it was listed with."""
     content, _ = tree.read(backup.path)
     if backup.sha256 is not None and hashlib.sha256(content).hexdigest() != backup.sha256:
         raise ConflictError(f"the backup {backup.id} has changed since it was made", hint="run `memoryd backup verify`")
     return content
 
 
-def _written(
-    tree: Tree, journal: Journal, file: str, content: bytes, place: str, *, now: float
+def _write_copy(
+    tree: Tree, journal: Journal, file: str, content: bytes, backup_dir: str, *, now: float
 ) -> tuple[str, Fingerprint]:
-    """Write the new copy and read it back. Returns its name and what `stat` says of it."""
-    tree.mkdir(place, 0o700)
-    taken = {*tree.listdir(place), *(row.name for row in journal.backups.rows())}
+    """Write a new copy and read it back. Return its name and its fingerprint."""
+    tree.mkdir(backup_dir, 0o700)
+    taken = {*tree.listdir(backup_dir), *(row.name for row in journal.backups.rows())}
     name = backup_name(file, now, taken)
-    path = f"{place}/{name}"
+    path = f"{backup_dir}/{name}"
     atomic.create(tree, path, content, 0o600)
     stored, seen = tree.read(path)
     if stored != content:
@@ -145,8 +156,8 @@ def _written(
 def _rotate(
     tree: Tree, journal: Journal, backups: Sequence[BackupInfo], limit: int, now: float
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Remove what `drop` names, except ones whose bytes could not be read, and let the journal forget what is gone:
-    (removed, not removable)."""
+    """Remove the backups that `drop` names, except unreadable ones, and the journal rows of missing ones. Return the
+    names (removed, not removable)."""
     paths = {each.name: each.path for each in backups if not each.unread}
     dropped: list[str] = []
     undropped: list[str] = []
@@ -160,14 +171,14 @@ def _rotate(
     there = {each.name for each in backups} - set(dropped)
     gone = [row.id for row in journal.backups.rows(backups[0].file) if row.name not in there]
     if gone:
-        journal.backups.forget(gone)
+        journal.backups.remove(gone)
     return tuple(dropped), tuple(undropped)
 
 
 @dataclass(frozen=True, slots=True)
 class BackupInfo(Backup):
-    """A backup on disk. `problem` says why it is not valid; `unread`: its bytes could not be read, which does not prove
-    damage; `in_root`: it is next to the data, where memoryd only reads."""
+    """A backup on disk. `problem`: why it is not valid. `unread`: its bytes could not be read, which does not prove
+    damage. `in_root`: it is in the root itself, next to the memory files, where memoryd makes and removes none."""
 
     path: str = ""
     problem: str | None = None
@@ -176,7 +187,7 @@ class BackupInfo(Backup):
 
     @property
     def id(self) -> str:
-        """The file's name; `./name` for one next to the data."""
+        """The file's name; `./name` for one in the root."""
         return f"./{self.name}" if self.in_root else self.name
 
 
@@ -186,14 +197,15 @@ def list_backups(
     files: Sequence[str],
     *,
     now: float,
-    place: str = PLACE,
-    readable: Readable | None = None,
+    backup_dir: str = BACKUP_DIR,
+    quality_of: QualityOf | None = None,
 ) -> list[BackupInfo]:
-    """List the backups of `files`, newest first for each, those next to the data last. Known ones are listed from the
-    journal without reading them; foreign ones are read when `readable` is given to judge them by."""
-    found = _found(tree, journal, files, place) + _in_root(tree, files)
-    return _sorted(
-        [_looked_at(tree, each, readable, {}) if _needs_look(each, readable) else each for each in found], now
+    """List the backups of `files`, newest first for each file, those in the root last. Backups in the journal are
+    listed without being read; foreign ones are read and judged if `quality_of` is given."""
+    found = _in_backup_dir(tree, journal, files, backup_dir) + _in_root(tree, files)
+    return _sort(
+        [_read_and_judge(tree, each, quality_of, {}) if _must_be_read(each, quality_of) else each for each in found],
+        now,
     )
 
 
@@ -203,41 +215,41 @@ def verify(
     files: Sequence[str],
     *,
     now: float,
-    place: str = PLACE,
-    readable: Readable | None = None,
+    backup_dir: str = BACKUP_DIR,
+    quality_of: QualityOf | None = None,
     in_root: bool = True,
-    looked_at: HashCache | None = None,
+    hash_cache: HashCache | None = None,
 ) -> list[BackupInfo]:
-    """List as `list_backups`, but read every one: known ones must have the hash they were made with, foreign ones must
-    be at least half readable. The journal remembers the verdict. With `looked_at`, unchanged ones are not read
-    again."""
-    found = [*_found(tree, journal, files, place), *(_in_root(tree, files) if in_root else [])]
-    looked = [_looked_at(tree, each, readable, {} if looked_at is None else looked_at) for each in found]
-    _remember(journal, looked)
-    return _sorted(looked, now)
+    """List backups as `list_backups` does, but read every one: those in the journal must have the recorded hash,
+    foreign ones must be at least half readable. The verdicts are recorded in the journal. Unchanged ones in
+    `hash_cache` are not read again."""
+    found = [*_in_backup_dir(tree, journal, files, backup_dir), *(_in_root(tree, files) if in_root else [])]
+    checked = [_read_and_judge(tree, each, quality_of, {} if hash_cache is None else hash_cache) for each in found]
+    _record_verdicts(journal, checked)
+    return _sort(checked, now)
 
 
-def _found(tree: Tree, journal: Journal, files: Sequence[str], place: str) -> list[BackupInfo]:
+def _in_backup_dir(tree: Tree, journal: Journal, files: Sequence[str], backup_dir: str) -> list[BackupInfo]:
     rows = {row.name: row for row in journal.backups.rows()}
-    seen = [_one(tree, f"{place}/{name}", files, rows.get(name)) for name in _names(tree, place)]
+    seen = [_backup_at(tree, f"{backup_dir}/{name}", files, rows.get(name)) for name in _names(tree, backup_dir)]
     return [each for each in seen if each is not None]
 
 
 def _in_root(tree: Tree, files: Sequence[str]) -> list[BackupInfo]:
-    seen = [_one(tree, name, files, None) for name in _names(tree, "")]
+    seen = [_backup_at(tree, name, files, None) for name in _names(tree, "")]
     return [replace(each, in_root=True) for each in seen if each is not None]
 
 
 def _names(tree: Tree, folder: str) -> list[str]:
-    """List the names in the backup directory. A symlink in its place is not followed: no backups."""
+    """List the names in the directory; none if it is a symlink, which is not followed."""
     try:
         return tree.listdir(folder)
     except NotBeneathError:
         return []
 
 
-def _one(tree: Tree, path: str, files: Sequence[str], row: BackupRow | None) -> BackupInfo | None:
-    """Return the backup at `path`, or None when it is none of these files."""
+def _backup_at(tree: Tree, path: str, files: Sequence[str], row: BackupRow | None) -> BackupInfo | None:
+    """Return the backup at `path`, or None if it is not a backup of one of these files."""
     name = path.rpartition("/")[2]
     parsed = parse_backup_name(name, files)
     if parsed is None:
@@ -249,15 +261,15 @@ def _one(tree: Tree, path: str, files: Sequence[str], row: BackupRow | None) -> 
     if seen is None:
         return None
     if row is not None and row.file == parsed[0]:
-        return known_backup(row, path, seen.size)
+        return backup_from_row(row, path, seen.size)
     at = parsed[1] if parsed[1] is not None else seen.mtime_ns / 1e9
     taken = at if 0 <= at < _END_OF_TIME else None
     empty = "it is empty" if seen.size == 0 else None
     return BackupInfo(name, parsed[0], taken, None, seen.size, None, empty is None, path=path, problem=empty)
 
 
-def known_backup(row: BackupRow, path: str, size: int) -> BackupInfo:
-    """Return a backup that memoryd made, as recorded in its journal row."""
+def backup_from_row(row: BackupRow, path: str, size: int) -> BackupInfo:
+    """Return a backup that memoryd made, as recorded in the journal."""
     valid = row.valid and size == row.bytes
     return BackupInfo(
         name=row.name,
@@ -274,12 +286,12 @@ def known_backup(row: BackupRow, path: str, size: int) -> BackupInfo:
     )
 
 
-def _needs_look(backup: BackupInfo, readable: Readable | None) -> bool:
-    return backup.seq is None and readable is not None
+def _must_be_read(backup: BackupInfo, quality_of: QualityOf | None) -> bool:
+    return backup.seq is None and quality_of is not None
 
 
-def _looked_at(tree: Tree, backup: BackupInfo, readable: Readable | None, looked_at: HashCache) -> BackupInfo:
-    known = looked_at.get(backup.path) if backup.seq is not None else None
+def _read_and_judge(tree: Tree, backup: BackupInfo, quality_of: QualityOf | None, hash_cache: HashCache) -> BackupInfo:
+    known = hash_cache.get(backup.path) if backup.seq is not None else None
     if known is not None and known[1] == backup.sha256 and known[0] == tree.stat(backup.path):
         return replace(backup, valid=True, problem=None)
     try:
@@ -287,32 +299,32 @@ def _looked_at(tree: Tree, backup: BackupInfo, readable: Readable | None, looked
     except OSError as error:  # gone, too large, unreadable: no proof of damage, but nothing to rely on
         return replace(backup, valid=False, unread=True, problem=f"it cannot be read: {error.strerror}")
     digest = hashlib.sha256(content).hexdigest()
-    looked_at[backup.path] = (seen, digest)
+    hash_cache[backup.path] = (seen, digest)
     if backup.seq is not None:
         sound = digest == backup.sha256
         return replace(backup, valid=sound, problem=None if sound else "its content is not what was backed up")
-    return _judged(replace(backup, sha256=digest, bytes=len(content)), content, readable)
+    return _judge(replace(backup, sha256=digest, bytes=len(content)), content, quality_of)
 
 
-def _judged(backup: BackupInfo, content: bytes, readable: Readable | None) -> BackupInfo:
-    """Judge a foreign backup by its content, since it has no hash: it must hold memories, and no more than half may be
-    damaged. An empty one is no proof that the file was empty."""
-    if readable is None or not content:
+def _judge(backup: BackupInfo, content: bytes, quality_of: QualityOf | None) -> BackupInfo:
+    """Judge a foreign backup by its content, since no hash is recorded: it must hold memories, and at most half of its
+    units may be damaged. An empty one does not prove that the file was empty."""
+    if quality_of is None or not content:
         return backup
-    quality = readable(content)
+    quality = quality_of(content)
     usable = quality.records > 0 and 2 * quality.damaged <= quality.units
     problem = None if usable else f"{quality.damaged} of its {quality.units} units cannot be read"
     return replace(backup, records=quality.records, valid=usable, problem=problem)
 
 
-def _remember(journal: Journal, looked: Iterable[BackupInfo]) -> None:
+def _record_verdicts(journal: Journal, checked: Iterable[BackupInfo]) -> None:
     marked = {row.id: row.valid for row in journal.backups.rows()}
-    for each in looked:
+    for each in checked:
         if each.seq is not None and not each.unread and marked.get(each.name) != each.valid:
             journal.backups.mark(each.name, valid=each.valid)
 
 
-def _sorted(found: Iterable[BackupInfo], now: float) -> list[BackupInfo]:
+def _sort(found: Iterable[BackupInfo], now: float) -> list[BackupInfo]:
     groups: dict[tuple[str, bool], list[BackupInfo]] = {}
     for each in found:
         groups.setdefault((each.file, each.in_root), []).append(each)

@@ -1,7 +1,7 @@
-"""Content-addressed store of what an undo needs, and the bounded quarantine built on it.
+"""Content-addressed store for undo, and the bounded quarantine that uses it.
 
-A blob is named by the SHA-256 of its content, compressed, written whole or not at all, and read back before
-`put` returns. One store belongs to one journal: blobs that no entry names any more are dropped.
+A blob is named by the SHA-256 of its content, compressed, written completely or not at all, and read back before
+`put` returns. Each journal has its own store; a blob that no journal row references is removed.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from memoryd.errors import MemorydError
 
 _DIGEST = re.compile(r"[0-9a-f]{64}")
 _SUFFIX = ".z"
-_MAX_BLOB = 512 * MB  # a memory file of 256 MB, with room for what layouts lay aside in one piece
+_MAX_BLOB = 512 * MB  # a memory file of 256 MB, and whatever a layout removes from it in one piece
 
 
 class BlobError(MemorydError):
-    """Content that should be kept is missing or damaged; `data["sha256"]` names it."""
+    """Stored content is missing or damaged; `data["sha256"]` names it."""
 
     name = "snapshot-damaged"
     rpc_code = -32007
@@ -42,32 +42,31 @@ class BlobError(MemorydError):
 
 
 class Blobs:
-    """Blobs in one directory (created with mode 0700; files 0600). Any thread may call any method; the root's one
-    worker makes sure that nobody drops what another is about to name in the journal."""
+    """Blobs in one directory (created with mode 0700; files 0600). Thread-safe; that no blob is dropped just before
+    the journal references it is ensured by the root's single worker."""
 
     def __init__(self, directory: str) -> None:
         os.makedirs(directory, mode=0o700, exist_ok=True)
         self._tree = Tree(os.path.realpath(directory))
-        self._lock = threading.Lock()  # two threads with the same content must not heal each other's blob away
+        self._lock = threading.Lock()  # two threads with the same content must not replace each other's blob
 
     def close(self) -> None:
-        """Let go of the open directory."""
+        """Close the directory."""
         self._tree.close()
 
     def put(self, content: bytes) -> str:
-        """Store content and return its SHA-256; durable, and verified by reading it back. Equal content is stored
-        once."""
+        """Store content durably, verify it by reading it back, and return its SHA-256. Equal content is stored once."""
         digest = hashlib.sha256(content).hexdigest()
         with self._lock:
             if not self._is_sound(digest):
-                with suppress(FileNotFoundError):  # only a damaged one is there to be removed
+                with suppress(FileNotFoundError):  # it exists only if it is damaged
                     self._tree.unlink(_name(digest))
                 atomic.create(self._tree, _name(digest), zlib.compress(content), 0o600)
                 self.get(digest)
         return digest
 
     def get(self, digest: str) -> bytes:
-        """Return the content, verified. Raises BlobError when it is missing or not what its name says."""
+        """Return the content. Raises BlobError if it is missing or does not have this hash."""
         try:
             stored, _ = self._tree.read(_name(digest), limit=_MAX_BLOB)
             content = zlib.decompress(stored)
@@ -80,23 +79,22 @@ class Blobs:
         return content
 
     def has(self, digest: str) -> bool:
-        """True if a file for it exists. Only `get` checks that it is valid."""
+        """True if the blob's file exists. Only `get` checks that it is valid."""
         try:
             return self._tree.stat(_name(digest)) is not None
         except NotRegularError:
             return False
 
     def drop(self, digests: Iterable[str]) -> None:
-        """Remove blobs; missing ones are fine."""
+        """Remove blobs; missing ones are ignored."""
         for digest in digests:
             with suppress(FileNotFoundError):
                 self._tree.unlink(_name(digest))
 
-    def sweep(self, in_use: Collection[str] | None = None, *, most: int | None = None) -> list[str]:
-        """Remove temporary files that a crash left and, given the digests in use, blobs that nothing names, at most
-        `most` in all. Returns the removed names. Only for the owner of the state directory, while nothing is being
-        stored."""
-        gone = [name for name in self._tree.listdir("") if _is_left_over(name, in_use)][:most]
+    def sweep(self, in_use: Collection[str] | None = None, *, max_files: int | None = None) -> list[str]:
+        """Remove temporary files that a crash left and, given the digests in use, unreferenced blobs, at most
+        `max_files` in all. Return their names. Only for the owner of the state directory, while nothing is stored."""
+        gone = [name for name in self._tree.listdir("") if _is_orphan(name, in_use)][:max_files]
         for name in gone:
             self._tree.unlink(name)
         return sorted(gone)
@@ -120,14 +118,14 @@ def quarantine(
     max_entries: int = 50,
     max_bytes: int = 64 * MB,
 ) -> str:
-    """Store content that is damaged or was cut out, once for each hash. Returns its SHA-256.
+    """Store content that is damaged or was removed from a file, each hash once. Return its SHA-256.
 
-    The oldest go when there are more than `max_entries` or `max_bytes` (uncompressed); the newest stays whatever its
-    size.
+    The oldest entries are dropped when there are more than `max_entries` or `max_bytes` (uncompressed); the newest is
+    kept whatever its size.
     """
     digest = blobs.put(content)
     if journal.quarantine.add(file, digest, len(content), reason, now=now):
-        blobs.drop(journal.quarantine.forget(_surplus(journal, max_entries, max_bytes)))
+        blobs.drop(journal.quarantine.remove(_surplus(journal, max_entries, max_bytes)))
     return digest
 
 
@@ -148,7 +146,7 @@ def _name(digest: str) -> str:
     return digest + _SUFFIX
 
 
-def _is_left_over(name: str, in_use: Collection[str] | None) -> bool:
+def _is_orphan(name: str, in_use: Collection[str] | None) -> bool:
     if is_our_temp(name):
         return True
     digest = name.removesuffix(_SUFFIX)

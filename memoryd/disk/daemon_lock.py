@@ -1,7 +1,7 @@
-"""One daemon a state directory, one daemon a root: a lock held for life. The only importer of filelock.
+"""One daemon per state directory and per root: a lock held for the life of the process. The only importer of filelock.
 
-The kernel frees the lock when its holder dies, so nothing is ever left to clear. Beside the lock file lies a
-JSON sidecar that tells people and clients who holds it; it is information, never evidence.
+The kernel frees the lock when its holder dies, so there are no stale locks. A JSON sidecar next to the lock file
+describes the holder to people and clients; no decision depends on it.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from memoryd.errors import AlreadyRunningError, DeniedError
 
 
 def sidecar_path(path: str) -> str:
-    """Return the path of the holder's description: `instance.json` next to `instance.lock`."""
+    """Return the path of the sidecar: `instance.json` for `instance.lock`."""
     return f"{path.removesuffix('.lock')}.json"
 
 
 def read_sidecar(path: str) -> dict[str, Any]:
-    """Return what the holder of the lock at `path` published; empty when nothing can be read."""
+    """Return what the holder of the lock at `path` published; empty if it cannot be read."""
     try:
         with open(sidecar_path(path), "rb") as file:
             found = json.loads(file.read(65_536))
@@ -35,26 +35,26 @@ def read_sidecar(path: str) -> dict[str, Any]:
 
 
 class Ownership:
-    """A lock that is held until `release` or the end of the process, whichever thread asks."""
+    """A lock that is held until `release` or the end of the process; any thread may release it."""
 
     def __init__(self, path: str, lock: FileLock) -> None:
         self.path = path
         self._lock = lock
 
     def publish(self, sidecar: Mapping[str, object]) -> None:
-        """Replace the sidecar as a whole; `pid` is always in it. It needs no fsync: it dies with us."""
+        """Replace the sidecar; `pid` is added to it. No fsync: it is worthless after the end of this process."""
         target = sidecar_path(self.path)
         temp = f"{target}.memoryd-{os.getpid()}-0.tmp"
         content = json.dumps({"pid": os.getpid(), **sidecar}, ensure_ascii=False).encode()
         with suppress(FileNotFoundError):
-            os.unlink(temp)  # of an earlier process with our PID; we hold the lock, so it is in no other use
+            os.unlink(temp)  # left by an earlier process with our PID; we hold the lock, so no process is using it
         fd = os.open(temp, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
         with open(fd, "wb") as file:
             file.write(content)
         os.replace(temp, target)
 
     def release(self) -> None:
-        """Remove the sidecar, then free the lock; the lock file stays. Harmless when repeated."""
+        """Remove the sidecar, then free the lock; the lock file stays. A second call does nothing."""
         if not self._lock.is_locked:
             return
         try:
@@ -65,8 +65,8 @@ class Ownership:
 
 
 def prepare_private(directory: str) -> None:
-    """Create the directory with mode 0700, or make our own private. Raises DeniedError for another user's, or one
-    behind another user's link."""
+    """Create the directory with mode 0700, or remove the access of other users to an existing one. Raises DeniedError
+    if it, or the symlink to it, belongs to another user."""
     os.makedirs(directory, mode=0o700, exist_ok=True)
     link, found = os.lstat(directory), os.stat(directory)
     if found.st_uid != os.geteuid() or link.st_uid not in (os.geteuid(), 0):
@@ -89,7 +89,7 @@ def take(path: str, sidecar: Mapping[str, object]) -> Ownership:
     try:
         lock.acquire()
     except Timeout as error:
-        raise _taken(path) from error
+        raise _already_running(path) from error
     except (PermissionError, NotImplementedError) as error:
         raise DeniedError(
             f"cannot lock {path}: {error}",
@@ -105,7 +105,7 @@ def take(path: str, sidecar: Mapping[str, object]) -> Ownership:
     return owned
 
 
-def _taken(path: str) -> AlreadyRunningError:
+def _already_running(path: str) -> AlreadyRunningError:
     holder = read_sidecar(path)
     pid, instance = holder.get("pid"), holder.get("instance")
     who = f"process {pid}" if isinstance(pid, int) else "another process"
@@ -119,11 +119,11 @@ def _taken(path: str) -> AlreadyRunningError:
 
 
 @contextmanager
-def own_directory(fd: int, path: str) -> Iterator[None]:
-    """Hold a root for the life of the context: a flock on the directory itself, so that daemons with
-    different state directories see each other and no file is left in the root.
+def lock_directory(fd: int, path: str) -> Iterator[None]:
+    """Lock a root for the life of the context by a flock on the directory itself: it also excludes daemons with other
+    state directories, and needs no file in the root.
 
-    Raises AlreadyRunningError naming the holder."""
+    Raises AlreadyRunningError naming the holder, DeniedError on a file system without flock."""
     try:
         got = lock_descriptor(fd, blocking=False)
     except (OSError, NotImplementedError) as error:

@@ -1,7 +1,7 @@
-"""Refusals of a disk, told apart from missing rights, and a test whether it still refuses.
+"""Errors of a full, read-only or failing disk, and a test write that shows whether it accepts writes again.
 
-A full, read-only or failing disk may accept a write later. That is found out by writing, because no number it reports
-(free blocks, mount flags) covers quotas, reserved blocks and failing hardware.
+Only a write shows that: the numbers a disk reports (free blocks, mount flags) do not cover quotas, reserved blocks and
+failing hardware.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ _BY_ERRNO = {
     errno.ENOSPC: "disk-full",
     errno.EDQUOT: "disk-full",
     errno.EROFS: "read-only",
-    errno.EFBIG: "disk-full",  # a bound on the size of a file, as of `ulimit -f`
+    errno.EFBIG: "disk-full",  # a limit on the size of a file, like `ulimit -f`
     errno.EIO: "io-error",
     errno.ESTALE: "io-error",
     errno.EMFILE: "io-error",
@@ -24,24 +24,24 @@ _BY_ERRNO = {
 
 
 def refusal(error: BaseException | None) -> str | None:
-    """Return the code of a refusal that may pass, as the control protocol names it; None for any other error."""
+    """Return the protocol's code for a disk error that may pass; None for any other error."""
     return _BY_ERRNO.get(error.errno or 0) if isinstance(error, OSError) else None
 
 
-ROOM = 64 * 1024  # bytes that must fit: an index, or the beginning of a copy
+PROBE_BYTES = 64 * 1024  # enough for an index file or the beginning of a copy
 
-_NAMELESS = getattr(os, "O_TMPFILE", 0)
-_NO_NAMELESS = (errno.EOPNOTSUPP, errno.EISDIR, errno.EINVAL, errno.ENOENT)
+_O_TMPFILE = getattr(os, "O_TMPFILE", 0)
+_NO_TMPFILE = (errno.EOPNOTSUPP, errno.EISDIR, errno.EINVAL, errno.ENOENT)
 
 
 def probe_write(directory: str) -> None:
-    """Write some bytes through to the disk and drop them again; OSError says why that fails.
+    """Write PROBE_BYTES to the disk and discard them. Raises the OSError of a write that fails.
 
     The file is unnamed if the system supports that, so that no other program sees it.
     """
     fd = _open(directory)
     try:
-        left = ROOM
+        left = PROBE_BYTES
         while left:
             left -= os.write(fd, bytes(left))
         os.fsync(fd)
@@ -50,11 +50,11 @@ def probe_write(directory: str) -> None:
 
 
 def _open(directory: str) -> int:
-    if _NAMELESS:
+    if _O_TMPFILE:
         try:
-            return os.open(directory, _NAMELESS | os.O_WRONLY | os.O_CLOEXEC, 0o600)
+            return os.open(directory, _O_TMPFILE | os.O_WRONLY | os.O_CLOEXEC, 0o600)
         except OSError as error:
-            if error.errno not in _NO_NAMELESS:
+            if error.errno not in _NO_TMPFILE:
                 raise
     path = os.path.join(directory, temp_name("room"))
     fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)

@@ -1,6 +1,6 @@
-"""What a git work tree around a root is busy with, by the names in its `.git`: git itself is never run.
+"""Operations in progress in the git work tree around a root, recognised by file names in `.git`; git is never run.
 
-While a git operation is under way nothing is written into its work tree.
+During a git operation memoryd writes nothing into the work tree.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ def paths_in_git_dir(path: str) -> frozenset[str]:
     """List the git directory of the work tree that contains `path`; empty if there is none or it cannot be read."""
     here = path
     for _ in range(MAX_PARENTS):
-        folder = _git_dir(os.path.join(here, ".git"))
-        if folder is not None:
+        git_dir = _git_dir(os.path.join(here, ".git"))
+        if git_dir is not None:
             try:
-                return frozenset(os.path.join(folder, name) for name in os.listdir(folder))
+                return frozenset(os.path.join(git_dir, name) for name in os.listdir(git_dir))
             except OSError:
                 return frozenset()
         above = os.path.dirname(here)
@@ -29,7 +29,7 @@ def paths_in_git_dir(path: str) -> frozenset[str]:
 
 
 def _git_dir(path: str) -> str | None:
-    """Return `.git` itself, or what a file of that name (a linked work tree, a submodule) points to."""
+    """Return `.git` if it is a directory, or the directory that such a file (linked work tree, submodule) names."""
     if os.path.isdir(path):
         return path
     if not os.path.exists(path):
@@ -56,7 +56,7 @@ _UNDER_WAY = {
 
 
 def blocked_by_git(paths_in_dot_git: Collection[str]) -> str | None:
-    """Return why nothing may be written into the work tree now; None if git is idle or there is no work tree."""
+    """Return the reason not to write into the work tree now; None if git is idle or there is no work tree."""
     paths = {path.rpartition("/")[2]: path for path in paths_in_dot_git}
     for name, what in _UNDER_WAY.items():
         if name in paths:

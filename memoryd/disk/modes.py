@@ -15,12 +15,12 @@ from itertools import islice
 
 from memoryd.disk.tree import Tree
 
-PRIVATE_FILE, PRIVATE_FOLDER = 0o600, 0o700
+PRIVATE_FILE, PRIVATE_DIRECTORY = 0o600, 0o700
 _OTHERS = 0o077
 _MAX_SIBLINGS = 64  # siblings that are examined; a directory may contain any number
 
 
-def shared_file(tree: Tree, path: str) -> int:
+def shared_file_mode(tree: Tree, path: str) -> int:
     """Return the mode for a new file in an existing directory: the most common one of siblings with its suffix."""
     directory, ending = path.rpartition("/")[0], os.path.splitext(path)[1]
     if not tree.mode_of(directory) & _OTHERS:
@@ -32,16 +32,16 @@ def shared_file(tree: Tree, path: str) -> int:
     return _most_common_mode(tree, directory, alike) & 0o666 | PRIVATE_FILE
 
 
-def shared_folder(tree: Tree, path: str) -> int:
+def shared_directory_mode(tree: Tree, path: str) -> int:
     """Return the mode for a directory just created, or about to be: the most common one of its siblings."""
     parent, _, name = path.rpartition("/")
     if not tree.mode_of(parent) & _OTHERS:
-        return PRIVATE_FOLDER
+        return PRIVATE_DIRECTORY
 
     def alike(entry: os.DirEntry[str]) -> bool:
         return entry.name != name and not entry.name.startswith(".") and entry.is_dir(follow_symlinks=False)
 
-    return _most_common_mode(tree, parent, alike) & 0o777 | PRIVATE_FOLDER
+    return _most_common_mode(tree, parent, alike) & 0o777 | PRIVATE_DIRECTORY
 
 
 def _most_common_mode(tree: Tree, directory: str, alike: Callable[[os.DirEntry[str]], bool]) -> int:

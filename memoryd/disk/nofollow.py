@@ -1,7 +1,7 @@
-"""Looking at and opening single entries of an open directory, never following a link.
+"""Stat and open single entries of an open directory without following links.
 
-Only regular files are opened: a FIFO named like a memory would block the worker forever, a device may act
-on being opened. The errors say what stood in the way; all are `OSError`s that carry the path.
+Only regular files are opened: a FIFO named like a memory would block the worker forever, and opening a device may have
+side effects. All errors are `OSError`s with the path.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ class NotBeneathError(OSError):
 
 
 class NotRegularError(OSError):
-    """The name holds a link, FIFO, socket, device or directory, or a file not to be touched in place."""
+    """The path is a link, FIFO, socket, device or directory, or a file that must not be written in place."""
 
     def __init__(self, path: str, why: str = "not a regular file") -> None:
         super().__init__(errno.EINVAL, why, path)
 
 
 class TooLargeError(OSError):
-    """More bytes than the caller's limit; nothing was read."""
+    """The file is larger than the caller's limit; nothing was read."""
 
     def __init__(self, path: str, size: int, limit: int) -> None:
         super().__init__(errno.EFBIG, f"{size} bytes are more than the limit of {limit}", path)
@@ -46,7 +46,7 @@ class ChangingError(OSError):
 
 
 def fingerprint_of(found: os.stat_result) -> Fingerprint:
-    """`mode` holds the permission bits only; that it is a regular file is checked by the caller."""
+    """Return the fingerprint of a regular file, which the caller has checked. `mode` is the permission bits only."""
     return Fingerprint(
         found.st_dev,
         found.st_ino,
@@ -68,7 +68,8 @@ def parts_of(path: str) -> list[str]:
 
 
 def lstat(directory: int, name: str, path: str) -> Fingerprint | None:
-    """Fingerprint of a regular file in an open directory, None when there is nothing of that name."""
+    """Return the fingerprint of a regular file in an open directory, or None if the name does not exist. Raises
+    NotRegularError for any other type."""
     try:
         found = os.stat(name, dir_fd=directory, follow_symlinks=False)
     except FileNotFoundError:
@@ -81,8 +82,8 @@ def lstat(directory: int, name: str, path: str) -> Fingerprint | None:
 def open_regular(directory: int, name: str, path: str, flags: int = os.O_RDONLY) -> int:
     """Open a regular file and return its descriptor. Raises FileNotFoundError, or NotRegularError for other types.
 
-    It is looked at first, since opening a FIFO wakes its writer, and again once open, since it may have
-    been swapped in between.
+    The type is checked before the open, since opening a FIFO wakes its writer, and after it, since the file may have
+    been replaced in between.
     """
     if lstat(directory, name, path) is None:
         raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
@@ -104,8 +105,8 @@ def open_regular(directory: int, name: str, path: str, flags: int = os.O_RDONLY)
 
 
 def pread_all(fd: int, start: int, length: int) -> bytes:
-    """Return bytes [start, start + length) of an open file, fewer at its end; the descriptor's offset stays. Usually in
-    one read: joining several copies them all once more."""
+    """Return bytes [start, start + length) of an open file, fewer at its end, without moving the descriptor's offset.
+    Usually one read: joining several would copy them all again."""
     pieces: list[bytes] = []
     while length > 0 and (piece := os.pread(fd, min(length, 64 * MB), start)):
         pieces.append(piece)
@@ -114,14 +115,14 @@ def pread_all(fd: int, start: int, length: int) -> bytes:
 
 
 def open_directory(base: int, name: str, path: str) -> int:
-    """Open a directory below an open one, never through a link. `path` is named in errors: NotBeneathError for a
-    link."""
+    """Open a directory below an open one without following links. Raises NotBeneathError for a link,
+    NotADirectoryError; `path` is named in them."""
     try:
         return os.open(name, _DIRECTORY, dir_fd=base)
     except OSError as error:
         if error.errno not in (errno.ENOTDIR, errno.ELOOP):
             raise
-        # Linux says "not a directory" for a link too; the difference matters to who reads the finding.
+        # Linux reports "not a directory" for a link too; a finding should show the difference.
         if error.errno == errno.ELOOP or _is_link(base, name):
             raise NotBeneathError(path) from error
         raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), path) from error

@@ -11,7 +11,7 @@ import hashlib
 import os
 
 from memoryd.disk.nofollow import MB, pread_all
-from memoryd.disk.syscalls import is_proven_only_opener, only_opener
+from memoryd.disk.syscalls import is_proven_sole_opener, is_sole_opener
 from memoryd.disk.temps import unlink_if
 
 
@@ -49,11 +49,11 @@ class ReplacedFile:
 
     def is_sole_opener(self) -> bool:
         """True if no other process has the inode open, so that no more bytes can arrive."""
-        return only_opener(self._fd, os.path.basename(self.path))
+        return is_sole_opener(self._fd, os.path.basename(self.path))
 
-    def is_proven_ours(self) -> bool:
+    def is_proven_sole_opener(self) -> bool:
         """True if the kernel proves `is_sole_opener`: no waiting is needed then."""
-        return is_proven_only_opener(self._fd)
+        return is_proven_sole_opener(self._fd)
 
     def close(self) -> None:
         """Remove the temporary name and close the inode; bytes not read with `appended` are lost."""
@@ -70,7 +70,7 @@ class ReplacedFile:
             os.close(fd)
             os.close(self._directory)
 
-    def close_if_silent(self, known: int | None = None) -> bool:
+    def close_if_unused(self, known: int | None = None) -> bool:
         """Call `close()` if no other process has the inode open and no bytes follow `known` (default `base_size`);
         False if it must still be watched. In that order: a writer may write and close between the checks."""
         if self._fd < 0:

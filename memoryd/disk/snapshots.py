@@ -1,9 +1,9 @@
-"""Snapshots of stores that have no place of their own for backups: versions of files, addressed by content.
+"""Snapshots of stores whose layout has no backup directory: versions of files, addressed by content.
 
-A version is one content of one file; a snapshot is the set of versions that stood at one moment. Snapshots and the
-versions of each file rotate by `core.retention`; a content lives as long as a version names it. Whatever a file holds
-is kept, however damaged: the rotation protects the version with the most memories.
-Order is by number, never by clock. Everything is one durable SQLite file: a whole snapshot is one transaction.
+A version is the content of one file; a snapshot is the set of versions at one moment. Snapshots and the versions of
+each file rotate by `core.retention`; a content is kept as long as a version references it. Damaged files are stored
+too: the rotation protects the version with the most memories. Order is by number, never by clock. All of it is in one
+durable SQLite file, and a snapshot is one transaction.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _MEMBERS = (
     "CREATE TABLE members (snapshot INTEGER NOT NULL REFERENCES snapshots (seq) ON DELETE CASCADE, "
     "version INTEGER NOT NULL REFERENCES versions (seq), PRIMARY KEY (snapshot, version)) WITHOUT ROWID"
 )
-# Each store into a user's document of 2 MB keeps a version: 17 ms instead of 97 for a sixth more bytes (measured).
+# Each memory stored in a user document of 2 MB adds a version: 17 ms instead of 97 for a sixth more bytes (measured).
 _LEVEL = 1
 _TABLES = (
     "CREATE TABLE contents (sha256 TEXT PRIMARY KEY, size INTEGER NOT NULL, deflated BLOB NOT NULL) WITHOUT ROWID",
@@ -42,27 +42,27 @@ _TABLES = (
     _MEMBERS,
     "CREATE INDEX members_by_version ON members (version)",
 )
-_MEANING = ("ALTER TABLE versions ADD COLUMN meaning TEXT NOT NULL DEFAULT ''",)
-_BY_CONTENT = ("CREATE INDEX versions_by_content ON versions (sha256)",)
-_SIZED = "SELECT v.*, c.size FROM versions v JOIN contents c ON c.sha256 = v.sha256"
+_MEANING_COLUMN = ("ALTER TABLE versions ADD COLUMN meaning TEXT NOT NULL DEFAULT ''",)
+_CONTENT_INDEX = ("CREATE INDEX versions_by_content ON versions (sha256)",)
+_VERSIONS_WITH_SIZE = "SELECT v.*, c.size FROM versions v JOIN contents c ON c.sha256 = v.sha256"
 
 
 @dataclass(frozen=True, slots=True)
 class FileState:
-    """The current state of one file, for a snapshot. `content` is None if its digest is already known.
-    Files of one `meaning` (where they have one) need no second version: reading changed them, not writing."""
+    """The current state of one file, for a snapshot. `content` is None if it is already stored. `content_digest`: a
+    digest of the file without access counts, "" if the layout has none; an equal one needs no new version."""
 
     file: str
     sha256: str
     mode: int
     quality: Quality
     content: bytes | None
-    meaning: str = ""
+    content_digest: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Version:
-    """`id` is `v12`. `valid` is what the last look at its bytes said."""
+    """One stored content of one file. `valid`: the verdict of the last read."""
 
     seq: int
     file: str
@@ -76,13 +76,13 @@ class Version:
 
     @property
     def id(self) -> str:
-        """The name of the version: `v12`."""
+        """The id, such as `v12`."""
         return f"v{self.seq}"
 
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """`id` is `s3`; `digest` covers names and contents of all its files."""
+    """The files of a store at one moment. `digest` covers their names and contents."""
 
     seq: int
     taken: float
@@ -94,29 +94,28 @@ class Snapshot:
 
     @property
     def id(self) -> str:
-        """The name of the snapshot: `s3`."""
+        """The id, such as `s3`."""
         return f"s{self.seq}"
 
 
 class Vault:
-    """Versions and snapshots of whole files, in a database of its own: for layouts that keep no backups in their
-    folder."""
+    """A database of versions and snapshots, for layouts without a backup directory."""
 
     def __init__(self, path: str) -> None:
-        self._db = Database(path, (_TABLES, _MEANING, _BY_CONTENT))
+        self._db = Database(path, (_TABLES, _MEANING_COLUMN, _CONTENT_INDEX))
 
     def close(self) -> None:
-        """Idempotent."""
+        """Close the database; a second call does nothing."""
         self._db.close()
 
-    # --- taking
+    # --- writing
 
     def has_content(self, sha256: str) -> bool:
         """True if content with this SHA-256 (hex) is stored."""
         return bool(self._db.rows("SELECT 1 FROM contents WHERE sha256 = ?", sha256))
 
     def take(self, files: Iterable[FileState], now: float, *, keep: int) -> Snapshot | None:
-        """Take a snapshot of these files and rotate to `keep`; None when it equals the newest one."""
+        """Take a snapshot of these files and rotate to `keep`; None if it equals the newest one."""
         with self._db.writing() as db:
             versions = {self._version_of(db, state, now) for state in files}
             newest = db.execute("SELECT max(seq) FROM snapshots").fetchone()[0]
@@ -128,21 +127,24 @@ class Vault:
         return next(each for each in self.snapshots() if each.seq == seq)
 
     def add_version(self, state: FileState, now: float, *, keep: int) -> Version | None:
-        """Keep one file alone, as before a change of it; None when its newest version equals it, or means the same."""
+        """Store a version of one file, as before a change; None if its newest version has the same content or content
+        digest."""
         with self._db.writing() as db:
             before = db.execute("SELECT max(seq) FROM versions WHERE file = ?", (to_blob(state.file),)).fetchone()[0]
             seq = self._version_of(db, state, now)
             if seq != before:
                 _drop_versions(db, _surplus_versions(db, to_blob(state.file), keep, now))
-        return None if seq == before else _version(self._db.rows(f"{_SIZED} WHERE v.seq = ?", seq)[0])
+        return None if seq == before else _version(self._db.rows(f"{_VERSIONS_WITH_SIZE} WHERE v.seq = ?", seq)[0])
 
     def _version_of(self, db: sqlite3.Connection, state: FileState, now: float) -> int:
-        """Return the version that stands for a file: its newest one while nothing changed."""
+        """Return the number of the file's newest version if it is unchanged, else add a version."""
         row = db.execute(
             "SELECT * FROM versions WHERE file = ? ORDER BY seq DESC LIMIT 1", (to_blob(state.file),)
         ).fetchone()
         if row is not None:
-            same = row["sha256"] == state.sha256 or (state.meaning != "" and row["meaning"] == state.meaning)
+            same = row["sha256"] == state.sha256 or (
+                state.content_digest != "" and row["meaning"] == state.content_digest
+            )
             if row["valid"] and same:
                 return int(row["seq"])
         if state.content is not None:
@@ -150,13 +152,21 @@ class Vault:
             row_values = (state.sha256, len(state.content), deflated)
             db.execute("INSERT OR REPLACE INTO contents VALUES (?, ?, ?)", row_values)
         quality = state.quality
-        values = (to_blob(state.file), state.sha256, now, state.mode, quality.units, quality.records, state.meaning)
+        values = (
+            to_blob(state.file),
+            state.sha256,
+            now,
+            state.mode,
+            quality.units,
+            quality.records,
+            state.content_digest,
+        )
         insert = (
             "INSERT INTO versions (file, sha256, taken, mode, units, records, meaning) VALUES (?, ?, ?, ?, ?, ?, ?)"
         )
         return db.execute(insert, values).lastrowid or 0
 
-    # --- looking
+    # --- queries
 
     def snapshots(self) -> list[Snapshot]:
         """List the snapshots, newest first."""
@@ -190,13 +200,16 @@ class Vault:
     def versions(self, file: str | None = None) -> list[Version]:
         """List the versions of one file or of all, newest first."""
         if file is None:
-            return [_version(row) for row in self._db.rows(f"{_SIZED} ORDER BY v.seq DESC")]
-        return [_version(row) for row in self._db.rows(f"{_SIZED} WHERE v.file = ? ORDER BY v.seq DESC", to_blob(file))]
+            return [_version(row) for row in self._db.rows(f"{_VERSIONS_WITH_SIZE} ORDER BY v.seq DESC")]
+        return [
+            _version(row)
+            for row in self._db.rows(f"{_VERSIONS_WITH_SIZE} WHERE v.file = ? ORDER BY v.seq DESC", to_blob(file))
+        ]
 
     def content(self, version: Version) -> bytes:
-        """Return the bytes of a version, checked against their hash; NotFoundError when they are damaged."""
+        """Return the bytes of a version. Raises NotFoundError if they do not have its hash."""
         rows = self._db.rows("SELECT deflated FROM contents WHERE sha256 = ?", version.sha256)
-        content = _inflated(rows[0]["deflated"]) if rows else None
+        content = _inflate(rows[0]["deflated"]) if rows else None
         if content is None or hashlib.sha256(content).hexdigest() != version.sha256:
             with self._db.writing() as db:
                 db.execute("UPDATE versions SET valid = 0 WHERE sha256 = ?", (version.sha256,))
@@ -204,7 +217,7 @@ class Vault:
         return content
 
     def verify(self) -> list[Version]:
-        """Read every content, and return the versions whose bytes are not what they were."""
+        """Read every version and return the damaged ones."""
         damaged: list[Version] = []
         for version in self.versions():
             try:
@@ -216,7 +229,7 @@ class Vault:
     # --- pins
 
     def pin_newest(self) -> None:
-        """Keep the last snapshot and the newest version of each file from rotating out, until a loss is explained."""
+        """Protect the last snapshot and the newest valid version of each file from the rotation."""
         with self._db.writing() as db:
             db.execute("UPDATE snapshots SET pinned = (seq = (SELECT max(seq) FROM snapshots))")
             db.execute(
@@ -224,8 +237,8 @@ class Vault:
             )
 
     def pin_version(self, file: str, sha256: str) -> None:
-        """Keep the newest version of that content from rotating out, however often the file is saved after a loss. A
-        pinned version of the file that holds more stays the pinned one instead."""
+        """Protect the newest version with that content from the rotation, however often the file is saved after a loss.
+        If the pinned version of the file holds more memories, it stays pinned instead."""
         key = to_blob(file)
         with self._db.writing() as db:
             query = "SELECT seq, records FROM versions WHERE file = ? AND valid AND (pinned OR sha256 = ?)"
@@ -240,29 +253,29 @@ def _members(db: sqlite3.Connection, snapshot: int) -> set[int]:
 
 
 def _rotate(db: sqlite3.Connection, keep: int, now: float) -> None:
-    """Drop the snapshots that have no place any more, then the versions that no snapshot needs."""
+    """Drop surplus snapshots, then the surplus versions that no snapshot needs."""
     counted = (
         "SELECT s.seq, s.taken, s.pinned, coalesce(sum(v.records), 0) AS records, 1 AS valid FROM snapshots s"
         " LEFT JOIN members m ON m.snapshot = s.seq LEFT JOIN versions v ON v.seq = m.version GROUP BY s.seq"
     )
-    gone = drop(map(_kept, db.execute(counted)), keep, now)
+    gone = drop(map(_as_backup, db.execute(counted)), keep, now)
     db.executemany("DELETE FROM snapshots WHERE seq = ?", [(int(each),) for each in gone])
     many = db.execute("SELECT file FROM versions GROUP BY file HAVING count(*) > ?", (keep,)).fetchall()
     _drop_versions(db, [each for row in many for each in _surplus_versions(db, row["file"], keep, now)])
 
 
 def _surplus_versions(db: sqlite3.Connection, file: bytes, keep: int, now: float) -> list[tuple[int, str]]:
-    """Return (number, hash) of versions that have no place any more and that no snapshot needs."""
+    """Return (number, hash) of surplus versions of a file that no snapshot needs."""
     query = (
         "SELECT seq, sha256, taken, pinned, records, valid,"
         " EXISTS (SELECT 1 FROM members WHERE version = seq) AS needed FROM versions WHERE file = ?"
     )
     rows = {str(row["seq"]): row for row in db.execute(query, (file,))}
-    gone = drop(map(_kept, rows.values()), keep, now) if len(rows) > keep else []
+    gone = drop(map(_as_backup, rows.values()), keep, now) if len(rows) > keep else []
     return [(int(each), rows[each]["sha256"]) for each in gone if not rows[each]["needed"]]
 
 
-def _kept(row: sqlite3.Row) -> Backup:
+def _as_backup(row: sqlite3.Row) -> Backup:
     return Backup(
         str(row["seq"]), "", row["taken"], row["seq"], 0, None, bool(row["valid"]), bool(row["pinned"]), row["records"]
     )
@@ -274,7 +287,7 @@ def _drop_versions(db: sqlite3.Connection, gone: Sequence[tuple[int, str]]) -> N
     db.executemany(unused, [(sha256, sha256) for _, sha256 in gone])
 
 
-def _inflated(deflated: bytes) -> bytes | None:
+def _inflate(deflated: bytes) -> bytes | None:
     try:
         return zlib.decompress(deflated)
     except zlib.error:

@@ -1,5 +1,5 @@
-"""What the system can do with files and Python does not offer: exclusive and exchanging renames, syncs that
-reach the disk, the birth of a file, the question who else has one open, and events of a directory's names."""
+"""File system calls that Python lacks: exclusive and exchanging renames, syncs that reach the disk, creation times,
+whether another process has a file open, and inotify events of the names in a directory."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import suppress
 
-UNSUPPORTED = frozenset({errno.ENOSYS, errno.EINVAL, errno.ENOTSUP})  # "this kernel or file system cannot"
+UNSUPPORTED = frozenset({errno.ENOSYS, errno.EINVAL, errno.ENOTSUP})  # the kernel or file system lacks the call
 
 _DARWIN = sys.platform == "darwin"
 _NOREPLACE, _EXCHANGE = (4, 2) if _DARWIN else (1, 2)  # <sys/stdio.h> and <linux/fs.h>
@@ -21,7 +21,7 @@ _EMPTY_PATH, _BTIME = 0x1000, 0x800  # <fcntl.h>, <linux/stat.h>
 IN_CREATE, IN_DELETE, IN_IGNORED, IN_ALL = 0x100, 0x200, 0x8000, 0xFFFF  # <sys/inotify.h>
 _IN_MOVED, _IN_SELF = 0xC0, 0xC00
 libc = ctypes.CDLL(None, use_errno=True)
-"""The C library. What it does not have is looked for at each call, so a poorer one can stand in its place."""
+"""The C library. Functions are looked up at each call, so that tests can replace it by one that lacks some."""
 
 
 def rename_with_flags(flags: int, directory: int, source: str, target: str) -> None:
@@ -35,14 +35,14 @@ def rename_with_flags(flags: int, directory: int, source: str, target: str) -> N
 
 
 def exchange(directory: int, one: str, other: str) -> None:
-    """Exchange two names of one directory atomically. Raises OSError with an errno of `UNSUPPORTED` if impossible."""
+    """Exchange two names of one directory atomically. Raises OSError, with an errno of `UNSUPPORTED` if impossible."""
     rename_with_flags(_EXCHANGE, directory, one, other)
 
 
 def rename_new(directory: int, source: str, target: str) -> None:
     """Rename only if `target` does not exist; otherwise raise FileExistsError.
 
-    Where the system cannot, `source` is linked to `target`, which is as exclusive, and then unlinked; a crash
+    If the system has no such rename, `source` is linked to `target`, which is as exclusive, and then unlinked; a crash
     in between leaves both names.
     """
     try:
@@ -55,8 +55,8 @@ def rename_new(directory: int, source: str, target: str) -> None:
 
 
 def sync_file(fd: int) -> None:
-    """fsync to the platter. After a failure the kernel may drop the pages and report success to the next
-    call on this descriptor, so a caller throws the file away instead of trying again."""
+    """Flush a file to the disk itself. After a failure the caller must discard the file, not retry: the kernel may drop
+    the pages and report success to the next call."""
     if sys.platform == "darwin":
         try:
             fcntl.fcntl(fd, fcntl.F_FULLFSYNC)
@@ -69,7 +69,7 @@ def sync_file(fd: int) -> None:
 
 
 def sync_directory(fd: int) -> None:
-    """Make renames and new names in a directory durable; file systems that refuse the call need none."""
+    """Make changes of the names in a directory durable; file systems that do not support the call do not need it."""
     try:
         os.fsync(fd)
     except OSError as error:
@@ -77,8 +77,8 @@ def sync_directory(fd: int) -> None:
             raise
 
 
-def born_ns(fd: int) -> int | None:
-    """Return when the open file or directory was created, in nanoseconds; None if unknown."""
+def birth_time_ns(fd: int) -> int | None:
+    """Return the creation time of the open file or directory in epoch nanoseconds; None if unknown."""
     born = getattr(os.fstat(fd), "st_birthtime", None)
     if born is not None:
         return int(born * 1_000_000_000)
@@ -92,8 +92,8 @@ def born_ns(fd: int) -> int | None:
 
 
 def watch_names(directory: int) -> int:
-    """Open a non-blocking inotify descriptor for names that come and go in an open directory. OSError where there is no
-    inotify, or no more of it."""
+    """Open a non-blocking inotify descriptor for names created, removed or renamed in an open directory. Raises OSError
+    if the system has no inotify or its limits are exhausted."""
     begin, add = getattr(libc, "inotify_init1", None), getattr(libc, "inotify_add_watch", None)
     if begin is None or add is None:
         raise OSError(errno.ENOSYS, "no inotify here")
@@ -108,25 +108,25 @@ def watch_names(directory: int) -> int:
     return fd
 
 
-def only_opener(fd: int, name: str) -> bool:
-    """True if no other process has this inode open. False in doubt, True if the system cannot tell at all.
+def is_sole_opener(fd: int, name: str) -> bool:
+    """True if no other process has this inode open, or if the system has no way to find out.
 
-    On Linux a write lease is granted only then; where leases are refused, /proc is searched for
-    descriptors whose path has `name` in it. Descriptors of this process other than `fd` count as others.
+    On Linux a write lease is granted only to the sole opener; without leases, /proc is searched for descriptors whose
+    path contains `name`. Descriptors of this process other than `fd` count as others.
     """
-    alone = _alone_by_lease(fd)
+    alone = _sole_opener_by_lease(fd)
     if alone is not None:
         return alone
-    return not os.path.isdir("/proc/self/fd") or _not_in_proc(fd, name)
+    return not os.path.isdir("/proc/self/fd") or _sole_opener_by_proc(fd, name)
 
 
-def is_proven_only_opener(fd: int) -> bool:
-    """True if the kernel proves, by granting a lease, that no other process has the inode open. False if that can only
-    be searched for."""
-    return _alone_by_lease(fd) is True
+def is_proven_sole_opener(fd: int) -> bool:
+    """True if the kernel proves, by granting a lease, that no other process has the inode open. False if others have,
+    or if there are no leases."""
+    return _sole_opener_by_lease(fd) is True
 
 
-def _alone_by_lease(fd: int) -> bool | None:
+def _sole_opener_by_lease(fd: int) -> bool | None:
     try:
         return take_lease(fd)
     finally:
@@ -134,9 +134,9 @@ def _alone_by_lease(fd: int) -> bool | None:
 
 
 def take_lease(fd: int) -> bool | None:
-    """Take a write lease, which is granted only to the sole opener; a process that opens the file meanwhile waits until
-    it ends. False where others have it open, None where there are no leases (not Linux, a network file system, a file
-    of another user)."""
+    """Take a write lease, which is granted only to the sole opener; a process that opens the file then waits until the
+    lease ends. False if others have the file open, None if there are no leases (not Linux, a network file system,
+    another user's file)."""
     if sys.platform != "linux":
         return None
     try:
@@ -155,13 +155,13 @@ def end_lease(fd: int) -> None:
             fcntl.fcntl(fd, fcntl.F_SETLEASE, fcntl.F_UNLCK)
 
 
-def _not_in_proc(fd: int, name: str) -> bool:
+def _sole_opener_by_proc(fd: int, name: str) -> bool:
     found = os.fstat(fd)
     ours = f"/proc/{os.getpid()}/fd/{fd}"
     for link in _descriptors():
         # Processes and descriptors come and go, and other users' are closed to us; both are skipped.
         with suppress(OSError):
-            # Only likely ones are statted: a stat may hang on a dead network mount.
+            # Only descriptors with that name are statted: a stat may hang on a dead network mount.
             if link != ours and name in os.readlink(link):
                 other = os.stat(link)
                 if (other.st_dev, other.st_ino) == (found.st_dev, found.st_ino):

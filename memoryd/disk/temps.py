@@ -1,14 +1,13 @@
-"""Our temporary files: their names, their creation, and the meaning of one that a crash left behind.
+"""memoryd's temporary files: their names, their creation, and how to recover those that a crash left.
 
-Temporary files are next to their target, as `<file name>.memoryd-<pid>-<n>.tmp`: a unique name, since two
-writers that share one rename each other's files.
+A temporary file is next to its target, as `<file name>.memoryd-<pid>-<n>.tmp`. The name is unique: two writers with the
+same name would rename each other's files.
 
-After a crash such a file is one of three: new content that was never visible, perhaps torn; the inode that
-an exchange displaced and that was being watched for late appends; a file in the middle of being removed.
-Recovery need not know which. Let *known* be the old or the new content by the journal. A file
-that is a prefix of either contains nothing new and may be deleted. One that begins with the whole old
-content was displaced, and the bytes after it are late appends: add them to the live file. Anything else goes
-to quarantine, if it belongs to a memory file; what memoryd can derive again is simply deleted.
+After a crash such a file is one of three: new content that was never visible, perhaps torn; an old inode that was
+replaced by an exchange and watched for late appends; a file that was being removed. Recovery need not know which: it
+compares the file with the old and the new content recorded in the journal. A prefix of either contains nothing new and
+is deleted. In a file that begins with all of the old content, the bytes after it are late appends, to be added to the
+live file. Any other file goes to quarantine if it belongs to a memory file; a derived file is deleted.
 """
 
 from __future__ import annotations
@@ -30,47 +29,47 @@ _numbers = itertools.count(1)
 
 
 def temp_name(name: str) -> str:
-    """Return a new temporary name for a file name; a leftover of a process with our PID may still have it."""
+    """Return a temporary name for a file name; a leftover of an earlier process with our PID may have the same."""
     return f"{name}.memoryd-{os.getpid()}-{next(_numbers)}.tmp"
 
 
 def is_our_temp(name: str) -> bool:
-    """True if a file name (or path) has exactly our pattern."""
+    """True if a file name (or path) is that of a temporary file of memoryd."""
     return _PATTERN.fullmatch(name) is not None
 
 
 def target_of(name: str) -> str:
-    """Return the file name (or path) that a temporary name was made for; ValueError when it is not ours."""
+    """Return the file name (or path) that a temporary name was made for. Raises ValueError for any other name."""
     found = _PATTERN.fullmatch(name)
     if found is None:
-        raise ValueError(f"not one of our temporary names: {name!r}")
+        raise ValueError(f"not a temporary name of memoryd: {name!r}")
     return found["target"]
 
 
 def our_temps(tree: Tree, directory: str) -> list[tuple[str, int]]:
-    """List (path, PID) of each of our temporary files in one directory ("" is the root), sorted."""
+    """List (path, PID) of memoryd's temporary files in one directory ("" is the root), sorted."""
     prefix = f"{directory}/" if directory else ""
     found = ((name, _PATTERN.fullmatch(name)) for name in tree.listdir(directory))
     return sorted((prefix + name, int(match["pid"])) for name, match in found if match)
 
 
 class Temp:
-    """A new file next to its target: full content, on disk, with the target's mode, owner and attributes.
+    """A new file next to its target: complete, on disk, with the target's mode, owner and attributes.
 
-    Leaving the `with` block removes the name if it still holds *this* file: after a rename it is gone,
-    after an exchange it holds the displaced file, which is not ours to delete.
+    Leaving the `with` block removes the name if it still refers to *this* file: after a rename it does not exist, after
+    an exchange it refers to the old file, which must not be deleted.
     """
 
     def __init__(self, directory: int, name: str, content: bytes, *, like: int | None, mode: int) -> None:
         self.directory = directory
-        self.kept = False  # another object now owns the name and removes it
+        self.handed_over = False  # another object now owns the name and removes it
         self.name, self.fd = _create(directory, name)
         try:
             _write(self.fd, content)
             if like is None:
                 os.fchmod(self.fd, mode)  # past the umask
             else:
-                _dress(self.fd, like)
+                _copy_metadata(self.fd, like)
             sync_file(self.fd)
             self.state = os.fstat(self.fd)
         except BaseException:
@@ -89,7 +88,7 @@ class Temp:
         """Close the file; remove its temporary name unless that now holds another file."""
         fd, self.fd = self.fd, -1
         try:
-            if not self.kept:
+            if not self.handed_over:
                 unlink_if(self.directory, self.name, fd)
         finally:
             os.close(fd)
@@ -99,7 +98,7 @@ def _create(directory: int, name: str) -> tuple[str, int]:
     flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
     for _ in range(1000):
         temp = temp_name(name)
-        # A name that is taken is never reused: it may hold a displaced file with late bytes.
+        # An existing name is never reused: it may be a replaced file with late appends.
         with suppress(FileExistsError):
             return temp, os.open(temp, flags, 0o600, dir_fd=directory)
     raise FileExistsError(errno.EEXIST, "no free temporary name", name)
@@ -114,7 +113,7 @@ def _write(fd: int, content: bytes) -> None:
         left = left[written:]
 
 
-def _dress(fd: int, like: int) -> None:
+def _copy_metadata(fd: int, like: int) -> None:
     """Give a new file the owner, attributes and mode of the file it replaces.
 
     An owner or access list that cannot be kept is an error: a rewrite must not change who may read.
@@ -140,11 +139,11 @@ def _copy_attributes(source: int, target: int) -> None:
         try:
             os.setxattr(target, name, os.getxattr(source, name))
         except OSError as error:
-            # Labels of the security modules are theirs to set; what grants access must not be lost.
+            # Security modules set their labels themselves; only an attribute that grants access must not be lost.
             if name == _ACL or error.errno not in (*UNSUPPORTED, errno.EPERM, errno.EACCES, errno.ENODATA):
                 raise
     if _ACL in inherited and _ACL not in names:
-        os.removexattr(target, _ACL)  # from the directory's default list: would let more people in
+        os.removexattr(target, _ACL)  # from the directory's default list: it would grant access to more users
 
 
 def still_holds(directory: int, name: str, fd: int) -> bool:

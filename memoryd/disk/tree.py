@@ -33,12 +33,12 @@ from memoryd.disk.nofollow import (
     parts_of,
     pread_all,
 )
-from memoryd.disk.syscalls import born_ns, sync_directory
+from memoryd.disk.syscalls import birth_time_ns, sync_directory
 
 ATTEMPTS = 3  # reads of a file that changes meanwhile
 
 
-class Presence(StrEnum):
+class PathState(StrEnum):
     """State of the root's path. Only `missing` proves absence; `unreadable` means that it could not be checked."""
 
     SAME = "same"
@@ -58,8 +58,8 @@ class Tree:
         self.fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         status = os.fstat(self.fd)
         self.identity: tuple[int, int] = (status.st_dev, status.st_ino)
-        self.born_ns = born_ns(self.fd)
-        self.most_bytes = 64 * MB  # size limit of a file that is read
+        self.birth_time_ns = birth_time_ns(self.fd)
+        self.max_bytes = 64 * MB  # size limit of a file that is read
 
     def __enter__(self) -> Self:
         return self
@@ -70,36 +70,36 @@ class Tree:
         self.close()
 
     def close(self) -> None:
-        """Release the root; a second call does nothing."""
+        """Close the root; a second call does nothing."""
         fd, self.fd = self.fd, -1
         if fd >= 0:
             os.close(fd)
 
-    def twin(self) -> Tree:
-        """Open the same directory again, for another thread; the caller closes it. Raises FileNotFoundError if this one
-        was closed meanwhile: its descriptor number may then refer to another file."""
-        twin = Tree.__new__(Tree)
-        twin.path, twin.identity, twin.born_ns = self.path, self.identity, self.born_ns
-        twin.most_bytes = self.most_bytes
-        twin.fd = os.dup(self.fd) if self.fd >= 0 else -1
-        status = os.fstat(twin.fd) if twin.fd >= 0 else None
+    def duplicate(self) -> Tree:
+        """Return a second tree of this directory, for another thread; the caller closes it. Raises FileNotFoundError if
+        this one was closed meanwhile: its descriptor number may then refer to another file."""
+        other = Tree.__new__(Tree)
+        other.path, other.identity, other.birth_time_ns = self.path, self.identity, self.birth_time_ns
+        other.max_bytes = self.max_bytes
+        other.fd = os.dup(self.fd) if self.fd >= 0 else -1
+        status = os.fstat(other.fd) if other.fd >= 0 else None
         if status is None or (status.st_dev, status.st_ino) != self.identity:
-            twin.close()
+            other.close()
             raise FileNotFoundError(errno.ENOENT, "the directory was closed", self.path)
-        return twin
+        return other
 
-    def presence(self) -> Presence:
-        """Check that the path still refers to this directory. Never raises: a failed check gives `unreadable`."""
+    def path_state(self) -> PathState:
+        """Return whether the path still refers to this directory. Never raises: a failed check gives `unreadable`."""
         try:
             status = os.stat(self.path)
         except OSError as error:
-            return Presence.MISSING if error.errno in (errno.ENOENT, errno.ENOTDIR) else Presence.UNREADABLE
+            return PathState.MISSING if error.errno in (errno.ENOENT, errno.ENOTDIR) else PathState.UNREADABLE
         if (status.st_dev, status.st_ino) != self.identity:
-            return Presence.REPLACED
+            return PathState.REPLACED
         # Without these permissions the open descriptor can still list the directory, but not read its files.
         effective = os.access in os.supports_effective_ids
         readable = os.access(self.path, os.R_OK | os.X_OK, effective_ids=effective)
-        return Presence.SAME if readable else Presence.UNREADABLE
+        return PathState.SAME if readable else PathState.UNREADABLE
 
     @contextmanager
     def parent(self, path: str) -> Iterator[tuple[int, str]]:
@@ -150,14 +150,14 @@ class Tree:
         and after the read, for the descriptor and for the path. With `growing`, a file that other programs append to
         without a pause is read up to its size at the start; the next check sees that it has changed. Raises
         FileNotFoundError, NotRegularError, TooLargeError, ChangingError, or OSError."""
-        most = self.most_bytes if limit is None else limit
+        max_bytes = self.max_bytes if limit is None else limit
         with self.parent(path) as (directory, name):
             for _ in range(ATTEMPTS):
                 fd = open_regular(directory, name, path)
                 try:
                     before = fingerprint_of(os.fstat(fd))
-                    if before.size > most:
-                        raise TooLargeError(path, before.size, most)
+                    if before.size > max_bytes:
+                        raise TooLargeError(path, before.size, max_bytes)
                     content = pread_all(fd, 0, before.size + 1)
                     after = fingerprint_of(os.fstat(fd))
                 finally:
@@ -193,10 +193,10 @@ class Tree:
             finally:
                 os.close(fd)
 
-    def scan(self, skip_dir: Callable[[str], bool], most: float = math.inf) -> Scan:
+    def scan(self, skip_dir: Callable[[str], bool], max_files: float = math.inf) -> Scan:
         """Walk everything below the root except directories for which `skip_dir(path)` is true; stop after more than
-        `most` files. See `Scan`. Raises OSError if the root cannot be read or was removed."""
-        result = scan(self.open_directory, self.identity, skip_dir, most)
+        `max_files` files. See `Scan`. Raises OSError if the root cannot be read or was removed."""
+        result = scan(self.open_directory, self.identity, skip_dir, max_files)
         self._require_linked()
         return result
 
@@ -235,7 +235,7 @@ class Tree:
                 below = open_directory(directory, name, step)
                 try:
                     if created[-1:] == [step]:
-                        _give_mode(below, mode if isinstance(mode, int) else mode(step))
+                        _set_mode(below, mode if isinstance(mode, int) else mode(step))
                         sync_directory(directory)
                 finally:
                     os.close(below)
@@ -292,7 +292,7 @@ class Tree:
             os.rmdir(name, dir_fd=directory)
 
 
-def _give_mode(directory: int, mode: int) -> None:
+def _set_mode(directory: int, mode: int) -> None:
     """Set the mode regardless of the umask. An inherited setgid bit stays."""
     inherited = stat.S_IMODE(os.fstat(directory).st_mode) & stat.S_ISGID
     os.fchmod(directory, mode | inherited)
@@ -308,8 +308,8 @@ class Scan:
     `files`: regular files. `directories`: path -> (dev, inode), the root as "". `irregular`: links, FIFOs,
     sockets, devices and directories of other devices, none of them entered. `unreadable`: directories and
     files that could not be read (completely): earlier knowledge of what is below them stays valid.
-    `skipped`: directories left out. `linked`: some file has a further name, which may lie outside. `whole` is False if
-    the walk stopped at the limit on files.
+    `skipped`: directories left out. `linked`: some file has another hard link, perhaps outside the root. `complete` is
+    False if the walk stopped at the limit on files.
     """
 
     files: dict[str, Fingerprint]
@@ -318,7 +318,7 @@ class Scan:
     unreadable: tuple[str, ...]
     skipped: tuple[str, ...] = ()
     linked: bool = False
-    whole: bool = True
+    complete: bool = True
 
 
 @dataclass(slots=True)
@@ -337,33 +337,33 @@ def scan(
     open_directory: Callable[[str], int],
     identity: tuple[int, int],
     skip_dir: Callable[[str], bool],
-    most: float = math.inf,
+    max_files: float = math.inf,
 ) -> Scan:
     """Walk down from ""; `open_directory(path)` returns descriptors, `skip_dir(path)` is true for directories to
-    leave out. The walk stops after more than `most` files.
+    leave out. The walk stops after more than `max_files` files.
 
     Raises OSError if the root itself cannot be read: an empty result would mean that everything was deleted.
     One directory is open at a time, so depth costs time but no descriptors.
     """
     found = _Progress()
     waiting = [""]
-    while waiting and len(found.files) <= most:
+    while waiting and len(found.files) <= max_files:
         path = waiting.pop()
         try:
             fd = open_directory(path)
         except OSError as error:
-            _explain(error, path, found)
+            _record_error(error, path, found)
             continue
         try:
             below = _enter(fd, path, identity[0], found)
             for name in below:
                 (found.skipped if skip_dir(name) else waiting).append(name)
         except OSError as error:
-            _explain(error, path, found)
+            _record_error(error, path, found)
         finally:
             os.close(fd)
-    odd = tuple(found.irregular), tuple(found.unreadable), tuple(found.skipped)
-    return Scan(found.files, found.directories, *odd, found.linked, whole=len(found.files) <= most)
+    rest = tuple(found.irregular), tuple(found.unreadable), tuple(found.skipped)
+    return Scan(found.files, found.directories, *rest, found.linked, complete=len(found.files) <= max_files)
 
 
 def _enter(fd: int, path: str, device: int, found: _Progress) -> list[str]:
@@ -384,7 +384,7 @@ def _enter(fd: int, path: str, device: int, found: _Progress) -> list[str]:
                     continue
                 state = entry.stat(follow_symlinks=False)
             except OSError as error:
-                _explain(error, name, found)
+                _record_error(error, name, found)
                 continue
             if stat.S_ISREG(state.st_mode):
                 found.files[name] = fingerprint_of(state)
@@ -394,7 +394,7 @@ def _enter(fd: int, path: str, device: int, found: _Progress) -> list[str]:
     return below
 
 
-def _explain(error: OSError, path: str, found: _Progress) -> None:
+def _record_error(error: OSError, path: str, found: _Progress) -> None:
     """Record what an error at `path` means: gone (nothing), replaced by a link, or unknown."""
     if not path:
         raise error

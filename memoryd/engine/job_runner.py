@@ -72,7 +72,7 @@ class JobRunner:
     def recorded(self, job: Job, work: Callable[[Job], Result]) -> tuple[Result, BaseException | None]:
         """Run `attempt` and record start and end in the journal, so that a crash in between shows. Raises OSError or
         MemorydError if the journal cannot be written."""
-        self._store.journal.jobs.started(job.name, self._clock.wall())
+        self._store.journal.jobs.record_start(job.name, self._clock.wall())
         self._compare_clocks(job)
         result, error = self.attempt(job, work)
         self._record(job, error)
@@ -109,7 +109,7 @@ class JobRunner:
     def _record(self, job: Job, error: BaseException | None) -> None:
         """Record the outcome of a scheduled run (or of `jobs run`) for `jobs`, the log and subscribers."""
         result, reason = _outcome(error)
-        self._store.journal.jobs.ended(job.name, result, self._clock.wall(), reason)
+        self._store.journal.jobs.record_end(job.name, result, self._clock.wall(), reason)
         if error is None:
             note_rules(self._store, job.name)
         if job.name == JOB:

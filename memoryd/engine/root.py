@@ -88,7 +88,7 @@ class Root:
 
     def begin(self) -> None:
         """Begin to watch, scan, and become ready."""
-        for name in self.store.journal.jobs.cut_off():
+        for name in self.store.journal.jobs.fail_interrupted():
             log.warning("job was cut off", root=self.store.name, job=name)
         self.look()
 

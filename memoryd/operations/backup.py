@@ -74,7 +74,7 @@ def _files(store: Store, file: str | None) -> list[str]:
 
 def _place(store: Store) -> str:
     assert store.layout is not None
-    return store.layout.files.backup_dir or backups.PLACE
+    return store.layout.files.backup_dir or backups.BACKUP_DIR
 
 
 def list_backups(store: Store, now: float, *, file: str | None = None, verify: bool = False) -> list[BackupRow]:
@@ -140,8 +140,8 @@ def folder_backups(store: Store, now: float, *, file: str | None = None, verify:
         store.journal,
         files,
         now=now,
-        place=_place(store),
-        readable=lambda content: store.quality(files[0], content, now),
+        backup_dir=_place(store),
+        quality_of=lambda content: store.quality(files[0], content, now),
     )
 
 
@@ -256,5 +256,5 @@ def tidy_state(store: Store) -> int:
     """
     freed = store.journal.prune(KEPT_ENTRIES)
     store.blobs.drop(freed)
-    swept = store.blobs.sweep(store.journal.blobs_in_use(), most=MAX_SWEPT)
+    swept = store.blobs.sweep(store.journal.blobs_in_use(), max_files=MAX_SWEPT)
     return len(freed) + len(swept)

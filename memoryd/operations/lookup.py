@@ -99,7 +99,7 @@ def read_memory(store: Store, identity: str, now: float) -> LoadedMemory | None:
         return _topic_file(store, layout, identity)
     live = [each for each in places if each.live]
     try:
-        with store.tree.twin() as tree:
+        with store.tree.duplicate() as tree:
             for place in require_unambiguous(store.name, identity, live or places):
                 found = _read(layout, tree, place, now)
                 if found is not None:
@@ -123,7 +123,7 @@ def _topic_file(store: Store, layout: Layout, identity: str) -> LoadedMemory | N
             return None
         entries = tuple(entry.id for entry in catalogue.entries([path]))
     try:
-        with store.tree.twin() as tree:
+        with store.tree.duplicate() as tree:
             content, _ = tree.read(path, growing=True)
     except (FileNotFoundError, NotADirectoryError, NotBeneathError, NotRegularError, TooLargeError):
         return None

@@ -194,7 +194,7 @@ def unarchive(store: Store, identity: str, now: float, context: Context) -> Outc
         _pin(store, outcome, now)
         remember_change(store, outcome.receipt, kept=[outcome.id])
         for each in restored:  # the id in the trash, which may differ from the new one
-            store.blobs.drop(store.journal.trash.take(each))
+            store.blobs.drop(store.journal.trash.remove(each))
     return outcome
 
 

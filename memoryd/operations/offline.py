@@ -15,7 +15,7 @@ from memoryd.control.methods.shared import ChangeResult
 from memoryd.control.methods.status import CheckResult
 from memoryd.core.findings import Finding
 from memoryd.core.policy import Mode, Policy
-from memoryd.disk.daemon_lock import own_directory
+from memoryd.disk.daemon_lock import lock_directory
 from memoryd.disk.tree import Tree
 from memoryd.errors import NotFoundError, UsageError
 from memoryd.operations.check import check, count_findings, finding_row
@@ -47,7 +47,7 @@ def dedupe_path(path: str, now: float, *, state_dir: str, threshold: float | Non
     Raises AlreadyRunningError if a daemon uses the directory.
     """
     real = _directory(path)
-    with Tree(real) as tree, own_directory(tree.fd, tree.path):
+    with Tree(real) as tree, lock_directory(tree.fd, tree.path):
         pass  # before the state is opened, which a daemon would have open
     store = Store(os.path.basename(real), real, _layout_of(real), Policy(), state_place(state_dir, real))
     try:

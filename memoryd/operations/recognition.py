@@ -115,7 +115,7 @@ def _is_own(store: Store, path: str) -> bool:
 def _directory(tree: Tree, ignore: tuple[str, ...]) -> Directory | None:
     """List a directory; return None if it has more than `MAX_FILES` files."""
     scan = tree.scan(lambda directory: is_ignored(f"{directory}/", ignore), MAX_FILES)
-    if not scan.whole:
+    if not scan.complete:
         return None
 
     def head(path: str) -> bytes:

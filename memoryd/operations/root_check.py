@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 from memoryd.core.index import FileRow
 from memoryd.core.records import Role
-from memoryd.disk.tree import Presence
+from memoryd.disk.tree import PathState
 from memoryd.errors import AlreadyRunningError, DeniedError
 from memoryd.store import Store
 
@@ -34,14 +34,14 @@ class RootCheck:
 def check_root(store: Store, now: float) -> RootCheck:
     """Check the path of a root; attach or detach the store as needed."""
     if store.attached:
-        presence = store.tree.presence()
-        if presence is Presence.SAME and store.leads_here():
+        presence = store.tree.path_state()
+        if presence is PathState.SAME and store.leads_here():
             return _identify(store, now)
-        if presence is Presence.UNREADABLE:
+        if presence is PathState.UNREADABLE:
             return RootCheck("failed", f"cannot stat {store.path}; check the mount and its permissions")
         _pin(store)
         store.detach()
-        if presence is Presence.MISSING:
+        if presence is PathState.MISSING:
             return _missing(store)
     try:
         store.attach()
@@ -94,7 +94,7 @@ def unmake_root(store: Store) -> None:
 
 def _identity(store: Store) -> list[int | None]:
     """Return device, inode and creation time, since a new directory often gets the inode of a deleted one."""
-    return [*store.tree.identity, store.tree.born_ns]
+    return [*store.tree.identity, store.tree.birth_time_ns]
 
 
 def _identify(store: Store, now: float) -> RootCheck:

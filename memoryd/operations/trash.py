@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from memoryd.core.secrets import redact
 from memoryd.core.spans import sha256
 from memoryd.disk.journal import Step
-from memoryd.disk.journal.trash import Forgotten
+from memoryd.disk.journal.trash import TrashedMemory
 from memoryd.errors import ConflictError, NotFoundError
 from memoryd.layouts.protocol import WritePlan
 from memoryd.operations.lookup import not_found
@@ -26,19 +26,19 @@ def put_in_trash(store: Store, stored: WritePlan, now: float) -> None:
     kept = save_undo_content(store.blobs, stored.removed)
     others = [each for each in store.journal.trash.find(stored.id) if bytes_of(store, each) != stored.removed]
     identity = _with_suffix(stored.id, stored.removed) if others else stored.id
-    store.journal.trash.keep(Forgotten(identity, stored.path, kept.blob, kept.content), now)
+    store.journal.trash.add(TrashedMemory(identity, stored.path, kept.blob, kept.content), now)
     for each in others:
         if each.id == stored.id:
             marked = _with_suffix(each.id, bytes_of(store, each))
-            store.journal.trash.keep(Forgotten(marked, each.path, each.blob, each.content), now)
-            store.journal.trash.take(each.id)
+            store.journal.trash.add(TrashedMemory(marked, each.path, each.blob, each.content), now)
+            store.journal.trash.remove(each.id)
 
 
 def _with_suffix(identity: str, content: bytes) -> str:
     return f"{identity}~{sha256(content)[:6]}"
 
 
-def bytes_of(store: Store, forgotten: Forgotten) -> bytes:
+def bytes_of(store: Store, forgotten: TrashedMemory) -> bytes:
     """Return the bytes of a forgotten memory. Raises BlobError if they are missing or damaged."""
     taken_out = Step("remove", forgotten.path, blob=forgotten.blob, content=forgotten.content)
     return load_undo_content(store.blobs, taken_out)
@@ -51,10 +51,10 @@ def drop_restored(store: Store, paths: Iterable[str]) -> None:
         content = store.tree.read(path)[0] if forgotten else b""
         for each in forgotten:
             if bytes_of(store, each).strip() in content:
-                store.blobs.drop(store.journal.trash.take(each.id))
+                store.blobs.drop(store.journal.trash.remove(each.id))
 
 
-def find_in_trash(store: Store, identity: str, now: float) -> Forgotten:
+def find_in_trash(store: Store, identity: str, now: float) -> TrashedMemory:
     """Find a forgotten memory. Raises NotFoundError, also if it is live, and ConflictError if several match."""
     kept = store.journal.trash.find(identity)
     if not kept and not _live(store, identity):
@@ -75,7 +75,7 @@ def _live(store: Store, identity: str) -> set[str]:
     return {place.path for place in store.catalogue.places(identity) if place.live}
 
 
-def _is_there(store: Store, forgotten: Forgotten, identity: str, now: float) -> bool:
+def _is_there(store: Store, forgotten: TrashedMemory, identity: str, now: float) -> bool:
     """True if the memory is in its file, byte for byte, as after an interrupted operation. Another with its id does not
     count."""
     content = bytes_of(store, forgotten).strip()

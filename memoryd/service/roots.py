@@ -13,7 +13,7 @@ from typing import NamedTuple
 from memoryd.config.roots import too_wide, written_path
 from memoryd.config.settings import Config, RootConfig, SearchConfig
 from memoryd.core.schedule import Adaptive, Cron, Every, parse_schedule
-from memoryd.disk.daemon_lock import own_directory
+from memoryd.disk.daemon_lock import lock_directory
 from memoryd.disk.disk_errors import refusal
 from memoryd.disk.journal import Journal
 from memoryd.disk.journal.database import JournalError
@@ -165,7 +165,7 @@ class Roots:
             if root is None or root.path in ours:  # also under a new name
                 continue
             try:
-                with Tree(root.path) as tree, own_directory(tree.fd, tree.path):
+                with Tree(root.path) as tree, lock_directory(tree.fd, tree.path):
                     pass
             except (FileNotFoundError, NotADirectoryError, PermissionError):
                 continue  # its worker reports it and goes on looking
@@ -265,7 +265,7 @@ class Roots:
                 continue  # the worker keeps the pace of that one itself
             last = times[job].last_success if job in times else None
             if isinstance(schedule, Every) and last is not None and now - last > schedule.seconds + MISSED_GRACE_S:
-                worker.store.journal.jobs.missed(job, int((now - last) // schedule.seconds))
+                worker.store.journal.jobs.record_missed(job, int((now - last) // schedule.seconds))
             if isinstance(schedule, Every) and has_new_rules(worker.store, job):
                 last = None  # what the new rules make due does not wait for the old ones' time
             if last is None and isinstance(schedule, Cron):

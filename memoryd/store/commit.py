@@ -21,7 +21,7 @@ from memoryd.disk import atomic, backups
 from memoryd.disk.atomic import StoreChangedError
 from memoryd.disk.blobs import quarantine
 from memoryd.disk.journal import Step
-from memoryd.disk.locks.hold import Held, LockLostError
+from memoryd.disk.locks.hold import HeldLock, LockLostError
 from memoryd.disk.nofollow import ChangingError
 from memoryd.disk.replaced_file import ReplacedFile
 from memoryd.disk.snapshots import FileState
@@ -112,7 +112,7 @@ def _said(error: Exception) -> str:
     return str(error)
 
 
-def commit(store: Store, plan: Plan, cause: Origin, held: Held | None, now: float) -> str:
+def commit(store: Store, plan: Plan, cause: Origin, held: HeldLock | None, now: float) -> str:
     """Carry out the plan under the lock and return its receipt. A failing group is rolled back whole (see
     `recovery.resolve`); groups before it stay done."""
     groups = [[prepare(store, action, number) for action in group] for number, group in enumerate(plan.groups())]
@@ -155,7 +155,7 @@ def _told(action: Action) -> str:
 class _Commit:
     """One commit in progress: what its steps share."""
 
-    def __init__(self, store: Store, receipt: str, held: Held | None, now: float, adding: bool) -> None:
+    def __init__(self, store: Store, receipt: str, held: HeldLock | None, now: float, adding: bool) -> None:
         self.store = store
         self.tree = store.tree
         self.receipt = receipt
@@ -175,7 +175,7 @@ class _Commit:
             _APPLY[prepared.action.kind](self, prepared, position)
             decides = prepared is group[-1]
             if not self.adding and not (last and decides) and (decides or prepared.action.kind is Kind.CHMOD):
-                self.store.journal.applied(self.receipt, position)
+                self.store.journal.mark_applied(self.receipt, position)
 
     def _lay_aside(self, prepared: Prepared) -> None:
         action, before = prepared.action, prepared.before or b""
@@ -219,11 +219,11 @@ class _Commit:
                 self.tree, path, after, expected=expected, guard=guard, exchange=True, digest=digest
             )
         except StoreChangedError as error:
-            self._watch(error.displaced, position, 0)
+            self._watch(error.replaced_file, position, 0)
             raise
         if prepared.change is not None:
             self.store.pending_changes.note(path, prepared.change._replace(after=replaced.fingerprint))
-        self._watch(replaced.displaced, position, len(before))
+        self._watch(replaced.replaced_file, position, len(before))
 
     def _watch(self, displaced: ReplacedFile | None, position: int, known: int) -> None:
         """Watch a replaced inode: a process that had it open may still append to it."""
@@ -300,9 +300,9 @@ def back_up(
         limit=store.policy.backups,
         now=now,
         files=store.layout.reader.source_paths(()),
-        place=store.layout.files.backup_dir,
-        readable=lambda found: store.quality(path, found, now),
-        looked_at=store.backups_seen,
+        backup_dir=store.layout.files.backup_dir,
+        quality_of=lambda found: store.quality(path, found, now),
+        hash_cache=store.backups_seen,
         digest=digest,
     )
     return done.name if done.outcome == "made" else None

@@ -53,14 +53,16 @@ class LateWrites:
             extra = each.replaced.appended(each.known)
             if extra:
                 merged += self._append(tree, each, extra)
-            elif each.replaced.is_proven_ours() or (now - each.since >= MIN_AGE_S and each.replaced.is_sole_opener()):
+            elif each.replaced.is_proven_sole_opener() or (
+                now - each.since >= MIN_AGE_S and each.replaced.is_sole_opener()
+            ):
                 self._drop(each, now)
         return merged
 
     def close(self) -> None:
         """Drop inodes that no process can write to any more; leave the rest for the recovery at the next start."""
         for each in self.waiting:
-            if not (each.replaced.unmodified() and each.replaced.close_if_silent(each.known)):
+            if not (each.replaced.unmodified() and each.replaced.close_if_unused(each.known)):
                 each.replaced.detach()
         self.waiting.clear()
 
@@ -70,7 +72,7 @@ class LateWrites:
             content = late.replaced.appended(0)
             quarantine(self._journal, self._blobs, late.replaced.path, content, reason, now=now)
             late.replaced.close()
-        elif not late.replaced.close_if_silent(late.known):
+        elif not late.replaced.close_if_unused(late.known):
             return  # bytes arrived since the check: merged the next time
         self.waiting.remove(late)
 

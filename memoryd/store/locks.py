@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 
 from memoryd.disk.locks.file import hold_soft
-from memoryd.disk.locks.hold import DirectoryLock, Held
+from memoryd.disk.locks.hold import DirectoryLock, HeldLock
 from memoryd.disk.locks.watch import LockWatch, Trace
 from memoryd.disk.tree import Tree
 from memoryd.errors import ShuttingDownError
@@ -25,7 +25,7 @@ class StoreLock(ABC):
         self.lock_watch = LockWatch()
         self.stopping = threading.Event()
         self.idle_callback: Callable[[], None] = lambda: None  # called while waiting: work that needs no lock
-        self._lingering: Held | None = None  # a lock to be released after the answer
+        self._lingering: HeldLock | None = None  # a lock to be released after the answer
         self._release_later = False
         self._longest_wait_s = float("inf")
 
@@ -40,7 +40,7 @@ class StoreLock(ABC):
         """The layout, once it is known."""
 
     @contextmanager
-    def locked(self, wait_s: float, *, honour_soft: bool = True) -> Iterator[Held | None]:
+    def locked(self, wait_s: float, *, honour_soft: bool = True) -> Iterator[HeldLock | None]:
         """Take the store's own lock, if its layout has one. Raises BusyError when it cannot be had in time."""
         if self.layout is None or self.layout.files.lock is None:
             yield None

@@ -135,8 +135,8 @@ def _take_back_rewrite(store: Store, step: Step) -> bool:
     if sha256(content) != step.after_sha:
         return sha256(content) == step.before_sha
     before = splice(content, decode_edits(load_undo_content(store.blobs, step)))
-    displaced = atomic.replace(store.tree, step.path, before, expected=fingerprint, exchange=True).displaced
-    if displaced is not None and not displaced.close_if_silent():
+    displaced = atomic.replace(store.tree, step.path, before, expected=fingerprint, exchange=True).replaced_file
+    if displaced is not None and not displaced.close_if_unused():
         displaced.detach()  # another process has it open: the next start checks for late appends
     return True
 

@@ -21,7 +21,7 @@ from memoryd.core.retention import Quality
 from memoryd.disk import modes
 from memoryd.disk.backups import HashCache
 from memoryd.disk.blobs import Blobs
-from memoryd.disk.daemon_lock import own_directory
+from memoryd.disk.daemon_lock import lock_directory
 from memoryd.disk.git_state import blocked_by_git, paths_in_git_dir
 from memoryd.disk.journal import Journal
 from memoryd.disk.nofollow import NotBeneathError, NotRegularError, TooLargeError
@@ -148,7 +148,7 @@ class Store(StoreLock):
         """Use this layout with the policy of the root."""
         self._layout = layout.configured(self.policy) if layout else None
         if self._tree is not None:
-            self._tree.most_bytes = self.most_bytes
+            self._tree.max_bytes = self.most_bytes
 
     @property
     def most_bytes(self) -> int:
@@ -199,12 +199,12 @@ class Store(StoreLock):
         self.detach()
         tree = Tree(os.path.realpath(self.path))
         try:
-            self._owned.enter_context(own_directory(tree.fd, tree.path))
+            self._owned.enter_context(lock_directory(tree.fd, tree.path))
         except BaseException:
             tree.close()
             raise
         self.network_fs = network_file_system(tree.path)
-        tree.most_bytes = self.most_bytes
+        tree.max_bytes = self.most_bytes
         self._tree = tree
         self.attachments += 1
         return tree
@@ -226,7 +226,7 @@ class Store(StoreLock):
     def look_only(self) -> Tree:
         """Open the directory without owning it: for read-only checks while a daemon is running."""
         self._tree = Tree(os.path.realpath(self.path))
-        self._tree.most_bytes = self.most_bytes
+        self._tree.max_bytes = self.most_bytes
         return self._tree
 
     def detach(self) -> None:
@@ -321,11 +321,11 @@ class Store(StoreLock):
 
     def mode_for(self, path: str) -> int:
         """Return the mode of a new file whose directory exists."""
-        return modes.shared_file(self.tree, path) if self._shared() else modes.PRIVATE_FILE
+        return modes.shared_file_mode(self.tree, path) if self._shared() else modes.PRIVATE_FILE
 
     def mode_for_folder(self, path: str) -> int:
         """Return the mode of a new directory whose parent exists."""
-        return modes.shared_folder(self.tree, path) if self._shared() else modes.PRIVATE_FOLDER
+        return modes.shared_directory_mode(self.tree, path) if self._shared() else modes.PRIVATE_DIRECTORY
 
     def _shared(self) -> bool:
         return self.layout is not None and not self.layout.files.owner_only

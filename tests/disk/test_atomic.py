@@ -72,15 +72,15 @@ def assert_clean(root: Path, content: bytes | None) -> None:
 def displaced_by(tree: Tree, content: bytes = NEW) -> ReplacedFile:
     _, fingerprint = tree.read("f")
     replaced = atomic.replace(tree, "f", content, expected=fingerprint, exchange=True)
-    assert replaced.displaced is not None
-    return replaced.displaced
+    assert replaced.replaced_file is not None
+    return replaced.replaced_file
 
 
 class TestReplace:
     def test_returns_the_fingerprint_of_what_it_wrote(self, root: Path, tree: Tree) -> None:
         replaced = atomic.replace(tree, "f", NEW, expected=tree.stat("f"))
         assert replaced.fingerprint == tree.stat("f")
-        assert replaced.displaced is None
+        assert replaced.replaced_file is None
         assert_clean(root, NEW)
 
     def test_new_files_are_private_whatever_the_umask(self, root: Path, tree: Tree) -> None:
@@ -144,8 +144,8 @@ class TestReplace:
     ) -> None:
         os.link(root / "f", tmp_path / "outside")
         done = atomic.replace(tree, "f", NEW, expected=tree.stat("f"), exchange=exchange)
-        if done.displaced:
-            done.displaced.close()
+        if done.replaced_file:
+            done.replaced_file.close()
         assert (tmp_path / "outside").read_bytes() == OLD
         assert_clean(root, NEW)
 
@@ -259,7 +259,7 @@ class TestCompareAndSwap:
             guard = None
         with pytest.raises(StoreChangedError) as caught:
             atomic.replace(tree, "f", NEW, expected=expected, guard=guard, exchange=exchange)
-        assert (caught.value.path, caught.value.displaced) == ("f", None)
+        assert (caught.value.path, caught.value.replaced_file) == ("f", None)
         assert_clean(root, b"theirs")
 
     def test_what_was_removed_is_not_recreated(self, root: Path, tree: Tree) -> None:
@@ -286,7 +286,7 @@ class TestCompareAndSwap:
         _, expected = tree.read("f")
         with pytest.raises(StoreChangedError) as caught:
             atomic.replace(tree, "f", NEW, expected=expected, exchange=True)
-        assert caught.value.displaced is None
+        assert caught.value.replaced_file is None
         assert_clean(root, b"theirs")
 
     def test_a_plain_rename_would_lose_it(self, root: Path, tree: Tree, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -359,7 +359,7 @@ class TestCompareAndSwap:
         with pytest.raises(StoreChangedError) as caught:
             atomic.replace(tree, "f", NEW, expected=expected, exchange=True)
         assert (root / "f").read_bytes() == b"theirs\n"
-        displaced = caught.value.displaced
+        displaced = caught.value.replaced_file
         assert displaced is not None
         os.write(opened[1], LATE)
         assert displaced.appended(displaced.base_size) == LATE
@@ -468,9 +468,9 @@ class TestLateAppends:
         before_the_exchange(monkeypatch, append)
         displaced = displaced_by(tree)
         assert displaced.appended(displaced.base_size) == LATE
-        assert not displaced.close_if_silent()
-        assert displaced.close_if_silent(displaced.base_size + len(LATE))
-        assert displaced.close_if_silent()
+        assert not displaced.close_if_unused()
+        assert displaced.close_if_unused(displaced.base_size + len(LATE))
+        assert displaced.close_if_unused()
         assert_clean(root, NEW)
 
     def test_a_rewrite_in_place_of_the_old_inode_shows(self, root: Path, tree: Tree) -> None:
@@ -522,7 +522,7 @@ class TestLateAppends:
             with pytest.raises(BlockingIOError):
                 os.open(root / "f", os.O_RDONLY | os.O_NONBLOCK)
             fcntl.fcntl(fd, fcntl.F_SETLEASE, fcntl.F_UNLCK)
-            assert syscalls.only_opener(fd, "f")
+            assert syscalls.is_sole_opener(fd, "f")
             assert fcntl.fcntl(fd, fcntl.F_GETLEASE) == fcntl.F_UNLCK
         finally:
             os.close(fd)
@@ -564,7 +564,7 @@ def test_no_append_is_lost_while_we_rewrite(root: Path, tree: Tree) -> None:
     while any(agent.poll() is None for agent in agents):
         with suppress(StoreChangedError, ChangingError):
             content, now = tree.read("f")
-            displaced = atomic.replace(tree, "f", content, expected=now, exchange=True).displaced
+            displaced = atomic.replace(tree, "f", content, expected=now, exchange=True).replaced_file
             assert displaced is not None
             carried += carry(tree, displaced)
             rewrites += 1
@@ -751,5 +751,5 @@ class TestTemporaryNames:
             (root / "d" / name).touch()
         assert temps.our_temps(tree, "d") == [("d/a.memoryd-12-3.tmp", 12), ("d/b.memoryd-7-1.tmp", 7)]
         assert temps.our_temps(tree, "none") == []
-        with pytest.raises(ValueError, match="not one of our"):
+        with pytest.raises(ValueError, match="not a temporary name"):
             temps.target_of("a.tmp")

@@ -74,7 +74,7 @@ def replace(tree: Tree) -> None:
 
 
 def replace_by_exchange(tree: Tree) -> None:
-    displaced = atomic.replace(tree, "d/f", NEW, expected=tree.stat("d/f"), exchange=True).displaced
+    displaced = atomic.replace(tree, "d/f", NEW, expected=tree.stat("d/f"), exchange=True).replaced_file
     assert displaced is not None
     try:
         displaced.close()

@@ -51,7 +51,7 @@ class Store:
             limit=limit,
             now=now,
             files=FILES,
-            readable=readable,
+            quality_of=readable,
         )
 
     @property
@@ -63,10 +63,10 @@ class Store:
         return [(self.path / each.path).read_bytes() for each in self.listed()]
 
     def listed(self, now: float = NOW + 10**6) -> list[BackupInfo]:
-        return list_backups(self.tree, self.journal, (FILE,), now=now, readable=readable)
+        return list_backups(self.tree, self.journal, (FILE,), now=now, quality_of=readable)
 
     def verified(self) -> list[BackupInfo]:
-        return verify(self.tree, self.journal, FILES, now=NOW + 10**6, readable=readable)
+        return verify(self.tree, self.journal, FILES, now=NOW + 10**6, quality_of=readable)
 
     def foreign(self, name: str, content: bytes, mtime: float = NOW) -> Path:
         self.place.mkdir(mode=0o700, exist_ok=True)
@@ -360,7 +360,7 @@ def test_one_that_cannot_be_removed_is_reported_and_goes_next_time(
 def test_a_crash_between_file_and_journal_is_healed(store: Store, lost: str) -> None:
     names = [str(store.save(good(number), now=NOW + number).name) for number in range(3)]
     if lost == "row":
-        store.journal.backups.forget([names[2]])  # killed after the copy, before its number
+        store.journal.backups.remove([names[2]])  # killed after the copy, before its number
     else:
         (store.place / names[2]).unlink()  # killed after the removal, before it was forgotten
     assert store.save(good(3), now=NOW + 3).outcome == "made"
@@ -383,10 +383,10 @@ def test_backups_can_live_in_a_state_directory(tmp_path: Path) -> None:
         quality=Quality(1, 1),
         limit=5,
         now=NOW,
-        place="backups/root",
+        backup_dir="backups/root",
     )
     assert result.name == "topic%2Fsub.md.backup.20260101_100000"
-    (found,) = list_backups(tree, journal, ("topic/sub.md",), now=NOW, place="backups/root")
+    (found,) = list_backups(tree, journal, ("topic/sub.md",), now=NOW, backup_dir="backups/root")
     assert (found.file, read_backup(tree, found)) == ("topic/sub.md", good(1))
     journal.close()
     blobs.close()

@@ -78,15 +78,15 @@ def test_public_says_what_history_shows(journal: Journal) -> None:
 
 def test_steps_are_marked_and_amended(journal: Journal) -> None:
     receipt = begin(journal, *STEPS)
-    journal.applied(receipt, 1, after_sha="c" * 64, after_size=4)
+    journal.mark_applied(receipt, 1, after_sha="c" * 64, after_size=4)
     journal.amend(receipt, 1, after_sha="d" * 64, note="with 12 late bytes")
     steps = journal.entry(receipt).steps
     assert (steps[1].applied, steps[1].after_sha, steps[1].after_size) == (True, "d" * 64, 4)
     assert (steps[1].note, steps[1].before_sha) == ("with 12 late bytes", "b" * 64)
     with pytest.raises(NotFoundError):
-        journal.applied(receipt, 4)
+        journal.mark_applied(receipt, 4)
     with pytest.raises(NotFoundError, match="no change has the receipt"):
-        journal.applied("20260101-zzzzzz\ud83d", 0)
+        journal.mark_applied("20260101-zzzzzz\ud83d", 0)
 
 
 def test_receipts_are_short_sorted_unique_and_differ_between_roots(tmp_path: Path) -> None:
@@ -135,25 +135,25 @@ def test_words_out_of_the_table_are_refused(journal: Journal) -> None:
     with pytest.raises(ValueError, match="state"):
         journal.finish(begin(journal), "maybe")
     with pytest.raises(ValueError, match="result"):
-        journal.jobs.ended("archive", "fine", NOW)
+        journal.jobs.record_end("archive", "fine", NOW)
 
 
 def test_job_times_count_runs_failures_and_what_was_cut_off(journal: Journal) -> None:
-    journal.jobs.started("archive", NOW)
+    journal.jobs.record_start("archive", NOW)
     assert journal.jobs.times()["archive"].running
-    journal.jobs.ended("archive", "ok", NOW + 1)
-    journal.jobs.started("archive", NOW + 10)
-    journal.jobs.ended("archive", "failed", NOW + 11, "disk full")
-    journal.jobs.missed("archive", 2)
+    journal.jobs.record_end("archive", "ok", NOW + 1)
+    journal.jobs.record_start("archive", NOW + 10)
+    journal.jobs.record_end("archive", "failed", NOW + 11, "disk full")
+    journal.jobs.record_missed("archive", 2)
     times = journal.jobs.times()["archive"]
     assert (times.runs, times.failures, times.missed, times.running) == (2, 1, 2, False)
     assert (times.last_success, times.last_result, times.last_error) == (NOW + 1, "failed", "disk full")
     assert (times.last_start, times.last_end) == (NOW + 10, NOW + 11)
-    journal.jobs.started("locks", NOW + 20)
-    assert journal.jobs.cut_off() == ["locks"]
+    journal.jobs.record_start("locks", NOW + 20)
+    assert journal.jobs.fail_interrupted() == ["locks"]
     assert journal.jobs.times()["locks"].last_result == "failed"
-    assert journal.jobs.cut_off() == []
-    journal.jobs.ended("archive", "ok", NOW + 30)
+    assert journal.jobs.fail_interrupted() == []
+    journal.jobs.record_end("archive", "ok", NOW + 30)
     assert journal.jobs.times()["archive"].last_error is None
 
 
@@ -181,7 +181,7 @@ def test_a_backups_number_is_never_used_again(journal: Journal) -> None:
     quality = Quality(2, 2)
     for name in ("a.backup", "b.backup", "c.backup"):
         journal.backups.add(name, ODD, taken=NOW, size=1, sha256="a" * 64, quality=quality)
-    journal.backups.forget(["c.backup"])
+    journal.backups.remove(["c.backup"])
     again = journal.backups.add("a.backup", ODD, taken=NOW - 9, size=2, sha256="b" * 64, quality=quality)
     journal.backups.mark("b.backup", valid=False, pinned=True)
     rows = journal.backups.rows(ODD)
@@ -197,9 +197,9 @@ def test_several_threads_write_at_once(journal: Journal) -> None:
     def work(name: str) -> None:
         for n in range(20):
             receipt = begin(journal, STEPS[0], now=NOW + n)
-            journal.applied(receipt, 0)
+            journal.mark_applied(receipt, 0)
             journal.finish(receipt, "done")
-            journal.jobs.ended(name, "ok", NOW)
+            journal.jobs.record_end(name, "ok", NOW)
             journal.entries(3)
 
     by_threads(work, (f"job{n}" for n in range(4)))
@@ -297,7 +297,7 @@ for n in range(100_000):
     receipt = journal.begin("archive", "schedule", "round", [Step("rewrite", "a", blob=blob)] * 3, 1.7e9 + n)
     print("begun", receipt, flush=True)
     journal.applied(receipt, 0, after_sha="a" * 64)
-    journal.jobs.ended("archive", "ok", 1.7e9 + n)
+    journal.jobs.record_end("archive", "ok", 1.7e9 + n)
     journal.finish(receipt, "done")
     print("done", receipt, flush=True)
 """

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from memoryd.disk import nofollow
 from memoryd.disk import tree as tree_module
 from memoryd.disk.nofollow import ChangingError, NotBeneathError, NotRegularError, TooLargeError
-from memoryd.disk.tree import Presence, Tree
+from memoryd.disk.tree import PathState, Tree
 
 
 @pytest.fixture
@@ -56,20 +56,20 @@ def odd_entries(root: Path) -> set[str]:
 
 class TestPresence:
     def test_same_missing_replaced(self, root: Path, tree: Tree) -> None:
-        assert tree.presence() is Presence.SAME
+        assert tree.path_state() is PathState.SAME
         root.rename(root.with_name("elsewhere"))
-        assert tree.presence() is Presence.MISSING
+        assert tree.path_state() is PathState.MISSING
         root.mkdir()
-        assert tree.presence() is Presence.REPLACED
+        assert tree.path_state() is PathState.REPLACED
         root.rmdir()
         root.with_name("elsewhere").rename(root)
-        assert tree.presence() is Presence.SAME
+        assert tree.path_state() is PathState.SAME
 
     def test_a_removed_and_remade_directory_is_never_taken_for_the_old_one(self, root: Path, tree: Tree) -> None:
         for _ in range(50):  # inode numbers are reused at once, unless somebody holds them
             root.rmdir()
             root.mkdir()
-            assert tree.presence() is Presence.REPLACED
+            assert tree.path_state() is PathState.REPLACED
 
     @pytest.mark.parametrize("name", ["EACCES", "EIO", "ESTALE", "ENOTCONN"])
     def test_what_cannot_be_looked_at_is_not_missing(
@@ -79,7 +79,7 @@ class TestPresence:
             raise OSError(getattr(errno, name), name)
 
         monkeypatch.setattr(os, "stat", refuse)
-        assert tree.presence() is Presence.UNREADABLE
+        assert tree.path_state() is PathState.UNREADABLE
 
     def test_a_root_is_absolute_and_a_directory(self, root: Path) -> None:
         with pytest.raises(ValueError, match="absolute"):
@@ -418,9 +418,9 @@ def test_a_span_is_of_the_file_that_its_fingerprint_names(tmp_path: Path) -> Non
 def test_a_twin_outlives_the_tree_it_was_made_from(tmp_path: Path) -> None:
     (tmp_path / "a").write_bytes(b"one")
     tree = Tree(str(tmp_path))
-    with tree.twin() as twin:
+    with tree.duplicate() as twin:
         tree.close()
         assert twin.read("a")[0] == b"one"
         assert twin.identity == tree.identity
     with pytest.raises(FileNotFoundError):
-        tree.twin()
+        tree.duplicate()

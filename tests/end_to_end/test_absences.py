@@ -52,8 +52,8 @@ def test_two_weeks_powered_off(root: Path, daemon: MakeDaemon) -> None:
     (root / LEARNINGS).write_bytes(aged(103, *range(30)) + aged(15, *range(30, 40)))
     with state_of(held) as journal:
         ran = time.time() - 14 * DAY
-        journal.jobs.started("archive", ran)
-        journal.jobs.ended("archive", "ok", ran)
+        journal.jobs.record_start("archive", ran)
+        journal.jobs.record_end("archive", "ok", ran)
     held.start()
     done = "what fell due while the machine was off is archived"
     until(lambda: (archived(root), len(natives(root / LEARNINGS))) == (30, 10), done, SOON_S)

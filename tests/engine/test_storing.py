@@ -210,7 +210,7 @@ def test_who_gives_a_lock_up_leaves_nothing_of_it(world: World) -> None:
         assert lock.exists()
 
 
-@pytest.mark.parametrize("when", ["started", "ended"])
+@pytest.mark.parametrize("when", ["record_start", "record_end"])
 def test_a_journal_that_takes_no_times_is_told_to_whoever_asked_for_the_job(
     world: World, worker: Worker, when: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -137,8 +137,8 @@ class TestArchive:
         if doubt == "jump":
             world.store.jumped_s = 100 * DAY
         else:
-            world.store.journal.jobs.started("verify", later + 3600)
-            world.store.journal.jobs.ended("verify", "ok", later + 3600)
+            world.store.journal.jobs.record_start("verify", later + 3600)
+            world.store.journal.jobs.record_end("verify", "ok", later + 3600)
         before = world.everything()
         with pytest.raises(GuardError, match="30 of 30") as refused:
             archive(world.store, later, by="schedule")

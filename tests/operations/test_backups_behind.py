@@ -10,8 +10,8 @@ from tests.operations.world import CORE, World
 
 
 def tried(world: World, result: str) -> None:
-    world.store.journal.jobs.started("backup", world.now)
-    world.store.journal.jobs.ended("backup", result, world.now, None if result == "ok" else "the disk refuses")
+    world.store.journal.jobs.record_start("backup", world.now)
+    world.store.journal.jobs.record_end("backup", result, world.now, None if result == "ok" else "the disk refuses")
 
 
 def told(world: World) -> list[str]:

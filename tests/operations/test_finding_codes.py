@@ -118,10 +118,10 @@ def _emptied(site: Site) -> Place:
 def _failing_backups(site: Site) -> Place:
     site.write(LEARNINGS, lines(GOOD))
     site.sync()
-    site.store.journal.jobs.started("backup", site.now)
-    site.store.journal.jobs.ended("backup", "ok", site.now)
+    site.store.journal.jobs.record_start("backup", site.now)
+    site.store.journal.jobs.record_end("backup", "ok", site.now)
     site.now += 2 * DAY + 1
-    site.store.journal.jobs.ended("backup", "failed", site.now, "the disk refuses")
+    site.store.journal.jobs.record_end("backup", "failed", site.now, "the disk refuses")
     return Place("")
 
 

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from memoryd.core.policy import Policy
-from memoryd.disk.journal.trash import Forgotten, TrashTable
+from memoryd.disk.journal.trash import TrashedMemory, TrashTable
 from memoryd.disk.temps import is_our_temp
 from memoryd.errors import NotFoundError
 from memoryd.layouts.protocol import NewMemory
@@ -213,10 +213,10 @@ def _ends_well(house: House, verb: str, operate: Callable[[House], Outcome], *, 
 
 
 def test_canary_a_verb_that_keeps_nothing_is_caught(quick_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def nothing(self: TrashTable, forgotten: Forgotten, now: float) -> None:
+    def nothing(self: TrashTable, forgotten: TrashedMemory, now: float) -> None:
         del self, forgotten, now
 
-    monkeypatch.setattr(TrashTable, "keep", nothing)
+    monkeypatch.setattr(TrashTable, "add", nothing)
     with closing(houses(quick_path, CASES[4], filled)) as every:
         house = next(every)
         house.took(forget(house))

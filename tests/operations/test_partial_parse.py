@@ -300,7 +300,7 @@ def test_what_is_written_in_place_within_one_tick_of_the_decision_is_not_lost(
     world.look()
     theirs, real = FIRST + SECOND.replace(b"number 2", b"number 7"), atomic.replace
 
-    def replace(*args: Any, **how: Any) -> atomic.Replaced:
+    def replace(*args: Any, **how: Any) -> atomic.ReplaceResult:
         stamps = world.path(LEARNINGS).stat()
         with world.path(LEARNINGS).open("r+b") as file:
             file.write(theirs)

@@ -14,7 +14,7 @@ import pytest
 from msgspec import to_builtins
 
 from memoryd.control.methods.memories import AddRequest
-from memoryd.disk.daemon_lock import own_directory
+from memoryd.disk.daemon_lock import lock_directory
 from memoryd.disk.journal.database import JournalError
 from memoryd.disk.tree import Tree
 from memoryd.engine.host import Clock
@@ -55,7 +55,7 @@ def test_what_another_daemon_tends_is_not_even_opened(tmp_path: Path) -> None:
     root, state = tmp_path / "root", tmp_path / "state"
     root.mkdir()
     (root / LEARNINGS).write_bytes(lines(learning(1)))
-    with Tree(str(root)) as tree, own_directory(tree.fd, tree.path), pytest.raises(AlreadyRunningError):
+    with Tree(str(root)) as tree, lock_directory(tree.fd, tree.path), pytest.raises(AlreadyRunningError):
         dedupe_path(str(root), 0.0, state_dir=str(state), threshold=None, dry_run=True)
     assert not state.exists(), "its journal has a spool that only its daemon may empty"
 

@@ -1,4 +1,4 @@
-"""The journal of one root: what memoryd changed, how to take it back, and small facts that no file has a place for."""
+"""The journal of one root: memoryd's changes, what is needed to undo them, and state that the files cannot hold."""
 
 from memoryd.disk.journal.entries import CAUSES, STATES, Entry, Step
 from memoryd.disk.journal.journal import Journal

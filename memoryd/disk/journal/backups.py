@@ -25,7 +25,7 @@ BACKUP_TABLES = (
 
 @dataclass(frozen=True, slots=True)
 class BackupRow:
-    """A backup memoryd made. `id` is its file name; `valid` is what the last look at its bytes said."""
+    """A backup memoryd made. `id`: its file name. `valid`: the verdict of the last read."""
 
     seq: int
     id: str
@@ -40,8 +40,8 @@ class BackupRow:
 
 
 @dataclass(frozen=True, slots=True)
-class Quarantined:
-    """Content of `file` that is in the blob store under `blob`; `at` in seconds since the epoch."""
+class QuarantineEntry:
+    """Quarantined content of `file`, in the blob store under `blob`; `at` in seconds since the epoch."""
 
     seq: int
     file: str
@@ -53,14 +53,15 @@ class Quarantined:
 
 
 class BackupTable:
-    """The backups that memoryd made, in sequence."""
+    """The backups that memoryd made, in the order they were made."""
 
     def __init__(self, db: Database) -> None:
         self._db = db
 
     def add(self, name: str, file: str, *, taken: float, size: int, sha256: str, quality: Quality) -> BackupRow:
-        """Add a backup. A name that is used again (its file was deleted by hand within the second) gets a new number.
-        Not synced: the copy itself is, and one whose row a power cut took is judged by its content."""
+        """Add a backup. A name that is used again (its file was deleted by hand within the same second) gets a new
+        number. Not synced: the copy itself is, and a copy whose row was lost in a power cut is judged by its content.
+        """
         with self._db.writing(durable=False) as db:
             db.execute("DELETE FROM backups WHERE id = ?", (to_blob(name),))
             values = (to_blob(name), to_blob(file), to_blob(name), taken, size, sha256)
@@ -78,13 +79,13 @@ class BackupTable:
         query = "SELECT * FROM backups WHERE file = ? ORDER BY seq"
         return [_backup_row(row) for row in self._db.rows(query, to_blob(file))]
 
-    def forget(self, ids: Iterable[str]) -> None:
-        """Take these rows out: their files are gone."""
+    def remove(self, ids: Iterable[str]) -> None:
+        """Remove the rows of backups whose files are gone."""
         with self._db.writing(durable=False) as db:
             db.executemany("DELETE FROM backups WHERE id = ?", [(to_blob(each),) for each in ids])
 
     def mark(self, backup_id: str, *, valid: bool | None = None, pinned: bool | None = None) -> None:
-        """Note what is known of a backup now; None leaves a mark as it is."""
+        """Record whether a backup is valid or pinned; None leaves a value unchanged."""
         with self._db.writing() as db:
             db.execute(
                 "UPDATE backups SET valid = coalesce(?, valid), pinned = coalesce(?, pinned) WHERE id = ?",
@@ -93,13 +94,13 @@ class BackupTable:
 
 
 class QuarantineTable:
-    """Content that was set aside because it could not be kept in place."""
+    """Content in quarantine: damaged, or removed from a file."""
 
     def __init__(self, db: Database) -> None:
         self._db = db
 
     def add(self, file: str, sha256: str, size: int, reason: str, *, now: float) -> bool:
-        """Note content whose blob is stored; False when this content of this file is there already."""
+        """Add content whose blob is stored; False if the same content of the same file is already in quarantine."""
         with self._db.writing() as db:
             added = db.execute(
                 "INSERT OR IGNORE INTO quarantine (file, sha256, bytes, reason, at, blob) VALUES (?, ?, ?, ?, ?, ?)",
@@ -107,17 +108,17 @@ class QuarantineTable:
             )
             return added.rowcount == 1
 
-    def entries(self) -> list[Quarantined]:
-        """Return all of it, oldest first."""
+    def entries(self) -> list[QuarantineEntry]:
+        """Return all entries, oldest first."""
         rows = self._db.rows("SELECT * FROM quarantine ORDER BY seq")
-        return [Quarantined(**{**dict(row), "file": from_blob(row["file"])}) for row in rows]
+        return [QuarantineEntry(**{**dict(row), "file": from_blob(row["file"])}) for row in rows]
 
-    def forget(self, numbers: Iterable[int]) -> list[str]:
-        """Take these entries out; returns the blobs that nothing names any more."""
-        wanted = list(numbers)
+    def remove(self, numbers: Iterable[int]) -> list[str]:
+        """Remove the entries with these numbers; return blobs no longer referenced."""
+        removed = list(numbers)
         with self._db.writing() as db:
             query = "DELETE FROM quarantine WHERE seq = ? RETURNING blob"
-            freed = [str(row["blob"]) for number in wanted for row in db.execute(query, (number,)).fetchall()]
+            freed = [str(row["blob"]) for number in removed for row in db.execute(query, (number,)).fetchall()]
             return unreferenced(db, freed)
 
 

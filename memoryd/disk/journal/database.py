@@ -1,8 +1,8 @@
 """A durable SQLite file: one connection behind one lock, every change one transaction.
 
-WAL with synchronous=FULL, so that what a method returned from survives a kill and a power cut. SQLite's
-errors are turned into what the rest of the house knows: a full or failing disk is an OSError, a busy
-file a BusyError, anything else a `JournalError` that says what to do.
+WAL with synchronous=FULL: once a method has returned, its change survives a kill and a power cut. SQLite's errors are
+translated: a full or failing disk into an OSError, a busy file into a BusyError, any other into a `JournalError` whose
+hint says what to do.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Any
 
 from memoryd.errors import BusyError, MemorydError
 
-_APPLICATION = 0x6D656D64  # "memd": tells `file` and us whose database this is
+_APPLICATION = 0x6D656D64  # "memd": identifies our databases, also to the `file` command
 _DISK_ERRORS = {
     sqlite3.SQLITE_FULL: errno.ENOSPC,
     sqlite3.SQLITE_IOERR: errno.EIO,
@@ -27,15 +27,14 @@ _DISK_ERRORS = {
 
 
 class JournalError(MemorydError):
-    """The journal cannot be used: of a newer version, not ours, damaged or closed."""
+    """The journal cannot be used: it is of a newer version or another program, damaged or closed."""
 
     name = "journal"
 
 
 class Database:
-    """A SQLite file. `schema[n]` are the statements that lead from version n to version n + 1. `before` is called
-    within each transaction, ahead of its own statements, `after` once it is committed. Any thread may call any method;
-    hold `lock` to make several calls one."""
+    """A SQLite file. `schema[n]`: the statements that migrate version n to n + 1. `before` is called at the start of
+    each transaction, `after` when it is committed. Thread-safe; hold `lock` to make several calls atomic."""
 
     def __init__(
         self,
@@ -61,7 +60,7 @@ class Database:
 
     def _open(self, schema: Sequence[Sequence[str]]) -> None:
         with translate_errors(self.path):
-            version = self._checked_version(len(schema))
+            version = self._check_version(len(schema))
             self.connection.row_factory = sqlite3.Row
             self.connection.execute("PRAGMA journal_mode = WAL")
             self.connection.execute("PRAGMA synchronous = FULL")
@@ -75,7 +74,7 @@ class Database:
             db.execute(f"PRAGMA user_version = {len(schema)}")
             db.execute(f"PRAGMA application_id = {_APPLICATION}")
 
-    def _checked_version(self, known: int) -> int:
+    def _check_version(self, known: int) -> int:
         version = int(self.connection.execute("PRAGMA user_version").fetchone()[0])
         owner = int(self.connection.execute("PRAGMA application_id").fetchone()[0])
         tables = int(self.connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0])
@@ -94,8 +93,8 @@ class Database:
 
     @contextmanager
     def writing(self, *, durable: bool = True) -> Iterator[sqlite3.Connection]:
-        """Run one transaction: all of the body or nothing. With `durable=False` the commit is not synced; it is safe
-        against a kill and in order, but a power cut may take it (job times, not changes)."""
+        """Run the body as one transaction. With `durable=False` the commit is not synced: it survives a kill and keeps
+        its order, but may be lost in a power cut (for job times, not for changes)."""
         with self.lock, translate_errors(self.path):
             self._sync(durable)
             try:
@@ -110,18 +109,18 @@ class Database:
                 raise
 
     def _sync(self, durable: bool) -> None:
-        """Set whether commits are synced. Changes of one kind come in a row, so it stays as it was set last."""
+        """Set whether commits are synced. The setting is kept: transactions of one kind follow each other."""
         if durable != self._durable:
             self.connection.execute(f"PRAGMA synchronous = {'FULL' if durable else 'NORMAL'}")
             self._durable = durable
 
     def rows(self, query: str, *values: Any) -> list[sqlite3.Row]:
-        """Return what a query finds."""
+        """Return all rows of a query."""
         with self.lock, translate_errors(self.path):
             return self.connection.execute(query, values).fetchall()
 
     def close(self) -> None:
-        """Close the connection; a second call does nothing. Using a closed one raises JournalError."""
+        """Close the connection; a second call does nothing. Later use raises JournalError."""
         with self.lock, translate_errors(self.path):
             self.connection.close()
 
@@ -130,44 +129,44 @@ FACT_TABLES = ("CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL)",)
 
 
 class Facts:
-    """Small facts about a root, as JSON by key. They are needed before every command, so what was read once is
-    remembered: nobody else writes here."""
+    """Small facts about a root, as JSON by key. Cached after the first read, since every command needs them and no
+    other process writes them."""
 
     def __init__(self, db: Database) -> None:
         self._db = db
-        self._known: dict[str, str | None] = {}
+        self._cache: dict[str, str | None] = {}
 
     def get(self, key: str, default: Any = None) -> Any:
         """Return the JSON value stored under `key`."""
         with self._db.lock:
-            if key not in self._known:
+            if key not in self._cache:
                 rows = self._db.rows("SELECT value FROM meta WHERE key = ?", key)
-                self._known[key] = rows[0]["value"] if rows else None
-            known = self._known[key]
-        return default if known is None else json.loads(known)
+                self._cache[key] = rows[0]["value"] if rows else None
+            stored = self._cache[key]
+        return default if stored is None else json.loads(stored)
 
     def set(self, key: str, value: Any) -> None:
-        """Store plain JSON under `key`; it comes back equal (tuples as lists)."""
-        written = json.dumps(value)
+        """Store a JSON value under `key`; tuples come back as lists."""
+        encoded = json.dumps(value)
         with self._db.lock:
-            self._known.pop(key, None)
+            self._cache.pop(key, None)
             with self._db.writing() as db:
-                db.execute("INSERT OR REPLACE INTO meta (key, value) VALUES (?, ?)", (key, written))
+                db.execute("INSERT OR REPLACE INTO meta (key, value) VALUES (?, ?)", (key, encoded))
 
 
 def to_blob(text: str) -> bytes:
-    """Return text as it is stored: paths and ids may hold surrogates (names that are not UTF-8), which SQLite's TEXT
-    refuses."""
+    """Encode text for storage: paths and ids may contain surrogates (names that are not UTF-8), which SQLite's TEXT
+    rejects."""
     return text.encode("utf-8", "surrogatepass")
 
 
 def from_blob(stored: bytes) -> str:
-    """Return the text that `to_blob` was given."""
+    """Decode a value encoded by `to_blob`."""
     return stored.decode("utf-8", "surrogatepass")
 
 
 def printable(text: str) -> str:
-    """Return a sentence for people: what cannot be stored as text is shown escaped."""
+    """Escape what cannot be stored as text; for messages and names of ours."""
     return text.encode("utf-8", "backslashreplace").decode("utf-8")
 
 
@@ -193,14 +192,14 @@ def _create_private(path: str) -> None:
 
 @contextmanager
 def translate_errors(path: str) -> Iterator[None]:
-    """Turn SQLite's errors into what the rest of the house knows."""
+    """Translate SQLite's errors into OSError, BusyError or JournalError."""
     try:
         yield
     except sqlite3.Error as error:
-        raise _translated(error, path) from error
+        raise _translate(error, path) from error
 
 
-def _translated(error: sqlite3.Error, path: str) -> Exception:
+def _translate(error: sqlite3.Error, path: str) -> Exception:
     code = getattr(error, "sqlite_errorcode", 0) & 0xFF
     if code in _DISK_ERRORS:
         return OSError(_DISK_ERRORS[code], f"{os.strerror(_DISK_ERRORS[code])} ({error})", path)

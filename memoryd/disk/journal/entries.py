@@ -1,4 +1,4 @@
-"""Entries of the journal and their steps: the values, and how they lie in a row."""
+"""Entries of the journal and their steps: values, conversion from and to table rows, and receipts."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ STATES = frozenset({"begun", "done", "undone", "rolled_back", "interrupted", "fa
 class Step(NamedTuple):
     """One change to one file. Digests are SHA-256 (hex) of the whole file before and after; None: no file.
 
-    `base_size` is the length an append found, `blob` the content that an undo needs, or `content` where it is small
-    enough to stand here (compressed), `mode` the permission bits before a chmod, `group` the number of the group
-    that stands or falls together. `position` and `applied` are the journal's: what `begin` is given there is ignored.
+    `base_size`: the size of the file before an append. `blob`: the content that an undo needs, or, if it is small,
+    `content` (compressed). `mode`: the permission bits before a chmod. `group`: steps with the same number succeed or
+    fail together. `position` and `applied` are set by the journal; `begin` ignores them.
     """
 
     kind: str
@@ -69,7 +69,7 @@ def columns_of(step: Step) -> tuple[Any, ...]:
 
 
 def step_of(row: sqlite3.Row) -> Step:
-    """Return the step that a row of the table holds."""
+    """Convert a row of the table to a step."""
     fields = dict(row)
     del fields["entry"]
     group, path, applied = fields.pop("group_no"), from_blob(fields.pop("path")), bool(fields.pop("applied"))
@@ -77,45 +77,45 @@ def step_of(row: sqlite3.Row) -> Step:
 
 
 def entry_of(row: sqlite3.Row, steps: tuple[Step, ...]) -> Entry:
-    """Return the entry that a row of the table holds."""
+    """Convert a row of the table to an entry."""
     return Entry(**dict(row), steps=steps)
 
 
-_CHANCE = 18  # bits that are not the time
-_DIGITS = "0123456789abcdefghjkmnpqrstvwxyz"  # base 32 in sorting order, without letters that look alike
+_RANDOM_BITS = 18  # after those of the time
+_DIGITS = "0123456789abcdefghjkmnpqrstvwxyz"  # base 32 in sort order, without letters that look alike
 
 
 class Receipts:
-    """Gives the receipts of one journal: short names of changes that sort by time and differ between roots
-    (`20260131-k2f7xqa`). `salt` is its path; `given_between(first, last)` returns the receipts in use in that range.
-    Only this object creates receipts, so it is called once a second at most."""
+    """Generator of the receipts of one journal: short ids of changes that sort by time and differ between roots
+    (`20260131-k2f7xqa`). `salt`: the journal's path. `used_between(first, last)` returns the receipts in use in that
+    range; since only this object creates receipts, it is called at most once per second."""
 
-    def __init__(self, salt: str, given_between: Callable[[str, str], set[str]]) -> None:
+    def __init__(self, salt: str, used_between: Callable[[str, str], set[str]]) -> None:
         self._salt = salt
-        self._given_between = given_between
+        self._used_between = used_between
         self._second: int | None = None
-        self._given: set[str] = set()  # in that second
+        self._used: set[str] = set()  # in that second
 
-    def free(self, now: float) -> str:
-        """Return a receipt that was never used. `now` in epoch seconds."""
+    def next_free(self, now: float) -> str:
+        """Return an unused receipt. `now` in epoch seconds."""
         if self._second != int(now):
-            self._given = self._given_between(_numbered(now, 0), _numbered(now, 2**_CHANCE - 1))
+            self._used = self._used_between(_format(now, 0), _format(now, 2**_RANDOM_BITS - 1))
             self._second = int(now)
         for attempt in count():
             receipt = _receipt(self._salt, now, attempt)
-            if receipt not in self._given:
-                self._given.add(receipt)
+            if receipt not in self._used:
+                self._used.add(receipt)
                 return receipt
         raise AssertionError("count() never ends")
 
 
 def _receipt(salt: str, now: float, attempt: int) -> str:
-    """Make a receipt with a hash, so that roots whose jobs run in the same second get different ones."""
-    chance = int.from_bytes(hashlib.sha256(to_blob(f"{salt}\n{now!r}\n{attempt}")).digest()[:4], "big")
-    return _numbered(now, chance % 2**_CHANCE)
+    """Make a receipt from a hash, so that roots whose jobs run in the same second get different ones."""
+    random = int.from_bytes(hashlib.sha256(to_blob(f"{salt}\n{now!r}\n{attempt}")).digest()[:4], "big")
+    return _format(now, random % 2**_RANDOM_BITS)
 
 
-def _numbered(now: float, chance: int) -> str:
+def _format(now: float, random: int) -> str:
     """Format a receipt: the date, then 35 bits of the second of the day and the random number."""
-    number = int(now % 86_400) * 2**_CHANCE + chance
+    number = int(now % 86_400) * 2**_RANDOM_BITS + random
     return f"{compact(now)[:8]}-" + "".join(_DIGITS[number >> shift & 31] for shift in range(30, -1, -5))

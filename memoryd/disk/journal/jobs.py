@@ -1,4 +1,4 @@
-"""When each job ran and how it ended, so that a laptop that slept catches up once."""
+"""Start, end and result of each job's runs, so that runs missed during sleep are caught up once."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ JOB_TABLES = (
 
 @dataclass(frozen=True, slots=True)
 class JobTime:
-    """Times are seconds since the epoch. `failures` and `missed` count since the store was first seen."""
+    """The history of one job. Times are seconds since the epoch; counts start with the journal."""
 
     name: str
     last_start: float | None = None
@@ -34,19 +34,20 @@ class JobTime:
 
 
 class JobTable:
-    """When each job ran. Not synced one by one: a lock sweep every ten seconds must not wake a disk."""
+    """The history of every job. Most writes are not synced: a lock sweep every ten seconds must not wake a disk."""
 
     def __init__(self, db: Database) -> None:
         self._db = db
 
-    def started(self, name: str, now: float) -> None:
-        """Note that the job runs, before it does: so a crash in the middle shows."""
+    def record_start(self, name: str, now: float) -> None:
+        """Record that the job starts, so that a crash during the run is detected."""
         with self._db.writing(durable=False) as db:
             db.execute("INSERT OR IGNORE INTO jobs (name) VALUES (?)", (name,))
             db.execute("UPDATE jobs SET last_start = ?, running = 1, runs = runs + 1 WHERE name = ?", (now, name))
 
-    def ended(self, name: str, result: str, now: float, error: str | None = None) -> None:
-        """`result` is one of RESULTS; only "failed" counts as a failure, only "ok" as a success."""
+    def record_end(self, name: str, result: str, now: float, error: str | None = None) -> None:
+        """Record the end of a run. `result`: one of RESULTS; only "failed" counts as a failure, only "ok" as a success.
+        Raises ValueError for any other."""
         if result not in RESULTS:
             raise ValueError(f"unknown job result {result!r}")
         with self._db.writing(durable=False) as db:
@@ -58,14 +59,14 @@ class JobTable:
                 (now, result, None if error is None else printable(error), name),
             )
 
-    def missed(self, name: str, count: int = 1) -> None:
+    def record_missed(self, name: str, count: int = 1) -> None:
         """Count runs that fell due while the daemon was not running."""
         with self._db.writing(durable=False) as db:
             db.execute("INSERT OR IGNORE INTO jobs (name) VALUES (?)", (name,))
             db.execute("UPDATE jobs SET missed = missed + ? WHERE name = ?", (count, name))
 
-    def cut_off(self) -> list[str]:
-        """At start: names of jobs that were running when the daemon ended; they now count as failed."""
+    def fail_interrupted(self) -> list[str]:
+        """Count jobs that were running when the daemon ended as failed; return their names. Called at the start."""
         with self._db.writing() as db:
             names = [str(row["name"]) for row in db.execute("SELECT name FROM jobs WHERE running ORDER BY name")]
             db.execute(
@@ -75,7 +76,7 @@ class JobTable:
         return names
 
     def times(self) -> dict[str, JobTime]:
-        """Return what is known of each job that ever ran, by name."""
+        """Return the history of each job that has run, by name."""
         return {
             row["name"]: JobTime(**{**dict(row), "running": bool(row["running"])})
             for row in self._db.rows("SELECT * FROM jobs ORDER BY name")

@@ -1,9 +1,9 @@
-"""The memory of memoryd's own changes to one root: what was intended, what was done, how to take it back.
+"""The log of memoryd's changes to one root: what was planned, what was done, and how to undo it.
 
-A change is written down before it is made (`begin`), step by step as it is made (`applied`), and closed
-(`finish`). What a crash leaves is an entry in state "begun", which the next start finds with `unfinished`.
-Content needed for an undo lies in the blob store; the journal only names it. What only adds waits in the spool until
-the next transaction, or the next look at the entries, brings it in.
+A change is recorded before it is made (`begin`), after each step (`mark_applied`) and at the end (`finish`). After a
+crash its entry is in state "begun"; the next start gets it from `unfinished`. Content needed for an undo is in the
+blob store; the journal only names it. Changes that only append are recorded in the spool, and folded in by the next
+transaction or query of the entries.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from memoryd.disk.journal.backups import BACKUP_TABLES, BackupTable, QuarantineT
 from memoryd.disk.journal.database import FACT_TABLES, Database, Facts, printable, translate_errors, unreferenced
 from memoryd.disk.journal.entries import CAUSES, STATES, Entry, Receipts, Step, columns_of, entry_of, step_of
 from memoryd.disk.journal.jobs import JOB_TABLES, JobTable
-from memoryd.disk.journal.spool import Spool, Waiting
+from memoryd.disk.journal.spool import PendingEntry, Spool
 from memoryd.disk.journal.trash import PIN_TABLES, TRASH_TABLES, AccessTable, PinTable, TrashTable
 from memoryd.errors import NotFoundError
 from memoryd.log import get_logger
@@ -37,7 +37,7 @@ _TABLES = (
         PRIMARY KEY (entry, position)) WITHOUT ROWID""",
     "CREATE INDEX steps_blob ON steps (blob) WHERE blob IS NOT NULL",
 )
-# In the order in which they came: what is small lies in the journal itself since the second.
+# By version. Since version 2 small content is stored in the journal itself.
 _SCHEMA = (
     (*_TABLES, *JOB_TABLES, *FACT_TABLES, *BACKUP_TABLES, *PIN_TABLES),
     ("ALTER TABLE steps ADD COLUMN content BLOB",),
@@ -46,15 +46,15 @@ _SCHEMA = (
 
 
 class Journal:
-    """One file a root in the state directory; every method may be called from any thread. Beside the changes it holds
-    what else is remembered of a root, each in tables of its own."""
+    """The journal of one root: one file in the state directory, thread-safe. Other state of the root, such as job
+    times, pins and the trash, is in separate tables."""
 
     def __init__(self, path: str) -> None:
-        """Raises JournalError for a file of a newer memoryd, of another program, or a damaged one."""
+        """Open or create the file. Raises JournalError if it is damaged, or of a newer memoryd or another program."""
         self.path = path
         self._spool = Spool(f"{path}-spool")
-        self._receipts = Receipts(path, self._given_between)
-        self.database = Database(path, _SCHEMA, before=self._bring_in, after=self._spool.empty)
+        self._receipts = Receipts(path, self._receipts_between)
+        self.database = Database(path, _SCHEMA, before=self._insert_pending, after=self._spool.empty)
         self.jobs = JobTable(self.database)
         self.facts = Facts(self.database)
         self.backups = BackupTable(self.database)
@@ -63,39 +63,40 @@ class Journal:
         self.pins = PinTable(self.database)
         self.access = AccessTable(self.database)
         try:
-            self._spool.read()  # not sooner: its tables may have to be made first
+            self._spool.read()  # only now: `before` would insert its entries before the tables exist
             self.fold()
         except BaseException:
             self.close()
             raise
 
     def close(self) -> None:
-        """Idempotent. Using a closed one raises JournalError."""
+        """Close the files; a second call does nothing. Later use raises JournalError."""
         with self.database.lock:
             self._spool.close()
             self.database.close()
 
     def fold(self) -> None:
-        """Bring in what waits in the spool."""
+        """Insert the entries of the spool into the tables."""
         with self.database.lock:
-            if self._spool.waiting and not self.database.connection.in_transaction:
+            if self._spool.pending and not self.database.connection.in_transaction:
                 with self.database.writing(durable=False):
-                    pass  # every transaction brings it in
+                    pass  # every transaction inserts them
 
-    def _bring_in(self, db: sqlite3.Connection) -> None:
-        for each in self._spool.waiting.values():
+    def _insert_pending(self, db: sqlite3.Connection) -> None:
+        for each in self._spool.pending.values():
             _insert(db, each)
 
     def begin(
         self, operation: str, by: str, summary: str, steps: Sequence[Step], now: float, *, durable: bool = True
     ) -> str:
-        """Durable on return, unless the steps only add: then the files prove themselves, and a sync is saved. The
-        receipt (`20260131-k2f7xqa`) sorts by time and differs between roots."""
+        """Record a change before it is made, and return its receipt (`20260131-k2f7xqa`), which sorts by time and
+        differs between roots. `durable=False` saves a sync, for steps that only append: their state can be read
+        from the files after a power cut."""
         if by not in CAUSES:
             raise ValueError(f"unknown cause {by!r}")
         with self.database.lock:
-            receipt = self._receipts.free(now)
-            entry = Waiting(receipt, now, operation, by, printable(summary), list(map(columns_of, steps)))
+            receipt = self._receipts.next_free(now)
+            entry = PendingEntry(receipt, now, operation, by, printable(summary), list(map(columns_of, steps)))
             if not durable:
                 self._spool.begin(entry)
                 return receipt
@@ -103,7 +104,9 @@ class Journal:
                 _insert(db, entry)
         return receipt
 
-    def applied(self, receipt: str, position: int, after_sha: str | None = None, after_size: int | None = None) -> None:
+    def mark_applied(
+        self, receipt: str, position: int, after_sha: str | None = None, after_size: int | None = None
+    ) -> None:
         """Note that the step at `position` (0-based) was applied."""
         self._change_step(receipt, position, applied=True, after_sha=after_sha, after_size=after_size)
 
@@ -148,8 +151,8 @@ class Journal:
         if state not in STATES:
             raise ValueError(f"unknown state {state!r}")
         with self.database.lock:
-            if state == "done" and receipt in self._spool.waiting:
-                self._spool.done(receipt)
+            if state == "done" and receipt in self._spool.pending:
+                self._spool.mark_done(receipt)
                 return
         with self.database.writing(durable=state != "done") as db:
             db.execute(
@@ -216,7 +219,7 @@ class Journal:
         with translate_errors(self.path):
             self.database.connection.execute("BEGIN")
             try:
-                self._bring_in(self.database.connection)
+                self._insert_pending(self.database.connection)
                 yield
             finally:
                 if self.database.connection.in_transaction:
@@ -229,9 +232,9 @@ class Journal:
         rows = self.database.rows("SELECT * FROM steps WHERE entry = ? ORDER BY position", seq)
         return tuple(step_of(row) for row in rows)
 
-    def _given_between(self, first: str, last: str) -> set[str]:
+    def _receipts_between(self, first: str, last: str) -> set[str]:
         rows = self.database.rows("SELECT receipt FROM entries WHERE receipt BETWEEN ? AND ?", first, last)
-        return {str(row["receipt"]) for row in rows} | self._spool.waiting.keys()
+        return {str(row["receipt"]) for row in rows} | self._spool.pending.keys()
 
 
 _AMENDABLE = ("before_sha", "before_size", "after_sha", "after_size", "base_size", "blob", "mode", "note")
@@ -255,7 +258,7 @@ def _seq_of(db: sqlite3.Connection, receipt: str) -> int:
     return int(row["seq"])
 
 
-def _insert(db: sqlite3.Connection, entry: Waiting) -> None:
+def _insert(db: sqlite3.Connection, entry: PendingEntry) -> None:
     """Insert an entry unless it exists: after a crash between the commit and the clearing of the spool, or if another
     process has folded it, perhaps before it was done."""
     query = 'INSERT OR IGNORE INTO entries (receipt, at, operation, "by", summary, state) VALUES (?, ?, ?, ?, ?, ?)'

@@ -22,7 +22,7 @@ PIN_TABLES = (
         path BLOB NOT NULL, id BLOB NOT NULL, line_sha TEXT NOT NULL,
         PRIMARY KEY (path, id, line_sha)) WITHOUT ROWID""",
 )
-MAX_FORGOTTEN = 1000  # the same number as receipts that can be undone
+MAX_TRASH = 1000  # the same number as receipts that can be undone
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +35,7 @@ class Pin:
 
 
 @dataclass(frozen=True, slots=True)
-class Forgotten:
+class TrashedMemory:
     """A memory removed from `path`; its bytes are in the blob, or in `content` (compressed) if they are few."""
 
     id: str
@@ -50,17 +50,17 @@ class TrashTable:
     def __init__(self, db: Database) -> None:
         self._db = db
 
-    def keep(self, forgotten: Forgotten, now: float) -> None:
+    def add(self, memory: TrashedMemory, now: float) -> None:
         """Add to the trash, evicting the oldest; blobs are freed by the next clean-up. `now` in epoch seconds."""
         with self._db.writing() as db:
-            values = (to_blob(forgotten.id), to_blob(forgotten.path), forgotten.blob, forgotten.content, now)
+            values = (to_blob(memory.id), to_blob(memory.path), memory.blob, memory.content, now)
             db.execute("INSERT OR REPLACE INTO forgotten (id, path, blob, content, at) VALUES (?, ?, ?, ?, ?)", values)
             db.execute(
                 "DELETE FROM forgotten WHERE id IN (SELECT id FROM forgotten ORDER BY at DESC LIMIT -1 OFFSET ?)",
-                (MAX_FORGOTTEN,),
+                (MAX_TRASH,),
             )
 
-    def find(self, identity: str) -> list[Forgotten]:
+    def find(self, identity: str) -> list[TrashedMemory]:
         """Return the entry with exactly this id, or else the entries with that id and a `~` suffix."""
         query = "SELECT id, path, blob, content FROM forgotten WHERE id "
         rows = self._db.rows(f"{query} = ?", to_blob(identity))
@@ -68,11 +68,11 @@ class TrashTable:
             rows or self._db.rows(f"{query} > ? AND id < ?", to_blob(f"{identity}~"), to_blob(f"{identity}~g"))
         )
 
-    def of_file(self, path: str) -> list[Forgotten]:
+    def of_file(self, path: str) -> list[TrashedMemory]:
         """Return the entries that were removed from that file."""
         return _read(self._db.rows("SELECT id, path, blob, content FROM forgotten WHERE path = ?", to_blob(path)))
 
-    def take(self, identity: str) -> list[str]:
+    def remove(self, identity: str) -> list[str]:
         """Remove the entry; return blobs no longer referenced."""
         with self._db.writing() as db:
             rows = db.execute("DELETE FROM forgotten WHERE id = ? RETURNING blob", (to_blob(identity),)).fetchall()
@@ -135,5 +135,5 @@ class AccessTable:
         return counts
 
 
-def _read(rows: Iterable[sqlite3.Row]) -> list[Forgotten]:
-    return [Forgotten(from_blob(row["id"]), from_blob(row["path"]), row["blob"], row["content"]) for row in rows]
+def _read(rows: Iterable[sqlite3.Row]) -> list[TrashedMemory]:
+    return [TrashedMemory(from_blob(row["id"]), from_blob(row["path"]), row["blob"], row["content"]) for row in rows]

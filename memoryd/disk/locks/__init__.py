@@ -1,1 +1,1 @@
-"""The lock file of a memory directory, shared with programs that handle it in many ways."""
+"""Lock files of memory directories, shared with other programs that use them in different ways."""

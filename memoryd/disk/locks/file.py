@@ -26,12 +26,12 @@ from memoryd.disk.temps import temp_name
 from memoryd.errors import BusyError, DeniedError, GuardError, RootMissingError
 from memoryd.log import get_logger
 
-Retired = Literal["removed", "emptied", "left"]
+RetireOutcome = Literal["removed", "emptied", "left"]
 
 _SAFE = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _REFUSED = (errno.EACCES, errno.EPERM, errno.EROFS)
 _NO_FLOCK = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP, errno.EINVAL)
-_SORTS = (
+_FILE_TYPES = (
     (stat.S_ISLNK, "a symbolic link"),
     (stat.S_ISDIR, "a directory"),
     (stat.S_ISFIFO, "a pipe"),
@@ -45,9 +45,9 @@ class IrregularLockError(GuardError):
     """The lock path is not a regular file; memoryd does not open it."""
 
 
-def irregular(name: str, mode: int) -> IrregularLockError:
+def irregular_error(name: str, mode: int) -> IrregularLockError:
     """Return the error for a lock path that is not a regular file; `mode` is its st_mode."""
-    sort = next((words for test, words in _SORTS if test(mode)), "a special file")
+    sort = next((words for test, words in _FILE_TYPES if test(mode)), "a special file")
     return IrregularLockError(
         f"`{name}` is {sort}, not a regular file; it is not opened",
         hint=f"find out which program made `{name}` and move it away; memoryd then creates the lock",
@@ -63,18 +63,18 @@ def open_existing(dir_fd: int, name: str, flags: int) -> int | None:
     try:
         status = os.stat(name, dir_fd=dir_fd, follow_symlinks=False)
         if not stat.S_ISREG(status.st_mode):
-            raise irregular(name, status.st_mode)
+            raise irregular_error(name, status.st_mode)
         fd = os.open(name, flags | _SAFE, dir_fd=dir_fd)
     except FileNotFoundError:
         return None
     except OSError as error:
         if error.errno == errno.ELOOP:  # replaced by a link since the stat
-            raise irregular(name, stat.S_IFLNK) from error
+            raise irregular_error(name, stat.S_IFLNK) from error
         raise
     mode = os.fstat(fd).st_mode
     if not stat.S_ISREG(mode):
         os.close(fd)
-        raise irregular(name, mode)
+        raise irregular_error(name, mode)
     return fd
 
 
@@ -86,7 +86,7 @@ def open_or_create(dir_fd: int, name: str) -> tuple[int, bool] | None:
     try:
         return os.open(name, os.O_RDWR | os.O_CREAT | os.O_EXCL | _SAFE, 0o600, dir_fd=dir_fd), True
     except FileExistsError:
-        pass  # the usual case under contention: open what is there
+        pass  # the usual case under contention: open the existing file
     except FileNotFoundError as error:
         raise RootMissingError(f"the directory of `{name}` does not exist", data={"path": name}) from error
     except OSError as error:
@@ -167,7 +167,7 @@ def directory_path(dir_fd: int) -> str | None:
         return None
 
 
-def retire(dir_fd: int, name: str, fd: int, *, may_empty: bool = True, contested: bool = False) -> Retired:
+def retire(dir_fd: int, name: str, fd: int, *, may_empty: bool = True, contested: bool = False) -> RetireOutcome:
     """Remove the lock file. The caller holds its flock, and the path refers to it.
 
     It is removed only while no other process has it open: a waiter would get the lock on an unlinked file, and a
@@ -176,7 +176,7 @@ def retire(dir_fd: int, name: str, fd: int, *, may_empty: bool = True, contested
     """
     leased = syscalls.take_lease(fd)
     try:
-        if (_alone(name, fd) if leased is None else leased) and is_current(dir_fd, name, fd):
+        if (_is_sole_opener(name, fd) if leased is None else leased) and is_current(dir_fd, name, fd):
             if not contested:
                 os.unlink(name, dir_fd=dir_fd)
                 return "removed"
@@ -206,7 +206,7 @@ def _remove_this(dir_fd: int, name: str, fd: int) -> bool:
     return False
 
 
-def _alone(name: str, fd: int) -> bool:
+def _is_sole_opener(name: str, fd: int) -> bool:
     status = os.fstat(fd)
     answer, _ = processes.open_elsewhere(status.st_dev, status.st_ino, own_fds=(fd,), name=os.path.basename(name))
     return answer == "no"

@@ -43,19 +43,19 @@ class LockLostError(BusyError):
 
 
 @dataclass(slots=True)
-class Held:
-    """The lock, held; a context manager that releases it. `created`: we created the file, it contains `record`, and
-    release removes it. `found` is the owner that a leftover file named."""
+class HeldLock:
+    """A lock that is held, as a context manager that releases it. `created`: we created the file, it contains `record`,
+    and release removes it. `leftover_owner`: the owner that a leftover file named."""
 
     dir_fd: int
     name: str
     fd: int
     created: bool
-    found: LockOwner
+    leftover_owner: LockOwner
     trace: Trace
     record: bytes = b""
 
-    def __enter__(self) -> Held:
+    def __enter__(self) -> HeldLock:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
@@ -64,12 +64,12 @@ class Held:
     def check(self) -> None:
         """Check right before each rename that the lock still excludes others. Raises LockLostError."""
         if not lockfile.is_current(self.dir_fd, self.name, self.fd):
-            raise self._lost("was removed or replaced")
+            raise self._lost_error("was removed or replaced")
         holder = _deleted_lock_holder(self.dir_fd, self.name, self.trace)
         if holder is not None:
-            raise self._lost(f"is beside process {holder}, which is inside with a removed one")
+            raise self._lost_error(f"is beside process {holder}, which is inside with a removed one")
 
-    def _lost(self, what: str) -> LockLostError:
+    def _lost_error(self, what: str) -> LockLostError:
         return LockLostError(
             f"`{self.name}` {what} while memoryd held it; nothing was written",
             hint="another program releases this lock in an unsafe order; the change is tried again",
@@ -128,10 +128,10 @@ class _Wait:
     began: float
     inodes: set[int] = field(default_factory=set)
     pids: set[int] = field(default_factory=set)
-    lost: int = 0  # times the file was unlinked while we settled on it
+    losses: int = 0  # times the file was unlinked while we settled on it
     age_s: float = 0.0
     attempts: int = 0
-    again: bool = False  # the path was unlinked when our turn came: create or queue for the next file at once
+    retry_at_once: bool = False  # the path was unlinked when our turn came: create or queue for the next file now
 
     def note_holder(self, fd: int, owner: LockOwner, pid: int | None) -> None:
         """Remember the holder: `pid`, or else the one that the kernel or the record names."""
@@ -147,7 +147,7 @@ class _Wait:
         left = self.left()
         if left <= 0:
             raise self._busy()
-        if self.again:
+        if self.retry_at_once:
             return
         delay = min(_MAX_PAUSE_S, _MIN_PAUSE_S * 2 ** min(self.attempts, 8)) * (0.5 + self.lock.jitter())
         self.attempts += 1
@@ -158,7 +158,7 @@ class _Wait:
 
     @property
     def starved(self) -> bool:
-        return self.lost > 0 or len(self.inodes) > 1 or len(self.pids) > 1
+        return self.losses > 0 or len(self.inodes) > 1 or len(self.pids) > 1
 
     def _busy(self) -> BusyError:
         pid = next(iter(self.pids)) if len(self.pids) == 1 else None
@@ -197,7 +197,7 @@ class DirectoryLock:
     trace: Trace = field(default_factory=Trace)
     watch: LockWatch = field(default_factory=LockWatch)
 
-    def hold(self, deadline_s: float) -> Held:
+    def hold(self, deadline_s: float) -> HeldLock:
         """Take the lock, waiting at most `deadline_s` seconds; 0 tries once.
 
         Raises BusyError (`data`: path, pid, age_s, starved), IrregularLockError if the path is not a regular file,
@@ -205,7 +205,7 @@ class DirectoryLock:
         """
         wait = _Wait(self, deadline_s, self.monotonic())
         while True:
-            wait.again, quiet = False, self._quiet()
+            wait.retry_at_once, quiet = False, self._quiet()
             opened = lockfile.open_or_create(self.dir_fd, self.name)
             if opened is not None:
                 fd, created = opened
@@ -221,13 +221,13 @@ class DirectoryLock:
         changed = os.fstat(self.dir_fd).st_mtime_ns
         return changed == self.trace.mtime_ns or self.wall() - changed / 1e9 >= QUIET_S
 
-    def _settle_on(self, fd: int, created: bool, wait: _Wait, *, settled: bool) -> Held | None:
+    def _settle_on(self, fd: int, created: bool, wait: _Wait, *, settled: bool) -> HeldLock | None:
         """Take the lock on this file; return None if the path now refers to another one."""
         held = None
         try:
             while lockfile.is_current(self.dir_fd, self.name, fd):
                 if self._try(fd, wait, settled=settled and wait.attempts == 0):
-                    held = self._held(fd, created)
+                    held = self._make_held(fd, created)
                     return held
                 wait.pause()
             wait.inodes.add(os.fstat(fd).st_ino)
@@ -248,11 +248,11 @@ class DirectoryLock:
         """Make one attempt: flock, no other process's claim, and both still true after settling."""
         if not lockfile.try_flock(fd):
             if not self._queue(fd, wait):
-                if not wait.again:
+                if not wait.retry_at_once:
                     wait.note_holder(fd, lockfile.read_owner(fd), None)
                 return False
-            wait.again = self._is_unlinked_soon(fd)
-            if wait.again:
+            wait.retry_at_once = self._is_unlinked_soon(fd)
+            if wait.retry_at_once:
                 lockfile.unlock(fd)
                 return False
         claimant = self._active_process(fd)
@@ -262,7 +262,7 @@ class DirectoryLock:
                 claimant = self._active_process(fd)
             if claimant is None and lockfile.is_current(self.dir_fd, self.name, fd):
                 return True
-            wait.lost += claimant is None
+            wait.losses += claimant is None
         lockfile.unlock(fd)
         wait.note_holder(fd, lockfile.read_owner(fd), claimant)
         return False
@@ -278,8 +278,8 @@ class DirectoryLock:
         try:
             while not turn.wait(min(_MAX_PAUSE_S, max(0.0, wait.left()))):
                 self.sleep(0)
-                wait.again = not lockfile.is_current(self.dir_fd, self.name, fd)
-                if wait.again or turn.failed or wait.left() <= 0:
+                wait.retry_at_once = not lockfile.is_current(self.dir_fd, self.name, fd)
+                if wait.retry_at_once or turn.failed or wait.left() <= 0:
                     return False
             return True
         finally:
@@ -312,12 +312,12 @@ class DirectoryLock:
             return None
         return owner.pid if self.watch.unchanged_s(self.name, identity_of(status)) < HONOUR_S else None
 
-    def _held(self, fd: int, created: bool) -> Held:
+    def _make_held(self, fd: int, created: bool) -> HeldLock:
         found, record = lockfile.read_owner(fd), b""
         if created:
             record = encode_owner(os.getpid(), self.wall(), self.host)
             lockfile.write_record(fd, record)
-        return Held(self.dir_fd, self.name, fd, created, found, self.trace, record)
+        return HeldLock(self.dir_fd, self.name, fd, created, found, self.trace, record)
 
 
 MAX_WAITING = 4  # threads that may wait at once, possibly behind a holder that never releases; beyond that, poll

@@ -24,7 +24,7 @@ from memoryd.disk.locks.watch import Identity, identity_of
 
 Action = Literal["none", "removed", "emptied", "left"]
 
-_LOOKS, _BETWEEN_S = 25, 0.002  # another sweeper has the file open for less than that
+_ATTEMPTS, _RETRY_S = 25, 0.002  # another sweeper has the file open for less than that
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,10 +140,10 @@ def clear(
 
 def _retire(dir_fd: int, name: str, fd: int, kind: Kind, sleep: Callable[[float], None]) -> Action:
     """Remove the file with a few retries: a short-lived opener, like another sweep, is not a waiter."""
-    for _ in range(_LOOKS):
+    for _ in range(_ATTEMPTS):
         if lockfile.retire(dir_fd, name, fd, may_empty=False, contested=True) == "removed":
             return "removed"
-        sleep(_BETWEEN_S)
+        sleep(_RETRY_S)
     # An empty soft lock would still block.
     return lockfile.retire(dir_fd, name, fd, may_empty=kind == ".lock", contested=True)
 
@@ -153,14 +153,14 @@ def _open(dir_fd: int, name: str, now: float, flags: int) -> int | LockReport | 
     try:
         return lockfile.open_existing(dir_fd, name, flags)
     except IrregularLockError as error:
-        return _unopened(dir_fd, name, now, error.message, State.UNPROVABLE)
+        return _unopened_report(dir_fd, name, now, error.message, State.UNPROVABLE)
     except BlockingIOError:
-        return _unopened(dir_fd, name, now, "another process is just putting it away", State.HELD)
+        return _unopened_report(dir_fd, name, now, "another process is just putting it away", State.HELD)
     except PermissionError as error:
-        return _unopened(dir_fd, name, now, f"it cannot be opened: {error.strerror}", State.UNPROVABLE)
+        return _unopened_report(dir_fd, name, now, f"it cannot be opened: {error.strerror}", State.UNPROVABLE)
 
 
-def _unopened(dir_fd: int, name: str, now: float, why: str, state: State) -> LockReport | None:
+def _unopened_report(dir_fd: int, name: str, now: float, why: str, state: State) -> LockReport | None:
     try:
         found = os.stat(name, dir_fd=dir_fd, follow_symlinks=False)
     except FileNotFoundError:
@@ -172,10 +172,10 @@ def _report(name: str, fd: int, flock_free: bool, rules: _Rules) -> LockReport:
     owner = lockfile.read_owner(fd)
     found = os.fstat(fd)
     locked_at = lock_time(owner, found.st_mtime)
-    ours = _left_by_us(owner, found, rules)
-    evidence = replace(_evidence(owner, rules.now - locked_at, flock_free, rules), left_by_us=ours)
+    left_by_us = _left_by_us(owner, found, rules)
+    evidence = replace(_evidence(owner, rules.now - locked_at, flock_free, rules), left_by_us=left_by_us)
     verdict = _judge(owner, evidence, locked_at, rules)
-    if rules.kind == "soft" and verdict.state is State.STALE and not ours:  # the expensive check comes last
+    if rules.kind == "soft" and verdict.state is State.STALE and not left_by_us:  # the expensive check comes last
         answer, skipped = processes.open_elsewhere(
             found.st_dev, found.st_ino, own_fds=(fd,), name=os.path.basename(name)
         )
@@ -197,7 +197,7 @@ def _report(name: str, fd: int, flock_free: bool, rules: _Rules) -> LockReport:
 
 def _left_by_us(owner: LockOwner, found: os.stat_result, rules: _Rules) -> bool:
     """True if memoryd left the lock: it knows which locks it holds, without any proof by PID."""
-    if not owner.ours or owner.host is None or owner.host.casefold() != rules.host.casefold():
+    if not owner.by_memoryd or owner.host is None or owner.host.casefold() != rules.host.casefold():
         return False
     if is_held_here(found.st_dev, found.st_ino):
         return False

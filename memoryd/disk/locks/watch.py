@@ -1,4 +1,4 @@
-"""State of a lock file between two looks: how long it has been unchanged, and whether other programs changed it.
+"""State of a lock file between two checks: how long it has been unchanged, and whether other programs changed it.
 
 `LockWatch` measures how long a lock file has been unchanged, on a monotonic clock: a wall clock alone proves no age.
 
@@ -34,7 +34,7 @@ def identity_of(status: os.stat_result) -> Identity:
 
 
 class LockWatch:
-    """How long each lock file of one root has been unchanged, by name."""
+    """Measurements of how long each lock file of one root has been unchanged, by name."""
 
     def __init__(self, monotonic: Callable[[], float] = time.monotonic) -> None:
         self.monotonic = monotonic
@@ -62,9 +62,8 @@ _CREATED, _REMOVED, _UNWATCHED = syscalls.IN_CREATE, syscalls.IN_DELETE, syscall
 
 
 class Trace:
-    """Changes to the path of one lock file, remembered from one lock to the next. `mtime_ns` is the mtime of the
-    directory after our own last lock file. A trace that follows nothing knows nothing; the lock table is then always
-    read."""
+    """Changes to the path of one lock file, recorded from one lock to the next. `mtime_ns`: the mtime of the directory
+    after our last lock file. Where the kernel does not report changes, the lock table is always read."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self.mtime_ns = 0
@@ -119,7 +118,7 @@ class Trace:
     def close_removed(self) -> None:
         """Close the removed file once no other process has it open: no process can open it again. An open one would
         prevent remounting the disk read-only. Called with each check and from time to time."""
-        if self._last is not None and syscalls.only_opener(self._last, ".lock"):
+        if self._last is not None and syscalls.is_sole_opener(self._last, ".lock"):
             os.close(self._last)
             self._last = None
 
