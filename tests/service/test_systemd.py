@@ -155,9 +155,10 @@ def test_a_server_for_embeddings_is_asked_and_gets_its_key(running: Box) -> None
         assert {*_asked(running)} == {f"Bearer {KEY}"}
         assert _status(running)["state"] == "ok"
         running.write(restricted, "[Service]\nRestrictAddressFamilies=\nRestrictAddressFamilies=AF_UNIX\n")
+        running.systemctl("stop", SERVICE)  # else it would embed the new memory before it ends
         running.write(f"{ROOT}/learnings.jsonl", line(memory()))
         running.systemctl("daemon-reload")
-        running.systemctl("restart", SERVICE)
+        running.systemctl("start", SERVICE)
         until(lambda: "memoryd may not use the network" in _log(running), "what is in the way is told")
     finally:
         running.user("rm", "-f", restricted)
