@@ -217,7 +217,7 @@ class Health:
             self._tell("health", {"root": self._store.name, "reason": found.why})
         self.layout_mismatch = None if found is None else found.why
         self._store.foreign = self.layout_mismatch if found is not None and found.another else None
-        self._store.noted["fit"] = () if found is None else (Finding("layout-misfit", "", found.why),)
+        self._store.root_findings["fit"] = () if found is None else (Finding("layout-misfit", "", found.why),)
 
     # --- permissions
 
@@ -295,9 +295,9 @@ class Health:
         elif self.watch.held < self.watch.wanted:
             short = f"{self.watch.held} of {self.watch.wanted} directories are watched; scanning the rest periodically"
             reasons.append(f"{short}: {self._hints.limit_hint()}")
-        reasons += [f"{each.path}: {each.message}" for each in self._store.noted.get("unread", ())]
-        reasons += [each.message for each in self._store.noted.get("guard", ())]
-        held = (each for each in self._store.noted.get("locks", ()) if each.code == "held-lock")
+        reasons += [f"{each.path}: {each.message}" for each in self._store.root_findings.get("unread", ())]
+        reasons += [each.message for each in self._store.root_findings.get("guard", ())]
+        held = (each for each in self._store.root_findings.get("locks", ()) if each.code == "held-lock")
         reasons += [f"{each.path}: {each.message}" for each in held]
         if self.layout_mismatch is not None:
             reasons.append(self.layout_mismatch)
@@ -338,7 +338,7 @@ class FindingReports:
         """Report what is new since the last time."""
         for new in self._store.catalogue.take_news():
             self._report(new)
-        for name, findings in self._store.noted.items():
+        for name, findings in self._store.root_findings.items():
             before = self._reported.get(name, ())
             if findings is before or name in REPORTED_BY_LIMITS:
                 continue
@@ -348,7 +348,7 @@ class FindingReports:
             news.note((each for each in serious if (each.code, each.path, each.id) not in known), {})
             for new in news.take():
                 self._report(new)
-        self._reported = dict(self._store.noted)
+        self._reported = dict(self._store.root_findings)
 
     def _report(self, new: FindingNews) -> None:
         """Log and publish severity, code and place; never content."""

@@ -85,7 +85,7 @@ class JobRunner:
         ahead = self._clock.wall() - self._clock.boot()
         if job.by == "command" and job.name == "archive":
             self._ahead = ahead
-        self._store.jumped_s = ahead - self._ahead
+        self._store.clock_jump_s = ahead - self._ahead
 
     def attempt(self, job: Job, work: Callable[[Job], Result]) -> tuple[Result, BaseException | None]:
         """Run the job; return its result and the error, if any."""
@@ -137,7 +137,7 @@ def _too_large(store: Store, error: TooLargeError) -> LimitExceededError:
     """Return the error for a file above the size limit: not a disk error, and the other files continue."""
     reason = f"root {store.name}: {error.filename}: {error.strerror}, so nothing is moved or copied"
     return LimitExceededError(
-        reason, hint=f"split the file by hand; here memoryd reads no files above {store.most_bytes // MB} MB"
+        reason, hint=f"split the file by hand; here memoryd reads no files above {store.max_bytes // MB} MB"
     )
 
 

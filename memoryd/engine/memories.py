@@ -200,7 +200,7 @@ class Memories:
     def _foreseeable(self) -> bool:
         """True if the next memory can be stored without an up-to-date catalogue. Under limits the counts of its files
         must be known; new files are known by name."""
-        waiting = self._store.pending_changes.waiting
+        waiting = self._store.pending_changes.pending_append
         return not self._paths or not self._store.limits or all(map(waiting, self._paths))
 
     def _may_wait(self, job: Job) -> bool:

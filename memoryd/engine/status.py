@@ -89,7 +89,7 @@ class Publisher:
             generation=self.generation,
             locks=locks,
             limits=limit_rows(store),
-            unread=tuple(each.path for each in store.noted.get("unread", ())),
+            unread=tuple(each.path for each in store.root_findings.get("unread", ())),
             backups=self._backups,
         )
 

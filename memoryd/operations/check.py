@@ -31,13 +31,13 @@ def check(store: Store, now: float) -> list[Finding]:
 
 def all_findings(store: Store) -> list[Finding]:
     """Return all known findings of a root."""
-    noted = [finding for findings in store.noted.values() for finding in findings]
+    noted = [finding for findings in store.root_findings.values() for finding in findings]
     return [*store.catalogue.findings(), *noted]
 
 
 def finding_counts(store: Store) -> Counts:
     """Count the findings of a store by severity without loading them, for `status`."""
-    counts = Counter(str(severity(finding)) for findings in store.noted.values() for finding in findings)
+    counts = Counter(str(severity(finding)) for findings in store.root_findings.values() for finding in findings)
     for (_, code), number in store.catalogue.finding_counts().items():
         counts[str(CODES[code].severity)] += number
     return Counts(counts["error"], counts["warning"], counts["info"])
@@ -110,7 +110,7 @@ def limit_levels(store: Store) -> list[Level]:
 
 def limit_rows(store: Store) -> tuple[LimitRow, ...]:
     """Return the limits for `status`; a file over its hard limit has a hint."""
-    hints = {each.path: each.message for each in store.noted.get("limits", ()) if each.code == "hard-limit"}
+    hints = {each.path: each.message for each in store.root_findings.get("limits", ()) if each.code == "hard-limit"}
     return tuple(level.row(hints.get(level.file) if level.level == "over" else None) for level in limit_levels(store))
 
 
@@ -131,11 +131,11 @@ def note_limits(store: Store) -> tuple[list[Finding], bool]:
     levels = limit_levels(store)
     over = {each.file: each.limit.kind for each in levels if each.level == "over"}
     hard = sorted(path for path, kind in over.items() if kind is LimitKind.HARD)
-    known = {finding.path: finding for finding in store.noted.get("limits", ()) if finding.code == "hard-limit"}
+    known = {finding.path: finding for finding in store.root_findings.get("limits", ()) if finding.code == "hard-limit"}
     findings = [known.get(path) or _hard(store, path) for path in hard]
     near = "the file is at 85 % or more of its limit"
     findings += [Finding("near-limit", each.file, near) for each in levels if each.level == "near"]
-    store.noted["limits"] = tuple(findings)
+    store.root_findings["limits"] = tuple(findings)
     warned = set(store.journal.facts.get("warned_limits", []))
     if warned != set(over):
         store.journal.facts.set("warned_limits", sorted(over))
@@ -176,7 +176,7 @@ def note_backups(store: Store, now: float) -> None:
     interval = _interval(store) if scheduled else None
     job = store.journal.jobs.times().get(JOB)
     why = None if interval is None or job is None else _behind(job, interval, now)
-    store.noted[NOTED] = (Finding("backups-behind", "", why),) if why and store.index.result.memories else ()
+    store.root_findings[NOTED] = (Finding("backups-behind", "", why),) if why and store.index.result.memories else ()
 
 
 def _interval(store: Store) -> float | None:

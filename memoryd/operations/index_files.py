@@ -57,15 +57,15 @@ def update_index(
     `before_write` may raise; then it is known what the index ought to say, and nothing is written."""
     assert store.layout is not None
     state = store.index
-    seen = {path: _stat(store, path) for path in store.layout.index.paths}
-    if not state.dirty and seen == state.seen:
+    fingerprints = {path: _stat(store, path) for path in store.layout.index.paths}
+    if not state.dirty and fingerprints == state.fingerprints:
         left = left_alone(store)
         return Indexed(state.result, unwritten=_forbidden(store, state.result) or (left[0].message if left else None))
-    if any(found is None and state.seen.get(path) is not None for path, found in seen.items()):
+    if any(found is None and state.fingerprints.get(path) is not None for path, found in fingerprints.items()):
         state.note_deletion(now)  # of the index itself, which may be the first file of many
-        state.dirty, state.seen = True, seen
+        state.dirty, state.fingerprints = True, fingerprints
     previous = {path: _content(store, path) for path in store.layout.index.paths}
-    unread = [path for path, found in seen.items() if found is not None and previous[path] is None]
+    unread = [path for path, found in fingerprints.items() if found is not None and previous[path] is None]
     if unread:
         state.dirty = True
         return Indexed(state.result, unwritten=f"{unread[0]} cannot be read", retry_at=now + FIGHT_S)
@@ -76,23 +76,23 @@ def update_index(
         # Before the index is written that no longer tells it.
         store.journal.facts.set(REMEMBERED, dict(result.next_state))
     left = left_alone(store)
-    store.noted["index"] = (*result.findings, *left)
+    store.root_findings["index"] = (*result.findings, *left)
     forbidden = _forbidden(store, result) or (left[0].message if left else None)
     if forbidden or not result.files:
-        state.dirty, state.seen = False, seen
+        state.dirty, state.fingerprints = False, fingerprints
         return Indexed(result, unwritten=forbidden)
     blocked = store.blocked()
     if blocked is not None:
         return Indexed(result, unwritten=blocked, retry_at=now + QUIET_S)
-    retry_at = None if force else _contended(store, result, previous, seen, now)
+    retry_at = None if force else _contended(store, result, previous, fingerprints, now)
     if retry_at is not None and retry_at > now:
         return Indexed(result, waits="another program also writes the index", retry_at=retry_at)
-    until = None if force else state.deleted_until(now)
+    until = None if force else state.hold_until(now)
     if until is not None:
         return Indexed(result, waits="files are being deleted", retry_at=until)
     before_write()
-    _keep_foreign(store, result, previous, seen, now)
-    return _write(store, result, previous, seen, now, wait_s)
+    _keep_foreign(store, result, previous, fingerprints, now)
+    return _write(store, result, previous, fingerprints, now, wait_s)
 
 
 def _without_new(result: IndexResult, view: IndexView) -> IndexResult:
@@ -156,18 +156,18 @@ def _contended(
     store: Store,
     result: IndexResult,
     previous: dict[str, bytes | None],
-    seen: dict[str, Fingerprint | None],
+    fingerprints: dict[str, Fingerprint | None],
     now: float,
 ) -> float | None:
     """Return when the index may be written although another program has written it since our last write."""
     state = store.index
     earliest: float | None = None
     for path in result.files:
-        ours, there = state.written.get(path), previous[path]
+        ours, there = state.written_sha.get(path), previous[path]
         if ours is None or there is None or sha256(there) == ours:
             continue
-        quiet = _foreign_since(store, path, seen[path], now) + QUIET_S
-        again = state.overturned.get(path, 0) > 0
+        quiet = _foreign_since(store, path, fingerprints[path], now) + QUIET_S
+        again = state.overwrites.get(path, 0) > 0
         state.written_at[path] = min(state.written_at[path], now)  # the clock may have been set back
         allowed = max(quiet, state.written_at[path] + FIGHT_S) if again else quiet
         earliest = max(earliest or 0.0, allowed)
@@ -179,9 +179,9 @@ def _foreign_since(store: Store, path: str, found: Fingerprint | None, now: floa
     the clock was set back stamps lie in the future."""
     if found is None:
         return now
-    known, first = store.index.noticed.get(path, (None, now))
+    known, first = store.index.foreign_versions.get(path, (None, now))
     first = min(first, now) if found.same_content(known) else now
-    store.index.noticed[path] = (found, first)
+    store.index.foreign_versions[path] = (found, first)
     return min(found.mtime_ns / 1e9, first)
 
 
@@ -189,14 +189,14 @@ def _keep_foreign(
     store: Store,
     result: IndexResult,
     previous: dict[str, bytes | None],
-    seen: dict[str, Fingerprint | None],
+    fingerprints: dict[str, Fingerprint | None],
     now: float,
 ) -> None:
     """An index that somebody else wrote may hold what no source file tells: hand-written words around a list, ids
     of lost memories. It is kept as a version before it is replaced."""
     for path in result.files:
-        content, found = previous[path], seen[path]
-        if content is None or found is None or sha256(content) == store.index.written.get(path):
+        content, found = previous[path], fingerprints[path]
+        if content is None or found is None or sha256(content) == store.index.written_sha.get(path):
             continue
         state = FileState(path, sha256(content), found.mode, Quality(1, 1), content)
         store.vault.add_version(state, now, keep=store.policy.backups)
@@ -206,7 +206,7 @@ def _write(
     store: Store,
     result: IndexResult,
     previous: Mapping[str, bytes | None],
-    seen: dict[str, Fingerprint | None],
+    fingerprints: dict[str, Fingerprint | None],
     now: float,
     wait_s: float,
 ) -> Indexed:
@@ -215,11 +215,11 @@ def _write(
         with store.locked(wait_s, honour_soft=False) as held:
             for path, content in result.files.items():
                 guard = held.check if held is not None else None
-                mode = store.mode_for(path) if seen[path] is None else None
-                done = atomic.replace(store.tree, path, content, expected=seen[path], guard=guard, mode=mode)
-                _remember(store, path, content, seen[path], now)
+                mode = store.mode_for(path) if fingerprints[path] is None else None
+                done = atomic.replace(store.tree, path, content, expected=fingerprints[path], guard=guard, mode=mode)
+                _remember(store, path, content, fingerprints[path], now)
                 journal_first_write(store, path, previous[path], content, now)
-                seen = state.seen = {**seen, path: done.fingerprint}
+                fingerprints = state.fingerprints = {**fingerprints, path: done.fingerprint}
     except BusyError as error:  # also a lock lost half-way
         return Indexed(result, waits=error.message, retry_at=now + RETRY_S)
     except (StoreChangedError, ChangingError):
@@ -231,11 +231,11 @@ def _write(
 def _remember(store: Store, path: str, content: bytes, before: Fingerprint | None, now: float) -> None:
     """Count how often in a row another program changed what we had written."""
     state = store.index
-    last = state.seen.get(path)
-    foreign = path in state.written and before is not None and not before.same_content(last)
+    last = state.fingerprints.get(path)
+    foreign = path in state.written_sha and before is not None and not before.same_content(last)
     recent = now - state.written_at.get(path, 0.0) < 2 * FIGHT_S
-    state.overturned[path] = state.overturned.get(path, 0) + 1 if foreign and recent else 0
-    state.written[path] = sha256(content)
+    state.overwrites[path] = state.overwrites.get(path, 0) + 1 if foreign and recent else 0
+    state.written_sha[path] = sha256(content)
     state.written_at[path] = now
 
 

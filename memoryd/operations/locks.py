@@ -41,7 +41,7 @@ def list_locks(store: Store, now: float, *, watch: bool = False) -> list[LockRep
     found = [look for look in looks if look is not None]
     store.lock_watch.keep({key for report, _ in found for key in _keys(report)})
     findings = [_finding(report, rule) for report, rule in found]
-    store.noted["locks"] = tuple(finding for finding in findings if finding is not None)
+    store.root_findings["locks"] = tuple(finding for finding in findings if finding is not None)
     return [report for report, _ in found]
 
 
@@ -121,7 +121,9 @@ def _clear(store: Store, rule: LockRule, now: float, by: str, *, force: bool) ->
     if report is not None and report.action in ("removed", "emptied"):
         receipt = store.journal.begin("lock-clear", by, f"{report.path}: {report.evidence}", (), now)
         store.journal.finish(receipt, "done")
-        store.noted["locks"] = tuple(finding for finding in store.noted["locks"] if finding.path != rule.name)
+        store.root_findings["locks"] = tuple(
+            finding for finding in store.root_findings["locks"] if finding.path != rule.name
+        )
     return report
 
 

@@ -30,7 +30,7 @@ from memoryd.operations.upkeep import tidy
 from memoryd.search.embedding.embedder import Embedder
 from memoryd.store import Store
 from memoryd.store.commit import Origin, change
-from memoryd.store.recent_adds import Recent
+from memoryd.store.recent_adds import RecentChange
 from memoryd.store.views import storing_view, writer_of
 
 F = TypeVar("F", Located, Located | None)
@@ -119,7 +119,7 @@ def _watch_added(store: Store, outcome: Outcome, new: Sequence[NewMemory], now: 
         return
     stored = outcome.stored or ((outcome.id, outcome.path),)
     for each, (identity, path) in zip(new, stored, strict=True):
-        recent = Recent(now, each.memory, each.location, zone=context.zone, allow_words=context.allow_words)
+        recent = RecentChange(now, each.memory, each.location, zone=context.zone, allow_words=context.allow_words)
         watch_change(store, path, identity, recent)
 
 
@@ -138,7 +138,9 @@ def update(store: Store, identity: str, changes: Mapping[str, object], now: floa
     remember_change(store, outcome.receipt, out={outcome.path: [target.id]}, kept=[outcome.id])
     move_counts(store, outcome.path, target.id, outcome.id)
     if outcome.receipt is not None:
-        recent = Recent(now, changes=changes, before=target.digest, zone=context.zone, allow_words=context.allow_words)
+        recent = RecentChange(
+            now, changes=changes, before=target.digest, zone=context.zone, allow_words=context.allow_words
+        )
         watch_change(store, outcome.path, outcome.id, recent)
     return outcome
 
@@ -149,14 +151,14 @@ def restore_lost_writes(store: Store, now: float, *, on_request: bool = False) -
     `on_request`: also those that are not restored automatically.
     """
 
-    def again(identity: str, recent: Recent) -> tuple[str, str | None]:
+    def again(identity: str, recent: RecentChange) -> tuple[str, str | None]:
         context = Context(zone=recent.zone, allow_words=recent.allow_words)
         if recent.changes is not None:
             outcome = update(store, identity, recent.changes, now, context)
         else:
             by_id = writer_of(store).stores_id
             memory = {**recent.memory, "id": identity} if by_id else recent.memory
-            outcome = add(store, NewMemory(memory, recent.where), now, context)
+            outcome = add(store, NewMemory(memory, recent.location), now, context)
         store.recent.get(outcome.path, {}).pop(outcome.id, None)  # only once
         return outcome.id, outcome.receipt
 
@@ -171,7 +173,7 @@ def forget(store: Store, identity: str, now: float, context: Context) -> Outcome
         found = target.check(lambda: find_live(store, identity, now))
         return writer_of(store).forget(view(), found)
 
-    outcome = _commit(store, "forget", decide, now, first=lambda stored: put_in_trash(store, stored, now))
+    outcome = _commit(store, "forget", decide, now, before_commit=lambda stored: put_in_trash(store, stored, now))
     remember_change(store, outcome.receipt, out={outcome.path: [target.id]})
     return outcome
 
@@ -189,7 +191,7 @@ def unarchive(store: Store, identity: str, now: float, context: Context) -> Outc
         restored[:] = [forgotten.id]
         return writer_of(store).restore(view(), forgotten.path, bytes_of(store, forgotten))
 
-    outcome = _commit(store, "unarchive", decide, now, soft=True)
+    outcome = _commit(store, "unarchive", decide, now, soft_locks=True)
     if outcome.receipt is not None:
         _pin(store, outcome, now)
         remember_change(store, outcome.receipt, kept=[outcome.id])
@@ -266,8 +268,8 @@ def _commit(
     decide: Callable[[], WritePlan],
     now: float,
     *,
-    first: Callable[[WritePlan], None] | None = None,
-    soft: bool = False,
+    before_commit: Callable[[WritePlan], None] | None = None,
+    soft_locks: bool = False,
     warnings: tuple[str, ...] = (),
 ) -> Outcome:
     made: list[WritePlan] = []
@@ -277,11 +279,13 @@ def _commit(
         return made[0].plan
 
     def prepare(_: Plan) -> None:
-        if first is not None:
-            first(made[0])
+        if before_commit is not None:
+            before_commit(made[0])
 
     origin, wait_s = Origin(operation, "command"), store.policy.lock_wait_s
-    done = change(store, origin, plan, now=now, wait_s=wait_s, first=prepare, soft=soft, sure=True)
+    done = change(
+        store, origin, plan, now=now, wait_s=wait_s, before_commit=prepare, soft_locks=soft_locks, skip_preview=True
+    )
     tidy(store, done.plan)
     paths = tuple(dict.fromkeys(action.path for action in done.plan.actions))
     return Outcome(made[0].id, made[0].path, done.receipt, paths, (*warnings, *made[0].warnings))

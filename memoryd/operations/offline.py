@@ -34,7 +34,7 @@ def check_path(path: str, now: float) -> CheckResult:
     with tempfile.TemporaryDirectory(prefix="memoryd-check-") as state:
         store = Store(os.path.basename(real), real, name, Policy(mode=Mode.OBSERVE), state)
         try:
-            store.look_only()
+            store.attach_read_only()
             findings = _findings(store, now)
         finally:
             store.close()

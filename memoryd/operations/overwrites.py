@@ -18,7 +18,7 @@ from memoryd.disk.snapshots import FileState, Version
 from memoryd.errors import BusyError, MemorydError
 from memoryd.layouts.protocol import FileStats
 from memoryd.store import Store
-from memoryd.store.recent_adds import Recent
+from memoryd.store.recent_adds import RecentChange
 
 OURS = "ours"  # meta: path -> {"out": ids we took out, "in": ids we put in, "sha": content we left}
 LOSSES = "losses"  # meta: path -> {"records": how many it held, "seq": the version that held them}
@@ -186,7 +186,7 @@ TOLD_S = 86_400.0
 NOTED = "undone"
 
 
-def watch_change(store: Store, path: str, identity: str, recent: Recent) -> None:
+def watch_change(store: Store, path: str, identity: str, recent: RecentChange) -> None:
     """Watch a change: after each later write of the file by another program, check that it is still there."""
     known = store.recent.setdefault(path, {})
     before = known.get(identity)
@@ -212,7 +212,7 @@ def find_lost_writes(store: Store, path: str, content: bytes, document: Document
             del known[identity]
         elif _is_undone(recent, there.get(identity), there):
             del known[identity]
-            store.undone.append((path, identity, recent))
+            store.lost_writes.append((path, identity, recent))
             if not _alone(store, recent):
                 _note(store, path, identity, now, Severity.WARNING, _waits(recent))
         elif recent.rewrites + 1 >= REWRITES:
@@ -221,19 +221,19 @@ def find_lost_writes(store: Store, path: str, content: bytes, document: Document
             known[identity] = replace(recent, rewrites=recent.rewrites + 1)
 
 
-def _is_undone(recent: Recent, now_there: str | None, there: Mapping[str, str]) -> bool:
+def _is_undone(recent: RecentChange, now_there: str | None, there: Mapping[str, str]) -> bool:
     if recent.changes is None:
         return now_there is None
     return recent.before in there.values() and now_there in (None, recent.before)
 
 
-def _alone(store: Store, recent: Recent) -> bool:
+def _alone(store: Store, recent: RecentChange) -> bool:
     """True if it may be stored again automatically."""
     assert store.layout is not None
     return recent.changes is None and not store.layout.files.agent_caches_file and not store.observes
 
 
-def _waits(recent: Recent) -> str:
+def _waits(recent: RecentChange) -> str:
     what = "a memory that was stored" if recent.changes is None else "an update made"
     return (
         f"{what} through memoryd is gone: another program overwrote the file with an older state; "
@@ -243,13 +243,13 @@ def _waits(recent: Recent) -> str:
 
 def _note(store: Store, path: str, identity: str, now: float, level: Severity, message: str) -> None:
     finding = Finding(CODE, path, message, id=identity, level=level)
-    store.undone_told.append((now, finding))
+    store.lost_write_findings.append((now, finding))
     _publish(store, now)
 
 
 def _publish(store: Store, now: float) -> None:
-    store.undone_told[:] = [each for each in store.undone_told if now - each[0] < TOLD_S]
-    store.noted[NOTED] = tuple(finding for _, finding in store.undone_told)
+    store.lost_write_findings[:] = [each for each in store.lost_write_findings if now - each[0] < TOLD_S]
+    store.root_findings[NOTED] = tuple(finding for _, finding in store.lost_write_findings)
 
 
 class StoredAgain(NamedTuple):
@@ -261,21 +261,21 @@ class StoredAgain(NamedTuple):
     code: str = CODE
 
 
-Again = Callable[[str, Recent], tuple[str, str | None]]
+Again = Callable[[str, RecentChange], tuple[str, str | None]]
 """A function that stores a change again: (id, change) -> (new id, receipt)."""
 
 
 def retry_lost_writes(store: Store, now: float, again: Again, *, on_request: bool = False) -> Iterator[StoredAgain]:
     """Store lost writes again: those that may be restored automatically, or all of them `on_request`."""
-    waiting, store.undone[:] = list(store.undone), []
+    waiting, store.lost_writes[:] = list(store.lost_writes), []
     for path, identity, recent in waiting:
         if not on_request and not _alone(store, recent):
-            store.undone.append((path, identity, recent))
+            store.lost_writes.append((path, identity, recent))
             continue
         try:
             made, receipt = again(identity, recent)
         except BusyError:
-            store.undone.append((path, identity, recent))
+            store.lost_writes.append((path, identity, recent))
             continue
         except MemorydError as error:
             _note(
@@ -287,7 +287,7 @@ def retry_lost_writes(store: Store, now: float, again: Again, *, on_request: boo
                 f"{_waits(recent)}; restoring it automatically failed: {error.message}",
             )
             continue
-        store.undone_told[:] = [each for each in store.undone_told if each[1].id != identity]
+        store.lost_write_findings[:] = [each for each in store.lost_write_findings if each[1].id != identity]
         message = "another program overwrote a memory stored through memoryd with an older state; it was stored again"
         _note(store, path, made, now, Severity.INFO, f"{message}, receipt {receipt}")
         yield StoredAgain(path, made, receipt)

@@ -17,7 +17,7 @@ def tighten(store: Store, now: float, *, by: str, dry_run: bool = False) -> Comm
 
     def decide() -> Plan:
         wide = _wide(store)
-        store.noted["permissions"] = tuple(
+        store.root_findings["permissions"] = tuple(
             Finding("wide-permissions", action.path, action.why) for action in wide if not _will_fix(store)
         )
         return Plan(tuple(wide) if _will_fix(store) else ())
@@ -31,7 +31,9 @@ def _will_fix(store: Store) -> bool:
 
 def note_permissions(store: Store) -> None:
     """Update the findings about modes without changing a mode."""
-    store.noted["permissions"] = tuple(Finding("wide-permissions", action.path, action.why) for action in _wide(store))
+    store.root_findings["permissions"] = tuple(
+        Finding("wide-permissions", action.path, action.why) for action in _wide(store)
+    )
 
 
 def _wide(store: Store) -> list[Action]:

@@ -112,7 +112,7 @@ def _refresh_all(store: Store, now: float, *, verify: bool, deletes_seen: bool) 
         note_vanished(store, path)
     _forget(store, gone, now)
     store.pending_changes.indexed_all()
-    store.noted["files"] = tuple(_odd_files(store, scan.irregular, scan.unreadable))
+    store.root_findings["files"] = tuple(_odd_files(store, scan.irregular, scan.unreadable))
     return replace(_sorted(outcomes, gone, scan.directories), linked=scan.linked)
 
 
@@ -122,7 +122,7 @@ def _forget(store: Store, gone: Iterable[str], now: float) -> None:
             store.index.note_deletion(now)
         forget_unread(store, path)
         store.catalogue.forget(path)
-    store.noted["losses"] = standing_losses(store)
+    store.root_findings["losses"] = standing_losses(store)
 
 
 def _sorted(
@@ -223,7 +223,7 @@ def _index_changed(
     except (FileNotFoundError, ChangingError):
         return "waiting"  # it is being replaced at this moment; an event or the next scan tells
     except TooLargeError:
-        message = f"{found.size} bytes, more than {store.most_bytes // MB} MB are not read"
+        message = f"{found.size} bytes, more than {store.max_bytes // MB} MB are not read"
         return _note_unread(store, path, found, Finding("too-large", path, message))
     except OSError as error:
         return _note_unread(store, path, found, Finding("unreadable", path, f"cannot be read: {error.strerror}"))
@@ -238,7 +238,7 @@ def _note_unread(store: Store, path: str, found: Fingerprint, finding: Finding) 
     """Note a file that cannot be read. What was known of it is still used, and reported as out of date; only a file
     that was never read gets an empty row."""
     forget_unread(store, path)
-    store.noted["unread"] = (*store.noted.get("unread", ()), finding)
+    store.root_findings["unread"] = (*store.root_findings.get("unread", ()), finding)
     if store.catalogue.file(path) is None:
         row = FileRow(path, str(store.role(path)), found, "", pending=True)
         store.catalogue.replace(row, Document(path, (), ()))
@@ -248,7 +248,7 @@ def _note_unread(store: Store, path: str, found: Fingerprint, finding: Finding) 
 
 def forget_unread(store: Store, path: str) -> None:
     """The file can be read again, or is gone."""
-    store.noted["unread"] = tuple(each for each in store.noted.get("unread", ()) if each.path != path)
+    store.root_findings["unread"] = tuple(each for each in store.root_findings.get("unread", ()) if each.path != path)
 
 
 def _take(store: Store, path: str, content: bytes, fingerprint: Fingerprint, row: FileRow | None, now: float) -> str:

@@ -66,7 +66,7 @@ def _repair(store: Store, now: float, codes: Collection[str] | None, *, dry_run:
     if codes is not None and "change-was-undone" in codes and not dry_run:
         back = restore_lost_writes(store, now, on_request=True)
     origin, wait_s = Origin("repair", "command"), store.policy.lock_wait_s
-    done = change(store, origin, decide, now=now, wait_s=wait_s, dry_run=dry_run, first=keep)
+    done = change(store, origin, decide, now=now, wait_s=wait_s, dry_run=dry_run, before_commit=keep)
     if dry_run:
         return done
     if _wanted("wide-permissions", codes, safe=True):
@@ -106,7 +106,7 @@ def _actions(store: Store, now: float, codes: Collection[str] | None) -> Iterato
             gave_up.append(Finding("repair-given-up", path, why))
             continue
         yield _action(path, digest, fixes)
-    store.noted["repair"] = tuple(gave_up)
+    store.root_findings["repair"] = tuple(gave_up)
 
 
 def _paths(store: Store, codes: Collection[str] | None) -> list[str]:

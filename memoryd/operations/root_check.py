@@ -35,7 +35,7 @@ def check_root(store: Store, now: float) -> RootCheck:
     """Check the path of a root; attach or detach the store as needed."""
     if store.attached:
         presence = store.tree.path_state()
-        if presence is PathState.SAME and store.leads_here():
+        if presence is PathState.SAME and store.path_resolves():
             return _identify(store, now)
         if presence is PathState.UNREADABLE:
             return RootCheck("failed", f"cannot stat {store.path}; check the mount and its permissions")

@@ -66,11 +66,11 @@ def archive(
         if by == "schedule":
             trust_clock(store, plan, now)
         else:
-            store.noted.pop(GUARDED, None)
+            store.root_findings.pop(GUARDED, None)
         return plan
 
     origin, wait_s = Origin("archive", by), store.policy.lock_wait_s
-    done = change(store, origin, decide, now=now, wait_s=wait_s, dry_run=dry_run, soft=True)
+    done = change(store, origin, decide, now=now, wait_s=wait_s, dry_run=dry_run, soft_locks=True)
     if done.receipt is not None:
         tidy(store, done.plan)
     return done
@@ -91,7 +91,7 @@ def enforce_limits(store: Store, now: float, *, by: str, dry_run: bool = False) 
 
     def decide() -> Plan:
         plan = layout.upkeep.enforce(upkeep_view(store, now, unattended=by != "command"), store.limits)
-        store.noted["soft-limits"] = tuple(
+        store.root_findings["soft-limits"] = tuple(
             Finding("soft-limit", note.path, note.why) for note in plan.notes if note.kind is Kind.NOTE
         )
         return plan
@@ -106,20 +106,20 @@ def _moved(plan: Plan) -> list[str]:
 
 def trust_clock(store: Store, plan: Plan, now: float) -> None:
     """Raise GuardError if the clock that made these memories due is in doubt, so that nothing is moved by schedule."""
-    store.noted.pop(GUARDED, None)
+    store.root_findings.pop(GUARDED, None)
     reason = _doubt(store, now)
     if reason is None or not plan:
         return
     moved = len(_moved(plan)) + plan.waiting
     message = f"the scheduled archive would move {moved} of {store.index.result.memories} memories, but {reason}"
     hint = f"if `memoryd plan {store.name}` is right, run `memoryd jobs run archive {store.name}`"
-    store.noted[GUARDED] = (Finding("refused-by-guard", "", f"{message}; {hint}"),)
+    store.root_findings[GUARDED] = (Finding("refused-by-guard", "", f"{message}; {hint}"),)
     raise GuardError(f"root {store.name}: {message}", hint=hint, data={"moved": moved})
 
 
 def _doubt(store: Store, now: float) -> str | None:
-    if abs(store.jumped_s) > JUMP_S:
-        return f"the clock jumped by {abs(store.jumped_s) / 3600:.1f} h while memoryd ran"
+    if abs(store.clock_jump_s) > JUMP_S:
+        return f"the clock jumped by {abs(store.clock_jump_s) / 3600:.1f} h while memoryd ran"
     behind = _newest_recorded(store) - now
     if behind > SLACK_S:
         return f"the clock is {behind / 3600:.1f} h behind the newest time that memoryd has recorded"
@@ -139,7 +139,7 @@ def prune(store: Store, now: float, *, by: str, dry_run: bool = False) -> Commit
 
     def decide() -> Plan:
         plan = layout.upkeep.prune(upkeep_view(store, now, unattended=by != "command"))
-        store.noted["prune"] = tuple(Finding("oversize", note.path, note.why) for note in plan.notes)
+        store.root_findings["prune"] = tuple(Finding("oversize", note.path, note.why) for note in plan.notes)
         return plan
 
     return change(store, Origin("prune", by), decide, now=now, wait_s=store.policy.lock_wait_s, dry_run=dry_run)
@@ -159,8 +159,8 @@ def dedupe(
     on_request = by == "command" and not (as_job and layout.files.agent_caches_file)
 
     def decide() -> Plan:
-        plan = layout.upkeep.dedupe(upkeep_view(store, now, unattended=not on_request, whole=on_request), threshold)
-        store.noted["dedupe"] = tuple(
+        plan = layout.upkeep.dedupe(upkeep_view(store, now, unattended=not on_request, all_files=on_request), threshold)
+        store.root_findings["dedupe"] = tuple(
             Finding("possible-duplicate", note.path, note.why, id=note.ids[0] if note.ids else None)
             for note in plan.notes
         )

@@ -1,4 +1,4 @@
-"""One watched root: layout, policy, catalogue, journal and safe commits meet here."""
+"""One watched root: its layout, policy, catalogue, journal and safe commits."""
 
 from memoryd.store.store import Source, Store
 

@@ -1,8 +1,8 @@
-"""Commit a plan: intent, backup, change, receipt. The only way in which an agent's file is ever changed.
+"""Commit a plan: intent, backup, change, receipt. Files of agents are changed in no other way.
 
-The order makes every crash harmless. The journal knows the intent before anything is touched. Copies are written,
-fsynced and read back before the live file shrinks. Each rewrite is one atomic exchange, checked against what the plan
-was decided on. What a crash leaves is finished or rolled back by `recovery`.
+The order makes every crash harmless. The intent is journalled before any file changes. Copies are written, fsynced and
+read back before the live file shrinks. Each rewrite is one atomic exchange, checked against the content that the plan
+was based on. After a crash, `recovery` completes the change or rolls it back.
 """
 
 from __future__ import annotations
@@ -35,18 +35,18 @@ from memoryd.store.undo_content import UndoContent, encode_edits, save_undo_cont
 if TYPE_CHECKING:
     from hashlib import _Hash
 
-# Errors that mean another program was faster: plan again on the new state.
-CHANGED = (StoreChangedError, LockLostError, ChangingError)
+# Another program was faster: plan again with the new state.
+RETRYABLE = (StoreChangedError, LockLostError, ChangingError)
 ATTEMPTS = 25
-KEEPING = ("add", "update", "unarchive")  # operations that leave every other memory unchanged
-MOVING = ("archive", "limits", "prune", "forget", "dedupe")  # operations that remove only the memories they name
+NONDESTRUCTIVE = ("add", "update", "unarchive")  # operations that leave every other memory unchanged
+REMOVALS = ("archive", "limits", "prune", "forget", "dedupe")  # operations that remove only the memories they name
 # Steps that remove nothing can be verified in the files: the journal need not be on disk before them.
-ADDING = (Kind.APPEND, Kind.CREATE)
+ADDITIVE = (Kind.APPEND, Kind.CREATE)
 
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """What started a change: the operation, and `by` command, schedule, start or watch."""
+    """The operation that changes files, and what triggered it: `by` is command, schedule, start or watch."""
 
     operation: str
     by: str
@@ -54,7 +54,7 @@ class Origin:
 
 @dataclass(frozen=True, slots=True)
 class Committed:
-    """The plan, and the receipt of the change; None if nothing was changed."""
+    """A plan and the receipt of its change; the receipt is None if nothing was changed."""
 
     plan: Plan
     receipt: str | None
@@ -62,64 +62,65 @@ class Committed:
 
 def change(
     store: Store,
-    cause: Origin,
+    origin: Origin,
     decide: Callable[[], Plan],
     *,
     now: float,
     wait_s: float,
     dry_run: bool = False,
-    first: Callable[[Plan], None] | None = None,
-    soft: bool = False,
-    sure: bool = False,
+    before_commit: Callable[[Plan], None] | None = None,
+    soft_locks: bool = False,
+    skip_preview: bool = False,
 ) -> Committed:
     """Plan and commit under the store's lock; plan again if other programs change the files meanwhile.
 
-    `first` is called with the plan right before it is carried out. `soft` also takes the lock files of other programs
-    whose existence is the lock. A dry run decides without the lock and commits nothing. A change that is `sure` to
-    happen is decided under the lock only. Raises BusyError when others never pause.
+    `before_commit` is called with the plan right before it is carried out. `soft_locks` also takes the lock files of
+    other programs that lock by the existence of a file. A dry run plans without the lock and commits nothing.
+    `skip_preview` plans only under the lock, for a change that is almost certain to be needed. Raises BusyError if
+    other programs never pause.
     """
-    if dry_run or not sure:
+    if dry_run or not skip_preview:
         try:
             plan = decide()
             if dry_run or not plan:
-                # Planning needs no lock, and an unnecessary lock file would change the directory's mtime.
+                # Nothing to do: the lock is not taken, since its file would change the directory's mtime.
                 return Committed(plan, None)
         except ChangingError:
             if dry_run:
                 raise
-    reason = ""  # a file that does not hold still for a look does so under the lock
+    reason = ""
     for _ in range(ATTEMPTS):
-        with store.locked(wait_s) as held, store.soft_locked() if soft else nullcontext():
+        with store.locked(wait_s) as held, store.soft_locked() if soft_locks else nullcontext():
             try:
                 plan = decide()
                 if not plan:
                     return Committed(plan, None)
-                if first is not None:
-                    first(plan)
-                return Committed(plan, commit(store, plan, cause, held, now))
-            except CHANGED as error:
-                reason = _said(error)
+                if before_commit is not None:
+                    before_commit(plan)
+                return Committed(plan, commit(store, plan, origin, held, now))
+            except RETRYABLE as error:
+                reason = _message(error)
     raise BusyError(
-        f"root {store.name}: {cause.operation} gave way {ATTEMPTS} times to other writers: {reason}",
+        f"root {store.name}: {origin.operation} gave way {ATTEMPTS} times to other writers: {reason}",
         hint="try again when the agents pause; nothing was changed",
     )
 
 
-def _said(error: Exception) -> str:
-    """Return the message of an error without its number."""
+def _message(error: Exception) -> str:
+    """Return the message of an error without its errno."""
     if isinstance(error, OSError) and isinstance(error.filename, str):
         return f"{error.filename}: {error.strerror}"
     return str(error)
 
 
-def commit(store: Store, plan: Plan, cause: Origin, held: HeldLock | None, now: float) -> str:
-    """Carry out the plan under the lock and return its receipt. A failing group is rolled back whole (see
-    `recovery.resolve`); groups before it stay done."""
+def commit(store: Store, plan: Plan, origin: Origin, held: HeldLock | None, now: float) -> str:
+    """Carry out the plan under the lock and return its receipt. If a step fails, its whole group is rolled back (see
+    `recovery.resolve`); earlier groups stay committed."""
     groups = [[prepare(store, action, number) for action in group] for number, group in enumerate(plan.groups())]
     steps = [prepared.step for group in groups for prepared in group]
-    adding = len(plan.actions) == 1 and plan.actions[0].kind in ADDING  # of several all are there, or none
-    receipt = store.journal.begin(cause.operation, cause.by, _summary(plan), steps, now, durable=not adding)
-    work = _Commit(store, receipt, held, now, adding)
+    additive = len(plan.actions) == 1 and plan.actions[0].kind in ADDITIVE  # several must all be applied or none
+    receipt = store.journal.begin(origin.operation, origin.by, _summary(plan), steps, now, durable=not additive)
+    work = _Commit(store, receipt, held, now, additive)
     position = 0
     try:
         for group in groups:
@@ -129,62 +130,62 @@ def commit(store: Store, plan: Plan, cause: Origin, held: HeldLock | None, now: 
         store.journal.finish(receipt, resolve(store, store.journal.entry(receipt)), error=str(error))
         raise
     store.journal.finish(receipt, "done")
-    if cause.operation not in KEEPING:
-        _watch_no_more(store, plan, cause.operation)
+    if origin.operation not in NONDESTRUCTIVE:
+        _stop_watching(store, plan, origin.operation)
     return receipt
 
 
-def _watch_no_more(store: Store, plan: Plan, operation: str) -> None:
-    """Stop watching memories that we take out or bring back ourselves: no agent overwrote them."""
+def _stop_watching(store: Store, plan: Plan, operation: str) -> None:
+    """Stop watching memories that memoryd itself removes or restores: no agent overwrote them."""
     for action in plan.actions:
-        known = store.recent.get(action.path, {})
-        for identity in action.ids if operation in MOVING else list(known):
-            known.pop(identity, None)
+        recent = store.recent.get(action.path, {})
+        for identity in action.ids if operation in REMOVALS else list(recent):
+            recent.pop(identity, None)
 
 
 def _summary(plan: Plan) -> str:
     moved = [action for action in plan.actions if action.kind is not Kind.APPEND] or list(plan.actions)
-    return "; ".join(map(_told, moved))
+    return "; ".join(map(_describe, moved))
 
 
-def _told(action: Action) -> str:
+def _describe(action: Action) -> str:
     count = f" ({len(action.ids)})" if action.ids else ""
     return f"{action.kind} {action.path or 'the directory'}: {action.why}{count}"
 
 
 class _Commit:
-    """One commit in progress: what its steps share."""
+    """A commit in progress, and what its steps share."""
 
-    def __init__(self, store: Store, receipt: str, held: HeldLock | None, now: float, adding: bool) -> None:
+    def __init__(self, store: Store, receipt: str, held: HeldLock | None, now: float, additive: bool) -> None:
         self.store = store
         self.tree = store.tree
         self.receipt = receipt
         self.guard = held.check if held is not None else _unguarded
         self.now = now
-        self.adding = adding
+        self.additive = additive
 
-    def carry_out(self, group: Sequence[Prepared], first: int, *, last: bool) -> None:
-        """Carry out one group. `first` is the position of its first step in the journal's entry. Steps that decide over
-        a group, or that only the journal can prove, are written down as they are made; the very last need not be, since
-        the entry is closed right after it."""
+    def carry_out(self, group: Sequence[PreparedAction], first: int, *, last: bool) -> None:
+        """Carry out one group. `first` is the position of its first step in the journal entry. Steps that decide a
+        group, or that only the journal can prove, are journalled one by one, except the very last: the entry is closed
+        right after it."""
         for prepared in group:
             if prepared.action.kind in (Kind.REWRITE, Kind.REMOVE):
                 self._back_up(prepared)
-            self._lay_aside(prepared)
+            self._quarantine(prepared)
         for position, prepared in enumerate(group, first):
             _APPLY[prepared.action.kind](self, prepared, position)
             decides = prepared is group[-1]
-            if not self.adding and not (last and decides) and (decides or prepared.action.kind is Kind.CHMOD):
+            if not self.additive and not (last and decides) and (decides or prepared.action.kind is Kind.CHMOD):
                 self.store.journal.mark_applied(self.receipt, position)
 
-    def _lay_aside(self, prepared: Prepared) -> None:
+    def _quarantine(self, prepared: PreparedAction) -> None:
         action, before = prepared.action, prepared.before or b""
         if action.quarantine:
             content = b"\n".join(span.of(before) for span in action.quarantine)
             quarantine(self.store.journal, self.store.blobs, action.path, content, action.why, now=self.now)
 
-    def _back_up(self, prepared: Prepared) -> None:
-        """Back up a live file; archives are covered by the journal."""
+    def _back_up(self, prepared: PreparedAction) -> None:
+        """Back up a live file; the journal covers archives."""
         path, layout = prepared.action.path, self.store.layout
         if layout is None or prepared.action.no_backup or layout.reader.role(path) is not Role.SOURCE:
             return
@@ -193,9 +194,9 @@ class _Commit:
         digest = prepared.step.before_sha
         back_up(self.store, path, prepared.before, prepared.fingerprint, self.now, digest=digest)
 
-    def append(self, prepared: Prepared, position: int) -> None:
+    def append(self, prepared: PreparedAction, position: int) -> None:
         action, change = prepared.action, prepared.change
-        self._make_folder(action.path, position)
+        self._make_directory(action.path, position)
         expected = prepared.fingerprint
         mode = self.store.mode_for(action.path) if expected is None else 0
         after = atomic.append(
@@ -208,7 +209,7 @@ class _Commit:
         else:
             self.store.pending_changes.invalidate(action.path)
 
-    def rewrite(self, prepared: Prepared, position: int) -> None:
+    def rewrite(self, prepared: PreparedAction, position: int) -> None:
         path, before, after = prepared.action.path, prepared.before, prepared.after
         assert before is not None
         assert after is not None
@@ -225,14 +226,14 @@ class _Commit:
             self.store.pending_changes.note(path, prepared.change._replace(after=replaced.fingerprint))
         self._watch(replaced.replaced_file, position, len(before))
 
-    def _watch(self, displaced: ReplacedFile | None, position: int, known: int) -> None:
+    def _watch(self, displaced: ReplacedFile | None, position: int, merged_size: int) -> None:
         """Watch a replaced inode: a process that had it open may still append to it."""
         if displaced is not None:
-            self.store.late_writes.waiting.append(LateWrite(displaced, self.receipt, position, known, self.now))
+            self.store.late_writes.waiting.append(LateWrite(displaced, self.receipt, position, merged_size, self.now))
             self.store.late_writes.merge(self.tree, self.now)
 
-    def create(self, prepared: Prepared, position: int) -> None:
-        self._make_folder(prepared.action.path, position)
+    def create(self, prepared: PreparedAction, position: int) -> None:
+        self._make_directory(prepared.action.path, position)
         self.guard()
         action = prepared.action
         try:
@@ -242,25 +243,25 @@ class _Commit:
             raise StoreChangedError(action.path) from error  # another program created the path: plan again
         self.store.pending_changes.created(action.path)
 
-    def remove(self, prepared: Prepared, position: int) -> None:
+    def remove(self, prepared: PreparedAction, position: int) -> None:
         del position
         assert prepared.fingerprint is not None
         atomic.remove(self.tree, prepared.action.path, expected=prepared.fingerprint, guard=self.guard)
 
-    def chmod(self, prepared: Prepared, position: int) -> None:
+    def chmod(self, prepared: PreparedAction, position: int) -> None:
         del position
         assert prepared.action.mode is not None
         self.tree.chmod(prepared.action.path, prepared.action.mode)
 
-    def _make_folder(self, path: str, position: int) -> None:
-        """Create missing directories and note how many, so that an undo can remove them."""
+    def _make_directory(self, path: str, position: int) -> None:
+        """Create missing directories and journal how many, so that an undo can remove them."""
         directory = path.rpartition("/")[0]
-        made = self.tree.mkdir(directory, self.store.mode_for_folder) if directory else []
-        if made:
-            self.store.journal.amend(self.receipt, position, note=f"made {len(made)} folders")
+        created = self.tree.mkdir(directory, self.store.mode_for_directory) if directory else []
+        if created:
+            self.store.journal.amend(self.receipt, position, note=f"made {len(created)} folders")
 
 
-_APPLY: dict[Kind, Callable[[_Commit, Prepared, int], None]] = {
+_APPLY: dict[Kind, Callable[[_Commit, PreparedAction, int], None]] = {
     Kind.APPEND: _Commit.append,
     Kind.REWRITE: _Commit.rewrite,
     Kind.CREATE: _Commit.create,
@@ -270,27 +271,29 @@ _APPLY: dict[Kind, Callable[[_Commit, Prepared, int], None]] = {
 
 
 def _unguarded() -> None:
-    """Check nothing: the layout has no lock of its own."""
+    """Check nothing: the layout has no lock."""
 
 
 def back_up(
     store: Store, path: str, content: bytes, fingerprint: Fingerprint, now: float, *, digest: str | None = None
 ) -> str | None:
-    """Back up a content to the layout's own place, or to the state directory: verified and rotated. Returns the id of
-    the backup; None where the newest one equals it or there is nothing to keep. `digest` is the SHA-256 (hex) of the
-    content."""
+    """Back up the content of a file to the layout's backup directory, or to the state directory; verify and rotate.
+
+    Returns the id of the backup; None if the newest one is equal or the content is empty. `digest` is the SHA-256 (hex)
+    of the content.
+    """
     assert store.layout is not None
     if not content:
         return None
     digest = digest or sha256(content)
     row = store.catalogue.file(path)
-    known = row is not None and row.digest == digest
-    quality = Quality(row.units, row.records) if row and known else store.quality(path, content, now)
+    is_indexed = row is not None and row.digest == digest
+    quality = Quality(row.units, row.records) if row and is_indexed else store.quality(path, content, now)
     if store.layout.files.backup_dir is None:
         state = FileState(path, digest, fingerprint.mode, quality, content)
         made = store.vault.add_version(state, now, keep=store.policy.backups)
         return made.id if made is not None else None
-    done = backups.create(
+    result = backups.create(
         store.tree,
         store.journal,
         file=path,
@@ -305,13 +308,13 @@ def back_up(
         hash_cache=store.backups_seen,
         digest=digest,
     )
-    return done.name if done.outcome == "made" else None
+    return result.name if result.outcome == "made" else None
 
 
 @dataclass(frozen=True, slots=True)
-class Prepared:
-    """An action with everything read that it needs. `before` and `after` are contents, None for no file; a blind append
-    has neither. `change` tells the lines that change, its `after` still unknown."""
+class PreparedAction:
+    """An action and all that must be read to carry it out. `before` and `after` are contents, None for no file; a blind
+    append has neither. `change` has the changed lines; its `after` is set once the file is written."""
 
     action: Action
     step: Step
@@ -321,103 +324,103 @@ class Prepared:
     change: OwnChange | None = None
 
 
-def prepare(store: Store, action: Action, group: int) -> Prepared:
-    """Read what an action is about, and keep what an undo needs; nothing else is changed yet. Raises StoreChangedError
-    where the file is not what the action was decided on."""
+def prepare(store: Store, action: Action, group: int) -> PreparedAction:
+    """Read what an action needs and save its undo content; no file changes yet. Raises StoreChangedError if the file is
+    no longer what the action was planned on."""
     if action.kind is Kind.CHMOD:
-        was = store.tree.mode_of(action.path)
-        return Prepared(action, Step("chmod", action.path, group, mode=was), None, None, None)
+        mode = store.tree.mode_of(action.path)
+        return PreparedAction(action, Step("chmod", action.path, group, mode=mode), None, None, None)
     if action.kind is Kind.APPEND and action.base == ANY_CONTENT:
         blind = _prepare_append(store, action, group)
         if blind is not None:
             return blind
         action = replace(action, base=None)
-    return _prepare_known(store, action, group)
+    return _prepare_exact(store, action, group)
 
 
-def _prepare_known(store: Store, action: Action, group: int) -> Prepared:
+def _prepare_exact(store: Store, action: Action, group: int) -> PreparedAction:
     before, fingerprint = _current(store, action.path)
-    found = sha256(before) if before is not None else None
-    if action.kind is not Kind.CREATE and found != action.base:
+    current_sha = sha256(before) if before is not None else None
+    if action.kind is not Kind.CREATE and current_sha != action.base:
         raise StoreChangedError(action.path)
-    after, kept = _outcome(store, action, before)
-    _must_be_readable(store, action.path, len(before or b""), len(after or b""))
+    after, undo = _outcome(store, action, before)
+    _check_size(store, action.path, len(before or b""), len(after or b""))
     digest = digest_of(after) if after is not None else None
     step = Step(
         str(action.kind),
         action.path,
         group,
-        before_sha=found,
+        before_sha=current_sha,
         before_size=len(before) if before is not None else None,
         after_sha=digest.hexdigest() if digest is not None else None,
         after_size=len(after) if after is not None else None,
         base_size=len(before) if before is not None else 0,
-        blob=kept.blob,
-        content=kept.content,
+        blob=undo.blob,
+        content=undo.content,
         mode=fingerprint.mode if fingerprint is not None and action.kind is Kind.REMOVE else None,
     )
-    prepared = Prepared(action, step, before, after, fingerprint)
-    lined = store.layout is not None and store.layout.files.append_only
-    return replace(prepared, change=_change_of(prepared, digest)) if lined and digest is not None else prepared
+    prepared = PreparedAction(action, step, before, after, fingerprint)
+    line_based = store.layout is not None and store.layout.files.append_only
+    return replace(prepared, change=_changed_lines(prepared, digest)) if line_based and digest is not None else prepared
 
 
-def _must_be_readable(store: Store, path: str, before: int, after: int) -> None:
-    """Refuse a change that makes a file too large to be read: it would drop out of every answer and backup."""
-    if after > max(before, store.most_bytes):
+def _check_size(store: Store, path: str, before: int, after: int) -> None:
+    """Refuse a change that makes a file too large to be read: answers and backups would leave it out."""
+    if after > max(before, store.max_bytes):
         raise LimitExceededError(
-            f"root {store.name}: {path} would grow to {after} bytes, and files above {store.most_bytes // MB} MB are "
+            f"root {store.name}: {path} would grow to {after} bytes, and files above {store.max_bytes // MB} MB are "
             "not read; nothing was changed",
             hint="forget memories that are not needed, or merge duplicates with `memoryd dedupe`",
         )
 
 
-def _change_of(prepared: Prepared, digest: _Hash) -> OwnChange | None:
-    """Return the lines that a rewrite changes, in a layout whose files are read line by line. `digest` is that of the
-    file after it."""
+def _changed_lines(prepared: PreparedAction, digest: _Hash) -> OwnChange | None:
+    """Return the lines that a rewrite changes, in a layout whose files are read line by line. `digest` covers the file
+    after the rewrite."""
     action, before, after, fingerprint = prepared.action, prepared.before, prepared.after, prepared.fingerprint
     if action.kind is not Kind.REWRITE or not action.edits or not before or not after or not fingerprint:
         return None
     start, line, old, new = lines_of(before, after, action.edits)
     if new and not new.endswith(b"\n") and start + len(new) < len(after):
-        return None  # the line below was joined to it
+        return None  # the next line was joined to it
     return OwnChange(fingerprint, start, line, old, new, fingerprint, digest)
 
 
-def _prepare_append(store: Store, action: Action, group: int) -> Prepared | None:
-    """Prepare an append to an existing file, None where there is none. The file is read only if it is not as we left
-    it."""
-    found = store.tree.stat(action.path)
-    if found is None:
+def _prepare_append(store: Store, action: Action, group: int) -> PreparedAction | None:
+    """Prepare an append to an existing file; None if there is none. The file is read only if another program changed it
+    since our last change."""
+    fingerprint = store.tree.stat(action.path)
+    if fingerprint is None:
         return None
-    lead, digest = b"", store.pending_changes.digest(action.path, found)
+    lead, digest = b"", store.pending_changes.digest(action.path, fingerprint)
     if digest is None:
-        content, found = store.tree.read(action.path)
+        content, fingerprint = store.tree.read(action.path)
         lead = b"" if content.endswith(b"\n") or not content else b"\n"
         digest = digest_of(content)
     tail = lead + action.data
-    _must_be_readable(store, action.path, found.size, found.size + len(tail))
+    _check_size(store, action.path, fingerprint.size, fingerprint.size + len(tail))
     before_sha = digest.hexdigest()
     digest.update(tail)
-    kept = save_undo_content(store.blobs, tail)
+    undo = save_undo_content(store.blobs, tail)
     step = Step(
         str(action.kind),
         action.path,
         group,
         before_sha=before_sha,
-        before_size=found.size,
+        before_size=fingerprint.size,
         after_sha=digest.hexdigest(),
-        after_size=found.size + len(tail),
-        base_size=found.size,
-        blob=kept.blob,
-        content=kept.content,
+        after_size=fingerprint.size + len(tail),
+        base_size=fingerprint.size,
+        blob=undo.blob,
+        content=undo.content,
     )
-    return Prepared(
+    return PreparedAction(
         replace(action, data=tail) if lead else action,
         step,
         None,
         None,
-        found,
-        OwnChange(found, found.size, None, b"", tail, found, digest),
+        fingerprint,
+        OwnChange(fingerprint, fingerprint.size, None, b"", tail, fingerprint, digest),
     )
 
 
@@ -429,7 +432,7 @@ def _current(store: Store, path: str) -> tuple[bytes | None, Fingerprint | None]
 
 
 def _outcome(store: Store, action: Action, before: bytes | None) -> tuple[bytes | None, UndoContent]:
-    """Return the content after the action, and what takes it back (or proves that it was ours)."""
+    """Return the content after the action, and the content that undoes it (or proves that memoryd wrote it)."""
     if action.kind is Kind.APPEND:
         return (before or b"") + action.data, save_undo_content(store.blobs, action.data)
     if action.kind is Kind.REWRITE:

@@ -1,8 +1,8 @@
-"""Late appends: a program that had a file open when a commit replaced it may still append to the old inode.
+"""Merge late appends: a program that had a file open when a commit replaced it may still append to the old inode.
 
-The old inode is kept until no other process has it open; bytes appended to it are copied to the live file. If a lease
-proves that no process has it open, it is dropped at once, so that no temporary name is left for a `git add`. If
-openers can only be searched for in /proc, two seconds must have passed as well.
+The old inode stays until no other process has it open; bytes appended to it are copied to the live file. If a lease
+proves that no process has it open, it is released at once, so that `git add` finds no temporary file. If openers can
+only be searched for in /proc, two seconds must have passed as well.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ MIN_AGE_S = 2.0
 
 @dataclass(slots=True)
 class LateWrite:
-    """An inode replaced by step `position` of the change `receipt`. Its first `known` bytes are in the live file;
-    `since` is when (seconds since the epoch) it was replaced."""
+    """An inode replaced by step `position` of the change `receipt`, at `replaced_at` (epoch seconds). Its first
+    `merged_size` bytes are in the live file."""
 
     replaced: ReplacedFile
     receipt: str
     position: int
-    known: int
-    since: float
+    merged_size: int
+    replaced_at: float
 
 
 class LateWrites:
@@ -42,38 +42,38 @@ class LateWrites:
 
     def has_new(self) -> bool:
         """True if bytes were appended to one of them; `merge` then needs the store's lock."""
-        return any(each.replaced.appended(each.known) for each in self.waiting)
+        return any(each.replaced.appended(each.merged_size) for each in self.waiting)
 
     def merge(self, tree: Tree, now: float) -> int:
-        """Append new bytes to the live files, and drop inodes that no process has open. Returns the count of bytes.
+        """Append new bytes to the live files and release inodes that no process has open. Returns the number of bytes.
         Needs the store's lock if `has_new`."""
         merged = 0
         for each in list(self.waiting):
-            each.since = min(each.since, now)  # the clock may have been set back
-            extra = each.replaced.appended(each.known)
+            each.replaced_at = min(each.replaced_at, now)  # the clock may have been set back
+            extra = each.replaced.appended(each.merged_size)
             if extra:
                 merged += self._append(tree, each, extra)
             elif each.replaced.is_proven_sole_opener() or (
-                now - each.since >= MIN_AGE_S and each.replaced.is_sole_opener()
+                now - each.replaced_at >= MIN_AGE_S and each.replaced.is_sole_opener()
             ):
-                self._drop(each, now)
+                self._release(each, now)
         return merged
 
     def close(self) -> None:
-        """Drop inodes that no process can write to any more; leave the rest for the recovery at the next start."""
+        """Release inodes that no process can still write to; the recovery at the next start handles the rest."""
         for each in self.waiting:
-            if not (each.replaced.unmodified() and each.replaced.close_if_unused(each.known)):
+            if not (each.replaced.unmodified() and each.replaced.close_if_unused(each.merged_size)):
                 each.replaced.detach()
         self.waiting.clear()
 
-    def _drop(self, late: LateWrite, now: float) -> None:
+    def _release(self, late: LateWrite, now: float) -> None:
         if not late.replaced.unmodified():  # another program wrote in place: only this inode has that content
             reason = "changed in place while it was replaced"
             content = late.replaced.appended(0)
             quarantine(self._journal, self._blobs, late.replaced.path, content, reason, now=now)
             late.replaced.close()
-        elif not late.replaced.close_if_unused(late.known):
-            return  # bytes arrived since the check: merged the next time
+        elif not late.replaced.close_if_unused(late.merged_size):
+            return  # bytes were appended since the check; the next call merges them
         self.waiting.remove(late)
 
     def _append(self, tree: Tree, late: LateWrite, extra: bytes) -> int:
@@ -81,12 +81,12 @@ class LateWrites:
         content, fingerprint = tree.read(path)
         lead = b"\n" if content and not content.endswith(b"\n") else b""
         atomic.append(tree, path, lead + extra, expected=fingerprint)
-        late.known += len(extra)
+        late.merged_size += len(extra)
         self._amend(late, content, lead + extra)
         return len(extra)
 
     def _amend(self, late: LateWrite, content: bytes, extra: bytes) -> None:
-        """Correct the undo data of that change: its content before and after has grown by the appended bytes."""
+        """Update the undo data of that change: its content before and after has grown by the appended bytes."""
         step = self._journal.entry(late.receipt).steps[late.position]
         if step.after_sha != sha256(content) or not has_undo_content(step):
             return

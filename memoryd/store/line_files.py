@@ -1,14 +1,14 @@
-"""Files of lines: our own changes to them, known line by line, and single memories parsed alone.
+"""Index and parse line-based files partially: only the lines memoryd changed, or those of the requested memories.
 
-`PendingChanges` remembers which lines we changed, and the digest of the whole file, so that it need not be read again.
-An append under the lock neither reads nor checks the old content: the digest continues, and the catalogue takes only
-the new lines; a rewrite of one line is taken as one line. Appends in a row wait as one change until the catalogue has
-them. This keeps the cost of storing one memory from growing with the store. Whatever does not fit (somebody else wrote,
-another inode is there) is read in the usual way.
+`PendingChanges` records which lines memoryd changed, and the digest of the whole file, so that the file need not be
+read again. An append under the lock neither reads nor checks the old content: it continues the digest, and only the new
+lines are indexed; a rewrite of one line indexes one line. Consecutive appends wait as one change until they are
+indexed. This keeps the cost of storing one memory independent of the size of the store. If another program wrote, or
+replaced the inode, the file is read as usual.
 
-`partial_parse` parses only the lines of the requested memories. A file is read whole to be rewritten, but need not be
-parsed whole: if its digest is the one that the catalogue knows, every memory is exactly where the catalogue says. Lines
-appended since are parsed as well.
+`partial_parse` parses only the lines of the requested memories. A rewrite reads the whole file but need not parse all
+of it: if its digest is that of the catalogue, every memory is exactly where the catalogue says. Lines appended since
+are parsed as well.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ from memoryd.layouts.protocol import Layout, LoadedFile
 if TYPE_CHECKING:
     from hashlib import _Hash
 
-MAX_FILES = 64  # files; with more of them all remembered changes are dropped
-MAX_BYTES = 1024 * 1024  # of remembered lines: larger changes are read again from the file
+MAX_FILES = 64  # with more of them, all recorded changes are dropped
+MAX_BYTES = 1024 * 1024  # of changed lines; after a larger change the file is read again
 
 
 class OwnChange(NamedTuple):
-    """One change of ours to whole lines. From byte `start`, in line `line` (from 1), `old` became `new`; `before` and
-    `after` are the file before and after, `digest` covers all of it after. An append has no `old` and no `line`: the
-    catalogue knows it."""
+    """A change of memoryd to whole lines. At byte `start`, in line `line` (from 1), `old` became `new`; `before` and
+    `after` are the fingerprints of the file, `digest` covers its whole content after the change. An append has no `old`
+    and no `line`: the catalogue has the number of lines."""
 
     before: Fingerprint
     start: int
@@ -45,75 +45,75 @@ class OwnChange(NamedTuple):
 
     @property
     def appended(self) -> bool:
-        """True if it only added lines at the end."""
+        """True if the change only added lines at the end."""
         return not self.old and self.start == self.before.size
 
 
 class PendingChanges:
-    """The most recent own change of each file, until the catalogue has it. Used by the thread that owns the root."""
+    """The most recent change of memoryd to each file, until it is indexed. Used by the thread that owns the root."""
 
     def __init__(self) -> None:
-        self._known: dict[str, OwnChange] = {}
-        self._waiting: dict[str, bool] = {}  # not yet in the catalogue; True if `_known` covers the whole change
-        self._made: set[str] = set()  # new files that the catalogue does not know
+        self._changes: dict[str, OwnChange] = {}
+        self._pending: dict[str, bool] = {}  # not yet indexed; True if `_changes` covers the whole change
+        self._created: set[str] = set()  # new files that the catalogue does not know
 
     def digest(self, path: str, found: Fingerprint) -> _Hash | None:
-        """Return a copy of the digest of the whole file, to be updated further, if the file is exactly as we left it
-        and ends in a newline; otherwise None."""
-        known = self._known.get(path)
-        if known is None or not known.after.same_content(found) or not known.new.endswith(b"\n"):
+        """Return a copy of the digest of the whole file, to be updated further; None if the file changed since our last
+        change or does not end with a newline."""
+        change = self._changes.get(path)
+        if change is None or not change.after.same_content(found) or not change.new.endswith(b"\n"):
             return None
-        ended = known.appended or known.start + len(known.new) < known.after.size
-        return known.digest.copy() if ended else None
+        ended = change.appended or change.start + len(change.new) < change.after.size
+        return change.digest.copy() if ended else None
 
     def note(self, path: str, change: OwnChange) -> None:
-        """Remember our last change to the lines of a file; consecutive appends become one change."""
-        if len(self._known) >= MAX_FILES:
-            self._known.clear()
-        whole = change.appended
-        if path in self._waiting:
-            before = self._known.get(path)
-            whole = before is not None and self._waiting[path] and _follows(before, change)
-            change = _joined(before, change) if before is not None and whole else change
+        """Record a change to the lines of a file; consecutive appends become one change."""
+        if len(self._changes) >= MAX_FILES:
+            self._changes.clear()
+        complete = change.appended
+        if path in self._pending:
+            before = self._changes.get(path)
+            complete = before is not None and self._pending[path] and _follows(before, change)
+            change = _merge(before, change) if before is not None and complete else change
         if len(change.old) + len(change.new) > MAX_BYTES:
-            self._known.pop(path, None)
+            self._changes.pop(path, None)
         else:
-            self._known[path] = change
-        self._waiting[path] = whole
+            self._changes[path] = change
+        self._pending[path] = complete
 
     def invalidate(self, path: str) -> None:
-        """Forget the change: another program changed the file at the same time."""
-        self._known.pop(path, None)
-        self._waiting[path] = False
+        """Drop the change: another program changed the file at the same time."""
+        self._changes.pop(path, None)
+        self._pending[path] = False
 
     def created(self, path: str) -> None:
-        """Note a new file that is not in the catalogue."""
-        self._made.add(path)
+        """Record a new file that is not in the catalogue."""
+        self._created.add(path)
 
-    def waiting(self, path: str) -> OwnChange | None:
-        """Return the appended lines that the catalogue does not have yet, if all of them are remembered."""
-        return self._known.get(path) if self._waiting.get(path) else None
+    def pending_append(self, path: str) -> OwnChange | None:
+        """Return the appended lines that are not indexed yet; None if they are not all recorded."""
+        return self._changes.get(path) if self._pending.get(path) else None
 
     @property
-    def new(self) -> Collection[str]:
-        """New files that we created and that are not in the catalogue."""
-        return self._made
+    def created_paths(self) -> Collection[str]:
+        """New files of memoryd that are not in the catalogue."""
+        return self._created
 
     def indexed(self, path: str) -> None:
-        """Note that the catalogue has read the file."""
-        self._waiting.pop(path, None)
-        self._made.discard(path)
+        """Mark a file as indexed."""
+        self._pending.pop(path, None)
+        self._created.discard(path)
 
     def indexed_all(self) -> None:
-        """Note that the catalogue has read every file."""
-        self._waiting.clear()
-        self._made.clear()
+        """Mark every file as indexed."""
+        self._pending.clear()
+        self._created.clear()
 
     def between(self, path: str, before: Fingerprint, after: Fingerprint) -> OwnChange | None:
-        """Return the change between two states of the file if it was one change of ours; otherwise None."""
-        known = self._known.get(path)
-        fits = known is not None and known.before.same_content(before) and known.after.same_content(after)
-        return known if fits else None
+        """Return the change between two states of the file; None if it was not a single change of memoryd."""
+        own = self._changes.get(path)
+        fits = own is not None and own.before.same_content(before) and own.after.same_content(after)
+        return own if fits else None
 
 
 def _follows(before: OwnChange, change: OwnChange) -> bool:
@@ -121,7 +121,7 @@ def _follows(before: OwnChange, change: OwnChange) -> bool:
     return before.appended and change.appended and before.after.same_content(change.before)
 
 
-def _joined(before: OwnChange, change: OwnChange) -> OwnChange:
+def _merge(before: OwnChange, change: OwnChange) -> OwnChange:
     return change._replace(before=before.before, start=before.start, new=before.new + change.new)
 
 
@@ -131,8 +131,7 @@ def digest_of(content: bytes) -> _Hash:
 
 
 def lines_of(before: bytes, after: bytes, edits: Sequence[Edit]) -> tuple[int, int, bytes, bytes]:
-    """Return (start, line, old, new): the whole lines that a rewrite by these edits changed, from the first to the
-    last."""
+    """Return (start, line, old, new): the whole lines from the first edit to the last."""
     first, last = min(e.span.start for e in edits), max(e.span.end for e in edits)
     start = before.rfind(b"\n", 0, first) + 1
     newline = before.find(b"\n", max(last - 1, start))
@@ -141,8 +140,8 @@ def lines_of(before: bytes, after: bytes, edits: Sequence[Edit]) -> tuple[int, i
     return start, before.count(b"\n", 0, start) + 1, before[start:end], after[start:until]
 
 
-class _Piece(NamedTuple):
-    """Bytes [start, end), whole lines from this one on."""
+class _LineRange(NamedTuple):
+    """The bytes [start, end) of whole lines, of which `line` is the number of the first."""
 
     start: int
     end: int
@@ -152,32 +151,35 @@ class _Piece(NamedTuple):
 def partial_parse(
     layout: Layout, catalogue: IndexReader, path: str, loaded: LoadedFile, ids: Collection[str], now: float
 ) -> Document | None:
-    """Parse the lines of a file that hold these memories, and those appended since the catalogue read it.
+    """Parse the lines of a file that contain these memories, and those appended since it was indexed.
 
-    The document tells all of these memories, and whether a writer is at work at the end of the file; other memories,
-    findings and counts may be missing. None where only the whole file can tell."""
+    The document has all of these memories, and is pending if the last line is half-written; other memories, findings
+    and counts may be missing. Returns None if the whole file must be parsed.
+    """
     row = catalogue.file(path) if layout.files.append_only else None
     data, wanted = loaded.data, frozenset(ids)
-    if row is None or not (known := _known_until(row, loaded)):
+    if row is None or not (indexed_size := _indexed_size(row, loaded)):
         return None
-    # A last line that is not ended is always looked at: it may be half-written.
-    tail = known if known < len(data) else data.rfind(b"\n") + 1
+    # A last line without a newline is always parsed: it may be half-written.
+    tail = indexed_size if indexed_size < len(data) else data.rfind(b"\n") + 1
     places = [place for each in wanted for place in catalogue.places(each) if (place.path, place.id) == (path, each)]
-    above = [place for place in places if place.start < tail]
+    indexed = [place for place in places if place.start < tail]
     parts = [
         layout.reader.parse(path, data[start:end], now=now, mtime=loaded.mtime, base=ParseOffset(start, line))
-        for start, end, line in (*_lines(data, above), _Piece(tail, len(data), row.lines + 1))
+        for start, end, line in (*_lines(data, indexed), _LineRange(tail, len(data), row.lines + 1))
         if start < end
     ]
     records = tuple(record for part in parts for record in part.records)
-    told = sorted((each.span.start, each.span.end) for each in records if each.span.start < tail and each.id in wanted)
-    if told != sorted((place.start, place.end) for place in above):
-        return None  # it is read by other rules than line by line
+    parsed = sorted(
+        (each.span.start, each.span.end) for each in records if each.span.start < tail and each.id in wanted
+    )
+    if parsed != sorted((place.start, place.end) for place in indexed):
+        return None  # the file is not parsed line by line
     return Document(path, records, pending=any(part.pending for part in parts))
 
 
-def _known_until(row: FileRow, loaded: LoadedFile) -> int:
-    """Return how many bytes from its beginning the catalogue knows: all, those before further lines, or none."""
+def _indexed_size(row: FileRow, loaded: LoadedFile) -> int:
+    """Return how many bytes at the start of the file are indexed: all, those before appended lines, or none."""
     data, size = loaded.data, row.fingerprint.size
     if size == len(data):
         return size if loaded.digest == row.digest else 0
@@ -185,7 +187,7 @@ def _known_until(row: FileRow, loaded: LoadedFile) -> int:
     return size if may_have_grown and sha256(data[:size]) == row.digest else 0
 
 
-def _lines(data: bytes, places: Sequence[Place]) -> Iterator[_Piece]:
-    """Return the lines that hold these memories, each once, in order."""
+def _lines(data: bytes, places: Sequence[Place]) -> Iterator[_LineRange]:
+    """Return the lines that contain these memories, each once, in order."""
     starts = {data.rfind(b"\n", 0, each.start) + 1: each.line for each in places}
-    return (_Piece(start, data.find(b"\n", start) + 1, line) for start, line in sorted(starts.items()))
+    return (_LineRange(start, data.find(b"\n", start) + 1, line) for start, line in sorted(starts.items()))

@@ -1,4 +1,4 @@
-"""The store's lock as operations take it: how long they wait, and what runs while another program holds it."""
+"""The store's lock for operations: how long they wait, and what runs while another program holds it."""
 
 from __future__ import annotations
 
@@ -32,16 +32,16 @@ class StoreLock(ABC):
     @property
     @abstractmethod
     def tree(self) -> Tree:
-        """The open directory; RootMissingError when there is none."""
+        """The open directory. Raises RootMissingError if it does not exist."""
 
     @property
     @abstractmethod
     def layout(self) -> Layout | None:
-        """The layout, once it is known."""
+        """The layout; None while it is unknown."""
 
     @contextmanager
     def locked(self, wait_s: float, *, honour_soft: bool = True) -> Iterator[HeldLock | None]:
-        """Take the store's own lock, if its layout has one. Raises BusyError when it cannot be had in time."""
+        """Take the store's lock, if its layout has one. Raises BusyError if it is not acquired within `wait_s`."""
         if self.layout is None or self.layout.files.lock is None:
             yield None
             return
@@ -68,7 +68,7 @@ class StoreLock(ABC):
 
     @contextmanager
     def release_later(self) -> Iterator[None]:
-        """Release the last lock that is taken within only at the end, so that the caller is answered first."""
+        """Delay the release of the last lock taken inside to the end, so that the caller is answered first."""
         self._release_later = True
         try:
             yield
@@ -86,12 +86,12 @@ class StoreLock(ABC):
             self._longest_wait_s = float("inf")
 
     def check_stopping(self) -> None:
-        """Raise ShuttingDownError during a shutdown; called between parts of long work that can be repeated."""
+        """Raise ShuttingDownError during a shutdown. Called between parts of long work that can be repeated."""
         if self.stopping.is_set():
             raise _shutting_down()
 
     def forget_lock(self) -> None:
-        """Release the lock and stop following its file: the directory is being closed."""
+        """Release the lock and stop following its file, before the directory is closed."""
         self._release()
         self.lock_trace.close()
 
@@ -101,14 +101,14 @@ class StoreLock(ABC):
             held.release()
 
     def _wait(self, seconds: float) -> None:
-        """Wait between two attempts to take the lock; a shutdown ends the wait."""
+        """Wait between two attempts to take the lock. Raises ShuttingDownError during a shutdown."""
         self.idle_callback()
         if self.stopping.wait(seconds):
             raise _shutting_down()
 
     @contextmanager
     def soft_locked(self) -> Iterator[None]:
-        """Take the lock files of other programs whose existence is the lock. Raises BusyError when one is there."""
+        """Take the lock files of programs that lock by the existence of a file. Raises BusyError if one exists."""
         with ExitStack() as held:
             for rule in self.layout.files.locks if self.layout else ():
                 if rule.kind == "soft":

@@ -1,4 +1,4 @@
-"""Memories stored a moment ago, as long as an agent may still overwrite them with an older state of the file."""
+"""Recently stored memories, while an agent may still overwrite them with an older state of the file."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ import msgspec
 
 from memoryd.core.records import JsonObject, NativeMemory
 
-MAX_SAVED = 1000  # over a restart, the newest
+MAX_SAVED = 1000  # the newest, across a restart
 
 
 @dataclass(frozen=True, slots=True)
-class Recent:
-    """An add (`memory` and `where` as given) or an update (`changes`, and `before`, the SHA-256 of the record that it
-    replaced). `at` in seconds since the epoch; `rewrites` counts writes of others that left it alone."""
+class RecentChange:
+    """An add (`memory` and `location` as given) or an update (`changes`, and `before`, the SHA-256 of the replaced
+    record). `at` is in epoch seconds; `rewrites` counts later writes by other programs that preserved it."""
 
     at: float
     memory: NativeMemory = field(default_factory=dict)
-    where: Mapping[str, str] = field(default_factory=dict)
+    location: Mapping[str, str] = field(default_factory=dict)
     changes: NativeMemory | None = None
     before: str | None = None
     rewrites: int = 0
@@ -28,12 +28,12 @@ class Recent:
     allow_words: bool = False
 
 
-Watched = dict[str, dict[str, Recent]]
-"""By path and id."""
+RecentChanges = dict[str, dict[str, RecentChange]]
+"""Recent changes by path and id."""
 
 
 class _Row(msgspec.Struct):
-    """One of them as JSON, as it lies in the journal over a restart."""
+    """A recent change as it is saved in the journal."""
 
     path: str
     id: str
@@ -47,21 +47,21 @@ class _Row(msgspec.Struct):
     allow_words: bool
 
 
-def to_json(watched: Watched) -> list[JsonObject]:
-    """Return the newest of them as JSON, for the next start."""
-    rows = [_row(path, identity, each) for path, known in watched.items() for identity, each in known.items()]
+def to_json(watched: RecentChanges) -> list[JsonObject]:
+    """Return the newest changes as JSON, for the next start."""
+    rows = [_row(path, identity, each) for path, by_id in watched.items() for identity, each in by_id.items()]
     rows.sort(key=lambda row: row.at)
     return [msgspec.structs.asdict(row) for row in rows[-MAX_SAVED:]]
 
 
-def _row(path: str, identity: str, recent: Recent) -> _Row:
+def _row(path: str, identity: str, recent: RecentChange) -> _Row:
     offset = recent.zone.utcoffset(datetime.fromtimestamp(recent.at, UTC)) or timedelta()
     return _Row(
         path,
         identity,
         recent.at,
         dict(recent.memory),
-        dict(recent.where),
+        dict(recent.location),
         None if recent.changes is None else dict(recent.changes),
         recent.before,
         recent.rewrites,
@@ -70,11 +70,13 @@ def _row(path: str, identity: str, recent: Recent) -> _Row:
     )
 
 
-def from_json(rows: list[JsonObject]) -> Watched:
-    """Return what `to_json` was given."""
-    watched: Watched = {}
+def from_json(rows: list[JsonObject]) -> RecentChanges:
+    """Convert the output of `to_json` back."""
+    watched: RecentChanges = {}
     for row in msgspec.convert(rows, list[_Row]):
         zone = timezone(timedelta(seconds=row.zone_s))
-        recent = Recent(row.at, row.memory, row.where, row.changes, row.before, row.rewrites, zone, row.allow_words)
+        recent = RecentChange(
+            row.at, row.memory, row.where, row.changes, row.before, row.rewrites, zone, row.allow_words
+        )
         watched.setdefault(row.path, {})[row.id] = recent
     return watched

@@ -1,9 +1,9 @@
-"""After a crash or a failed step: finish what was committed, roll back what was not.
+"""Complete or roll back changes after a crash or a failed step.
 
-A group (copies into archives, then one rewrite of the live file) is decided by its live file alone. If that still
-begins with the content from before, the rewrite never happened and the group's own appends are taken back; if it begins
-with the content from after, the group is done. Anything else is left for the next run, which finds the copies in the
-archive and does not repeat them.
+The live file alone decides the state of a group (copies into archives, then one rewrite of the live file). If it still
+starts with the content from before, the rewrite never happened and the appends of the group are rolled back; if it
+starts with the content from after, the group is done. Anything else is left for the next run, which finds the copies in
+the archive and does not repeat them.
 """
 
 from __future__ import annotations
@@ -20,30 +20,30 @@ from memoryd.disk.locks.inspect import clear
 from memoryd.store.store import Store
 from memoryd.store.undo_content import decode_edits, has_undo_content, load_undo_content
 
-RECENT = 200  # entries whose replaced inodes may still lie about after a crash
+RECENT_ENTRIES = 200  # entries whose replaced inodes may still exist after a crash
 
 
 def recover(store: Store, now: float) -> list[str]:
-    """Recover a root at start: remove our temporary files, resolve entries that were begun.
+    """Recover a root at start: remove temporary files and stale locks of memoryd, resolve unfinished journal entries.
 
-    Returns a sentence for each thing done. Must run before anything else writes, by the owner of the root.
+    Returns a sentence for each step. Must run before anything else writes, by the owner of the root.
     """
-    said = [*_sweep(store, now), *_clear_own_locks(store, now)]
+    messages = [*_remove_temps(store, now), *_clear_own_locks(store, now)]
     for entry in store.journal.unfinished():
         state = resolve(store, entry)
         store.journal.finish(entry.receipt, state, error="memoryd ended while it was at work")
-        said.append(f"{entry.operation} {entry.receipt} was cut off and is now {state.replace('_', ' ')}")
-    return said
+        messages.append(f"{entry.operation} {entry.receipt} was cut off and is now {state.replace('_', ' ')}")
+    return messages
 
 
 def _clear_own_locks(store: Store, now: float) -> list[str]:
-    """Clear locks of an earlier process: the owner of the root knows that no memoryd is inside."""
-    said: list[str] = []
+    """Clear locks of an earlier process: the owner of the root knows that no other memoryd holds them."""
+    messages: list[str] = []
     for rule in store.layout.files.locks if store.layout is not None and store.network_fs is None else ():
         report = clear(store.tree.fd, rule.name, now, kind=rule.kind, own_locks_stale=True)
         if report is not None and report.action in ("removed", "emptied"):
-            said.append(f"{rule.name} is {report.action}: {report.evidence}")
-    return said
+            messages.append(f"{rule.name} is {report.action}: {report.evidence}")
+    return messages
 
 
 def resolve(store: Store, entry: Entry) -> str:
@@ -65,36 +65,37 @@ def _resolve_group(store: Store, steps: Sequence[Step]) -> str:
         return "done"
     if state != "before":
         return "interrupted"
-    # A deciding append may be torn; any other last step did not happen at all.
-    mine = steps if decisive.kind == "append" else steps[:-1]
-    return "rolled_back" if _taken_back(store, mine) else "interrupted"
+    # The last step decides the group. As an append it may be torn; any other kind did not happen at all.
+    steps_made = steps if decisive.kind == "append" else steps[:-1]
+    return "rolled_back" if _roll_back(store, steps_made) else "interrupted"
 
 
-def _taken_back(store: Store, steps: Sequence[Step]) -> bool:
-    """Undo the steps of a group. What an undo restored in a live file stays unless its archive copy exists again."""
-    whole = True
+def _roll_back(store: Store, steps: Sequence[Step]) -> bool:
+    """Undo the steps of a group. Memories that an undo restored in a live file stay unless their archive copy exists
+    again."""
+    complete = True
     for step in reversed(steps):
-        if whole or store.role(step.path) is not Role.SOURCE:
-            whole = _TAKE_BACK[step.kind](store, step) and whole
-    return whole
+        if complete or store.role(step.path) is not Role.SOURCE:
+            complete = _ROLL_BACK[step.kind](store, step) and complete
+    return complete
 
 
 def _state_of(store: Store, step: Step) -> str:
-    """Return before, after or neither, by the file's prefix: other programs may have appended since."""
+    """Return before, after or neither, judged by the start of the file: other programs may have appended since."""
     content = _content(store, step.path)
     if content is None:
         if step.after_sha is None:
             return "after"
         return "before" if step.before_sha is None else "neither"
-    # The longer prefix first: one of the two may be a prefix of the other.
+    # The longer one first: it may start with the other.
     sides = [("before", step.before_sha, step.before_size), ("after", step.after_sha, step.after_size)]
     for side, digest, size in sorted(sides, key=lambda item: -(item[2] or 0)):
-        if digest is not None and size is not None and _begins(content, digest, size):
+        if digest is not None and size is not None and _starts_with(content, digest, size):
             return side
     return "neither"
 
 
-def _begins(content: bytes, digest: str, size: int) -> bool:
+def _starts_with(content: bytes, digest: str, size: int) -> bool:
     if size == 0:  # an empty prefix proves nothing
         return not content
     return len(content) >= size and sha256(content[:size]) == digest
@@ -107,8 +108,8 @@ def _content(store: Store, path: str) -> bytes | None:
         return None
 
 
-def _take_back_append(store: Store, step: Step) -> bool:
-    """Undo our own append, complete or torn, if nothing else follows it."""
+def _roll_back_append(store: Store, step: Step) -> bool:
+    """Undo an append of memoryd, complete or torn, if nothing else follows it."""
     content = _content(store, step.path)
     base = step.base_size or 0
     if content is None or len(content) == base:
@@ -127,8 +128,8 @@ def _take_back_append(store: Store, step: Step) -> bool:
     return True
 
 
-def _take_back_rewrite(store: Store, step: Step) -> bool:
-    """Undo our own rewrite if the file is still as we left it."""
+def _roll_back_rewrite(store: Store, step: Step) -> bool:
+    """Undo a rewrite of memoryd if the file has not changed since."""
     if _content(store, step.path) is None or not has_undo_content(step):
         return False
     content, fingerprint = store.tree.read(step.path)
@@ -141,18 +142,18 @@ def _take_back_rewrite(store: Store, step: Step) -> bool:
     return True
 
 
-def _take_back_create(store: Store, step: Step) -> bool:
+def _roll_back_create(store: Store, step: Step) -> bool:
     content = _content(store, step.path)
     if content is None:
         return True
-    found = store.tree.stat(step.path)
-    if found is None or sha256(content) != step.after_sha:
+    fingerprint = store.tree.stat(step.path)
+    if fingerprint is None or sha256(content) != step.after_sha:
         return False
-    atomic.remove(store.tree, step.path, expected=found)
+    atomic.remove(store.tree, step.path, expected=fingerprint)
     return True
 
 
-def _take_back_remove(store: Store, step: Step) -> bool:
+def _roll_back_remove(store: Store, step: Step) -> bool:
     content = _content(store, step.path)
     if content is None and has_undo_content(step):
         mode = store.mode_for(step.path) if step.mode is None else step.mode
@@ -161,45 +162,46 @@ def _take_back_remove(store: Store, step: Step) -> bool:
     return content is not None and sha256(content) == step.before_sha
 
 
-_TAKE_BACK: dict[str, Callable[[Store, Step], bool]] = {
-    "append": _take_back_append,
-    "rewrite": _take_back_rewrite,
-    "create": _take_back_create,
-    "remove": _take_back_remove,
+_ROLL_BACK: dict[str, Callable[[Store, Step], bool]] = {
+    "append": _roll_back_append,
+    "rewrite": _roll_back_rewrite,
+    "create": _roll_back_create,
+    "remove": _roll_back_remove,
     "chmod": lambda store, step: True,  # noqa: ARG005 - a tightened mode harms nothing
 }
 
 
-def _sweep(store: Store, now: float) -> list[str]:
-    """Remove our temporary files of an earlier process. One may be an inode that we had just replaced; bytes appended
-    to it since are carried over first."""
-    said: list[str] = []
-    folders = sorted(store.scan().directories)
-    for path, _ in (found for folder in folders for found in temps.our_temps(store.tree, folder)):
-        kept = _rescue(store, path, now)
+def _remove_temps(store: Store, now: float) -> list[str]:
+    """Remove temporary files of an earlier memoryd process. If one is a replaced inode, bytes appended to it since are
+    copied to the live file first."""
+    messages: list[str] = []
+    directories = sorted(store.scan().directories)
+    for path, _ in (found for directory in directories for found in temps.our_temps(store.tree, directory)):
+        rescued = _rescue_content(store, path, now)
         store.tree.unlink(path)
-        said.append(f"{path} was left by a crash and is removed{kept}")
-    return said
+        messages.append(f"{path} was left by a crash and is removed{rescued}")
+    return messages
 
 
-def _rescue(store: Store, path: str, now: float) -> str:
-    """Keep what only this temporary file holds: late appends, or a change made in place."""
+def _rescue_content(store: Store, path: str, now: float) -> str:
+    """Save content that exists only in this temporary file: late appends, or a change made in place. Returns the end of
+    the message about it."""
     live = temps.target_of(path)
     if store.role(live) is not Role.SOURCE:
-        return ""  # derived files are made anew
+        return ""  # other files are derived from these
     content, _ = store.tree.read(path)
     current = _content(store, live) or b""
-    steps = _last_replacing(store, live)
+    steps = _replacing_steps(store, live)
     last = next((step for step in steps if step.kind == "rewrite"), None)
     if current.startswith(content) or last is None or _state_of(store, last) == "before":
-        return ""  # where the last exchange never happened this is our own new content
-    # Several may lie there, each put aside by a rewrite of its own: what that one knew is not late.
-    known = [s.before_size for s in steps if s.before_size and _begins(content, s.before_sha or "", s.before_size)]
-    if not known:
+        return ""  # if the last exchange never happened, this is new content of memoryd
+    # There may be several, each replaced by another rewrite: content from before that rewrite is not late.
+    sizes = [s.before_size for s in steps if s.before_size and _starts_with(content, s.before_sha or "", s.before_size)]
+    if not sizes:
         reason = "changed in place while it was replaced"
         quarantine(store.journal, store.blobs, live, content, reason, now=now)
         return ", its content is in quarantine"
-    extra = content[max(known) :]
+    extra = content[max(sizes) :]
     if not extra or extra in current:
         return ""
     lead = b"\n" if current and not current.endswith(b"\n") else b""
@@ -207,7 +209,7 @@ def _rescue(store: Store, path: str, now: float) -> str:
     return f", {len(extra)} late bytes were carried into {live}"
 
 
-def _last_replacing(store: Store, path: str) -> list[Step]:
-    """Return the last steps that replaced an inode of that path, newest first."""
-    steps = (step for entry in store.journal.entries(RECENT) for step in reversed(entry.steps))
+def _replacing_steps(store: Store, path: str) -> list[Step]:
+    """Return the recent steps that replaced an inode at this path, newest first."""
+    steps = (step for entry in store.journal.entries(RECENT_ENTRIES) for step in reversed(entry.steps))
     return [step for step in steps if step.path == path and step.kind in ("rewrite", "remove")]

@@ -1,6 +1,6 @@
 """One watched root: layout, policy, catalogue, journal, blobs and the open tree.
 
-A store has one writer, the worker of its root. Nothing here knows the clock: times are arguments.
+A store has one writer, the worker of its root. Nothing here reads the clock: times are arguments.
 """
 
 from __future__ import annotations
@@ -37,27 +37,26 @@ from memoryd.log import get_logger
 from memoryd.store.late_writes import LateWrites
 from memoryd.store.line_files import PendingChanges, partial_parse
 from memoryd.store.locks import StoreLock
-from memoryd.store.recent_adds import Recent, Watched, from_json, to_json
+from memoryd.store.recent_adds import RecentChange, RecentChanges, from_json, to_json
 
 log = get_logger(__name__)
 
 _ROLES = {str(role): role for role in Role}
-WATCHED = "watched"  # in the journal: what was stored a moment ago, over a restart
+RECENT_CHANGES = "watched"  # journal key: recent changes, across a restart
 DELETION_QUIET_S, MAX_DELETION_S = 1.0, 10.0
-LATE_WAIT_S = 0.2  # for the lock
-CONFIRMED = "confirmed_layout"  # in the journal: the layout that the user has confirmed
+LATE_LOCK_WAIT_S = 0.2  # for the lock
+CONFIRMED = "confirmed_layout"  # journal key: the layout that the user has confirmed
 
 
 def state_place(state_dir: str, path: str) -> str:
-    """Return the state directory of a root: named by the root's path, so that renaming the root keeps its
-    history."""
+    """Return the state directory of a root. It is named by the path, so that a renamed root keeps its history."""
     digest = hashlib.sha256(os.fsencode(path)).hexdigest()[:12]
     return os.path.join(state_dir, "roots", f"{os.path.basename(path) or 'root'}-{digest}")
 
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """A file that was just read."""
+    """A file as just read."""
 
     loaded: LoadedFile
     fingerprint: Fingerprint
@@ -65,40 +64,43 @@ class Source:
 
 @dataclass(slots=True)
 class IndexState:
-    """The last known and written state of each index file. `dirty`: something was indexed since; `noticed`: a version
-    that another program wrote, and when it was first seen; `vanishing`: when files were first and last seen to go,
-    without a pause between; `deletion_event`: when an event last told of a deleted source file, which any thread may
-    set: the file may still wait to be indexed."""
+    """The last observed and written state of each index file.
+
+    `dirty`: something was indexed since. `overwrites`: how often in a row another program replaced our version.
+    `foreign_versions`: a version by another program, and when it was first observed. `deletions`: the first and last
+    time of a run of deleted files without a pause. `deletion_event`: the time of the last event for a deleted source
+    file, which may still have to be indexed; set by any thread.
+    """
 
     dirty: bool = True
-    seen: dict[str, Fingerprint | None] = field(default_factory=dict)
-    written: dict[str, str] = field(default_factory=dict)
+    fingerprints: dict[str, Fingerprint | None] = field(default_factory=dict)
+    written_sha: dict[str, str] = field(default_factory=dict)
     written_at: dict[str, float] = field(default_factory=dict)
-    overturned: dict[str, int] = field(default_factory=dict)
-    noticed: dict[str, tuple[Fingerprint, float]] = field(default_factory=dict)
+    overwrites: dict[str, int] = field(default_factory=dict)
+    foreign_versions: dict[str, tuple[Fingerprint, float]] = field(default_factory=dict)
     result: IndexResult = field(default_factory=IndexResult)
-    vanishing: tuple[float, float] | None = None
+    deletions: tuple[float, float] | None = None
     deletion_event: float = 0.0
 
     def note_deletion(self, now: float) -> None:
-        """Note that a source file is gone; `now` in seconds since the epoch."""
-        first = self.vanishing[0] if self.vanishing and self.deleted_until(now) is not None else now
-        self.vanishing = (first, now)
+        """Record the deletion of a source file at `now` (epoch seconds)."""
+        first = self.deletions[0] if self.deletions and self.hold_until(now) is not None else now
+        self.deletions = (first, now)
 
-    def deleted_until(self, now: float) -> float | None:
-        """Return until when no index is written because the whole directory may be in the process of being removed;
-        None if one may be written. A new file would prevent the removal."""
-        if self.vanishing is None:
+    def hold_until(self, now: float) -> float | None:
+        """Return until when no index is written, because the whole directory may be about to be removed and a new file
+        would prevent that; None if the index may be written."""
+        if self.deletions is None:
             return None
-        first, last = self.vanishing
+        first, last = self.deletions
         last = max(last, min(self.deletion_event, now))
         until = min(last + DELETION_QUIET_S, first + MAX_DELETION_S)
         return until if last <= now < until else None
 
 
 class Store(StoreLock):
-    """A root with its state, which is open from the start, and its directory, which `attach` opens; that may fail and
-    be retried."""
+    """A root with its state, which is open from the start, and its directory, which `attach` opens; a failed `attach`
+    can be retried."""
 
     def __init__(self, name: str, path: str, layout: str | None, policy: Policy, state_dir: str) -> None:
         super().__init__()
@@ -116,31 +118,31 @@ class Store(StoreLock):
         # Evidence for a layout that the user has neither configured nor confirmed: nothing is written in the root then.
         self.guessed_by: str | None = None
         self.foreign: str | None = None  # the program that owns the store, if it is another one
-        self.too_wide: str | None = None  # why no layout is looked for: "is your home directory"
+        self.too_wide: str | None = None  # why its layout is not recognised: "is your home directory"
         if self.journal.facts.get("sensitive_words", False) != policy.sensitive_words:
             self.catalogue.clear()  # memories indexed under the other setting are indexed again
             self.journal.facts.set("sensitive_words", policy.sensitive_words)
         self.late_writes = LateWrites(self.journal, self.blobs)
         self.index = IndexState()
         self.pending_changes = PendingChanges()
-        # Findings that lie in no single file: duplicates, limits, locks, modes, odd files.
-        self.noted: dict[str, tuple[Finding, ...]] = {}
+        # Findings by topic that the catalogue does not have: limits, locks, modes, irregular files.
+        self.root_findings: dict[str, tuple[Finding, ...]] = {}
         self.embed: Callable[[str, int], Sequence[float] | None] = embed_nothing  # until an embedder is set
-        self.uses = self.journal.access.counts()  # of memories whose layout has no place to count them, by path and id
+        self.uses = self.journal.access.counts()  # by path and id, in layouts that do not store access counts
         self.network_fs: str | None = None
         self.backups_seen: HashCache = {}
-        # Recent additions by path and id; those that an agent undid; the findings about them, with their times.
-        self.recent: Watched = from_json(self.journal.facts.get(WATCHED, []))
-        self.undone: list[tuple[str, str, Recent]] = []
-        self.undone_told: list[tuple[float, Finding]] = []
-        self.jumped_s = 0.0  # the jump of the wall clock against the boot clock while memoryd ran
-        self.attachments = 0  # how often the directory was opened: when it changes, all watches are void
+        # Recent changes by path and id; those that an agent overwrote; the findings about them, with their times.
+        self.recent: RecentChanges = from_json(self.journal.facts.get(RECENT_CHANGES, []))
+        self.lost_writes: list[tuple[str, str, RecentChange]] = []
+        self.lost_write_findings: list[tuple[float, Finding]] = []
+        self.clock_jump_s = 0.0  # of the wall clock against the boot clock, while memoryd runs
+        self.attachments = 0  # how often the directory was opened; each time all watches become invalid
         self.owner = os.geteuid()
-        self._owned: ExitStack = ExitStack()
+        self._ownership: ExitStack = ExitStack()
 
     @property
     def layout(self) -> Layout | None:
-        """The layout; None until exactly one was recognised."""
+        """The layout; None until exactly one is recognised."""
         return self._layout
 
     @layout.setter
@@ -148,16 +150,16 @@ class Store(StoreLock):
         """Use this layout with the policy of the root."""
         self._layout = layout.configured(self.policy) if layout else None
         if self._tree is not None:
-            self._tree.max_bytes = self.most_bytes
+            self._tree.max_bytes = self.max_bytes
 
     @property
-    def most_bytes(self) -> int:
-        """Files above this size are not read, and none is made larger."""
+    def max_bytes(self) -> int:
+        """The size in bytes above which a file is not read, and to which none may grow."""
         return self._layout.files.max_bytes if self._layout else MAX_BYTES
 
     @property
     def observes(self) -> bool:
-        """True if nothing is written unattended."""
+        """True if memoryd writes nothing on its own initiative."""
         return self.policy.mode is Mode.OBSERVE or self.guessed_by is not None or self.foreign is not None
 
     def guess(self, name: str, why: str) -> None:
@@ -166,21 +168,21 @@ class Store(StoreLock):
             self.catalogue.clear()  # memories indexed with another layout are indexed again
         self.journal.facts.set("layout", name)
         self.layout, self.guessed_by = LAYOUTS[name], why
-        told = f"looks like {name} because {why}; nothing is written here until it is confirmed"
-        self.noted["layout"] = (Finding("layout-unconfirmed", "", told),)
+        message = f"looks like {name} because {why}; nothing is written here until it is confirmed"
+        self.root_findings["layout"] = (Finding("layout-unconfirmed", "", message),)
 
     def confirm(self) -> None:
-        """Confirm the recognised layout for good."""
+        """Confirm the recognised layout permanently."""
         if self.layout is not None:
             self.journal.facts.set(CONFIRMED, self.layout.name)
             self.guessed_by = None
-            self.noted.pop("layout", None)
+            self.root_findings.pop("layout", None)
 
     # --- attaching
 
     @property
     def tree(self) -> Tree:
-        """The open directory; RootMissingError when there is none."""
+        """The open directory. Raises RootMissingError if it does not exist."""
         if self._tree is None:
             raise RootMissingError(
                 f"root {self.name}: {self.path} does not exist",
@@ -190,79 +192,79 @@ class Store(StoreLock):
 
     @property
     def attached(self) -> bool:
-        """Is the directory open?"""
+        """True if the directory is open."""
         return self._tree is not None
 
     def attach(self) -> Tree:
-        """Open the directory and own it; OSError when it cannot be opened, AlreadyRunningError when another
-        daemon tends it."""
+        """Open the directory and become its owner. Raises OSError if it cannot be opened, and AlreadyRunningError if
+        another daemon owns it."""
         self.detach()
         tree = Tree(os.path.realpath(self.path))
         try:
-            self._owned.enter_context(lock_directory(tree.fd, tree.path))
+            self._ownership.enter_context(lock_directory(tree.fd, tree.path))
         except BaseException:
             tree.close()
             raise
         self.network_fs = network_file_system(tree.path)
-        tree.max_bytes = self.most_bytes
+        tree.max_bytes = self.max_bytes
         self._tree = tree
         self.attachments += 1
         return tree
 
     def is_in_place(self) -> bool:
-        """True if the path refers to the directory that is open. One stat, for right before each command."""
+        """True if the path refers to the open directory. Costs one stat, so it can run before each command."""
         if self._tree is None:
             return False
         try:
-            found = os.stat(self.path)
+            current = os.stat(self.path)
         except OSError:
             return False
-        return (found.st_dev, found.st_ino) == self._tree.identity
+        return (current.st_dev, current.st_ino) == self._tree.identity
 
-    def leads_here(self) -> bool:
-        """True if the path still resolves to the open directory. A symlink on the way may have changed."""
+    def path_resolves(self) -> bool:
+        """True if the path still resolves to the path of the open directory; a symlink in it may have changed."""
         return os.path.realpath(self.path) == self.tree.path
 
-    def look_only(self) -> Tree:
-        """Open the directory without owning it: for read-only checks while a daemon is running."""
+    def attach_read_only(self) -> Tree:
+        """Open the directory without becoming its owner, for read-only checks while a daemon runs."""
         self._tree = Tree(os.path.realpath(self.path))
-        self._tree.max_bytes = self.most_bytes
+        self._tree.max_bytes = self.max_bytes
         return self._tree
 
     def detach(self) -> None:
-        """Close the lock and the directory."""
+        """Release the lock and close the directory."""
         self.forget_lock()
-        self._owned.close()
+        self._ownership.close()
         if self._tree is not None:
             self._tree.close()
             self._tree = None
 
     def close(self) -> None:
-        """Close everything; recent additions are remembered over a restart."""
+        """Close everything; recent changes are saved for the next start."""
         self.late_writes.close()
-        self._keep_watch()
+        self._save_recent()
         self.detach()
         self.catalogue.close()
         self.journal.close()
         self.vault.close()
         self.blobs.close()
 
-    def _keep_watch(self) -> None:
-        """Save recent additions: an agent may overwrite them after our restart, too. If the disk fails, watching ends
-        here."""
+    def _save_recent(self) -> None:
+        """Save recent changes: an agent may also overwrite them after a restart. If that fails, they are no longer
+        watched."""
         try:
-            if self.recent or self.journal.facts.get(WATCHED, []):
-                self.journal.facts.set(WATCHED, to_json(self.recent))
+            if self.recent or self.journal.facts.get(RECENT_CHANGES, []):
+                self.journal.facts.set(RECENT_CHANGES, to_json(self.recent))
         except (OSError, MemorydError, TypeError, ValueError) as error:
             log.warning("stopped watching recent additions", root=self.name, reason=str(error))
 
     def merge_late_writes(self, now: float) -> int:
-        """Append to the live files what was written to replaced inodes. Returns the count of bytes; while others keep
-        the lock the bytes stay where they are."""
+        """Copy bytes appended to replaced inodes to the live files. Returns the number of bytes; 0 while another
+        program holds the lock."""
         if not self.late_writes.has_new():
             return self.late_writes.merge(self.tree, now)
         try:
-            with self.locked(LATE_WAIT_S, honour_soft=False):
+            with self.locked(LATE_LOCK_WAIT_S, honour_soft=False):
                 return self.late_writes.merge(self.tree, now)
         except BusyError:
             return 0
@@ -271,17 +273,17 @@ class Store(StoreLock):
 
     @property
     def limits(self) -> Mapping[str, Limit]:
-        """The limits of the layout and the configuration over them, by path; lifted ones are left out."""
-        own = self.layout.files.limits if self.layout else {}
-        merged = {**own, **self.policy.limits}
+        """The limits of the layout, overridden by the configuration, by path; disabled ones are left out."""
+        layout_limits = self.layout.files.limits if self.layout else {}
+        merged = {**layout_limits, **self.policy.limits}
         return {path: limit for path, limit in merged.items() if limit is not None}
 
     def role(self, path: str) -> Role:
-        """Return the role of a path in the layout; ignored ones are foreign."""
+        """Return the role of a path in the layout; ignored paths are foreign."""
         return Role.FOREIGN if self.layout is None or self.is_ignored(path) else self.layout.reader.role(path)
 
     def is_ignored(self, path: str) -> bool:
-        """True if this path is ignored. A directory's path ends in a slash."""
+        """True if this path is ignored. The path of a directory ends with a slash."""
         return is_ignored(path, self.policy.ignore)
 
     def scan(self) -> Scan:
@@ -289,9 +291,9 @@ class Store(StoreLock):
         return self.tree.scan(lambda directory: self.is_ignored(f"{directory}/"))
 
     def load(self, path: str, now: float, ids: Collection[str] | None = None) -> Source | None:
-        """Read one file again, to be parsed when its document is needed. None if it is missing or must not be opened (a
-        finding reports that): one such file must not block the upkeep of the others. With `ids` the document need
-        only contain these memories."""
+        """Read one file; it is parsed when its document is needed. With `ids`, the document need only contain these
+        memories. Returns None if the file is missing or must not be opened (a finding reports that), so that it does
+        not block the upkeep of the others."""
         assert self.layout is not None
         try:
             data, fingerprint = self.tree.read(path)
@@ -304,26 +306,26 @@ class Store(StoreLock):
         return Source(loaded.with_document(part) if part is not None else loaded, fingerprint)
 
     def quality(self, path: str, content: bytes, now: float) -> Quality:
-        """Return how much of `content` is readable as that file."""
+        """Return how much of `content` is readable as the file at `path`."""
         assert self.layout is not None
         return self.layout.reader.quality(path, content, now=now)
 
     def files(self) -> dict[str, FileStats]:
-        """Return what the catalogue knows of each source and archive file, by path."""
+        """Return the statistics of each source and archive file in the catalogue, by path."""
         return {
             path: FileStats(path, _ROLES[role], size, units, broken, records, facts)
             for path, role, size, units, broken, records, facts in self.catalogue.summaries()
         }
 
     def pinned(self) -> frozenset[str]:
-        """Return the digests of memories that an undo or `unarchive` brought back: no upkeep moves them as they are."""
+        """Return the digests of memories restored by an undo or `unarchive`: no upkeep moves them until they change."""
         return self.journal.pins.digests()
 
     def mode_for(self, path: str) -> int:
         """Return the mode of a new file whose directory exists."""
         return modes.shared_file_mode(self.tree, path) if self._shared() else modes.PRIVATE_FILE
 
-    def mode_for_folder(self, path: str) -> int:
+    def mode_for_directory(self, path: str) -> int:
         """Return the mode of a new directory whose parent exists."""
         return modes.shared_directory_mode(self.tree, path) if self._shared() else modes.PRIVATE_DIRECTORY
 
@@ -331,7 +333,7 @@ class Store(StoreLock):
         return self.layout is not None and not self.layout.files.owner_only
 
     def blocked(self) -> str | None:
-        """Return why nothing may be written now although the disk would accept it (a git operation), or None."""
+        """Return why nothing may be written at the moment (a git operation is running); None if writing is allowed."""
         if self.layout is None or not self.layout.files.waits_for_git:
             return None
         return blocked_by_git(paths_in_git_dir(self.tree.path))

@@ -1,6 +1,6 @@
-"""Content for an undo or a recovery: in the journal if it is small, otherwise in its own blob.
+"""Save content for an undo or a recovery: in the journal if it is small, otherwise in a blob.
 
-They are compressed in both places, and both places are private: these are verbatim bytes of memories.
+It is compressed in both places, and only the owner can read it: it contains memories verbatim.
 """
 
 from __future__ import annotations
@@ -15,24 +15,28 @@ from memoryd.core.spans import Edit, Span
 from memoryd.disk.blobs import BlobError, Blobs
 from memoryd.disk.journal import Step
 
-SMALL = 64 * 1024  # a blob costs two syncs more than a row that is written anyway
-_FAST = 1
-_LINE, _NARROW = 2048, 11  # bytes, and the logarithm of that
+MAX_INLINE = 64 * 1024  # bytes; a blob costs two more syncs than a row that is written anyway
+_LEVEL = 1
+_SMALL_WINDOW_MAX, _SMALL_WINDOW_BITS = 2048, 11  # bytes, and their logarithm
 
 
 class UndoContent(NamedTuple):
-    """Two columns of a step, of which exactly one is set: the name of a blob, or the compressed bytes themselves."""
+    """Two columns of a step, exactly one of which is set: the name of a blob, or the compressed bytes."""
 
     blob: str | None
     content: bytes | None
 
 
 def save_undo_content(blobs: Blobs, content: bytes) -> UndoContent:
-    """Keep bytes that an undo needs; the caller writes what it returns into the journal's step."""
-    if len(content) > SMALL:
+    """Save bytes that an undo needs; the caller writes the result to the step in the journal."""
+    if len(content) > MAX_INLINE:
         return UndoContent(blobs.put(content), None)
-    # A line needs no window of 32 KB, which takes ten times as long to make ready as the line to be compressed.
-    packer = zlib.compressobj(_FAST, wbits=_NARROW, memLevel=1) if len(content) <= _LINE else zlib.compressobj(_FAST)
+    # Setting up the default window of 32 KB takes ten times as long as compressing a line, which needs no such window.
+    packer = (
+        zlib.compressobj(_LEVEL, wbits=_SMALL_WINDOW_BITS, memLevel=1)
+        if len(content) <= _SMALL_WINDOW_MAX
+        else zlib.compressobj(_LEVEL)
+    )
     return UndoContent(None, packer.compress(content) + packer.flush())
 
 
@@ -42,7 +46,7 @@ def has_undo_content(step: Step) -> bool:
 
 
 def load_undo_content(blobs: Blobs, step: Step) -> bytes:
-    """Return the bytes that were kept for this step; BlobError when they are missing or damaged."""
+    """Return the bytes saved for this step. Raises BlobError if they are missing or damaged."""
     if step.content is None:
         return blobs.get(step.blob or "")
     try:
@@ -55,10 +59,10 @@ _decoder = msgspec.json.Decoder(list[tuple[int, int, bytes]])
 
 
 def encode_edits(edits: Sequence[Edit]) -> bytes:
-    """Return edits as undo content: JSON, the new bytes in base64."""
+    """Encode edits as undo content: JSON, with the new bytes in base64."""
     return msgspec.json.encode([(edit.span.start, edit.span.end, edit.new) for edit in edits])
 
 
 def decode_edits(blob: bytes) -> tuple[Edit, ...]:
-    """Return the edits that `encode_edits` was given."""
+    """Decode the output of `encode_edits`."""
     return tuple(Edit(Span(start, end), new) for start, end, new in _decoder.decode(blob))

@@ -1,4 +1,4 @@
-"""Views on a store for layouts: files are read when a layout asks for them, never all at once."""
+"""Views of a store for layouts: files are read when a layout requests them, never all at once."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from memoryd.layouts.protocol import FileStats, Layout, LoadedFile, StoringView,
 from memoryd.store.store import Store
 
 
-class KnownFiles(Mapping[str, FileStats]):
-    """What the catalogue knows of each file, with what was appended since. A single file is looked up alone; iterating
-    loads all. Files created since are included, as empty ones."""
+class IndexedFiles(Mapping[str, FileStats]):
+    """The statistics of each file from the catalogue, updated by lines appended since. Files created since are included
+    as empty. A single file is looked up alone; iterating loads all."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -25,31 +25,33 @@ class KnownFiles(Mapping[str, FileStats]):
             return self._all[path]
         row = self._store.catalogue.file(path)
         if row is None:
-            return self._new(path)
-        new = waiting.new if (waiting := self._store.pending_changes.waiting(path)) is not None else b""
-        size, added = row.fingerprint.size + len(new), new.count(b"\n")
+            return self._created(path)
+        appended = change.new if (change := self._store.pending_changes.pending_append(path)) is not None else b""
+        size, added = row.fingerprint.size + len(appended), appended.count(b"\n")
         return FileStats(path, Role(row.role), size, row.units + added, row.broken, row.records + added, row.facts)
 
     def __contains__(self, path: object) -> bool:
         if self._all is None and isinstance(path, str):
-            return path in self._store.pending_changes.new or self._store.catalogue.file(path) is not None
-        return path in self._every()
+            return path in self._store.pending_changes.created_paths or self._store.catalogue.file(path) is not None
+        return path in self._load_all()
 
-    def _new(self, path: str) -> FileStats:
-        if path not in self._store.pending_changes.new:
+    def _created(self, path: str) -> FileStats:
+        if path not in self._store.pending_changes.created_paths:
             raise KeyError(path)
         return FileStats(path, self._store.role(path), 0, 0, 0, 0, {})
 
-    def _every(self) -> dict[str, FileStats]:
+    def _load_all(self) -> dict[str, FileStats]:
         if self._all is None:
-            self._all = {path: self._new(path) for path in self._store.pending_changes.new} | self._store.files()
+            self._all = {
+                path: self._created(path) for path in self._store.pending_changes.created_paths
+            } | self._store.files()
         return self._all
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._every())
+        return iter(self._load_all())
 
     def __len__(self) -> int:
-        return len(self._every())
+        return len(self._load_all())
 
 
 def layout_of(store: Store) -> Layout:
@@ -64,8 +66,9 @@ def writer_of(store: Store) -> Writer:
 
 
 class LazyFiles(Mapping[str, LoadedFile]):
-    """Live files for upkeep, read one at a time: a thousand large documents are never in memory together. Missing files
-    are left out. Each access reads afresh; the plan is compared with the files again before it is carried out."""
+    """Live files for upkeep, read one at a time, so that many large documents are never in memory together. Missing
+    files are left out. Each access reads the file again; the plan is checked against the files before it is carried
+    out."""
 
     def __init__(self, paths: Sequence[str], load: Callable[[str], LoadedFile | None]) -> None:
         self._paths = dict.fromkeys(paths)
@@ -88,7 +91,7 @@ class LazyFiles(Mapping[str, LoadedFile]):
         return loaded is not None
 
     def __getitem__(self, path: str) -> LoadedFile:
-        """Return a file; one that iterating has just read is not read again."""
+        """Return a file; one that iteration has just read is not read again."""
         if (self._last is None or self._last[0] != path) and path not in self:
             raise KeyError(path)
         assert self._last is not None
@@ -104,7 +107,7 @@ def storing_view(store: Store, now: float, *, number: int = 0, zone: tzinfo = UT
         source = store.load(path, now, ids)
         return source.loaded if source is not None else None
 
-    files, pinned = KnownFiles(store), store.pinned()
+    files, pinned = IndexedFiles(store), store.pinned()
     content = partial(_content, store)
     return StoringView(load, content, files, store.policy, store.limits, now, number, store.embed, zone, pinned)
 
@@ -115,19 +118,19 @@ def upkeep_view(
     *,
     unattended: bool = False,
     ids: Collection[str] | None = None,
-    whole: bool = False,
+    all_files: bool = False,
     at_most: int | None = None,
 ) -> UpkeepView:
-    """Return the view for upkeep, read afresh: only files where something can be due, or those that hold the memories
-    named in `ids`, or every live file (`whole`)."""
+    """Return the view for upkeep: only the files where something can be due, or those that contain the memories in
+    `ids`, or every live file (`all_files`)."""
     layout, files = layout_of(store), store.files()
     sources = [path for path, each in files.items() if each.role is Role.SOURCE]
-    if whole:
+    if all_files:
         paths: Sequence[str] = layout.reader.source_paths(sources)
     elif ids is None:
         paths = layout.upkeep.paths(files)
     else:
-        # An id may stand in an archive as well, or in a file that is only read: neither is moved.
+        # An id may also be in an archive or a read-only file; neither is changed.
         wanted = frozenset(map(replace_surrogates, ids))
         named = {place.path for each in wanted for place in store.catalogue.places(each) if place.id == each}
         paths = [path for path in layout.reader.source_paths(sources) if path in named]

@@ -113,7 +113,7 @@ def test_very_many_files_are_told_by_their_codes() -> None:
 def test_what_lies_in_no_single_file_is_told_once_while_it_stands(heard: Heard) -> None:
     heard.world.write(LEARNINGS, lines(learning(1)))
     heard.look()
-    noted = heard.world.store.noted
+    noted = heard.world.store.root_findings
     noted["locks"] = (Finding("unprovable-lock", ".lock", "300 s old"),)
     assert [each["code"] for each in heard.look()] == ["unprovable-lock"]
     noted["locks"] = (Finding("unprovable-lock", ".lock", "310 s old"),)
@@ -137,7 +137,7 @@ def test_a_soft_limit_that_cannot_be_met_is_told(tmp_path: Path) -> None:
 
 def test_a_name_shaped_like_a_secret_is_not_told(heard: Heard) -> None:
     secret = "ghp_" + "a1B2" * 9
-    heard.world.store.noted["files"] = (Finding("unreadable", f"{secret}.jsonl", "cannot be looked at"),)
+    heard.world.store.root_findings["files"] = (Finding("unreadable", f"{secret}.jsonl", "cannot be looked at"),)
     assert secret not in json.dumps(heard.look())
 
 

@@ -26,7 +26,7 @@ def test_a_lock_that_is_left_to_somebody_is_told_once(tmp_path: Path) -> None:
             tending.run_job(Job("locks"))
             world.age(".lock", 3600.0)
         assert [each["lock"]["action"] for each in told if "lock" in each] == ["emptied"]
-        assert [each.code for each in world.store.noted["locks"]] == ["stale-lock"]
+        assert [each.code for each in world.store.root_findings["locks"]] == ["stale-lock"]
     tending.run_job(Job("locks"))
     assert [each["lock"]["action"] for each in told if "lock" in each] == ["emptied", "removed"]
     tending.end()

@@ -476,7 +476,7 @@ def known(store: Store) -> dict[str, Any]:
     """All that memoryd knows of the files, but for what the files alone do not tell."""
     rows = store.catalogue.files()
     entries = [(*each[:5], repr(sorted(each.facts.items()))) for each in store.catalogue.entries(sorted(rows))]
-    found = [*store.catalogue.findings(), *store.noted.get("index", ()), *store.noted.get("files", ())]
+    found = [*store.catalogue.findings(), *store.root_findings.get("index", ()), *store.root_findings.get("files", ())]
     result = store.index.result
     return {
         "files": {path: (r.role, r.digest, r.units, r.broken, r.records, r.pending) for path, r in rows.items()},

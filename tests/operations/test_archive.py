@@ -135,7 +135,7 @@ class TestArchive:
         world.sync()
         later = world.now + 100 * DAY
         if doubt == "jump":
-            world.store.jumped_s = 100 * DAY
+            world.store.clock_jump_s = 100 * DAY
         else:
             world.store.journal.jobs.record_start("verify", later + 3600)
             world.store.journal.jobs.record_end("verify", "ok", later + 3600)
@@ -394,10 +394,10 @@ class TestLimits:
         world.look()
         done = enforce_limits(world.store, world.now, by="schedule")
         assert [action.ids for action in done.plan.actions][-1] == (uuid(3),)
-        assert [each.code for each in world.store.noted["soft-limits"]] == ["soft-limit"]
+        assert [each.code for each in world.store.root_findings["soft-limits"]] == ["soft-limit"]
         world.write(TASKS, lines(task(1, "in-progress")))
         enforce_limits(world.store, world.now, by="schedule")
-        assert world.store.noted["soft-limits"] == ()
+        assert world.store.root_findings["soft-limits"] == ()
 
     def test_a_lifted_limit_moves_nothing(self, make_world: MakeWorld) -> None:
         world = make_world(Policy(limits={LEARNINGS: None}))

@@ -303,7 +303,7 @@ class TestVerify:
 
     def test_state_that_nothing_names_goes(self, world: World, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr("memoryd.operations.backup.KEPT_ENTRIES", 2)
-        monkeypatch.setattr("memoryd.store.undo_content.SMALL", 0)  # so that each change has blobs
+        monkeypatch.setattr("memoryd.store.undo_content.MAX_INLINE", 0)  # so that each change has blobs
         world.write(CORE, lines(*(memory(n) for n in range(1, 6))))
         world.look()
         receipts = [archive(world.store, world.now + n, by="command", ids=[uuid(n)]).receipt or "" for n in range(1, 6)]

@@ -46,7 +46,7 @@ def test_storing_is_refused_before_a_file_is_too_large_to_be_read(
     files = [path for path in Path(store.path).rglob("*") if path.is_file()]
     assert max(path.stat().st_size for path in files) <= MOST
     refresh(store, None, NOW + 9_999)
-    assert store.noted.get("unread", ()) == ()
+    assert store.root_findings.get("unread", ()) == ()
 
 
 def test_a_document_of_ten_thousand_memories_may_be_read() -> None:

@@ -176,7 +176,7 @@ def _full(site: Site) -> Place:
 def _jumped(site: Site) -> Place:
     site.write(LEARNINGS, lines(learning(1, "2020-01-01T00:00:00Z", content=SAID)))
     site.sync()
-    site.store.jumped_s = 86_400.0
+    site.store.clock_jump_s = 86_400.0
     with pytest.raises(GuardError):
         archive(site.store, site.now, by="schedule")
     return Place("")
@@ -278,7 +278,7 @@ def _of_another_program(site: Site) -> Place:
     site.write("memory.jsonl", f'{{"name": "{CANARY}", "entityType": "{CANARY}", "observations": []}}\n'.encode())
     found = layout_mismatch(site.store)
     assert found is not None
-    site.store.noted["fit"] = (Finding("layout-misfit", "", found.why),)
+    site.store.root_findings["fit"] = (Finding("layout-misfit", "", found.why),)
     return Place("")
 
 

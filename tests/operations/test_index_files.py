@@ -60,12 +60,12 @@ class TestTaken:
             done = world.sync()
             assert (done.written, "reindex" in (done.unwritten or "")) == ((), True)
             assert world.read("index.json") == before
-            [finding] = world.store.noted["index"]
+            [finding] = world.store.root_findings["index"]
             assert (finding.code, str(severity(finding)), finding.path) == ("index-unmanaged", "info", "index.json")
             world.restart()
         reclaim(world.store)
         assert world.sync().written == ("index.json",)
-        assert world.store.noted["index"] == ()
+        assert world.store.root_findings["index"] == ()
 
     def test_it_is_told_once_also_over_restarts(self, world: World) -> None:
         self.taken(world)
@@ -124,10 +124,10 @@ class TestVanishing:
         state, began = world.store.index, world.now
         for step in range(12):
             state.note_deletion(began + step * 0.9)
-        assert state.deleted_until(began + 9.95) == began + 10
-        assert state.deleted_until(began + 10) is None
+        assert state.hold_until(began + 9.95) == began + 10
+        assert state.hold_until(began + 10) is None
         state.note_deletion(began + 10.5)
-        assert state.deleted_until(began + 10.6) == began + 11.5
+        assert state.hold_until(began + 10.6) == began + 11.5
 
     def test_an_explicit_sync_does_not_wait(self, world: World) -> None:
         for path in (CORE, LEARNINGS):
@@ -236,13 +236,13 @@ class TestNotWriting:
             done = world.sync()
             assert (done.written, done.result.memories) == ((), 1)
             assert "move it away" in str(done.unwritten)
-            assert [(each.code, each.path) for each in world.store.noted["index"]] == [
+            assert [(each.code, each.path) for each in world.store.root_findings["index"]] == [
                 ("index-unmanaged", "index.json")
             ]
         assert world.everything() == before
         world.path("index.json").unlink()
         assert world.sync().written == ("index.json",)
-        assert world.store.noted["index"] == ()
+        assert world.store.root_findings["index"] == ()
 
     @pytest.mark.parametrize("content", ["", " \n", "{", "{}", '{"statistics": {"tot', "\0\0\0", '{"tags_index": 1}'])
     def test_a_damaged_or_empty_index_of_ours_is_made_anew(self, content: str, world: World) -> None:

@@ -167,7 +167,7 @@ class MarkdownTopicsMachine(LayoutMachine):
 
     def depends_on_the_index(self) -> bool:
         """An index that memoryd cannot manage stays as somebody wrote it."""
-        return any(each.code == "index-unmanaged" for each in self.store.noted["index"])
+        return any(each.code == "index-unmanaged" for each in self.store.root_findings["index"])
 
 
 class SessionFilesMachine(LayoutMachine):

@@ -127,7 +127,7 @@ def test_the_job_only_suggests_also_when_a_person_runs_it(root: Root) -> None:
     root.write(before)
     assert dedupe(root.store, NOW, by="command", as_job=True).receipt is None
     assert root.path.read_bytes() == before
-    assert {each.code for each in root.store.noted["dedupe"]} == {"possible-duplicate"}
+    assert {each.code for each in root.store.root_findings["dedupe"]} == {"possible-duplicate"}
     assert dedupe(root.store, NOW, by="command").receipt is not None
 
 

@@ -12,7 +12,7 @@ from memoryd.disk.tree import Tree
 from memoryd.operations.undo import undo
 from memoryd.store.commit import Origin, change
 from memoryd.store.line_files import PendingChanges
-from memoryd.store.views import KnownFiles
+from memoryd.store.views import IndexedFiles
 from tests.layouts.samples import lines, memory, uuid
 from tests.operations.world import CORE, World
 
@@ -22,7 +22,7 @@ def add(world: World, number: int) -> str:
         data = lines(memory(number))
         return Plan((Action(Kind.APPEND, CORE, "stored", (uuid(number),), data=data, base=ANY_CONTENT),))
 
-    done = change(world.store, Origin("add", "command"), decide, now=world.now, wait_s=1.0, sure=True)
+    done = change(world.store, Origin("add", "command"), decide, now=world.now, wait_s=1.0, skip_preview=True)
     assert done.receipt is not None
     return done.receipt
 
@@ -230,14 +230,14 @@ def test_what_waits_counts_for_the_next_decision(world: World) -> None:
     world.look()
     add(world, 2)
     world.look([CORE])
-    before = KnownFiles(world.store)[CORE]
+    before = IndexedFiles(world.store)[CORE]
     add(world, 3)
     add(world, 4)
-    after = KnownFiles(world.store)[CORE]
+    after = IndexedFiles(world.store)[CORE]
     assert after.records == before.records + 2
     assert after.size == len(world.read(CORE))
     world.look([CORE])
-    assert KnownFiles(world.store)[CORE] == after
+    assert IndexedFiles(world.store)[CORE] == after
 
 
 def test_where_somebody_wrote_among_those_that_wait_the_count_is_not_known(world: World) -> None:
@@ -245,25 +245,25 @@ def test_where_somebody_wrote_among_those_that_wait_the_count_is_not_known(world
     world.write(CORE, lines(memory(1)))
     world.look()
     add(world, 2)
-    assert world.store.pending_changes.waiting(CORE) is not None
+    assert world.store.pending_changes.pending_append(CORE) is not None
     with (world.root / CORE).open("ab") as file:
         file.write(lines(memory(90)))
     add(world, 3)
-    assert world.store.pending_changes.waiting(CORE) is None
+    assert world.store.pending_changes.pending_append(CORE) is None
     add(world, 4)
-    assert world.store.pending_changes.waiting(CORE) is None
+    assert world.store.pending_changes.pending_append(CORE) is None
     world.look([CORE])
     add(world, 5)
-    assert world.store.pending_changes.waiting(CORE) is not None
-    assert KnownFiles(world.store)[CORE].records == 6
+    assert world.store.pending_changes.pending_append(CORE) is not None
+    assert IndexedFiles(world.store)[CORE].records == 6
 
 
 def test_a_file_that_was_just_made_is_known_by_name_until_it_is_gone(world: World) -> None:
     add(world, 1)
-    known = KnownFiles(world.store)
+    known = IndexedFiles(world.store)
     assert CORE in known
     assert (known[CORE].records, [*known]) == (0, [CORE])
     (world.root / CORE).unlink()
     world.look([CORE])
-    assert CORE not in KnownFiles(world.store)
-    assert [*KnownFiles(world.store)] == []
+    assert CORE not in IndexedFiles(world.store)
+    assert [*IndexedFiles(world.store)] == []

@@ -63,7 +63,7 @@ def filled(world: World) -> None:
 def fresh_findings(world: World, tmp_path: Path) -> list[Finding]:
     """What a store that never saw the files before says of them."""
     store = Store("fresh", str(world.root), "jsonl-store", world.policy, str(tmp_path / "fresh"))
-    store.look_only()
+    store.attach_read_only()
     try:
         refresh(store, None, world.now)
         return sorted(store.catalogue.findings(), key=repr)
@@ -316,7 +316,7 @@ class TestOddFiles:
         world.look()
         world.look(LIVE)
         assert world.store.catalogue.files() == {}
-        found = {(each.code, each.path) for each in world.store.noted["files"]}
+        found = {(each.code, each.path) for each in world.store.root_findings["files"]}
         assert found == {("not-a-regular-file", CORE), ("not-a-regular-file", LEARNINGS)}
         assert world.sync().result.memories == 0
 
@@ -327,7 +327,7 @@ class TestOddFiles:
         (outside / "learnings_2024_Q1.jsonl").write_bytes(lines(learning(1)))
         world.path("archive/2024").symlink_to(outside)
         world.look()
-        [finding] = world.store.noted["files"]
+        [finding] = world.store.root_findings["files"]
         assert (finding.code, finding.path) == ("not-a-regular-file", "archive/2024")
         assert sorted(world.store.catalogue.files()) == sorted([*LIVE, Q3])
 
@@ -337,7 +337,7 @@ class TestOddFiles:
         world.path("archive").symlink_to(tmp_path / "elsewhere")
         world.path("notes").symlink_to(tmp_path / "elsewhere")
         world.look()
-        [finding] = world.store.noted["files"]
+        [finding] = world.store.root_findings["files"]
         assert (finding.code, finding.path) == ("not-a-regular-file", "archive")
 
     def test_names_are_data(self, world: World) -> None:

@@ -112,7 +112,9 @@ class TestPermissions:
         filled(world)
         world.path(CORE).chmod(0o644)
         assert tighten(world.store, world.now, by="schedule").receipt is None
-        assert [(each.code, each.path) for each in world.store.noted["permissions"]] == [("wide-permissions", CORE)]
+        assert [(each.code, each.path) for each in world.store.root_findings["permissions"]] == [
+            ("wide-permissions", CORE)
+        ]
 
     def test_undo_gives_the_modes_back(self, world: World) -> None:
         filled(world)
@@ -243,7 +245,7 @@ class TestLevels:
         world.restart()
         world.look()
         assert crossed(world) == []
-        [finding] = world.store.noted["limits"]
+        [finding] = world.store.root_findings["limits"]
         assert finding.code == "hard-limit"
         assert finding.message.endswith(f"memoryd archive {uuid(2)} {uuid(1)} {uuid(3)}")
         archive(world.store, world.now, by="command", ids=[uuid(2), uuid(3)])
@@ -297,7 +299,7 @@ class TestLocks:
         [entry] = world.store.journal.entries()
         assert (entry.operation, entry.by, entry.state) == ("lock-clear", "schedule", "done")
         assert report.evidence in entry.summary
-        assert world.store.noted["locks"] == ()
+        assert world.store.root_findings["locks"] == ()
 
     @pytest.mark.parametrize("age", [0.0, 29.0, 30.0])
     def test_a_young_one_is_kept(self, world: World, age: float) -> None:
