@@ -45,7 +45,7 @@ class EndpointConfig:
 
 @dataclass(frozen=True, slots=True)
 class SearchConfig:
-    """What makes the vectors that memories are searched by."""
+    """The settings of the semantic search: which embedder makes the vectors."""
 
     embedder: str = "static"
     endpoint: EndpointConfig = field(default_factory=EndpointConfig)

@@ -298,7 +298,7 @@ class IndexReader(Protocol):
         return [Neighbour(key, cosines[key]) for key in (*best, *more)] if cosines else None
 
     def openings(self, keys: Sequence[int], characters: int) -> dict[int, str]:
-        """Title, tags and the first characters of the text of each memory, by its key."""
+        """Return title, tags and the first characters of the text of each memory, by key."""
         return {key: memory.opening(characters) for key, memory in self.memories(keys).items()}
 
     def vector(self, key: int) -> tuple[str, bytes] | None:
@@ -314,14 +314,14 @@ class IndexReader(Protocol):
 class IndexWriter(IndexReader, Protocol):
     """Write access to an index; it also reads changes that readers do not see yet.
 
-    For one thread at a time, except `reader` and `release_idle`. Each change becomes visible as a whole or not at all.
+    For one thread at a time, except `reader` and `release_idle`. Each change becomes visible completely or not at all.
     """
 
     def reader(self) -> AbstractContextManager[IndexReader]:
-        """Lend a reader to any thread for a block; it shows one state regardless of later writes."""
+        """Return a context manager with a reader for any thread; it shows one state regardless of later writes."""
 
     def close(self) -> None:
-        """Close the index; readers already lent work until their block ends."""
+        """Close the index; readers in use work until their block ends."""
         self.release_idle(math.inf)
 
     def batch(self) -> AbstractContextManager[None]:
@@ -331,10 +331,10 @@ class IndexWriter(IndexReader, Protocol):
     def replace(self, row: FileRow, document: Document) -> None:
         """Replace the file by the document. A memory with unchanged text keeps its key and its vector."""
 
-    def append(self, row: FileRow, tail: Document, *, anew: Sequence[str] = ()) -> None:
+    def append(self, row: FileRow, tail: Document, *, recounted: Sequence[str] = ()) -> None:
         """Add the records of the appended tail; `row` describes the whole file.
 
-        Findings with the codes `anew` are about the whole file: those of the tail replace the known ones.
+        Findings with the codes `recounted` are about the whole file: those of the tail replace the stored ones.
         """
 
     def replace_range(self, row: FileRow, changed: ReplacedRange, document: Document) -> None:
@@ -358,7 +358,7 @@ class IndexWriter(IndexReader, Protocol):
         for path in self.files():
             self.forget(path)
 
-    def take_news(self) -> list[FindingNews]:
+    def take_new_findings(self) -> list[FindingNews]:
         """Return the findings that are new since the last call."""
 
     def missing_vectors(self, model: str, after: int, limit: int) -> list[tuple[int, str]]:
@@ -375,7 +375,7 @@ class IndexWriter(IndexReader, Protocol):
         """Store a packed vector for each (key, vector). Skips memories removed or with a vector of an agent."""
 
     @property
-    def untidy(self) -> bool:
+    def can_tidy(self) -> bool:
         """True if `tidy` has something to do."""
         return False
 

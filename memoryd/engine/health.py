@@ -336,7 +336,7 @@ class FindingReports:
 
     def report_new(self) -> None:
         """Report what is new since the last time."""
-        for new in self._store.catalogue.take_news():
+        for new in self._store.catalogue.take_new_findings():
             self._report(new)
         for name, findings in self._store.root_findings.items():
             before = self._reported.get(name, ())

@@ -137,7 +137,7 @@ class Root:
         catalogue = self.store.catalogue
         if now >= self.deadlines.merge:
             self.deadlines.merge = now + MERGE_PAUSE_S if catalogue.tidy() else NEVER
-        elif self.deadlines.merge == NEVER and catalogue.untidy:
+        elif self.deadlines.merge == NEVER and catalogue.can_tidy:
             self.deadlines.merge = now + MERGE_QUIET_S
 
     # --- is it there, and whose is it

@@ -17,7 +17,7 @@ from memoryd.core.index import Neighbour
 from memoryd.core.query import Filters
 
 IDLE_S = 300.0  # a matrix that no query used for this long is dropped
-PIECE = 8_192  # vectors read at a time
+CHUNK = 8_192  # vectors read at a time
 BLOCK = 1_024  # rows converted to 32-bit floats at a time, in a buffer that fits in the CPU cache
 WIDER = 4  # candidates per wanted result before all memories that pass the filters are queried
 
@@ -94,20 +94,20 @@ class MatrixCache:
         self._lock = threading.Lock()
         self._matrices: dict[str, _Matrix] = {}
 
-    def measure(self, source: Vectors, model: str, vector: Sequence[float]) -> Similarities:
+    def compare(self, source: Vectors, model: str, vector: Sequence[float]) -> Similarities:
         """Compare a vector with all stored vectors of its model."""
         numpy = importlib.import_module("numpy")
         with self._lock:
             matrix = self._matrices.setdefault(model, _Matrix(numpy, len(vector)))
-            matrix.bring_up(source, model)
+            matrix.update(source, model)
             matrix.idle_since = None
             keys, rows, lengths = (each[: matrix.count] for each in (matrix.keys, matrix.rows, matrix.lengths))
         given = numpy.array(vector, dtype="f4")
-        values, room = numpy.empty(len(keys), "f4"), numpy.empty((BLOCK, len(vector)), "f4")
+        values, buffer = numpy.empty(len(keys), "f4"), numpy.empty((BLOCK, len(vector)), "f4")
         for at in range(0, len(keys), BLOCK):
             some = rows[at : at + BLOCK]
-            room[: len(some)] = some
-            numpy.matmul(room[: len(some)], given, out=values[at : at + BLOCK])
+            buffer[: len(some)] = some
+            numpy.matmul(buffer[: len(some)], given, out=values[at : at + BLOCK])
         return Similarities(numpy, keys, values / (lengths * (numpy.linalg.norm(given) or 1)))
 
     def release_idle(self, now: float) -> None:
@@ -119,7 +119,7 @@ class MatrixCache:
                 elif now - matrix.idle_since > IDLE_S:
                     del self._matrices[model]
 
-    def rows_held(self) -> dict[str, int]:
+    def row_counts(self) -> dict[str, int]:
         """Return the number of vectors in each matrix, deleted ones included, by model."""
         with self._lock:
             return {model: matrix.count for model, matrix in self._matrices.items()}
@@ -138,33 +138,33 @@ class _Matrix:
 
     def _empty(self) -> None:
         self.count = 0
-        self._whole = 0  # the count after the last compaction
+        self._compacted = 0  # the count after the last compaction
         self.keys = self._numpy.empty(0, "i8")
         self.lengths = self._numpy.empty(0, "f4")
         self.rows = self._numpy.empty((0, self._size), "i1")
 
-    def bring_up(self, source: Vectors, model: str) -> None:
+    def update(self, source: Vectors, model: str) -> None:
         """Add the vectors that are new, or reload all if vectors were replaced or many were deleted."""
         changes = source.changes
-        if changes != self._changes or self.count > 2 * self._whole + PIECE:
+        if changes != self._changes or self.count > 2 * self._compacted + CHUNK:
             self._empty()
         self._changes = changes
         first = self.count == 0
         new = iter(source.load(model, int(self.keys[self.count - 1]) if self.count else 0))
-        while piece := list(islice(new, PIECE)):
+        while piece := list(islice(new, CHUNK)):
             self._add(piece)
         if first:
-            self._whole = self.count
+            self._compacted = self.count
 
     def _add(self, piece: list[tuple[int, bytes]]) -> None:
         numpy, until = self._numpy, self.count + len(piece)
         form = "i1" if len(piece[0][1]) == self._size else "f4"
         numbers = numpy.frombuffer(b"".join(vector for _, vector in piece), dtype=form).reshape(-1, self._size)
         if until > len(self.keys):
-            room = max(until, len(self.keys) * 5 // 4)
-            self.keys = self._grown(self.keys, (room,), "i8")
-            self.lengths = self._grown(self.lengths, (room,), "f4")
-            self.rows = self._grown(self.rows, (room, self._size), form)
+            capacity = max(until, len(self.keys) * 5 // 4)
+            self.keys = self._grow(self.keys, (capacity,), "i8")
+            self.lengths = self._grow(self.lengths, (capacity,), "f4")
+            self.rows = self._grow(self.rows, (capacity, self._size), form)
         self.keys[self.count : until] = [key for key, _ in piece]
         lengths = numpy.linalg.norm(numbers.astype("f4"), axis=1)
         self.lengths[self.count : until] = numpy.where(
@@ -173,7 +173,7 @@ class _Matrix:
         self.rows[self.count : until] = numbers
         self.count = until
 
-    def _grown(self, old: Any, shape: tuple[int, ...], form: str) -> Any:
+    def _grow(self, old: Any, shape: tuple[int, ...], form: str) -> Any:
         new = self._numpy.empty(shape, form)
         new[: self.count] = old[: self.count]
         return new

@@ -24,8 +24,8 @@ def text_of(record: Record) -> Text:
     """Return the searchable text of a record, redacted."""
     return Text(
         _clean(record.title),
-        _clean_again("\n".join(map(one_line, record.tags))),
-        _clean_again("\n".join(record.labels)),
+        _clean_cached("\n".join(map(one_line, record.tags))),
+        _clean_cached("\n".join(record.labels)),
         _clean(record.text),
     )
 
@@ -34,7 +34,7 @@ def _clean(text: str) -> str:
     return redacted(text) if text else ""
 
 
-_clean_again = lru_cache(maxsize=2_048)(_clean)  # many memories bear the same tags and labels
+_clean_cached = lru_cache(maxsize=2_048)(_clean)  # many memories have the same tags and labels
 
 
 def one_line(tag: str) -> str:
@@ -43,10 +43,9 @@ def one_line(tag: str) -> str:
 
 
 def clean(facts: Mapping[str, object]) -> Mapping[str, object]:
-    """Return facts without secrets and lone surrogates. Nearly all are clean already, which is checked cheaply on all
-    their texts at once."""
-    told = "\n".join(_strings(facts))
-    if redacted(told) == told:
+    """Return facts without secrets and lone surrogates. Most are clean: one check of the joined texts proves it."""
+    joined = "\n".join(_strings(facts))
+    if redacted(joined) == joined:
         return facts
     return {redacted(str(key)): _clean_value(each) for key, each in facts.items()}
 

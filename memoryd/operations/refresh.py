@@ -275,7 +275,7 @@ def _take(store: Store, path: str, content: bytes, fingerprint: Fingerprint, row
         tail = store.layout.reader.parse(path, content[base.offset :], now=now, mtime=mtime, base=base)
         grown = counted(new, tail, row)
         findings = (*_news(store, path, tail), *_file_findings(store, grown, content))
-        store.catalogue.append(grown, replace(tail, findings=findings), anew=OF_THE_WHOLE)
+        store.catalogue.append(grown, replace(tail, findings=findings), recounted=OF_THE_WHOLE)
         return "half-written" if tail.pending else "changed"
     if store.layout.files.append_only and len(content) > PIECE:
         return _take_in_pieces(store, new, content, now)
@@ -320,7 +320,7 @@ def _take_in_pieces(store: Store, new: FileRow, content: bytes, now: float) -> s
             store.catalogue.replace(so_far, part)
         else:
             findings = (*_news(store, new.path, part), *_file_findings(store, so_far, content))
-            store.catalogue.append(so_far, replace(part, findings=findings), anew=OF_THE_WHOLE)
+            store.catalogue.append(so_far, replace(part, findings=findings), recounted=OF_THE_WHOLE)
         base = ParseOffset(end, base.line + content.count(b"\n", base.offset, end))
     return "half-written" if so_far is not None and so_far.pending else "changed"
 

@@ -37,7 +37,7 @@ from memoryd.search.engine import SearchEngine
 from memoryd.search.query_terms import ParsedQuery
 from memoryd.search.ranking import Candidate, Points
 from memoryd.search.semantic import Like, Question, RankingProfile, like_floats
-from memoryd.search.snippets import names, query_patterns, snippet
+from memoryd.search.snippets import query_patterns, snippet, word_names
 
 LIMIT = 10  # hits by default
 FIELDS = ("title", "labels", "text")  # as `why` names them
@@ -155,7 +155,7 @@ def _hit_row(hit: Hit, patterns: Sequence[Pattern]) -> HitRow:
     inside = spots(patterns, fold(memory.body))
     there = (titled, len(above) > len(titled), inside)
     why = {
-        "terms": names(patterns, [*above, *inside]),
+        "terms": word_names(patterns, [*above, *inside]),
         "fields": [name for name, found_there in zip(FIELDS, there, strict=True) if found_there],
         **found.why,
     }

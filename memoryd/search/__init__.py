@@ -1,1 +1,1 @@
-"""Floor 2: find memories by words and by meaning, in any index behind the port of `core/index.py`."""
+"""Search for memories by words and by meaning, in any index that implements `core/index.py`."""

@@ -60,7 +60,7 @@ def _steps(
         yield FORMS, reader.match(TextQuery(query.loose), filters, pool)
     if len(query.loose) > 1:
         budget = FILLING * limit if found else min(SPREAD * limit, MAX_SCORED)
-        some = _some_words(reader, query, query.telling if found else query.loose, budget)
+        some = _some_words(reader, query, query.informative if found else query.loose, budget)
         yield SOME, reader.match(some, filters, pool) if some is not None else []
 
 
@@ -96,8 +96,8 @@ def part_candidates(
     return sorted(found, key=lambda each: (-each.score, -each.key))[:limit]
 
 
-DEPTH = 50  # candidates of each arm that are joined
-POINTED = 50  # memories that are compared by points
+DEPTH = 50  # candidates of each search that are fused
+MAX_POINTED = 50  # memories that are ranked by points
 
 
 class SearchEngine:
@@ -107,13 +107,13 @@ class SearchEngine:
         self._meaning = meaning
 
     def find(self, reader: IndexReader, question: Question) -> list[Candidate]:
-        """At most `question.limit` memories, the best first."""
+        """Return at most `question.limit` memories, the best first."""
         found = self._find(reader, question)
         fill = question.profile.fill
         if len(found) < question.limit and (fill or not found):
-            room, known = question.limit - len(found), [each.key for each in found]
+            missing, known = question.limit - len(found), [each.key for each in found]
             found += part_candidates(
-                reader, question.query, question.filters, room, question.now, known, whole=not fill
+                reader, question.query, question.filters, missing, question.now, known, whole=not fill
             )
         return found
 
@@ -123,16 +123,16 @@ class SearchEngine:
         if question.mode == "text":
             return _by_text(reader, question, question.limit)
         if self._meaning is None:
-            return _marked(_by_text(reader, question, question.limit), "not available")
+            return _with_reason(_by_text(reader, question, question.limit), "not available")
         if question.mode == "semantic":
             return self._by_meaning(self._meaning, reader, question)
         return self._by_both(self._meaning, reader, question)
 
     def _by_meaning(self, meaning: SemanticSearch, reader: IndexReader, question: Question) -> list[Candidate]:
         points = question.profile.points
-        found, missing = meaning.alone(reader, question, _depth(question))
+        found, missing = meaning.search(reader, question, _depth(question))
         if missing is not None:
-            return _marked(_by_text(reader, question, question.limit), missing)
+            return _with_reason(_by_text(reader, question, question.limit), missing)
         if points is not None:
             found = rank_by_points(reader, question.query, found, points=points, now=question.now)
         return found[: question.limit]
@@ -142,21 +142,21 @@ class SearchEngine:
         pointed = question.profile.points is not None
         found, missing = meaning.hybrid(reader, question, texts, question.limit + (len(texts) if pointed else 0))
         if missing is not None:
-            return _marked(texts[: question.limit], missing)
+            return _with_reason(texts[: question.limit], missing)
         return with_meaning_below(texts, found)[: question.limit] if pointed else found
 
     def _like_a_vector(self, reader: IndexReader, question: Question) -> list[Candidate]:
-        """Search by a given vector, which only vectors can answer."""
-        return self._meaning.alone(reader, question, question.limit)[0] if self._meaning is not None else []
+        """Search by a given vector; the text search takes no part."""
+        return self._meaning.search(reader, question, question.limit)[0] if self._meaning is not None else []
 
 
-def _marked(found: Sequence[Candidate], missing: str) -> list[Candidate]:
+def _with_reason(found: Sequence[Candidate], missing: str) -> list[Candidate]:
     """Add the reason why the semantic search is missing."""
     return [each._replace(why={**each.why, "semantic": missing}) for each in found]
 
 
 def _by_text(reader: IndexReader, question: Question, limit: int) -> list[Candidate]:
-    """Search by text, ranked as the layout wants it."""
+    """Search by text, ranked by the layout's profile."""
     points = question.profile.points
     if points is None:
         return text_candidates(reader, question.query, question.filters, limit, question.now)
@@ -167,4 +167,4 @@ def _by_text(reader: IndexReader, question: Question, limit: int) -> list[Candid
 
 def _depth(question: Question) -> int:
     """Return the number of candidates to find before they are ranked."""
-    return question.limit if question.profile.points is None else max(question.limit * 3 // 2, POINTED)
+    return question.limit if question.profile.points is None else max(question.limit * 3 // 2, MAX_POINTED)

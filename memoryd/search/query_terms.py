@@ -3,9 +3,8 @@
 Which spellings are one word (case, accents) is decided in `core.words`. A piece between white space is one unit:
 `1.0.21`, `foo_bar`, `C++` or a run of Chinese is a phrase of its parts.
 
-The index holds words as they are written. If they are not found like that, a query is repeated with prefixes:
-`deploying` becomes `deploy*`, which finds deploy, deployed, deployment. Light on purpose: a beginning too short would
-find anything.
+The index contains words as written. If a query finds too little, it is repeated with prefixes: `deploying` becomes
+`deploy*`, which finds deploy, deployed, deployment. Only a little is cut off: too short a prefix would match anything.
 """
 
 from __future__ import annotations
@@ -17,13 +16,13 @@ from itertools import chain
 from memoryd.core.query import Term
 from memoryd.core.words import STOP_WORDS, tokens, unspaced
 
-MAX_CHARS = 4_096  # characters that are looked at; who pastes a book is answered by its beginning
-MAX_UNITS = 32  # units
+MAX_CHARS = 4_096  # characters of a query that are used
+MAX_UNITS = 32
 
-MIN_STEM_CHARS = 4  # letters of a beginning; three after a plural `s`
-_LONG, _MIDDLE = 7, 5  # of a word in another alphabet: two letters of its ending go, or one
+MIN_STEM_CHARS = 4  # letters of a prefix; three after a plural ending
+_LONG, _MIDDLE = 7, 5  # letters of a word in another alphabet whose last two are cut off, or the last one
 
-# The first that fits is cut off; what is left has to be long enough.
+# The first that fits is cut off if the rest is long enough.
 _ENDINGS = (
     "ational", "ization", "isation", "fulness", "ations", "ation", "ments", "ities", "ively", "ement", "ment",
     "ness", "ions", "ings", "able", "ible", "ally", "ing", "ion", "ies", "ied", "ity", "ers", "ors", "ive", "ful",
@@ -71,18 +70,20 @@ class ParsedQuery:
     @cached_property
     def loose(self) -> tuple[Term, ...]:
         """The single words in any form, without stop words."""
-        terms = tuple(dict.fromkeys(_beginning(term) for term in self._apart))
+        terms = tuple(dict.fromkeys(_prefix_term(term) for term in self._single_words))
         telling = tuple(term for term in terms if term.text not in STOP_WORDS)
         return (telling or terms)[:MAX_UNITS]
 
     @cached_property
-    def telling(self) -> tuple[Term, ...]:
+    def informative(self) -> tuple[Term, ...]:
         """The single words as typed, without stop words."""
-        return (tuple(term for term in self._apart if term.text not in STOP_WORDS) or self._apart)[:MAX_UNITS]
+        return (tuple(term for term in self._single_words if term.text not in STOP_WORDS) or self._single_words)[
+            :MAX_UNITS
+        ]
 
     @cached_property
-    def _apart(self) -> tuple[Term, ...]:
-        return tuple(dict.fromkeys(term for unit in self.units for term in _apart(unit)))
+    def _single_words(self) -> tuple[Term, ...]:
+        return tuple(dict.fromkeys(term for unit in self.units for term in _words_of(unit)))
 
 
 def phrase(words: tuple[str, ...]) -> Term:
@@ -90,7 +91,7 @@ def phrase(words: tuple[str, ...]) -> Term:
     return Term(" ".join(words))
 
 
-def _apart(unit: tuple[str, ...]) -> list[Term]:
+def _words_of(unit: tuple[str, ...]) -> list[Term]:
     """Split a run of a script without spaces into pairs of characters, which mostly are its words."""
     if not any(map(unspaced, unit)):
         return [phrase((word,)) for word in unit]
@@ -105,13 +106,13 @@ def _apart(unit: tuple[str, ...]) -> list[Term]:
 
 
 @lru_cache(maxsize=4_096)
-def _beginning(term: Term) -> Term:
-    start = beginning(term.text) if term.text not in STOP_WORDS and not unspaced(term.text[:1]) else None
+def _prefix_term(term: Term) -> Term:
+    start = shared_prefix(term.text) if term.text not in STOP_WORDS and not unspaced(term.text[:1]) else None
     return Term(start, True) if start else term
 
 
-def beginning(word: str) -> str | None:
-    """Return the prefix that all forms of the word share; None if only the word itself will do."""
+def shared_prefix(word: str) -> str | None:
+    """Return the prefix that all forms of the word share; None if only the word itself can match."""
     if word.isascii():
         return _english(word) if word.isalpha() and len(word) >= MIN_STEM_CHARS else None
     if not word.isalpha():
@@ -126,10 +127,10 @@ def _english(word: str) -> str:
         if word.endswith(ending) and not (ending == "s" and word.endswith(_NO_PLURALS)):
             left = word[: -len(ending)]
             if len(left) >= (MIN_STEM_CHARS - 1 if ending in _PLURALS else MIN_STEM_CHARS):
-                return _undoubled(left) if ending in _DOUBLING else left
+                return _undouble(left) if ending in _DOUBLING else left
     return word
 
 
-def _undoubled(left: str) -> str:
-    """`running` begins like `run`; `calling` and `passing` do not lose a letter."""
+def _undouble(left: str) -> str:
+    """Remove a doubled last letter: `running` begins like `run`, but `calling` and `passing` keep theirs."""
     return left[:-1] if left[-1] == left[-2] and left[-1] not in "aeioulsz" else left

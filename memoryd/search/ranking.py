@@ -1,11 +1,10 @@
-"""What a score is made of, so that it means the same in every root.
+"""Scores from 0 to 1 that are comparable between roots.
 
-A score lies in 0..1. First comes how a memory matches: the whole question word by word, all of its words, all that
-tell something in any form, some of them, or a part of a word. Each of these has a span of its own, and within it
-counts how well the words are matched: the score of the index, which is a part of the most that these words could earn
-in that root. A root with few memories and one with many so come to the same scale. What a memory is worth beside its
-text (its age, its weight in its own layout, how often it was read) moves it within the span by a fifth at most: much
-better text always wins.
+The kind of match comes first: the query as a phrase, all of its words, all informative words in any form, some of them,
+or a part of a word. Each kind has a span of scores. The position in the span is the score of the index, as a fraction
+of the highest score these words could reach in that root, which puts small and large roots on the same scale. Age,
+weight in the layout and number of reads move a memory within the span by a fifth at most, so a much better text match
+always wins.
 
 Topic files are ranked by the points of seed 001 instead: for keywords, context, tags, recency and use.
 """
@@ -24,7 +23,7 @@ from memoryd.core.text_match import count_present, fold
 from memoryd.search.query_terms import ParsedQuery
 from memoryd.search.snippets import query_patterns
 
-STANDING = 0.2  # the share of age, weight and uses in a span
+PRIOR_SHARE = 0.2  # the share of age, weight and uses in a span
 _HALF_LIFE = 90 * DAY
 
 Why = Mapping[str, object]
@@ -57,8 +56,8 @@ _WHOLE = frozenset(span.name for span in (PHRASE, ALL, FORMS))
 
 @dataclass(frozen=True, slots=True)
 class Points:
-    """How seed 001 scores topic files: so much for each keyword found, for the context (a word of the topic's path),
-    for a tag, for a memory of today (falling by `decay` a day), for each five uses."""
+    """The weights of seed 001 for topic files: points for each keyword found, for the context (a word of the topic's
+    path), for each tag, for a memory of today (decaying by exp(-decay) per day), for every five uses."""
 
     keyword: float = 3.0
     context: float = 5.0
@@ -70,9 +69,9 @@ class Points:
 
 def score(span: Span, match: Match, now: float) -> float:
     """Return the score of a match in its span. `now` in seconds."""
-    standing = 0.5 * recency(match.created, now) + 0.15 * match.uses / (match.uses + 5)
-    standing += 0.175 if match.weight is None else 0.35 * min(max(match.weight, 0.0), 1.0)
-    return span.low + (span.high - span.low) * ((1 - STANDING) * match.score + STANDING * standing)
+    prior = 0.5 * recency(match.created, now) + 0.15 * match.uses / (match.uses + 5)
+    prior += 0.175 if match.weight is None else 0.35 * min(max(match.weight, 0.0), 1.0)
+    return span.low + (span.high - span.low) * ((1 - PRIOR_SHARE) * match.score + PRIOR_SHARE * prior)
 
 
 def candidate(span: Span, match: Match, now: float) -> Candidate:
@@ -95,7 +94,7 @@ def recency(created: float | None, now: float) -> float:
 
 
 class Counts(NamedTuple):
-    """How well a topic memory matches a query: keywords it has, whether one is in its path, matching tags."""
+    """The matches of a topic memory: the number of keywords, whether one is in its path, the number of tags."""
 
     keywords: int
     context: bool
@@ -136,7 +135,7 @@ def rank_by_points(
     come last."""
     memories = reader.memories([each.key for each in found])
     counter = _PointCounter(query, points, now)
-    ranked = [counter.scored(each, memories[each.key]) for each in found if each.key in memories]
+    ranked = [counter.score(each, memories[each.key]) for each in found if each.key in memories]
     worded = [each for each in ranked if any(map(each.why.get, ("match", "keywords", "context", "tags")))]
     return with_meaning_below(sorted(worded, key=_order, reverse=True), found)
 
@@ -169,7 +168,7 @@ class _PointCounter:
         self._words = query_patterns(query, words_only=True)
         self._in_line = cache(lambda line: count_present(self._words, fold(line)))
 
-    def scored(self, found: Candidate, memory: Memory) -> Candidate:
+    def score(self, found: Candidate, memory: Memory) -> Candidate:
         """Return the candidate with a score from its points."""
         tagged = sum(1 for tag in memory.tags.split("\n") if tag and self._in_line(tag))
         context = self._is_phrase(found) or bool(self._in_line(memory.labels))

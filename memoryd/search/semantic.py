@@ -50,8 +50,8 @@ class Like(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class RankingProfile:
-    """How a layout wants its memories ranked. `points`: by the points of seed 001. `fill`: add substring matches if
-    words find too little; otherwise the parts of the query are searched literally, only if words find nothing."""
+    """The ranking of a layout's memories. `points`: by the points of seed 001. `fill`: add substring matches if words
+    find too little; otherwise the parts of the query are searched literally, only if words find nothing."""
 
     points: Points | None = None
     fill: bool = False
@@ -71,7 +71,7 @@ class Question:
 
 
 class VectorsMissingError(Exception):
-    """No vectors to compare with; the message says why. Only the text is searched then."""
+    """There are no vectors to compare; the message says why. Only the text is searched then."""
 
 
 class SemanticSearch:
@@ -81,14 +81,14 @@ class SemanticSearch:
     def __init__(self, embedder: Embedder | None, reason: str = "off") -> None:
         self.embedder = embedder
         self._reason = reason
-        self._judging = threading.Lock()
-        self._resting = (0, float("inf"))  # the embedder's call count, and when it was last read
-        self._makes_them: dict[tuple[Sample, ...], bool] = {}
+        self._lock = threading.Lock()
+        self._idle = (0, float("inf"))  # the embedder's call count, and when it was last read
+        self._verdicts: dict[tuple[Sample, ...], bool] = {}
 
-    def alone(self, reader: IndexReader, question: Question, limit: int) -> tuple[list[Candidate], str | None]:
+    def search(self, reader: IndexReader, question: Question, limit: int) -> tuple[list[Candidate], str | None]:
         """Search by meaning alone: at most `limit` memories, or why there are none."""
         try:
-            found = self._look(reader, question, (), max(limit, POOL))
+            found = self._match(reader, question, (), max(limit, POOL))
         except VectorsMissingError as reason:
             return [], str(reason)
         ranked = sorted(found.items(), key=lambda each: (-meaning_score(each[1]), -each[0]))
@@ -99,7 +99,7 @@ class SemanticSearch:
     ) -> tuple[list[Candidate], str | None]:
         """Search by text and meaning: at most `limit` memories, or why there is only the text."""
         try:
-            found = self._look(reader, question, [each.key for each in by_text], POOL)
+            found = self._match(reader, question, [each.key for each in by_text], POOL)
         except VectorsMissingError as reason:
             return [], str(reason)
         return fuse(by_text, found, limit), None
@@ -108,16 +108,14 @@ class SemanticSearch:
         """Let an idle embedder free its memory. `now` in seconds."""
         if self.embedder is None:
             return
-        asked, since = self._resting
-        if self.embedder.asked != asked:
-            self._resting = self.embedder.asked, now
+        asked, since = self._idle
+        if self.embedder.calls != asked:
+            self._idle = self.embedder.calls, now
         elif now - since > self.embedder.idle_s:
-            self.embedder.rest()
-            self._resting = asked, float("inf")
+            self.embedder.release()
+            self._idle = asked, float("inf")
 
-    # --- inner workings
-
-    def _look(
+    def _match(
         self, reader: IndexReader, question: Question, also: Sequence[int], limit: int
     ) -> dict[int, SemanticMatch]:
         """Match the nearest memories, and those of `also`."""
@@ -127,8 +125,8 @@ class SemanticSearch:
             raise VectorsMissingError("no memory has a vector yet")
         cosines = {each.key: each.cosine for each in near}
         texts = self._texts(reader, question, model, list(cosines))
-        aligned = self._aligned(question, texts)
-        named = self._named(question, texts)
+        aligned = self._align(question, texts)
+        named = self._rare_names(question, texts)
         return {key: SemanticMatch(value, aligned.get(key), model, key in named) for key, value in cosines.items()}
 
     def _texts(self, reader: IndexReader, question: Question, model: str, keys: list[int]) -> Mapping[int, str]:
@@ -139,30 +137,30 @@ class SemanticSearch:
             return {}
         return reader.openings(keys, ALIGN_CHARS)
 
-    def _aligned(self, question: Question, texts: Mapping[int, str]) -> dict[int, float]:
+    def _align(self, question: Question, texts: Mapping[int, str]) -> dict[int, float]:
         """Return how well the words of the query match words of each memory, by key."""
         align = getattr(self.embedder, "align", None)
         if align is None or not texts:
             return {}
         return dict(zip(texts, align(question.query.raw, list(texts.values())), strict=True))
 
-    def _named(self, question: Question, texts: Mapping[int, str]) -> set[int]:
+    def _rare_names(self, question: Question, texts: Mapping[int, str]) -> set[int]:
         """Return the few memories with a word of the query that the embedder does not know: a name, whose only meaning
         is the memories that contain it."""
         knows = getattr(self.embedder, "knows", None)
         if knows is None or not texts:
             return set()
-        strange = {word.casefold() for word in words(question.query.raw) if word.isalnum() and not knows(word)}
-        if not strange:
+        unknown = {word.casefold() for word in words(question.query.raw) if word.isalnum() and not knows(word)}
+        if not unknown:
             return set()
-        found = {key for key, text in texts.items() if _has(text.casefold(), strange)}
+        found = {key for key, text in texts.items() if _has(text.casefold(), unknown)}
         return found if len(found) <= MAX_NAMED else set()
 
     def _vector(self, reader: IndexReader, question: Question) -> tuple[str, Sequence[float]]:
         """Return the model and the vector to compare with."""
         samples, like = reader.vector_samples(question.filters.owner, SAMPLES), question.like
         if like is None:
-            return self._embedded(samples, question)
+            return self._embed(samples, question)
         return self._model_of(samples, like), unpack(like.vector, like.size)
 
     def _model_of(self, samples: Sequence[Sample], like: Like) -> str:
@@ -174,13 +172,13 @@ class SemanticSearch:
             return self.embedder.name
         raise VectorsMissingError(f"no vectors of {like.size} numbers here")
 
-    def _embedded(self, samples: Sequence[Sample], question: Question) -> tuple[str, Sequence[float]]:
+    def _embed(self, samples: Sequence[Sample], question: Question) -> tuple[str, Sequence[float]]:
         embedder = self.embedder
         if embedder is None:
             raise VectorsMissingError(self._reason)
         if not question.query.raw.strip():
             raise VectorsMissingError("no words to compare")
-        if samples and not self._makes(samples, embedder):
+        if samples and not self._reproduces(samples, embedder):
             size = len(samples[0].vector) // 4
             raise VectorsMissingError(f"its vectors have {size} numbers of a model that is not configured")
         knows = getattr(embedder, "knows", None)
@@ -194,23 +192,23 @@ class SemanticSearch:
             raise VectorsMissingError("no word of the question is known")
         return agent_model(embedder.size) if samples else embedder.name, unpack(vector, embedder.size)
 
-    def _makes(self, samples: Sequence[Sample], embedder: Embedder) -> bool:
+    def _reproduces(self, samples: Sequence[Sample], embedder: Embedder) -> bool:
         """True if the embedder reproduces the stored vectors, checked on these samples; cached."""
         shown = tuple(samples)
-        with self._judging:
-            if shown not in self._makes_them:
-                if len(self._makes_them) >= MAX_JUDGED:
-                    self._makes_them.clear()
-                self._makes_them[shown] = _made_again(samples, embedder)
-            return self._makes_them[shown]
+        with self._lock:
+            if shown not in self._verdicts:
+                if len(self._verdicts) >= MAX_JUDGED:
+                    self._verdicts.clear()
+                self._verdicts[shown] = _reproduced(samples, embedder)
+            return self._verdicts[shown]
 
 
-def _has(text: str, strange: set[str]) -> bool:
+def _has(text: str, unknown: set[str]) -> bool:
     """True if the text has one of the words; it is only split if one of them occurs as a substring."""
-    return any(map(text.__contains__, strange)) and not strange.isdisjoint(words(text))
+    return any(map(text.__contains__, unknown)) and not unknown.isdisjoint(words(text))
 
 
-def _made_again(samples: Sequence[Sample], embedder: Embedder) -> bool:
+def _reproduced(samples: Sequence[Sample], embedder: Embedder) -> bool:
     fitting = [each for each in samples if each.model == agent_model(embedder.size)]
     if not fitting:
         return False
@@ -228,12 +226,12 @@ def like_floats(numbers: Sequence[float]) -> Like:
     return Like(pack_floats(numbers), len(numbers))
 
 
-# --- both arms
+# --- fusion with the text search
 
 
 class SemanticMatch(NamedTuple):
-    """How a memory matches by meaning: `cosine` of the whole texts, `words` how well single words match (None: not
-    compared), `named` whether it is one of few memories with a word of the query that the embedder does not know."""
+    """A match by meaning. `cosine`: of the whole texts. `words`: the similarity of single words (None: not compared).
+    `named`: it is one of few memories with a word of the query that the embedder does not know."""
 
     cosine: float
     words: float | None
@@ -294,6 +292,6 @@ def _fused_score(text: Candidate | None, meant: SemanticMatch | None) -> float:
 
 
 def _why(text: Candidate | None, meant: SemanticMatch | None) -> Why:
-    """Merge what made the scores of both searches."""
+    """Merge the parts of the scores of both searches."""
     why: dict[str, object] = dict(text.why) if text is not None else {}
     return why if meant is None else {**why, "semantic": meant.why()}

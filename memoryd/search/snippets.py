@@ -15,8 +15,8 @@ _MORE = "…"
 
 
 def query_patterns(query: ParsedQuery, *, words_only: bool = False) -> tuple[Pattern, ...]:
-    """Return patterns of the telling words and, unless only they are wanted, of the pieces they come from and of the
-    whole question."""
+    """Return patterns of the informative words and, unless `words_only`, of the pieces they come from and of the whole
+    query."""
     found: list[Pattern] = []
     if not words_only:
         whole = fold(query.raw[:WIDTH].strip(" \t\r\n\"'“”«»"))
@@ -27,7 +27,7 @@ def query_patterns(query: ParsedQuery, *, words_only: bool = False) -> tuple[Pat
     return tuple(dict.fromkeys(found))
 
 
-def names(patterns: Sequence[Pattern], found: Sequence[Spot]) -> list[str]:
+def word_names(patterns: Sequence[Pattern], found: Sequence[Spot]) -> list[str]:
     """Return the words found at these spots, as `why` shows them."""
     there = {number for _, _, number in found}
     return [name for number in sorted(there) if (name := patterns[number].name)]
@@ -38,9 +38,9 @@ def snippet(patterns: Sequence[Pattern], found: Sequence[Spot], text: str) -> st
     if len(text) <= WIDTH:
         return " ".join(text.split())
     low, high = _best(patterns, found)
-    room = WIDTH - 2
-    start = min(max(0, low - max(20, (room - (high - low)) // 3)), max(0, len(text) - room))
-    end = min(len(text), start + room)
+    width = WIDTH - 2
+    start = min(max(0, low - max(20, (width - (high - low)) // 3)), max(0, len(text) - width))
+    end = min(len(text), start + width)
     start, end = _at_words(text, start, end, low, high)
     start, end = _around_marks(text, start, end)
     cut = " ".join(text[start:end].split())

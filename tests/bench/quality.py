@@ -26,13 +26,13 @@ from memoryd.core.spans import Span
 from memoryd.index.sqlite import SqliteIndex
 from memoryd.search.embedding.embedder import Embedder
 from memoryd.search.embedding.static import Static
-from memoryd.search.embedding.wordpiece import HERE, TABLE
+from memoryd.search.embedding.wordpiece import DIRECTORY, TABLE
 from memoryd.search.engine import SearchEngine
 from memoryd.search.query_terms import ParsedQuery
 from memoryd.search.semantic import Question, SemanticSearch
 from tests.search.questions import Asked, distractors, keywords, mixed, paraphrases
 
-FIGURES = HERE / "quality.json"
+FIGURES = DIRECTORY / "quality.json"
 LOOKED_AT = 50  # an answer further down counts as not found
 NOW = 1_767_225_600.0
 MODES: tuple[Mode, ...] = ("text", "semantic", "hybrid")

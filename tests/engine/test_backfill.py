@@ -33,7 +33,7 @@ class Numbers:
     batches: list[int] = field(default_factory=list)
     name: str = "numbers"
     size: int = 2
-    asked: int = 0
+    calls: int = 0
     idle_s: float = 1.0
 
     def embed(self, texts: Sequence[str]) -> list[bytes]:
@@ -41,7 +41,7 @@ class Numbers:
         self.batches.append(len(texts))
         return [pack_floats([len(text), 1]) for text in texts]
 
-    def rest(self) -> None:
+    def release(self) -> None:
         pass
 
 

@@ -50,7 +50,7 @@ class TestFiles:
 
     def test_an_empty_index(self, index: IndexWriter) -> None:
         assert (index.size, index.totals(), index.files(), index.findings()) == (0, (0, 0), {}, [])
-        assert (index.owners(), index.newest(EVERYTHING, 9), index.take_news()) == ((), [], [])
+        assert (index.owners(), index.newest(EVERYTHING, 9), index.take_new_findings()) == ((), [], [])
         index.forget("a")
         index.clear()
 
@@ -132,14 +132,14 @@ class TestFindings:
 
     def test_only_what_is_new_is_news(self, index: IndexWriter) -> None:
         put(index, "a", findings=[self.BAD])
-        assert [each.finding for each in index.take_news()] == [self.BAD]
+        assert [each.finding for each in index.take_new_findings()] == [self.BAD]
         put(index, "a", findings=[replace(self.BAD, line=5), self.WORSE])
-        assert [each.finding for each in index.take_news()] == [self.WORSE], "a line that moved is none"
-        assert index.take_news() == []
+        assert [each.finding for each in index.take_new_findings()] == [self.WORSE], "a line that moved is none"
+        assert index.take_new_findings() == []
 
     def test_an_append_replaces_what_is_about_the_whole_file(self, index: IndexWriter) -> None:
         put(index, "a", findings=[self.BAD, self.WORSE])
-        index.append(row("a"), Document("a", (), (replace(self.WORSE, line=9),)), anew=("invalid-json",))
+        index.append(row("a"), Document("a", (), (replace(self.WORSE, line=9),)), recounted=("invalid-json",))
         assert index.findings() == [self.BAD, replace(self.WORSE, line=9)]
 
 
@@ -484,5 +484,5 @@ class TestReaders:
         while index.tidy():
             turns += 1
             assert turns < 100
-        assert not index.untidy
+        assert not index.can_tidy
         assert found(index, "zebra") == before

@@ -21,7 +21,7 @@ def pieces(catalogue: SqliteIndex) -> int:
 
 
 def untidy(catalogue: IndexWriter) -> bool:
-    return catalogue.untidy
+    return catalogue.can_tidy
 
 
 def due(worker: Root) -> float:

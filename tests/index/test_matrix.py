@@ -60,7 +60,7 @@ def catalogue(tmp_path: Path) -> Iterator[SqliteIndex]:
 
 
 def measured(shelf: MatrixCache, catalogue: SqliteReader, asked: bytes) -> Similarities:
-    return shelf.measure(catalogue.vectors, MODEL, unpack(asked, SIZE))
+    return shelf.compare(catalogue.vectors, MODEL, unpack(asked, SIZE))
 
 
 def by_hand(catalogue: SqliteReader, asked: bytes, filters: Filters, limit: int) -> list[Neighbour]:
@@ -136,13 +136,13 @@ def test_the_cosines_of_some(catalogue: SqliteIndex) -> None:
 
 def test_many_changes_do_not_pile_up(catalogue: SqliteIndex, monkeypatch: pytest.MonkeyPatch) -> None:
     """What has gone leaves the matrix when there is more of it than of what is there."""
-    monkeypatch.setattr("memoryd.index.matrix.PIECE", 50)
+    monkeypatch.setattr("memoryd.index.matrix.CHUNK", 50)
     shelf = MatrixCache()
     for turn in range(40):
         put(catalogue, "b.jsonl", *[record(number, f"turn {turn} {number}") for number in range(60)])
         fill(catalogue)
         measured(shelf, catalogue, vector(turn))
-        assert shelf.rows_held()[MODEL] <= 2 * 560 + 50 + 60
+        assert shelf.row_counts()[MODEL] <= 2 * 560 + 50 + 60
         found = measured(shelf, catalogue, vector(turn)).best(catalogue.vectors, EVERYTHING, 20)
         assert alike(found, by_hand(catalogue, vector(turn), EVERYTHING, 20))
 
@@ -152,12 +152,12 @@ def test_idle_matrices_are_dropped(catalogue: SqliteIndex) -> None:
     measured(shelf, catalogue, vector(1))
     shelf.release_idle(1000.0)
     shelf.release_idle(1000.0 + IDLE_S)
-    assert len(shelf.rows_held()) == 1
+    assert len(shelf.row_counts()) == 1
     measured(shelf, catalogue, vector(1))
     shelf.release_idle(1001.0 + IDLE_S)
-    assert len(shelf.rows_held()) == 1, "it was needed meanwhile"
+    assert len(shelf.row_counts()) == 1, "it was needed meanwhile"
     shelf.release_idle(1002.0 + 2 * IDLE_S)
-    assert shelf.rows_held() == {}
+    assert shelf.row_counts() == {}
     assert len(measured(shelf, catalogue, vector(1)).best(catalogue.vectors, EVERYTHING, 5)) == 5
 
 
@@ -165,14 +165,14 @@ def test_vectors_of_32_bits(catalogue: SqliteIndex) -> None:
     asked = pack_floats([1.0, 0.0, 0.5])
     keys = catalogue.vectors.all_allowed(EVERYTHING)[:2]
     catalogue.put_vectors("f", [(keys[0], asked), (keys[1], pack_floats([-1.0, 0.0, -0.5]))])
-    found = MatrixCache().measure(catalogue.vectors, "f", unpack(asked, 3)).best(catalogue.vectors, EVERYTHING, 5)
+    found = MatrixCache().compare(catalogue.vectors, "f", unpack(asked, 3)).best(catalogue.vectors, EVERYTHING, 5)
     assert alike(found, [Neighbour(keys[0], 1.0), Neighbour(keys[1], -1.0)])
 
 
 def test_vectors_without_direction_are_near_to_nothing(catalogue: SqliteIndex) -> None:
     key = catalogue.vectors.all_allowed(EVERYTHING)[0]
     catalogue.put_vectors("z", [(key, bytes(SIZE))])
-    assert MatrixCache().measure(catalogue.vectors, "z", unpack(vector(1), SIZE)).of([key]) == {key: 0.0}
+    assert MatrixCache().compare(catalogue.vectors, "z", unpack(vector(1), SIZE)).of([key]) == {key: 0.0}
 
 
 def test_an_empty_catalogue(tmp_path: Path) -> None:

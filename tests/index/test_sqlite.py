@@ -18,7 +18,7 @@ from memoryd.core.records import Document, Record
 from memoryd.core.words import tokens
 from memoryd.index.sqlite import SqliteIndex, fulltext
 from memoryd.index.sqlite.database import SCHEMA, Database
-from memoryd.index.sqlite.fulltext import words_holding
+from memoryd.index.sqlite.fulltext import words_containing
 from tests.examples import examples
 from tests.index.database import ask, check_words
 from tests.index.records import EVERYTHING, found, keys, put, put_texts, record, row
@@ -210,16 +210,16 @@ class TestFullText:
             TextQuery((Term("7"), Term("zebra")), phrase=Term("zebra 7")),
         ]
         small = [set(found(catalogue, query)) for query in queries]
-        monkeypatch.setattr(fulltext, "CHEAP", 10)
+        monkeypatch.setattr(fulltext, "MAX_SCORED", 10)
         assert [set(found(catalogue, query)) for query in queries] == small
         monkeypatch.setattr(fulltext, "NEWEST", 20)
         assert len(found(catalogue, TextQuery((Term("zebra"),), "any"))) == 20, "the newest alone are measured"
 
     def test_words_that_hold_a_piece(self) -> None:
         listed = "\nghosted\nhost\nlocalhost\nroom\n"
-        assert words_holding(listed, "host", 5) == ["ghosted", "host", "localhost"]
-        assert words_holding(listed, "host", 2) is None
-        assert words_holding(listed, "zebra", 2) == []
+        assert words_containing(listed, "host", 5) == ["ghosted", "host", "localhost"]
+        assert words_containing(listed, "host", 2) is None
+        assert words_containing(listed, "zebra", 2) == []
 
 
 class TestVectors:

@@ -91,7 +91,7 @@ class ToyIndex(IndexWriter):
     def vector(self, key: int) -> tuple[str, bytes] | None:
         return self.vectors.get(key)
 
-    def take_news(self) -> list[FindingNews]:
+    def take_new_findings(self) -> list[FindingNews]:
         return self.news.take()
 
     def reader(self) -> AbstractContextManager[IndexReader]:
@@ -103,8 +103,8 @@ class ToyIndex(IndexWriter):
     def replace(self, row: FileRow, document: Document) -> None:
         self._write(row, document, self._keys(row.path), [])
 
-    def append(self, row: FileRow, tail: Document, *, anew: Sequence[str] = ()) -> None:
-        self._write(row, tail, set(), [each for each in self.found.get(row.path, []) if each.code not in anew])
+    def append(self, row: FileRow, tail: Document, *, recounted: Sequence[str] = ()) -> None:
+        self._write(row, tail, set(), [each for each in self.found.get(row.path, []) if each.code not in recounted])
 
     def replace_range(self, row: FileRow, changed: ReplacedRange, document: Document) -> None:
         (start, end), n = (changed.span.start, changed.span.end), changed.new_lines - changed.lines

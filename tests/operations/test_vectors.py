@@ -16,10 +16,10 @@ class Lengths:
     name, size, fast, idle_s = "lengths", 2, True, 1.0
 
     def __init__(self) -> None:
-        self.asked = 0
+        self.calls = 0
         self.told: list[str] = []
 
-    def rest(self) -> None:
+    def release(self) -> None:
         """It holds nothing."""
 
     def embed(self, texts: Sequence[str]) -> list[bytes]:

@@ -26,7 +26,7 @@ def test_the_vectors_are_those_of_the_model() -> None:
     assert cosine(weather, stadium) == pytest.approx(0.105, abs=0.01)
     assert sum(number * number for number in weather) == pytest.approx(1, abs=1e-5)
     assert not any(nothing)
-    minilm.rest()
+    minilm.release()
     assert unpack(minilm.embed(texts[:1])[0], SIZE) == weather
 
 

@@ -8,7 +8,7 @@ import json
 import pytest
 
 from memoryd.search.embedding.static import SIZE, Static
-from memoryd.search.embedding.wordpiece import HEAD, HERE, TABLE, Table, known_words
+from memoryd.search.embedding.wordpiece import DIRECTORY, HEAD, TABLE, Table, word_rows
 from tests.bench.quality import FIGURES, MODES, SETS, Quality, measure, quality
 
 MARGIN = 0.01
@@ -57,12 +57,12 @@ def test_the_measure() -> None:
 
 def test_the_table_has_a_row_for_each_word_it_knows() -> None:
     table = Table()
-    assert (table.rows, table.size) == (len(known_words()), SIZE)
+    assert (table.rows, table.size) == (len(word_rows()), SIZE)
     assert TABLE.stat().st_size == HEAD.size + table.rows * (2 + SIZE)
 
 
 def test_it_says_where_it_comes_from() -> None:
-    notice = (HERE / "NOTICE").read_text(encoding="utf-8")
+    notice = (DIRECTORY / "NOTICE").read_text(encoding="utf-8")
     for word in (
         "all-MiniLM-L6-v2",
         "Apache License, Version 2.0",
@@ -70,6 +70,6 @@ def test_it_says_where_it_comes_from() -> None:
         "python -m tests.tools.distill",
     ):
         assert word in notice
-    assert "TERMS AND CONDITIONS FOR USE, REPRODUCTION, AND DISTRIBUTION" in (HERE / "LICENSE").read_text(
+    assert "TERMS AND CONDITIONS FOR USE, REPRODUCTION, AND DISTRIBUTION" in (DIRECTORY / "LICENSE").read_text(
         encoding="utf-8"
     )

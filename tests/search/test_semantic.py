@@ -32,17 +32,17 @@ class Letters:
     idle_s = 10.0
 
     def __init__(self, trouble: str | None = None) -> None:
-        self.asked = 0
+        self.calls = 0
         self.rested = 0
         self.trouble = trouble
 
     def embed(self, texts: Sequence[str]) -> list[bytes]:
-        self.asked += 1
+        self.calls += 1
         if self.trouble:
             raise EmbedderError(self.trouble)
         return [pack_floats([text.count(letter) for letter in "abcd"]) for text in texts]
 
-    def rest(self) -> None:
+    def release(self) -> None:
         self.rested += 1
 
 

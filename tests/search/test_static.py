@@ -20,10 +20,10 @@ from memoryd.search.embedding.wordpiece import (
     MAGIC,
     MAX_WORDS,
     Table,
-    known_words,
     pieces,
     read_vocabulary,
     rows_of,
+    word_rows,
     words,
 )
 
@@ -64,7 +64,7 @@ def test_the_longest_parts_of_a_word() -> None:
 
 
 def test_a_name_is_the_words_within_it() -> None:
-    known = known_words()
+    known = word_rows()
     assert list(rows_of("maxRetryCount", known)) == [known["max"], *pieces("retry", known), known["count"]]
     assert list(rows_of("HTTPServer", known)) == [*pieces("http", known), known["server"]]
     assert list(rows_of("JavaScript", known)) == [known["javascript"]], "a word that is known is no name"
@@ -130,9 +130,9 @@ def test_vectors_of_the_shipped_table() -> None:
 def test_resting_changes_nothing() -> None:
     static = Static()
     before = static.embed(["a lock is left over"])
-    static.rest()
+    static.release()
     assert static.embed(["a lock is left over"]) == before
-    assert static.asked == 2
+    assert static.calls == 2
 
 
 def test_indexing_needs_no_numpy() -> None:

@@ -16,10 +16,10 @@ from memoryd.core.vectors import cosine
 from memoryd.search.embedding import word_alignment
 from memoryd.search.embedding.static import Static
 from memoryd.search.embedding.word_alignment import MAX_COMPARED, WordAlignment
-from memoryd.search.embedding.wordpiece import HEAD, MAGIC, Table, known_words, rows_of, words
+from memoryd.search.embedding.wordpiece import HEAD, MAGIC, Table, rows_of, word_rows, words
 from tests.examples import examples
 
-KNOWN = cache(known_words)
+KNOWN = cache(word_rows)
 TABLE = cache(Table)
 APART = cache(lambda: WordAlignment(TABLE(), KNOWN()))
 # Known words, words of pieces, names of words, signs, and what no row stands for.

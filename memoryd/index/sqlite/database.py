@@ -19,7 +19,7 @@ from memoryd.core.index import FileRow, IndexUnavailable, Place
 from memoryd.core.plan import Fingerprint
 from memoryd.index.texts import clean
 
-Row = tuple[Any, ...]  # as the columns of a query are declared
+Row = tuple[Any, ...]  # one value per column of the query
 
 TABLES = """
 CREATE TABLE files (
@@ -66,9 +66,9 @@ PLACES = (
 def place(row: Row) -> Place:
     """Convert a row of PLACES."""
     key, role, start, end, line, identity, archived, *numbers, digest, recently_modified = row
-    print_ = Fingerprint(*numbers)
+    fingerprint = Fingerprint(*numbers)
     return Place(
-        path_of(key), role, start, end, line, identity, bool(archived), print_, digest, bool(recently_modified)
+        path_of(key), role, start, end, line, identity, bool(archived), fingerprint, digest, bool(recently_modified)
     )
 
 
@@ -105,15 +105,15 @@ def file_row(row: Row) -> FileRow:
 
 def file_values(row: FileRow) -> tuple[object, ...]:
     """Convert a file to the columns of FILES."""
-    seen = row.fingerprint
+    fingerprint = row.fingerprint
     return (
         key_of(row.path),
         row.role,
-        seen.dev,
-        seen.inode,
-        seen.size,
-        seen.mtime_ns,
-        seen.ctime_ns,
+        fingerprint.dev,
+        fingerprint.inode,
+        fingerprint.size,
+        fingerprint.mtime_ns,
+        fingerprint.ctime_ns,
         row.digest,
         row.lines,
         row.ends_with_newline,
@@ -128,21 +128,21 @@ def file_values(row: FileRow) -> tuple[object, ...]:
 
 SCHEMA = 7
 CACHE_KIB = 8_192  # of each reader: the narrow tables of 100,000 memories
-IDLE = 4  # readers that wait to be lent again
+MAX_IDLE = 4  # open readers that are not in use
 _ERRNO = {sqlite3.SQLITE_FULL: errno.ENOSPC, sqlite3.SQLITE_IOERR: errno.EIO}
-# What SQLite says of a directory it may not write into, whatever the reason.
+# The errors of SQLite for a directory it cannot write into, whatever the reason.
 _AMBIGUOUS = (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN)
 
 
 def _unavailable(error: sqlite3.Error, path: str) -> IndexUnavailable:
     """Translate an error of SQLite. It has no errno: for "read-only" and "cannot open" the file system is checked."""
     code = getattr(error, "sqlite_errorcode", 0) & 0xFF
-    number = _ERRNO.get(code) or (_refusal(path) if code in _AMBIGUOUS else None)
+    number = _ERRNO.get(code) or (_errno_of(path) if code in _AMBIGUOUS else None)
     message = f"the index {path} cannot be used: {error}"
     return IndexUnavailable(number, message) if number is not None else IndexUnavailable(message)
 
 
-def _refusal(path: str) -> int | None:
+def _errno_of(path: str) -> int | None:
     try:
         found = os.statvfs(os.path.dirname(path))
     except OSError as error:
@@ -158,7 +158,7 @@ class Database:
     def __init__(self, path: str, *, read_only: bool = False) -> None:
         self.path = path
         self.read_only = read_only
-        self._connection = self._translated(_open_reader if read_only else _open_or_rebuild, path)
+        self._connection = self._translate_errors(_open_reader if read_only else _open_or_rebuild, path)
 
     def rows(self, query: str, values: Sequence[object] = ()) -> list[Row]:
         """Return all rows of a query."""
@@ -184,19 +184,19 @@ class Database:
 
     def run(self, statement: str, values: Sequence[object] = ()) -> None:
         """Execute a statement that returns no rows."""
-        self._translated(self._connection.execute, statement, values)
+        self._translate_errors(self._connection.execute, statement, values)
 
     def run_many(self, statement: str, rows: Iterable[Sequence[object]]) -> None:
         """Execute a statement for each row of values."""
-        self._translated(self._connection.executemany, statement, rows)
+        self._translate_errors(self._connection.executemany, statement, rows)
 
     def commit(self) -> None:
         """Make pending writes visible to readers."""
-        self._translated(self._connection.commit)
+        self._translate_errors(self._connection.commit)
 
     def rollback(self) -> None:
         """Undo the writes since the last commit."""
-        self._translated(self._connection.rollback)
+        self._translate_errors(self._connection.rollback)
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
@@ -210,14 +210,14 @@ class Database:
 
     @property
     def total_changes(self) -> int:
-        """Rows changed since the connection was opened."""
+        """The number of rows changed since the connection was opened."""
         return self._connection.total_changes
 
     def close(self) -> None:
         """Close the connection."""
         self._connection.close()
 
-    def _translated(self, call: Callable[..., _Result], *values: Any) -> _Result:
+    def _translate_errors(self, call: Callable[..., _Result], *values: Any) -> _Result:
         try:
             return call(*values)
         except sqlite3.Error as error:
@@ -228,14 +228,14 @@ _Result = TypeVar("_Result")
 
 
 def _open_or_rebuild(path: str) -> sqlite3.Connection:
-    """Open the file, or begin an empty one where it is missing, damaged or of another schema."""
+    """Open the file, or create an empty one if it is missing, damaged or of another schema."""
     for attempt in (1, 2):
         os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))  # SQLite's own files take the mode of this one
         db = sqlite3.connect(path, timeout=10, check_same_thread=False)
         try:
             db.execute("PRAGMA journal_mode=WAL")
             db.execute("PRAGMA temp_store=MEMORY")  # no texts of memories in /var/tmp
-            # A cache need not survive a power cut: what a cut tears is detected and built anew.
+            # A cache need not survive a power cut: damage is detected, and the index rebuilt.
             db.execute("PRAGMA synchronous=OFF")
             version = db.execute("PRAGMA user_version").fetchone()[0]
             if version == SCHEMA and _same_words(db) and db.execute("PRAGMA quick_check(1)").fetchone()[0] == "ok":
@@ -256,7 +256,7 @@ def _open_or_rebuild(path: str) -> sqlite3.Connection:
 
 
 def _same_words(db: sqlite3.Connection) -> bool:
-    """Check that the words were split by the current rules: only those can remove them from the index again."""
+    """True if the words were split by the current rules: only these rules can remove them from the index."""
     row = db.execute("SELECT value FROM meta WHERE key = 'words'").fetchone()
     return row is not None and row[0] == words.VERSION
 
@@ -274,42 +274,42 @@ def _open_reader(path: str) -> sqlite3.Connection:
 
 
 class Closing(Protocol):
-    """Anything a pool can lend."""
+    """Anything that can be closed."""
 
     def close(self) -> None:
-        """Release what it holds."""
+        """Release its resources."""
 
 
-Lent = TypeVar("Lent", bound=Closing)
+Pooled = TypeVar("Pooled", bound=Closing)
 
 
-class ConnectionPool(Generic[Lent]):
-    """A pool of readers for any thread. Opening a connection costs more than most queries, so a few idle ones are kept;
-    a reader whose block raised is closed."""
+class ConnectionPool(Generic[Pooled]):
+    """A pool of readers for any thread. Opening a connection costs more than most queries, so a few idle readers stay
+    open; a reader whose block raised is closed."""
 
-    def __init__(self, open_one: Callable[[], Lent]) -> None:
+    def __init__(self, open_one: Callable[[], Pooled]) -> None:
         self._open = open_one
         self._changing = threading.Lock()
-        self._idle: list[Lent] = []
+        self._idle: list[Pooled] = []
         self._closed = False
 
     @contextmanager
-    def acquire(self) -> Iterator[Lent]:
-        """Lend a reader for the block."""
+    def acquire(self) -> Iterator[Pooled]:
+        """Yield a reader for the block."""
         with self._changing:
-            lent = self._idle.pop() if self._idle else None
-        lent = lent or self._open()
+            reader = self._idle.pop() if self._idle else None
+        reader = reader or self._open()
         sound = False
         try:
-            yield lent
+            yield reader
             sound = True
         finally:
             with self._changing:
-                kept = sound and not self._closed and len(self._idle) < IDLE
-                if kept:
-                    self._idle.append(lent)
-            if not kept:
-                lent.close()
+                reusable = sound and not self._closed and len(self._idle) < MAX_IDLE
+                if reusable:
+                    self._idle.append(reader)
+            if not reusable:
+                reader.close()
 
     def close(self) -> None:
         """Close the idle readers; readers in use are closed when they are returned."""

@@ -5,7 +5,7 @@ So in a large index only rare words are scored, and only the newest of very many
 are read and scored here instead.
 
 Which spellings are one word (case, accents, scripts) is decided in `core.words`. Filters are part of each query, so
-that they apply before the best are taken.
+that they apply before the best matches are selected.
 """
 
 from __future__ import annotations
@@ -22,49 +22,48 @@ from memoryd.core.words import STOP_WORDS, tokens, unspaced
 from memoryd.index.sqlite.database import Database, Row
 from memoryd.index.sqlite.memories import Memories, conditions
 
-CHEAP = 3_000  # memories with any of the words: so many FTS5 may measure without a second thought
-NEWEST = 2_500  # memories that are measured where more match
-MAX_WORDS = 400  # of the index that hold a piece; of more nearly every memory has one
-MAX_NEW = 2_000  # memories that came in since the words were listed; looking at more costs more than listing again
-_MAX_BM25 = 2.2  # BM25 of a word that is there without end: k1 + 1
-_COMMON = 1_000  # a count from here on is believed while not much has changed
-_COUNTED = 4_000  # to here in any case
-_LETTERS = 6.5  # of a word, with the space after it
-_MAX_CACHED = 20_000  # words whose frequency is remembered
+MAX_SCORED = 3_000  # memories with any of the words that FTS5 scores without a limit on the newest
+NEWEST = 2_500  # memories that are scored if more match
+MAX_WORDS = 400  # words that contain a substring; if there are more, nearly every memory has one of them
+MAX_NEW = 2_000  # memories newer than the word list; searching more of them costs more than a new list
+_MAX_BM25 = 2.2  # the limit of BM25 for a word that occurs infinitely often: k1 + 1
+_COMMON = 1_000  # counts from here on stay cached while the index changes little
+_MIN_COUNT_LIMIT = 4_000  # counting never stops below this number of memories
+_LETTERS = 6.5  # average length of a word with the space after it
+_MAX_CACHED = 20_000  # words whose frequency is cached
 
 _SCORED = "w.rowid, -bm25(words, 3.0, 2.0, 1.0) AS score, r.created, r.weight, r.uses"  # title, labels and tags, body
 _ROWIDS = "SELECT rowid FROM words WHERE words MATCH ?"
-_WHOLE_FIRST = "ORDER BY whole DESC, score DESC, w.rowid DESC LIMIT ?"
+_PHRASE_FIRST = "ORDER BY whole DESC, score DESC, w.rowid DESC LIMIT ?"
 _FROM = "FROM words AS w CROSS JOIN records AS r ON r.key = w.rowid WHERE words MATCH ?"
 _COUNT = "(SELECT count(*) FROM (SELECT 1 FROM words WHERE words MATCH ? LIMIT ?))"
-_TOTALS = "SELECT block FROM words_data WHERE id = 1"  # kept by the index: how many rows, then words of each field
+_TOTALS = "SELECT block FROM words_data WHERE id = 1"  # maintained by FTS5: number of rows, then of words in each field
 
 
 class WordList:
     """The vocabulary of an index in memory, to find words that contain a substring; shared by all its readers.
 
-    It may contain words that were deleted since, and lacks words of memories that are newer than the key it was made
-    at."""
+    It may contain words that have been deleted, and lacks those of memories newer than the key it was made at."""
 
     def __init__(self) -> None:
-        self._making = threading.Lock()
-        self._made: tuple[int, str] | None = None
+        self._lock = threading.Lock()
+        self._words: tuple[int, str] | None = None
 
-    def made(self, last_key: int, words: Callable[[], Iterable[str]]) -> tuple[int, str]:
+    def words_up_to(self, last_key: int, words: Callable[[], Iterable[str]]) -> tuple[int, str]:
         """Return the newest key it covers, and all words, each between newlines. `words` is called to reload the
         vocabulary when more than MAX_NEW memories are newer."""
-        with self._making:
-            if self._made is None or last_key - self._made[0] > MAX_NEW:
-                self._made = last_key, "\n".join(("", *words(), ""))
-            return self._made
+        with self._lock:
+            if self._words is None or last_key - self._words[0] > MAX_NEW:
+                self._words = last_key, "\n".join(("", *words(), ""))
+            return self._words
 
 
-def words_holding(words: str, piece: str, most: int) -> list[str] | None:
+def words_containing(words: str, piece: str, limit: int) -> list[str] | None:
     """Return the words (each between newlines) that contain `piece`; None if there are more than `most`."""
     found: list[str] = []
     at = words.find(piece)
     while at >= 0:
-        if len(found) == most:
+        if len(found) == limit:
             return None
         end = words.find("\n", at)
         found.append(words[words.rfind("\n", 0, at) + 1 : end])
@@ -78,42 +77,42 @@ class FullText:
     def __init__(self, db: Database, memories: Memories, words: WordList) -> None:
         self._db = db
         self._memories = memories
-        self._list = words
+        self._word_list = words
         self._version = -1
-        self._counted = self._words = 0
+        self._size = self._word_count = 0
         self._frequencies: dict[str, int] = {}
 
     @property
     def size(self) -> int:
         """The number of memories, archived ones included."""
         if not self._db.read_only:
-            self._look()  # the writer has no snapshots: what it wrote may be a moment old
-        return self._counted
+            self._read_totals()  # the writer has no snapshots, in which the totals would be current
+        return self._size
 
     def term_frequencies(self, terms: Sequence[Term]) -> list[int]:
         """Return the number of memories that contain each term; approximate for common terms. Stop words are not
         counted in a large index: they are taken to be in half of the memories."""
         size = self.size
-        silent = {term for term in terms if term.text in STOP_WORDS} if size > CHEAP else set()
-        counts = iter(self._count([_expression(term) for term in terms if term not in silent]))
-        return [size // 2 if term in silent else next(counts) for term in terms]
+        stop_words = {term for term in terms if term.text in STOP_WORDS} if size > MAX_SCORED else set()
+        counts = iter(self._count([_expression(term) for term in terms if term not in stop_words]))
+        return [size // 2 if term in stop_words else next(counts) for term in terms]
 
     def match(self, query: TextQuery, filters: Filters, limit: int) -> list[Match]:
         """Return the memories that match, at most `limit`, best first within each kind; ties go to the newest key."""
         if query.mode == "substring":
-            return list(self._holding(query, filters, limit))
+            return list(self._substring(query, filters, limit))
         if query.mode == "any":
             return self._any(query, filters, limit)
         if query.phrase is None:
             return self._all(query.terms, filters, limit)
-        if self.size <= CHEAP:
+        if self.size <= MAX_SCORED:
             return self._phrase_and_all(query.phrase, query.terms, filters, limit)
         every = self._all(query.terms, filters, limit)
         whole = self._phrase(query.phrase, filters, limit) if every else []
         known = {match.key for match in whole}
         return [*whole, *(match for match in every if match.key not in known)]
 
-    # --- what is remembered of one state
+    # --- caches of one state
 
     def begin(self) -> bool:
         """Drop what was cached for an older state; False if nothing changed. The first read begins the snapshot."""
@@ -122,14 +121,14 @@ class FullText:
         if version == self._version:
             return False
         self._version = version
-        self._look()
+        self._read_totals()
         return True
 
-    def _look(self) -> None:
+    def _read_totals(self) -> None:
         size, *words = _numbers(self._db.row(_TOTALS))
-        alike = abs(size - self._counted) * 20 < size
+        alike = abs(size - self._size) * 20 < size
         common = {each: count for each, count in self._frequencies.items() if count >= _COMMON} if alike else {}
-        self._frequencies, self._counted, self._words = common, size, sum(words)
+        self._frequencies, self._size, self._word_count = common, size, sum(words)
 
     def _count(self, expressions: Sequence[str]) -> list[int]:
         """Return the number of memories that match each expression, in one query. Counting stops at a fifth of all
@@ -140,7 +139,7 @@ class FullText:
             if len(known) > _MAX_CACHED:
                 known.clear()
                 missing = list(dict.fromkeys(expressions))
-            most = max(self._counted // 5, _COUNTED)
+            most = max(self._size // 5, _MIN_COUNT_LIMIT)
             values = [value for each in missing for value in (each, most)]
             row = self._db.row(f"SELECT {', '.join([_COUNT] * len(missing))}", values)
             known.update(zip(missing, row or (), strict=True))
@@ -151,7 +150,7 @@ class FullText:
     def _phrase_and_all(self, phrase: Term, terms: Sequence[Term], filters: Filters, limit: int) -> list[Match]:
         """Return memories with all of the terms, in one query, those with the phrase first."""
         where, values = conditions(filters)
-        query = f"SELECT {_SCORED}, w.rowid IN ({_ROWIDS}) AS whole {_FROM}{where} {_WHOLE_FIRST}"
+        query = f"SELECT {_SCORED}, w.rowid IN ({_ROWIDS}) AS whole {_FROM}{where} {_PHRASE_FIRST}"
         rows = self._db.rows(query, (_expression(phrase), _all_of(terms), *values, limit))
         full = self._full_score(terms) if rows else 1.0
         return [
@@ -160,9 +159,9 @@ class FullText:
         ]
 
     def _phrase(self, phrase: Term, filters: Filters, limit: int) -> list[Match]:
-        few = self._few(_expression(phrase), filters, limit)
+        few = self._match_few(_expression(phrase), filters, limit)
         if few is not None:
-            return self._read([phrase], [1], few, "phrase")
+            return self._score([phrase], [1], few, "phrase")
         rows = self._best(_expression(phrase), filters, limit, newest=NEWEST)
         return self._matches(rows, [phrase], "phrase")
 
@@ -172,15 +171,15 @@ class FullText:
         if not terms:
             return []
         every = _all_of(terms)
-        if self.size <= CHEAP or (len(terms) == 1 and self.term_frequencies(terms)[0] <= CHEAP):
+        if self.size <= MAX_SCORED or (len(terms) == 1 and self.term_frequencies(terms)[0] <= MAX_SCORED):
             return self._matches(self._best(every, filters, limit), terms, "all")
-        few = self._few(every, filters, limit)
+        few = self._match_few(every, filters, limit)
         if few is not None:
-            return self._read(terms, self.term_frequencies(terms), few, "all") if few else []
-        telling = informative_terms(terms, self.term_frequencies(terms), self._counted, CHEAP)
-        within = every if len(telling) < len(terms) else ""
-        rows = self._best(_all_of(telling), filters, limit, newest=NEWEST, within=within)
-        return self._matches(rows, telling, "all")
+            return self._score(terms, self.term_frequencies(terms), few, "all") if few else []
+        informative = informative_terms(terms, self.term_frequencies(terms), self._size, MAX_SCORED)
+        within = every if len(informative) < len(terms) else ""
+        rows = self._best(_all_of(informative), filters, limit, newest=NEWEST, within=within)
+        return self._matches(rows, informative, "all")
 
     def _any(self, query: TextQuery, filters: Filters, limit: int) -> list[Match]:
         scale = query.scale or query.terms
@@ -204,62 +203,64 @@ class FullText:
         query = f"SELECT {_SCORED} {_FROM}{where} ORDER BY score DESC, w.rowid DESC LIMIT ?"
         return self._db.rows(query, (*given, limit))
 
-    def _few(self, expression: str, filters: Filters, most: int) -> list[Memory] | None:
+    def _match_few(self, expression: str, filters: Filters, limit: int) -> list[Memory] | None:
         """Return the memories that match, newest first; None, without reading their texts, if there are more than
         `most`."""
         where, values = conditions(filters)
         query = f"SELECT w.rowid {_FROM}{where} ORDER BY w.rowid DESC LIMIT ?"
-        keys = [key for (key,) in self._db.rows(query, (expression, *values, most + 1))]
-        return list(self._memories.memories(keys).values()) if len(keys) <= most else None
+        keys = [key for (key,) in self._db.rows(query, (expression, *values, limit + 1))]
+        return list(self._memories.memories(keys).values()) if len(keys) <= limit else None
 
-    # --- measures
+    # --- scores
 
     def _full_score(self, terms: Sequence[Term]) -> float:
         """Return the highest BM25 score that these terms could reach together; above 0."""
-        return _MAX_BM25 * sum(_idf(count, self._counted) for count in self.term_frequencies(terms)) or 1.0
+        return _MAX_BM25 * sum(_idf(count, self._size) for count in self.term_frequencies(terms)) or 1.0
 
     def _matches(self, rows: Sequence[Row], terms: Sequence[Term], kind: MatchKind) -> list[Match]:
         """Scale the BM25 scores of rows by the highest score the terms could reach."""
         full = self._full_score(terms) if rows else 1.0
         return [Match(key, min(score / full, 1.0), kind, *worth) for key, score, *worth in rows]
 
-    def _read(
+    def _score(
         self, terms: Sequence[Term], counts: Sequence[int], memories: Iterable[Memory], kind: MatchKind
     ) -> list[Match]:
         """Score memories as BM25 would. `counts` is the number of memories with each term."""
-        rarities = [_idf(count, self._counted) for count in counts]
-        usual_length = max(_LETTERS * self._words / max(self._counted, 1), 1.0)  # in characters; the index counts words
+        weights = [_idf(count, self._size) for count in counts]
+        usual_length = max(_LETTERS * self._word_count / max(self._size, 1), 1.0)  # in characters
         found: list[Match] = []
         for each in memories:
             length = 0.25 + 0.75 * len(each.body) / usual_length
             fields = ((3, each.title), (2, f"{each.labels}\n{each.tags}"), (1, each.body))
-            said = zip(*([weight * n for n in term_counts(terms, text)] for weight, text in fields), strict=True)
-            parts = (sum(times) / (sum(times) + 1.2 * length) for times in said)
-            part = sum(map(float.__mul__, rarities, parts)) / (sum(rarities) or 1.0)
+            counts_by_term = zip(
+                *([weight * n for n in term_counts(terms, text)] for weight, text in fields), strict=True
+            )
+            parts = (sum(times) / (sum(times) + 1.2 * length) for times in counts_by_term)
+            part = sum(map(float.__mul__, weights, parts)) / (sum(weights) or 1.0)
             found.append(Match(each.key, part, kind, each.created, each.weight, each.uses))
         return found
 
     # --- substrings
 
-    def _holding(self, query: TextQuery, filters: Filters, limit: int) -> Iterator[Match]:
+    def _substring(self, query: TextQuery, filters: Filters, limit: int) -> Iterator[Match]:
         """Yield memories that contain a piece. Words that contain it are looked up first, so that only memories with
         such a word are read; each of these is then searched itself."""
         pieces = tuple(dict.fromkeys(term.text.casefold() for term in query.terms))
         seen: set[int] = set()
         found = 0
-        for memory in chain.from_iterable(self._possible(piece, filters) for piece in pieces):
+        for memory in chain.from_iterable(self._candidates(piece, filters) for piece in pieces):
             if memory.key in seen:
                 continue
             seen.add(memory.key)
-            held = pieces_in(pieces, f"{memory.title}\n{memory.tags}\n{memory.body}", whole=query.whole)
-            if held:
-                part = len(held) / len(pieces)
+            present = pieces_in(pieces, f"{memory.title}\n{memory.tags}\n{memory.body}", whole=query.whole)
+            if present:
+                part = len(present) / len(pieces)
                 yield Match(memory.key, part, "substring", memory.created, memory.weight, memory.uses)
                 found += 1
             if found >= limit:
                 return
 
-    def _possible(self, piece: str, filters: Filters) -> Iterator[Memory]:
+    def _candidates(self, piece: str, filters: Filters) -> Iterator[Memory]:
         """Yield every memory that may contain the piece, and few others; newest first."""
         words = tokens(piece)
         sign = piece if piece.isascii() else ""
@@ -269,17 +270,17 @@ class FullText:
         longest = max((word for word in words if word.isalnum()), key=len, default="")
         upto, holding = self._words_with(longest) if longest else (0, None)
         if holding is None:
-            return self._memories.every(filters, sign=sign if longest else piece)
+            return self._memories.all_after(filters, sign=sign if longest else piece)
         some = " OR ".join(_expression(Term(word)) for word in holding)
-        later = self._memories.every(filters, after=upto)
+        later = self._memories.all_after(filters, after=upto)
         return chain(later, self._memories.matching(some, filters)) if some else later
 
     def _words_with(self, piece: str) -> tuple[int, list[str] | None]:
         """Return a key, and the words that contain the piece in memories up to it (None: too many)."""
-        upto, words = self._list.made(
+        upto, words = self._word_list.words_up_to(
             self._memories.last_key(), lambda: [row[0] for row in self._db.rows("SELECT term FROM vocabulary")]
         )
-        return upto, words_holding(words, piece, MAX_WORDS)
+        return upto, words_containing(words, piece, MAX_WORDS)
 
 
 def _expression(term: Term) -> str:

@@ -17,9 +17,9 @@ _FROM_WORDS = (
 )
 _KEYS = "SELECT r.key FROM records AS r"
 _OPENINGS = "SELECT r.key, r.title, substr(t.body, 1, ?), r.tags FROM records AS r JOIN texts AS t USING (key)"
-_MADE = "ifnull(r.created, -1e18)"  # as it is indexed
-_NEVER = -1e18
-_WHOLE = (
+_CREATED = "ifnull(r.created, -1e18)"  # as in records_by_created
+_UNDATED = -1e18
+_COLUMNS = (
     "r.key, r.path, r.line, r.id, r.type, r.title, r.created, r.archived, r.tags, r.owner, r.weight, r.uses,"
     " t.labels, t.body"
 )
@@ -31,30 +31,30 @@ class Memories:
     def __init__(self, db: Database) -> None:
         self._db = db
         self._owners: tuple[str, ...] | None = None
-        self._read: dict[int, Memory] | None = None  # in this snapshot
+        self._cache: dict[int, Memory] | None = None  # in this snapshot
 
     def begin(self, *, changed: bool) -> None:
         """Begin a snapshot, in which each memory is read once. `changed`: the index changed since the last one."""
-        self._read = {}
+        self._cache = {}
         if changed:
             self._owners = None
 
     def end(self) -> None:
         """End the snapshot."""
-        self._read = None
+        self._cache = None
 
     def memories(self, keys: Sequence[int]) -> dict[int, Memory]:
         """Return the memories with the given keys that exist, in that order. Cached within a snapshot."""
-        read = self._read if self._read is not None else {}
-        missing = [key for key in keys if key not in read]
+        cache = self._cache if self._cache is not None else {}
+        missing = [key for key in keys if key not in cache]
         if missing:
             marks = ",".join("?" * len(missing))
-            rows = self._db.rows(f"SELECT {_WHOLE} {_FROM_TEXTS} WHERE r.key IN ({marks})", missing)
-            read.update((row[0], _memory(row)) for row in rows)
-        return {key: read[key] for key in keys if key in read}
+            rows = self._db.rows(f"SELECT {_COLUMNS} {_FROM_TEXTS} WHERE r.key IN ({marks})", missing)
+            cache.update((row[0], _memory(row)) for row in rows)
+        return {key: cache[key] for key in keys if key in cache}
 
     def openings(self, keys: Sequence[int], characters: int) -> dict[int, str]:
-        """Title, tags and the first characters of the text of each memory, by key."""
+        """Return title, tags and the first characters of the text of each memory, by key."""
         marks = ",".join("?" * len(keys))
         rows = self._db.rows(f"{_OPENINGS} WHERE r.key IN ({marks})", (characters, *keys)) if keys else []
         return {key: whole_text(title, body, "", tags) for key, title, body, tags in rows}
@@ -64,22 +64,24 @@ class Memories:
         where, values = conditions(filters)
         given = [*values]
         if before is not None:
-            made = _NEVER if before.created is None else before.created
-            where += f" AND {_MADE} <= ?"
-            given.append(made)
+            created = _UNDATED if before.created is None else before.created
+            where += f" AND {_CREATED} <= ?"
+            given.append(created)
             if not before.same:
-                where += f" AND ({_MADE} < ? OR (r.id, r.key) < (?, ?))"
-                given += [made, before.id, before.key]
-        query = f"SELECT {_WHOLE} {_FROM_TEXTS} WHERE 1{where} ORDER BY {_MADE} DESC, r.id DESC, r.key DESC LIMIT ?"
+                where += f" AND ({_CREATED} < ? OR (r.id, r.key) < (?, ?))"
+                given += [created, before.id, before.key]
+        query = (
+            f"SELECT {_COLUMNS} {_FROM_TEXTS} WHERE 1{where} ORDER BY {_CREATED} DESC, r.id DESC, r.key DESC LIMIT ?"
+        )
         return list(map(_memory, self._db.rows(query, (*given, limit))))
 
     def matching(self, expression: str, filters: Filters) -> Iterator[Memory]:
         """Yield every memory that matches an FTS5 expression, newest key first."""
         where, values = conditions(filters)
-        query = f"SELECT {_WHOLE} {_FROM_WORDS}{where} ORDER BY w.rowid DESC"
+        query = f"SELECT {_COLUMNS} {_FROM_WORDS}{where} ORDER BY w.rowid DESC"
         return map(_memory, self._db.stream(query, (expression, *values)))
 
-    def every(self, filters: Filters, *, after: int = 0, sign: str = "") -> Iterator[Memory]:
+    def all_after(self, filters: Filters, *, after: int = 0, sign: str = "") -> Iterator[Memory]:
         """Yield every memory with a key above `after`, newest key first; with `sign` in title, tags or body, ignoring
         the case of ASCII."""
         where, values = conditions(filters)
@@ -87,7 +89,7 @@ class Memories:
         if sign:
             where += " AND (instr(lower(t.body), ?) OR instr(lower(r.title), ?) OR instr(lower(r.tags), ?))"
             given += [sign] * 3
-        query = f"SELECT {_WHOLE} {_FROM_TEXTS} WHERE r.key > ?{where} ORDER BY r.key DESC"
+        query = f"SELECT {_COLUMNS} {_FROM_TEXTS} WHERE r.key > ?{where} ORDER BY r.key DESC"
         return map(_memory, self._db.stream(query, given))
 
     def keys_of(self, identity: str, filters: Filters) -> list[int]:
@@ -98,7 +100,7 @@ class Memories:
 
     def owners(self) -> tuple[str, ...]:
         """Return the names of all owners, sorted; "" for memories without one."""
-        if self._owners is None or self._read is None:  # outside a snapshot the cache may be outdated
+        if self._owners is None or self._cache is None:  # outside a snapshot the cache may be outdated
             found: list[str] = []
             row = self._db.row("SELECT min(owner) FROM records")
             while row is not None and row[0] is not None:
@@ -126,7 +128,7 @@ def conditions(filters: Filters) -> tuple[str, tuple[str | float, ...]]:
         parts.append(" AND r.tags <> '' AND instr(char(10) || r.tags || char(10), ?)")
         values.append(f"\n{redacted(one_line(tag))}\n")
     if filters.since is not None:
-        parts.append(f" AND {_MADE} >= ?")
+        parts.append(f" AND {_CREATED} >= ?")
         values.append(filters.since)
     if filters.owner is not None:
         parts.append(" AND r.owner = ?")

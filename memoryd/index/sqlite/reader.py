@@ -24,7 +24,7 @@ _decode: Callable[[bytes], Mapping[str, object]] = msgspec.json.Decoder(dict[str
 
 
 class Shared:
-    """What all connections to one index share in memory."""
+    """The memory shared by all connections to one index."""
 
     def __init__(self) -> None:
         self.words = WordList()
@@ -52,7 +52,7 @@ class SqliteReader:
 
     @contextmanager
     def snapshot(self) -> Iterator[None]:
-        """Read one state of the index in the whole block, whatever is written meanwhile."""
+        """Read one state of the index throughout the block, regardless of later writes."""
         self._db.run("BEGIN")
         try:
             self._memories.begin(changed=self.fulltext.begin())

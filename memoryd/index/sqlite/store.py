@@ -1,7 +1,7 @@
-"""Write an index: SQLite in the state directory, disposable at any time.
+"""Write an index: a SQLite file in the state directory that can be deleted at any time.
 
-It makes start-up a stat pass instead of a parse, keeps memory use flat as stores grow, and answers readers while the
-worker works. A damaged one is thrown away and built anew.
+With it a start only stats files instead of parsing them, memory use stays flat as stores grow, and readers are served
+while the worker works. A damaged index is deleted and rebuilt.
 """
 
 from __future__ import annotations
@@ -22,33 +22,33 @@ from memoryd.index.sqlite.database import INSERT_RECORD, ConnectionPool, Databas
 from memoryd.index.sqlite.reader import Shared, SqliteReader
 from memoryd.index.texts import Text, clean, redacted, text_of
 
-Known = dict[Text, list[int]]
+KeysByText = dict[Text, list[int]]
 """The keys of the records of one file, by their texts."""
 
-_ANYWHERE = 2**62
+_END_OF_FILE = 2**62
 _OF_FILE = (
     "SELECT key, title, tags, labels, body FROM records JOIN texts USING (key)"
     " WHERE path = ? AND start >= ? AND start < ? ORDER BY start"
 )
-_PUT = "INSERT INTO words (rowid, title, labels, body) VALUES (?,?,?,?)"
-_TAKE_OUT = "INSERT INTO words (words, rowid, title, labels, body) VALUES ('delete',?,?,?,?)"
+_INSERT_WORDS = "INSERT INTO words (rowid, title, labels, body) VALUES (?,?,?,?)"
+_REMOVE_WORDS = "INSERT INTO words (words, rowid, title, labels, body) VALUES ('delete',?,?,?,?)"
 
 
-def known_of(db: Database, path: bytes, within: Span | None = None) -> Known:
-    """Return the known texts of a file, or of a range of its bytes."""
-    known: Known = {}
-    where = (path, within.start, within.end) if within is not None else (path, 0, _ANYWHERE)
+def keys_by_text(db: Database, path: bytes, within: Span | None = None) -> KeysByText:
+    """Return the keys of the indexed records of a file, or of a range of its bytes, by text."""
+    known: KeysByText = {}
+    where = (path, within.start, within.end) if within is not None else (path, 0, _END_OF_FILE)
     for key, *parts in db.rows(_OF_FILE, where):
         known.setdefault(Text(*parts), []).append(key)
     return known
 
 
-def insert(db: Database, records: Sequence[Record], known: Known) -> list[tuple[int, str, str]]:
+def insert(db: Database, records: Sequence[Record], known: KeysByText) -> list[tuple[int, str, str]]:
     """Add new texts to the index and return (key, title, tags) of each record, in order. Texts found in `known` keep
     their key and are taken out of `known`."""
     row = db.row("SELECT seq FROM sqlite_sequence WHERE name = 'records'")
     last = int(row[0]) if row else 0
-    taken: list[tuple[int, str, str]] = []
+    keyed: list[tuple[int, str, str]] = []
     new: list[tuple[int, Text]] = []
     for record in records:
         text = text_of(record)
@@ -57,16 +57,16 @@ def insert(db: Database, records: Sequence[Record], known: Known) -> list[tuple[
         else:
             key = last = last + 1
             new.append((key, text))
-        taken.append((key, text.title, text.tags))
+        keyed.append((key, text.title, text.tags))
     db.run_many("INSERT INTO texts VALUES (?,?,?)", ((key, text.labels, text.body) for key, text in new))
-    db.run_many(_PUT, map(_indexed, new))
-    return taken
+    db.run_many(_INSERT_WORDS, map(_indexed, new))
+    return keyed
 
 
-def remove(db: Database, known: Known) -> None:
+def remove(db: Database, known: KeysByText) -> None:
     """Remove the texts still in `known`, with their words and vectors."""
     old = [(key, text) for text, keys in known.items() for key in keys]
-    db.run_many(_TAKE_OUT, map(_indexed, old))
+    db.run_many(_REMOVE_WORDS, map(_indexed, old))
     numbers = [(key,) for key, _ in old]
     db.run_many("DELETE FROM texts WHERE key = ?", numbers)
     db.run_many("DELETE FROM vectors WHERE key = ?", numbers)
@@ -77,12 +77,12 @@ def _indexed(each: tuple[int, Text]) -> tuple[int, str, str, str]:
     return key, indexable(text.title), indexable(f"{text.labels}\n{text.tags}"), indexable(text.body)
 
 
-PAGES = 256  # of the full-text index that are written in one go
-TOGETHER = 256  # changes that are committed at once
+MERGE_PAGES = 256  # pages of the full-text index written by one merge
+CHANGES_PER_COMMIT = 256  # in a batch
 _INSERT_FILE = "INSERT OR REPLACE INTO files VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)"
 
 _encode: Callable[[object], bytes] = msgspec.json.Encoder().encode
-_Known = Mapping[tuple[str, str | None], int]  # how often each code was found, for each id
+_FindingCounts = Mapping[tuple[str, str | None], int]  # by (code, id)
 
 
 class SqliteIndex(SqliteReader):
@@ -92,20 +92,20 @@ class SqliteIndex(SqliteReader):
         shared = Shared()
         super().__init__(Database(path), shared)
         self.path = path
-        # Not a method of this one: what is closed and let go must not be held by itself.
+        # Not a bound method: the pool must not keep this object alive.
         self._pool = ConnectionPool(partial(_open_reader, path, shared))
-        self._news = NewFindings(quiet)
+        self._new_findings = NewFindings(quiet)
         self._batch = False
-        self._waiting = 0  # changes that are not committed yet
-        self.untidy = True
-        self.take_news = self._news.take
+        self._uncommitted = 0  # changes that are not committed yet
+        self.can_tidy = True
+        self.take_new_findings = self._new_findings.take
         self.missing_vectors = self.vectors.missing
         self.put_vectors = self.vectors.put
         self.release_idle = shared.epoch.matrices.release_idle
 
     @contextmanager
     def reader(self) -> Iterator[IndexReader]:
-        """Lend a reader for the block, to any thread; it sees one state, whatever is written meanwhile."""
+        """Yield a reader to any thread; it sees one state, regardless of later writes."""
         with self._pool.acquire() as lent, lent.snapshot():
             yield lent
 
@@ -123,44 +123,43 @@ class SqliteIndex(SqliteReader):
         try:
             yield
         finally:
-            self._batch, self._waiting = False, 0
+            self._batch, self._uncommitted = False, 0
             self._db.commit()
 
     @contextmanager
     def _change(self) -> Iterator[None]:
-        """Apply a change as a whole or not at all; if it fails, uncommitted changes of the batch are lost with it."""
+        """Apply a change completely or not at all; if it fails, uncommitted changes of the batch are lost with it."""
         try:
             yield
         except BaseException:
             self._db.rollback()
-            self._waiting = 0
+            self._uncommitted = 0
             raise
-        self._waiting += 1
-        self.untidy = True
-        if not self._batch or self._waiting >= TOGETHER:
+        self._uncommitted += 1
+        self.can_tidy = True
+        if not self._batch or self._uncommitted >= CHANGES_PER_COMMIT:
             self._db.commit()
-            self._waiting = 0
+            self._uncommitted = 0
 
     def replace(self, row: FileRow, document: Document) -> None:
-        """Replace everything known of a file by the document. A memory whose text is unchanged keeps its key and its
-        vector."""
+        """Replace the file by the document. A memory with unchanged text keeps its key and its vector."""
         key = key_of(row.path)
         with self._change():
-            known = known_of(self._db, key)
-            found = self._found(key, document)
-            self.vectors.drop_own(key, document.records)
-            self._forget_rows(key)
+            known = keys_by_text(self._db, key)
+            found = self._finding_counts(key, document)
+            self.vectors.drop_agent_vectors(key, document.records)
+            self._delete_rows(key)
             self._insert(row, document, known, found)
             remove(self._db, known)
 
-    def append(self, row: FileRow, tail: Document, *, anew: Sequence[str] = ()) -> None:
+    def append(self, row: FileRow, tail: Document, *, recounted: Sequence[str] = ()) -> None:
         """Add the records of the tail to a file that grew; `row` describes the whole file. Findings with the codes
-        `anew` are about the whole file: those of the tail replace the known ones."""
+        `recounted` are about the whole file: those of the tail replace the stored ones."""
         key = key_of(row.path)
         with self._change():
-            found = {each: count for each, count in self._found(key, tail).items() if each[0] in anew}
+            found = {each: count for each, count in self._finding_counts(key, tail).items() if each[0] in recounted}
             self._db.run("DELETE FROM files WHERE path = ?", (key,))
-            self._db.run_many("DELETE FROM findings WHERE path = ? AND code = ?", [(key, code) for code in anew])
+            self._db.run_many("DELETE FROM findings WHERE path = ? AND code = ?", [(key, code) for code in recounted])
             self._insert(row, tail, {}, found)
 
     def replace_range(self, row: FileRow, changed: ReplacedRange, document: Document) -> None:
@@ -168,10 +167,10 @@ class SqliteIndex(SqliteReader):
         describes the whole file."""
         key = key_of(row.path)
         with self._change():
-            known = known_of(self._db, key, changed.span)
-            before = self._found(key, document)
-            self._move(key, changed)
-            after = self._found(key, document)
+            known = keys_by_text(self._db, key, changed.span)
+            before = self._finding_counts(key, document)
+            self._shift(key, changed)
+            after = self._finding_counts(key, document)
             self._insert(row, document, known, {each: count - after.get(each, 0) for each, count in before.items()})
             remove(self._db, known)
 
@@ -184,8 +183,8 @@ class SqliteIndex(SqliteReader):
         """Remove a file and its memories."""
         key = key_of(path)
         with self._change():
-            remove(self._db, known_of(self._db, key))
-            self._forget_rows(key)
+            remove(self._db, keys_by_text(self._db, key))
+            self._delete_rows(key)
 
     def set_access(self, path: str, uses: Mapping[str, int]) -> None:
         """Store how often memories of one file were read, by id, if the file itself does not record it."""
@@ -205,18 +204,18 @@ class SqliteIndex(SqliteReader):
         left to do."""
         before = self._db.total_changes
         with self._db.transaction():
-            self._db.run("INSERT INTO words (words, rank) VALUES ('merge', ?)", (PAGES,))
-        self.untidy = self._db.total_changes - before > 1
-        return self.untidy
+            self._db.run("INSERT INTO words (words, rank) VALUES ('merge', ?)", (MERGE_PAGES,))
+        self.can_tidy = self._db.total_changes - before > 1
+        return self.can_tidy
 
     # --- rows
 
-    def _forget_rows(self, key: bytes) -> None:
+    def _delete_rows(self, key: bytes) -> None:
         self._db.run("DELETE FROM files WHERE path = ?", (key,))
         self._db.run("DELETE FROM records WHERE path = ?", (key,))
         self._db.run("DELETE FROM findings WHERE path = ?", (key,))
 
-    def _move(self, key: bytes, changed: ReplacedRange) -> None:
+    def _shift(self, key: bytes, changed: ReplacedRange) -> None:
         """Delete the records of the range and move those below it. Findings have line numbers in their messages, so
         this is not for files with findings."""
         start, end = changed.span.start, changed.span.end
@@ -226,22 +225,22 @@ class SqliteIndex(SqliteReader):
             move = "UPDATE records SET start = start + ?, end = end + ?, line = line + ? WHERE path = ? AND start >= ?"
             self._db.run(move, (further, further, lower, key, end))
 
-    def _found(self, key: bytes, document: Document) -> _Known:
+    def _finding_counts(self, key: bytes, document: Document) -> _FindingCounts:
         """Count the known findings of a file by code and id, if the document has any to compare them with."""
         if not document.findings:
             return {}
         query = "SELECT code, id, COUNT(*) FROM findings WHERE path = ? GROUP BY code, id"
         return {(code, identity): count for code, identity, count in self._db.rows(query, (key,))}
 
-    def _insert(self, row: FileRow, document: Document, known: Known, found: _Known) -> None:
+    def _insert(self, row: FileRow, document: Document, known: KeysByText, found: _FindingCounts) -> None:
         findings = [replace(each, message=redacted(each.message)) for each in document.findings]
-        self._news.note(findings, found)
+        self._new_findings.note(findings, found)
         self._db.run(_INSERT_FILE, file_values(row))
         path = key_of(row.path)
         keyed = insert(self._db, document.records, known)
         rows = (_record(path, each, *text) for each, text in zip(document.records, keyed, strict=True))
         self._db.run_many(INSERT_RECORD, rows)
-        self.vectors.take_in(document.records, [key for key, _, _ in keyed])
+        self.vectors.put_agent_vectors(document.records, [key for key, _, _ in keyed])
         self._db.run_many(
             "INSERT INTO findings VALUES (?,?,?,?,?)",
             [(path, f.code, f.line, replace_surrogates(f.id) if f.id else None, f.message) for f in findings],
@@ -275,5 +274,5 @@ def _open_reader(path: str, shared: Shared) -> SqliteReader:
 
 
 def open_index(path: str, quiet: Collection[str] = ()) -> IndexWriter:
-    """Open the index in this file, or begin an empty one if it is missing, damaged or of another version."""
+    """Open the index in this file, or create an empty one if it is missing, damaged or of another version."""
     return SqliteIndex(path, quiet)

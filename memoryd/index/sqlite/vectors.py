@@ -1,8 +1,8 @@
 """Store packed vectors, one per memory, with the model that made them.
 
-A vector belongs to a text, and a key is never used for another text: so it dies with its record and needs no date.
-A vector that an agent stored beside its memory stands under `own:SIZE` and is kept as it is; such a memory gets none
-of another model. Vectors come in with rising keys; `Epoch.changes` counts what came otherwise, or became another.
+A vector belongs to a text, and a key is never used for another text: a vector is deleted with its record and never
+outdated. One that an agent stored with its memory has the model `own:SIZE` and is stored unchanged; such a memory gets
+no other. Vectors are added in key order; `Epoch.changes` counts those added out of order or replaced.
 """
 
 from __future__ import annotations
@@ -19,9 +19,11 @@ from memoryd.index.matrix import MatrixCache
 from memoryd.index.sqlite.database import Database
 from memoryd.index.sqlite.memories import conditions
 
-_MAX_KEYS = 500  # keys in one question
+_MAX_KEYS = 500  # keys in one query
 
-_LACKING = "LEFT JOIN vectors AS v ON v.key = r.key AND (v.model = ? OR v.model GLOB 'own:*') WHERE v.key IS NULL"
+_WITHOUT_VECTOR = (
+    "LEFT JOIN vectors AS v ON v.key = r.key AND (v.model = ? OR v.model GLOB 'own:*') WHERE v.key IS NULL"
+)
 _TEXTS = "SELECT r.key, r.title, t.body, t.labels, r.tags FROM records AS r JOIN texts AS t USING (key)"
 _SAMPLES = (
     "SELECT r.key, v.model, v.vector, r.title, t.body FROM records AS r"
@@ -53,7 +55,7 @@ class Vectors:
         """The number of vectors replaced or added out of key order since the index was opened."""
         return self._epoch.changes
 
-    # --- what the writer does
+    # --- writing
 
     def put(self, model: str, rows: Sequence[tuple[int, bytes]]) -> None:
         """Store a vector for each key; keys of deleted memories are skipped."""
@@ -67,12 +69,12 @@ class Vectors:
         self._epoch.changes += min(keys, default=self._epoch.highest) < self._epoch.highest
         self._epoch.highest = max(keys, default=self._epoch.highest)
 
-    def take_in(self, records: Sequence[Record], keys: Sequence[int]) -> None:
+    def put_agent_vectors(self, records: Sequence[Record], keys: Sequence[int]) -> None:
         """Store the vectors that agents wrote, within the transaction that inserts the records."""
         given = [(key, each.embedding) for each, key in zip(records, keys, strict=True) if each.embedding is not None]
         for at in range(0, len(given), _MAX_KEYS):
             some = given[at : at + _MAX_KEYS]
-            known = self._known([key for key, _ in some])
+            known = self._stored([key for key, _ in some])
             for key, embedding in some:
                 size = len(embedding)
                 found = (agent_model(size), pack(f"{size}f", *embedding))  # half the time of an array
@@ -80,15 +82,15 @@ class Vectors:
                     self._epoch.changes += key in known
                     self._db.run("INSERT OR REPLACE INTO vectors VALUES (?,?,?)", (key, *found))
 
-    def _known(self, keys: Sequence[int]) -> dict[int, tuple[str, bytes]]:
+    def _stored(self, keys: Sequence[int]) -> dict[int, tuple[str, bytes]]:
         marks = ",".join("?" * len(keys))
         rows = self._db.rows(f"{_VECTORS} WHERE key IN ({marks})", keys)
         return {key: (model, vector) for key, model, vector in rows}
 
-    def drop_own(self, path: bytes, records: Sequence[Record]) -> None:
-        """Before a file is replaced: drop its agent vectors if some of its memories have none any more."""
+    def drop_agent_vectors(self, path: bytes, records: Sequence[Record]) -> None:
+        """Drop the agent vectors of a file that is about to be replaced if some of its memories no longer have one."""
         if any(record.embedding is None for record in records):
-            # Asked first: a deletion by a subquery makes the index over the words write out what it holds.
+            # A separate query: a deletion with a subquery makes FTS5 flush its pending words.
             query = (
                 "SELECT v.key FROM records AS r JOIN vectors AS v USING (key) WHERE r.path = ? AND v.model GLOB 'own:*'"
             )
@@ -97,22 +99,22 @@ class Vectors:
             self._epoch.changes += bool(found)
 
     def missing(self, model: str, after: int, limit: int) -> list[tuple[int, str]]:
-        """(key, redacted text) of memories without a vector of the model or of an agent, by key."""
-        query = f"{_TEXTS} {_LACKING} AND r.key > ? ORDER BY r.key LIMIT ?"
+        """Return (key, redacted text) of memories without a vector of the model or of an agent, by key."""
+        query = f"{_TEXTS} {_WITHOUT_VECTOR} AND r.key > ? ORDER BY r.key LIMIT ?"
         return [(key, whole_text(*parts)) for key, *parts in self._db.rows(query, (model, after, limit))]
 
-    # --- what search reads
+    # --- reading
 
     def nearest(
         self, vector: Sequence[float], model: str, filters: Filters, limit: int, also: Collection[int] = ()
     ) -> list[Neighbour] | None:
         """Return the `limit` nearest memories by their vectors of the model, nearest first, ties to the newest key;
         then those of `also` that have a vector. None if no memory has a vector of this model."""
-        measured = self._epoch.matrices.measure(self, model, vector)
-        if not len(measured):
+        similarities = self._epoch.matrices.compare(self, model, vector)
+        if not len(similarities):
             return None
-        best = measured.best(self, filters, limit)
-        more = measured.of([*{*also} - {each.key for each in best}])
+        best = similarities.best(self, filters, limit)
+        more = similarities.of([*{*also} - {each.key for each in best}])
         return [*best, *(Neighbour(key, cosine) for key, cosine in more.items())]
 
     def load(self, model: str, after: int) -> Iterator[tuple[int, bytes]]:
@@ -143,6 +145,6 @@ class Vectors:
         return found
 
     def all_allowed(self, filters: Filters) -> list[int]:
-        """Return the keys of all memories that pass the filters, rising."""
+        """Return the keys of all memories that pass the filters, ascending."""
         where, values = conditions(filters)
         return [key for (key,) in self._db.rows(f"{_KEYS} > 0{where} ORDER BY r.key", values)]

@@ -1,1 +1,1 @@
-"""Vectors for texts: what a text means as numbers, so that other words for the same thing are found."""
+"""Embedders: vectors that represent the meaning of texts, so that synonyms are found."""

@@ -1,4 +1,4 @@
-"""What makes vectors of texts, whatever it is."""
+"""The protocol of an embedder, which turns texts into vectors."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from memoryd.errors import MemorydError
 
 
 class EmbedderError(MemorydError):
-    """No vector can be had now: a package is missing, a server does not answer or answers something else."""
+    """The embedder cannot make vectors now: a package is missing, or a server does not answer as expected."""
 
     name = "embedder"
     rpc_code = -32603
@@ -19,38 +19,38 @@ class EmbedderError(MemorydError):
 
 
 class Embedder(Protocol):
-    """Makes vectors of one model, which are compared with each other and with no other's."""
+    """An embedding model. Only vectors of the same model are comparable."""
 
     @property
     def name(self) -> str:
-        """The model; it changes with anything that changes a vector."""
+        """The name of the model; it changes with anything that changes a vector."""
 
     @property
     def size(self) -> int:
-        """How many numbers a vector has."""
+        """The number of dimensions of a vector."""
 
     @property
     def fast(self) -> bool:
-        """Whether vectors are made as texts come in, or when there is time."""
+        """True if vectors are made as memories are indexed, False if in the background."""
 
     @property
-    def asked(self) -> int:
-        """How often it was asked."""
+    def calls(self) -> int:
+        """The number of calls so far, to detect that it is idle."""
 
     @property
     def idle_s(self) -> float:
-        """Seconds without a question after which it may rest."""
+        """The seconds without a call after which `release` may be called."""
 
     def embed(self, texts: Sequence[str]) -> list[bytes]:
-        """Return a packed vector for each text, all zeros where it says nothing. The texts are redacted already. For
-        any thread. Raises EmbedderError."""
+        """Return a packed vector for each text, all zeros for a text without meaning. The texts are already redacted.
+        For any thread. Raises EmbedderError."""
 
-    def rest(self) -> None:
-        """Give back what memory can be had again."""
+    def release(self) -> None:
+        """Free memory that can be loaded again."""
 
 
 def unit(numbers: Sequence[float]) -> list[float]:
-    """Return the vector with length 1; raises EmbedderError where there is no direction to keep."""
+    """Return the vector scaled to length 1. Raises EmbedderError if its numbers are all zero or not finite."""
     length = sqrt(sum(map(mul, numbers, numbers)))
     if not length or not isfinite(length):
         raise EmbedderError("a vector has no direction: its numbers are all zero or not finite")

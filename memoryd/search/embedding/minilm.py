@@ -1,7 +1,7 @@
 """Vectors by MiniLM (all-MiniLM-L6-v2, 384 numbers), as `user-document` agents store them: the extra `minilm`.
 
-Several hundred megabytes and a second to load, some 13 texts a second: for those who want better answers and have the
-room. Nothing is downloaded: the model lies in a package.
+It takes several hundred megabytes of memory and a second to load, and embeds about 13 texts a second, for better
+results. The model is part of an installed package; nothing is downloaded.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from memoryd.search.embedding.wordpiece import pieces, read_vocabulary, words
 
 NAME = "minilm-l6-v2-int8"
 SIZE = 384
-MAX_PIECES = 256  # what the model was trained for
-BEGIN, END, UNKNOWN = 101, 102, 100  # the places of [CLS], [SEP] and [UNK] in its vocabulary
+MAX_PIECES = 256  # the length of the texts the model was trained on
+BEGIN, END, UNKNOWN = 101, 102, 100  # the numbers of [CLS], [SEP] and [UNK] in its vocabulary
 SHA256 = "8199be6f699a395f99f89df973f9dc5285fbcfcdb2ae1a4e1201dab014f3d2a6"
 INSTALL = "install the extra `minilm`, or choose another embedder in [search]"
 EXTRA = {"extra": "minilm"}
@@ -26,7 +26,7 @@ THREADS = 1  # more would slow down the agents on this machine for background wo
 
 
 class MiniLM:
-    """Loaded when first needed; `rest` gives the memory back."""
+    """The MiniLM embedder, loaded when first needed; `release` frees the memory."""
 
     name = NAME
     size = SIZE
@@ -34,18 +34,18 @@ class MiniLM:
     idle_s = 300.0
 
     def __init__(self) -> None:
-        self.asked = 0
+        self.calls = 0
         self._loading = threading.Lock()
         self._session: Any = None
         self._vocabulary: dict[str, int] = {}
 
     def embed(self, texts: Sequence[str]) -> list[bytes]:
-        """Return a vector of 32-bit numbers for each text, all zeros where it says nothing."""
-        session = self._loaded()
-        return [_packed(_run(session, self.numbers(text))) if text.strip() else bytes(4 * SIZE) for text in texts]
+        """Return a vector of 32-bit numbers for each text, all zeros for an empty one."""
+        session = self._load()
+        return [_pack(_run(session, self.numbers(text))) if text.strip() else bytes(4 * SIZE) for text in texts]
 
     def numbers(self, text: str) -> list[int]:
-        """Return the text in pieces of the vocabulary, between the marks of beginning and end."""
+        """Return the numbers of the text's pieces in the vocabulary, between BEGIN and END."""
         found: list[int] = []
         for word in words(text):
             found += pieces(word.lower(), self._vocabulary) or (UNKNOWN,)
@@ -53,14 +53,14 @@ class MiniLM:
                 break
         return [BEGIN, *found[: MAX_PIECES - 2], END]
 
-    def rest(self) -> None:
-        """Forget the model until it is needed again."""
+    def release(self) -> None:
+        """Unload the model until it is needed again."""
         with self._loading:
             self._session = None
 
-    def _loaded(self) -> Any:
+    def _load(self) -> Any:
         with self._loading:
-            self.asked += 1
+            self.calls += 1
             if self._session is None:
                 self._session = _open()
                 self._vocabulary = read_vocabulary()
@@ -87,7 +87,7 @@ def _open() -> Any:
 
 
 def _run(session: Any, numbers: list[int]) -> Any:
-    """Return the mean over all pieces, of length 1."""
+    """Return the mean vector of all pieces, scaled to length 1."""
     numpy = importlib.import_module("numpy")
     row = numpy.array([numbers], dtype="i8")
     feeds = {"input_ids": row, "attention_mask": numpy.ones_like(row), "token_type_ids": numpy.zeros_like(row)}
@@ -95,6 +95,6 @@ def _run(session: Any, numbers: list[int]) -> Any:
     return mean / numpy.linalg.norm(mean)
 
 
-def _packed(vector: Any) -> bytes:
+def _pack(vector: Any) -> bytes:
     packed: bytes = vector.astype("f4").tobytes()
     return packed

@@ -1,7 +1,7 @@
-"""Vectors by a table of words: a text is the weighted mean of its words, in less than a tenth of a millisecond.
+"""Vectors from a table of words: a text is the weighted mean of its words, in less than a tenth of a millisecond.
 
-No numpy here: it would cost an idle daemon half as much memory again. Each word is one large integer, whose addition
-adds all its numbers at once.
+Without numpy, which would increase the memory of an idle daemon by half. Each word's vector is one large integer, so
+that one addition adds all its numbers.
 """
 
 from __future__ import annotations
@@ -14,20 +14,20 @@ from pathlib import Path
 from memoryd.core.vectors import pack_bytes
 from memoryd.search.embedding.embedder import EmbedderError
 from memoryd.search.embedding.word_alignment import WordAlignment
-from memoryd.search.embedding.wordpiece import MAX_WORDS, TABLE, Table, known_words, rows_of, words, words_within
+from memoryd.search.embedding.wordpiece import MAX_WORDS, TABLE, Table, rows_of, word_rows, words, words_within
 
 NAME = "static-128-1"
 SIZE = 128
-MAX_CACHED = 8_192  # words whose integers are kept, half a kilobyte each
+MAX_CACHED = 8_192  # words whose integers are cached, half a kilobyte each
 
 
-class _Kept(dict[str, int]):
-    """The integer of each word, made when it is first met."""
+class _WordCache(dict[str, int]):
+    """A cache of the integer of each word, computed on first use."""
 
     def __init__(self, path: Path) -> None:
         super().__init__()
         self.table = Table(path)
-        self.known = known_words()
+        self.known = word_rows()
 
     def __missing__(self, word: str) -> int:
         total = sum(map(self.table.row, rows_of(word, self.known)))
@@ -36,16 +36,16 @@ class _Kept(dict[str, int]):
         return total
 
 
-def _opened(path: Path) -> _Kept:
+def _open(path: Path) -> _WordCache:
     try:
-        return _Kept(path)
+        return _WordCache(path)
     except (OSError, ValueError, struct.error) as error:
         hint = "reinstall memoryd, or choose another embedder in [search]"
         raise EmbedderError(f"the table of the embedder cannot be read: {error}", hint=hint) from error
 
 
 class Static:
-    """Loaded when first needed; `rest` gives the memory back."""
+    """The embedder by word table, loaded when first needed; `release` frees the memory."""
 
     name = NAME
     size = SIZE
@@ -54,44 +54,44 @@ class Static:
 
     def __init__(self, path: Path = TABLE) -> None:
         self._path = path
-        self.asked = 0
+        self.calls = 0
         self._loading = threading.Lock()
-        self._kept: _Kept | None = None
-        self._apart: WordAlignment | None = None
+        self._cache: _WordCache | None = None
+        self._alignment: WordAlignment | None = None
 
     def embed(self, texts: Sequence[str]) -> list[bytes]:
-        """Return a vector of bytes for each text, all zeros where no word is known."""
-        kept = self._loaded()
-        numbers, get = kept.table.numbers, kept.__getitem__
+        """Return a vector of bytes for each text, all zeros if no word is known."""
+        cache = self._load()
+        numbers, get = cache.table.numbers, cache.__getitem__
         return [pack_bytes(numbers(sum(map(get, words(text)[:MAX_WORDS])))) for text in texts]
 
     def align(self, question: str, texts: Sequence[str]) -> list[float]:
-        """Score how well each text matches the words of the query: of each word the nearest, the informative
-        ones counting more; -1..1."""
+        """Score each text, -1..1: the mean similarity of each query word to its nearest word in the text, with more
+        weight on informative words."""
         with self._loading:
-            if self._apart is None:
-                kept = self._kept or _opened(self._path)
-                self._apart = WordAlignment(kept.table, kept.known)
-            return self._apart.align(question, texts)
+            if self._alignment is None:
+                kept = self._cache or _open(self._path)
+                self._alignment = WordAlignment(kept.table, kept.known)
+            return self._alignment.align(question, texts)
 
     def knows(self, question: str) -> bool:
         """True if any of its words, or of the words within them, is in the table. A word made of pieces alone
         (`zzzqqq`) would be similar to anything."""
-        known = self._loaded().known
+        known = self._load().known
         return any(
             word.lower() in known or any(part.lower() in known for part in words_within(word))
             for word in words(question)
             if word.isalnum()
         )
 
-    def rest(self) -> None:
+    def release(self) -> None:
         """Release words and table until they are needed again."""
         with self._loading:
-            self._kept = self._apart = None
+            self._cache = self._alignment = None
 
-    def _loaded(self) -> _Kept:
+    def _load(self) -> _WordCache:
         with self._loading:
-            self.asked += 1
-            if self._kept is None:
-                self._kept = _opened(self._path)
-            return self._kept
+            self.calls += 1
+            if self._cache is None:
+                self._cache = _open(self._path)
+            return self._cache

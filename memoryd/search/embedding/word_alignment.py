@@ -1,7 +1,7 @@
-"""Words one by one: how well those of a question are met by those of each of many texts.
+"""Comparison of the single words of a query with those of many texts.
 
-Of a word nothing is kept but which rows of the table make it and how long their sum is, a quarter of what its vector
-would take: so the words of most stores all have room. What is compared is fetched from the table, all texts at once.
+Only a word's row numbers in the table and the length of their sum are cached, a quarter of the size of its vector, so
+that the words of most stores fit. The rows to compare are read from the table, for all texts at once.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from typing import Any
 from memoryd.search.embedding.wordpiece import Table, rows_of, words
 
 MAX_CACHED = 65_536  # words, some 200 bytes each
-MAX_COMPARED = 128  # words of a text that are compared one by one
-BLOCK = 1_024  # words whose rows are fetched at a time, into room that the processor's cache holds
-NO_WORD = 0  # the place of no word
+MAX_COMPARED = 128  # words of a text that are compared
+BLOCK = 1_024  # words whose rows are read at a time, into a buffer that fits in the CPU cache
+NO_WORD = 0  # the number of an unknown word
 _SIGNS = {number: " " for number in range(128) if not chr(number).isalnum()}
 
 
-class _Places(dict[str, int]):
-    """The place of each word. One that is met for the first time takes the next, and its rows wait in `new`."""
+class _WordNumbers(dict[str, int]):
+    """The number of each word. A new word gets the next number, and its rows are added to `new`."""
 
     def __init__(self, known: Mapping[str, int]) -> None:
         super().__init__()
@@ -50,7 +50,7 @@ class WordAlignment:
 
     def _begin(self) -> None:
         numpy = self._numpy
-        self._places = _Places(self._known)
+        self._places = _WordNumbers(self._known)
         self._parts = numpy.empty(0, "i4")  # the rows of all words, concatenated
         self._ends = numpy.zeros(1, "i4")  # the end of the rows of each place, which is the start of the next
         self._lengths = numpy.empty(0, "f4")
@@ -63,15 +63,15 @@ class WordAlignment:
             return []
         if len(self._places) >= MAX_CACHED:
             self._begin()
-        asked = list(map(self._places.__getitem__, dict.fromkeys(_some_words(question)))) or [NO_WORD]
-        firsts, places = self._placed(texts)
+        query = list(map(self._places.__getitem__, dict.fromkeys(_some_words(question)))) or [NO_WORD]
+        firsts, places = self._number(texts)
         self._add_new()
-        best = numpy.maximum.reduceat(self._near(numpy.array(asked), places), firsts, axis=0)
-        telling = self._lengths[asked]
-        found: list[float] = (best @ telling / max(float(telling.sum()), 1e-9)).tolist()
+        best = numpy.maximum.reduceat(self._similarities(numpy.array(query), places), firsts, axis=0)
+        weights = self._lengths[query]
+        found: list[float] = (best @ weights / max(float(weights.sum()), 1e-9)).tolist()
         return found
 
-    def _placed(self, texts: Sequence[str]) -> tuple[Any, Any]:
+    def _number(self, texts: Sequence[str]) -> tuple[Any, Any]:
         """Return the start of each text, and the places of the words of all texts, concatenated."""
         places: list[int] = []
         firsts: list[int] = []
@@ -95,17 +95,17 @@ class WordAlignment:
         self._lengths = numpy.concatenate([self._lengths, *(numpy.linalg.norm(each, axis=1) for each in sums)])
         self._lengths[NO_WORD] = 0
 
-    def _near(self, asked: Any, places: Any) -> Any:
+    def _similarities(self, query: Any, places: Any) -> Any:
         """Return the cosines of the word at each place with each query word; 0 for words without a length."""
         numpy = self._numpy
         present = numpy.flatnonzero(numpy.bincount(places))
         at = numpy.empty(int(present[-1]) + 1, "i4")
         at[present] = numpy.arange(len(present))
-        sought = (self._sums(asked) * self._shrinking(asked)).T
-        near = [self._sums(some, sought) * self._shrinking(some) for some in _blocks(present)]
+        columns = (self._sums(query) * self._inverse_lengths(query)).T
+        near = [self._sums(some, columns) * self._inverse_lengths(some) for some in _blocks(present)]
         return numpy.concatenate(near)[at[places]]
 
-    def _shrinking(self, places: Any) -> Any:
+    def _inverse_lengths(self, places: Any) -> Any:
         """Return the factor that normalises each sum of rows to length 1."""
         lengths = self._lengths[places]
         return self._numpy.where(lengths > 0, 1 / self._numpy.maximum(lengths, 1e-9), 0)[:, None]
@@ -129,6 +129,7 @@ def _blocks(places: Any) -> Iterator[Any]:
 
 
 def _some_words(text: str) -> list[str]:
-    """Without signs; in a short text one may be there twice, which changes nothing."""
+    """Return the words of a text without signs, MAX_COMPARED at most. A short text may repeat a word, which changes no
+    result."""
     found = text.translate(_SIGNS).split() if text.isascii() else [word for word in words(text) if word.isalnum()]
     return found if len(found) <= MAX_COMPARED else list(dict.fromkeys(found))[:MAX_COMPARED]

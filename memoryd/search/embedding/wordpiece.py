@@ -1,9 +1,9 @@
-"""Text cut into the pieces of a vocabulary, as uncased BERT models do it, and the shipped table of their numbers.
+"""WordPiece tokens of a text, as in uncased BERT models, and the shipped table of their vectors.
 
-Words come first, then the longest known parts. The table holds 128 numbers of 8 bits and a weight for each piece of the
-vocabulary and for some whole words. File: `MVT1`, rows, numbers a row (32 bits each, little-endian), a weight for each
-row (16 bits), then the rows. A word counts as its row times its weight. Rows are first the lines of `vocabulary.txt`,
-then those of `words.txt`.
+A text is split into words, and these into their longest known parts. The table contains 128 numbers (8 bits) and a
+weight for each piece of the vocabulary and for some whole words. File format: `MVT1`, number of rows, numbers per
+row (32 bits each, little-endian), a weight for each row (16 bits), then the rows: first those of the lines of
+`vocabulary.txt`, then those of `words.txt`. The vector of a word is its row times its weight.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-HERE = Path(__file__).parent / "table"
-VOCABULARY = HERE / "vocabulary.txt"
-WORDS = HERE / "words.txt"
-TABLE = HERE / "static-128.bin"
+DIRECTORY = Path(__file__).parent / "table"
+VOCABULARY = DIRECTORY / "vocabulary.txt"
+WORDS = DIRECTORY / "words.txt"
+TABLE = DIRECTORY / "static-128.bin"
 MAGIC = b"MVT1"
 HEAD = struct.Struct("<4sII")
-LANE = 32  # bits of a number in a row made one integer
-MAX_WORDS = 4096  # words of a text that are added: no lane can run over, and more do not move the mean
-MAX_WORD_CHARS = 100  # characters; what is longer is no word of any language and stays unknown
+LANE = 32  # bits of each number in a row packed into one integer
+MAX_WORDS = 4096  # words of a text that are added: no lane overflows, and more would not change the mean
+MAX_WORD_CHARS = 100  # a longer string is not a word of any language and stays unknown
 
 # Of ASCII every sign is a token of its own; the rest is decided character by character.
 _ASCII = re.compile(r"[A-Za-z0-9]+|[!-/:-@\[-`{-~]")
@@ -48,7 +48,7 @@ def words(text: str) -> list[str]:
 
 
 def read_vocabulary(path: Path = VOCABULARY) -> dict[str, int]:
-    """Piece -> its number, which is its line; pieces that continue a word begin with `##`."""
+    """Return the number (the 0-based line) of each piece; pieces that continue a word begin with `##`."""
     lines = path.read_text(encoding="utf-8").split("\n")
     return {piece: number for number, piece in enumerate(lines) if piece}
 
@@ -77,7 +77,7 @@ def _longest_parts(word: str, vocabulary: Mapping[str, int]) -> Iterator[int]:
         start, prefix = end, "##"
 
 
-def known_words() -> dict[str, int]:
+def word_rows() -> dict[str, int]:
     """Return the row number of each piece and word."""
     known = read_vocabulary()
     for word in WORDS.read_text(encoding="utf-8").split():
@@ -86,7 +86,7 @@ def known_words() -> dict[str, int]:
 
 
 def rows_of(word: str, known: Mapping[str, int]) -> Sequence[int]:
-    """Return the rows of a word: its own, or those of the words within it, or those of its pieces."""
+    """Return the rows of a word: of the word itself, or of the words within it, or of its pieces."""
     lowered = word.lower()
     whole = known.get(lowered)
     if whole is not None:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
-from memoryd.search.embedding.wordpiece import HERE, read_vocabulary, words
+from memoryd.search.embedding.wordpiece import DIRECTORY, read_vocabulary, words
 from tests.tools.distill import corpus, packing, sentences, student
 from tests.tools.distill.teacher import Teacher
 
@@ -34,7 +34,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="make the table of the static embedder")
     parser.add_argument("cache", type=Path, help="where the teacher's vectors are kept")
     parser.add_argument("--size", type=int, default=128, help="numbers a row")
-    parser.add_argument("--out", type=Path, default=HERE, help="where the table goes")
+    parser.add_argument("--out", type=Path, default=DIRECTORY, help="where the table goes")
     given = parser.parse_args()
     given.cache.mkdir(parents=True, exist_ok=True)
 
