@@ -1,7 +1,7 @@
-"""Checks of single values: msgspec decides whether what TOML gave fits its type and bounds, the messages are ours.
+"""Checks of single values: msgspec checks type and bounds, this module writes the messages.
 
-A check raises ValueError (most often WrongValueError) with one sentence: what is wrong, and what is
-allowed instead. None of them looks at the disk, the clock or another key.
+A check raises ValueError (usually WrongValueError) with one sentence: what is wrong, and what is allowed instead. No
+check depends on the disk, the clock or another key.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from memoryd.core.policy import KB, MB, Limit, LimitKind
 from memoryd.core.schedule import ALLOWED, Adaptive, parse_schedule
 
 Check = Callable[[object], Any]
-"""Takes what TOML gave, and returns what memoryd uses or raises ValueError."""
+"""A function that converts a TOML value to the value memoryd uses, or raises ValueError."""
 
 SIZE_EXAMPLE = '"512KB", "5MB", "1GB" or a number of bytes'
 MAX_INTEGER = 2**63 - 1  # what the index can store
@@ -35,7 +35,7 @@ class WrongValueError(ValueError):
 
 
 def shown(value: object) -> str:
-    """A value in a message: as TOML would name it, and never longer than a glance."""
+    """Format a value for a message: in the terms of TOML, 60 characters of a text at most."""
     if isinstance(value, dict):
         return "a table"
     if isinstance(value, list):
@@ -53,7 +53,7 @@ def shown(value: object) -> str:
 
 
 def _require(value: object, kind: object, wrong: str) -> None:
-    """Raise WrongValueError with our own sentence unless msgspec accepts the value as that type."""
+    """Raise WrongValueError with the message `wrong` unless msgspec accepts the value as that type."""
     try:
         msgspec.convert(value, kind)
     except (msgspec.ValidationError, ValueError):  # a ValueError: an integer too large to be printed
@@ -135,7 +135,7 @@ def _glob(value: object) -> str:
 
 
 def words(value: object) -> str:
-    """Check text that a path or a name can be made of."""
+    """Check a text that can be a path or a name: neither empty nor with a NUL character."""
     _require(value, str, f"is {shown(value)}; allowed: a text in quotes")
     assert isinstance(value, str)
     if not value.strip():
@@ -202,7 +202,7 @@ def schedule(job: str) -> Check:
 
 
 def or_off(check: Check) -> Check:
-    """Make a check that takes `"off"` too, which means: no bound."""
+    """Make a check that also accepts `"off"`, which means no limit."""
     return lambda value: None if value == "off" else check(value)
 
 
@@ -214,7 +214,7 @@ LIMIT_PARTS: Mapping[str, Check] = {
 
 
 def limit(parts: Mapping[str, Any], known: Limit | None) -> Limit:
-    """A limit from the parts that the file names; the layout's own limit of that file fills in the rest."""
+    """Build a limit from the configured parts; the others come from `known`, the layout's limit of that file."""
     base = known or Limit(LimitKind.SOFT, None, None)
     return Limit(
         LimitKind(parts.get("kind", base.kind)),
@@ -224,7 +224,7 @@ def limit(parts: Mapping[str, Any], known: Limit | None) -> Limit:
 
 
 def nearest(word: str, known: Iterable[str]) -> str | None:
-    """The known word that looks most like this one, if any does."""
+    """Return the known word that is most similar to this one; None if no one is similar."""
     import difflib  # noqa: PLC0415 - only when something is wrong
 
     options = {option.lower(): option for option in sorted(known)}

@@ -20,7 +20,7 @@ HOME_PLACES = (
 LOCAL_PLACES = ("memories", "memory", ".claude/memory", ".cursor/memories", "data/memories")
 
 
-# Where other programs keep theirs, with `*` for one name: listed so that `init` can name these programs.
+# The directories of other programs, with `*` for one name, so that `init` can name these programs.
 OTHER_PLACES = (".claude/projects/*/memory", ".codex/memories", ".serena/memories/global")
 OTHER_LOCAL_PLACES = ("memory-bank", ".serena", ".serena/memories", ".openclaw/workspace")
 
@@ -33,35 +33,37 @@ class Detected(NamedTuple):
     why: str
 
 
-def looked_for(home: str, cwd: str | None = None) -> list[str]:
-    """List the places that `detect` reads, in order, whether or not they exist."""
+def candidate_paths(home: str, cwd: str | None = None) -> list[str]:
+    """List the paths that `detect` checks, in order, whether or not they exist."""
     places = [os.path.join(home, *place.split("/")) for place in HOME_PLACES]
     if cwd is not None:
         places += [os.path.join(cwd, *place.split("/")) for place in LOCAL_PLACES]
     return list(dict.fromkeys(places))
 
 
-def detect(home: str, look: Callable[[str], tuple[str | None, str] | None], cwd: str | None = None) -> list[Detected]:
-    """Find memory directories in the known places.
+def detect(
+    home: str, recognise: Callable[[str], tuple[str | None, str] | None], cwd: str | None = None
+) -> list[Detected]:
+    """Find memory directories in the usual places.
 
-    `look` reads a directory and returns its layout and the reason, or None and the program it belongs to, or None if it
-    is neither. Content alone decides: the directory names `memory` and `memories` are also used by programs whose files
-    memoryd does not know. A directory that is reached by two names counts once.
+    `recognise` reads a directory and returns its layout and the reason, or None and the program it belongs to, or None
+    if it is neither. Only content decides: programs whose files memoryd does not know also use the directory names
+    `memory` and `memories`. A directory that is reached by two names counts once.
     """
     found: list[Detected] = []
     seen: set[str] = set()
-    for place in (*looked_for(home, cwd), *_others(home, cwd)):
+    for place in (*candidate_paths(home, cwd), *_other_paths(home, cwd)):
         real = os.path.realpath(place)
         if real in seen or not os.path.isdir(real):
             continue
         seen.add(real)
-        shape = look(real)
-        if shape is not None:
-            found.append(Detected(place, *shape))
+        recognised = recognise(real)
+        if recognised is not None:
+            found.append(Detected(place, *recognised))
     return found
 
 
-def _others(home: str, cwd: str | None) -> Iterator[str]:
+def _other_paths(home: str, cwd: str | None) -> Iterator[str]:
     for place in OTHER_PLACES:
         yield from sorted(glob.glob(os.path.join(glob.escape(home), place)))
     for place in OTHER_LOCAL_PLACES if cwd is not None else ():

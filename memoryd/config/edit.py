@@ -36,27 +36,27 @@ def add_root(
 ) -> RootConfig:
     """Append a `[[root]]` (keys as in the file, at least a directory) and return it as it is read back.
 
-    The name is always written, so that the root keeps it whatever is added or removed later. `extra_roots` are those
-    of the command line (path, layout): the new root must not overlap them or take their names. The file is created
-    when missing. ConfigError when it is not valid before or after, ConflictError when the name is taken.
+    The name is always written, so that later changes of other roots cannot change it. `extra_roots` are those of the
+    command line (path, layout): the new root must not overlap them or have their names. A missing file is created.
+    Raises ConfigError if the file is not valid before or after, ConflictError if the name is taken.
     """
     old = read_text(config_path) if os.path.exists(config_path) else None
     text = HEAD if old is None else old
-    running = parse(text, config_path, state_dir, extra_roots).roots
+    existing = parse(text, config_path, state_dir, extra_roots).roots
     before = parse(text, config_path, state_dir)
-    trial = parse(_appended(text, root), config_path, state_dir, extra_roots)  # overlaps are found here
+    trial = parse(_append_root(text, root), config_path, state_dir, extra_roots)  # overlaps are found here
     added = next(entry for entry in trial.roots if entry.position == len(before.roots))
-    named = {"name": _free_name(added, root, running), **root}
-    new = _appended(text, named)
+    named = {"name": _free_name(added, root, existing), **root}
+    new = _append_root(text, named)
     wanted = tomllib.loads(text)
     wanted["root"] = [*wanted.get("root", []), named]
     after = _write(config_path, old, new, wanted, state_dir)
     return after.roots[len(before.roots)]
 
 
-def _free_name(added: RootConfig, root: Mapping[str, object], running: Sequence[RootConfig]) -> str:
+def _free_name(added: RootConfig, root: Mapping[str, object], existing: Sequence[RootConfig]) -> str:
     """Return the name that was given, or one derived from the path that no other root has."""
-    taken = {each.name: each.path for each in running}
+    taken = {each.name: each.path for each in existing}
     if "name" not in root:
         return derive_name(added.path, [*taken])
     if added.name in taken:
@@ -65,9 +65,9 @@ def _free_name(added: RootConfig, root: Mapping[str, object], running: Sequence[
 
 
 def remove_root(config_path: str, name: str, *, state_dir: str) -> RootConfig:
-    """Remove the `[[root]]` of this name and return what it was; NotFoundError when there is none.
+    """Remove the `[[root]]` of this name and return it. Raises NotFoundError if there is none.
 
-    Comments outside the table stay. If the derived name of another root would change, its present name is written.
+    Comments outside the table stay. If the derived name of another root would change, its current name is written.
     """
     text = read_text(config_path) if os.path.exists(config_path) else ""
     before = parse(text, config_path, state_dir)
@@ -75,25 +75,25 @@ def remove_root(config_path: str, name: str, *, state_dir: str) -> RootConfig:
     if gone is None or gone.position is None:
         known = ", ".join(root.name for root in before.roots) or "none"
         raise NotFoundError(f"{config_path} has no root named {name!r}", hint=f"its roots: {known}")
-    new = _without(text, gone.position)
-    stay = [root for root in before.roots if root.position != gone.position]
+    new = _cut_root(text, gone.position)
+    remaining = [root for root in before.roots if root.position != gone.position]
     wanted = tomllib.loads(text)
     del wanted["root"][gone.position]
-    for place, root in enumerate(stay):
+    for place, root in enumerate(remaining):
         if parse(new, config_path, state_dir).roots[place].name != root.name:
-            new = _named(new, place, root.name)
+            new = _insert_name(new, place, root.name)
             wanted["root"][place]["name"] = root.name
     _write(config_path, text, new, wanted, state_dir)
     return gone
 
 
 def _elements(text: str) -> list[tuple[int, int]]:
-    """The offsets of the roots that are written as `root = [{...}]`; empty where each has a table of its own."""
+    """Return the offsets of the roots in `root = [{...}]`; empty if each is a `[[root]]` table."""
     elements: dict[KeyPath, tuple[int, int]] = read_lines(text).elements
     return [span for path, span in elements.items() if path[:1] == ("root",) and len(path) == 2]
 
 
-def _appended(text: str, root: Mapping[str, object]) -> str:
+def _append_root(text: str, root: Mapping[str, object]) -> str:
     elements = _elements(text)
     if elements:
         end = elements[-1][1]
@@ -108,7 +108,7 @@ def _appended(text: str, root: Mapping[str, object]) -> str:
     return text + (newline if text else "") + newline.join(lines)
 
 
-def _without(text: str, position: int) -> str:
+def _cut_root(text: str, position: int) -> str:
     elements = _elements(text)
     if elements:
         start, end = elements[position]
@@ -118,12 +118,12 @@ def _without(text: str, position: int) -> str:
         if "#" in text[before:start]:  # a comment of the root before
             return text[:start].rstrip(" \t") + re.sub(r"\A[ \t]*,", "", text[end:])
         return text[:before] + text[end:]
-    for start, end in reversed(list(_pieces(text, position))):
-        text = _joined(text[:start], text[end:])
+    for start, end in reversed(list(_root_ranges(text, position))):
+        text = _join(text[:start], text[end:])
     return text
 
 
-def _joined(head: str, tail: str) -> str:
+def _join(head: str, tail: str) -> str:
     """Join both sides of a cut and drop one of two blank lines that would meet there."""
     for newline in ("\r\n", "\n"):
         if (not head or head.endswith(newline * 2)) and (not tail or tail.startswith(newline)):
@@ -131,7 +131,7 @@ def _joined(head: str, tail: str) -> str:
     return head + tail
 
 
-def _pieces(text: str, position: int) -> Iterator[tuple[int, int]]:
+def _root_ranges(text: str, position: int) -> Iterator[tuple[int, int]]:
     """Yield the parts of the text that belong to one root, from a header to the line of its last value.
 
     Comments between two tables of the same root are included; those before the first and after the last are not,
@@ -151,11 +151,11 @@ def _line_end(text: str, at: int) -> int:
     return len(text) if end < 0 else end + 1
 
 
-def _named(text: str, position: int, name: str) -> str:
+def _insert_name(text: str, position: int, name: str) -> str:
     """Insert the name of a root as its first key."""
     elements = _elements(text)
     if elements:
-        at = elements[position][0] + 1  # behind the brace
+        at = elements[position][0] + 1  # after the brace
         return f"{text[:at]} name = {toml(name)},{text[at:]}"
     section = next(section for section in read_lines(text).sections if section.path == ("root", position))
     at = _line_end(text, section.header_end)
@@ -165,7 +165,7 @@ def _named(text: str, position: int, name: str) -> str:
 
 
 def _write(path: str, old: str | None, new: str, wanted: dict[str, object], state_dir: str) -> Config:
-    """Parse the new text as the daemon will, check that it contains what was intended, and replace the file."""
+    """Parse the new text as the daemon will, check that it contains exactly `wanted`, and replace the file."""
     config = parse(new, path, state_dir)
     if {"root": [], **tomllib.loads(new)} != {"root": [], **wanted}:
         raise ConfigError(f"{path}: memoryd cannot edit this file safely", hint="edit it by hand")
@@ -178,10 +178,10 @@ def _write(path: str, old: str | None, new: str, wanted: dict[str, object], stat
 
 
 def write_config(path: str, text: str) -> None:
-    """Replace a configuration file as a whole, or leave it as it was; a link keeps pointing to its target.
+    """Replace a configuration file atomically; of a symbolic link, its target.
 
-    Mode and owner are kept; a new file is 0600, its new directories 0700. DeniedError when the
-    system does not allow it, ConfigError when it fails otherwise.
+    Mode and owner are kept; a new file is 0600, its new directories 0700. Raises DeniedError if the system does not
+    allow it, ConfigError for any other failure; then the file is unchanged.
     """
     real = os.path.realpath(path)
     try:

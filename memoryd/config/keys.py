@@ -1,4 +1,4 @@
-"""Every key of the configuration: how its value is checked, and what it means in one line.
+"""Every key of the configuration: the check of its value, and its meaning in one line.
 
 One table serves checks, messages, `memoryd help keys` and the commented file that `init` writes. The keys of
 a single layout are declared in that layout. Defaults are in `settings` (daemon, search) and `core.policy` (roots).
@@ -15,7 +15,7 @@ from memoryd.config.settings import EMBEDDERS, LAYOUT_CHOICES, SECRETS
 from memoryd.core.policy import JOBS, Mode
 from memoryd.layouts.registry import LAYOUTS
 
-YEARS = 36_500  # a hundred, in days
+YEARS = 36_500  # a hundred years in days
 DAY_S = 86_400
 
 

@@ -18,8 +18,8 @@ from memoryd.core.policy import DEFAULT_SCHEDULE, Limit, Mode, Policy
 
 LIMIT_EXAMPLE = '{ max_bytes = "5MB", max_count = 500, kind = "soft" } or "off"'
 
-# Where a key belongs that was found in the wrong table.
-_HOMES: Mapping[str, Mapping[str, Key]] = {
+# The tables and their keys, to say where a key in the wrong table belongs.
+_TABLE_OF_KEY: Mapping[str, Mapping[str, Key]] = {
     "[daemon]": DAEMON,
     "[search]": SEARCH,
     "[defaults] or [[root]]": {**POLICY, "secrets": SECRETS_KEY},
@@ -30,18 +30,18 @@ _HOMES: Mapping[str, Mapping[str, Key]] = {
 
 @dataclass(slots=True)
 class Layer:
-    """Values that could be read, and where each was written: `defaults:12`."""
+    """The valid values of a table, and the origin of each, such as `defaults:12`."""
 
     values: dict[str, Any] = field(default_factory=dict)
     origins: dict[str, str] = field(default_factory=dict)
 
     def over(self, below: Layer) -> Layer:
-        """Combine two layers; where both have a value, this one counts."""
+        """Combine two layers; the values of this one take precedence."""
         return Layer({**below.values, **self.values}, {**below.origins, **self.origins})
 
 
 def is_table(value: object, path: KeyPath, problems: Problems) -> bool:
-    """Tell whether a value is a table; if not, add a problem."""
+    """Return whether a value is a table; if not, add a problem."""
     if isinstance(value, dict):
         return True
     problems.add(path, f"is {checks.shown(value)}; allowed: a table")
@@ -52,12 +52,12 @@ def unknown_keys(table: Mapping[str, object], path: KeyPath, known: Collection[s
     """Add a problem for each key that the table may not have."""
     for name in table:
         if name not in known:
-            problems.add((*path, name), _unknown(name, known))
+            problems.add((*path, name), _unknown_key_message(name, known))
 
 
-def _unknown(name: str, known: Collection[str]) -> str:
+def _unknown_key_message(name: str, known: Collection[str]) -> str:
     allowed = f"allowed here: {', '.join(known)}"
-    home = next((home for home, keys in _HOMES.items() if name in keys), None)
+    home = next((home for home, keys in _TABLE_OF_KEY.items() if name in keys), None)
     if home is not None:
         return f"unknown key here; it belongs in {home}; {allowed}"
     near = checks.nearest(name, known)
@@ -108,7 +108,7 @@ def read_policy(
     more: Mapping[str, Key] | None = None,
     tables: Collection[str] = (),
 ) -> Layer:
-    """Read the keys that `[defaults]` and each `[[root]]` share; `more` and `tables` are the root's own."""
+    """Read the keys that `[defaults]` and each `[[root]]` share; `more` and `tables` are further ones of a root."""
     layer = read_table(table, path, {**(more or {}), **_POLICY_KEYS}, problems, (*POLICY_TABLES, *tables))
     if not isinstance(table, dict):
         return layer
@@ -155,7 +155,7 @@ def _read_limit(layer: Layer, name: str, table: dict[str, object], path: KeyPath
 
 
 def policy(layer: Layer, known_limits: Mapping[str, Limit]) -> Policy:
-    """Build the policy of one root from its layers; what no layer names keeps its built-in value."""
+    """Build the policy of one root from its layers; other settings have their built-in values."""
     plain = {name: layer.values[name] for name in _POLICY_KEYS if name in layer.values}
     if "mode" in plain:
         plain["mode"] = Mode(plain["mode"])
@@ -173,7 +173,7 @@ def _limits(layer: Layer, known: Mapping[str, Limit]) -> dict[str, Limit | None]
 
 
 def origins(layer: Layer) -> dict[str, str]:
-    """Return the origin of every policy value, written down or built in."""
+    """Return the origin of every policy value, configured or built in."""
     names = [field.name for field in fields(Policy) if field.name not in POLICY_TABLES]
     names += [f"schedule.{job}" for job in DEFAULT_SCHEDULE]
     return {**dict.fromkeys([*names, "layout"], DEFAULT), **layer.origins}

@@ -23,10 +23,10 @@ from memoryd.core.policy import Limit
 from memoryd.errors import ConfigError
 
 MAX_FILE_BYTES = 1024 * 1024  # a larger file is not a configuration
-CORRECT = "nothing was started or changed; correct this and try again"
+CORRECT_HINT = "nothing was started or changed; correct this and try again"
 TOP_LEVEL = ("daemon", "search", "defaults", "root")
 
-_PLACE = re.compile(r"(.*) \(at (?:line (\d+), column (\d+)|end of document)\)", re.DOTALL)
+_POSITION = re.compile(r"(.*) \(at (?:line (\d+), column (\d+)|end of document)\)", re.DOTALL)
 
 
 def load(
@@ -37,8 +37,8 @@ def load(
 ) -> Config:
     """Read the configuration at `places`, with the roots of the command line (path, layout or None) added.
 
-    `known_limits` gives each file's own limit by its layout, which a limit that names only one
-    bound leaves as it is. Raises nothing but ConfigError.
+    `known_limits`: the layout's limit of each file, for the parts that a configured limit does not set. Raises
+    ConfigError only.
     """
     text = read_text(places.config) if places.config else ""
     return parse(text, places.config, places.state_dir, extra_roots, known_limits=known_limits)
@@ -52,7 +52,7 @@ def parse(
     *,
     known_limits: Mapping[str, Limit] | None = None,
 ) -> Config:
-    """Read a configuration from its text; `path` only serves the messages. Raises nothing but ConfigError."""
+    """Read a configuration from its text; `path` is used in messages only. Raises ConfigError only."""
     tree, lines = _toml(text, path)
     problems = Problems(path, lines)
     unknown_keys(tree, (), TOP_LEVEL, problems)
@@ -73,7 +73,7 @@ def parse(
 
 
 def _search(table: object, problems: Problems) -> tuple[SearchConfig, dict[str, str]]:
-    """The values of `[search]` with their origins."""
+    """Return the values of `[search]` and their origins."""
     search = read_table(table, ("search",), SEARCH, problems, ("endpoint",))
     below = table.get("endpoint", {}) if isinstance(table, dict) else {}
     endpoint = read_table(below, ("search", "endpoint"), ENDPOINT, problems)
@@ -96,7 +96,7 @@ def _daemon(layer: Layer, problems: Problems) -> DaemonConfig:
 
 
 def read_text(path: str) -> str:
-    """Read the text of a configuration file; ConfigError when that is not possible, or others may write it."""
+    """Read the text of a configuration file. Raises ConfigError if it cannot be read or other users can write it."""
     try:
         with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
             found = os.fstat(file.fileno())
@@ -110,11 +110,11 @@ def read_text(path: str) -> str:
         raise ConfigError(f"{path}: cannot be read: {reason}", hint="check its owner and its mode") from error
     if len(content) > MAX_FILE_BYTES:
         raise ConfigError(f"{path}: is larger than 1 MB", hint="check that this is the configuration of memoryd")
-    return _decoded(content, path)
+    return _decode(content, path)
 
 
 def _require_trusted(path: str, found: os.stat_result) -> None:
-    """Refuse a file that others can write: the configuration decides what is changed and where memories are sent."""
+    """Reject a file that others can write: the configuration decides what is changed and where memories are sent."""
     if found.st_uid not in (os.geteuid(), 0):
         raise ConfigError(
             f"{path}: belongs to user {found.st_uid}, who could change what memoryd does",
@@ -127,30 +127,30 @@ def _require_trusted(path: str, found: os.stat_result) -> None:
         )
 
 
-def _decoded(content: bytes, path: str) -> str:
+def _decode(content: bytes, path: str) -> str:
     if content.startswith(b"\xef\xbb\xbf"):
         raise ConfigError(
-            f"{path}:1: begins with a byte order mark, which TOML does not allow; save it without", hint=CORRECT
+            f"{path}:1: begins with a byte order mark, which TOML does not allow; save it without", hint=CORRECT_HINT
         )
     try:
         return content.decode()
     except UnicodeDecodeError as error:
         line = content.count(b"\n", 0, error.start) + 1
-        raise ConfigError(f"{path}:{line}: is not UTF-8; allowed: UTF-8 text", hint=CORRECT) from error
+        raise ConfigError(f"{path}:{line}: is not UTF-8; allowed: UTF-8 text", hint=CORRECT_HINT) from error
 
 
 def _toml(text: str, path: str | None) -> tuple[dict[str, Any], Lines]:
     try:
         return tomllib.loads(text), read_lines(text)
     except tomllib.TOMLDecodeError as error:
-        raise ConfigError(_syntax(str(error), text, path), hint=CORRECT) from error
+        raise ConfigError(_syntax_message(str(error), text, path), hint=CORRECT_HINT) from error
     except (ValueError, RecursionError) as error:
         # integers of thousands of digits, dates that do not exist, tables nested without end
-        raise ConfigError(f"{path}: is not valid TOML: {error}", hint=CORRECT) from error
+        raise ConfigError(f"{path}: is not valid TOML: {error}", hint=CORRECT_HINT) from error
 
 
-def _syntax(message: str, text: str, path: str | None) -> str:
-    match = _PLACE.fullmatch(message)
+def _syntax_message(message: str, text: str, path: str | None) -> str:
+    match = _POSITION.fullmatch(message)
     if match is None:
         return f"{path}: not valid TOML: {message}"
     if match[2]:

@@ -1,4 +1,4 @@
-"""Paths of configuration, state and control socket: the first place that applies."""
+"""Paths of configuration, state directory and control socket."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ SYSTEM_CONFIG = "/etc/memoryd/config.toml"
 
 
 class Places(NamedTuple):
-    """All paths absolute. `config` is None where there is no configuration file, which is fine."""
+    """The paths memoryd uses, all absolute. `config` is None if there is no configuration file."""
 
     config: str | None
     state_dir: str
@@ -36,17 +36,17 @@ def find_places(
     system_config: str = SYSTEM_CONFIG,
     must_exist: bool = True,
 ) -> Places:
-    """Resolve the three places; the arguments are the words of the command line.
+    """Find the paths; the arguments are those of the command line, None if not given.
 
-    ConfigError when a named file is not there.
+    Raises ConfigError if a given configuration file does not exist.
     """
     env = os.environ if env is None else env
-    config_path = named_config(config, env, must_exist=must_exist) or _usual_config(dirs()[0], system_config)
+    config_path = named_config(config, env, must_exist=must_exist) or _default_config(dirs()[0], system_config)
     state = find_state_dir(state_dir, env, dirs)
     path = named_socket(socket, env) or usual_socket(state, env)
     return Places(config_path if os.path.exists(config_path) else None, state, path, config_path)
 
 
-def _usual_config(own_dir: str, system_config: str) -> str:
+def _default_config(own_dir: str, system_config: str) -> str:
     own = os.path.join(own_dir, "config.toml")
     return system_config if not os.path.exists(own) and os.path.exists(system_config) else own

@@ -23,7 +23,7 @@ NAME_RULE = "letters, digits and . _ - + @, with / between parts, at most 64 cha
 
 _PART = r"[\w.][\w.+@-]*"
 _NAME = re.compile(rf"{_PART}(?:/{_PART})*")
-_UNFIT = re.compile(r"[^\w.+@-]+")
+_NOT_IN_NAME = re.compile(r"[^\w.+@-]+")
 
 Report = Callable[[int, str], None]  # (place in the list, what is wrong)
 
@@ -47,7 +47,7 @@ def read_name(value: object) -> str:
 def derive_name(path: str, taken: Iterable[str]) -> str:
     """Derive a name: the last parts of the path, as few as make it unique: `memories`, else `agents/memories`, ..."""
     used = set(taken)
-    parts = [_UNFIT.sub("-", part).lstrip("-") for part in path.split("/")]
+    parts = [_NOT_IN_NAME.sub("-", part).lstrip("-") for part in path.split("/")]
     parts = [part for part in parts if part.strip(".")] or ["root"]
     for count in range(1, len(parts) + 1):
         name = "/".join(parts[-count:])
@@ -60,9 +60,9 @@ def derive_name(path: str, taken: Iterable[str]) -> str:
 
 
 def expand(written: str, base: str | None) -> str:
-    """Return the absolute path that is meant; `base` is what a relative one is relative to, if anything.
+    """Return the absolute path; a relative one is relative to `base`.
 
-    ValueError where it is relative to nothing, or names an unknown user.
+    Raises ValueError if it is relative and `base` is None, or if it names an unknown user.
     """
     path = os.path.expanduser(written)
     if path.startswith("~"):
@@ -75,7 +75,7 @@ def expand(written: str, base: str | None) -> str:
 
 
 def real_directory(path: str) -> str:
-    """Resolve all links of a path. It may be missing; ValueError when it is not a directory."""
+    """Resolve all links of a path, which need not exist. Raises ValueError if it is not a directory."""
     try:
         real = os.path.realpath(path)
         mode = os.stat(real).st_mode
@@ -94,13 +94,13 @@ def real_directory(path: str) -> str:
 
 
 def written_path(display: str, real: str) -> str:
-    """Return the path as the user wrote it where it leads to the root: a link that is changed later is noticed."""
+    """Return the path as the user wrote it if it leads to the root, so that a later change of a link is noticed."""
     written = os.path.abspath(os.path.expanduser(display))
     return written if os.path.realpath(written) == os.path.realpath(real) else real
 
 
 def too_wide(path: str) -> str | None:
-    """Say why a directory is never taken for a memory store unless its layout is configured, or return None."""
+    """Return why a directory cannot be a memory store unless its layout is configured, or None."""
     home = os.path.realpath(os.path.expanduser("~"))
     if path == home:
         return "is your home directory"
@@ -193,13 +193,13 @@ def read_roots(
     state_dir: str,
     known_limits: Mapping[str, Limit],
 ) -> tuple[RootConfig, ...]:
-    """Read all roots in the order of the file, then of the command line; what is wrong goes to `problems`."""
+    """Read all roots in the order of the file, then of the command line; errors are added to `problems`."""
     found = [root for place, table in _tables(tables, problems) if (root := _read(table, place, problems))]
     for path, layout in extra:
         _add_extra(found, path, layout, problems)
     _check_names(found, problems)
     _check_overlaps(found, state_dir, problems)
-    return _finished(found, defaults, problems, known_limits)
+    return _build_roots(found, defaults, problems, known_limits)
 
 
 def _tables(tables: object, problems: Problems) -> list[tuple[int, object]]:
@@ -240,8 +240,8 @@ def _read(table: object, place: int, problems: Problems) -> _RootEntry | None:
 def _locate(
     layer: Layer, where: KeyPath, written: set[str], problems: Problems
 ) -> tuple[KeyPath, str, str | None] | None:
-    """Return the key that names the directory, its value, and what a relative path is relative to."""
-    here = layer.values
+    """Return the key that names the directory, its value, and the base of a relative path."""
+    values = layer.values
     project = _project(layer, where, problems)
     if {"path", "project"} <= written or {"path", "memory_configuration"} <= written:
         problems.add(
@@ -251,12 +251,12 @@ def _locate(
     if "memory_path" in written and "project" not in written:
         problems.add((*where, "memory_path"), "is relative to a project, and there is none; allowed: project, or path")
         return None
-    if "external_path" in here:
-        return (*where, "memory_configuration", "external_path"), here["external_path"], project
-    if "path" in here:
-        return (*where, "path"), here["path"], None
+    if "external_path" in values:
+        return (*where, "memory_configuration", "external_path"), values["external_path"], project
+    if "path" in values:
+        return (*where, "path"), values["path"], None
     if project is not None:
-        return _within(project, here.get("memory_path", "memory"), where, problems)
+        return _below_project(project, values.get("memory_path", "memory"), where, problems)
     if not written & {"path", "project", "memory_configuration"}:
         problems.add(where, 'has no directory; allowed: path = "...", or project = "..." with memory_path')
     return None
@@ -273,7 +273,7 @@ def _project(layer: Layer, where: KeyPath, problems: Problems) -> str | None:
     return str(layer.values["project"])
 
 
-def _within(
+def _below_project(
     project: str, memory_path: str, where: KeyPath, problems: Problems
 ) -> tuple[KeyPath, str, str | None] | None:
     if os.path.isabs(memory_path) or memory_path.startswith("~"):
@@ -338,7 +338,7 @@ def _where(root: _RootEntry, problems: Problems) -> str:
     return COMMAND_LINE if root.key is None else f"line {problems.lines.of(root.key)}"
 
 
-def _finished(
+def _build_roots(
     found: list[_RootEntry], defaults: Layer, problems: Problems, known_limits: Mapping[str, Limit]
 ) -> tuple[RootConfig, ...]:
     return tuple(_root(root, root.layer.over(defaults), problems, known_limits) for root in found)

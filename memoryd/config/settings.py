@@ -1,7 +1,6 @@
 """The configuration as values: frozen, complete, every default filled in.
 
-Where a value came from (`origin`) takes no part in comparing two configurations: a root whose
-lines moved down in the file has not changed.
+The origin of a value is ignored when configurations are compared: a root whose lines moved in the file is unchanged.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ class DaemonConfig:
 
 @dataclass(frozen=True, slots=True)
 class EndpointConfig:
-    """A server that makes vectors. `key_env` names the environment variable that holds its key, if it wants one."""
+    """A server that makes vectors. `key_env`: the environment variable with its API key, if it needs one."""
 
     url: str = "http://localhost:11434/v1"
     model: str = "all-minilm"

@@ -1,7 +1,7 @@
-"""The lines and offsets of keys and tables in a TOML text, which tomllib does not tell, and the problems named by them.
+"""The lines and offsets of keys and tables in a TOML text, which tomllib does not return, and problems located by them.
 
-`read_lines` walks a text that tomllib has already accepted, so it only has to find its way, not to
-judge. A key is a path of names and of places in an array, counted from 0:
+`read_lines` scans a text that tomllib has already accepted, so it need not validate. A key is a path of names and of
+array positions, counted from 0:
 `("root", 1, "limits", "learnings.jsonl", "max_bytes")`.
 """
 
@@ -61,7 +61,7 @@ class Lines:
 
 
 def dotted(path: KeyPath) -> str:
-    """Write a key as people do; places in an array count from 1: `root[2].limits."tasks.jsonl"`."""
+    """Format a key for people; array positions count from 1: `root[2].limits."tasks.jsonl"`."""
     words = ""
     for part in path:
         if isinstance(part, int):
@@ -73,7 +73,7 @@ def dotted(path: KeyPath) -> str:
 
 
 def quoted(text: str) -> str:
-    """Write a TOML basic string, always on one line."""
+    """Format a TOML basic string on one line."""
     plain = text.replace("\\", "\\\\").replace('"', '\\"')
     return (
         '"'
@@ -85,7 +85,7 @@ def quoted(text: str) -> str:
 
 
 def toml(value: object) -> str:
-    """Write a value in TOML on one line; a table becomes an inline table."""
+    """Format a value in TOML on one line; a table becomes an inline table."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, int | float):
@@ -99,10 +99,10 @@ def toml(value: object) -> str:
 
 def read_lines(text: str) -> Lines:
     """Find every key and every table of a valid TOML text."""
-    return _Walk(text).run()
+    return _Scanner(text).run()
 
 
-class _Walk:
+class _Scanner:
     def __init__(self, text: str) -> None:
         self.text = text
         self.at = 0
@@ -149,7 +149,7 @@ class _Walk:
         return path
 
     def names(self) -> list[str]:
-        """A key with its dots; ends after the last name and the space behind it."""
+        """Read a dotted key, and the white space after it."""
         names: list[str] = []
         while True:
             self.skip(_SPACE)
@@ -206,7 +206,7 @@ class _Walk:
 
 
 class Problems:
-    """Everything that is wrong with a configuration: people want one list, not one error a try.
+    """All problems of a configuration, to be reported together.
 
     Each problem becomes a line `FILE:LINE: KEY: what is wrong; what is allowed`.
     """
@@ -221,7 +221,7 @@ class Problems:
         self.found.append((self.lines.of(key), dotted(key), what))
 
     def add_argument(self, word: str, what: str) -> None:
-        """Add what is wrong with a word of the command line."""
+        """Add what is wrong with an argument of the command line."""
         self.found.append((0, word, what))
 
     def raise_if_any(self) -> None:

@@ -48,14 +48,15 @@ class TextQuery:
 
     `all`: memories with every term; those that also contain `phrase` come first and have the kind "phrase".
     `any`: memories with at least one term; the score is 1 for a full match of all terms in `scale` (default: `terms`).
-    `substring`: memories that contain the text of at least one term, ignoring case; with `whole`, only as a whole word.
+    `substring`: memories that contain the text of at least one term, ignoring case; with `whole_words`, not inside a
+    longer word.
     """
 
     terms: tuple[Term, ...]
     mode: TextMode = "all"
     phrase: Term | None = None
     scale: tuple[Term, ...] = ()
-    whole: bool = False
+    whole_words: bool = False
 
 
 _FEW = 5  # a term in at most this many memories is never too common

@@ -23,7 +23,7 @@ class Pattern(NamedTuple):
     text: str
     worth: int
     name: str
-    whole: bool = True  # only as a whole word
+    whole_word: bool = True  # only as a whole word
     start: bool = True  # only at the start of a word
 
 
@@ -74,13 +74,13 @@ def _spots(
     number: int, pattern: Pattern, folded: str, at: int, most: int = _MAX_MATCHES, *, last: int = 0
 ) -> list[Spot]:
     """Return the matches from `at` on. A long text is searched only near the first match and near `last`."""
-    text, _, _, whole, start = pattern
+    text, _, _, whole_word, start = pattern
     found: list[Spot] = []
     reach = len(folded)
     while at >= 0 and len(found) < most:
         end = at + len(text)
         begins = not start or at == 0 or not folded[at - 1].isalnum()
-        if begins and not (whole and folded[end : end + 1].isalnum()):
+        if begins and not (whole_word and folded[end : end + 1].isalnum()):
             found.append((at, end, number))
             reach = max(found[0][0], last) + _REACH
         at = folded.find(text, end, reach)
@@ -98,22 +98,22 @@ def term_counts(terms: Sequence[Term], text: str) -> list[int]:
     return [len(_spots(0, each, folded, folded.find(each.text))) for each in map(pattern_of, terms)]
 
 
-def pieces_in(pieces: Sequence[str], text: str, *, whole: bool) -> list[str]:
+def pieces_in(pieces: Sequence[str], text: str, *, whole_words: bool) -> list[str]:
     """Return the casefolded pieces that occur in a text, as written or without optional marks (accents, points).
 
     With `whole`, a piece must not be part of a longer word.
     """
     folded = text.casefold()
-    present = [piece for piece in pieces if _occurs(piece, folded, whole)]
+    present = [piece for piece in pieces if _occurs(piece, folded, whole_words)]
     if present or text.isascii():
         return present
     bare = " ".join(tokens(text))
-    return [piece for piece in pieces if (words := " ".join(tokens(piece))) and _occurs(words, bare, whole)]
+    return [piece for piece in pieces if (words := " ".join(tokens(piece))) and _occurs(words, bare, whole_words)]
 
 
-def _occurs(piece: str, text: str, whole: bool) -> bool:
+def _occurs(piece: str, text: str, whole_words: bool) -> bool:
     at = text.find(piece)
-    while whole and at >= 0 and (_inside_a_word(text, at) or _inside_a_word(text, at + len(piece))):
+    while whole_words and at >= 0 and (_inside_a_word(text, at) or _inside_a_word(text, at + len(piece))):
         at = text.find(piece, at + 1)
     return at >= 0
 

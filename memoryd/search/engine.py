@@ -83,11 +83,11 @@ def part_candidates(
     now: float,
     known: Collection[int],
     *,
-    whole: bool = False,
+    whole_words: bool = False,
 ) -> list[Candidate]:
     """Find at most `limit` memories, without those in `known`, that contain a part of the query; the newest are
     searched first. With `whole`, not inside a longer word. `now` in seconds."""
-    pieces = TextQuery(tuple(map(Term, query.pieces)), "substring", whole=whole)
+    pieces = TextQuery(tuple(map(Term, query.pieces)), "substring", whole_words=whole_words)
     if not pieces.terms:
         return []
     matches = reader.match(pieces, filters, 2 * limit + len(known))
@@ -113,7 +113,7 @@ class SearchEngine:
         if len(found) < question.limit and (fill or not found):
             missing, known = question.limit - len(found), [each.key for each in found]
             found += part_candidates(
-                reader, question.query, question.filters, missing, question.now, known, whole=not fill
+                reader, question.query, question.filters, missing, question.now, known, whole_words=not fill
             )
         return found
 

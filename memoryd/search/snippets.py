@@ -21,8 +21,8 @@ def query_patterns(query: ParsedQuery, *, words_only: bool = False) -> tuple[Pat
     if not words_only:
         whole = fold(query.raw[:WIDTH].strip(" \t\r\n\"'“”«»"))
         pieces = [fold(piece) for piece in query.pieces if len(piece) > 1 and not piece.isalnum()]
-        found += [Pattern(whole, 8, "", whole=False, start=False)] if whole and query.phrase is not None else []
-        found += [Pattern(piece, 3, "", whole=False, start=False) for piece in pieces]
+        found += [Pattern(whole, 8, "", whole_word=False, start=False)] if whole and query.phrase is not None else []
+        found += [Pattern(piece, 3, "", whole_word=False, start=False) for piece in pieces]
     found += [pattern_of(term) for term in query.loose]
     return tuple(dict.fromkeys(found))
 

@@ -8,7 +8,7 @@ import signal
 import time
 from collections.abc import Sequence
 
-from memoryd.config.detect import looked_for
+from memoryd.config.detect import candidate_paths
 from memoryd.config.places import Places
 from memoryd.core.secrets import redact_values
 from memoryd.disk.disk_errors import refusal
@@ -59,7 +59,7 @@ def _unusable(state_dir: str, error: OSError) -> MemorydError:
 
 
 def _no_roots(places: Places) -> ConfigError:
-    looked = "\n  ".join(looked_for(os.path.expanduser("~"), os.getcwd()))
+    looked = "\n  ".join(candidate_paths(os.path.expanduser("~"), os.getcwd()))
     return ConfigError(
         f"no memory directory is configured. Configuration: {places.config_target} "
         f"(no [[root]] in it, or no such file). Usual places:\n  {looked}",

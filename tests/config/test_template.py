@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from memoryd.config.detect import Detected, detect, looked_for
+from memoryd.config.detect import Detected, candidate_paths, detect
 from memoryd.config.keys import ENDPOINT, SEARCH
 from memoryd.config.load import parse
 from memoryd.config.settings import DaemonConfig, SearchConfig
@@ -76,8 +76,10 @@ def test_detection_goes_by_content(tmp_path: Path) -> None:
     assert [(place.path, place.layout) for place in found] == [(str(home / ".claude/agents/memories"), "jsonl-store")]
     assert "jsonl-store" in found[0].why
     assert len(asked) == 3, "each directory once, by whatever name"
-    assert str(cwd / "memory") in looked_for(str(home), str(cwd))
-    assert looked_for(str(home)) == [path for path in looked_for(str(home), str(cwd)) if path.startswith(str(home))]
+    assert str(cwd / "memory") in candidate_paths(str(home), str(cwd))
+    assert candidate_paths(str(home)) == [
+        path for path in candidate_paths(str(home), str(cwd)) if path.startswith(str(home))
+    ]
 
 
 def test_other_programs_stores_are_seen_and_no_roots(tmp_path: Path) -> None:

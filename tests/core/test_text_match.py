@@ -50,5 +50,5 @@ def test_spots_are_in_order_and_numbered() -> None:
     ],
 )
 def test_pieces(piece: str, text: str, inside: bool, whole: bool) -> None:
-    assert pieces_in([piece], text, whole=False) == [piece] * inside
-    assert pieces_in([piece], text, whole=True) == [piece] * whole
+    assert pieces_in([piece], text, whole_words=False) == [piece] * inside
+    assert pieces_in([piece], text, whole_words=True) == [piece] * whole

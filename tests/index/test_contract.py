@@ -313,8 +313,8 @@ class TestText:
         )
         for text, ids in (("HOST", ["a#m0"]), ("=>", ["a#m1"]), ("t's", ["a#m2"]), ("o-B", ["a#m3"]), ("zz", [])):
             assert found(index, TextQuery((Term(text),), "substring")) == ids
-        assert found(index, TextQuery((Term("host"),), "substring", whole=True)) == []
-        assert found(index, TextQuery((Term("ghosted"),), "substring", whole=True)) == ["a#m0"]
+        assert found(index, TextQuery((Term("host"),), "substring", whole_words=True)) == []
+        assert found(index, TextQuery((Term("ghosted"),), "substring", whole_words=True)) == ["a#m0"]
         both = index.match(TextQuery((Term("host"), Term("room")), "substring"), EVERYTHING, 9)
         assert [(match.score, match.kind) for match in both] == [(1.0, "substring")]
 

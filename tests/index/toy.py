@@ -80,7 +80,7 @@ class ToyIndex(IndexWriter):
         for m, item in ((i.memory, i) for _, i in sorted(self.items.items(), reverse=True) if i.let_in(filters)):
             hits: list[Any] = [term for term in dict.fromkeys(query.terms) if item.has(term)]
             if query.mode == "substring":
-                hits = pieces_in(pieces, f"{m.title}\n{m.tags}\n{m.body}", whole=query.whole)
+                hits = pieces_in(pieces, f"{m.title}\n{m.tags}\n{m.body}", whole_words=query.whole_words)
             if hits and (query.mode != "all" or len(hits) == len(set(query.terms))):
                 whole = query.mode == "all" and query.phrase is not None and item.has(query.phrase)
                 part = min(len(hits) / len(query.scale or pieces), 1.0)

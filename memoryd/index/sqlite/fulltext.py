@@ -252,7 +252,7 @@ class FullText:
             if memory.key in seen:
                 continue
             seen.add(memory.key)
-            present = pieces_in(pieces, f"{memory.title}\n{memory.tags}\n{memory.body}", whole=query.whole)
+            present = pieces_in(pieces, f"{memory.title}\n{memory.tags}\n{memory.body}", whole_words=query.whole_words)
             if present:
                 part = len(present) / len(pieces)
                 yield Match(memory.key, part, "substring", memory.created, memory.weight, memory.uses)
