@@ -6,7 +6,7 @@ import errno
 import os
 import sqlite3
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import lru_cache
 from pathlib import Path
@@ -15,7 +15,7 @@ from typing import Any, Generic, Protocol, TypeVar
 import msgspec
 
 from memoryd.core import words
-from memoryd.core.index import FileRow, IndexUnavailable, Place
+from memoryd.core.index import FileRow, FileSummary, IndexUnavailable, Place
 from memoryd.core.plan import Fingerprint
 from memoryd.index.texts import clean
 
@@ -57,10 +57,14 @@ FILES = (
     "SELECT path, role, dev, inode, size, mtime_ns, ctime_ns, digest, lines, whole, units, broken,"
     " records, young, pending, facts FROM files"
 )
+SUMMARIES = "SELECT path, role, size, units, broken, records, facts FROM files"
 PLACES = (
     "SELECT path, role, start, end, line, id, archived, dev, inode, size, mtime_ns, ctime_ns, digest, young"
     " FROM records JOIN files USING (path)"
 )
+
+
+decode_object: Callable[[bytes], Mapping[str, object]] = msgspec.json.Decoder(dict[str, object]).decode
 
 
 def place(row: Row) -> Place:
@@ -101,6 +105,11 @@ def file_row(row: Row) -> FileRow:
         bool(pending),
         msgspec.json.decode(facts),
     )
+
+
+def file_summary(row: Row) -> FileSummary:
+    """Convert a row of SUMMARIES."""
+    return FileSummary._make((path_of(row[0]), *row[1:6], decode_object(row[6])))
 
 
 def file_values(row: FileRow) -> tuple[object, ...]:

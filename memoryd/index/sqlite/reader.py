@@ -2,25 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from itertools import groupby
 from operator import itemgetter
-
-import msgspec
 
 from memoryd.core.findings import Finding
 from memoryd.core.index import ID_SUFFIX, FileRow, FileSummary, Place
 from memoryd.core.records import Entry
 from memoryd.core.spans import replace_surrogates
-from memoryd.index.sqlite.database import ENTRIES, FILES, PLACES, Database, Row, file_row, key_of, path_of, place
+from memoryd.index.sqlite.database import (
+    ENTRIES,
+    FILES,
+    PLACES,
+    SUMMARIES,
+    Database,
+    Row,
+    decode_object,
+    file_row,
+    file_summary,
+    key_of,
+    path_of,
+    place,
+)
 from memoryd.index.sqlite.fulltext import FullText, WordList
 from memoryd.index.sqlite.memories import Memories
 from memoryd.index.sqlite.vectors import Epoch, Vectors
 
 ONE_PASS_FILES = 100  # files; of more the records are fetched by one query
-
-_decode: Callable[[bytes], Mapping[str, object]] = msgspec.json.Decoder(dict[str, object]).decode
 
 
 class Shared:
@@ -83,8 +92,7 @@ class SqliteReader:
 
     def summaries(self) -> Iterator[FileSummary]:
         """Yield the summary of every file, at half the cost of `files`."""
-        rows = self._db.stream("SELECT path, role, size, units, broken, records, facts FROM files")
-        return (FileSummary._make((path_of(row[0]), *row[1:6], _decode(row[6]))) for row in rows)
+        return map(file_summary, self._db.stream(SUMMARIES))
 
     def totals(self) -> tuple[int, int]:
         """Return the number of files and their total size in bytes."""
@@ -97,7 +105,13 @@ class SqliteReader:
         """Yield the records of the given files: files in the given order, records in file order."""
         rows = self._rows_of_each(paths) if len(paths) < ONE_PASS_FILES else self._rows_in_one_pass(paths)
         for path, (_, line, identity, kind, archived, facts) in rows:
-            yield Entry(path, line, identity, kind, bool(archived), _decode(facts))
+            yield Entry(path, line, identity, kind, bool(archived), decode_object(facts))
+
+    def entries_from(self, path: str, start: int) -> Iterator[Entry]:
+        """Yield the records of one file from this offset (bytes) on."""
+        query = f"{ENTRIES} WHERE path = ? AND start >= ? ORDER BY start"
+        for _, line, identity, kind, archived, facts in self._db.stream(query, (key_of(path), start)):
+            yield Entry(path, line, identity, kind, bool(archived), decode_object(facts))
 
     def _rows_of_each(self, paths: Sequence[str]) -> Iterator[tuple[str, Row]]:
         query = f"{ENTRIES} WHERE path = ? ORDER BY start"

@@ -14,10 +14,11 @@ from functools import partial
 import msgspec
 
 from memoryd.core.findings import NewFindings
-from memoryd.core.index import FileRow, IndexReader, IndexWriter, ReplacedRange
-from memoryd.core.records import Document, Record
+from memoryd.core.index import FileRow, FileSummary, IndexReader, IndexWriter, ReplacedRange
+from memoryd.core.records import Document, Entry, Record
 from memoryd.core.spans import Span, replace_surrogates
 from memoryd.core.words import indexable
+from memoryd.index.sqlite.cache import EntryCache, SummaryCache
 from memoryd.index.sqlite.database import INSERT_RECORD, ConnectionPool, Database, file_values, key_of
 from memoryd.index.sqlite.reader import Shared, SqliteReader
 from memoryd.index.texts import Text, clean, redacted, text_of
@@ -95,6 +96,8 @@ class SqliteIndex(SqliteReader):
         # Not a bound method: the pool must not keep this object alive.
         self._pool = ConnectionPool(partial(_open_reader, path, shared))
         self._new_findings = NewFindings(quiet)
+        self._entries = EntryCache(self._db)
+        self._summaries = SummaryCache(self._db)
         self._batch = False
         self._uncommitted = 0  # changes that are not committed yet
         self.can_tidy = True
@@ -114,6 +117,24 @@ class SqliteIndex(SqliteReader):
         self._pool.close()
         super().close()
 
+    # --- reading again what changed
+
+    def entries(self, paths: Sequence[str]) -> Iterator[Entry]:
+        """Yield the records of the given files; those of unchanged files come from memory."""
+        return self._entries.entries(paths, super().entries, self.entries_from)
+
+    def summaries(self) -> Iterator[FileSummary]:
+        """Yield the summary of every file; those of unchanged files come from memory."""
+        return self._summaries.summaries(super().summaries)
+
+    def _note_change(self, path: str, start: int = 0) -> None:
+        self._entries.note_change(path, start)
+        self._summaries.note_change(path)
+
+    def _forget_cached(self) -> None:
+        self._entries.clear()
+        self._summaries.clear()
+
     # --- changes
 
     @contextmanager
@@ -124,7 +145,7 @@ class SqliteIndex(SqliteReader):
             yield
         finally:
             self._batch, self._uncommitted = False, 0
-            self._db.commit()
+            self._commit()
 
     @contextmanager
     def _change(self) -> Iterator[None]:
@@ -132,14 +153,22 @@ class SqliteIndex(SqliteReader):
         try:
             yield
         except BaseException:
+            self._forget_cached()
             self._db.rollback()
             self._uncommitted = 0
             raise
         self._uncommitted += 1
         self.can_tidy = True
         if not self._batch or self._uncommitted >= CHANGES_PER_COMMIT:
-            self._db.commit()
+            self._commit()
             self._uncommitted = 0
+
+    def _commit(self) -> None:
+        try:
+            self._db.commit()
+        except BaseException:
+            self._forget_cached()  # what was read meanwhile may not last
+            raise
 
     def replace(self, row: FileRow, document: Document) -> None:
         """Replace the file by the document. A memory with unchanged text keeps its key and its vector."""
@@ -151,6 +180,7 @@ class SqliteIndex(SqliteReader):
             self._delete_rows(key)
             self._insert(row, document, known, found)
             remove(self._db, known)
+            self._note_change(row.path)
 
     def append(self, row: FileRow, tail: Document, *, recounted: Sequence[str] = ()) -> None:
         """Add the records of the tail to a file that grew; `row` describes the whole file. Findings with the codes
@@ -161,6 +191,9 @@ class SqliteIndex(SqliteReader):
             self._db.run("DELETE FROM files WHERE path = ?", (key,))
             self._db.run_many("DELETE FROM findings WHERE path = ? AND code = ?", [(key, code) for code in recounted])
             self._insert(row, tail, {}, found)
+            self._summaries.note_change(row.path)
+            if tail.records:
+                self._entries.note_change(row.path, tail.records[0].span.start)
 
     def replace_range(self, row: FileRow, changed: ReplacedRange, document: Document) -> None:
         """Replace some lines of a file without findings by those of the document and move what is below. `row`
@@ -173,11 +206,13 @@ class SqliteIndex(SqliteReader):
             after = self._finding_counts(key, document)
             self._insert(row, document, known, {each: count - after.get(each, 0) for each, count in before.items()})
             remove(self._db, known)
+            self._note_change(row.path, changed.span.start)
 
     def restamp(self, row: FileRow) -> None:
         """Store a new fingerprint for unchanged content."""
         with self._change():
             self._db.run(_INSERT_FILE, file_values(row))
+            self._summaries.note_change(row.path)
 
     def forget(self, path: str) -> None:
         """Remove a file and its memories."""
@@ -185,6 +220,7 @@ class SqliteIndex(SqliteReader):
         with self._change():
             remove(self._db, keys_by_text(self._db, key))
             self._delete_rows(key)
+            self._note_change(path)
 
     def set_access(self, path: str, uses: Mapping[str, int]) -> None:
         """Store how often memories of one file were read, by id, if the file itself does not record it."""
@@ -198,6 +234,7 @@ class SqliteIndex(SqliteReader):
             for table in ("files", "records", "findings", "texts", "vectors"):
                 self._db.run(f"DELETE FROM {table}")  # noqa: S608 - the names stand in the line above
             self._db.run("INSERT INTO words(words) VALUES ('delete-all')")
+            self._forget_cached()
 
     def tidy(self) -> bool:
         """Merge some segments of the full-text index, which makes queries faster: 0.1 s at most. False when nothing is
