@@ -117,7 +117,7 @@ path = '/n/agents'
     assert home.names() == []
 
 
-def test_crlf_is_kept(tmp_path: Path) -> None:
+def test_crlf_is_preserved(tmp_path: Path) -> None:
     text = FILE.replace("\n", "\r\n") + "\r\n"
     home = Home(tmp_path, text)
     home.add(path="/n/new")
@@ -203,7 +203,7 @@ def test_the_file_is_made_when_missing(tmp_path: Path) -> None:
     assert [entry.name for entry in home.file.parent.iterdir()] == ["config.toml"]
 
 
-def test_mode_and_link_are_kept(tmp_path: Path) -> None:
+def test_mode_and_link_are_preserved(tmp_path: Path) -> None:
     real = Home(tmp_path)
     real.file.chmod(0o640)
     link = tmp_path / "link.toml"
@@ -257,7 +257,7 @@ def test_somebody_elses_change_meanwhile_is_not_lost(tmp_path: Path, monkeypatch
     home = Home(tmp_path)
 
     def meddled(text: str, path: str, *more: Any) -> Config:
-        """Somebody writes between the reading and the writing."""
+        """Another program writes between the read and the write."""
         home.file.write_text(FILE + "\n# mine\n")
         return parse(text, path, *more)
 

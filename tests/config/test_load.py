@@ -287,7 +287,7 @@ def test_one_thing_wrong(tmp_path: Path, lines: list[str], line: int, key: str, 
     assert says in problems[0][2]
 
 
-def test_everything_wrong_is_told_at_once_in_order(tmp_path: Path) -> None:
+def test_all_problems_are_reported_at_once_in_order(tmp_path: Path) -> None:
     problems = _problems(
         tmp_path,
         "[[root]]\npath = '/etc/passwd'\n[[root]]\npath='/n/x'\nlayout='no'\n[daemon]\nsettle_ms=-1\n[defaults]\nx=1\n",

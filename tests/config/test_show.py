@@ -1,4 +1,4 @@
-"""What a reload would change, and where each value comes from."""
+"""The effect of a reload, and the origin of each value."""
 
 from __future__ import annotations
 

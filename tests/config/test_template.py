@@ -82,7 +82,7 @@ def test_detection_goes_by_content(tmp_path: Path) -> None:
     ]
 
 
-def test_other_programs_stores_are_seen_and_no_roots(tmp_path: Path) -> None:
+def test_stores_of_other_programs_are_detected_but_are_no_roots(tmp_path: Path) -> None:
     home = tmp_path / "home[1]"
     for name in ("-a", "-b"):
         (home / ".claude/projects" / name / "memory").mkdir(parents=True)

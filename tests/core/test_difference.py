@@ -1,4 +1,4 @@
-"""What a restore would take and give is told line by line."""
+"""The difference that a restore would make is reported line by line."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is left alone beneath a root."""
+"""Ignored paths below a root."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_a_glob(glob: str, left: list[str], kept: list[str]) -> None:
     assert [path for path in left if is_ignored(path)] == []
 
 
-def test_several_globs_are_all_held_against_a_path() -> None:
+def test_several_globs_are_all_matched_against_a_path() -> None:
     assert [path for path in ("a.x", "b.y", "c.z", ".git/c.z") if is_ignored(path, ("*.x", "*.y"))] == [
         "a.x",
         "b.y",

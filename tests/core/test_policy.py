@@ -1,4 +1,4 @@
-"""Which settings decide what upkeep makes due."""
+"""The settings that decide which memories are due."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which terms of a query are worth searching for."""
+"""The informative terms of a query."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ TOKEN = "ghp_" + "a1B2" * 9
 NATIVE = {"path": TOKEN, "id": TOKEN}
 
 
-def test_wherever_a_name_an_id_or_an_owner_stands() -> None:
+def test_names_ids_and_owners_are_redacted_everywhere() -> None:
     answer = {
         "hits": [{"id": f"x/{TOKEN}", "path": f"{TOKEN}.md", "owner": TOKEN, "title": "t"}],
         "gone": [f"a/{TOKEN}"],

@@ -1,4 +1,4 @@
-"""Which backups stay: names, order and rotation as pure decisions."""
+"""Names, order and rotation of backups as pure decisions."""
 
 from __future__ import annotations
 
@@ -204,7 +204,7 @@ def test_each_file_has_its_own_five() -> None:
 
 
 def _backup(name: int, taken: float | None, seq: int | None, valid: bool, pinned: bool, records: int | None) -> Backup:
-    """What memoryd made itself has a number and a time, and only that can be pinned."""
+    """Make a backup: one of memoryd has a number and a time, and only such a one can be pinned."""
     own = seq is not None
     when = 0.0 if own and taken is None else taken
     return Backup(str(name), "learnings.jsonl", when, seq, 1, None, valid, pinned and own, records)

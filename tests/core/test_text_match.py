@@ -1,4 +1,4 @@
-"""Where terms and substrings are found in plain text."""
+"""Matches of terms and substrings in plain text."""
 
 from __future__ import annotations
 

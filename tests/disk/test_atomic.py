@@ -45,7 +45,7 @@ def tree(root: Path) -> Iterator[Tree]:
 
 @pytest.fixture(params=["exchange", "link", "descriptor"])
 def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """How an old inode is kept: by exchange, by a second link, or only by its descriptor."""
+    """The way an old inode is preserved: by exchange, by a second link, or only by its descriptor."""
 
     def cannot(*_args: object, **_more: object) -> None:
         raise OSError(errno.EINVAL, "cannot")
@@ -58,7 +58,7 @@ def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
 
 
 def foreign_replace(root: Path, content: bytes) -> None:
-    """What a well-behaved program does that knows nothing of us."""
+    """Replace the file like a well-behaved program that does not know memoryd."""
     (root / "f.jsonl.tmp").write_bytes(content)
     os.replace(root / "f.jsonl.tmp", root / "f")
 
@@ -96,7 +96,7 @@ class TestReplace:
         modes = {name: stat.S_IMODE((root / "d" / name).stat().st_mode) for name in "abc"}
         assert modes == {"a": 0o600, "b": 0o644, "c": 0o640}
 
-    def test_mode_and_attributes_are_kept(self, root: Path, tree: Tree) -> None:
+    def test_mode_and_attributes_are_preserved(self, root: Path, tree: Tree) -> None:
         os.chmod(root / "f", 0o4751)
         with suppress(OSError):  # not every file system has them; then there is nothing to lose
             os.setxattr(root / "f", "user.origin", b"agent")
@@ -106,7 +106,7 @@ class TestReplace:
         assert {n: os.getxattr(root / "f", n) for n in os.listxattr(root / "f")} == attributes
 
     @pytest.mark.root_only
-    def test_owner_is_kept(self, root: Path, tree: Tree) -> None:
+    def test_owner_is_preserved(self, root: Path, tree: Tree) -> None:
         if os.geteuid() != 0:
             pytest.skip("only root can make a file of another owner")
         os.chown(root / "f", 12345, 54321)
@@ -115,7 +115,7 @@ class TestReplace:
         found = (root / "f").stat()
         assert (found.st_uid, found.st_gid, stat.S_IMODE(found.st_mode)) == (12345, 54321, 0o6755)
 
-    def test_an_owner_that_cannot_be_kept_is_an_error(
+    def test_an_owner_that_cannot_be_preserved_is_an_error(
         self, root: Path, tree: Tree, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         real = os.fstat
@@ -444,7 +444,7 @@ def before_the_exchange(monkeypatch: pytest.MonkeyPatch, act: Callable[[], objec
 
 
 class TestLateAppends:
-    def test_bytes_into_the_old_inode_are_kept(self, root: Path, tree: Tree, way: str) -> None:
+    def test_late_appends_to_the_old_inode_are_preserved(self, root: Path, tree: Tree, way: str) -> None:
         writer = os.open(root / "f", os.O_WRONLY | os.O_APPEND)
         displaced = displaced_by(tree)
         assert (root / "f").read_bytes() == NEW
@@ -541,7 +541,7 @@ for number in range(count):
 
 
 def carry(tree: Tree, displaced: ReplacedFile) -> int:
-    """What the caller does with late bytes, here until nobody can add any more; how many there were."""
+    """Append late bytes as the caller does, until no process can add more; return their number."""
     known = displaced.base_size
     while True:  # ends with the agents
         silent = displaced.is_sole_opener()

@@ -233,7 +233,7 @@ def kill_before(calls: str, number: int, name: str, root: Path) -> bool:
 
 
 def recover(root: Path, old: bytes | None, new: bytes | None) -> None:
-    """What the caller does at the next start: nothing of its own in a left-over means it may go."""
+    """Recover as the caller does at the next start: a leftover without new content is removed."""
     with Tree(os.path.realpath(root)) as tree:
         for temp, _ in temps.our_temps(tree, "d"):
             left, _ = tree.read(temp)

@@ -59,7 +59,7 @@ class Store:
         return self.path / ".backup"
 
     def contents(self) -> list[bytes]:
-        """Of the backups, newest first."""
+        """Return the contents of the backups, newest first."""
         return [(self.path / each.path).read_bytes() for each in self.listed()]
 
     def listed(self, now: float = NOW + 10**6) -> list[BackupInfo]:

@@ -323,7 +323,7 @@ def test_after_a_kill_everything_said_is_there_and_whole(tmp_path: Path, lines: 
 
 
 def _killed_after(lines: int, *arguments: str) -> list[tuple[str, str]]:
-    """What the writer said before it was killed at a random moment after so many lines."""
+    """Return the output of the writer, killed at a random moment after that many lines."""
     command = [sys.executable, "-c", _WRITER, *arguments]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=Path(memoryd.__file__).parents[1]) as writer:
         assert writer.stdout is not None

@@ -46,7 +46,7 @@ def folder(tmp_path: Path) -> Iterator[int]:
 
 @pytest.fixture
 def spawn(tmp_path: Path) -> Iterator[Spawn]:
-    """Runs a piece of Python in the folder; `wait_for` lines come on its stdout."""
+    """Run a piece of Python in the directory; `wait_for` lines come on its stdout."""
     started: list[subprocess.Popen[str]] = []
 
     def start(code: str, *arguments: object, ready: bool = False) -> subprocess.Popen[str]:
@@ -257,8 +257,8 @@ def test_the_end_of_memoryd_ends_a_wait_in_the_queue(folder: int, spawn: Spawn) 
         pass
 
 
-def test_changing_holders_are_told_from_one_that_holds(tmp_path: Path, folder: int) -> None:
-    """Each time memoryd looks, somebody has a new file under the name."""
+def test_changing_holders_are_distinguished_from_a_single_one(tmp_path: Path, folder: int) -> None:
+    """Another process replaces the lock file before each check."""
     others: list[int] = []
 
     def next_writer(_: float) -> None:
@@ -380,10 +380,10 @@ def test_release_leaves_the_file_to_a_waiter(tmp_path: Path, folder: int, spawn:
 
 
 @pytest.mark.parametrize("refusals", [1, 2, 99])
-def test_a_disk_that_refuses_the_removal_is_asked_again(
+def test_a_failed_removal_is_retried(
     tmp_path: Path, folder: int, refusals: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What was done under the lock is done; a file that stays all the same is stale by knowledge."""
+    """The work under the lock is complete; a file that stays is known to be stale."""
     real, asked = os.unlink, []
 
     def refusing(path: str, *, dir_fd: int | None = None) -> None:
@@ -506,7 +506,7 @@ def test_only_a_regular_file_is_opened(tmp_path: Path, folder: int, sort: str, f
         assert (tmp_path / "memories.jsonl").read_text() == "precious"
 
 
-def test_a_link_put_there_after_the_look_is_not_followed(
+def test_a_link_created_after_the_check_is_not_followed(
     tmp_path: Path, folder: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "regular").touch()
@@ -593,7 +593,7 @@ def test_a_young_stamp_counts_more_than_an_old_file(tmp_path: Path, folder: int,
     assert swept(folder, tmp_path) == (State.HELD, False)
 
 
-def test_dead_but_its_flock_is_held_stays(tmp_path: Path, folder: int, spawn: Spawn) -> None:
+def test_a_dead_owner_whose_flock_is_held_stays(tmp_path: Path, folder: int, spawn: Spawn) -> None:
     holder = spawn(HOLDER, ready=True)
     put(tmp_path / ".lock", f"{dead_pid(spawn)}")
     assert swept(folder, tmp_path) == (State.HELD, False)
@@ -750,7 +750,7 @@ def test_a_lock_that_is_renamed_over_a_stale_one_stays(
     def late(dir_fd: int, name: str, fd: int) -> bool:
         found = real(dir_fd, name, fd)
         looks.append(name)
-        if len(looks) == 2:  # the first one is that of whoever decides to clear it
+        if len(looks) == 2:  # the first one is that of the sweep that decides to clear it
             os.rename(tmp_path / "theirs", tmp_path / ".lock")
         return found
 
@@ -941,7 +941,7 @@ def among_writers(
 
 
 def replace_target(tmp_path: Path) -> int:
-    """What a commit does at its end."""
+    """Rename over the target, as a commit does at its end."""
     os.replace(tmp_path / "ours.tmp", tmp_path / "ours")
     return time.monotonic_ns()
 

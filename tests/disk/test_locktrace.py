@@ -95,7 +95,7 @@ def known(folder: int, trace: Trace, clock: Clock, table: Table) -> None:
     table.asked = 0
 
 
-def test_the_table_is_asked_once_and_then_no_more(folder: int, trace: Trace, clock: Clock, table: Table) -> None:
+def test_the_lock_table_is_read_once_only(folder: int, trace: Trace, clock: Clock, table: Table) -> None:
     take(folder, trace)
     clock.now += 2 * RECHECK_S
     take(folder, trace)
@@ -107,7 +107,7 @@ def test_the_table_is_asked_once_and_then_no_more(folder: int, trace: Trace, clo
     assert table.asked == 1
 
 
-def test_what_was_before_is_asked_for_from_time_to_time(folder: int, trace: Trace, clock: Clock, table: Table) -> None:
+def test_the_lock_table_is_reread_for_earlier_changes(folder: int, trace: Trace, clock: Clock, table: Table) -> None:
     for _ in range(10):
         with DirectoryLock(folder, trace=trace).hold(1.0) as held:
             held.check()
@@ -147,7 +147,7 @@ def moved_over(path: Path) -> None:
 
 
 @pytest.mark.parametrize("act", [made_and_removed, moved_over])
-def test_a_stranger_at_the_name_has_the_table_asked_for_a_while(
+def test_a_foreign_change_has_the_lock_table_read_for_a_while(
     act: Callable[[Path], None], tmp_path: Path, folder: int, trace: Trace, clock: Clock, table: Table
 ) -> None:
     known(folder, trace, clock, table)
@@ -165,7 +165,7 @@ def test_a_stranger_at_the_name_has_the_table_asked_for_a_while(
     assert table.asked == 1
 
 
-def test_a_stranger_during_our_own_lock_is_seen_at_the_guard(
+def test_a_foreign_change_during_our_lock_is_detected_by_the_guard(
     tmp_path: Path, folder: int, trace: Trace, clock: Clock, table: Table
 ) -> None:
     known(folder, trace, clock, table)
@@ -189,7 +189,7 @@ def descriptor_of(target: str) -> str:
     return path
 
 
-def test_whoever_has_our_removed_file_open_is_looked_for(folder: int, trace: Trace, clock: Clock, table: Table) -> None:
+def test_an_opener_of_our_removed_file_is_searched_for(folder: int, trace: Trace, clock: Clock, table: Table) -> None:
     """One that opened it in the moment it was removed: the kernel let him wait, and then in."""
     known(folder, trace, clock, table)
     take(folder, trace)
@@ -242,7 +242,7 @@ def _say(process: subprocess.Popen[str], answer: str) -> None:
     assert process.stdout.readline() == f"{answer}\n"
 
 
-def test_without_inotify_the_table_is_always_asked(
+def test_without_inotify_the_lock_table_is_always_read(
     folder: int, table: Table, monkeypatch: pytest.MonkeyPatch, clock: Clock
 ) -> None:
     monkeypatch.setattr(syscalls, "libc", object())

@@ -1,4 +1,4 @@
-"""New files and folders of a shared store can be used by those whom the store is open to."""
+"""New files and directories of a shared store can be used by everyone with access to the store."""
 
 from __future__ import annotations
 

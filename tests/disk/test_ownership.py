@@ -36,7 +36,7 @@ def test_the_sidecar_names_us_and_goes_with_us(tmp_path: Path) -> None:
     take(path, {}).release()
 
 
-def test_a_second_daemon_is_told_who_was_first(tmp_path: Path) -> None:
+def test_a_second_daemon_reports_the_first_one(tmp_path: Path) -> None:
     path = str(tmp_path / "instance.lock")
     holder = subprocess.Popen(
         [sys.executable, "-c", HOLDER, path], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True

@@ -1,4 +1,4 @@
-"""What the system tells of other processes."""
+"""Queries about other processes."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_a_process_of_another_user_is_alive_for_real() -> None:
     assert started == "None" or float(started) <= time.time()
 
 
-def test_what_may_not_be_asked_is_alive(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_process_that_may_not_be_queried_is_alive(monkeypatch: pytest.MonkeyPatch) -> None:
     def denied(_: int) -> None:
         raise psutil.AccessDenied
 
@@ -95,7 +95,7 @@ def test_who_has_a_file_open(tmp_path: Path) -> None:
 
 
 @linux_only
-def test_processes_that_cannot_be_looked_at_are_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unreadable_processes_are_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     really = os.listdir
 
     def listing(path: str) -> list[str]:
@@ -199,6 +199,6 @@ def test_the_heap_is_trimmed_where_that_can_be_done(monkeypatch: pytest.MonkeyPa
 
 
 @linux_only
-def test_a_container_is_told_from_the_host() -> None:
+def test_a_container_is_distinguished_from_the_host() -> None:
     mine = os.readlink("/proc/self/ns/pid")
     assert processes.is_contained() is (mine != "pid:[4026531836]")

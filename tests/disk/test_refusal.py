@@ -1,4 +1,4 @@
-"""A disk that refuses is told apart from missing rights."""
+"""Disk errors are distinguished from missing permissions."""
 
 from __future__ import annotations
 

@@ -46,7 +46,7 @@ def test_what_goes_in_comes_out(blobs: Blobs, content: bytes) -> None:
     assert blobs.get(digest) == content
 
 
-def test_the_same_content_is_kept_once_and_private(tmp_path: Path, blobs: Blobs) -> None:
+def test_equal_content_is_stored_once_and_private(tmp_path: Path, blobs: Blobs) -> None:
     blobs.put(CONTENT)
     first = only_file(tmp_path).stat()
     blobs.put(CONTENT)

@@ -30,7 +30,7 @@ def folder(tmp_path: Path) -> Iterator[int]:
     os.close(fd)
 
 
-def test_it_names_us_while_held_and_is_gone_afterwards(folder: int, tmp_path: Path) -> None:
+def test_it_names_this_process_while_held_and_is_removed_afterwards(folder: int, tmp_path: Path) -> None:
     with hold_soft(folder, NAME, wall=lambda: 0.0):
         record = json.loads((tmp_path / NAME).read_text())
         assert {key: record[key] for key in ("pid", "started_at")} == {
@@ -79,7 +79,7 @@ def test_it_is_never_there_without_its_record(folder: int, tmp_path: Path, monke
     assert os.listdir(tmp_path) == []
 
 
-def test_one_that_the_disk_kept_is_stale_by_knowledge(
+def test_one_that_could_not_be_removed_is_known_to_be_stale(
     folder: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It names this living process; but this process knows that it is not inside."""

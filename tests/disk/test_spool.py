@@ -1,4 +1,4 @@
-"""What only adds waits beside the journal, and is never missing from it."""
+"""Changes that only append wait in the spool, and are never missing from the journal."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def place(tmp_path: Path) -> Path:
     return tmp_path / "journal.sqlite"
 
 
-def test_what_waits_is_told_as_if_it_were_there(tmp_path: Path) -> None:
+def test_pending_entries_are_listed_like_the_others(tmp_path: Path) -> None:
     journal = Journal(str(place(tmp_path)))
     receipt = begin(journal, "b\udcff")
     assert [(each.receipt, each.state) for each in journal.entries()] == [(receipt, "begun")]
@@ -76,9 +76,7 @@ def test_half_a_record_is_passed_over(tmp_path: Path) -> None:
     assert torn not in {each.receipt for each in again.entries()}
 
 
-def test_a_disk_that_takes_half_is_told_before_anything_is_changed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_short_write_is_an_error_before_anything_is_changed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     journal = Journal(str(place(tmp_path)))
     first = begin(journal, "a")
     real = os.write

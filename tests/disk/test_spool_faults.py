@@ -27,7 +27,7 @@ def refuse(*_: object) -> int:
 
 
 def done_unwritten(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Journal, str]:
-    """One entry that is done, which the disk refused to write down."""
+    """Make an entry that is done, although the disk failed to record it."""
     journal = Journal(str(place(tmp_path)))
     receipt = begin(journal, "a")
     with monkeypatch.context() as patch:
@@ -48,7 +48,7 @@ def test_what_comes_after_half_a_record_of_an_earlier_run_is_not_hidden_by_it(tm
 
 
 def test_a_journal_that_was_moved_away_does_not_keep_the_daemon_from_starting(tmp_path: Path) -> None:
-    """As the hint for a damaged one says."""
+    """Move it away, as the hint for a damaged one says."""
     journal = Journal(str(place(tmp_path)))
     receipt = begin(journal, "a")
     journal.finish(receipt, "done")
@@ -59,14 +59,14 @@ def test_a_journal_that_was_moved_away_does_not_keep_the_daemon_from_starting(tm
 
 
 def test_that_it_is_done_need_not_be_written_down(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The file is changed by then, and whoever is told that it failed would store it twice."""
+    """The file is changed by then, and a client that got an error would store the memory twice."""
     journal, receipt = done_unwritten(tmp_path, monkeypatch)
     later = begin(journal, "b", NOW + 1)
     killed = Journal(str(place(tmp_path)))
     assert states(killed) == [(later, "begun"), (receipt, "begun")], "the recovery looks at the files"
 
 
-def test_done_is_told_also_where_it_could_not_be_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_entry_is_done_even_if_that_could_not_be_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     journal, receipt = done_unwritten(tmp_path, monkeypatch)
     assert states(journal) == [(receipt, "done")]
 
@@ -87,7 +87,7 @@ def test_half_a_record_that_cannot_be_cut_off_hides_nothing(tmp_path: Path, monk
 def test_a_spool_that_cannot_be_emptied_does_not_fail_what_is_done(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It is in the journal by then; it is emptied the next time, and told once."""
+    """Its entries are in the journal by then; it is emptied the next time, and they are listed once."""
     journal = Journal(str(place(tmp_path)))
     receipt = begin(journal, "a")
     journal.finish(receipt, "done")
@@ -107,7 +107,7 @@ def test_what_another_process_brought_in_half_done_becomes_done(tmp_path: Path) 
 
 
 @pytest.mark.parametrize("kind", ["fifo", "directory", "link"])
-def test_something_else_in_its_place_is_told_and_not_opened(tmp_path: Path, kind: str) -> None:
+def test_an_irregular_spool_is_reported_and_not_opened(tmp_path: Path, kind: str) -> None:
     elsewhere = tmp_path / "elsewhere"
     elsewhere.write_bytes(b"precious")
     if kind == "fifo":
@@ -122,7 +122,7 @@ def test_something_else_in_its_place_is_told_and_not_opened(tmp_path: Path, kind
 
 
 @pytest.mark.parametrize("kind", ["fifo", "directory", "link"])
-def test_something_else_that_came_into_its_place_is_told_before_anything_is_changed(tmp_path: Path, kind: str) -> None:
+def test_a_spool_that_became_irregular_is_reported_before_any_change(tmp_path: Path, kind: str) -> None:
     journal = Journal(str(place(tmp_path)))
     if kind == "fifo":
         os.mkfifo(beside(tmp_path))

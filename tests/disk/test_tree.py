@@ -66,15 +66,13 @@ class TestPresence:
         assert tree.path_state() is PathState.SAME
 
     def test_a_removed_and_remade_directory_is_never_taken_for_the_old_one(self, root: Path, tree: Tree) -> None:
-        for _ in range(50):  # inode numbers are reused at once, unless somebody holds them
+        for _ in range(50):  # inode numbers are reused at once, unless a process holds them
             root.rmdir()
             root.mkdir()
             assert tree.path_state() is PathState.REPLACED
 
     @pytest.mark.parametrize("name", ["EACCES", "EIO", "ESTALE", "ENOTCONN"])
-    def test_what_cannot_be_looked_at_is_not_missing(
-        self, tree: Tree, monkeypatch: pytest.MonkeyPatch, name: str
-    ) -> None:
+    def test_an_unreadable_path_is_not_missing(self, tree: Tree, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
         def refuse(*_args: object, **_more: object) -> os.stat_result:
             raise OSError(getattr(errno, name), name)
 
@@ -199,7 +197,7 @@ class TestRead:
             with pytest.raises(NotRegularError):
                 tree.read_range(name, 0, 1)
 
-    def test_a_fifo_swapped_in_after_the_look_does_not_block(
+    def test_a_fifo_swapped_in_after_the_check_does_not_block(
         self, root: Path, tree: Tree, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         (root / "a").write_bytes(b"x")

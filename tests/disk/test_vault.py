@@ -70,7 +70,7 @@ def test_any_number_of_damaged_versions_leave_the_one_with_the_most_memories(vau
     assert {v.file: vault.content(v) for v in vault.files(newest.seq)} == {"a": b"bad6", "b": b"6"}
 
 
-def test_a_file_that_grew_beside_a_torn_line_is_kept(vault: Vault) -> None:
+def test_a_file_that_grew_next_to_a_torn_line_gets_a_version(vault: Vault) -> None:
     vault.take([state("a", b"few", Quality(4, 4))], 0.0, keep=5)
     vault.take([state("a", b"many and a torn line", Quality(305, 304))], 1.0, keep=5)
     assert vault.content(vault.versions("a")[0]) == b"many and a torn line"
@@ -91,7 +91,7 @@ def test_what_is_pinned_does_not_rotate_out(vault: Vault) -> None:
     assert b"before the loss" in [vault.content(v) for v in vault.versions("a")]
 
 
-def test_damage_is_found_and_told(vault: Vault, tmp_path: Path) -> None:
+def test_damage_is_detected_and_reported(vault: Vault, tmp_path: Path) -> None:
     """A flipped content is no longer valid and is never given out."""
     vault.take([state("a", b"precious")], 0.0, keep=5)
     with sqlite3.connect(tmp_path / "snapshots.sqlite") as other:

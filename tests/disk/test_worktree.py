@@ -1,4 +1,4 @@
-"""What a git work tree is busy with is read from names alone."""
+"""Operations in progress in a git work tree are recognised by file names alone."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ def test_names_of_the_git_folder_above(tmp_path: Path) -> None:
     assert paths_in_git_dir(str(inner)) == {str(tmp_path / ".git/MERGE_HEAD")}
 
 
-def test_a_git_file_points_elsewhere(tmp_path: Path) -> None:
-    """Linked work trees and submodules have a file instead of a folder."""
+def test_a_git_file_names_another_directory(tmp_path: Path) -> None:
+    """Linked work trees and submodules have a file instead of a directory."""
     (tmp_path / "real").mkdir()
     (tmp_path / "real" / "index.lock").touch()
     (tmp_path / "tree").mkdir()

@@ -1,4 +1,4 @@
-"""The file of an index, looked into by SQLite itself."""
+"""Queries on the file of an index by SQLite itself."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from typing import Any
 
 
 def ask(path: str, query: str) -> list[tuple[Any, ...]]:
-    """What the file at this path answers; for a statement that changes nothing but checks, nothing."""
+    """Run a statement on the file at this path; return its rows, if any."""
     with closing(sqlite3.connect(path)) as db, db:
         return db.execute(query).fetchall()
 
 
 def check_words(path: str) -> None:
-    """Raises where the full-text index is not sound."""
+    """Check the full-text index; SQLite raises if it is damaged."""
     ask(path, "INSERT INTO words (words) VALUES ('integrity-check')")

@@ -1,4 +1,4 @@
-"""What tests put into an index."""
+"""Records for tests of an index."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ def terms(text: str) -> tuple[Term, ...]:
 
 
 class TestFiles:
-    def test_a_file_is_told_as_it_was_put(self, index: IndexWriter) -> None:
+    def test_a_file_is_returned_as_stored(self, index: IndexWriter) -> None:
         one = row("a", 2, lines=2, units=3, broken=1, recently_modified=True, pending=True, facts={"n": [1, "x"]})
         index.replace(one, Document("a", (record(0), record(1))))
         put(index, "b")
@@ -58,7 +58,7 @@ class TestFiles:
 class TestRecords:
     @pytest.mark.parametrize("files", [5, 400])
     @pytest.mark.parametrize("order", ["sorted", "reversed", "shuffled"])
-    def test_entries_come_in_the_order_asked_for(self, index: IndexWriter, files: int, order: str) -> None:
+    def test_entries_come_in_the_given_order(self, index: IndexWriter, files: int, order: str) -> None:
         """Also for files without records, unknown ones, and such as nobody asks for."""
         counts = {f"memory_{number}_é\udcff.json": number % 4 for number in range(files)}
         with index.batch():
@@ -121,7 +121,7 @@ class TestFindings:
     BAD = Finding("field-type", "a", "no number", 1, "m0")
     WORSE = Finding("invalid-json", "a", "no JSON", 2)
 
-    def test_they_are_told_and_counted(self, index: IndexWriter) -> None:
+    def test_they_are_listed_and_counted(self, index: IndexWriter) -> None:
         put(index, "b", findings=[replace(self.BAD, path="b")])
         put(index, "a", findings=[self.WORSE, self.BAD])
         assert index.findings() == [self.BAD, self.WORSE, replace(self.BAD, path="b")]
@@ -130,7 +130,7 @@ class TestFindings:
         index.forget("a")
         assert index.finding_counts() == {("b", "field-type"): 1}
 
-    def test_only_what_is_new_is_news(self, index: IndexWriter) -> None:
+    def test_only_new_findings_are_reported_as_new(self, index: IndexWriter) -> None:
         put(index, "a", findings=[self.BAD])
         assert [each.finding for each in index.take_new_findings()] == [self.BAD]
         put(index, "a", findings=[replace(self.BAD, line=5), self.WORSE])
@@ -289,7 +289,7 @@ class TestText:
         [of_more] = index.match(TextQuery(terms("zebra"), "any", scale=terms("zebra giraffe")), EVERYTHING, 9)
         assert of_more.score == pytest.approx(of_itself.score / 2)
 
-    def test_frequencies_are_told_together(self, index: IndexWriter) -> None:
+    def test_frequencies_are_counted_together(self, index: IndexWriter) -> None:
         put_texts(index, "a", "zebra", "zebra giraffe", "foo bar")
         asked = (Term("zebra"), Term("giraffe"), Term("none"), Term("gir", prefix=True), Term("foo bar"), Term("zebra"))
         assert list(index.term_frequencies(asked)) == [2, 1, 0, 1, 1, 2]
@@ -395,7 +395,7 @@ class TestVectors:
         index.put_vectors(MODEL, [(goes, b"5678")])
         assert index.vector(goes) is None, "what has gone gets none"
 
-    def test_what_agents_stored_is_kept_as_it_is(self, index: IndexWriter) -> None:
+    def test_vectors_of_agents_are_stored_unchanged(self, index: IndexWriter) -> None:
         put(index, "a", record(1, "own", embedding=(1.0, 0.5), owner="ann"), record(2, "none"))
         known = keys(index)
         assert [key for key, _ in index.missing_vectors(MODEL, 0, 10)] == [known["none"]]

@@ -97,9 +97,7 @@ def test_of_equals_the_last_that_came_in_is_first(catalogue: SqliteIndex, limit:
     assert [each.key for each in found] == keys[: -limit - 1 : -1]
 
 
-def test_few_are_looked_up_where_the_filters_let_in_most(
-    catalogue: SqliteIndex, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_few_are_looked_up_if_most_pass_the_filters(catalogue: SqliteIndex, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[int] = []
     allowed = catalogue.vectors.allowed
 

@@ -32,7 +32,7 @@ def test_whatever_a_layout_tells_of_a_memory(tmp_path: Path, said: str, secret: 
     assert entry.facts["n"] == 1
 
 
-def test_facts_without_secrets_are_kept_as_they_are() -> None:
+def test_facts_without_secrets_are_unchanged() -> None:
     facts = {"tags": ["a", "monkey"], "at": "2026-01-01T00:00:00Z", "meaning": "0123456789abcdef" * 4, "n": None}
     assert clean(facts) is facts
 

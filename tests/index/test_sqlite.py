@@ -54,8 +54,8 @@ class TestFile:
         assert anew.row("SELECT count(*) FROM texts") == (0,)
         anew.close()
 
-    def test_what_other_rules_made_is_made_anew(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        """What other rules put in, these could not take out."""
+    def test_an_index_made_by_other_rules_is_rebuilt(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Words split by other rules could not be removed by the current ones."""
         path = str(tmp_path / "c.sqlite")
         made = SqliteIndex(path)
         put_texts(made, "a", "zebra")
@@ -92,7 +92,7 @@ class TestErrors:
         with pytest.raises(IndexUnavailable), catalogue.reader():
             raise AssertionError
 
-    def test_a_full_disk_is_told_by_its_number(self, tmp_path: Path) -> None:
+    def test_a_full_disk_has_its_errno(self, tmp_path: Path) -> None:
         made = SqliteIndex(str(tmp_path / "c.sqlite"))
         made.close()
         small = Database(str(tmp_path / "c.sqlite"))
@@ -201,7 +201,7 @@ class TestFullText:
     def test_a_large_index_answers_like_a_small_one(
         self, catalogue: SqliteIndex, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """What is found does not follow from how it is looked for: only the cost does."""
+        """The result does not depend on the query plan: only the cost does."""
         put_texts(catalogue, "a", *(f"zebra {number} {'the giraffe' * (number % 3 == 0)}" for number in range(60)))
         queries = [
             TextQuery((Term("zebra"), Term("giraffe"))),

@@ -1,4 +1,4 @@
-"""A server for embeddings of our own, for tests: answers as it is told and keeps what it was asked."""
+"""An embeddings server for tests: it gives the prepared answers and records the requests."""
 
 from __future__ import annotations
 

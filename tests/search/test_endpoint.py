@@ -1,4 +1,4 @@
-"""The endpoint embedder against a server of our own: what is sent, what is believed, what is told."""
+"""The endpoint embedder against a test server: what is sent, accepted and reported."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def test_texts_without_a_word_are_not_sent(server: Server) -> None:
         ((200, {"data": [{"index": 0, "embedding": [0, 0]}]}), "no direction"),
     ],
 )
-def test_what_cannot_be_used_is_told(server: Server, answer: tuple[int, Any], said: str) -> None:
+def test_unusable_answers_are_reported(server: Server, answer: tuple[int, Any], said: str) -> None:
     server.answer = lambda _: answer
     with pytest.raises(EmbedderError) as caught:
         Endpoint(server.url, "small", 2, KEY).embed(["a text nobody may see"])
@@ -78,8 +78,8 @@ def test_a_server_that_is_not_there(server: Server) -> None:
         Endpoint(url, "small", 2).embed(["a"])
 
 
-def test_a_service_that_may_not_use_the_network_is_told_so(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What RestrictAddressFamilies=AF_UNIX makes of it."""
+def test_a_service_without_network_access_gets_a_hint(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The error that RestrictAddressFamilies=AF_UNIX causes."""
 
     def refused(*_: object, **__: object) -> None:
         raise OSError(errno.EAFNOSUPPORT, "Address family not supported by protocol")

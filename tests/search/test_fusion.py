@@ -30,8 +30,8 @@ def test_the_best_few_are_the_first_of_all() -> None:
     assert every[4].why == {"semantic": meant[4].why()}
 
 
-def test_what_says_the_question_word_by_word_comes_first_however_little_it_means() -> None:
-    """Meaning looks at the beginning of a memory; the words may stand far behind it."""
+def test_a_phrase_match_ranks_first_whatever_its_meaning() -> None:
+    """Vectors cover the beginning of a memory; the words may be far behind it."""
     by_text = [text(1, PHRASE, PHRASE.low), text(2, ALL, ALL.high), text(3, ALL, ALL.high)]
     found = together(
         by_text, {1: SemanticMatch(0.0, 0.0, "m"), 2: SemanticMatch(1.0, 1.0, "m"), 4: SemanticMatch(1.0, 1.0, "m")}

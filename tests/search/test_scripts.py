@@ -123,7 +123,7 @@ def test_what_is_written_is_found(text: str, tmp_path_factory: pytest.TempPathFa
 
 @settings(max_examples=examples(80), deadline=None)
 @given(text=st.text(st.characters(), max_size=60))
-def test_the_index_splits_as_is_told(text: str, tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_the_index_splits_as_documented(text: str, tmp_path_factory: pytest.TempPathFactory) -> None:
     """`tokens` says just what words SQLite's index holds of a text."""
     made = Stored(Path(tmp_path_factory.mktemp("split")) / "c.sqlite")
     made.texts(text)

@@ -31,7 +31,7 @@ class TestNoFileIsOpened:
 
     @pytest.fixture
     def opened(self) -> Iterator[list[Any]]:
-        """Told by the interpreter itself, which has no way to stop telling."""
+        """Record the opened files by an audit hook, which cannot be removed."""
         seen: list[Any] = []
         watching = [True]
 
@@ -163,8 +163,8 @@ class TestUsers:
         stored.put(memory("1", "zebra", owner=""))  # a document in the root itself
         assert told() == []
 
-    def test_nobody_is_told_of_a_user_who_came_between_two_questions(self, users: Stored) -> None:
-        """Nor by a list, nor by whoever asks in another thread's stead: each reader looks for itself."""
+    def test_a_user_who_came_between_two_queries_is_not_revealed(self, users: Stored) -> None:
+        """Neither by a list nor by a query of another thread: each reader reads for itself."""
         users.catalogue.forget("bob/1.json")
         with users.catalogue.reader(), users.catalogue.reader():
             assert users.ids("zebra") == ["ann/1"] == users.listed()
@@ -198,7 +198,7 @@ class TestFreshness:
         ],
     )
     def test_of_each_state(self, stored: Stored, state: str, lag_ms: int, fresh: str) -> None:
-        """What was known is told all the same."""
+        """The known results are returned all the same."""
         stored.texts("zebra")
         stored.state, stored.lag_ms = state, lag_ms
         reason = state if state in ("paused", "missing") else UNSET
@@ -241,7 +241,7 @@ class TestBudget:
         assert [hit["id"] for hit in found["hits"]] == ["a", "b"]
 
     @pytest.mark.parametrize("budget", [1, 10, 20, 30, 50, 100, 200, 1000])
-    def test_never_more_than_was_asked_for(self, stored: Stored, budget: int) -> None:
+    def test_never_more_than_the_budget(self, stored: Stored, budget: int) -> None:
         stored.texts(*(f"zebra {'word ' * number}\nsecond line {number}" for number in range(1, 60, 7)))
         found = stored.search("zebra", max_tokens=budget)
         assert found["tokens"] <= budget
@@ -257,7 +257,7 @@ class TestBudget:
         assert lines[-1] == f"line {len(lines) - 3}"
         assert 150 < len(found["embedding"]) <= 200
 
-    def test_what_does_not_fit_makes_room_for_a_shorter_one(self, stored: Stored) -> None:
+    def test_a_shorter_memory_replaces_one_that_does_not_fit(self, stored: Stored) -> None:
         stored.put(memory("long", "zebra stripes " + "many words " * 300), memory("short", "zebra", age=900))
         stored.put(memory("first", "zebra stripes zebra stripes"))
         assert [hit["id"] for hit in stored.search("zebra stripes", max_tokens=60)["hits"]] == ["first", "short"]
@@ -286,8 +286,8 @@ class TestSnippets:
         stored.texts("zebra " + "word " * 200 + "zebra giraffe lion " + "word " * 100)
         assert "zebra giraffe lion" in stored.hits("lion giraffe zebra")[0]["snippet"]
 
-    def test_where_the_words_stand_together_however_far_down(self, stored: Stored) -> None:
-        """Also where one of them stands alone long before: of a long text not everything is looked through."""
+    def test_words_that_are_together_however_far_down(self, stored: Stored) -> None:
+        """Even if one of them is alone long before: a long text is not searched completely."""
         stored.texts("zebra " + "word " * 2_000 + "a giraffe saw the zebra " + "word " * 2_000)
         assert "a giraffe saw the zebra" in stored.hits("zebra giraffe")[0]["snippet"]
 

@@ -178,7 +178,7 @@ class TestOfTheAgents:
         found = ask(catalogue, SemanticSearch(Letters()), "bbb", owner="ann")
         assert why_not(found) == "its vectors have 4 numbers of a model that is not configured"
 
-    def test_they_are_kept_as_they_are_and_get_no_others(self, catalogue: SqliteIndex) -> None:
+    def test_they_are_stored_unchanged_and_get_no_others(self, catalogue: SqliteIndex) -> None:
         self.put(catalogue, "ann")
         letters = Letters()
         fill(catalogue, letters)

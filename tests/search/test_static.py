@@ -146,7 +146,7 @@ def test_indexing_needs_no_numpy() -> None:
     subprocess.run([sys.executable, "-c", script], check=True, timeout=60)
 
 
-def test_a_table_that_cannot_be_read_is_told(tmp_path: Path) -> None:
+def test_an_unreadable_table_is_reported(tmp_path: Path) -> None:
     broken = tmp_path / "table"
     broken.write_bytes(b"short")
     for path in (tmp_path / "none", broken):

@@ -1,4 +1,4 @@
-"""In a folder of memory files every memory is found in which any piece of the question stands."""
+"""In a directory of memory files every memory with any piece of the query is found."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ QUERIES = st.text(ALPHABET, min_size=1, max_size=8)
 
 
 def by_hand(texts: list[str], query: str) -> set[str]:
-    """As the server of that layout looks: any piece, in any case."""
+    """Search as the server of that layout does: any piece, in any case."""
     pieces = query.lower().split()
     return {f"m{number}" for number, text in enumerate(texts) if any(piece in text.lower() for piece in pieces)}
 
@@ -71,8 +71,8 @@ def test_filters_and_limit_hold_for_pieces_too(folder: Stored) -> None:
     assert len(folder.ids("host", type="x", limit=50)) == 10
 
 
-def test_memories_that_came_in_since_are_found_as_well(folder: Stored) -> None:
-    """The words are held in memory; what came later is looked through itself, until they are gathered anew."""
+def test_newer_memories_are_found_as_well(folder: Stored) -> None:
+    """The word list is cached; newer memories are searched directly until it is reloaded."""
     folder.texts("ghosted")
     assert folder.ids("host") == ["m0"]
     folder.put(memory("later", "frosthost"), memory("m0", "gone now"))

@@ -1,4 +1,4 @@
-"""What is found by words, and in which order."""
+"""Search by words: results and their order."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class TestWords:
         assert stored.ids("deploying service")[0] == "m0"
         assert stored.ids("database migration")[0] == "m1"
 
-    def test_the_form_that_was_asked_for_goes_first(self, stored: Stored) -> None:
+    def test_the_form_as_typed_ranks_first(self, stored: Stored) -> None:
         stored.texts("It was deployed there.", "They deploy it there.", "The deployment was there.")
         assert stored.ids("deploy")[0] == "m1"
 
@@ -43,7 +43,7 @@ class TestWords:
         stored.texts(*(f"project report number {number}" for number in range(60)), "the zebra project")
         assert stored.ids("zebra project unicorn") == ["m60"]
 
-    def test_where_all_words_are_common_the_rarest_is_kept(self, stored: Stored) -> None:
+    def test_of_common_words_the_rarest_is_used(self, stored: Stored) -> None:
         stored.texts(*(f"project {'report' if number % 2 else 'plan'} {number}" for number in range(60)))
         assert len(stored.ids("plan report")) == 10
 

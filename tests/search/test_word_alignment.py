@@ -28,7 +28,7 @@ texts = st.lists(st.sampled_from(SAID), max_size=9).map(" ".join)
 
 
 def by_hand(question: str, text: str) -> float:
-    """By the integers of the table, one word after the other."""
+    """Compute it from the integers of the table, word by word."""
     asked, there = _each(question), _each(text)
     lengths = [sum(number * number for number in each) ** 0.5 for each in asked]
     best = [max((cosine(each, other) for other in there), default=0.0) for each in asked]
@@ -70,11 +70,11 @@ def test_the_words_are_those_of_the_vocabulary_without_signs(text: str) -> None:
     assert looked_up == list(dict.fromkeys(word for word in words(text) if word.isalnum()))
 
 
-def test_a_word_that_is_asked_twice_counts_once() -> None:
+def test_a_repeated_query_word_counts_once() -> None:
     assert Static().align("disk full disk", ["disk"]) == Static().align("disk full", ["disk"])
 
 
-def test_what_is_told() -> None:
+def test_scores_of_some_texts() -> None:
     static = Static()
     texts = ["Docker layers filled the disk", "peanut allergy", "", "🦀"]
     full, nuts, nothing, unknown = static.align("why was the disk full", texts)
@@ -94,7 +94,7 @@ def test_the_first_words_of_a_long_text() -> None:
     assert behind < 0.9
 
 
-def test_more_words_than_are_kept_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_more_words_than_are_cached(monkeypatch: pytest.MonkeyPatch) -> None:
     """All are forgotten when they become too many, with the same result."""
     texts = [f"word{number} alpha beta{number}" for number in range(40)]
     expected = Static().align("alpha word7", texts)
