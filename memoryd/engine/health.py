@@ -30,9 +30,9 @@ from memoryd.layouts.codes import severity
 from memoryd.layouts.registry import LAYOUTS
 from memoryd.log import get_logger
 from memoryd.operations.check import note_limits
-from memoryd.operations.overwrites import StoredAgain
+from memoryd.operations.overwrites import RetriedWrite
 from memoryd.operations.recognition import LayoutMismatch, Recognition
-from memoryd.operations.refresh import Refreshed
+from memoryd.operations.refresh import RefreshResult
 from memoryd.operations.root_check import RootCheck
 from memoryd.store import Store
 
@@ -172,14 +172,14 @@ class Health:
             self._tell("finding", {"root": self._store.name, **shown})
         return soft and not self._store.observes
 
-    def note_undone(self, back: StoredAgain) -> None:
+    def note_undone(self, back: RetriedWrite) -> None:
         """Report a memory that an agent's older state had erased and that has been stored again."""
         log.warning("stored again", root=self._store.name, file=back.path, receipt=back.receipt)
         self._tell("finding", {"root": self._store.name, "code": back.code, **back._asdict()})
 
-    def note_changes(self, done: Refreshed) -> None:
+    def note_changes(self, done: RefreshResult) -> None:
         """Report what changed. A memory that was only read is not reported."""
-        said, gone = sorted({*done.changed} - {*done.accessed}), sorted(done.gone)
+        said, gone = sorted({*done.changed} - {*done.accessed}), sorted(done.deleted)
         if said or gone:
             self._tell("change", {"root": self._store.name, "paths": said, "gone": gone})
 
@@ -216,7 +216,7 @@ class Health:
             log.warning("the layout does not fit", root=self._store.name, reason=found.why)
             self._tell("health", {"root": self._store.name, "reason": found.why})
         self.layout_mismatch = None if found is None else found.why
-        self._store.foreign = self.layout_mismatch if found is not None and found.another else None
+        self._store.foreign = self.layout_mismatch if found is not None and found.foreign else None
         self._store.root_findings["fit"] = () if found is None else (Finding("layout-misfit", "", found.why),)
 
     # --- permissions

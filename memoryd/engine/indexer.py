@@ -9,11 +9,11 @@ import threading
 from collections.abc import Callable, Collection
 
 from memoryd.engine.host import Clock
-from memoryd.operations.index_files import Indexed, update_index
+from memoryd.operations.index_files import IndexUpdate, update_index
 from memoryd.operations.memories import restore_lost_writes
-from memoryd.operations.overwrites import StoredAgain
+from memoryd.operations.overwrites import RetriedWrite
 from memoryd.operations.recognition import LayoutMismatch, layout_mismatch
-from memoryd.operations.refresh import Refreshed, refresh
+from memoryd.operations.refresh import RefreshResult, refresh
 from memoryd.store import Store
 
 DELETE_EVENT_S = 1.0  # a rename out of the root is told half a second late (the library pairs moves)
@@ -38,26 +38,26 @@ class Indexer:
         """Check anew whether the layout fits: the root was away."""
         self._fits = False
 
-    def read(self, paths: Collection[str] | None, *, watching: bool, verify: bool = False) -> Refreshed:
+    def read(self, paths: Collection[str] | None, *, watching: bool, verify: bool = False) -> RefreshResult:
         """Read what changed into the catalogue (None: look at everything). `verify` also reads what looks unchanged. If
         files are gone without an event, and the root is watched (`watching`), wait a moment for one."""
         store, wall = self._store, self._clock.wall
         seen = self._deleted.is_set()
         try:
-            done = refresh(store, paths, wall(), verify=verify, deletes_seen=seen)
+            done = refresh(store, paths, wall(), verify=verify, deletions_observed=seen)
         except BaseException:
             store.index.dirty = True  # what was indexed before the failure will not be reported as changed again
             raise
         if done.loss and watching and self._deleted.wait(DELETE_EVENT_S):
             seen = True  # the event arrived during the scan
-            done = refresh(store, paths, wall(), verify=verify, deletes_seen=True)
+            done = refresh(store, paths, wall(), verify=verify, deletions_observed=True)
         if seen and paths is None:
             self._deleted.clear()
-        if done.changed or done.gone:
+        if done.changed or done.deleted:
             store.index.dirty = True
         return done
 
-    def restore_lost(self) -> list[StoredAgain]:
+    def restore_lost(self) -> list[RetriedWrite]:
         """Store again what an agent overwrote with an older state. Returns an event for each. A failing disk leaves it
         for the next time."""
         return list(restore_lost_writes(self._store, self._clock.wall())) if self._store.lost_writes else []
@@ -74,7 +74,7 @@ class Indexer:
         self._fits = found is None and any(each.records for each in self._store.files().values())
         return found
 
-    def write(self, *, force: bool, wait_s: float) -> Indexed:
+    def write(self, *, force: bool, wait_s: float) -> IndexUpdate:
         """Write the index files that differ from the catalogue. `force` does not wait for quiet; `wait_s` is how long
         to wait for the lock."""
         now = self._clock.wall()

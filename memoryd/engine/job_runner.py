@@ -22,7 +22,7 @@ from memoryd.errors import (
     ShuttingDownError,
 )
 from memoryd.log import get_logger
-from memoryd.operations.check import JOB, note_backups
+from memoryd.operations.check import BACKUP_JOB, note_backups
 from memoryd.store import Store
 
 BATCH_PAUSE_S = 0.5  # between the batches of a job that moves a bounded number at a time
@@ -112,7 +112,7 @@ class JobRunner:
         self._store.journal.jobs.record_end(job.name, result, self._clock.wall(), reason)
         if error is None:
             note_rules(self._store, job.name)
-        if job.name == JOB:
+        if job.name == BACKUP_JOB:
             note_backups(self._store, self._clock.wall())
         again = result == "busy" and job.name in self._busy_s
         if result != "busy":

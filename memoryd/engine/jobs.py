@@ -37,7 +37,7 @@ from memoryd.core.policy import JOBS
 from memoryd.errors import (
     UsageError,
 )
-from memoryd.operations.backup import create_backups, list_backups, tidy_state
+from memoryd.operations.backup import create_backups, list_backups, prune_state
 from memoryd.operations.check import check, count_findings, finding_row
 from memoryd.operations.locks import clear_lock, is_lock, list_locks, lock_row, sweep_locks
 from memoryd.operations.permissions import tighten
@@ -144,7 +144,7 @@ def _backup_create(store: Store, job: Job, now: float) -> Result:
 def _backup_job(store: Store, job: Job, now: float) -> Result:
     del job
     made, listed = create_backups(store, now), list_backups(store, now)
-    return JobResult(created=made, backups=listed, forgotten_blobs=tidy_state(store))
+    return JobResult(created=made, backups=listed, forgotten_blobs=prune_state(store))
 
 
 def _backup_list(store: Store, job: Job, now: float) -> Result:
@@ -162,7 +162,7 @@ def _backups(store: Store, job: Job, now: float, *, verify: bool) -> list[Backup
 
 
 def _verify(store: Store, job: Job, now: float) -> Result:
-    return JobResult(backups=_backups(store, job, now, verify=True), forgotten_blobs=tidy_state(store))
+    return JobResult(backups=_backups(store, job, now, verify=True), forgotten_blobs=prune_state(store))
 
 
 def _restore(store: Store, job: Job, now: float) -> Result:

@@ -28,11 +28,11 @@ from memoryd.engine.status import Publisher
 from memoryd.errors import InvalidMemoryError, MemorydError, TimeoutExpiredError
 from memoryd.layouts.registry import LAYOUTS
 from memoryd.log import get_logger
-from memoryd.operations.index_files import Indexed, reclaim
-from memoryd.operations.migrate import put_in_order
+from memoryd.operations.index_files import IndexUpdate, reclaim
+from memoryd.operations.migrate import recover_and_migrate
 from memoryd.operations.recognition import recognise_root
-from memoryd.operations.refresh import Refreshed
-from memoryd.operations.root_check import RootCheck, accept_all, check_root, make_root, suspect_loss, unmake_root
+from memoryd.operations.refresh import RefreshResult
+from memoryd.operations.root_check import RootCheck, accept_all, check_root, create_root, mark_suspect, remove_new_root
 from memoryd.search.embedding.embedder import Embedder
 from memoryd.store import Store
 
@@ -204,7 +204,7 @@ class Root:
         tried again before each one. Raises the error of the disk, and BusyError where a migration finds no gap between
         the writers."""
         if not self._recovered:
-            self._recovered = put_in_order(self.store, self._clock.wall())
+            self._recovered = recover_and_migrate(self.store, self._clock.wall())
 
     def pause(self) -> None:
         """Stop reading and writing until the root is resumed."""
@@ -254,7 +254,7 @@ class Root:
         began = self._clock.monotonic()
         done = self._indexer.read(paths, watching=self.health.watching, verify=verify)
         if done.loss:
-            suspect_loss(self.store, done.loss)
+            mark_suspect(self.store, done.loss)
             self.look()
             return ()
         if done.directories is not None:
@@ -286,8 +286,8 @@ class Root:
         schedule = self.store.policy.schedule.get("rescan", "adaptive")
         self.deadlines.schedule_scan(now, schedule, reliable=self.health.watched_whole)
 
-    def _note_changes(self, done: Refreshed, since: float) -> None:
-        if not (done.changed or done.gone):
+    def _note_changes(self, done: RefreshResult, since: float) -> None:
+        if not (done.changed or done.deleted):
             return
         self.last_change = self._clock.monotonic()
         if self.health.unindexed_since is None:
@@ -305,15 +305,15 @@ class Root:
         before, self.health.without_vectors = self.health.without_vectors, self._backfill.trouble
         return before != self._backfill.trouble
 
-    def _write_index(self, *, force: bool, wait_s: float) -> Indexed:
+    def _write_index(self, *, force: bool, wait_s: float) -> IndexUpdate:
         done = self._indexer.write(force=force, wait_s=wait_s)
         health = self.health
-        health.index_blocked_reason, health.index_delay_reason = done.unwritten, done.waits
+        health.index_blocked_reason, health.index_delay_reason = done.blocked_reason, done.delay_reason
         if done.written:
             health.note_recovery()
         if health.reason is None:  # else the next try stays set
             self.deadlines.index = NEVER
-        if done.waits is None:
+        if done.delay_reason is None:
             if health.unindexed_since is not None or done.written:
                 self._publisher.generation += 1
             health.unindexed_since = None
@@ -363,11 +363,11 @@ class Root:
         while True:
             left = timeout_s - (self._clock.monotonic() - began)
             done = self._write_index(force=True, wait_s=max(0.0, left))
-            if done.waits is None:
+            if done.delay_reason is None:
                 return
             if self._clock.monotonic() - began >= timeout_s:
                 raise TimeoutExpiredError(
-                    f"root {self.store.name}: not in the index after {timeout_s:g} s: {done.waits}",
+                    f"root {self.store.name}: not in the index after {timeout_s:g} s: {done.delay_reason}",
                     hint="`memoryd lock list` shows who holds it",
                 )
 
@@ -421,7 +421,7 @@ class Root:
         if job.name not in STORING or not (self.health.is_active and self.store.is_in_place()):
             self.look()  # a directory moved away since then would take the new memory with it
         waits_for_first = self.health.check.state == "missing" and not self.health.paused
-        if job.name == "memory.add" and waits_for_first and make_root(self.store):
+        if job.name == "memory.add" and waits_for_first and create_root(self.store):
             return self._first_memory(job)
         return self._run(job)
 
@@ -432,7 +432,7 @@ class Root:
         try:
             return self._run(job)
         except BaseException:
-            unmake_root(self.store)
+            remove_new_root(self.store)
             self.look()
             raise
 

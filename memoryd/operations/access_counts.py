@@ -14,47 +14,47 @@ from memoryd.store.commit import Origin, change
 from memoryd.store.views import layout_of
 
 
-def count_reads(store: Store, path: str, touches: Mapping[str, AccessCount], now: float) -> tuple[str, ...]:
-    """Count reads of memories in one file. Returns the paths that changed. Raises BusyError."""
+def count_reads(store: Store, path: str, counts: Mapping[str, AccessCount], now: float) -> tuple[str, ...]:
+    """Count reads of the memories in one file. Returns the paths of changed files. Raises BusyError."""
 
     def decide() -> Plan:
-        source = store.load(path, now, touches)
+        source = store.load(path, now, counts)
         writer = layout_of(store).writer
-        edits = writer.count_reads(path, source.loaded, touches) if source is not None and writer is not None else ()
+        edits = writer.count_reads(path, source.loaded, counts) if source is not None and writer is not None else ()
         if source is None or not edits:
             return Plan()
         base, why = source.loaded.digest, "reads counted"
-        return Plan((Action(Kind.REWRITE, path, why, tuple(touches), edits, base=base, no_backup=True),))
+        return Plan((Action(Kind.REWRITE, path, why, tuple(counts), edits, base=base, no_backup=True),))
 
     done = change(store, Origin("touch", "command"), decide, now=now, wait_s=store.policy.lock_wait_s)
     if done.receipt is None:
-        _remember(store, path, touches)
+        _save_counts(store, path, counts)
         return ()
     return (path,)
 
 
-def _remember(store: Store, path: str, touches: Mapping[str, AccessCount]) -> None:
-    store.journal.access.add(path, {identity: (touch.times, touch.at) for identity, touch in touches.items()})
-    known = store.uses.setdefault(path, {})
-    for identity, touch in touches.items():
-        known[identity] = known.get(identity, 0) + touch.times
-    store.catalogue.set_access(path, known)
+def _save_counts(store: Store, path: str, counts: Mapping[str, AccessCount]) -> None:
+    store.journal.access.add(path, {identity: (count.times, count.at) for identity, count in counts.items()})
+    totals = store.uses.setdefault(path, {})
+    for identity, count in counts.items():
+        totals[identity] = totals.get(identity, 0) + count.times
+    store.catalogue.set_access(path, totals)
 
 
 def move_counts(store: Store, path: str, before: str, after: str) -> None:
     """Move the count of a memory whose id changed."""
-    known = store.uses.get(path, {})
-    if before == after or before not in known:
+    totals = store.uses.get(path, {})
+    if before == after or before not in totals:
         return
     store.journal.access.move(path, before, after)
-    known[after] = known.get(after, 0) + known.pop(before)
-    store.catalogue.set_access(path, known)
+    totals[after] = totals.get(after, 0) + totals.pop(before)
+    store.catalogue.set_access(path, totals)
 
 
 def add_counts(store: Store, document: Document) -> Document:
     """Return the document with the counts stored outside the file added to its records."""
-    known = store.uses.get(document.path)
-    if not known:
+    totals = store.uses.get(document.path)
+    if not totals:
         return document
-    records = (replace(each, uses=each.uses + known.get(each.id, 0)) for each in document.records)
+    records = (replace(each, uses=each.uses + totals.get(each.id, 0)) for each in document.records)
     return replace(document, records=tuple(records))

@@ -27,14 +27,14 @@ def create_backups(store: Store, now: float, *, file: str | None = None, dry_run
     """
     if store.layout is not None and store.layout.files.backup_dir is None:
         if file is not None:
-            return keep_version(store, file, now, dry_run=dry_run)
+            return back_up_file(store, file, now, dry_run=dry_run)
         return [CreatedBackup(file=None, outcome="due")] if dry_run else take_snapshot(store, now)
     results: list[CreatedBackup] = []
     for path in _files(store, file):
         content, _ = store.tree.read(path, growing=True)
         newest = store.journal.backups.rows(path)[-1:]
         same = newest and newest[0].valid and newest[0].sha256 == sha256(content)
-        if same and _is_there(store, newest[0].name) and not _surplus(store, path, now):
+        if same and _exists(store, newest[0].name) and not _has_surplus(store, path, now):
             results.append(CreatedBackup(file=path, outcome="equal", id=newest[0].id))
             continue
         if newest and not content:
@@ -47,19 +47,19 @@ def create_backups(store: Store, now: float, *, file: str | None = None, dry_run
         with store.locked(store.policy.lock_wait_s):
             content, fingerprint = store.tree.read(path)
             made = back_up(store, path, content, fingerprint, now)
-        held = made or next((row.id for row in store.journal.backups.rows(path)[-1:]), None)
-        results.append(CreatedBackup(file=path, outcome="made" if made else "equal", id=held))
+        backup_id = made or next((row.id for row in store.journal.backups.rows(path)[-1:]), None)
+        results.append(CreatedBackup(file=path, outcome="made" if made else "equal", id=backup_id))
     return results
 
 
-def _surplus(store: Store, path: str, now: float) -> bool:
+def _has_surplus(store: Store, path: str, now: float) -> bool:
     """True if an interrupted rotation left more backups than the limit."""
-    held = [each for each in folder_backups(store, now, file=path) if not each.in_root]
-    return bool(drop(held, store.policy.backups, now))
+    rotated = [each for each in directory_backups(store, now, file=path) if not each.in_root]
+    return bool(drop(rotated, store.policy.backups, now))
 
 
-def _is_there(store: Store, name: str) -> bool:
-    return store.tree.stat(f"{_place(store)}/{name}") is not None
+def _exists(store: Store, name: str) -> bool:
+    return store.tree.stat(f"{_backup_dir(store)}/{name}") is not None
 
 
 def _files(store: Store, file: str | None) -> list[str]:
@@ -72,22 +72,20 @@ def _files(store: Store, file: str | None) -> list[str]:
     return [file] if file in live else []
 
 
-def _place(store: Store) -> str:
+def _backup_dir(store: Store) -> str:
     assert store.layout is not None
     return store.layout.files.backup_dir or backups.BACKUP_DIR
 
 
 def list_backups(store: Store, now: float, *, file: str | None = None, verify: bool = False) -> list[BackupRow]:
-    """List everything that `restore` accepts, newest first for each file.
-
-    Backups, snapshots, versions of files, replaced index files of other programs, and the quarantine. `verify` reads
-    each one and compares it with its hash.
+    """List everything that `restore` accepts, newest first for each file: backups, snapshots, versions of files,
+    replaced index files of other programs, and the quarantine. `verify` reads each one and compares it with its hash.
     """
-    in_folder = store.layout is not None and store.layout.files.backup_dir is not None
-    found = folder_backups(store, now, file=file, verify=verify) if in_folder else []
+    in_root = store.layout is not None and store.layout.files.backup_dir is not None
+    found = directory_backups(store, now, file=file, verify=verify) if in_root else []
     return [
         *(_row(store.name, each) for each in found),
-        *list_vault(store, file=file, verify=verify, snapshots=not in_folder),
+        *list_vault(store, file=file, verify=verify, snapshots=not in_root),
         *_list_quarantine(store, file),
     ]
 
@@ -122,25 +120,25 @@ NO_BACKUPS = BackupSummary()
 def count_backups(store: Store, now: float) -> BackupSummary:
     """Count the backups of a store for `status`."""
     if store.layout is not None and store.layout.files.backup_dir is None:
-        held = store.vault.snapshots()
-        return BackupSummary(len(held), max((each.taken for each in held), default=None))
-    found = [each for each in folder_backups(store, now) if not each.in_root]
+        snapshots = store.vault.snapshots()
+        return BackupSummary(len(snapshots), max((each.taken for each in snapshots), default=None))
+    found = [each for each in directory_backups(store, now) if not each.in_root]
     return BackupSummary(len(found), max((each.taken for each in found if each.taken is not None), default=None))
 
 
-def folder_backups(store: Store, now: float, *, file: str | None = None, verify: bool = False) -> list[BackupInfo]:
+def directory_backups(store: Store, now: float, *, file: str | None = None, verify: bool = False) -> list[BackupInfo]:
     """Return the backups in the backup directory of the root, of one file or all, newest first. `verify` reads them."""
     assert store.layout is not None
     files: Sequence[str] = store.layout.reader.source_paths(()) if file is None else (file,)
     if not files:
         return []
-    look = backups.verify if verify else backups.list_backups
-    return look(
+    list_or_verify = backups.verify if verify else backups.list_backups
+    return list_or_verify(
         store.tree,
         store.journal,
         files,
         now=now,
-        backup_dir=_place(store),
+        backup_dir=_backup_dir(store),
         quality_of=lambda content: store.quality(files[0], content, now),
     )
 
@@ -167,7 +165,7 @@ def take_snapshot(store: Store, now: float) -> list[CreatedBackup]:
     return [CreatedBackup(file=None, outcome="made", id=made.id, files=made.files)]
 
 
-def keep_version(store: Store, path: str, now: float, *, dry_run: bool = False) -> list[CreatedBackup]:
+def back_up_file(store: Store, path: str, now: float, *, dry_run: bool = False) -> list[CreatedBackup]:
     """Back up one file. Raises NotFoundError if it is not a source file of the store."""
     if store.role(path) is not Role.SOURCE or store.catalogue.file(path) is None:
         hint = "give the path of a memory file relative to the root, as `memoryd backup list` prints it"
@@ -182,8 +180,8 @@ def keep_version(store: Store, path: str, now: float, *, dry_run: bool = False) 
         # Emptied, or only its access counts differ from the newest version.
         outcome = "same memories" if content else "empty"
         return [CreatedBackup(file=path, outcome=outcome, id=newest.id if newest else None)]
-    held = made or (newest.id if newest else None)
-    return [CreatedBackup(file=path, outcome="made" if made else "equal", id=held)]
+    backup_id = made or (newest.id if newest else None)
+    return [CreatedBackup(file=path, outcome="made" if made else "equal", id=backup_id)]
 
 
 def _states(store: Store) -> Iterator[FileState]:
@@ -245,16 +243,16 @@ def _version(store: Store, version: Version) -> BackupRow:
     )
 
 
-KEPT_ENTRIES = 1000  # receipts that can still be undone
-MAX_SWEPT = 2000  # per run, so that nothing waits long; the rest follows in the next run
+MAX_UNDO_ENTRIES = 1000  # receipts that can still be undone
+MAX_SWEPT = 2000  # blobs per run, so that nothing waits long; the next run continues
 
 
-def tidy_state(store: Store) -> int:
-    """Remove content that is no longer referenced, and return how much.
+def prune_state(store: Store) -> int:
+    """Remove blobs that are no longer referenced, and return how many.
 
-    Runs while the worker of the root does nothing else, so all content in use is referenced by the journal.
+    Runs while the worker of the root does nothing else, so the journal references all blobs in use.
     """
-    freed = store.journal.prune(KEPT_ENTRIES)
+    freed = store.journal.prune(MAX_UNDO_ENTRIES)
     store.blobs.drop(freed)
     swept = store.blobs.sweep(store.journal.blobs_in_use(), max_files=MAX_SWEPT)
     return len(freed) + len(swept)

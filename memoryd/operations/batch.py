@@ -17,13 +17,13 @@ _STRIDE = 0x9E3779B97F4A7C15  # odd, so that the random numbers of one call all 
 
 
 class Drafts:
-    """The files as they will be once all memories planned so far are stored."""
+    """The state of the files once all memories planned so far are stored."""
 
     def __init__(self, layout: Layout, view: StoringView) -> None:
         self._layout = layout
         self._view = view
         self._actions: dict[str, list[Action]] = {}
-        self._contents: dict[str, bytes | None] = {}  # of files read since their first draft
+        self._contents: dict[str, bytes | None] = {}  # of files read after their first draft
         self._stored: list[tuple[str, str, bytes]] = []  # path, id and text of each memory
         self.warnings: tuple[str, ...] = ()
 
@@ -34,12 +34,12 @@ class Drafts:
             self._view,
             load=self._load,
             content=self._content,
-            files=_Files(self._view.files, self._actions),
+            files=_DraftFiles(self._view.files, self._actions),
             number=(self._view.number + place * _STRIDE) % 2**64,
             position=place,
         )
 
-    def take(self, stored: WritePlan) -> None:
+    def add(self, stored: WritePlan) -> None:
         """Add the plan for one memory."""
         self.warnings += tuple(each for each in stored.warnings if each not in self.warnings)
         for action in stored.plan.actions:
@@ -54,26 +54,26 @@ class Drafts:
             return None
         if action.kind is Kind.CREATE:
             return action.data
-        return splice(before if before is not None else self._known(action.path), action.edits)
+        return splice(before if before is not None else self._existing(action.path), action.edits)
 
-    def _known(self, path: str) -> bytes:
+    def _existing(self, path: str) -> bytes:
         content = self._content(path)
         assert content is not None, "only an existing file is rewritten"
         return content
 
     def plan(self) -> Plan:
         """Return a plan with one action per file; only the last one ends the group."""
-        actions = [self._joined(path, actions) for path, actions in self._actions.items()]
+        actions = [self._merge(path, actions) for path, actions in self._actions.items()]
         return Plan((*(replace(each, copy=True) for each in actions[:-1]), *actions[-1:]))
 
     def stored(self) -> list[tuple[str, str]]:
         """Return the final (id, path) of each memory: a later memory may have made an earlier id ambiguous."""
-        now_there: dict[str, dict[bytes, str]] = {}
+        current_ids: dict[str, dict[bytes, str]] = {}
         for path, _, text in self._stored:
-            if text and path not in now_there:
-                content = self._known(path)
-                now_there[path] = {each.span.of(content): each.id for each in self._parsed(path).records}
-        return [(now_there.get(path, {}).get(text, identity), path) for path, identity, text in self._stored]
+            if text and path not in current_ids:
+                content = self._existing(path)
+                current_ids[path] = {each.span.of(content): each.id for each in self._parse(path).records}
+        return [(current_ids.get(path, {}).get(text, identity), path) for path, identity, text in self._stored]
 
     # --- reading
 
@@ -93,23 +93,23 @@ class Drafts:
             return self._view.load(path, ids)
         if self._content(path) is None:
             return None
-        return LoadedFile(self._known(path), lambda: self._parsed(path), self._view.now)
+        return LoadedFile(self._existing(path), lambda: self._parse(path), self._view.now)
 
-    def _parsed(self, path: str) -> Document:
+    def _parse(self, path: str) -> Document:
         return self._layout.reader.parse(
-            path, self._known(path), now=self._view.now, mtime=self._view.now, base=ParseOffset()
+            path, self._existing(path), now=self._view.now, mtime=self._view.now, base=ParseOffset()
         )
 
     def _text(self, stored: WritePlan) -> bytes:
-        """Return the text of a memory, to find it again in layouts that derive ids from the content; else nothing."""
+        """Return the text of a memory in layouts that derive ids from it, so that it can be found again; else b""."""
         if self._layout.require_writer().stores_id:
             return b""
-        found = next((each for each in self._parsed(stored.path).records if each.id == stored.id), None)
-        return found.span.of(self._known(stored.path)) if found is not None else b""
+        found = next((each for each in self._parse(stored.path).records if each.id == stored.id), None)
+        return found.span.of(self._existing(stored.path)) if found is not None else b""
 
     # --- joining
 
-    def _joined(self, path: str, actions: list[Action]) -> Action:
+    def _merge(self, path: str, actions: list[Action]) -> Action:
         first = actions[0]
         if len(actions) == 1:
             return first
@@ -119,25 +119,25 @@ class Drafts:
             data = b"".join(action.data for action in actions)
             return replace(first, data=data, ids=ids, why=why)
         if first.kind is Kind.CREATE:
-            return replace(first, data=self._known(path), ids=ids, why=why)
+            return replace(first, data=self._existing(path), ids=ids, why=why)
         before, after = self._view.content(path) or b"", self._content(path)
         if after is None:
             return replace(actions[-1], ids=ids, why=why, base=sha256(before))
-        aside = tuple(_aside(actions, before))
+        quarantined = tuple(_quarantined_spans(actions, before))
         return replace(
-            first, edits=(_difference(before, after),), base=sha256(before), ids=ids, why=why, quarantine=aside
+            first, edits=(_difference(before, after),), base=sha256(before), ids=ids, why=why, quarantine=quarantined
         )
 
 
 def _difference(before: bytes, after: bytes) -> Edit:
     """Return a single edit that turns `before` into `after`."""
-    start = _equal(before, after, min(len(before), len(after)), lambda text, size: text[:size])
+    start = _common_length(before, after, min(len(before), len(after)), lambda text, size: text[:size])
     left = min(len(before), len(after)) - start
-    end = _equal(before, after, left, lambda text, size: text[len(text) - size :])
+    end = _common_length(before, after, left, lambda text, size: text[len(text) - size :])
     return Edit(Span(start, len(before) - end), after[start : len(after) - end])
 
 
-def _equal(one: bytes, other: bytes, most: int, part: Callable[[bytes, int], bytes]) -> int:
+def _common_length(one: bytes, other: bytes, most: int, part: Callable[[bytes, int], bytes]) -> int:
     """Return the number of equal bytes at one end, by binary search, since comparing slices is fast."""
     low = 0
     while low < most:
@@ -149,7 +149,7 @@ def _equal(one: bytes, other: bytes, most: int, part: Callable[[bytes, int], byt
     return low
 
 
-def _aside(actions: list[Action], before: bytes) -> Iterator[Span]:
+def _quarantined_spans(actions: list[Action], before: bytes) -> Iterator[Span]:
     """Yield the replaced spans of the original file, without memories that were only added in this call."""
     content = before
     for action in actions:
@@ -161,27 +161,27 @@ def _aside(actions: list[Action], before: bytes) -> Iterator[Span]:
         content = splice(content, action.edits)
 
 
-class _Files(Mapping[str, FileStats]):
+class _DraftFiles(Mapping[str, FileStats]):
     """The statistics of each file, including the drafts."""
 
     def __init__(self, known: Mapping[str, FileStats], drafts: Mapping[str, list[Action]]) -> None:
-        self._known = known
+        self._files = known
         self._drafts = drafts
 
     def __getitem__(self, path: str) -> FileStats:
         new = self._drafts.get(path, [])
-        if path not in self._known and not new:
+        if path not in self._files and not new:
             raise KeyError(path)
         empty = FileStats(path, Role.SOURCE, 0, 0, 0, 0, {})
-        known = self._known.get(path, empty)
+        known = self._files.get(path, empty)
         size = known.size + sum(map(_growth, new))
         return known._replace(size=size, units=known.units + len(new), records=known.records + len(new))
 
     def __iter__(self) -> Iterator[str]:
-        return iter({**dict.fromkeys(self._known), **dict.fromkeys(self._drafts)})
+        return iter({**dict.fromkeys(self._files), **dict.fromkeys(self._drafts)})
 
     def __len__(self) -> int:
-        return len({*self._known, *self._drafts})
+        return len({*self._files, *self._drafts})
 
 
 def _growth(action: Action) -> int:

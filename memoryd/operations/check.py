@@ -1,4 +1,4 @@
-"""All findings of a store: those of its files, and those about locks, permissions, limits and backups."""
+"""Collect the findings of a store: those of its files, and those about locks, permissions, limits and backups."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from memoryd.store import Store
 
 
 def check(store: Store, now: float) -> list[Finding]:
-    """Check what needs disk access, and return all findings. The store must be refreshed before."""
+    """Run the checks that need disk access, and return all findings. The catalogue must be current (see `refresh`)."""
     list_locks(store, now)
     note_permissions(store)
     note_limits(store)
@@ -64,13 +64,12 @@ def count_findings(findings: Iterable[Finding]) -> Counts:
 
 
 NEAR = 0.85  # of a limit
-SUGGESTIONS = 5  # ids named in a warning
+SUGGESTIONS = 5  # ids in a warning
 
 
 @dataclass(frozen=True, slots=True)
 class Level:
-    """The level of a file with a limit. `level` is ok, near (from 85 %) or over: a hard limit is over once it is
-    reached, a soft one once it is exceeded."""
+    """The number of memories and bytes of a file with a limit."""
 
     file: str
     limit: Limit
@@ -79,7 +78,7 @@ class Level:
 
     @property
     def level(self) -> str:
-        """Return ok, near or over."""
+        """Return ok, near (from 85 %) or over: a hard limit once it is reached, a soft one once it is exceeded."""
         bounds = ((self.count, self.limit.max_count), (self.size, self.limit.max_bytes))
         full = max((used / bound for used, bound in bounds if bound), default=0.0)
         over = full >= 1 if self.limit.kind is LimitKind.HARD else full > 1
@@ -132,7 +131,7 @@ def note_limits(store: Store) -> tuple[list[Finding], bool]:
     over = {each.file: each.limit.kind for each in levels if each.level == "over"}
     hard = sorted(path for path, kind in over.items() if kind is LimitKind.HARD)
     known = {finding.path: finding for finding in store.root_findings.get("limits", ()) if finding.code == "hard-limit"}
-    findings = [known.get(path) or _hard(store, path) for path in hard]
+    findings = [known.get(path) or _hard_limit_finding(store, path) for path in hard]
     near = "the file is at 85 % or more of its limit"
     findings += [Finding("near-limit", each.file, near) for each in levels if each.level == "near"]
     store.root_findings["limits"] = tuple(findings)
@@ -140,17 +139,17 @@ def note_limits(store: Store) -> tuple[list[Finding], bool]:
     if warned != set(over):
         store.journal.facts.set("warned_limits", sorted(over))
     known = {each.path: each for each in findings if each.code == "hard-limit"}
-    crossed = [known.get(path) or _soft(store, path) for path in sorted(over) if path not in warned]
+    crossed = [known.get(path) or _soft_limit_finding(store, path) for path in sorted(over) if path not in warned]
     return crossed, LimitKind.SOFT in over.values()
 
 
-def _hard(store: Store, path: str) -> Finding:
+def _hard_limit_finding(store: Store, path: str) -> Finding:
     return Finding(
         "hard-limit", path, f"the file is at its hard limit; free space, for example: {_suggestion(store, path)}"
     )
 
 
-def _soft(store: Store, path: str) -> Finding:
+def _soft_limit_finding(store: Store, path: str) -> Finding:
     action = "memoryd archives the excess soon; to choose what goes, for example"
     if store.observes:
         action = "memoryd archives nothing here by itself; free space, for example"
@@ -164,35 +163,37 @@ def _suggestion(store: Store, path: str) -> str:
     return f"memoryd archive {' '.join(entry.id for entry in entries[:SUGGESTIONS])}"
 
 
-NOTED = "backups"
-JOB = "backup"
-TRIES = 3  # before a root without any backup is reported
+BACKUPS_TOPIC = "backups"
+BACKUP_JOB = "backup"
+MIN_RUNS = 3  # before a root without any backup is reported
 
 
 def note_backups(store: Store, now: float) -> None:
     """Report a root whose last backup is older than two intervals and whose last attempt failed."""
     layout = store.layout
-    scheduled = layout is not None and JOB in layout.jobs and not store.observes
+    scheduled = layout is not None and BACKUP_JOB in layout.jobs and not store.observes
     interval = _interval(store) if scheduled else None
-    job = store.journal.jobs.times().get(JOB)
-    why = None if interval is None or job is None else _behind(job, interval, now)
-    store.root_findings[NOTED] = (Finding("backups-behind", "", why),) if why and store.index.result.memories else ()
+    job = store.journal.jobs.times().get(BACKUP_JOB)
+    why = None if interval is None or job is None else _delay_reason(job, interval, now)
+    store.root_findings[BACKUPS_TOPIC] = (
+        (Finding("backups-behind", "", why),) if why and store.index.result.memories else ()
+    )
 
 
 def _interval(store: Store) -> float | None:
     """Return the interval of the backup job in seconds; None if it is off."""
-    schedule = parse_schedule(store.policy.schedule.get(JOB, "off"))
+    schedule = parse_schedule(store.policy.schedule.get(BACKUP_JOB, "off"))
     if isinstance(schedule, Off):
         return None
     return schedule.seconds if isinstance(schedule, Every) else DAY
 
 
-def _behind(job: JobTime, interval: float, now: float) -> str | None:
+def _delay_reason(job: JobTime, interval: float, now: float) -> str | None:
     if job.last_result in (None, "ok"):
         return None
     reason = f"the last attempt ended with {job.last_result}: {job.last_error or 'unknown reason'}"
     if job.last_success is None:
-        return f"no backup was ever made; {reason}" if job.runs >= TRIES else None
+        return f"no backup was ever made; {reason}" if job.runs >= MIN_RUNS else None
     age = now - job.last_success
     return f"the last backup was made {_format_age(age)} ago; {reason}" if age > 2 * interval else None
 

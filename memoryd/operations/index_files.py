@@ -1,8 +1,8 @@
-"""Bring the layout's own index files up to date with the catalogue.
+"""Update the index files of the layout from the catalogue.
 
-An index is written only when its meaning differs, under the store's lock, and never against another program
-that also writes it: after a foreign write two seconds of quiet are waited for, and while it keeps being
-changed back it is written at most once a minute.
+An index file is written only if its meaning differs, and under the store's lock. If another program also writes it,
+memoryd waits for two quiet seconds after each write of that program, and for a minute after its own while the other
+program keeps changing it back.
 """
 
 from __future__ import annotations
@@ -27,22 +27,22 @@ from memoryd.store import Store
 from memoryd.store.undo_content import load_undo_content, save_undo_content
 
 QUIET_S = 2.0
-FIGHT_S = 60.0
+CONTENTION_S = 60.0
 RETRY_S = 0.2
-PIECE = 1000  # entries between two looks whether the end has come
-REMEMBERED = "index_told"
+CHECK_EVERY = 1000  # entries between two checks for a shutdown
+INDEX_STATE = "index_told"
 
 
 @dataclass(frozen=True, slots=True)
-class Indexed:
-    """`waits` says why an index that ought to be written is not; `retry_at` (seconds) when to try again;
-    `unwritten` why memoryd never will as things are (observe mode, newer version)."""
+class IndexUpdate:
+    """The result of an update. `delay_reason`: why the index is not written yet; `retry_at` (epoch seconds): when to
+    try again; `blocked_reason`: why memoryd does not write it at all (observe mode, newer version)."""
 
     result: IndexResult
     written: tuple[str, ...] = ()
-    waits: str | None = None
+    delay_reason: str | None = None
     retry_at: float | None = None
-    unwritten: str | None = None
+    blocked_reason: str | None = None
 
 
 def update_index(
@@ -52,59 +52,65 @@ def update_index(
     force: bool = False,
     wait_s: float = 1.0,
     before_write: Callable[[], None] = lambda: None,
-) -> Indexed:
-    """Render what changed and write what differs. `force` (an explicit sync) does not wait for quiet.
-    `before_write` may raise; then it is known what the index ought to say, and nothing is written."""
+) -> IndexUpdate:
+    """Render the index if anything changed and write the files that differ.
+
+    `force` (an explicit sync) does not wait for other programs. `before_write` may raise; then nothing is written, but
+    the expected content is known.
+    """
     assert store.layout is not None
     state = store.index
     fingerprints = {path: _stat(store, path) for path in store.layout.index.paths}
     if not state.dirty and fingerprints == state.fingerprints:
-        left = left_alone(store)
-        return Indexed(state.result, unwritten=_forbidden(store, state.result) or (left[0].message if left else None))
+        released = released_findings(store)
+        return IndexUpdate(
+            state.result,
+            blocked_reason=_write_refusal(store, state.result) or (released[0].message if released else None),
+        )
     if any(found is None and state.fingerprints.get(path) is not None for path, found in fingerprints.items()):
-        state.note_deletion(now)  # of the index itself, which may be the first file of many
+        state.note_deletion(now)  # of the index, perhaps as the first of many files
         state.dirty, state.fingerprints = True, fingerprints
     previous = {path: _content(store, path) for path in store.layout.index.paths}
     unread = [path for path, found in fingerprints.items() if found is not None and previous[path] is None]
     if unread:
         state.dirty = True
-        return Indexed(state.result, unwritten=f"{unread[0]} cannot be read", retry_at=now + FIGHT_S)
+        return IndexUpdate(state.result, blocked_reason=f"{unread[0]} cannot be read", retry_at=now + CONTENTION_S)
     view = _view(store, previous, now)
-    result = _without_new(store.layout.index.render(view), view)
-    state.result = result = _unless_foreign(result, store.layout, previous)
+    result = _only_existing(store.layout.index.render(view), view)
+    state.result = result = _withhold_foreign(result, store.layout, previous)
     if result.next_state != view.state:
-        # Before the index is written that no longer tells it.
-        store.journal.facts.set(REMEMBERED, dict(result.next_state))
-    left = left_alone(store)
-    store.root_findings["index"] = (*result.findings, *left)
-    forbidden = _forbidden(store, result) or (left[0].message if left else None)
-    if forbidden or not result.files:
+        # Saved before the index is written, which no longer contains it.
+        store.journal.facts.set(INDEX_STATE, dict(result.next_state))
+    released = released_findings(store)
+    store.root_findings["index"] = (*result.findings, *released)
+    refusal = _write_refusal(store, result) or (released[0].message if released else None)
+    if refusal or not result.files:
         state.dirty, state.fingerprints = False, fingerprints
-        return Indexed(result, unwritten=forbidden)
+        return IndexUpdate(result, blocked_reason=refusal)
     blocked = store.blocked()
     if blocked is not None:
-        return Indexed(result, unwritten=blocked, retry_at=now + QUIET_S)
-    retry_at = None if force else _contended(store, result, previous, fingerprints, now)
+        return IndexUpdate(result, blocked_reason=blocked, retry_at=now + QUIET_S)
+    retry_at = None if force else _earliest_write(store, result, previous, fingerprints, now)
     if retry_at is not None and retry_at > now:
-        return Indexed(result, waits="another program also writes the index", retry_at=retry_at)
+        return IndexUpdate(result, delay_reason="another program also writes the index", retry_at=retry_at)
     until = None if force else state.hold_until(now)
     if until is not None:
-        return Indexed(result, waits="files are being deleted", retry_at=until)
+        return IndexUpdate(result, delay_reason="files are being deleted", retry_at=until)
     before_write()
-    _keep_foreign(store, result, previous, fingerprints, now)
+    _back_up_foreign(store, result, previous, fingerprints, now)
     return _write(store, result, previous, fingerprints, now, wait_s)
 
 
-def _without_new(result: IndexResult, view: IndexView) -> IndexResult:
-    """Update, but do not create, an index where no source file is left: the directory may be going."""
+def _only_existing(result: IndexResult, view: IndexView) -> IndexResult:
+    """Update but do not create index files if no source file is left: the directory may be about to be removed."""
     if any(each.role is Role.SOURCE for each in view.files.values()):
         return result
-    there = {path: content for path, content in result.files.items() if view.previous.get(path) is not None}
-    return replace(result, files=there)
+    existing = {path: content for path, content in result.files.items() if view.previous.get(path) is not None}
+    return replace(result, files=existing)
 
 
-def _unless_foreign(result: IndexResult, layout: Layout, previous: Mapping[str, bytes | None]) -> IndexResult:
-    """Withhold the index if one of its files belongs to another program."""
+def _withhold_foreign(result: IndexResult, layout: Layout, previous: Mapping[str, bytes | None]) -> IndexResult:
+    """Drop all index files from the result if one of them belongs to another program."""
     for path, content in previous.items():
         if content and not layout.index.is_ours(path, content):
             why = f"{path} belongs to another program and is not changed; move it away to get an index here"
@@ -113,7 +119,7 @@ def _unless_foreign(result: IndexResult, layout: Layout, previous: Mapping[str, 
     return result
 
 
-def _forbidden(store: Store, result: IndexResult) -> str | None:
+def _write_refusal(store: Store, result: IndexResult) -> str | None:
     if result.newer is not None and store.policy.newer_index == "read-only":
         return f"the index is of version {result.newer}, newer than this memoryd knows"
     if result.unmanaged is not None:
@@ -129,14 +135,14 @@ def _view(store: Store, previous: dict[str, bytes | None], now: float) -> IndexV
     assert store.layout is not None
     files = store.files()
     live = store.layout.reader.source_paths([path for path, each in files.items() if each.role is Role.SOURCE])
-    remembered = store.journal.facts.get(REMEMBERED, {})
+    remembered = store.journal.facts.get(INDEX_STATE, {})
     return IndexView(_entries(store, live), files, previous, now, store.policy.newer_index, remembered)
 
 
 def _entries(store: Store, paths: Sequence[str]) -> Iterator[Entry]:
-    """List the entries of the index. In a large store this takes seconds, so it ends with the daemon."""
+    """Yield the entries of the index. Raises ShuttingDownError during a shutdown, since a large store takes seconds."""
     for number, entry in enumerate(store.catalogue.entries(paths)):
-        if number % PIECE == 0:
+        if number % CHECK_EVERY == 0:
             store.check_stopping()
         yield entry
 
@@ -152,7 +158,7 @@ def _content(store: Store, path: str) -> bytes | None:
         return None
 
 
-def _contended(
+def _earliest_write(
     store: Store,
     result: IndexResult,
     previous: dict[str, bytes | None],
@@ -163,37 +169,37 @@ def _contended(
     state = store.index
     earliest: float | None = None
     for path in result.files:
-        ours, there = state.written_sha.get(path), previous[path]
-        if ours is None or there is None or sha256(there) == ours:
+        written_sha, content = state.written_sha.get(path), previous[path]
+        if written_sha is None or content is None or sha256(content) == written_sha:
             continue
         quiet = _foreign_since(store, path, fingerprints[path], now) + QUIET_S
-        again = state.overwrites.get(path, 0) > 0
+        contended = state.overwrites.get(path, 0) > 0
         state.written_at[path] = min(state.written_at[path], now)  # the clock may have been set back
-        allowed = max(quiet, state.written_at[path] + FIGHT_S) if again else quiet
+        allowed = max(quiet, state.written_at[path] + CONTENTION_S) if contended else quiet
         earliest = max(earliest or 0.0, allowed)
     return earliest
 
 
-def _foreign_since(store: Store, path: str, found: Fingerprint | None, now: float) -> float:
-    """Return when another program wrote the index: by its time stamp, but no later than it was first seen, since after
-    the clock was set back stamps lie in the future."""
-    if found is None:
+def _foreign_since(store: Store, path: str, fingerprint: Fingerprint | None, now: float) -> float:
+    """Return when another program wrote the index: its mtime, but no later than the time it was first observed, since
+    an mtime is in the future after the clock was set back."""
+    if fingerprint is None:
         return now
-    known, first = store.index.foreign_versions.get(path, (None, now))
-    first = min(first, now) if found.same_content(known) else now
-    store.index.foreign_versions[path] = (found, first)
-    return min(found.mtime_ns / 1e9, first)
+    previous, first_observed = store.index.foreign_versions.get(path, (None, now))
+    first_observed = min(first_observed, now) if fingerprint.same_content(previous) else now
+    store.index.foreign_versions[path] = (fingerprint, first_observed)
+    return min(fingerprint.mtime_ns / 1e9, first_observed)
 
 
-def _keep_foreign(
+def _back_up_foreign(
     store: Store,
     result: IndexResult,
     previous: dict[str, bytes | None],
     fingerprints: dict[str, Fingerprint | None],
     now: float,
 ) -> None:
-    """An index that somebody else wrote may hold what no source file tells: hand-written words around a list, ids
-    of lost memories. It is kept as a version before it is replaced."""
+    """Back up index files that another program wrote, before they are replaced: they may contain text that is in no
+    source file, like notes around the list, or ids of lost memories."""
     for path in result.files:
         content, found = previous[path], fingerprints[path]
         if content is None or found is None or sha256(content) == store.index.written_sha.get(path):
@@ -209,7 +215,7 @@ def _write(
     fingerprints: dict[str, Fingerprint | None],
     now: float,
     wait_s: float,
-) -> Indexed:
+) -> IndexUpdate:
     state = store.index
     try:
         with store.locked(wait_s, honour_soft=False) as held:
@@ -217,40 +223,40 @@ def _write(
                 guard = held.check if held is not None else None
                 mode = store.mode_for(path) if fingerprints[path] is None else None
                 done = atomic.replace(store.tree, path, content, expected=fingerprints[path], guard=guard, mode=mode)
-                _remember(store, path, content, fingerprints[path], now)
+                _note_write(store, path, content, fingerprints[path], now)
                 journal_first_write(store, path, previous[path], content, now)
                 fingerprints = state.fingerprints = {**fingerprints, path: done.fingerprint}
     except BusyError as error:  # also a lock lost half-way
-        return Indexed(result, waits=error.message, retry_at=now + RETRY_S)
+        return IndexUpdate(result, delay_reason=error.message, retry_at=now + RETRY_S)
     except (StoreChangedError, ChangingError):
-        return Indexed(result, waits="the index changed while it was written", retry_at=now + RETRY_S)
+        return IndexUpdate(result, delay_reason="the index changed while it was written", retry_at=now + RETRY_S)
     state.dirty = False
-    return Indexed(result, written=tuple(result.files))
+    return IndexUpdate(result, written=tuple(result.files))
 
 
-def _remember(store: Store, path: str, content: bytes, before: Fingerprint | None, now: float) -> None:
-    """Count how often in a row another program changed what we had written."""
+def _note_write(store: Store, path: str, content: bytes, before: Fingerprint | None, now: float) -> None:
+    """Record a write, and count how often in a row another program overwrote ours."""
     state = store.index
     last = state.fingerprints.get(path)
     foreign = path in state.written_sha and before is not None and not before.same_content(last)
-    recent = now - state.written_at.get(path, 0.0) < 2 * FIGHT_S
+    recent = now - state.written_at.get(path, 0.0) < 2 * CONTENTION_S
     state.overwrites[path] = state.overwrites.get(path, 0) + 1 if foreign and recent else 0
     state.written_sha[path] = sha256(content)
     state.written_at[path] = now
 
 
 OPERATION = "index"
-_TAKEN = "index_taken"  # meta: paths that memoryd has written
-_LEFT = "index_left"  # meta: paths that somebody took back
+_OWNED_PATHS = "index_taken"  # journal key: paths that memoryd has written
+_RELEASED_PATHS = "index_left"  # journal key: paths left to another program by an undo
 
 
 def journal_first_write(store: Store, path: str, before: bytes | None, after: bytes, now: float) -> None:
-    """An index was written; the first time over somebody else's it can be taken back."""
-    taken: list[str] = store.journal.facts.get(_TAKEN, [])
-    if path in taken:
+    """Journal the first write over an index file of another program, so that it can be undone."""
+    owned: list[str] = store.journal.facts.get(_OWNED_PATHS, [])
+    if path in owned:
         return
     if before:
-        kept = save_undo_content(store.blobs, before)
+        undo = save_undo_content(store.blobs, before)
         step = Step(
             "rewrite",
             path,
@@ -259,16 +265,16 @@ def journal_first_write(store: Store, path: str, before: bytes | None, after: by
             after_sha=sha256(after),
             after_size=len(after),
             base_size=len(before),
-            blob=kept.blob,
-            content=kept.content,
+            blob=undo.blob,
+            content=undo.content,
         )
-        told = f"first write over {path}, which another program wrote; `undo` puts it back and leaves it alone"
-        store.journal.finish(store.journal.begin(OPERATION, "watch", told, [step], now), "done")
-    store.journal.facts.set(_TAKEN, [*taken, path])
+        message = f"first write over {path}, which another program wrote; `undo` puts it back and leaves it alone"
+        store.journal.finish(store.journal.begin(OPERATION, "watch", message, [step], now), "done")
+    store.journal.facts.set(_OWNED_PATHS, [*owned, path])
 
 
-def put_back(store: Store, entry: JournalEntry) -> Plan:
-    """The index as it was, whatever was written over it since."""
+def plan_restore(store: Store, entry: JournalEntry) -> Plan:
+    """Plan to restore the index file of the other program, whatever was written since."""
     return Plan(tuple(_actions(store, entry)))
 
 
@@ -278,28 +284,31 @@ def _actions(store: Store, entry: JournalEntry) -> Iterator[Action]:
         if store.tree.stat(step.path) is None:
             yield Action(Kind.CREATE, step.path, why, data=before)
             continue
-        there = store.tree.read(step.path)[0]
-        yield Action(Kind.REWRITE, step.path, why, edits=(Edit(Span(0, len(there)), before),), base=sha256(there))
+        content = store.tree.read(step.path)[0]
+        yield Action(Kind.REWRITE, step.path, why, edits=(Edit(Span(0, len(content)), before),), base=sha256(content))
 
 
-def leave(store: Store, entry: JournalEntry) -> None:
-    """Leave the index to its other writer from now on."""
-    left: list[str] = store.journal.facts.get(_LEFT, [])
-    store.journal.facts.set(_LEFT, [*left, *(step.path for step in entry.steps if step.path not in left)])
+def release(store: Store, entry: JournalEntry) -> None:
+    """Stop writing the index files of this entry; another program writes them."""
+    released: list[str] = store.journal.facts.get(_RELEASED_PATHS, [])
+    store.journal.facts.set(
+        _RELEASED_PATHS, [*released, *(step.path for step in entry.steps if step.path not in released)]
+    )
     store.index.dirty = True
 
 
 def reclaim(store: Store) -> None:
-    """Write the index again, because `reindex` was called."""
-    if store.journal.facts.get(_LEFT, []):
-        store.journal.facts.set(_LEFT, [])
-        store.journal.facts.set(_TAKEN, [])
+    """Write released index files again, because `reindex` was called."""
+    if store.journal.facts.get(_RELEASED_PATHS, []):
+        store.journal.facts.set(_RELEASED_PATHS, [])
+        store.journal.facts.set(_OWNED_PATHS, [])
         store.index.dirty = True
 
 
-def left_alone(store: Store) -> tuple[Finding, ...]:
-    """A finding for each index that was taken back."""
-    told = f"was put back by an undo and is left alone; `memoryd reindex {store.name}` keeps it current again"
+def released_findings(store: Store) -> tuple[Finding, ...]:
+    """Return a finding for each released index file."""
+    message = f"was put back by an undo and is left alone; `memoryd reindex {store.name}` keeps it current again"
     return tuple(
-        Finding("index-unmanaged", path, told, level=Severity.INFO) for path in store.journal.facts.get(_LEFT, [])
+        Finding("index-unmanaged", path, message, level=Severity.INFO)
+        for path in store.journal.facts.get(_RELEASED_PATHS, [])
     )

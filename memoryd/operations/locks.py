@@ -37,29 +37,29 @@ def list_locks(store: Store, now: float, *, watch: bool = False) -> list[LockRep
     With `watch`, a lock of an unknown holder must also have been seen unchanged for the grace time on a monotonic
     clock, because the wall clock alone does not prove its age.
     """
-    looks = [_look(store, rule, now, watch=watch) for rule in (store.layout.files.locks if store.layout else ())]
-    found = [look for look in looks if look is not None]
-    store.lock_watch.keep({key for report, _ in found for key in _keys(report)})
-    findings = [_finding(report, rule) for report, rule in found]
+    inspected = [_inspect(store, rule, now, watch=watch) for rule in (store.layout.files.locks if store.layout else ())]
+    pairs = [each for each in inspected if each is not None]
+    store.lock_watch.keep({key for report, _ in pairs for key in _watch_keys(report)})
+    findings = [_finding(report, rule) for report, rule in pairs]
     store.root_findings["locks"] = tuple(finding for finding in findings if finding is not None)
-    return [report for report, _ in found]
+    return [report for report, _ in pairs]
 
 
-def _look(store: Store, rule: LockRule, now: float, *, watch: bool) -> tuple[LockReport, LockRule] | None:
+def _inspect(store: Store, rule: LockRule, now: float, *, watch: bool) -> tuple[LockReport, LockRule] | None:
     report = inspect(store.tree.fd, rule.name, now, kind=rule.kind, **_rules(store))
     if report is not None and report.identity is not None and watch:
-        seen = store.lock_watch.unchanged_s(rule.name, report.identity)
-        report = inspect(store.tree.fd, rule.name, now, kind=rule.kind, watched_s=seen, **_rules(store))
+        unchanged_s = store.lock_watch.unchanged_s(rule.name, report.identity)
+        report = inspect(store.tree.fd, rule.name, now, kind=rule.kind, watched_s=unchanged_s, **_rules(store))
     if report is None:
         return None
     if report.state is State.HELD and report.identity is not None:
-        held_s = min(store.lock_watch.unchanged_s(key, report.identity) for key in _keys(report))
+        held_s = min(store.lock_watch.unchanged_s(key, report.identity) for key in _watch_keys(report))
         report = replace(report, unchanged_s=held_s)
     return report, rule
 
 
-def _keys(report: LockReport) -> tuple[str, ...]:
-    """Return what is watched about a lock: that its file is unchanged and, if it was held, that its flock is held."""
+def _watch_keys(report: LockReport) -> tuple[str, ...]:
+    """Return the keys under which a lock is watched: one for its file and, if it is held, one for its flock."""
     return (report.path, f"{report.path} flocked") if report.flocked else (report.path,)
 
 

@@ -80,7 +80,7 @@ class LoadedMemory(NamedTuple):
         )
 
 
-class _Read(NamedTuple):
+class _ReadResult(NamedTuple):
     text: bytes
     line: int
 
@@ -138,12 +138,12 @@ def _busy(store: Store, error: ChangingError) -> BusyError:
     return BusyError(f"root {store.name}: {error.filename} is being written", hint="try again in a moment")
 
 
-def _memory(store: Store, layout: Layout, place: Place, found: _Read) -> LoadedMemory:
+def _memory(store: Store, layout: Layout, place: Place, found: _ReadResult) -> LoadedMemory:
     native = layout_of(store).reader.native(place.path, found.text)
     return LoadedMemory(place.id, place.path, found.line, not place.live, layout.name, native, found.text)
 
 
-def _read(layout: Layout, tree: Tree, place: Place, now: float) -> _Read | None:
+def _read(layout: Layout, tree: Tree, place: Place, now: float) -> _ReadResult | None:
     line = _read_line(layout, tree, place, now) if layout.files.append_only else None
     if line is not None:
         return line
@@ -155,11 +155,11 @@ def _read(layout: Layout, tree: Tree, place: Place, now: float) -> _Read | None:
         except ChangingError:
             return _read_from_file(layout, tree, place, now)
         if found.same_content(place.fingerprint) and found.ctime_ns == place.fingerprint.ctime_ns:
-            return _Read(text, place.line)
+            return _ReadResult(text, place.line)
     return _read_from_file(layout, tree, place, now)
 
 
-def _read_line(layout: Layout, tree: Tree, place: Place, now: float) -> _Read | None:
+def _read_line(layout: Layout, tree: Tree, place: Place, now: float) -> _ReadResult | None:
     """Read the line at its known offset; None if it is no longer a complete line with the memory of this id."""
     begin = max(place.start - 1, 0)
     try:
@@ -172,10 +172,10 @@ def _read_line(layout: Layout, tree: Tree, place: Place, now: float) -> _Read | 
         return None
     read = layout.reader.parse(place.path, text, now=now, mtime=0.0, base=ParseOffset(place.start, place.line))
     same = [each for each in read.records if (each.id, each.span) == (place.id, Span(place.start, place.end))]
-    return _Read(text, place.line) if same else None
+    return _ReadResult(text, place.line) if same else None
 
 
-def _read_from_file(layout: Layout, tree: Tree, place: Place, now: float) -> _Read | None:
+def _read_from_file(layout: Layout, tree: Tree, place: Place, now: float) -> _ReadResult | None:
     """Read the whole file and find the memory in it: at its known offset if the content before has not changed."""
     try:
         content, found = tree.read(place.path, growing=True)
@@ -184,12 +184,12 @@ def _read_from_file(layout: Layout, tree: Tree, place: Place, now: float) -> _Re
     size = place.fingerprint.size
     known = content if len(content) == size else content[:size] if layout.files.append_only else b""
     if place.digest and len(known) == size and sha256(known) == place.digest:
-        return _Read(content[place.start : place.end], place.line)
+        return _ReadResult(content[place.start : place.end], place.line)
     document = layout.reader.parse(place.path, content, now=now, mtime=found.mtime_ns / 1e9, base=ParseOffset())
     record = find_record(document.records, place)
     if record is None and document.pending:
         raise ChangingError(place.path)
-    return _Read(record.span.of(content), record.line) if record is not None else None
+    return _ReadResult(record.span.of(content), record.line) if record is not None else None
 
 
 def sort_places(layout: Layout, places: Iterable[Place]) -> list[Place]:
@@ -229,7 +229,7 @@ def find_live(store: Store, identity: str, now: float) -> Located:
     live = [each for each in places if each.live]
     found = _first(store, require_unambiguous(store.name, identity, live), now)
     if found is None:
-        raise _no_live(store, identity, archived=any(not each.live for each in places))
+        raise _not_live(store, identity, archived=any(not each.live for each in places))
     if found.path not in store.layout.reader.source_paths([found.path]):
         raise UsageError(f"root {store.name}: {found.path} is read-only, so {found.record.id} cannot be changed")
     return found
@@ -265,7 +265,7 @@ def find_record(records: Iterable[Record], place: Place) -> Record | None:
     return next((record for record in same if record.span.start == place.start), same[0] if same else None)
 
 
-def _no_live(store: Store, identity: str, *, archived: bool) -> NotFoundError:
+def _not_live(store: Store, identity: str, *, archived: bool) -> NotFoundError:
     if archived:
         hint = f"it is archived; to restore it: `memoryd unarchive {redact(identity)}`"
         return NotFoundError(f"root {store.name}: no live memory with id {redact(identity)}", hint=hint)
@@ -294,43 +294,43 @@ class PageEnd(NamedTuple):
 
 
 def list_memories(
-    places: Sequence[SearchRoot],
+    roots: Sequence[SearchRoot],
     filters: Filters,
     *,
     user: str | None = None,
     limit: int = LIMIT,
     cursor: str | None = None,
 ) -> ListResult:
-    """Return a page of memories of several roots, as the result of `memory.list`.
+    """Return a page of the memories of several roots, as the result of `memory.list`.
 
     Memories stored between two pages do not shift the rest. Raises UsageError for an invalid cursor.
     """
     end = _decode_cursor(cursor) if cursor is not None else None
-    fresh = {place.name: freshness(place) for place in places}
-    allowed = resolve_scope(owners_in(places), user, fresh)
-    note_unread_files(places, allowed, fresh)
+    fresh = {root.name: freshness(root) for root in roots}
+    allowed = resolve_scope(owners_in(roots), user, fresh)
+    note_unread_files(roots, allowed, fresh)
     rows = [
-        (place, each)
-        for place in places
-        if place.name in allowed
-        for each in _newest(place, replace(filters, owner=allowed[place.name]), limit, end, fresh[place.name])
+        (root, each)
+        for root in roots
+        if root.name in allowed
+        for each in _newest(root, replace(filters, owner=allowed[root.name]), limit, end, fresh[root.name])
     ]
     rows.sort(key=lambda row: (row[1].id, row[1].key), reverse=True)
     rows.sort(key=lambda row: row[0].name)
     rows.sort(key=lambda row: _LOWEST if row[1].created is None else row[1].created, reverse=True)
     page = rows[:limit]
-    result = ListResult(memories=[memory_row(place, memory) for place, memory in page], fresh=fresh)
+    result = ListResult(memories=[memory_row(root, memory) for root, memory in page], fresh=fresh)
     if len(rows) > limit:
-        place, last = page[-1]
-        result.next_cursor = _encode_cursor(PageEnd(last.created, place.name, last.id, last.key))
+        root, last = page[-1]
+        result.next_cursor = _encode_cursor(PageEnd(last.created, root.name, last.id, last.key))
     return result
 
 
-def _newest(place: SearchRoot, filters: Filters, limit: int, end: PageEnd | None, fresh: Freshness) -> list[Memory]:
+def _newest(root: SearchRoot, filters: Filters, limit: int, end: PageEnd | None, fresh: Freshness) -> list[Memory]:
     def query(reader: IndexReader) -> list[Memory]:
-        return reader.newest(filters, limit + 1, _before(place.name, end))
+        return reader.newest(filters, limit + 1, _before(root.name, end))
 
-    return read_index(place, fresh, query)
+    return read_index(root, fresh, query)
 
 
 def _before(root: str, end: PageEnd | None) -> Before | None:

@@ -2,7 +2,7 @@
 
 The layout plans the change and the commit carries it out under the lock of the store, against the exact bytes it was
 planned on; it is planned again if another writer was faster. If another program changed or removed the memory itself,
-that is a ConflictError for the caller to resolve.
+the caller gets a ConflictError.
 """
 
 from __future__ import annotations
@@ -23,23 +23,23 @@ from memoryd.layouts.protocol import Located, NewMemory, StoringView, WritePlan
 from memoryd.operations.access_counts import move_counts
 from memoryd.operations.batch import Drafts
 from memoryd.operations.lookup import find_archived, find_live
-from memoryd.operations.overwrites import StoredAgain, remember_change, retry_lost_writes, watch_change
+from memoryd.operations.overwrites import RetriedWrite, record_change, retry_lost_writes, watch_change
 from memoryd.operations.secret_check import reject_secrets, reject_secrets_in_entry
-from memoryd.operations.trash import bytes_of, find_in_trash, put_in_trash
-from memoryd.operations.upkeep import tidy
+from memoryd.operations.trash import find_in_trash, put_in_trash, read_trashed
+from memoryd.operations.upkeep import remove_empty_directories
 from memoryd.search.embedding.embedder import Embedder
 from memoryd.store import Store
 from memoryd.store.commit import Origin, change
 from memoryd.store.recent_adds import RecentChange
 from memoryd.store.views import storing_view, writer_of
 
-F = TypeVar("F", Located, Located | None)
+LocatedT = TypeVar("LocatedT", Located, Located | None)
 
 
 @dataclass(frozen=True, slots=True)
 class Context:
     """The values a storing operation needs from its caller: a random 64-bit number, the local time zone, and whether
-    the five general words on the list of the seed are allowed in a topic file."""
+    the five general words in the list of the seed are allowed in a topic file."""
 
     number: int = 0
     zone: tzinfo = UTC
@@ -62,7 +62,7 @@ class Outcome(NamedTuple):
 
 def add(store: Store, new: NewMemory, now: float, context: Context) -> Outcome:
     """Store a new memory. Raises SensitiveError, InvalidMemoryError, LimitExceededError, UsageError."""
-    warnings = reject_secrets(store, new.memory, where=new.location, allow_words=context.allow_words)
+    warnings = reject_secrets(store, new.memory, location=new.location, allow_words=context.allow_words)
     view = _view(store, now, context)
 
     def decide() -> WritePlan:
@@ -71,7 +71,7 @@ def add(store: Store, new: NewMemory, now: float, context: Context) -> Outcome:
         return reject_secrets_in_entry(store, seen, stored, allow_words=context.allow_words)
 
     outcome = _commit(store, "add", decide, now, warnings=warnings)
-    remember_change(store, outcome.receipt, kept=[outcome.id])
+    record_change(store, outcome.receipt, added=[outcome.id])
     _watch_added(store, outcome, [new], now, context)
     return outcome
 
@@ -85,27 +85,27 @@ def add_several(store: Store, new: Sequence[NewMemory], now: float, context: Con
         assert store.layout is not None
         drafts = Drafts(store.layout, view())
         for number, each in enumerate(new):
-            with _numbered(number):
+            with _with_index(number):
                 seen = drafts.view()
                 stored = writer_of(store).add(seen, each)
-                drafts.take(reject_secrets_in_entry(store, seen, stored, allow_words=context.allow_words))
+                drafts.add(reject_secrets_in_entry(store, seen, stored, allow_words=context.allow_words))
         ids[:] = drafts.stored()
         return WritePlan(drafts.plan(), *ids[0], warnings=drafts.warnings)
 
     unique = tuple(dict.fromkeys(warning for each in warnings for warning in each))
     outcome = _commit(store, "add", decide, now, warnings=unique)._replace(stored=tuple(ids))
-    remember_change(store, outcome.receipt, kept=[identity for identity, _ in ids])
+    record_change(store, outcome.receipt, added=[identity for identity, _ in ids])
     _watch_added(store, outcome, new, now, context)
     return outcome
 
 
 def _check_secrets(store: Store, new: NewMemory, number: int, context: Context) -> tuple[str, ...]:
-    with _numbered(number):
-        return reject_secrets(store, new.memory, where=new.location, allow_words=context.allow_words)
+    with _with_index(number):
+        return reject_secrets(store, new.memory, location=new.location, allow_words=context.allow_words)
 
 
 @contextmanager
-def _numbered(number: int) -> Iterator[None]:
+def _with_index(number: int) -> Iterator[None]:
     """Add the index of the memory to errors, so that the caller of several knows which one is invalid."""
     try:
         yield
@@ -135,7 +135,7 @@ def update(store: Store, identity: str, changes: Mapping[str, object], now: floa
         return reject_secrets_in_entry(store, seen, stored, allow_words=context.allow_words)
 
     outcome = _commit(store, "update", decide, now, warnings=warnings)
-    remember_change(store, outcome.receipt, out={outcome.path: [target.id]}, kept=[outcome.id])
+    record_change(store, outcome.receipt, removed={outcome.path: [target.id]}, added=[outcome.id])
     move_counts(store, outcome.path, target.id, outcome.id)
     if outcome.receipt is not None:
         recent = RecentChange(
@@ -145,13 +145,13 @@ def update(store: Store, identity: str, changes: Mapping[str, object], now: floa
     return outcome
 
 
-def restore_lost_writes(store: Store, now: float, *, on_request: bool = False) -> list[StoredAgain]:
+def restore_lost_writes(store: Store, now: float, *, on_request: bool = False) -> list[RetriedWrite]:
     """Store memories again that another program overwrote with an older state.
 
     `on_request`: also those that are not restored automatically.
     """
 
-    def again(identity: str, recent: RecentChange) -> tuple[str, str | None]:
+    def retry(identity: str, recent: RecentChange) -> tuple[str, str | None]:
         context = Context(zone=recent.zone, allow_words=recent.allow_words)
         if recent.changes is not None:
             outcome = update(store, identity, recent.changes, now, context)
@@ -162,7 +162,7 @@ def restore_lost_writes(store: Store, now: float, *, on_request: bool = False) -
         store.recent.get(outcome.path, {}).pop(outcome.id, None)  # only once
         return outcome.id, outcome.receipt
 
-    return list(retry_lost_writes(store, now, again, on_request=on_request))
+    return list(retry_lost_writes(store, now, retry, on_request=on_request))
 
 
 def forget(store: Store, identity: str, now: float, context: Context) -> Outcome:
@@ -174,7 +174,7 @@ def forget(store: Store, identity: str, now: float, context: Context) -> Outcome
         return writer_of(store).forget(view(), found)
 
     outcome = _commit(store, "forget", decide, now, before_commit=lambda stored: put_in_trash(store, stored, now))
-    remember_change(store, outcome.receipt, out={outcome.path: [target.id]})
+    record_change(store, outcome.receipt, removed={outcome.path: [target.id]})
     return outcome
 
 
@@ -187,14 +187,14 @@ def unarchive(store: Store, identity: str, now: float, context: Context) -> Outc
         found = target.check(lambda: find_archived(store, identity, now))
         if found is not None:
             return writer_of(store).unarchive(view(), found)
-        forgotten = find_in_trash(store, identity, now)
-        restored[:] = [forgotten.id]
-        return writer_of(store).restore(view(), forgotten.path, bytes_of(store, forgotten))
+        trashed = find_in_trash(store, identity, now)
+        restored[:] = [trashed.id]
+        return writer_of(store).restore(view(), trashed.path, read_trashed(store, trashed))
 
     outcome = _commit(store, "unarchive", decide, now, soft_locks=True)
     if outcome.receipt is not None:
         _pin(store, outcome, now)
-        remember_change(store, outcome.receipt, kept=[outcome.id])
+        record_change(store, outcome.receipt, added=[outcome.id])
         for each in restored:  # the id in the trash, which may differ from the new one
             store.blobs.drop(store.journal.trash.remove(each))
     return outcome
@@ -211,41 +211,41 @@ def _pin(store: Store, outcome: Outcome, now: float) -> None:
 
 
 class _Target:
-    """The memory to change, as it was first found; it must still be the same when the change is planned again.
+    """The memory to change, as first found; it must still be the same when the change is planned again.
 
-    Access counts, which some programs write to its file, do not count as a change.
+    Access counts, which some programs write to its file, are not a change.
     """
 
     def __init__(self, identity: str) -> None:
         self._identity = identity
-        self._seen: Located | None = None
+        self._original: Located | None = None
 
     @property
     def digest(self) -> str | None:
         """SHA-256 of its bytes before the change; None before it was found."""
-        return None if self._seen is None else sha256(self._seen.record.span.of(self._seen.loaded.data))
+        return None if self._original is None else sha256(self._original.record.span.of(self._original.loaded.data))
 
     @property
     def id(self) -> str:
         """Its full id once found, before that the id given by the caller."""
-        return self._seen.record.id if self._seen is not None else self._identity
+        return self._original.record.id if self._original is not None else self._identity
 
-    def check(self, find: Callable[[], F]) -> F:
+    def check(self, find: Callable[[], LocatedT]) -> LocatedT:
         """Find the memory. Raises ConflictError if it has changed since it was first found."""
-        found: F | None
+        found: LocatedT | None
         try:
             found = find()
         except NotFoundError:
-            if self._seen is None:
+            if self._original is None:
                 raise
             found = None
-        if self._seen is not None and (found is None or not _is_same(self._seen, found)):
+        if self._original is not None and (found is None or not _is_same(self._original, found)):
             raise ConflictError(
-                f"{redact(self._identity)} in {self._seen.path} was changed by another program in the meantime",
+                f"{redact(self._identity)} in {self._original.path} was changed by another program in the meantime",
                 hint="see its current state with `memoryd get`, then try again",
-                data={"changed": [self._seen.path], "id": redact(self._identity)},
+                data={"changed": [self._original.path], "id": redact(self._identity)},
             )
-        self._seen = found
+        self._original = found
         return found  # type: ignore[return-value]  # `find` has raised if None is not allowed
 
 
@@ -258,7 +258,7 @@ def _is_same(one: Located, other: Located) -> bool:
 
 
 def _view(store: Store, now: float, context: Context) -> Callable[[], StoringView]:
-    """Return a function that makes a new view for each plan, so that all it reads is of the same time."""
+    """Return a function that makes a new view for each plan, so that all it reads is from the same time."""
     return lambda: storing_view(store, now, number=context.number, zone=context.zone)
 
 
@@ -272,26 +272,26 @@ def _commit(
     soft_locks: bool = False,
     warnings: tuple[str, ...] = (),
 ) -> Outcome:
-    made: list[WritePlan] = []
+    plans: list[WritePlan] = []
 
     def plan() -> Plan:
-        made[:] = [_without_secrets(decide)]
-        return made[0].plan
+        plans[:] = [_redact_errors(decide)]
+        return plans[0].plan
 
     def prepare(_: Plan) -> None:
         if before_commit is not None:
-            before_commit(made[0])
+            before_commit(plans[0])
 
     origin, wait_s = Origin(operation, "command"), store.policy.lock_wait_s
     done = change(
         store, origin, plan, now=now, wait_s=wait_s, before_commit=prepare, soft_locks=soft_locks, skip_preview=True
     )
-    tidy(store, done.plan)
+    remove_empty_directories(store, done.plan)
     paths = tuple(dict.fromkeys(action.path for action in done.plan.actions))
-    return Outcome(made[0].id, made[0].path, done.receipt, paths, (*warnings, *made[0].warnings))
+    return Outcome(plans[0].id, plans[0].path, done.receipt, paths, (*warnings, *plans[0].warnings))
 
 
-def _without_secrets(decide: Callable[[], WritePlan]) -> WritePlan:
+def _redact_errors(decide: Callable[[], WritePlan]) -> WritePlan:
     """Redact the error of a layout, which may quote the memory."""
     try:
         return decide()

@@ -1,8 +1,7 @@
 """Work before the first write to a root: recovery after a crash, and migration of old versions.
 
-In a migration each file is backed up, rewritten by exact edits and journalled. It applies where the index names an
-older version (or the store an index names). It is a function from a record's text to edits of that text; whatever it
-does not name stays byte for byte.
+A migration runs if the index has its old version. It maps the text of a record to edits of that text; everything else
+stays byte for byte. Each file is backed up, rewritten by exact edits, and journalled.
 """
 
 from __future__ import annotations
@@ -21,25 +20,27 @@ from memoryd.store.views import upkeep_view
 log = get_logger(__name__)
 
 
-def put_in_order(store: Store, now: float) -> bool:
-    """Resolve what a crash left, then migrate. False where the layout is not known yet, and with it what there is to
-    migrate. Raises what the disk says, and BusyError where a migration finds no gap between the writers."""
-    for said in recover(store, now):
-        log.warning("recovered", root=store.name, what=said)
+def recover_and_migrate(store: Store, now: float) -> bool:
+    """Recover from a crash, then migrate. Returns False if the layout is not known yet and nothing could be migrated.
+
+    Raises OSError, and BusyError if other writers never pause during a migration.
+    """
+    for message in recover(store, now):
+        log.warning("recovered", root=store.name, what=message)
     if store.layout is None:
         return False
     if not store.observes:
-        for said in migrate(store, now):
-            log.info("migrated", root=store.name, what=said)
+        for message in migrate(store, now):
+            log.info("migrated", root=store.name, what=message)
     return True
 
 
 def migrate(store: Store, now: float) -> list[str]:
-    """Carry out every migration from the version on disk upwards; a sentence for each."""
+    """Carry out the migrations from the version on disk upwards. Returns a sentence for each."""
     layout = store.layout
     assert layout is not None
     version = _version(store)
-    said: list[str] = []
+    messages: list[str] = []
     for migration in layout.index.migrations:
         if version is None or migration.old != version:
             continue
@@ -55,8 +56,8 @@ def migrate(store: Store, now: float) -> list[str]:
             raise
         version = migration.new
         receipt = f", receipt {done.receipt}" if done.receipt else ", nothing to change"
-        said.append(f"from version {migration.old} to {migration.new}{receipt}")
-    return said
+        messages.append(f"from version {migration.old} to {migration.new}{receipt}")
+    return messages
 
 
 def _version(store: Store) -> str | None:

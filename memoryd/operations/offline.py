@@ -80,13 +80,13 @@ def _findings(store: Store, now: float) -> list[Finding]:
 
 def _layout_of(path: str) -> str:
     with Tree(path) as tree:
-        seen = recognise_layout(tree)
-    if seen.layout is not None:
-        return seen.layout
-    found = " and ".join(seen.matches) or "no layout"
+        result = recognise_layout(tree)
+    if result.layout is not None:
+        return result.layout
+    found = " and ".join(result.matches) or "no layout"
     hint = "memoryd can only check a layout it recognises"
-    if seen.refusal is not None:
-        raise UsageError(f"{path} {seen.refusal}", hint="name the directory that contains the memories")
-    if seen.subdirectory is not None:
-        hint = f"the memories are in {os.path.join(path, seen.subdirectory)}; name that directory"
+    if result.refusal is not None:
+        raise UsageError(f"{path} {result.refusal}", hint="name the directory that contains the memories")
+    if result.subdirectory is not None:
+        hint = f"the memories are in {os.path.join(path, result.subdirectory)}; name that directory"
     raise UsageError(f"{path} looks like {found}", hint=hint)

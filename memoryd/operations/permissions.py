@@ -13,7 +13,7 @@ OPEN_BITS = 0o077
 
 
 def tighten(store: Store, now: float, *, by: str, dry_run: bool = False) -> Committed:
-    """Close the regular files of the store (those without other hard links) and its directories to other users."""
+    """Deny other users access to the directories of the store and its regular files without other hard links."""
 
     def decide() -> Plan:
         wide = _wide(store)
@@ -30,7 +30,7 @@ def _will_fix(store: Store) -> bool:
 
 
 def note_permissions(store: Store) -> None:
-    """Update the findings about modes without changing a mode."""
+    """Update the findings about modes without changing any."""
     store.root_findings["permissions"] = tuple(
         Finding("wide-permissions", action.path, action.why) for action in _wide(store)
     )
@@ -40,19 +40,19 @@ def _wide(store: Store) -> list[Action]:
     if store.layout is None or not store.layout.files.owner_only:
         return []
     scan = store.scan()
-    ours = {path for path in scan.files if _is_tended(store, path)}
-    if not ours:
+    managed = {path for path in scan.files if _is_managed(store, path)}
+    if not managed:
         return []
-    directories = [path for path in sorted(scan.directories) if _is_ours(store, path)]
+    directories = [path for path in sorted(scan.directories) if _is_managed_directory(store, path)]
     actions: list[Action | None] = [_directory_action(store, path) for path in directories]
     for path, found in sorted(scan.files.items()):
-        if path in ours and found.mode & OPEN_BITS and found.uid == store.owner and found.nlink == 1:
+        if path in managed and found.mode & OPEN_BITS and found.uid == store.owner and found.nlink == 1:
             why = f"mode {found.mode & 0o777:o} gives other users access"
             actions.append(Action(Kind.CHMOD, path, why, mode=found.mode & 0o700))
     return [action for action in actions if action is not None]
 
 
-def _is_tended(store: Store, path: str) -> bool:
+def _is_managed(store: Store, path: str) -> bool:
     """True for files that memoryd may change; files in the form of another program are read-only."""
     assert store.layout is not None
     role = store.role(path)
@@ -61,7 +61,7 @@ def _is_tended(store: Store, path: str) -> bool:
     return role not in (Role.FOREIGN, Role.TEMP)
 
 
-def _is_ours(store: Store, directory: str) -> bool:
+def _is_managed_directory(store: Store, directory: str) -> bool:
     """True for the root, the backups and the archive; other directories are not changed."""
     top = directory.partition("/")[0]
     return top in ("", "archive", store.layout.files.backup_dir if store.layout else None)

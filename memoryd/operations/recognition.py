@@ -1,4 +1,4 @@
-"""Recognise the layout of a directory by its content. Lists the file names and reads the beginning of a few files."""
+"""Recognise the layout of a directory by its file names and the start of a few files."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from memoryd.store import Store
 log = get_logger(__name__)
 
 MAX_FILES = 20_000  # files; a larger directory is not a memory store but a home directory or a disk
-_BESIDE = (Role.BACKUP, Role.LOCK, Role.TEMP)  # files that do not make a store
-_BELOW = ("memories", "memory")  # subdirectories in which programs keep their store
+_AUXILIARY_ROLES = (Role.BACKUP, Role.LOCK, Role.TEMP)  # files that do not make a store
+_SUBDIRECTORIES = ("memories", "memory")  # subdirectories in which programs keep their store
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,10 +44,11 @@ class Recognition:
 
 
 class LayoutMismatch(NamedTuple):
-    """Why the configured layout does not fit. `another`: the store belongs to another program and is not written to."""
+    """The reason why the configured layout does not fit. `foreign`: the store belongs to another program, so nothing is
+    written."""
 
     why: str
-    another: bool = False
+    foreign: bool = False
 
 
 def recognise_layout(tree: Tree, ignore: tuple[str, ...] = ()) -> Recognition:
@@ -56,8 +57,8 @@ def recognise_layout(tree: Tree, ignore: tuple[str, ...] = ()) -> Recognition:
     if directory is None:
         return Recognition(refusal=f"contains more than {MAX_FILES:,} files")
     matches = {name: _printable(why) for name, why in recognise(directory).items()}
-    below = () if matches else _BELOW
-    subdirectory = next((name for name in below if recognise(directory.within(name))), None)
+    candidates = () if matches else _SUBDIRECTORIES
+    subdirectory = next((name for name in candidates if recognise(directory.within(name))), None)
     known = None if matches or subdirectory else known_store(directory)
     return Recognition(matches, subdirectory, known=known)
 
@@ -66,11 +67,11 @@ def recognise_root(store: Store) -> Recognition:
     """Recognise the layout of a root. If exactly one matches, the store uses it from now on."""
     if store.too_wide is not None:
         return Recognition(refusal=store.too_wide)
-    seen = recognise_layout(store.tree, store.policy.ignore)
-    if seen.layout is not None:
-        store.guess(seen.layout, seen.matches[seen.layout])
-        log.info("layout recognised", root=store.name, layout=seen.layout, why=seen.matches[seen.layout])
-    return seen
+    found = recognise_layout(store.tree, store.policy.ignore)
+    if found.layout is not None:
+        store.guess(found.layout, found.matches[found.layout])
+        log.info("layout recognised", root=store.name, layout=found.layout, why=found.matches[found.layout])
+    return found
 
 
 def layout_mismatch(store: Store) -> LayoutMismatch | None:
@@ -79,8 +80,8 @@ def layout_mismatch(store: Store) -> LayoutMismatch | None:
     The search index must be current.
     """
     files = store.files().values()
-    proves = store.layout is not None and not store.layout.reader.reads_any_text
-    if proves and any(each.records for each in files):
+    layout_is_specific = store.layout is not None and not store.layout.reader.reads_any_text
+    if layout_is_specific and any(each.records for each in files):
         return None
     directory = _directory(store.tree, store.policy.ignore)
     if directory is None or store.layout is None or store.layout.reader.recognises(directory) is not None:
@@ -88,23 +89,25 @@ def layout_mismatch(store: Store) -> LayoutMismatch | None:
     known = known_store(directory)
     if known is not None:
         return LayoutMismatch(
-            f"looks like {known}; memoryd has no layout for it and changes nothing here", another=True
+            f"looks like {known}; memoryd has no layout for it and changes nothing here", foreign=True
         )
     if any(each.records for each in files):
         return None
-    present = [path for path in directory.files if store.role(path) not in _BESIDE and not path.startswith(".")]
-    own = [path for path in present if _is_own(store, path)]
-    unread = [each.path for each in files if each.units and each.path in own]
-    if not unread and (own or not present):
+    present = [
+        path for path in directory.files if store.role(path) not in _AUXILIARY_ROLES and not path.startswith(".")
+    ]
+    layout_files = [path for path in present if _belongs_to_layout(store, path)]
+    unread = [each.path for each in files if each.units and each.path in layout_files]
+    if not unread and (layout_files or not present):
         return None
-    seen = recognise_layout(store.tree, store.policy.ignore)
-    other = f"; it looks like {' and like '.join(seen.matches)}" if seen.matches else ""
-    below = f"; the memories are in {os.path.join(store.path, seen.subdirectory)}" if seen.subdirectory else ""
+    found = recognise_layout(store.tree, store.policy.ignore)
+    other = f"; it looks like {' and like '.join(found.matches)}" if found.matches else ""
+    below = f"; the memories are in {os.path.join(store.path, found.subdirectory)}" if found.subdirectory else ""
     what = "of its files can be read" if unread else "of the files here belongs to it"
     return LayoutMismatch(f"the layout {store.layout.name} does not fit: none {what}{other}{below}")
 
 
-def _is_own(store: Store, path: str) -> bool:
+def _belongs_to_layout(store: Store, path: str) -> bool:
     assert store.layout is not None
     role = store.role(path)
     return (

@@ -20,7 +20,7 @@ from memoryd.layouts.codes import CODES
 from memoryd.layouts.protocol import Fix, LoadedFile
 from memoryd.operations.locks import sweep_locks
 from memoryd.operations.memories import restore_lost_writes
-from memoryd.operations.overwrites import StoredAgain, accept_losses
+from memoryd.operations.overwrites import RetriedWrite, accept_losses
 from memoryd.operations.permissions import tighten
 from memoryd.operations.refresh import refresh
 from memoryd.operations.restore import newest_good
@@ -28,7 +28,7 @@ from memoryd.store import Store
 from memoryd.store.commit import Committed, Origin, change
 from memoryd.store.views import storing_view
 
-TRIES = 3
+MAX_TRIES = 3
 RECOVERABLE = ("corrupt-file", "emptied-file", "broken-session")
 
 
@@ -37,10 +37,10 @@ def repair(store: Store, now: float, *, codes: Collection[str] | None = None, dr
 
     Raises UsageError for unknown codes.
     """
-    if codes is None or CODE not in codes:
+    if codes is None or REBUILD not in codes:
         return _repair(store, now, codes, dry_run=dry_run)
     if len(codes) > 1:
-        raise UsageError(f"{CODE} is the last resort and cannot be combined", hint="repair the other findings first")
+        raise UsageError(f"{REBUILD} is the last resort and cannot be combined", hint="repair the other findings first")
     return rebuild(store, now, dry_run=dry_run)
 
 
@@ -58,22 +58,22 @@ def _repair(store: Store, now: float, codes: Collection[str] | None, *, dry_run:
         actions = tuple(_actions(store, now, codes))
         return Plan(actions, () if actions else tuple(_last_resort(store, codes)))
 
-    def keep(plan: Plan) -> None:
+    def quarantine_originals(plan: Plan) -> None:
         for action in plan.actions:
-            _keep_original(store, action, now)
+            _quarantine_original(store, action, now)
 
-    back: list[StoredAgain] = []
+    retried: list[RetriedWrite] = []
     if codes is not None and "change-was-undone" in codes and not dry_run:
-        back = restore_lost_writes(store, now, on_request=True)
+        retried = restore_lost_writes(store, now, on_request=True)
     origin, wait_s = Origin("repair", "command"), store.policy.lock_wait_s
-    done = change(store, origin, decide, now=now, wait_s=wait_s, dry_run=dry_run, before_commit=keep)
+    done = change(store, origin, decide, now=now, wait_s=wait_s, dry_run=dry_run, before_commit=quarantine_originals)
     if dry_run:
         return done
-    if _wanted("wide-permissions", codes, safe=True):
+    if _is_selected("wide-permissions", codes, safe=True):
         tighten(store, now, by="command")
-    if _wanted("stale-lock", codes, safe=True):
+    if _is_selected("stale-lock", codes, safe=True):
         sweep_locks(store, now)
-    return done if done.receipt is not None or not back else replace(done, receipt=back[-1].receipt)
+    return done if done.receipt is not None or not retried else replace(done, receipt=retried[-1].receipt)
 
 
 def _last_resort(store: Store, codes: Collection[str] | None) -> Iterator[Action]:
@@ -81,11 +81,11 @@ def _last_resort(store: Store, codes: Collection[str] | None) -> Iterator[Action
     if codes is None or not {"corrupt-file", "emptied-file"} & set(codes) or store.layout is None:
         return
     for path in store.layout.repair.lost_files(store.files(), _damaged(store)):
-        why = f"there is no good backup; `memoryd repair --code {CODE}` rebuilds it from the archive"
+        why = f"there is no good backup; `memoryd repair --code {REBUILD}` rebuilds it from the archive"
         yield Action(Kind.NOTE, path, why)
 
 
-def _wanted(code: str, codes: Collection[str] | None, *, safe: bool) -> bool:
+def _is_selected(code: str, codes: Collection[str] | None, *, safe: bool) -> bool:
     return safe if codes is None else code in codes
 
 
@@ -97,12 +97,12 @@ def _actions(store: Store, now: float, codes: Collection[str] | None) -> Iterato
         source = store.load(path, now)
         if source is None:
             continue
-        fixes = [f for f in _fixes(store, path, source.loaded, now, codes) if _wanted(f.code, codes, safe=f.safe)]
+        fixes = [f for f in _fixes(store, path, source.loaded, now, codes) if _is_selected(f.code, codes, safe=f.safe)]
         if not fixes:
             continue
         digest = sha256(source.loaded.data)
-        if tries.get(digest, 0) >= TRIES:
-            why = f"the same repair was made {TRIES} times and undone each time; it is not repeated"
+        if tries.get(digest, 0) >= MAX_TRIES:
+            why = f"the same repair was made {MAX_TRIES} times and undone each time; it is not repeated"
             gave_up.append(Finding("repair-given-up", path, why))
             continue
         yield _action(path, digest, fixes)
@@ -117,11 +117,11 @@ def _paths(store: Store, codes: Collection[str] | None) -> list[str]:
 
 def _fixes(store: Store, path: str, loaded: LoadedFile, now: float, codes: Collection[str] | None) -> Iterator[Fix]:
     assert store.layout is not None
-    asked = [code for code in RECOVERABLE if codes is not None and code in codes]
-    backup = newest_good(store, path, now) if asked else None
+    requested = [code for code in RECOVERABLE if codes is not None and code in codes]
+    backup = newest_good(store, path, now) if requested else None
     recovered = store.layout.repair.recover(path, loaded, backup, _archived(store), now) if backup is not None else None
     if recovered is not None:
-        yield recovered._replace(code=asked[0])
+        yield recovered._replace(code=requested[0])
         return
     yield from store.layout.repair.fixes(path, loaded, now)
 
@@ -140,17 +140,17 @@ def _action(path: str, digest: str, fixes: list[Fix]) -> Action:
     return Action(Kind.REWRITE, path, why, ids, edits, base=digest)
 
 
-def _keep_original(store: Store, action: Action, now: float) -> None:
+def _quarantine_original(store: Store, action: Action, now: float) -> None:
     content = store.tree.read(action.path)[0]
     quarantine(store.journal, store.blobs, action.path, content, f"before repair: {action.why}", now=now)
     tries: dict[str, int] = store.journal.facts.get("repairs", {})
     digest = action.base or ""
-    kept = dict(list({**tries, digest: tries.get(digest, 0) + 1}.items())[-200:])
-    store.journal.facts.set("repairs", kept)
+    newest_tries = dict(list({**tries, digest: tries.get(digest, 0) + 1}.items())[-200:])
+    store.journal.facts.set("repairs", newest_tries)
 
 
-CODE = "rebuild-from-archive"
-_UNREADABLE = ("corrupt-file", "emptied-file")
+REBUILD = "rebuild-from-archive"
+UNREADABLE_CODES = ("corrupt-file", "emptied-file")
 
 
 def rebuild(store: Store, now: float, *, dry_run: bool) -> Committed:
@@ -164,7 +164,7 @@ def rebuild(store: Store, now: float, *, dry_run: bool) -> Committed:
     def decide() -> Plan:
         actions = layout_rebuild(storing_view(store, now), _damaged(store)).actions
         if not dry_run:
-            store.journal.pins.pin(_held(actions))
+            store.journal.pins.pin(_archive_pins(actions))
         return Plan((*(replace(each, copy=True) for each in actions[:-1]), *actions[-1:]))
 
     origin, wait_s = Origin("repair", "command"), store.policy.lock_wait_s
@@ -173,10 +173,10 @@ def rebuild(store: Store, now: float, *, dry_run: bool) -> Committed:
 
 def _damaged(store: Store) -> frozenset[str]:
     """Return the files that are mostly unreadable."""
-    return frozenset(path for path, code in store.catalogue.finding_counts() if code in _UNREADABLE)
+    return frozenset(path for path, code in store.catalogue.finding_counts() if code in UNREADABLE_CODES)
 
 
-def _held(actions: Sequence[Action]) -> Iterator[Pin]:
+def _archive_pins(actions: Sequence[Action]) -> Iterator[Pin]:
     for action in actions:
         if action.kind is Kind.APPEND:
             lines = [line for line in action.data.split(b"\n") if line]

@@ -14,12 +14,12 @@ from memoryd.core.spans import Edit, Span, sha256
 from memoryd.disk import backups
 from memoryd.disk.snapshots import Version
 from memoryd.errors import NotFoundError, UsageError
-from memoryd.operations.backup import folder_backups
+from memoryd.operations.backup import directory_backups
 from memoryd.store import Store
 from memoryd.store.commit import Committed, Origin, change
 
 
-class Restored(NamedTuple):
+class RestoreResult(NamedTuple):
     """The result of a restore: the first file, the number of files, and the id of the backup.
 
     `lost` counts the lines only in the live files, `gained` those only in the backup; `diff` shows them.
@@ -35,27 +35,27 @@ class Restored(NamedTuple):
 
 def restore(
     store: Store, now: float, *, file: str | None, at: str | None = None, dry_run: bool = False
-) -> tuple[Committed, Restored]:
+) -> tuple[Committed, RestoreResult]:
     """Replace a file by a backup, or the store by a snapshot; files that are not in the snapshot stay.
 
     The current content is backed up first, so the restore can be undone. Raises UsageError if neither `file` nor `at`
     says what to restore, and NotFoundError.
     """
-    contents, modes, source = _chosen(store, now, file, at)
+    contents, modes, source = _select(store, now, file, at)
 
     def decide() -> Plan:
-        actions = [_put(store, path, content, modes.get(path), source) for path, content in contents.items()]
+        actions = [_restore_action(store, path, content, modes.get(path), source) for path, content in contents.items()]
         return Plan(tuple(action for action in actions if action is not None))
 
-    live = {path: _live(store, path) for path in contents}
+    live = {path: _live_content(store, path) for path in contents}
     lost, gained, diff = _difference(live, contents)
     done = change(
         store, Origin("restore", "command"), decide, now=now, wait_s=store.policy.lock_wait_s, dry_run=dry_run
     )
-    return done, Restored(file or next(iter(contents)), len(contents), source, lost, gained, diff)
+    return done, RestoreResult(file or next(iter(contents)), len(contents), source, lost, gained, diff)
 
 
-def _chosen(store: Store, now: float, file: str | None, at: str | None) -> tuple[dict[str, bytes], dict[str, int], str]:
+def _select(store: Store, now: float, file: str | None, at: str | None) -> tuple[dict[str, bytes], dict[str, int], str]:
     """Return the contents to restore by path, the modes of their files if known, and the id of the backup."""
     if at is not None and re.fullmatch(r"q[0-9]+", at):
         return _from_quarantine(store, at, file)
@@ -65,10 +65,10 @@ def _chosen(store: Store, now: float, file: str | None, at: str | None) -> tuple
         return contents, {version.file: version.mode for version in versions}, at or versions[0].id
     if at is None and file is None:
         raise UsageError("no file to restore", hint="name it with --file, or a backup with --at")
-    live = _live(store, file) if file is not None else None
+    live = _live_content(store, file) if file is not None else None
     quality = store.quality(file, live, now) if file is not None and live is not None else Quality(0, 0)
-    held = folder_backups(store, now, file=file)
-    chosen = backups.choose(held, at, live=sha256(live) if live is not None else None, records=quality.records)
+    available = directory_backups(store, now, file=file)
+    chosen = backups.choose(available, at, live=sha256(live) if live is not None else None, records=quality.records)
     return {chosen.file: backups.read_backup(store.tree, chosen)}, {}, chosen.name
 
 
@@ -90,21 +90,21 @@ def _from_quarantine(store: Store, at: str, file: str | None) -> tuple[dict[str,
 def newest_good(store: Store, path: str, now: float) -> bytes | None:
     """Return the content of the newest valid backup of a file; None if there is none."""
     try:
-        return next(iter(_chosen(store, now, path, None)[0].values()))
+        return next(iter(_select(store, now, path, None)[0].values()))
     except NotFoundError:
         return None
 
 
-def _live(store: Store, path: str) -> bytes | None:
+def _live_content(store: Store, path: str) -> bytes | None:
     try:
         return store.tree.read(path)[0]
     except (FileNotFoundError, NotADirectoryError):
         return None
 
 
-def _put(store: Store, path: str, content: bytes, mode: int | None, source: str) -> Action | None:
+def _restore_action(store: Store, path: str, content: bytes, mode: int | None, source: str) -> Action | None:
     why = f"restored from {source}"
-    data = _live(store, path)
+    data = _live_content(store, path)
     # The next append must start a new line, even if the backup does not end with a newline.
     if (
         store.layout
@@ -124,8 +124,8 @@ def _difference(live: dict[str, bytes | None], wanted: dict[str, bytes]) -> tupl
     lost = gained = 0
     text = ""
     for path, content in wanted.items():
-        gone, come = difference(live[path] or b"", content)
-        lost, gained, text = lost + len(gone), gained + len(come), text + unified(path, gone, come)
+        removed, added = difference(live[path] or b"", content)
+        lost, gained, text = lost + len(removed), gained + len(added), text + unified(path, removed, added)
     return lost, gained, text
 
 
@@ -161,7 +161,7 @@ def _live_states(store: Store, now: float, file: str | None = None) -> dict[str,
         found = store.tree.stat(path)
         if found is not None and found.same_content(row.fingerprint) and not (row.recently_modified or row.pending):
             states[path] = (row.digest, row.records)
-        elif (content := _live(store, path)) is not None:
+        elif (content := _live_content(store, path)) is not None:
             states[path] = (sha256(content), store.quality(path, content, now).records)
     return states
 
@@ -180,21 +180,21 @@ WIDTH = 400  # characters of a line; further ones are only counted
 
 def difference(before: bytes, after: bytes) -> tuple[list[str], list[str]]:
     """Return the lines only in `before` and those only in `after`, in file order, with invalid UTF-8 escaped."""
-    return _only(before, after), _only(after, before)
+    return _lines_only_in(before, after), _lines_only_in(after, before)
 
 
-def _only(content: bytes, other: bytes) -> list[str]:
-    left = Counter(other.split(b"\n"))
+def _lines_only_in(content: bytes, other: bytes) -> list[str]:
+    remaining = Counter(other.split(b"\n"))
     found: list[str] = []
-    for line, shown in zip(content.split(b"\n"), _shown(content), strict=True):
-        if left[line]:
-            left[line] -= 1
+    for line, shown in zip(content.split(b"\n"), _redacted_lines(content), strict=True):
+        if remaining[line]:
+            remaining[line] -= 1
         elif line:
             found.append(shown)
     return found
 
 
-def _shown(content: bytes) -> list[str]:
+def _redacted_lines(content: bytes) -> list[str]:
     """Return the lines redacted; every line of a secret of several lines (a key) is replaced by its pattern."""
     text = content.decode("utf-8", "backslashreplace")
     parts: list[str] = []
@@ -208,12 +208,12 @@ def _shown(content: bytes) -> list[str]:
 
 def unified(path: str, lost: list[str], gained: list[str]) -> str:
     """Format the two lists like `diff -u`, without positions."""
-    body = [f"-{_cut(line)}" for line in lost] + [f"+{_cut(line)}" for line in gained]
+    body = [f"-{_truncate(line)}" for line in lost] + [f"+{_truncate(line)}" for line in gained]
     more = len(body) - MAX_LINES
     shown = body[:MAX_LINES] + ([f"... and {more} more lines"] if more > 0 else [])
     return "\n".join([f"--- {path}", f"+++ {path}", *shown]) + "\n" if body else ""
 
 
-def _cut(line: str) -> str:
+def _truncate(line: str) -> str:
     more = len(line) - WIDTH
     return f"{line[:WIDTH]}... and {more} more characters" if more > 0 else line

@@ -1,4 +1,4 @@
-"""Check that a root exists and is the directory memoryd knows. Missing is not empty.
+"""Check that a root exists and is still the same directory. A missing root is not an empty one.
 
 A root that disappears is missing; when the same directory (device and inode) is back, work resumes at once. Another
 directory at its path is suspect: nothing is written, archived, rotated or removed from the index until it has most of
@@ -39,7 +39,7 @@ def check_root(store: Store, now: float) -> RootCheck:
             return _identify(store, now)
         if presence is PathState.UNREADABLE:
             return RootCheck("failed", f"cannot stat {store.path}; check the mount and its permissions")
-        _pin(store)
+        _pin_newest(store)
         store.detach()
         if presence is PathState.MISSING:
             return _missing(store)
@@ -60,12 +60,12 @@ def _missing(store: Store) -> RootCheck:
         return RootCheck(
             "missing", f"{store.path} does not exist; nothing was forgotten, memoryd resumes when it is back"
         )
-    makes = store.layout is not None and os.path.isdir(os.path.dirname(store.path))
-    way = "`memoryd add` creates it" if makes else f"create it: `mkdir -p {shlex.quote(store.path)}`"
-    return RootCheck("missing", f"{store.path} does not exist yet; {way}")
+    can_create = store.layout is not None and os.path.isdir(os.path.dirname(store.path))
+    instruction = "`memoryd add` creates it" if can_create else f"create it: `mkdir -p {shlex.quote(store.path)}`"
+    return RootCheck("missing", f"{store.path} does not exist yet; {instruction}")
 
 
-def make_root(store: Store) -> bool:
+def create_root(store: Store) -> bool:
     """Create the directory of a root that never existed, for its first memory. Raises OSError.
 
     Returns False if it must not be created: the root existed before, or its parent does not exist. In a shared layout,
@@ -77,18 +77,18 @@ def make_root(store: Store) -> bool:
     shared = os.stat(above).st_mode & (0o777 | stat.S_ISVTX)
     mode = 0o700 if store.layout.files.owner_only or shared & stat.S_ISVTX else shared | 0o700
     os.mkdir(store.path, 0o700)
-    os.chmod(store.path, mode)  # past the umask
+    os.chmod(store.path, mode)  # regardless of the umask
     return True
 
 
-def unmake_root(store: Store) -> None:
+def remove_new_root(store: Store) -> None:
     """Remove the new directory again if it is empty, because the memory it was created for was refused."""
     try:
         os.rmdir(store.path)
     except OSError as error:
         if error.errno not in (errno.ENOTEMPTY, errno.EEXIST, errno.ENOENT):
             raise
-        return  # not empty any more
+        return  # no longer empty
     store.journal.facts.set("identity", None)
 
 
@@ -99,22 +99,22 @@ def _identity(store: Store) -> list[int | None]:
 
 def _identify(store: Store, now: float) -> RootCheck:
     known = store.journal.facts.get("identity")
-    here = _identity(store)
+    current = _identity(store)
     suspect = store.journal.facts.get("suspect")
-    if known in (None, here) and suspect is None:
+    if known in (None, current) and suspect is None:
         if known is None:
-            store.journal.facts.set("identity", here)
+            store.journal.facts.set("identity", current)
         return RootCheck("ok")
     if suspect is None:
-        _pin(store)
+        _pin_newest(store)
         suspect = {"why": f"another directory is at {store.path}", "valid_since": None}
         store.journal.facts.set("suspect", suspect)
     return _judge(store, suspect, now)
 
 
-def suspect_loss(store: Store, why: str) -> None:
+def mark_suspect(store: Store, why: str) -> None:
     """Mark the root as suspect after a sudden loss without a visible cause, and stop until it is explained."""
-    _pin(store)
+    _pin_newest(store)
     store.journal.facts.set("suspect", {"why": why, "valid_since": None, "loss": True})
 
 
@@ -123,12 +123,12 @@ def _judge(store: Store, suspect: dict[str, object], now: float) -> RootCheck:
 
     After a sudden loss in the same directory, only the return of the files counts.
     """
-    if _is_back(store, now, all_of_it=bool(suspect.get("loss"))):
+    if _is_back(store, now, all_files=bool(suspect.get("loss"))):
         accept(store)
         return RootCheck("ok")
     since = suspect.get("valid_since")
     if isinstance(since, float) and since > now:
-        since = None  # the clock was set back: start the minute again
+        since = None  # the clock was set back: the minute starts again
     valid = not suspect.get("loss") and _holds_memories(store, now)
     if valid and isinstance(since, float) and now - since >= TRUST_S:
         accept(store)
@@ -139,7 +139,7 @@ def _judge(store: Store, suspect: dict[str, object], now: float) -> RootCheck:
     return RootCheck("suspect", why)
 
 
-def _is_back(store: Store, now: float, *, all_of_it: bool) -> bool:
+def _is_back(store: Store, now: float, *, all_files: bool) -> bool:
     """True if most of the known files have their known content: names alone would match any store of the layout.
 
     After a loss in the same directory all of the files must exist.
@@ -147,11 +147,11 @@ def _is_back(store: Store, now: float, *, all_of_it: bool) -> bool:
     known = {path: row for path, row in store.catalogue.files().items() if row.records}
     if not known:
         return False
-    if all_of_it:
+    if all_files:
         return all(_is_file(store, path) for path in known)
     sample = sorted(known)[:: max(1, len(known) // MAX_COMPARED)]
-    back = sum(1 for path in sample if _is_same(store, path, known[path], now))
-    return back * 2 > len(sample)
+    returned = sum(1 for path in sample if _is_same(store, path, known[path], now))
+    return returned * 2 > len(sample)
 
 
 def _is_file(store: Store, path: str) -> bool:
@@ -170,9 +170,9 @@ def _is_same(store: Store, path: str, row: FileRow, now: float) -> bool:
         return False
     if source.loaded.digest == row.digest:
         return True
-    there = {record.id for record in source.loaded.document.records}
+    present = {record.id for record in source.loaded.document.records}
     known = {entry.id for entry in store.catalogue.entries([path])}
-    return bool(known) and len(known & there) * 2 >= len(known)
+    return bool(known) and len(known & present) * 2 >= len(known)
 
 
 def _holds_memories(store: Store, now: float) -> bool:
@@ -208,8 +208,8 @@ def _is_gone(store: Store, path: str) -> bool:
         return False  # something exists there; the scan reports it
 
 
-def _pin(store: Store) -> None:
-    """Protect the newest valid backup of each file from rotation until the next loss."""
+def _pin_newest(store: Store) -> None:
+    """Exempt the newest valid backup of each file from rotation until the next loss."""
     store.vault.pin_newest()
     rows = [row for row in store.journal.backups.rows() if row.valid]
     newest = {row.file: row.id for row in rows}

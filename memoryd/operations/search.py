@@ -62,18 +62,18 @@ class SearchQuery:
 
 
 class Hit(NamedTuple):
-    """One memory that was found, with its root and its score."""
+    """A memory that matches a search, with its root and its score."""
 
-    place: SearchRoot
+    root: SearchRoot
     memory: Memory
-    found: Candidate
+    candidate: Candidate
 
 
 TEXT_ONLY = SearchEngine()
 
 
 def search(
-    places: Sequence[SearchRoot],
+    roots: Sequence[SearchRoot],
     request: SearchQuery,
     *,
     now: float,
@@ -87,22 +87,24 @@ def search(
     """
     started = clock()
     words = ParsedQuery(replace_surrogates(request.query))
-    fresh = {place.name: freshness(place) for place in places}
+    fresh = {root.name: freshness(root) for root in roots}
     hits: list[Hit] = []
-    allowed = resolve_scope(owners_in(places), request.user, fresh)
-    note_unread_files(places, allowed, fresh)
-    for place in places:
-        if place.name in allowed:
-            filters = replace(request.filters, owner=allowed[place.name])
-            found = _find(place, replace(request, filters=filters), words, now, engine, fresh[place.name])
+    allowed = resolve_scope(owners_in(roots), request.user, fresh)
+    note_unread_files(roots, allowed, fresh)
+    for root in roots:
+        if root.name in allowed:
+            filters = replace(request.filters, owner=allowed[root.name])
+            found = _find(root, replace(request, filters=filters), words, now, engine, fresh[root.name])
             if request.mode == "semantic":
-                fresh[place.name].semantic = _missing_semantic(found)
+                fresh[root.name].semantic = _missing_semantic(found)
             hits += found
-    hits.sort(key=lambda hit: (-round(hit.found.score, 6), hit.place.name))  # the engine orders equal hits of one root
+    hits.sort(
+        key=lambda hit: (-round(hit.candidate.score, 6), hit.root.name)
+    )  # the engine orders equal hits of one root
     hits = hits[: request.limit]
     packed: tuple[str, int] | None = None
     if request.max_tokens is not None:
-        text, included = pack_context([(hit.place.name, hit.memory) for hit in hits], request.max_tokens)
+        text, included = pack_context([(hit.root.name, hit.memory) for hit in hits], request.max_tokens)
         hits = [hits[number] for number in included]
         packed = text, -(-len(text) // 4)
     patterns = query_patterns(words)
@@ -114,26 +116,26 @@ def search(
 
 
 def _find(
-    place: SearchRoot, request: SearchQuery, words: ParsedQuery, now: float, engine: SearchEngine, fresh: Freshness
+    root: SearchRoot, request: SearchQuery, words: ParsedQuery, now: float, engine: SearchEngine, fresh: Freshness
 ) -> list[Hit]:
     def query(reader: IndexReader) -> list[Hit]:
         limit = request.limit + (request.excluded is not None)
-        question = Question(words, request.filters, request.mode, limit, now, _profile(place), request.like)
-        found = [each for each in engine.find(reader, question) if (place.name, each.key) != request.excluded]
+        question = Question(words, request.filters, request.mode, limit, now, _profile(root), request.like)
+        found = [each for each in engine.find(reader, question) if (root.name, each.key) != request.excluded]
         memories = reader.memories([each.key for each in found])
-        return [Hit(place, memories[each.key], each) for each in found if each.key in memories]
+        return [Hit(root, memories[each.key], each) for each in found if each.key in memories]
 
-    return read_index(place, fresh, query)
+    return read_index(root, fresh, query)
 
 
 def _missing_semantic(found: Sequence[Hit]) -> str | UnsetType:
     """Return why a semantic search was answered by words alone, if it was."""
-    reasons = (hit.found.why.get("semantic") for hit in found)
+    reasons = (hit.candidate.why.get("semantic") for hit in found)
     return next((reason for reason in reasons if isinstance(reason, str)), UNSET)
 
 
-def _profile(place: SearchRoot) -> RankingProfile:
-    layout, policy = LAYOUTS.get(place.layout or ""), place.policy
+def _profile(root: SearchRoot) -> RankingProfile:
+    layout, policy = LAYOUTS.get(root.layout or ""), root.policy
     if layout is None or not layout.ranking.by_points:
         return RankingProfile(fill=layout is not None and layout.ranking.substrings)
     return RankingProfile(
@@ -149,7 +151,7 @@ def _profile(place: SearchRoot) -> RankingProfile:
 
 
 def _hit_row(hit: Hit, patterns: Sequence[Pattern]) -> HitRow:
-    memory, found = hit.memory, hit.found
+    memory, found = hit.memory, hit.candidate
     above = spots(patterns, fold(f"{memory.title}\n{memory.labels}\n{memory.tags}"))
     titled = [spot for spot in above if spot[1] <= len(memory.title)]
     inside = spots(patterns, fold(memory.body))
@@ -160,14 +162,14 @@ def _hit_row(hit: Hit, patterns: Sequence[Pattern]) -> HitRow:
         **found.why,
     }
     return HitRow(
-        **asdict(memory_row(hit.place, memory)),
+        **asdict(memory_row(hit.root, memory)),
         snippet=snippet(patterns, inside, memory.body) or snippet(patterns, titled, memory.title),
         score=round(found.score, 6),
         why=why,
     )
 
 
-CHARACTERS = 4  # per token
+CHARS_PER_TOKEN = 4  # per token
 _SEPARATOR = "\n\n"
 
 
@@ -176,7 +178,7 @@ def pack_context(memories: Sequence[tuple[str, Memory]], max_tokens: int) -> tup
 
     Returns the text and the indexes of the memories in it. Only the first memory is truncated if it does not fit.
     """
-    budget = max_tokens * CHARACTERS
+    budget = max_tokens * CHARS_PER_TOKEN
     parts: list[str] = []
     included: list[int] = []
     for number, (root, memory) in enumerate(memories):
@@ -209,9 +211,9 @@ def _truncate(text: str, length: int) -> str:
 
 
 class _MemoryVector(NamedTuple):
-    """A memory in the root `place` and its vector (model, bytes), None if it has none."""
+    """A memory in the root `root` and its vector (model, bytes), None if it has none."""
 
-    place: str
+    root: str
     key: int
     vector: tuple[str, bytes] | None
 
@@ -224,28 +226,28 @@ def similar_to_vector(numbers: Sequence[object]) -> Like:
     return like_floats(given)
 
 
-def similar_to_memory(places: Sequence[SearchRoot], identity: str, user: str | None) -> tuple[Like, tuple[str, int]]:
+def similar_to_memory(roots: Sequence[SearchRoot], identity: str, user: str | None) -> tuple[Like, tuple[str, int]]:
     """Return a query by the vector of the memory with this id, and the memory (root, key).
 
     Raises NotFoundError, and UsageError if the memory has no vector.
     """
-    allowed = resolve_scope(owners_in(places), user, {place.name: freshness(place) for place in places})
-    in_scope = [place for place in places if place.name in allowed]
-    found = [each for place in in_scope for each in _vectors(place, identity, allowed[place.name])]
+    allowed = resolve_scope(owners_in(roots), user, {root.name: freshness(root) for root in roots})
+    in_scope = [root for root in roots if root.name in allowed]
+    found = [each for root in in_scope for each in _vectors(root, identity, allowed[root.name])]
     if not found:
         raise NotFoundError(f"no memory with id {redact(identity)}", hint="`memoryd search` prints ids")
     for each in found:
         if each.vector is not None:
             model, vector = each.vector
-            return Like(vector, numbers_in(model, vector), model), (each.place, each.key)
+            return Like(vector, numbers_in(model, vector), model), (each.root, each.key)
     raise UsageError(
         f"memory {redact(identity)} has no vector", hint="vectors are made if `embedder` is set in [search]"
     )
 
 
-def _vectors(place: SearchRoot, identity: str, owner: str | None) -> list[_MemoryVector]:
+def _vectors(root: SearchRoot, identity: str, owner: str | None) -> list[_MemoryVector]:
     def query(reader: IndexReader) -> list[_MemoryVector]:
         filters = Filters(archived=True, owner=owner)
-        return [_MemoryVector(place.name, key, reader.vector(key)) for key in reader.keys_of(identity, filters)]
+        return [_MemoryVector(root.name, key, reader.vector(key)) for key in reader.keys_of(identity, filters)]
 
-    return read_index(place, None, query)
+    return read_index(root, None, query)

@@ -1,4 +1,4 @@
-"""The roots and users that a search covers, and the freshness of its answer.
+"""Decide which roots and users a search covers, and how fresh its answer is.
 
 Users of a document layout are strictly separate: if there are several, in one root or over several, and the caller
 names none, their memories are withheld.
@@ -30,13 +30,13 @@ Scope = Mapping[str, str | None]
 """By root name: the user whose memories may be shown, None for a root without users. Other roots show nothing."""
 
 
-def owners_of(place: SearchRoot, reader: IndexReader) -> list[str]:
+def owners_of(root: SearchRoot, reader: IndexReader) -> list[str]:
     """Return the users of a root; "" is the user whose document is in the root itself. Empty if it has no users."""
     names: Sequence[str] = reader.owners()
-    layout = LAYOUTS.get(place.layout or "")
+    layout = LAYOUTS.get(root.layout or "")
     separate = layout is not None and layout.reader.separates_users
     if separate:
-        names = sorted({*names, *map(user_of, place.unread)})
+        names = sorted({*names, *map(user_of, root.unread)})
     return list(names) if separate or any(names) else []
 
 
@@ -47,43 +47,43 @@ def resolve_scope(owners: Mapping[str, Sequence[str]], user: str | None, fresh: 
     ambiguous one.
     """
     if user is not None:
-        return _of_user(owners, user)
+        return _scope_of_user(owners, user)
     several = len({name for names in owners.values() for name in names}) > 1
     allowed: dict[str, str | None] = {}
     for root, names in owners.items():
         if several and names:
-            fresh[root].withheld = f"memories of several users ({_named(owners)}): name one with `user`"
+            fresh[root].withheld = f"memories of several users ({_user_names(owners)}): name one with `user`"
         else:
             allowed[root] = names[0] if names else None
     return allowed
 
 
-def note_unread_files(places: Sequence[SearchRoot], scope: Scope, fresh: Mapping[str, Freshness]) -> None:
-    """Report in `fresh` the files in scope that could not be read, so that the index of them is old or empty."""
-    for place in places:
-        user = scope.get(place.name)
-        unread = [path for path in place.unread if user is None or user_of(path) == user]
-        if unread and place.name in scope:
+def note_unread_files(roots: Sequence[SearchRoot], scope: Scope, fresh: Mapping[str, Freshness]) -> None:
+    """Report in `fresh` the files in scope that could not be read: the index has an older state of them, or none."""
+    for root in roots:
+        user = scope.get(root.name)
+        unread = [path for path in root.unread if user is None or user_of(path) == user]
+        if unread and root.name in scope:
             more = f" and {len(unread) - 1} more" if len(unread) > 1 else ""
-            status = fresh[place.name]
+            status = fresh[root.name]
             status.state = "stale" if status.state == "fresh" else status.state
             status.withheld = f"{redact(unread[0])}{more}: not read; `memoryd status` shows the reason"
 
 
-def _of_user(owners: Mapping[str, Sequence[str]], user: str) -> Scope:
+def _scope_of_user(owners: Mapping[str, Sequence[str]], user: str) -> Scope:
     allowed = {root: name for root, names in owners.items() if (name := match_user(names, user)) is not None}
     if not allowed and any(owners.values()):
-        raise UsageError(f"user: there is no user {redact(user)}", hint=f"users: {_named(owners)}")
+        raise UsageError(f"user: there is no user {redact(user)}", hint=f"users: {_user_names(owners)}")
     return allowed
 
 
 def user_in(owners: Mapping[str, Sequence[str]], identity: str) -> str | None:
-    """Return the user whose memory has this id: an id of a user starts with the name."""
+    """Return the user whose memory has this id; None if there is none. Ids in a user's document start with the name."""
     name = identity.rpartition("/")[0]
     return name if any(name in names for names in owners.values()) else None
 
 
-def _named(owners: Mapping[str, Sequence[str]]) -> str:
+def _user_names(owners: Mapping[str, Sequence[str]]) -> str:
     names = sorted({redact(name) or "(the root itself)" for each in owners.values() for name in each})
     return ", ".join(names[:MAX_NAMES]) + (f" and {len(names) - MAX_NAMES} more" if len(names) > MAX_NAMES else "")
 
@@ -115,46 +115,46 @@ class SearchRoot:
     unread: tuple[str, ...] = ()  # files that could not be read
 
 
-def freshness(place: SearchRoot) -> Freshness:
+def freshness(root: SearchRoot) -> Freshness:
     """Return how current the index of a root is.
 
     `fresh`: all known changes are indexed. `stale`: some are not, or changes are not watched now. `unknown`: the root
     is unreachable or suspect, so the index shows an earlier state.
     """
     state = "unknown"
-    if place.state in CURRENT_STATES:
-        state = "stale" if place.lag_ms else "fresh"
-    elif place.state in STALE_STATES:
+    if root.state in CURRENT_STATES:
+        state = "stale" if root.lag_ms else "fresh"
+    elif root.state in STALE_STATES:
         state = "stale"
-    reason = place.state if place.state in UNWATCHED_STATES else UNSET
-    return Freshness(state=state, generation=place.generation, lag_ms=place.lag_ms, reason=reason)
+    reason = root.state if root.state in UNWATCHED_STATES else UNSET
+    return Freshness(state=state, generation=root.generation, lag_ms=root.lag_ms, reason=reason)
 
 
-def read_index(place: SearchRoot, fresh: Freshness | None, query: Callable[[IndexReader], list[Row]]) -> list[Row]:
+def read_index(root: SearchRoot, fresh: Freshness | None, query: Callable[[IndexReader], list[Row]]) -> list[Row]:
     """Run `query` on one consistent state of the index of a root.
 
     If the index cannot be read (it is a cache that may be damaged or deleted at any time), returns nothing and says so
     in `fresh`, so that the other roots are still answered.
     """
     try:
-        with place.catalogue.reader() as reader:
+        with root.catalogue.reader() as reader:
             return query(reader)
     except IndexUnavailable as error:
-        log.warning("catalogue_unreadable", root=place.name, reason=str(error))
+        log.warning("catalogue_unreadable", root=root.name, reason=str(error))
         if fresh is not None:
             fresh.state, fresh.withheld = "unknown", "the index of this root cannot be read at the moment"
         return []
 
 
-def owners_in(places: Sequence[SearchRoot]) -> dict[str, Sequence[str]]:
+def owners_in(roots: Sequence[SearchRoot]) -> dict[str, Sequence[str]]:
     """Return the users of each root whose index can be read."""
-    return {place.name: read_index(place, None, partial(owners_of, place)) for place in places}
+    return {root.name: read_index(root, None, partial(owners_of, root)) for root in roots}
 
 
-def memory_row(place: SearchRoot, memory: Memory) -> MemoryRow:
-    """Return what search and list show of one memory."""
+def memory_row(root: SearchRoot, memory: Memory) -> MemoryRow:
+    """Convert a memory to the row that search and list return."""
     return MemoryRow(
-        root=place.name,
+        root=root.name,
         id=memory.id,
         path=memory.path,
         line=memory.line,
@@ -163,6 +163,6 @@ def memory_row(place: SearchRoot, memory: Memory) -> MemoryRow:
         tags=memory.tags.split("\n") if memory.tags else [],
         created=iso(memory.created) if memory.created is not None else None,
         archived=memory.archived,
-        layout=place.layout,
+        layout=root.layout,
         user=memory.owner or UNSET,
     )

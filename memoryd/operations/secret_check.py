@@ -1,7 +1,7 @@
-"""Reject secrets before a memory is stored. Every text of the memory is checked; messages never quote what was found.
+"""Reject secrets before a memory is stored. Every text of the memory is checked; messages never quote a secret.
 
-Unmistakable tokens are rejected in every layout. Topic files are also checked against the list of their seed, of which
-the five general words can be allowed. A secret recognised only by its context is stored, with a warning.
+Unmistakable tokens are rejected in every layout. Topic files are also checked against the list of their seed; its five
+general words can be allowed. A secret recognised only by its context is stored, with a warning.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from memoryd.layouts.protocol import StoringView, WritePlan
 from memoryd.store import Store
 
 MAX_SECRET_CHARS = 200  # characters; the longest secret that is the whole value of a field
-_COMMON, _MAX_CLEAN = 24, 512  # characters of a text remembered as clean, and number of such texts
+_MAX_CLEAN_CHARS, _MAX_CLEAN_TEXTS = 24, 512  # limits of the cache: characters per text, and number of texts
 
 _clean: set[tuple[str, str, str, bool]] = set()  # names, types, tags: the same ones in every memory
 
@@ -33,19 +33,19 @@ class _Text(NamedTuple):
 
 
 def reject_secrets(
-    store: Store, memory: Mapping[str, Any], *, where: Mapping[str, str] | None = None, allow_words: bool = False
+    store: Store, memory: Mapping[str, Any], *, location: Mapping[str, str] | None = None, allow_words: bool = False
 ) -> tuple[str, ...]:
-    """Return warnings for a memory that may be stored.
+    """Check a memory; return warnings if it may be stored.
 
-    Raises SensitiveError, with the field and the pattern, for one that may not. `where` holds the names of its location
-    (topic, session, user), which become names of files and appear in lists and logs.
+    Raises SensitiveError, with the field and the pattern, if it may not. `location` has the names of its topic, session
+    or user, which become names of files and appear in lists and logs.
     """
     mode = _mode(store)
     warnings: dict[str, None] = {}
-    names = ((field, _Text(name, "", is_name=True)) for field, name in (where or {}).items())
+    names = ((field, _Text(name, "", is_name=True)) for field, name in (location or {}).items())
     texts = ((field, text) for field, value in memory.items() for text in _texts(field, value))
     for field, text in chain(names, texts):
-        blocked, patterns = _judge_text(text, mode, allow_words, second=store.policy.secrets_second_opinion)
+        blocked, patterns = _judge_text(text, mode, allow_words, with_betterleaks=store.policy.secrets_second_opinion)
         if blocked is not None:
             data = {"field": redact(str(field)), "pattern": blocked}
             raise SensitiveError(VIOLATION, hint=SUGGESTION, data=data)
@@ -57,7 +57,7 @@ def reject_secrets(
 def reject_secrets_in_entry(
     store: Store, view: StoringView, stored: WritePlan, *, allow_words: bool = False
 ) -> WritePlan:
-    """Check the whole entry as it will be in its file: labels made of field names, numbers, and what an update leaves.
+    """Check the whole entry as it will be in its file, with labels made of field names, numbers, and unchanged fields.
 
     Returns `stored`. Only for layouts whose seed checks whole entries. Raises SensitiveError.
     """
@@ -88,12 +88,12 @@ def _mode(store: Store) -> str:
     return store.policy.secrets or store.layout.secrets
 
 
-def _judge_text(found: _Text, mode: str, allow_words: bool, *, second: bool) -> Judgement:
+def _judge_text(found: _Text, mode: str, allow_words: bool, *, with_betterleaks: bool) -> Judgement:
     """Judge a text. In a name only tokens are rejected, since `key` is a good name for a field."""
     if mode == "off":
         return Judgement(None)
     blocked, warned = _judge_with_name(found.text, found.name, "shapes" if found.is_name else mode, allow_words)
-    if blocked is None and second:
+    if blocked is None and with_betterleaks:
         blocked, more = scan_with_betterleaks(found.text)
         warned += more
     return Judgement(blocked, warned)
@@ -109,8 +109,8 @@ def _judge_with_name(text: str, name: str, mode: str, allow_words: bool) -> Judg
         blocked = judge(f"**{name}:** {text}", mode, allow_words).blocked
     if len(text) <= MAX_SECRET_CHARS:
         warned += judge(f"{name}: {text}", "shapes").warnings
-    if max(len(text), len(name)) <= _COMMON and not blocked and not warned:
-        if len(_clean) >= _MAX_CLEAN:
+    if max(len(text), len(name)) <= _MAX_CLEAN_CHARS and not blocked and not warned:
+        if len(_clean) >= _MAX_CLEAN_TEXTS:
             _clean.clear()
         _clean.add(key)
     return Judgement(blocked, warned)

@@ -23,14 +23,14 @@ def put_in_trash(store: Store, stored: WritePlan, now: float) -> None:
     """Save a memory to the trash. Called before it is removed from its file, so that a crash cannot lose it."""
     if stored.removed is None:
         return
-    kept = save_undo_content(store.blobs, stored.removed)
-    others = [each for each in store.journal.trash.find(stored.id) if bytes_of(store, each) != stored.removed]
+    undo = save_undo_content(store.blobs, stored.removed)
+    others = [each for each in store.journal.trash.find(stored.id) if read_trashed(store, each) != stored.removed]
     identity = _with_suffix(stored.id, stored.removed) if others else stored.id
-    store.journal.trash.add(TrashedMemory(identity, stored.path, kept.blob, kept.content), now)
+    store.journal.trash.add(TrashedMemory(identity, stored.path, undo.blob, undo.content), now)
     for each in others:
         if each.id == stored.id:
-            marked = _with_suffix(each.id, bytes_of(store, each))
-            store.journal.trash.add(TrashedMemory(marked, each.path, each.blob, each.content), now)
+            suffixed = _with_suffix(each.id, read_trashed(store, each))
+            store.journal.trash.add(TrashedMemory(suffixed, each.path, each.blob, each.content), now)
             store.journal.trash.remove(each.id)
 
 
@@ -38,48 +38,48 @@ def _with_suffix(identity: str, content: bytes) -> str:
     return f"{identity}~{sha256(content)[:6]}"
 
 
-def bytes_of(store: Store, forgotten: TrashedMemory) -> bytes:
+def read_trashed(store: Store, trashed: TrashedMemory) -> bytes:
     """Return the bytes of a forgotten memory. Raises BlobError if they are missing or damaged."""
-    taken_out = Step("remove", forgotten.path, blob=forgotten.blob, content=forgotten.content)
-    return load_undo_content(store.blobs, taken_out)
+    step = Step("remove", trashed.path, blob=trashed.blob, content=trashed.content)
+    return load_undo_content(store.blobs, step)
 
 
 def drop_restored(store: Store, paths: Iterable[str]) -> None:
     """Remove memories from the trash that are back in these files."""
     for path in paths:
-        forgotten = store.journal.trash.of_file(path)
-        content = store.tree.read(path)[0] if forgotten else b""
-        for each in forgotten:
-            if bytes_of(store, each).strip() in content:
+        trashed = store.journal.trash.of_file(path)
+        content = store.tree.read(path)[0] if trashed else b""
+        for each in trashed:
+            if read_trashed(store, each).strip() in content:
                 store.blobs.drop(store.journal.trash.remove(each.id))
 
 
 def find_in_trash(store: Store, identity: str, now: float) -> TrashedMemory:
     """Find a forgotten memory. Raises NotFoundError, also if it is live, and ConflictError if several match."""
-    kept = store.journal.trash.find(identity)
-    if not kept and not _live(store, identity):
+    matches = store.journal.trash.find(identity)
+    if not matches and not _live_files(store, identity):
         raise not_found(identity, store.name)
-    if not kept or (len(kept) == 1 and _is_there(store, kept[0], identity, now)):
+    if not matches or (len(matches) == 1 and _is_in_file(store, matches[0], identity, now)):
         raise NotFoundError(f"root {store.name}: {redact(identity)} is not archived", hint="it is a live memory")
-    if len(kept) > 1:
+    if len(matches) > 1:
         raise ConflictError(
-            f"root {store.name}: {len(kept)} forgotten memories match the id {redact(identity)}",
+            f"root {store.name}: {len(matches)} forgotten memories match the id {redact(identity)}",
             hint="use the full id of one of them",
-            data={"candidates": [{"root": store.name, "id": each.id} for each in kept]},
+            data={"candidates": [{"root": store.name, "id": each.id} for each in matches]},
         )
-    return kept[0]
+    return matches[0]
 
 
-def _live(store: Store, identity: str) -> set[str]:
+def _live_files(store: Store, identity: str) -> set[str]:
     """Return the files with a live memory of this id."""
     return {place.path for place in store.catalogue.places(identity) if place.live}
 
 
-def _is_there(store: Store, forgotten: TrashedMemory, identity: str, now: float) -> bool:
-    """True if the memory is in its file, byte for byte, as after an interrupted operation. Another with its id does not
-    count."""
-    content = bytes_of(store, forgotten).strip()
-    sources = (store.load(path, now) for path in _live(store, identity))
+def _is_in_file(store: Store, trashed: TrashedMemory, identity: str, now: float) -> bool:
+    """True if the memory is in its file, byte for byte, as after an interrupted operation. Another memory with its id
+    does not count."""
+    content = read_trashed(store, trashed).strip()
+    sources = (store.load(path, now) for path in _live_files(store, identity))
     return any(
         record.span.of(source.loaded.data).strip() == content
         for source in sources

@@ -1,6 +1,7 @@
-"""Undo a change: replay the journal backwards.
+"""Undo a change by reversing its steps in the journal.
 
-Byte for byte if the files are as the change left them, else memory by memory; otherwise refuse and name what changed.
+The undo is exact to the byte if the files have not changed since, and restores single memories otherwise. If that fails
+too, it is refused with the names of the changed files.
 """
 
 from __future__ import annotations
@@ -27,8 +28,18 @@ from memoryd.store.commit import Committed, Origin, change
 from memoryd.store.undo_content import decode_edits, load_undo_content
 from memoryd.store.views import layout_of, storing_view, writer_of
 
-TAKING = ("archive", "limits", "prune", "forget")  # memories they removed can be restored one by one
-MOVES = ("archive", "limits", "prune", "dedupe")  # memories they moved would be due again at once, so an undo pins them
+RESTORABLE_OPERATIONS = (
+    "archive",
+    "limits",
+    "prune",
+    "forget",
+)  # memories that these removed can be restored one by one
+PINNED_OPERATIONS = (
+    "archive",
+    "limits",
+    "prune",
+    "dedupe",
+)  # an undo pins the memories, which would be due again at once
 
 
 def undo(store: Store, receipt: str, now: float, *, dry_run: bool = False) -> Committed:
@@ -42,29 +53,29 @@ def undo(store: Store, receipt: str, now: float, *, dry_run: bool = False) -> Co
 
     def decide() -> Plan:
         if entry.operation == index_files.OPERATION:
-            return index_files.put_back(store, entry)
+            return index_files.plan_restore(store, entry)
         why = f"undo of {entry.operation} {entry.receipt}"
-        changed = [step for step in entry.steps if not _as_left(store, step)]
-        later = {step: grown(store, step, why) for step in changed}
+        changed = [step for step in entry.steps if not _is_unchanged(store, step)]
+        later = {step: undo_in_grown_file(store, step, why) for step in changed}
         known = {step: action for step, action in later.items() if action is not None}
         if len(known) == len(changed):
             plan = Plan(tuple(_backwards(store, entry, why, known)))
         else:
-            found = by_record(store, entry, now) if entry.operation in TAKING else None
+            found = restore_records(store, entry, now) if entry.operation in RESTORABLE_OPERATIONS else None
             if found is None:
                 raise _conflict(entry, [step.path for step in changed if step not in known])
             plan = found
-        if entry.operation in MOVES and not dry_run:
-            # Before anything moves, so that the schedule cannot undo the undo after a crash.
-            store.journal.pins.pin(_pins(store, plan, now))
+        if entry.operation in PINNED_OPERATIONS and not dry_run:
+            # Pinned before anything moves, so that the schedule cannot revert the undo after a crash.
+            store.journal.pins.pin(_restored_pins(store, plan, now))
         return plan
 
     done = change(store, Origin("undo", "command"), decide, now=now, wait_s=store.policy.lock_wait_s, dry_run=dry_run)
     if done.receipt is not None:
         store.journal.finish(receipt, "undone", undone_by=done.receipt)
-        _tidy(store, entry)
+        _remove_created_directories(store, entry)
         if entry.operation == index_files.OPERATION:
-            index_files.leave(store, entry)
+            index_files.release(store, entry)
         if entry.operation == "forget":
             drop_restored(store, {step.path for step in entry.steps})
     return done
@@ -73,14 +84,14 @@ def undo(store: Store, receipt: str, now: float, *, dry_run: bool = False) -> Co
 def _conflict(entry: Entry, changed: list[str]) -> ConflictError:
     paths = list(dict.fromkeys(changed))
     hint = "`memoryd backup list` shows what can be restored, `memoryd backup restore --dry-run` the difference"
-    if entry.operation in TAKING:
+    if entry.operation in RESTORABLE_OPERATIONS:
         hint = "`memoryd unarchive ID` restores single memories; " + hint
     return ConflictError(
         f"{', '.join(paths)} changed since {entry.receipt}; nothing was undone", hint=hint, data={"changed": paths}
     )
 
 
-def _as_left(store: Store, step: Step) -> bool:
+def _is_unchanged(store: Store, step: Step) -> bool:
     if step.kind == "chmod":
         return True
     try:
@@ -92,10 +103,10 @@ def _as_left(store: Store, step: Step) -> bool:
     return step.after_sha == sha256(content)
 
 
-def _backwards(store: Store, entry: Entry, why: str, grown: Mapping[Step, Action]) -> Iterator[Action]:
+def _backwards(store: Store, entry: Entry, why: str, later_changes: Mapping[Step, Action]) -> Iterator[Action]:
     """Yield the reverse of each step, the last first, so that a memory is in the live file before its archive copy is
     removed. All actions are one group, because groups may share an archive: a crash rolls them all back."""
-    actions = [grown.get(step) or _backward(store, step, why) for step in reversed(entry.steps)]
+    actions = [later_changes.get(step) or _backward(store, step, why) for step in reversed(entry.steps)]
     yield from (replace(action, copy=True) for action in actions[:-1])
     yield from actions[-1:]
 
@@ -114,8 +125,8 @@ def _backward(store: Store, step: Step, why: str) -> Action:
     return Action(Kind.REWRITE, step.path, why, edits=(Edit(span, b""),), base=step.after_sha)
 
 
-def _tidy(store: Store, entry: Entry) -> None:
-    """Remove the directories that the change created, if they are empty, the last one first."""
+def _remove_created_directories(store: Store, entry: Entry) -> None:
+    """Remove the directories that the change created, innermost first, if they are empty."""
     for step in reversed(entry.steps):
         made = re.fullmatch(r"made (\d+) folders", step.note or "")
         folder = step.path
@@ -127,8 +138,8 @@ def _tidy(store: Store, entry: Entry) -> None:
                 store.tree.rmdir(folder)
 
 
-def _pins(store: Store, plan: Plan, now: float) -> Iterator[Pin]:
-    """Yield pins for the memories that the undo restores, by their text."""
+def _restored_pins(store: Store, plan: Plan, now: float) -> Iterator[Pin]:
+    """Yield a pin with the hash of each memory that the undo restores."""
     assert store.layout is not None
     for action in plan.actions:
         if store.role(action.path) is not Role.SOURCE or action.kind is Kind.REMOVE:
@@ -138,7 +149,7 @@ def _pins(store: Store, plan: Plan, now: float) -> Iterator[Pin]:
             yield Pin(action.path, "", sha256(content))
         document = store.layout.reader.parse(action.path, content, now=now, mtime=0.0, base=ParseOffset())
         for record in document.records:
-            if any(_touches(span, record.span) for span in back):
+            if any(_overlaps(span, record.span) for span in back):
                 yield Pin(action.path, record.id, sha256(record.span.of(content)))
 
 
@@ -147,13 +158,13 @@ def _restored(store: Store, action: Action) -> tuple[bytes, list[Span]]:
     if action.kind is Kind.CREATE:
         return action.data, [Span(0, len(action.data))]
     if action.kind is Kind.APPEND:
-        before = current(store, action.path) or b""  # an agent may have deleted the file
+        before = current_content(store, action.path) or b""  # an agent may have deleted the file
         start = len(before) + (not before.endswith(b"\n") if before else 0)
         return (before + b"\n" * (start - len(before)) + action.data), [Span(start, start + len(action.data))]
     return splice(store.tree.read(action.path)[0], action.edits), _restored_spans(action.edits)
 
 
-def _touches(restored: Span, record: Span) -> bool:
+def _overlaps(restored: Span, record: Span) -> bool:
     """True if the spans overlap. An empty restored span inside the memory counts: a flag was removed there."""
     return restored.start < record.end and record.start < max(restored.end, restored.start + 1)
 
@@ -167,11 +178,11 @@ def _restored_spans(edits: Sequence[Edit]) -> list[Span]:
     return spans
 
 
-def grown(store: Store, step: Step, why: str) -> Action | None:
+def undo_in_grown_file(store: Store, step: Step, why: str) -> Action | None:
     """Return the action that undoes a step in a file that has only grown since; None if it changed otherwise."""
     if step.kind not in ("rewrite", "append", "create") or step.after_sha is None or step.after_size is None:
         return None
-    content = current(store, step.path)
+    content = current_content(store, step.path)
     if content is None or sha256(content[: step.after_size]) != step.after_sha:
         return None
     if step.kind == "rewrite":
@@ -181,27 +192,29 @@ def grown(store: Store, step: Step, why: str) -> Action | None:
     return Action(Kind.REWRITE, step.path, why, edits=edits, base=sha256(content))
 
 
-def by_record(store: Store, entry: Entry, now: float) -> Plan | None:
+def restore_records(store: Store, entry: Entry, now: float) -> Plan | None:
     """Plan to restore the removed memories one by one; None if the steps do not show them."""
     assert store.layout is not None
-    taken = [(step, list(_taken_out(store, step))) for step in entry.steps if store.role(step.path) is Role.SOURCE]
-    if not taken or not all(texts for _, texts in taken):
+    removed = [
+        (step, list(_removed_texts(store, step))) for step in entry.steps if store.role(step.path) is Role.SOURCE
+    ]
+    if not removed or not all(texts for _, texts in removed):
         return None
     archives = [step.path for step in entry.steps if store.role(step.path) is Role.ARCHIVE]
     drafts = Drafts(store.layout, storing_view(store, now))
-    for step, texts in taken:
+    for step, texts in removed:
         for text in texts:
-            _put_back(store, drafts, step.path, text, archives)
+            _restore_record(store, drafts, step.path, text, archives)
     return drafts.plan()
 
 
-def _put_back(store: Store, drafts: Drafts, path: str, text: bytes, archives: list[str]) -> None:
+def _restore_record(store: Store, drafts: Drafts, path: str, text: bytes, archives: list[str]) -> None:
     view = drafts.view()
     if text.strip() in (view.content(path) or b""):
         return
-    found = next((each for archive in archives if (each := _archived(store, drafts, archive, text))), None)
+    found = next((each for archive in archives if (each := _find_archived(store, drafts, archive, text))), None)
     if found is not None:
-        drafts.take(writer_of(store).unarchive(view, found))
+        drafts.add(writer_of(store).unarchive(view, found))
     elif archives:
         raise ConflictError(
             f"a memory removed from {path} is missing or changed in {', '.join(archives)}; nothing was undone",
@@ -209,10 +222,10 @@ def _put_back(store: Store, drafts: Drafts, path: str, text: bytes, archives: li
             data={"changed": archives},
         )
     else:
-        drafts.take(writer_of(store).restore(view, path, text))
+        drafts.add(writer_of(store).restore(view, path, text))
 
 
-def _archived(store: Store, drafts: Drafts, path: str, text: bytes) -> Located | None:
+def _find_archived(store: Store, drafts: Drafts, path: str, text: bytes) -> Located | None:
     loaded = drafts.view().load(path)
     if loaded is None:
         return None
@@ -228,7 +241,7 @@ def _fields(store: Store, path: str, text: bytes) -> object:
     return {key: value for key, value in native.items() if key != "archived"}
 
 
-def _taken_out(store: Store, step: Step) -> Iterator[bytes]:
+def _removed_texts(store: Store, step: Step) -> Iterator[bytes]:
     """Yield the texts of the memories that a step removed from its file; none if it did anything else."""
     if step.kind != "rewrite":
         return
@@ -249,7 +262,7 @@ def _texts(store: Store, path: str, part: bytes) -> Iterator[bytes]:
     yield from (span.of(listed) for span in elements(listed, Span(0, len(listed))))
 
 
-def current(store: Store, path: str) -> bytes | None:
+def current_content(store: Store, path: str) -> bytes | None:
     """Return the content of a file; None if it is missing, not a regular file, or too large."""
     try:
         return store.tree.read(path)[0]

@@ -1,4 +1,4 @@
-"""Upkeep of a store: archive, prune, merge duplicates, enforce limits. The layout plans; this module guards."""
+"""Archive, prune, merge duplicates and enforce limits. The layout plans; this module adds safeguards."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from memoryd.core.findings import Finding
 from memoryd.core.plan import Action, Kind, Plan
 from memoryd.core.secrets import redact
 from memoryd.errors import GuardError, NotFoundError
-from memoryd.operations.overwrites import remember_change
+from memoryd.operations.overwrites import record_change
 from memoryd.store import Store
 from memoryd.store.commit import Committed, Origin, change
 from memoryd.store.views import upkeep_view
@@ -72,16 +72,16 @@ def archive(
     origin, wait_s = Origin("archive", by), store.policy.lock_wait_s
     done = change(store, origin, decide, now=now, wait_s=wait_s, dry_run=dry_run, soft_locks=True)
     if done.receipt is not None:
-        tidy(store, done.plan)
+        remove_empty_directories(store, done.plan)
     return done
 
 
-def tidy(store: Store, plan: Plan) -> None:
+def remove_empty_directories(store: Store, plan: Plan) -> None:
     """Remove directories that became empty, as the archiver of the layout does; an undo creates them again."""
     removed = (action.path for action in plan.actions if action.kind is Kind.REMOVE)
-    for folder in sorted({path.rpartition("/")[0] for path in removed} - {""}):
+    for directory in sorted({path.rpartition("/")[0] for path in removed} - {""}):
         with suppress(OSError):  # not empty, or already removed
-            store.tree.rmdir(folder)
+            store.tree.rmdir(directory)
 
 
 def enforce_limits(store: Store, now: float, *, by: str, dry_run: bool = False) -> Committed:
@@ -105,7 +105,7 @@ def _moved(plan: Plan) -> list[str]:
 
 
 def trust_clock(store: Store, plan: Plan, now: float) -> None:
-    """Raise GuardError if the clock that made these memories due is in doubt, so that nothing is moved by schedule."""
+    """Raise GuardError if a schedule would move memories while the clock is in doubt."""
     store.root_findings.pop(GUARDED, None)
     reason = _doubt(store, now)
     if reason is None or not plan:
@@ -133,7 +133,7 @@ def _newest_recorded(store: Store) -> float:
 
 
 def prune(store: Store, now: float, *, by: str, dry_run: bool = False) -> Committed:
-    """Prune files that are too long; report files with few but large entries, which cannot be pruned."""
+    """Prune files that are too long; report files of few but large entries, which cannot be pruned."""
     layout = store.layout
     assert layout is not None
 
@@ -168,5 +168,5 @@ def dedupe(
 
     done = change(store, Origin("dedupe", by), decide, now=now, wait_s=store.policy.lock_wait_s, dry_run=dry_run)
     taken = {action.path: action.ids for action in done.plan.actions}
-    remember_change(store, done.receipt, out=taken)
+    record_change(store, done.receipt, removed=taken)
     return done

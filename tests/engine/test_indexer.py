@@ -81,7 +81,7 @@ def test_what_was_seen_going_is_gone_and_the_next_loss_is_one_again(world: World
     content = world.path(LEARNINGS).read_bytes()
     lose(world)
     indexer.note_delete()
-    assert indexer.read(None, watching=False).gone == (LEARNINGS,)
+    assert indexer.read(None, watching=False).deleted == (LEARNINGS,)
     world.write(LEARNINGS, content)
     indexer.read(None, watching=False)
     lose(world)
@@ -95,7 +95,7 @@ def test_an_event_that_is_under_way_is_waited_for_where_events_come(world: World
     threading.Timer(0.05, indexer.note_delete).start()
     done = indexer.read(None, watching=True)
     assert done.loss is None
-    assert done.gone == (LEARNINGS,)
+    assert done.deleted == (LEARNINGS,)
 
 
 def test_the_index_is_written_once_and_only_after_what_comes_first(world: World) -> None:

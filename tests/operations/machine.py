@@ -251,7 +251,7 @@ class LayoutMachine(RuleBasedStateMachine):
 
     def look(self, touched: Sequence[str] | None = None) -> None:
         done = refresh(self.store, touched, self.now)
-        if done.changed or done.gone:
+        if done.changed or done.deleted:
             self.store.index.dirty = True
 
     def sync(self) -> tuple[str, ...]:

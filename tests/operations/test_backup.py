@@ -14,7 +14,7 @@ from memoryd.core.spans import sha256
 from memoryd.disk.blobs import quarantine
 from memoryd.engine.jobs import OPERATIONS, Job
 from memoryd.errors import ConflictError, NotFoundError, UsageError
-from memoryd.operations.backup import create_backups, list_backups, tidy_state
+from memoryd.operations.backup import create_backups, list_backups, prune_state
 from memoryd.operations.refresh import refresh
 from memoryd.operations.restore import restore
 from memoryd.operations.undo import undo
@@ -302,14 +302,14 @@ class TestVerify:
         assert refresh(world.store, None, world.now, verify=True).changed == (CORE,)
 
     def test_state_that_nothing_names_goes(self, world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr("memoryd.operations.backup.KEPT_ENTRIES", 2)
+        monkeypatch.setattr("memoryd.operations.backup.MAX_UNDO_ENTRIES", 2)
         monkeypatch.setattr("memoryd.store.undo_content.MAX_INLINE", 0)  # so that each change has blobs
         world.write(CORE, lines(*(memory(n) for n in range(1, 6))))
         world.look()
         receipts = [archive(world.store, world.now + n, by="command", ids=[uuid(n)]).receipt or "" for n in range(1, 6)]
         blobs = list((world.state / "blobs").iterdir())
         orphan = world.store.blobs.put(b"what a crash left before the journal named it")
-        assert tidy_state(world.store) > 1
+        assert prune_state(world.store) > 1
         assert not world.store.blobs.has(orphan)
         orphans = [world.store.blobs.put(text) for text in (b"one more", b"and another")]
         monkeypatch.setattr("memoryd.operations.backup.MAX_SWEPT", 1)

@@ -26,7 +26,7 @@ from memoryd.operations.index_files import update_index
 from memoryd.operations.locks import list_locks
 from memoryd.operations.recognition import layout_mismatch
 from memoryd.operations.refresh import refresh
-from memoryd.operations.repair import TRIES, repair
+from memoryd.operations.repair import MAX_TRIES, repair
 from memoryd.operations.upkeep import archive, dedupe, enforce_limits
 from memoryd.store import Store
 from tests.layouts import json_samples, session_samples
@@ -193,7 +193,7 @@ def _lock(content: bytes) -> Callable[[Site], Place]:
 
 def _repaired_again(site: Site) -> Place:
     torn = json_samples.file(1, content=SAID) + b"se\n}"
-    for _ in range(TRIES + 1):
+    for _ in range(MAX_TRIES + 1):
         site.write(name(1), torn)
         site.sync()
         repair(site.store, site.now)

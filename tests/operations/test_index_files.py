@@ -16,7 +16,7 @@ from memoryd.core.policy import Mode, Policy
 from memoryd.disk.locks.hold import DirectoryLock
 from memoryd.layouts.codes import severity
 from memoryd.layouts.protocol import IndexResult, IndexView
-from memoryd.operations.index_files import FIGHT_S, QUIET_S, reclaim, update_index
+from memoryd.operations.index_files import CONTENTION_S, QUIET_S, reclaim, update_index
 from memoryd.operations.refresh import refresh
 from memoryd.operations.undo import undo
 from memoryd.store import Store
@@ -58,7 +58,7 @@ class TestTaken:
         for number in (3, 4):
             world.append(CORE, memory(number))
             done = world.sync()
-            assert (done.written, "reindex" in (done.unwritten or "")) == ((), True)
+            assert (done.written, "reindex" in (done.blocked_reason or "")) == ((), True)
             assert world.read("index.json") == before
             [finding] = world.store.root_findings["index"]
             assert (finding.code, str(severity(finding)), finding.path) == ("index-unmanaged", "info", "index.json")
@@ -235,7 +235,7 @@ class TestNotWriting:
         for _ in range(2):
             done = world.sync()
             assert (done.written, done.result.memories) == ((), 1)
-            assert "move it away" in str(done.unwritten)
+            assert "move it away" in str(done.blocked_reason)
             assert [(each.code, each.path) for each in world.store.root_findings["index"]] == [
                 ("index-unmanaged", "index.json")
             ]
@@ -272,7 +272,7 @@ class TestNotWriting:
         before = world.everything()
         done = world.sync()
         assert (done.written, done.result.memories) == ((), 1)
-        assert done.unwritten == "the root is in observe mode"
+        assert done.blocked_reason == "the root is in observe mode"
         assert world.everything() == before
 
     def test_a_newer_index_makes_the_folder_read_only(self, world: World) -> None:
@@ -281,8 +281,8 @@ class TestNotWriting:
         before = world.everything()
         done = world.sync()
         assert done.written == ()
-        assert done.unwritten is not None
-        assert "2.0.0" in done.unwritten
+        assert done.blocked_reason is not None
+        assert "2.0.0" in done.blocked_reason
         assert done.result.memories == 1
         assert world.everything() == before
 
@@ -299,7 +299,7 @@ class TestNotWriting:
             world.look()
             done = update_index(world.store, world.now, wait_s=0.0)
         assert done.written == ()
-        assert done.waits is not None
+        assert done.delay_reason is not None
         assert done.retry_at == world.now + 0.2
         assert update_index(world.store, world.now).written == ("index.json",)
 
@@ -341,7 +341,7 @@ class TestAgainstAnotherWriter:
                 written.append(world.now - begin)
                 world.age("index.json", 10.0)
         assert 9 <= len(written) <= 12
-        assert all(later - earlier >= FIGHT_S for earlier, later in pairwise(written[1:]))
+        assert all(later - earlier >= CONTENTION_S for earlier, later in pairwise(written[1:]))
 
     def test_an_explicit_sync_does_not_wait(self, world: World) -> None:
         self.start(world)
@@ -356,7 +356,7 @@ class TestAgainstAnotherWriter:
         for _ in range(2):
             foreign(world)
             world.sync()
-        world.now += 3 * FIGHT_S
+        world.now += 3 * CONTENTION_S
         foreign(world, age=3.0)
         assert update_index(world.store, world.now).written == ("index.json",)
 
@@ -380,7 +380,7 @@ class TestAgainstAnotherWriter:
         while not update_index(world.store, world.now).written:
             world.now += 1.0
             waited += 1.0
-            assert waited <= FIGHT_S + 1
+            assert waited <= CONTENTION_S + 1
 
 
 class TestIncremental:

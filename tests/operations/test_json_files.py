@@ -20,10 +20,10 @@ from memoryd.layouts.registry import LAYOUTS
 from memoryd.operations import memories
 from memoryd.operations.backup import create_backups
 from memoryd.operations.check import check
-from memoryd.operations.index_files import Indexed, update_index
+from memoryd.operations.index_files import IndexUpdate, update_index
 from memoryd.operations.lookup import read_memory
 from memoryd.operations.memories import Context
-from memoryd.operations.refresh import Refreshed, refresh
+from memoryd.operations.refresh import RefreshResult, refresh
 from memoryd.operations.repair import repair
 from memoryd.operations.undo import undo
 from memoryd.operations.upkeep import archive, dedupe
@@ -60,13 +60,13 @@ class Folder:
         at = int((self.now - age) * 1e9)
         os.utime(self.root / path, ns=(at, at))
 
-    def look(self) -> Refreshed:
+    def look(self) -> RefreshResult:
         done = refresh(self.store, None, self.now)
-        if done.changed or done.gone:
+        if done.changed or done.deleted:
             self.store.index.dirty = True
         return done
 
-    def sync(self) -> Indexed:
+    def sync(self) -> IndexUpdate:
         self.look()
         return update_index(self.store, self.now, force=True)
 

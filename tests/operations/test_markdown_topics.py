@@ -21,7 +21,7 @@ from memoryd.layouts.registry import LAYOUTS
 from memoryd.operations import memories
 from memoryd.operations.access_counts import count_reads
 from memoryd.operations.check import check
-from memoryd.operations.index_files import Indexed, update_index
+from memoryd.operations.index_files import IndexUpdate, update_index
 from memoryd.operations.memories import Context
 from memoryd.operations.refresh import refresh
 from memoryd.operations.repair import repair
@@ -71,9 +71,9 @@ class Folder:
     def read(self, path: str) -> bytes:
         return (self.root / path).read_bytes()
 
-    def sync(self) -> Indexed:
+    def sync(self) -> IndexUpdate:
         done = refresh(self.store, None, self.now)
-        if done.changed or done.gone:
+        if done.changed or done.deleted:
             self.store.index.dirty = True
         return update_index(self.store, self.now, force=True)
 

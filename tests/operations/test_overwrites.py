@@ -202,7 +202,7 @@ def emptied(root: Root) -> None:
 
 def removed(root: Root) -> None:
     root.path.unlink()
-    refresh(root.store, None, NOW, deletes_seen=True)
+    refresh(root.store, None, NOW, deletions_observed=True)
     assert [each.code for each in check(root.store, NOW)] == ["shrunk"]
 
 

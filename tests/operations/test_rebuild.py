@@ -8,7 +8,7 @@ import pytest
 
 from memoryd.core.plan import Kind
 from memoryd.errors import UsageError
-from memoryd.operations.repair import CODE, repair
+from memoryd.operations.repair import REBUILD, repair
 from memoryd.operations.undo import undo
 from memoryd.operations.upkeep import archive
 from tests.layouts.samples import learning, lines, uuid
@@ -39,8 +39,8 @@ def test_what_was_archived_is_live_again(world: World, content: bytes | None) ->
     damage(world, content)
     before = world.memories()
     planned = repair(world.store, world.now, codes=["corrupt-file"]).plan
-    assert [(note.kind, CODE in note.why) for note in planned.notes] == [(Kind.NOTE, True)]
-    done = repair(world.store, world.now, codes=[CODE])
+    assert [(note.kind, REBUILD in note.why) for note in planned.notes] == [(Kind.NOTE, True)]
+    done = repair(world.store, world.now, codes=[REBUILD])
     assert done.receipt is not None
     after = world.read(LEARNINGS)
     assert after.startswith(content or b"")
@@ -49,7 +49,7 @@ def test_what_was_archived_is_live_again(world: World, content: bytes | None) ->
     assert not any(name.startswith("archive/") for name in world.names())
     world.sync()
     assert archive(world.store, world.now, by="schedule").receipt is None, "no schedule takes them back"
-    assert not repair(world.store, world.now, codes=[CODE]).plan
+    assert not repair(world.store, world.now, codes=[REBUILD]).plan
     undo(world.store, done.receipt, world.now)
     assert {name: each[0] for name, each in world.memories().items() if each[0]} == {
         name: each[0] for name, each in before.items() if each[0]
@@ -58,9 +58,9 @@ def test_what_was_archived_is_live_again(world: World, content: bytes | None) ->
 
 def test_a_file_that_is_well_is_left_alone(world: World) -> None:
     archived(world)
-    assert not repair(world.store, world.now, codes=[CODE]).plan
+    assert not repair(world.store, world.now, codes=[REBUILD]).plan
 
 
 def test_it_is_asked_for_alone(world: World) -> None:
     with pytest.raises(UsageError, match="cannot be combined"):
-        repair(world.store, world.now, codes=[CODE, "corrupt-file"])
+        repair(world.store, world.now, codes=[REBUILD, "corrupt-file"])

@@ -253,9 +253,9 @@ class TestGone:
         filled(world)
         world.look()
         world.path(LEARNINGS).unlink()
-        assert world.look([LEARNINGS]).gone == (LEARNINGS,)
+        assert world.look([LEARNINGS]).deleted == (LEARNINGS,)
         world.path(TASKS).unlink()
-        assert world.look().gone == (TASKS,)
+        assert world.look().deleted == (TASKS,)
         assert sorted(world.store.catalogue.files()) == sorted([CORE, Q3])
 
     def test_a_sudden_loss_that_nobody_was_seen_to_cause_stops(self, world: World) -> None:
@@ -263,11 +263,11 @@ class TestGone:
         world.write(TASKS, lines(task(100), task(101)))
         world.look()
         world.path(CORE).unlink()
-        done = world.look(deletes_seen=False)
+        done = world.look(deletions_observed=False)
         assert done.loss is not None
         assert "24 of 26" in done.loss
         assert CORE in world.store.catalogue.files()
-        assert world.look(deletes_seen=True).gone == (CORE,)
+        assert world.look(deletions_observed=True).deleted == (CORE,)
 
     @pytest.mark.parametrize(
         ("lost", "left", "stops"), [(20, 0, False), (21, 0, True), (21, 21, False), (22, 21, True)]
@@ -277,7 +277,7 @@ class TestGone:
         world.write(LEARNINGS, lines(*(learning(n) for n in range(100, left + 100))))
         world.look()
         world.path(CORE).unlink()
-        assert (world.look(deletes_seen=False).loss is not None) is stops
+        assert (world.look(deletions_observed=False).loss is not None) is stops
 
     def test_a_file_of_more_than_64_mb_is_still_believed_and_told(self, world: World) -> None:
         filled(world)
@@ -366,7 +366,7 @@ def test_a_large_file_read_in_pieces_is_read_as_a_whole(world: World, monkeypatc
     assert row is not None
     wanted = (list(world.store.catalogue.entries([LEARNINGS])), world.store.catalogue.findings(), row.units, row.digest)
     for size in (1, 300, 5000):
-        monkeypatch.setattr(refreshing, "PIECE", size)
+        monkeypatch.setattr(refreshing, "CHUNK_SIZE", size)
         world.store.catalogue.clear()
         world.look()
         row = world.store.catalogue.file(LEARNINGS)

@@ -10,7 +10,7 @@ from memoryd.core.policy import Policy
 from memoryd.errors import RootMissingError
 from memoryd.operations.backup import create_backups
 from memoryd.operations.refresh import refresh
-from memoryd.operations.root_check import TRUST_S, RootCheck, accept, accept_all, check_root, suspect_loss
+from memoryd.operations.root_check import TRUST_S, RootCheck, accept, accept_all, check_root, mark_suspect
 from tests.layouts.samples import learning, lines, memory, task
 from tests.operations.conftest import MakeWorld
 from tests.operations.world import CORE, LEARNINGS, LIVE, TASKS, World
@@ -197,7 +197,7 @@ class TestLoss:
     def test_only_the_files_are_an_answer(self, known: World) -> None:
         kept = known.read(CORE)
         known.path(CORE).unlink()
-        suspect_loss(known.store, "26 of 30 memories are gone")
+        mark_suspect(known.store, "26 of 30 memories are gone")
         for _ in range(5):
             found = check_root(known.store, known.now)
             assert found.state == "suspect"
@@ -212,10 +212,10 @@ def test_a_loss_that_a_person_accepted_is_not_found_again(known: World) -> None:
     known.write(LEARNINGS, lines(*(learning(n) for n in range(100, 140))))
     known.sync()
     known.path(LEARNINGS).unlink()
-    loss = refresh(known.store, None, known.now, deletes_seen=False).loss
+    loss = refresh(known.store, None, known.now, deletions_observed=False).loss
     assert loss is not None
-    suspect_loss(known.store, loss)
+    mark_suspect(known.store, loss)
     assert state(known) == "suspect"
     accept_all(known.store)
     assert state(known) == "ok"
-    assert refresh(known.store, None, known.now, deletes_seen=False).loss is None
+    assert refresh(known.store, None, known.now, deletions_observed=False).loss is None

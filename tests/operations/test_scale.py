@@ -61,7 +61,7 @@ def opened(base: Path, layout: str) -> Store:
 
 def sync(store: Store, touched: list[str] | None = None) -> tuple[str, ...]:
     done = refresh(store, touched, NOW)
-    if done.changed or done.gone:
+    if done.changed or done.deleted:
         store.index.dirty = True
     return update_index(store, NOW, force=True).written
 

@@ -12,8 +12,8 @@ from typing import Any
 from memoryd.core.policy import Policy
 from memoryd.core.records import Role
 from memoryd.disk.temps import is_our_temp
-from memoryd.operations.index_files import Indexed, update_index
-from memoryd.operations.refresh import Refreshed, refresh
+from memoryd.operations.index_files import IndexUpdate, update_index
+from memoryd.operations.refresh import RefreshResult, refresh
 from memoryd.store import Store
 from memoryd.store.recovery import recover
 from tests.layouts.contract import NOW, index_of
@@ -62,14 +62,14 @@ class World:
         self.store = self.open()
         return recover(self.store, self.now)
 
-    def look(self, touched: Iterable[str] | None = None, **how: Any) -> Refreshed:
+    def look(self, touched: Iterable[str] | None = None, **how: Any) -> RefreshResult:
         """Read in what changed, as an event or a scan would."""
         done = refresh(self.store, touched, self.now, **how)
-        if done.changed or done.gone:
+        if done.changed or done.deleted:
             self.store.index.dirty = True
         return done
 
-    def sync(self) -> Indexed:
+    def sync(self) -> IndexUpdate:
         self.look()
         return update_index(self.store, self.now, force=True)
 
