@@ -31,6 +31,7 @@ from memoryd.log import get_logger, set_level
 from memoryd.service.notify import Notifier, listen_fds
 from memoryd.service.roots import Roots
 from memoryd.service.timetable import BEAT_S
+from memoryd.service.warm_up import WarmUp, processor_load
 
 log = get_logger(__name__)
 
@@ -175,6 +176,9 @@ class Daemon:
         """Wake up for a signal, for trouble, and every two seconds to supervise the rest."""
         next_ping = next_check = self.clock.monotonic()
         interval = self._notifier.watchdog_interval_s()
+        server = self._server
+        assert server is not None
+        warm_up = WarmUp(self.roots, lambda: server.requests, processor_load)
         while not self._stopping:
             select.select([self._wake_read], [], [], min(TICK_S, interval or TICK_S))
             self._drain_wake()
@@ -185,6 +189,7 @@ class Daemon:
             self._watch_clock(now)
             self.roots.settle_troubles()
             self._show_states()
+            warm_up.step(now)
             if now >= next_check:
                 next_check = now + WATCHER_CHECK_S
                 self.roots.check_watcher()
