@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from types import TracebackType
 
-from memoryd.control.wire import MAX_LINE, readable, rebuild
+from memoryd.control.wire import MAX_LINE, error_from_object, readable
 from memoryd.errors import DeniedError, MemorydError, NoDaemonError, UsageError
 
 TYPE_CHECKING = False  # without typing, which costs a client command too much
@@ -27,7 +27,7 @@ _START = "start it with `memoryd run`, or say where it is with --socket or --sta
 
 class Client:
     """A connection to the daemon. `timeout` is how many seconds to wait for a reply unless `call` names another; None
-    waits for ever.
+    waits without limit.
 
     Every error is a MemorydError: NoDaemonError if nothing answers in time, else the kind that the daemon reported.
     """
@@ -70,11 +70,11 @@ class Client:
         while True:
             message = self._receive(deadline)
             if "method" in message:
-                self._notified(message)
+                self._handle_notification(message)
             elif message.get("id") == self._last_id and "result" in message:
                 return message["result"]
             elif message.get("id") in (self._last_id, None):
-                raise rebuild(message.get("error"))
+                raise error_from_object(message.get("error"))
 
     def events(self, topics: Sequence[str] = ()) -> Iterator[JsonObject]:
         """Subscribe, then yield every event {topic, at, ...} as it arrives. Ends when the daemon does."""
@@ -83,11 +83,11 @@ class Client:
             while self._events:
                 yield self._events.popleft()
             try:
-                self._notified(self._receive(None))
+                self._handle_notification(self._receive(None))
             except NoDaemonError:
                 return
 
-    def _notified(self, message: JsonObject) -> None:
+    def _handle_notification(self, message: JsonObject) -> None:
         params = message.get("params")
         if message.get("method") == "event" and isinstance(params, dict):
             self._events.append(params)
@@ -99,8 +99,8 @@ class Client:
     def _connect(self) -> socket.socket:
         sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
-            # A blocking connect with a time limit of the kernel's own: with Python's, a full accept
-            # queue is an error at once, and whoever asks again and again is served last.
+            # A blocking connect with the kernel's time limit. With Python's, a full accept queue fails at
+            # once, and a client that retries loses its place in the queue.
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, struct.pack("ll", _CONNECT_S, 0))
             sock.connect(self.path)
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, struct.pack("ll", 0, 0))
@@ -112,23 +112,23 @@ class Client:
     def _send(self, data: bytes, deadline: float | None) -> None:
         self._sock = self._sock or self._connect()
         try:
-            self._sock.settimeout(_left(deadline))
+            self._sock.settimeout(_remaining(deadline))
             self._sock.sendall(data)
         except BrokenPipeError:
-            return  # the daemon closed first; what it had to say is still to be read
+            return  # the daemon closed first; its last lines can still be read
         except OSError as error:
-            raise self._gone(error) from error
+            raise self._connection_error(error) from error
 
     def _receive(self, deadline: float | None) -> JsonObject:
         assert self._sock is not None
         while b"\n" not in self._buffer:
             try:
-                self._sock.settimeout(_left(deadline))
+                self._sock.settimeout(_remaining(deadline))
                 chunk = self._sock.recv(262_144)
             except OSError as error:
-                raise self._gone(error) from error
+                raise self._connection_error(error) from error
             if not chunk:
-                raise self._gone(None)
+                raise self._connection_error(None)
             self._buffer += chunk
         line, _, rest = self._buffer.partition(b"\n")
         self._buffer = bytearray(rest)
@@ -140,7 +140,7 @@ class Client:
             raise MemorydError(f"the program that answers at {self.path} is not memoryd", hint="see --socket")
         return message
 
-    def _gone(self, error: OSError | None) -> NoDaemonError:
+    def _connection_error(self, error: OSError | None) -> NoDaemonError:
         if isinstance(error, TimeoutError):
             return NoDaemonError(
                 f"the daemon at {self.path} did not answer in time",
@@ -175,5 +175,5 @@ def _deadline(timeout: float | None) -> float | None:
     return None if timeout is None else time.monotonic() + timeout
 
 
-def _left(deadline: float | None) -> float | None:
+def _remaining(deadline: float | None) -> float | None:
     return None if deadline is None else max(0.001, deadline - time.monotonic())

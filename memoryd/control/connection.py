@@ -1,7 +1,7 @@
-"""One client: a thread that reads and answers, a queue of output, and a thread that writes what cannot be sent at once.
+"""One client: a thread that reads and answers, an output queue, and a thread that sends what is queued.
 
-A client affects its own two threads only, whatever it does: not reading, sending slowly, sending half a line or a
-gigabyte without a newline, or disconnecting during a request.
+A misbehaving client affects only its own two threads, whether it does not read, sends slowly, sends half a line or a
+gigabyte without a newline, or disconnects during a request.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from dataclasses import dataclass
 
 from memoryd.control import protocol
 from memoryd.control.peer import Peer
-from memoryd.control.protocol import LineReader, Problem, RpcRequest, encode_notification
+from memoryd.control.protocol import InvalidRequest, LineReader, RpcRequest, encode_notification
 from memoryd.control.requests import Answer, Replies
 from memoryd.control.wire import INVALID_REQUEST
 from memoryd.log import get_logger
 
-Make = Callable[[], bytes]
-"""Makes the line when its turn comes, in the writer's thread: encoding never burdens who enqueues."""
+LineFactory = Callable[[], bytes]
+"""Encodes a line just before it is sent, in the writer's thread, so that enqueueing stays cheap."""
 
 
 class Outbox:
@@ -32,7 +32,7 @@ class Outbox:
     def __init__(self, max_replies: int = 1024, max_bytes: int = 8 * 1024 * 1024, max_events: int = 256) -> None:
         self._max_replies = max_replies
         self._max_bytes = max_bytes
-        self._replies: deque[tuple[int, Make]] = deque()
+        self._replies: deque[tuple[int, LineFactory]] = deque()
         self._events: deque[Mapping[str, object]] = deque()
         self._max_events = max_events
         self._bytes = 0
@@ -44,7 +44,7 @@ class Outbox:
         self._changed = threading.Condition()
 
     def try_acquire(self) -> bool:
-        """Return True if nothing is queued or being sent; until `release` nobody else sends."""
+        """Reserve the socket if nothing is queued or being sent. If True, no other thread sends until `release`."""
         with self._changed:
             if self._claimed or self._sending or self._finished or self._replies or self._events:
                 return False
@@ -52,7 +52,7 @@ class Outbox:
             return True
 
     def release(self, rest: bytes) -> None:
-        """End what `try_acquire` began; the unsent rest goes before everything queued meanwhile."""
+        """End the reservation of `try_acquire`. The unsent `rest` goes to the head of the queue."""
         with self._changed:
             self._claimed = False
             if rest and not self._abandoned:
@@ -61,9 +61,9 @@ class Outbox:
             if self._replies or self._events or self._finished:
                 self._changed.notify_all()
 
-    def put(self, size: int, make: Make) -> bool:
-        """Enqueue a reply of about `size` bytes without waiting; False if the queue is full. After `finish` nothing is
-        taken, and the result is True because there is nobody to tell."""
+    def put(self, size: int, make: LineFactory) -> bool:
+        """Enqueue a reply of about `size` bytes without waiting; False if the queue is full. After `finish` the reply
+        is dropped and the result is True."""
         with self._changed:
             if self._finished:
                 return True
@@ -75,7 +75,7 @@ class Outbox:
             return True
 
     def put_event(self, params: Mapping[str, object]) -> None:
-        """Enqueue an event; if there are too many, drop the oldest."""
+        """Enqueue an event. If the queue is full, drop the oldest one."""
         with self._changed:
             if self._finished:
                 return
@@ -85,8 +85,8 @@ class Outbox:
             self._events.append(params)
             self._changed.notify_all()
 
-    def take(self) -> Make | None:
-        """Wait for the next line and return what makes it. None once finished and empty."""
+    def take(self) -> LineFactory | None:
+        """Wait for the next line and return its factory; None once the queue is finished and empty."""
         with self._changed:
             self._sending = False
             self._changed.notify_all()
@@ -97,7 +97,7 @@ class Outbox:
             self._sending = True
             return self._pop()
 
-    def _pop(self) -> Make:
+    def _pop(self) -> LineFactory:
         if self._replies:
             size, make = self._replies.popleft()
             self._bytes -= size
@@ -108,14 +108,14 @@ class Outbox:
             self._dropped = 0
         return lambda: encode_notification("event", params)
 
-    def wait_room(self, timeout: float) -> bool:
+    def wait_capacity(self, timeout: float) -> bool:
         """Return True once the queue is short enough to read the next request; False after `timeout` seconds."""
         with self._changed:
-            return self._changed.wait_for(self._has_room, timeout)
+            return self._changed.wait_for(self._has_capacity, timeout)
 
-    def _has_room(self) -> bool:
-        roomy = len(self._replies) < self._max_replies // 4 and self._bytes < self._max_bytes // 4
-        return self._finished or roomy
+    def _has_capacity(self) -> bool:
+        has_capacity = len(self._replies) < self._max_replies // 4 and self._bytes < self._max_bytes // 4
+        return self._finished or has_capacity
 
     def wait_empty(self, timeout: float) -> bool:
         """Return True once everything queued has been sent or will never be; False after `timeout` seconds."""
@@ -142,14 +142,15 @@ class Outbox:
             self._changed.notify_all()
 
 
-# On macOS a client that only closed its sending side looks the same as one that is gone.
+# On macOS a client that closed only its sending side looks the same as one that has disconnected.
 _HANGUP_IS_FINAL = sys.platform.startswith("linux")
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Bounds on what clients can cost, in seconds and counts. `line_s`: from the first byte of a line to its last;
-    `stall_s`: without accepting a byte of what is sent; `pending`: unanswered requests of one client."""
+    """Limits on the resources of clients. `clients`: connections at once; `line_s`: seconds from the first byte of a
+    line to its last; `stall_s`: seconds in which a client accepts no byte; `pending`: unanswered requests of one
+    client; `linger_s`: seconds of reading on after the last reply; `chunk`: bytes read at once."""
 
     clients: int = 64
     line_s: float = 30.0
@@ -160,8 +161,8 @@ class Limits:
 
 
 class Connection:
-    """One connected client. `invoke` answers a request, `mutates` says which methods are logged, `ended` is called
-    once."""
+    """One connected client. `invoke` answers a request, `mutates` is true for methods that are logged, and `on_end` is
+    called once, when the connection has ended."""
 
     def __init__(
         self,
@@ -170,14 +171,14 @@ class Connection:
         invoke: Callable[[Connection, RpcRequest], Answer],
         *,
         mutates: Callable[[str], bool],
-        ended: Callable[[Connection], None],
+        on_end: Callable[[Connection], None],
         limits: Limits,
     ) -> None:
         sock.setblocking(False)
         self.peer = peer
         self.topics: frozenset[str] = frozenset()
         self._sock = sock
-        self._ended = ended
+        self._on_end = on_end
         self._limits = limits
         self._outbox = Outbox()
         self._lines = LineReader()
@@ -186,13 +187,13 @@ class Connection:
         self._writer = threading.Thread(target=self._write_all, name=f"control-out-{peer.connection}", daemon=True)
 
     def start(self, hello: bytes) -> None:
-        """Greet the client with that line, then read and answer."""
+        """Send the greeting, then read requests and answer them."""
         self._enqueue(len(hello), lambda: hello)
         self._writer.start()
         self._reader.start()
 
-    def event(self, params: Mapping[str, object]) -> None:
-        """Send one event when its turn comes; never waits."""
+    def send_event(self, params: Mapping[str, object]) -> None:
+        """Queue one event for sending, without waiting."""
         self._outbox.put_event(params)
 
     # -- ending -----------------------------------------------------------------------------------
@@ -201,13 +202,13 @@ class Connection:
         """Wait until `deadline` (monotonic) for pending replies, then answer the rest with "shutting down" and accept
         nothing more."""
         self._replies.wait_answered(deadline - time.monotonic())
-        self._replies.give_up()
+        self._replies.abort_pending()
         self._outbox.finish()
 
     def flush(self, deadline: float) -> None:
         """Send the last lines after `settle`, until `deadline`, then disconnect."""
         self._outbox.wait_empty(max(0, deadline - time.monotonic()))
-        self.cut()
+        self.disconnect()
 
     def join(self, timeout: float) -> None:
         """Wait for both threads, for `timeout` seconds each."""
@@ -215,13 +216,13 @@ class Connection:
             if thread is not threading.current_thread():
                 thread.join(timeout)
 
-    def cut(self) -> None:
+    def disconnect(self) -> None:
         """Disconnect now; both threads wake up."""
         self._outbox.abandon()
         try:
             self._sock.shutdown(socket.SHUT_RDWR)
         except OSError:
-            return  # already gone
+            return  # already disconnected
 
     # -- reading ----------------------------------------------------------------------------------
 
@@ -236,17 +237,19 @@ class Connection:
             self._writer.join(self._limits.stall_s + 1)
             self._discard()
             self._sock.close()
-            self._ended(self)
+            self._on_end(self)
 
     def _read_requests(self) -> bool:
-        """Return True when the client closed its side, False when we end the connection."""
+        """Answer requests until the end. Returns True if the client closed its side, False if the server must."""
         since: float | None = None
         while True:
-            left = None if since is None else since + self._limits.line_s - time.monotonic()
-            if left is not None and (left <= 0 or not _ready(self._sock, select.POLLIN, left)):
+            remaining = None if since is None else since + self._limits.line_s - time.monotonic()
+            if remaining is not None and (remaining <= 0 or not _ready(self._sock, select.POLLIN, remaining)):
                 hint = f"a line must be complete within {self._limits.line_s:g} s"
-                return self._refuse(Problem(None, INVALID_REQUEST, "half a line and no end; closing", hint))
-            if left is None:
+                return self._refuse(
+                    InvalidRequest(None, INVALID_REQUEST, "incomplete line; the connection is closed", hint)
+                )
+            if remaining is None:
                 _ready(self._sock, select.POLLIN, None)
             chunk = self._receive()
             if chunk is None:
@@ -255,7 +258,7 @@ class Connection:
                 return True
             lines = self._lines.feed(chunk)
             for line in lines:
-                if not self._outbox.wait_room(self._limits.stall_s):
+                if not self._outbox.wait_capacity(self._limits.stall_s):
                     return False
                 self._replies.answer(line)
             if self._lines.too_long:
@@ -269,13 +272,13 @@ class Connection:
         except (BlockingIOError, InterruptedError):
             return None
 
-    def _refuse(self, problem: Problem) -> bool:
+    def _refuse(self, problem: InvalidRequest) -> bool:
         self._replies.refuse(problem)
         return False
 
     def _linger_half_closed(self) -> None:
-        """Stay for pending replies and events of a client that has closed its sending side (`printf ... | nc -U`),
-        until it is really gone."""
+        """Keep sending pending replies and events to a client that closed only its sending side (`printf ... | nc -U`),
+        until it disconnects."""
         while self._replies.pending or self.topics:
             if _ready(self._sock, 0, 0.2):
                 self.topics = frozenset()
@@ -284,10 +287,10 @@ class Connection:
                 return
 
     def _discard(self) -> None:
-        """Read on for a moment after the end, so that a client that is still sending receives our last line instead of
-        a broken pipe."""
-        until = time.monotonic() + self._limits.linger_s
-        while time.monotonic() < until:
+        """Read and discard input for `linger_s`, so that a client that is still sending receives the last line instead
+        of a broken pipe."""
+        deadline = time.monotonic() + self._limits.linger_s
+        while time.monotonic() < deadline:
             try:
                 if _ready(self._sock, select.POLLIN, 0.1) and not self._sock.recv(1_048_576):
                     return
@@ -297,24 +300,24 @@ class Connection:
     # -- writing ----------------------------------------------------------------------------------
 
     def _enqueue(self, size: int, make: Callable[[], bytes]) -> None:
-        """Queue a line without waiting; a client with too much unread is disconnected."""
+        """Queue a line without waiting. Disconnects a client that has too much unread."""
         if self._outbox.try_acquire():
             self._send_at_once(make)
         elif not self._outbox.put(size, make):
-            self.cut()
+            self.disconnect()
 
     def _send_at_once(self, make: Callable[[], bytes]) -> None:
-        """Send in the current thread as much as the client accepts without waiting."""
+        """Send from the current thread as much as the client accepts without waiting; queue the rest."""
         rest = b""
         try:
             rest = make()
             rest = rest[self._sock.send(rest) :] if rest else b""
         except (BlockingIOError, InterruptedError):
-            pass  # the writer's thread waits for it
+            pass  # the writer's thread sends it
         except OSError as error:
             get_logger(__name__).debug("client_unreachable", connection=self.peer.connection, reason=str(error))
             rest = b""
-            self.cut()
+            self.disconnect()
         finally:
             self._outbox.release(rest)
 
@@ -325,7 +328,7 @@ class Connection:
             self._sock.shutdown(socket.SHUT_WR)
         except OSError as error:
             get_logger(__name__).debug("client_unreachable", connection=self.peer.connection, reason=str(error))
-            self.cut()
+            self.disconnect()
         finally:
             self._outbox.abandon()
 

@@ -25,9 +25,9 @@ _SCHEMA = {
 
 def document(methods: Iterable[Method], version: str) -> DiscoverResult:
     """Return the OpenRPC 1.3.2 document of the methods. Extensions: `x-command`, `x-kind`, `x-mutates`."""
-    listed = list(methods)
+    table = list(methods)
     errors = {kind.name: {"code": kind.rpc_code, "message": kind.name} for kind in error_kinds()}
-    answers = list(dict.fromkeys(method.answer for method in listed))
+    answers = list(dict.fromkeys(method.answer for method in table))
     _, types = msgspec.json.schema_components(answers, ref_template="#/components/schemas/{name}")
     return DiscoverResult(
         openrpc="1.3.2",
@@ -36,15 +36,15 @@ def document(methods: Iterable[Method], version: str) -> DiscoverResult:
             "version": version,
             "description": "JSON-RPC 2.0 over a Unix stream socket, one UTF-8 JSON object a line.",
         },
-        methods=[_method(method, types[method.answer.__name__]) for method in listed],
-        components={"errors": errors, "schemas": {name: _open(each) for name, each in types.items()}},
+        methods=[_method(method, types[method.answer.__name__]) for method in table],
+        components={"errors": errors, "schemas": {name: _without_defaults(each) for name, each in types.items()}},
     )
 
 
 def _method(method: Method, answer: JsonObject) -> JsonObject:
-    known = _open(answer)["properties"]
+    properties = _without_defaults(answer)["properties"]
     members = {
-        field.name: {**known[field.name], "type": _SCHEMA[field.type], "description": field.help}
+        field.name: {**properties[field.name], "type": _SCHEMA[field.type], "description": field.help}
         for field in method.result
     }
     result = {"type": "object", "properties": members}
@@ -61,8 +61,8 @@ def _method(method: Method, answer: JsonObject) -> JsonObject:
     }
 
 
-def _open(schema: JsonObject) -> JsonObject:
-    """The schema of a type without default values, which a result leaves out."""
+def _without_defaults(schema: JsonObject) -> JsonObject:
+    """Return the schema of a type without default values: members with their default are absent from a result."""
     members = {
         name: {key: value for key, value in each.items() if key != "default"}
         for name, each in schema["properties"].items()

@@ -1,7 +1,8 @@
-"""The socket file: made private, and removed only if it is ours.
+"""The socket file: private to the user, and removed only by the process that bound it.
 
-The directory is 0700 and ours, the socket 0600. A left-over socket is replaced only if nothing answers on it; the
-caller holds the instance lock of its state directory meanwhile, so two daemons of one user cannot both replace it.
+The directory has mode 0700 and belongs to the user; the socket has mode 0600. A left-over socket is replaced only if
+nothing answers on it. The caller holds the instance lock of its state directory meanwhile, so two daemons of one user
+cannot both replace it.
 """
 
 from __future__ import annotations
@@ -21,34 +22,34 @@ _HINT = "give another place with --socket or $MEMORYD_SOCKET"
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """A listening socket. `identity` is (device, inode) of the file that we bound, None if the socket was passed to us
-    and is not ours to remove."""
+    """A listening socket. `identity` is (device, inode) of the socket file if this process bound it, None if the socket
+    was passed in; then its file is never removed."""
 
     sock: socket.socket
     path: str
     identity: tuple[int, int] | None
 
     def remove(self) -> None:
-        """Unlink the socket file if it is still the one that we bound."""
+        """Unlink the socket file if it is still the one that this process bound."""
         if self.identity is None:
             return
         try:
-            found = os.lstat(self.path)
-            if (found.st_dev, found.st_ino) == self.identity:
+            status = os.lstat(self.path)
+            if (status.st_dev, status.st_ino) == self.identity:
                 os.unlink(self.path)
         except FileNotFoundError:
             return
 
 
 def adopt(sock: socket.socket) -> Endpoint:
-    """Return the endpoint of a listening socket made by another program (systemd, a test)."""
+    """Return the endpoint of a listening socket that another program (systemd, a test) opened."""
     name = sock.getsockname()
     return Endpoint(sock, name if isinstance(name, str) else os.fsdecode(name), None)
 
 
 def bind(path: str) -> Endpoint:
-    """Bind and listen at `path`. Raises AlreadyRunningError when a daemon answers there, DeniedError
-    or ConfigError when the place is not fit for a private socket."""
+    """Bind and listen at `path`. Raises AlreadyRunningError if a daemon answers there, DeniedError or ConfigError if
+    the path cannot hold a private socket."""
     directory = os.path.dirname(path) or "."
     try:
         _prepare_directory(directory)
@@ -62,41 +63,41 @@ def bind(path: str) -> Endpoint:
 
 
 def _prepare_directory(directory: str) -> None:
-    """Create a missing directory with mode 0700. One of ours must not be writable by others, and is made private if its
-    name says that memoryd created it; one of another owner is refused."""
+    """Create a missing directory with mode 0700. Refuses a directory of another user, and one that others can write to
+    unless it is sticky or its name starts with `memoryd`: that one is made private."""
     os.makedirs(os.path.dirname(os.path.abspath(directory)), mode=0o700, exist_ok=True)
     with contextlib.suppress(FileExistsError):
         os.mkdir(directory, 0o700)
-    found = os.stat(directory)
-    if not stat.S_ISDIR(found.st_mode):
+    status = os.stat(directory)
+    if not stat.S_ISDIR(status.st_mode):
         raise ConfigError(f"{directory} is not a directory", hint=_HINT)
-    sticky = bool(found.st_mode & stat.S_ISVTX)
-    if found.st_uid != os.geteuid():
-        raise DeniedError(f"the directory {directory} belongs to user {found.st_uid}", hint=_HINT)
+    sticky = bool(status.st_mode & stat.S_ISVTX)
+    if status.st_uid != os.geteuid():
+        raise DeniedError(f"the directory {directory} belongs to user {status.st_uid}", hint=_HINT)
     if not sticky and os.path.basename(os.path.abspath(directory)).startswith("memoryd"):
-        os.chmod(directory, stat.S_IMODE(found.st_mode) & 0o700)
+        os.chmod(directory, stat.S_IMODE(status.st_mode) & 0o700)
         return
-    if found.st_mode & 0o022 and not sticky:
+    if status.st_mode & 0o022 and not sticky:
         raise DeniedError(f"other users can write to the directory {directory}", hint=f"chmod go-w, or {_HINT}")
 
 
 def _clear(path: str) -> None:
-    """Remove a dead socket file; raise if anything else is there."""
+    """Remove a socket file on which nothing answers. Raises if anything else is at `path`."""
     try:
-        found = os.lstat(path)
+        status = os.lstat(path)
     except FileNotFoundError:
         return
-    if not stat.S_ISSOCK(found.st_mode):
+    if not stat.S_ISSOCK(status.st_mode):
         raise ConfigError(f"{path} exists and is not a socket; it was not touched", hint=_HINT)
-    if found.st_uid != os.geteuid():
-        raise DeniedError(f"the socket {path} belongs to user {found.st_uid}", hint=_HINT)
+    if status.st_uid != os.geteuid():
+        raise DeniedError(f"the socket {path} belongs to user {status.st_uid}", hint=_HINT)
     if _answers(path):
         raise AlreadyRunningError(f"a daemon already answers at {path}", hint="see `memoryd status`")
     os.unlink(path)
 
 
 def _answers(path: str) -> bool:
-    """Return False only if the kernel says that nobody listens there."""
+    """Return False only if the kernel reports that nothing listens there."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
         probe.settimeout(1)
         try:
@@ -108,8 +109,8 @@ def _answers(path: str) -> bool:
 
 def _bind(path: str) -> Endpoint:
     sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    # The umask closes the moment between bind and chmod; it is the process's, and only narrows.
-    before = os.umask(0o077)
+    # The umask closes the gap between bind and chmod. It is process-wide, but only removes permissions.
+    old_umask = os.umask(0o077)
     try:
         sock.bind(path)
         os.chmod(path, 0o600)
@@ -118,6 +119,6 @@ def _bind(path: str) -> Endpoint:
         sock.close()
         raise
     finally:
-        os.umask(before)
-    found = os.lstat(path)
-    return Endpoint(sock, path, (found.st_dev, found.st_ino))
+        os.umask(old_umask)
+    status = os.lstat(path)
+    return Endpoint(sock, path, (status.st_dev, status.st_ino))

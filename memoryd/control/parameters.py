@@ -1,4 +1,4 @@
-"""Check the parameters of a request: msgspec decides by the method's request type, the messages are ours."""
+"""Check the parameters of a request: msgspec validates the method's request type, this module words the errors."""
 
 from __future__ import annotations
 
@@ -29,22 +29,22 @@ def check_params(method: Method, params: object) -> Request:
         params = {}
     if not isinstance(params, Mapping):
         raise UsageError(f"{method.name}: parameters must be an object, not a list")
-    known = method.request.__struct_fields__
+    names = method.request.__struct_fields__
     for name in params:
-        if name not in known:
-            raise UsageError(f"{method.name}: unknown parameter {name!r}", hint=nearest(str(name), known))
+        if name not in names:
+            raise UsageError(f"{method.name}: unknown parameter {name!r}", hint=nearest(str(name), names))
     given = {name: value for name, value in params.items() if value is not None}
     try:
         request = msgspec.convert(given, method.request)
     except msgspec.ValidationError as error:
-        raise _explained(method, given) or UsageError(f"{method.name}: {error}") from None
+        raise _first_error(method, given) or UsageError(f"{method.name}: {error}") from None
     for param in method.params:
         if (
             param.option.choices
             and param.name in given
-            and (refused := _choice_error(method, param, given[param.name]))
+            and (invalid := _choice_error(method, param, given[param.name]))
         ):
-            raise refused
+            raise invalid
     if method.only_one and len([name for name in method.one_of if name in given]) > 1:
         raise UsageError(f"{method.name}: only one of {', '.join(method.one_of)} may be given")
     if method.one_of and not any(name in given for name in method.one_of):
@@ -52,44 +52,44 @@ def check_params(method: Method, params: object) -> Request:
     return request
 
 
-def nearest(name: str, known: Iterable[str]) -> str:
+def nearest(name: str, candidates: Iterable[str]) -> str:
     """Return a hint for an unknown name: the nearest known one, or all of them."""
-    import difflib  # noqa: PLC0415 - for a mistake only
+    import difflib  # noqa: PLC0415 - for errors only
 
-    names = list(known)
+    names = list(candidates)
     close = difflib.get_close_matches(name, names, n=1)
     if close:
         return f"did you mean {close[0]!r}?"
     return f"known: {', '.join(names)}" if names else "it takes none"
 
 
-def _explained(method: Method, given: Mapping[str, object]) -> UsageError | None:
+def _first_error(method: Method, given: Mapping[str, object]) -> UsageError | None:
     """Return the error for the first wrong parameter, in the order of the table."""
     for param in method.params:
         if param.name not in given:
             if param.required:
                 return UsageError(f"{method.name}: parameter {param.name!r} is missing", hint=param.help)
             continue
-        wrong = _wrong(method, param, given[param.name])
-        if wrong is not None:
-            return wrong
+        error = _value_error(method, param, given[param.name])
+        if error is not None:
+            return error
     return None
 
 
-def _wrong(method: Method, param: Param, value: object) -> UsageError | None:
-    kind, words = _KINDS[param.type]
-    free = param.type == "str" and param.option.joined  # free text may hold anything
-    if not _is(value, str if free else kind) or (param.type == "objects" and not value):
-        return UsageError(f"{method.name}: {param.name!r} must be {words}")
-    if param.choices and (refused := _choice_error(method, param, value)) is not None:
-        return refused
+def _value_error(method: Method, param: Param, value: object) -> UsageError | None:
+    kind, expected = _KINDS[param.type]
+    free_text = param.type == "str" and param.option.joined  # free text may hold anything
+    if not _conforms(value, str if free_text else kind) or (param.type == "objects" and not value):
+        return UsageError(f"{method.name}: {param.name!r} must be {expected}")
+    if param.choices and (error := _choice_error(method, param, value)) is not None:
+        return error
     low, high = param.minimum, param.maximum
     if isinstance(value, (int, float)) and ((low is not None and value < low) or (high is not None and value > high)):
         return UsageError(f"{method.name}: {param.name!r} must be between {low} and {high}")
     return None
 
 
-def _is(value: object, kind: object) -> bool:
+def _conforms(value: object, kind: object) -> bool:
     try:
         msgspec.convert(value, kind)
     except msgspec.ValidationError:

@@ -10,12 +10,12 @@ from dataclasses import dataclass
 
 from memoryd.errors import UnauthorisedError
 
-_NOBODY_KNOWS = 0xFFFF_FFFF  # (uid_t)-1
+_UNKNOWN_UID = 0xFFFF_FFFF  # (uid_t)-1
 
 
 @dataclass(frozen=True, slots=True)
 class Peer:
-    """One client. `pid` is 0 if the system does not report it; `connection` numbers the clients."""
+    """One client. `pid` is 0 if the system does not report it; `connection` is the number of the connection."""
 
     uid: int
     pid: int = 0
@@ -31,8 +31,8 @@ def of_socket(sock: socket.socket, connection: int = 0) -> Peer:
     return Peer(uid=uid, pid=pid, connection=connection)
 
 
-def own_user(peer: Peer) -> bool:
-    """Return True for the daemon's own user and for root, who alone may give commands."""
+def is_daemon_user(peer: Peer) -> bool:
+    """Return True for the user of the daemon and for root. No other user may give commands."""
     return peer.uid in (os.geteuid(), 0)
 
 
@@ -40,7 +40,7 @@ def _linux(sock: socket.socket) -> tuple[int, int]:
     """Read SO_PEERCRED: struct ucred {pid, uid, gid}."""
     raw = sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("iII"))
     pid, uid, _gid = struct.unpack("iII", raw)
-    if uid == _NOBODY_KNOWS:
+    if uid == _UNKNOWN_UID:
         raise ValueError("no uid")
     return uid, pid
 

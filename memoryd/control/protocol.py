@@ -42,8 +42,8 @@ class RpcRequest:
 
 
 @dataclass(frozen=True, slots=True)
-class Problem:
-    """A line that is not a request, and the error that answers it."""
+class InvalidRequest:
+    """A line that is not a request: the parts of the error that answers it."""
 
     id: Id
     code: int
@@ -51,7 +51,7 @@ class Problem:
     hint: str | None = None
 
 
-TOO_LONG = Problem(
+TOO_LONG = InvalidRequest(
     None,
     wire.INVALID_REQUEST,
     f"the line is longer than {MAX_LINE} bytes; the connection is closed",
@@ -94,25 +94,25 @@ class LineReader:
         return lines
 
 
-def decode_request(line: bytes) -> RpcRequest | Problem:
-    """Return one line as a request, or the error that answers it. Never raises."""
+def decode_request(line: bytes) -> RpcRequest | InvalidRequest:
+    """Decode one line to a request, or to the error that answers it. Never raises."""
     try:
         message = msgspec.json.decode(line)
     except (ValueError, RecursionError) as error:
-        return Problem(None, wire.PARSE_ERROR, f"this is not JSON: {_reason(error)}", "one JSON object a line")
+        return InvalidRequest(None, wire.PARSE_ERROR, f"this is not JSON: {_reason(error)}", "one JSON object a line")
     if isinstance(message, list):
-        return Problem(None, wire.INVALID_REQUEST, "batches are not supported", "send one object a line")
+        return InvalidRequest(None, wire.INVALID_REQUEST, "batches are not supported", "send one object a line")
     if not isinstance(message, dict):
-        return Problem(None, wire.INVALID_REQUEST, "a request is a JSON object")
+        return InvalidRequest(None, wire.INVALID_REQUEST, "a request is a JSON object")
     notification = "id" not in message
     request_id = message.get("id")
     if isinstance(request_id, bool) or not isinstance(request_id, (str, int, type(None))):
-        return Problem(None, wire.INVALID_REQUEST, "an id is a string or a whole number")
+        return InvalidRequest(None, wire.INVALID_REQUEST, "an id is a string or a whole number")
     if message.get("jsonrpc") != "2.0":
-        return Problem(request_id, wire.INVALID_REQUEST, 'a request carries "jsonrpc": "2.0"')
+        return InvalidRequest(request_id, wire.INVALID_REQUEST, 'a request carries "jsonrpc": "2.0"')
     method = message.get("method")
     if not isinstance(method, str):
-        return Problem(request_id, wire.INVALID_REQUEST, "a request names its method as a string")
+        return InvalidRequest(request_id, wire.INVALID_REQUEST, "a request names its method as a string")
     return RpcRequest(request_id, method, message.get("params"), notification)
 
 
@@ -124,17 +124,18 @@ def _reason(error: Exception) -> str:
 
 
 def encode_reply(request_id: Id, result: Body, limit: int = MAX_LINE) -> bytes:
-    """Return one line with its newline. A result above `limit` bytes loses the ends of its longest lists, at any depth,
-    and gets `truncated {name: full length}` (`plan.actions.0.ids`); one that cannot be shortened becomes an error."""
+    """Return the reply as one line with its newline. In a result above `limit` bytes the longest lists are truncated,
+    at any depth, and `truncated` maps their names (`plan.actions.0.ids`) to their full lengths. A result that cannot be
+    shortened becomes an error."""
     shown = redact_values(_members(result))
     line = encode({"jsonrpc": "2.0", "id": request_id, "result": shown})
     if len(line) <= limit + 1:
         return line
-    return _shortened(request_id, shown, limit)
+    return _encode_shortened(request_id, shown, limit)
 
 
 def fits(result: Body, limit: int = MAX_LINE) -> bool:
-    """Return whether a result fits one line whole, whatever the id of its request."""
+    """Return True if a result fits into one line without truncation, whatever the id of its request."""
     return len(encode(result)) + 1024 < limit
 
 
@@ -144,26 +145,26 @@ def _members(result: Body) -> Mapping[str, object]:
         return result
     try:
         members: dict[str, object] = msgspec.to_builtins(result)
-    except RecursionError:  # a memory nested too deeply, which is cut when it is encoded
+    except RecursionError:  # a memory nested too deeply, which is truncated when it is encoded
         values = {name: getattr(result, name) for name in result.__struct_fields__}
         members = {name: value for name, value in values.items() if value is not msgspec.UNSET}
     return members
 
 
-def _shortened(request_id: Id, result: Mapping[str, object], limit: int) -> bytes:
-    kept = {_key(key): _plain(value, 1) for key, value in result.items()}
-    full: dict[str, int] = {}
+def _encode_shortened(request_id: Id, result: Mapping[str, object], limit: int) -> bytes:
+    members = {_key(key): _plain(value, 1) for key, value in result.items()}
+    lengths: dict[str, int] = {}
     while True:
         lists: list[_List] = []
-        _weigh(kept, "", lists)
+        _measure(members, "", lists)
         if not lists:
             hint = "name one root, file or id, or use a limit, to get less at once"
             error = MemorydError(f"the reply exceeds the limit of {limit} bytes per line", hint=hint)
             return encode_error(request_id, error)
         _, name, longest = max(lists, key=itemgetter(0))
-        full.setdefault(name, len(longest))
+        lengths.setdefault(name, len(longest))
         del longest[len(longest) // 2 :]
-        line = encode({"jsonrpc": "2.0", "id": request_id, "result": {**kept, "truncated": full}})
+        line = encode({"jsonrpc": "2.0", "id": request_id, "result": {**members, "truncated": lengths}})
         if len(line) <= limit + 1:
             return line
 
@@ -171,16 +172,16 @@ def _shortened(request_id: Id, result: Mapping[str, object], limit: int) -> byte
 _List = tuple[int, str, list[object]]
 
 
-def _weigh(value: object, name: str, lists: list[_List]) -> int:
-    """Return the approximate bytes of a value without the lists inside it. Each non-empty list goes into `lists` with
-    its own bytes and its name."""
+def _measure(value: object, name: str, lists: list[_List]) -> int:
+    """Return the approximate bytes of a value without the lists inside it. Append (bytes, name, list) to `lists` for
+    each non-empty list."""
     if isinstance(value, dict):
-        below = f"{name}." if name else ""
-        return sum(len(key) + 4 + _weigh(each, below + key, lists) for key, each in value.items())
+        prefix = f"{name}." if name else ""
+        return sum(len(key) + 4 + _measure(each, prefix + key, lists) for key, each in value.items())
     if isinstance(value, list):
-        own = sum(1 + _weigh(each, f"{name}.{number}", lists) for number, each in enumerate(value))
+        size = sum(1 + _measure(each, f"{name}.{number}", lists) for number, each in enumerate(value))
         if value:
-            lists.append((own, name, value))
+            lists.append((size, name, value))
         return 2
     return len(encode(value))
 
@@ -190,7 +191,7 @@ def encode_error(request_id: Id, error: MemorydError) -> bytes:
     return encode({"jsonrpc": "2.0", "id": request_id, "error": redact_values(wire.error_object(error))})
 
 
-def encode_problem(problem: Problem) -> bytes:
+def encode_invalid_request(problem: InvalidRequest) -> bytes:
     """Return the reply for a line that was not a request."""
     data: dict[str, object] = {"code": _CODES[problem.code], **({"hint": problem.hint} if problem.hint else {})}
     body = {"code": problem.code, "message": problem.message, "data": data}
@@ -198,12 +199,12 @@ def encode_problem(problem: Problem) -> bytes:
 
 
 def encode_notification(method: str, params: Mapping[str, object]) -> bytes:
-    """Return a line without a reply, such as an event."""
+    """Return a notification, such as an event, as one line."""
     return encode({"jsonrpc": "2.0", "method": method, "params": redact_values(params)})
 
 
 def encode(message: object) -> bytes:
-    """Return any value as one line. What JSON cannot carry becomes text instead of raising."""
+    """Return any value as one line. What JSON cannot represent becomes text; nothing raises."""
     try:
         return msgspec.json.encode(message) + b"\n"
     except (TypeError, ValueError, RecursionError):

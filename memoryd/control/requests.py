@@ -1,4 +1,4 @@
-"""Answer request lines with reply lines, and keep the unanswered requests of a client."""
+"""Answer request lines with reply lines, and track the unanswered requests of a client."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from functools import partial
 from memoryd.control import protocol
 from memoryd.control.methods.method_types import Result
 from memoryd.control.peer import Peer
-from memoryd.control.protocol import Body, Problem, RpcRequest
+from memoryd.control.protocol import Body, InvalidRequest, RpcRequest
 from memoryd.errors import BusyError, MemorydError, ShuttingDownError
 from memoryd.log import get_logger
 
 Answer = Body | Future[Result] | Future[Mapping[str, object]]
 Invoke = Callable[[RpcRequest], Answer]
-_Done = Future[Result] | Future[Mapping[str, object]]
+_ResultFuture = Future[Result] | Future[Mapping[str, object]]
 Enqueue = Callable[[int, Callable[[], bytes]], None]
-"""(about how many bytes, what makes the line when its turn comes); never waits."""
+"""Queues a line: (approximate bytes, function that encodes the line just before it is sent). Never waits."""
 
 
 class Replies:
-    """The replies of one client. `invoke` does the work, `mutates` says which methods are logged with their caller,
-    `limit` is how many requests may wait for their Future at once."""
+    """The replies to one client. `invoke` does the work, `mutates` is true for methods that are logged with their
+    caller, `limit` is the maximum number of requests waiting for their Future."""
 
     def __init__(
         self, peer: Peer, invoke: Invoke, mutates: Callable[[str], bool], enqueue: Enqueue, limit: int
@@ -38,7 +38,7 @@ class Replies:
         self._limit = limit
         self._pending: dict[int, RpcRequest] = {}
         self._tokens = itertools.count()
-        self._changed = threading.Condition()  # guards, and tells changes of, `_pending`
+        self._changed = threading.Condition()  # guards `_pending` and is notified when it shrinks
 
     @property
     def pending(self) -> bool:
@@ -51,18 +51,18 @@ class Replies:
         with self._changed:
             return self._changed.wait_for(lambda: not self._pending, max(0, timeout))
 
-    def give_up(self) -> None:
-        """Answer everything pending with "shutting down"; its real result is not reported any more."""
+    def abort_pending(self) -> None:
+        """Answer all pending requests with "shutting down"; their real results are discarded."""
         with self._changed:
-            left, self._pending = self._pending, {}
+            unanswered, self._pending = self._pending, {}
         error = ShuttingDownError("the daemon is shutting down", hint="`memoryd history` shows what was done")
-        for request in left.values():
+        for request in unanswered.values():
             self._send(request, protocol.encode_error(request.id, error))
 
     def answer(self, line: bytes) -> None:
         """Handle one line of the client: at most one reply is queued, now or when its Future completes."""
         request = protocol.decode_request(line)
-        if isinstance(request, Problem):
+        if isinstance(request, InvalidRequest):
             self.refuse(request)
             return
         started = time.monotonic()
@@ -70,63 +70,63 @@ class Replies:
             self._admit()
             answer = self._invoke(request)
         except Exception as error:  # noqa: BLE001 - whatever a handler raises becomes an error reply
-            self._note(request, started, error)
+            self._log_change(request, started, error)
             self._send(request, _error_line(request, error))
             return
         if isinstance(answer, Future):
             self._await(request, started, answer)
             return
-        self._note(request, started, None)
+        self._log_change(request, started, None)
         self._send(request, protocol.encode_reply(request.id, answer))
 
-    def refuse(self, problem: Problem) -> None:
+    def refuse(self, problem: InvalidRequest) -> None:
         """Answer a line that is not a request."""
-        line = protocol.encode_problem(problem)
+        line = protocol.encode_invalid_request(problem)
         self._enqueue(len(line), lambda: line)
 
     def _admit(self) -> None:
         with self._changed:
-            waiting = len(self._pending)
-        if waiting >= self._limit:
-            raise BusyError(f"{waiting} requests of this connection are still unanswered")
+            pending = len(self._pending)
+        if pending >= self._limit:
+            raise BusyError(f"{pending} requests of this connection are still unanswered")
 
-    def _await(self, request: RpcRequest, started: float, future: _Done) -> None:
+    def _await(self, request: RpcRequest, started: float, future: _ResultFuture) -> None:
         with self._changed:
             token = next(self._tokens)
             self._pending[token] = request
-        future.add_done_callback(partial(self._done, token, request, started))
+        future.add_done_callback(partial(self._complete, token, request, started))
 
-    def _done(self, token: int, request: RpcRequest, started: float, future: _Done) -> None:
+    def _complete(self, token: int, request: RpcRequest, started: float, future: _ResultFuture) -> None:
         """Queue the reply; called by the thread that finished the work."""
-        self._enqueue(0, partial(self._finished_line, token, request, future))
-        self._note(request, started, _failure(future))
+        self._enqueue(0, partial(self._result_line, token, request, future))
+        self._log_change(request, started, _failure(future))
 
-    def _finished_line(self, token: int, request: RpcRequest, future: _Done) -> bytes:
-        """Return the reply to finished work when its turn comes; nothing if it was answered already."""
+    def _result_line(self, token: int, request: RpcRequest, future: _ResultFuture) -> bytes:
+        """Return the reply to finished work; an empty line if the request was answered already."""
         with self._changed:
             if self._pending.pop(token, None) is None:
                 return b""
             self._changed.notify_all()
-        failed = _failure(future)
-        line = _error_line(request, failed) if failed else protocol.encode_reply(request.id, future.result(timeout=0))
+        error = _failure(future)
+        line = _error_line(request, error) if error else protocol.encode_reply(request.id, future.result(timeout=0))
         return b"" if request.notification else line
 
     def _send(self, request: RpcRequest, line: bytes) -> None:
         if not request.notification:
             self._enqueue(len(line), lambda: line)
 
-    def _note(self, request: RpcRequest, started: float, error: Exception | None) -> None:
-        """Log who asked for a change, without its parameters."""
+    def _log_change(self, request: RpcRequest, started: float, error: Exception | None) -> None:
+        """Log the caller of a method that changes something, without its parameters."""
         if self._mutates(request.method):
-            took = round((time.monotonic() - started) * 1000, 1)
+            elapsed_ms = round((time.monotonic() - started) * 1000, 1)
             failed = type(error).__name__ if error else None
             peer = self._peer
             get_logger(__name__).info(
-                "request", method=request.method, uid=peer.uid, peer_pid=peer.pid, ms=took, error=failed
+                "request", method=request.method, uid=peer.uid, peer_pid=peer.pid, ms=elapsed_ms, error=failed
             )
 
 
-def _failure(future: _Done) -> Exception | None:
+def _failure(future: _ResultFuture) -> Exception | None:
     """Return the error of finished work, None if it succeeded."""
     if future.cancelled():
         return ShuttingDownError("the work was cancelled because the daemon is stopping")
@@ -137,11 +137,11 @@ def _failure(future: _Done) -> Exception | None:
 
 
 def _error_line(request: RpcRequest, error: Exception) -> bytes:
-    """Return the reply for an error. A MemorydError carries its own message; anything else is a bug, reported by the
-    number under which the log has the traceback."""
+    """Return the reply for an error. A MemorydError carries its own message. Anything else is a bug: the reply has only
+    the number that finds the traceback in the log."""
     if isinstance(error, MemorydError):
         return protocol.encode_error(request.id, error)
     number = uuid.uuid4().hex[:8]
     get_logger(__name__).error("request_failed", method=request.method, log_id=number, exc_info=error)
-    told = MemorydError("internal error", hint=f"see {number} in the log", data={"log_id": number})
-    return protocol.encode_error(request.id, told)
+    public_error = MemorydError("internal error", hint=f"see {number} in the log", data={"log_id": number})
+    return protocol.encode_error(request.id, public_error)

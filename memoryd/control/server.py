@@ -1,8 +1,8 @@
-"""The server of the control socket: accepts clients, checks their user, and hands requests to handlers.
+"""The server of the control socket: accepts clients, checks their user, and passes requests to handlers.
 
-One accepting thread; two threads per client (see connection.py), at most 64 clients. A handler returns its result, or a
-Future for work that goes through the inbox of a root; the thread that completes the Future only queues the reply. So no
-client can delay a worker or another client.
+There is one accepting thread and two threads per client (see connection.py), for at most 64 clients. A handler returns
+its result, or a Future for work that goes through the inbox of a root; the thread that completes the Future only queues
+the reply. So no client can delay a worker or another client.
 """
 
 from __future__ import annotations
@@ -31,15 +31,15 @@ from memoryd.errors import BusyError, MemorydError, ShuttingDownError, Unauthori
 from memoryd.log import RateLimit, get_logger
 
 Handler = Callable[[Request, Peer], Answer]
-"""(checked request, who asks) -> result, or a Future of it. Raises MemorydError kinds."""
+"""(checked request, caller) -> result, or a Future of it. Raises MemorydError kinds."""
 
 Builtin = Callable[[Request, Connection], Result]
 R = TypeVar("R", bound=Request)
 
 
 def handler(kind: type[R], work: Callable[[R], Answer]) -> Handler:
-    """Make a handler from a function of one request type. The caller was authorised by the server, so the function does
-    not get it."""
+    """Make a handler from a function of one request type, which does not need the caller: the server has authorised
+    it."""
 
     def handle(request: Request, _: Peer) -> Answer:
         assert isinstance(request, kind)
@@ -50,8 +50,8 @@ def handler(kind: type[R], work: Callable[[R], Answer]) -> Handler:
 
 class Server:
     """The control socket. `address`: a path to bind (the caller holds the instance lock), or a listening socket that
-    was passed in. `handlers`: by method name; `subscribe`, `unsubscribe` and `rpc.discover` are built in. `hello`: what
-    the greeting says besides server and protocol (version, pid, instance).
+    was passed in. `handlers`: by method name; `subscribe`, `unsubscribe` and `rpc.discover` are built in. `hello`:
+    members of the greeting besides server and protocol (version, pid, instance).
 
     `start` raises AlreadyRunningError, DeniedError or ConfigError.
     """
@@ -62,7 +62,7 @@ class Server:
         handlers: Mapping[str, Handler],
         hello: Mapping[str, object],
         *,
-        authorise: Callable[[Peer], bool] = peer.own_user,
+        authorise: Callable[[Peer], bool] = peer.is_daemon_user,
         limits: Limits | None = None,
         table: Mapping[str, Method] = TABLE,
         clock: Callable[[], float] = time.time,
@@ -90,10 +90,10 @@ class Server:
         self._wake: socket.socket | None = None
         self._acceptor: threading.Thread | None = None
 
-    # -- life -------------------------------------------------------------------------------------
+    # -- lifecycle --------------------------------------------------------------------------------
 
     def open(self) -> None:
-        """Bind and listen. Clients can connect, but nobody answers before `start`."""
+        """Bind and listen. Clients can connect, but are not answered before `start`."""
         address = self._address
         if isinstance(address, socket.socket):
             self._endpoint = endpoint.adopt(address)
@@ -102,13 +102,13 @@ class Server:
         self._endpoint.sock.setblocking(False)
 
     def start(self) -> None:
-        """Accept and answer, after `open` if that has not been done."""
+        """Accept clients and answer them; calls `open` first if needed."""
         if self._endpoint is None:
             self.open()
         assert self._endpoint is not None
-        self._wake, woken = socket.socketpair()
+        self._wake, wake_reader = socket.socketpair()
         self._acceptor = threading.Thread(
-            target=self._accept_all, args=(self._endpoint.sock, woken), name="control-accept", daemon=True
+            target=self._accept_all, args=(self._endpoint.sock, wake_reader), name="control-accept", daemon=True
         )
         self._acceptor.start()
 
@@ -124,13 +124,13 @@ class Server:
         return len(self._connections)
 
     def drain(self) -> None:
-        """Refuse work (jobs and changes) with "shutting down" from now on; `ping`, `status` and running work are still
+        """Refuse new work (jobs and changes) with "shutting down". Reads such as `status` and work under way are still
         answered."""
         self._draining = True
 
     def close(self, grace: float = 1.0) -> None:
         """Stop accepting, give pending replies `grace` seconds, answer the rest with "shutting down", disconnect every
-        client, and unlink the socket if we bound it. Safe to call twice."""
+        client, and unlink the socket if this process bound it. Safe to call twice."""
         with self._lock:
             if self._closing:
                 return
@@ -166,9 +166,9 @@ class Server:
     def publish(self, topic: str, event: Mapping[str, object]) -> None:
         """Send `event` to all subscribers of `topic` without waiting. `at` (seconds, UTC) is added."""
         params = {"topic": topic, "at": self._clock(), **event}
-        for client in self._connections:
-            if topic in client.topics:
-                client.event(params)
+        for connection in self._connections:
+            if topic in connection.topics:
+                connection.send_event(params)
 
     def _subscribe(self, request: Request, connection: Connection) -> SubscribeResult:
         connection.topics |= _topics(request)
@@ -193,15 +193,15 @@ class Server:
         if method is None or not served:
             hint = nearest(request.method, self._served())
             raise MethodUnknownError(f"there is no method {request.method!r}", hint=hint)
-        # Asking twice to stop is no mistake; it is the one change that is still taken.
+        # A second shutdown request is no mistake, so it is the one change still accepted.
         work = method.kind == "job" or (method.mutates and method.name != "shutdown")
         if self._closing or (self._draining and work):
             raise ShuttingDownError("the daemon is shutting down", hint="start it again with `memoryd run`")
-        asked = check_params(method, request.params)
+        params = check_params(method, request.params)
         builtin = self._builtins.get(method.name)
         if builtin is not None:
-            return builtin(asked, connection)
-        return self._handlers[method.name](asked, connection.peer)
+            return builtin(params, connection)
+        return self._handlers[method.name](params, connection.peer)
 
     def _mutates(self, name: str) -> bool:
         method = self._table.get(name)
@@ -209,66 +209,68 @@ class Server:
 
     # -- accepting --------------------------------------------------------------------------------
 
-    def _accept_all(self, listener: socket.socket, woken: socket.socket) -> None:
+    def _accept_all(self, listener: socket.socket, wake_reader: socket.socket) -> None:
         """Accept clients until the other end of `woken` is closed."""
         poll = select.poll()
         poll.register(listener, select.POLLIN)
-        poll.register(woken, select.POLLIN)
-        with woken:
-            while not any(fd == woken.fileno() for fd, _ in poll.poll()):
+        poll.register(wake_reader, select.POLLIN)
+        with wake_reader:
+            while not any(fd == wake_reader.fileno() for fd, _ in poll.poll()):
                 try:
                     sock, _ = listener.accept()
                 except (BlockingIOError, InterruptedError, ConnectionAbortedError):
                     continue
-                except OSError as error:  # out of descriptors or memory: others may give some back
+                except OSError as error:  # out of descriptors or memory: retry when some are free again
                     get_logger(__name__).warning("accept_failed", reason=str(error))
-                    _wait(woken, 0.5)
+                    _wait(wake_reader, 0.5)
                     continue
                 self._admit(sock)
 
     def _admit(self, sock: socket.socket) -> None:
-        """Greet an authorised client; tell any other one why it is refused, and disconnect it."""
+        """Serve an authorised client; send any other one the reason and disconnect it."""
         try:
-            who = peer.of_socket(sock, next(self._numbers))
-            if not self._authorise(who):
+            client = peer.of_socket(sock, next(self._numbers))
+            if not self._authorise(client):
                 raise UnauthorisedError(
-                    f"user {who.uid} may not give commands to this daemon",
+                    f"user {client.uid} may not give commands to this daemon",
                     hint="run the command as its owner",
                 )
-            # Our own health probe must get through while foreign clients hold every place.
-            if self.clients >= self._limits.clients and who.pid != os.getpid():
+            # The daemon's own health probe must get through even if other clients use every connection.
+            if self.clients >= self._limits.clients and client.pid != os.getpid():
                 raise BusyError(f"{self.clients} clients are connected already", hint="close some, then try again")
         except MemorydError as error:
-            self._note_refusal(error.message)
-            _turn_away(sock, protocol.encode_error(None, error))
+            self._log_refusal(error.message)
+            _reject(sock, protocol.encode_error(None, error))
             return
-        self._welcome(sock, who)
+        self._serve(sock, client)
 
-    def _note_refusal(self, reason: str) -> None:
+    def _log_refusal(self, reason: str) -> None:
         suppressed = self._refusals.suppressed(reason)
         if suppressed is not None:
             more = {"suppressed": suppressed} if suppressed else {}
             get_logger(__name__).warning("client_refused", reason=reason, **more)
 
-    def _welcome(self, sock: socket.socket, who: Peer) -> None:
-        connection = Connection(sock, who, self._invoke, mutates=self._mutates, ended=self._forget, limits=self._limits)
+    def _serve(self, sock: socket.socket, client: Peer) -> None:
+        connection = Connection(
+            sock, client, self._invoke, mutates=self._mutates, on_end=self._remove, limits=self._limits
+        )
         with self._lock:
             self._connections = (*self._connections, connection)
         try:
             connection.start(protocol.encode_notification("hello", self._hello))
-        except RuntimeError as error:  # the system gives us no more threads
-            self._note_refusal(str(error))
-            connection.cut()
+        except RuntimeError as error:  # the system has no more threads
+            self._log_refusal(str(error))
+            connection.disconnect()
             sock.close()
-            self._forget(connection)
+            self._remove(connection)
 
-    def _forget(self, connection: Connection) -> None:
+    def _remove(self, connection: Connection) -> None:
         with self._lock:
             self._connections = tuple(c for c in self._connections if c is not connection)
 
 
-def _turn_away(sock: socket.socket, line: bytes) -> None:
-    """Send one line, which never waits in an empty buffer, and close."""
+def _reject(sock: socket.socket, line: bytes) -> None:
+    """Send one line and close. The send buffer is still empty, so this never waits."""
     with sock:
         try:
             sock.setblocking(False)

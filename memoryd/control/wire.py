@@ -31,8 +31,8 @@ _SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 def readable(text: str) -> str:
-    """Return text that UTF-8 can encode. A byte that `os.fsdecode` could not decode (a file name in another encoding)
-    becomes `\\xNN`, any other lone surrogate `\\uNNNN`; nothing is dropped."""
+    """Return the text in a form that UTF-8 can encode. A byte that `os.fsdecode` could not decode (a file name in
+    another encoding) becomes `\\xNN`, any other lone surrogate `\\uNNNN`; nothing is dropped."""
     return _SURROGATE.sub(_escape, text)
 
 
@@ -49,8 +49,8 @@ def error_object(error: MemorydError) -> dict[str, object]:
     return {"code": error.rpc_code, "message": error.message, "data": data}
 
 
-def rebuild(error: object) -> MemorydError:
-    """Return the exception that an `error` member describes: by its `data.code`, else by its number."""
+def error_from_object(error: object) -> MemorydError:
+    """Rebuild the exception of an `error` member: of the class with its `data.code`, else with its number."""
     if not isinstance(error, Mapping):
         return MemorydError("the daemon sent an error that memoryd cannot parse")
     raw = error.get("data")
@@ -75,5 +75,5 @@ def _kinds(kind: type[MemorydError]) -> Iterator[type[MemorydError]]:
 
 def error_kinds() -> list[type[MemorydError]]:
     """Return every kind of error, for `rpc.discover`."""
-    own = (kind for kind in _kinds(errors.MemorydError) if kind.__module__ in (errors.__name__, __name__))
-    return [kind for kind in own if kind is not NoDaemonError]
+    kinds = (kind for kind in _kinds(errors.MemorydError) if kind.__module__ in (errors.__name__, __name__))
+    return [kind for kind in kinds if kind is not NoDaemonError]

@@ -18,6 +18,6 @@ def test_families_become_text() -> None:
     assert "# TYPE memoryd_commits_total counter\nmemoryd_commits_total 7.0\n" in text
 
 
-def test_only_what_is_given_is_told() -> None:
-    """No process or platform metrics of the library's own creep in."""
+def test_only_the_given_families_are_rendered() -> None:
+    """The process and platform metrics of the library are not included."""
     assert render([]) == ""

@@ -18,7 +18,7 @@ from memoryd.control.discover import document
 from memoryd.control.methods import METHODS, TABLE, Method, Option, Request, Result, by_command, groups
 from memoryd.control.methods.method_types import Finite, Name, parameter
 from memoryd.control.parameters import check_params
-from memoryd.control.protocol import LineReader, Problem, RpcRequest, decode_request
+from memoryd.control.protocol import InvalidRequest, LineReader, RpcRequest, decode_request
 from memoryd.errors import ConfigError, ConflictError, MemorydError, UnauthorisedError, UsageError
 from tests import parameters
 
@@ -30,7 +30,7 @@ REQUESTS = [
     (b' {"jsonrpc":"2.0","id":7,"method":"x","extra":1} \r', RpcRequest(7, "x", None)),
 ]
 
-PROBLEMS = [
+INVALID = [
     (b"", wire.PARSE_ERROR, None),
     (b"nonsense", wire.PARSE_ERROR, None),
     (b'{"jsonrpc":"2.0","id":1,"method":"pi', wire.PARSE_ERROR, None),
@@ -58,12 +58,12 @@ def test_a_request_is_read(line: bytes, request_: RpcRequest) -> None:
     assert decode_request(line) == request_
 
 
-@pytest.mark.parametrize(("line", "code", "request_id"), PROBLEMS)
-def test_anything_else_is_a_problem_with_the_standard_code(line: bytes, code: int, request_id: object) -> None:
-    problem = decode_request(line)
-    assert isinstance(problem, Problem)
-    assert (problem.code, problem.id) == (code, request_id)
-    reply = json.loads(protocol.encode_problem(problem))
+@pytest.mark.parametrize(("line", "code", "request_id"), INVALID)
+def test_anything_else_is_an_invalid_request_with_the_standard_code(line: bytes, code: int, request_id: object) -> None:
+    invalid = decode_request(line)
+    assert isinstance(invalid, InvalidRequest)
+    assert (invalid.code, invalid.id) == (code, request_id)
+    reply = json.loads(protocol.encode_invalid_request(invalid))
     assert reply["id"] == request_id
     assert reply["error"]["code"] == code
     assert reply["error"]["data"]["code"]
@@ -71,7 +71,7 @@ def test_anything_else_is_a_problem_with_the_standard_code(line: bytes, code: in
 
 @given(st.binary(max_size=300))
 def test_no_bytes_raise(line: bytes) -> None:
-    assert isinstance(decode_request(line), RpcRequest | Problem)
+    assert isinstance(decode_request(line), RpcRequest | InvalidRequest)
 
 
 json_values = st.recursive(
@@ -84,12 +84,12 @@ json_values = st.recursive(
 @given(st.dictionaries(st.sampled_from(["jsonrpc", "id", "method", "params"]), json_values))
 def test_no_object_raises(message: dict[str, Any]) -> None:
     line = json.dumps(message).encode()
-    assert isinstance(decode_request(line), RpcRequest | Problem)
+    assert isinstance(decode_request(line), RpcRequest | InvalidRequest)
 
 
 @given(st.lists(st.binary(max_size=20).filter(lambda b: b"\n" not in b), max_size=10), st.integers(1, 7))
-def test_lines_are_the_same_however_the_stream_is_cut(lines: list[bytes], step: int) -> None:
-    """The pieces in which bytes arrive make no difference."""
+def test_lines_do_not_depend_on_the_chunks(lines: list[bytes], step: int) -> None:
+    """Any split of the stream into chunks yields the same lines."""
     stream = b"".join(line + b"\n" for line in lines)
     reader = LineReader(limit=20)
     got = [line for at in range(0, len(stream), step) for line in reader.feed(stream[at : at + step])]
@@ -105,7 +105,7 @@ def test_the_line_limit_is_exact() -> None:
     assert reader.feed(b"\nok\n") == []
 
 
-def test_a_long_line_is_noticed_before_its_end_comes() -> None:
+def test_a_long_line_is_detected_before_its_end() -> None:
     reader = LineReader(limit=10)
     assert [reader.feed(b"x" * 6), reader.feed(b"x" * 6)] == [[], []]
     assert reader.too_long
@@ -123,12 +123,12 @@ ODD_VALUES = [
 ]
 
 
-@pytest.mark.parametrize(("value", "told"), ODD_VALUES)
-def test_whatever_a_result_holds_one_line_of_json_comes_out(value: Any, told: Any) -> None:
+@pytest.mark.parametrize(("value", "decoded"), ODD_VALUES)
+def test_any_result_becomes_one_line_of_json(value: Any, decoded: Any) -> None:
     line = protocol.encode_reply(1, {"v": value})
     assert line.endswith(b"\n")
     assert line.count(b"\n") == 1
-    assert json.loads(line) == {"jsonrpc": "2.0", "id": 1, "result": {"v": told}}
+    assert json.loads(line) == {"jsonrpc": "2.0", "id": 1, "result": {"v": decoded}}
 
 
 @given(st.dictionaries(st.text(st.characters(codec=None)), json_values | st.text(st.characters(codec=None))))
@@ -136,30 +136,30 @@ def test_every_result_is_encodable(result: dict[str, Any]) -> None:
     assert json.loads(protocol.encode_reply(1, result))["id"] == 1
 
 
-def test_a_result_beyond_the_line_is_shortened_and_says_so() -> None:
+def test_a_result_above_the_line_limit_is_truncated() -> None:
     result = {"findings": [{"message": "x" * 50}] * 1000, "summary": {"error": 1000}}
     line = protocol.encode_reply(1, result, limit=4096)
-    told = json.loads(line)["result"]
+    decoded = json.loads(line)["result"]
     assert len(line) <= 4097
-    assert told["truncated"] == {"findings": 1000}
-    assert 0 < len(told["findings"]) < 1000
-    assert told["summary"] == {"error": 1000}
+    assert decoded["truncated"] == {"findings": 1000}
+    assert 0 < len(decoded["findings"]) < 1000
+    assert decoded["summary"] == {"error": 1000}
     assert len(result["findings"]) == 1000
 
 
-def test_the_longest_list_is_shortened_wherever_it_stands() -> None:
-    """The plan of a job on thousands of memories: it was done, so the answer must not be an error."""
+def test_the_longest_list_is_truncated_at_any_depth() -> None:
+    """A job on thousands of memories was done, so the reply with its plan must not be an error."""
     ids = [f"{number:032}" for number in range(1000)]
     actions = [{"kind": "append", "ids": ids, "why": "old"}, {"kind": "rewrite", "ids": ids[:3], "why": "old"}]
     line = protocol.encode_reply(1, {"plan": {"actions": actions}, "receipt": "r-1"}, limit=4096)
-    told = json.loads(line)["result"]
+    decoded = json.loads(line)["result"]
     assert len(line) <= 4097
-    assert told["truncated"] == {"plan.actions.0.ids": 1000}
-    assert told["receipt"] == "r-1"
-    kept = told["plan"]["actions"][0].pop("ids")
-    assert 0 < len(kept) < 1000
-    assert kept == ids[: len(kept)]
-    assert told["plan"]["actions"] == [{"kind": "append", "why": "old"}, actions[1]]
+    assert decoded["truncated"] == {"plan.actions.0.ids": 1000}
+    assert decoded["receipt"] == "r-1"
+    shortened = decoded["plan"]["actions"][0].pop("ids")
+    assert 0 < len(shortened) < 1000
+    assert shortened == ids[: len(shortened)]
+    assert decoded["plan"]["actions"] == [{"kind": "append", "why": "old"}, actions[1]]
     assert len(ids) == 1000
 
 
@@ -174,15 +174,15 @@ def test_an_error_survives_the_wire(kind: type[MemorydError]) -> None:
     reply = json.loads(protocol.encode_error(9, kind("what", hint="do", data={"changed": ["a"]})))
     assert reply["error"]["code"] == kind.rpc_code
     assert reply["error"]["data"]["code"] == kind.name
-    again = wire.rebuild(reply["error"])
+    again = wire.error_from_object(reply["error"])
     assert type(again) is kind
     assert (again.message, again.hint, again.data) == ("what", "do", {"changed": ["a"]})
 
 
 def test_an_unknown_error_is_still_an_error() -> None:
-    assert type(wire.rebuild({"code": -32006, "message": "m"})) is ConflictError
-    assert type(wire.rebuild({"code": -1, "message": "m", "data": "?"})) is MemorydError
-    assert type(wire.rebuild(None)) is MemorydError
+    assert type(wire.error_from_object({"code": -32006, "message": "m"})) is ConflictError
+    assert type(wire.error_from_object({"code": -1, "message": "m", "data": "?"})) is MemorydError
+    assert type(wire.error_from_object(None)) is MemorydError
 
 
 class Sample(Request):
@@ -233,16 +233,16 @@ BAD = [
 ]
 
 
-@pytest.mark.parametrize(("given_", "kept"), GOOD)
-def test_right_parameters_pass(given_: Any, kept: dict[str, Any]) -> None:
-    assert parameters.given(check_params(METHOD, given_)) == kept
+@pytest.mark.parametrize(("given_", "expected"), GOOD)
+def test_right_parameters_pass(given_: Any, expected: dict[str, Any]) -> None:
+    assert parameters.given(check_params(METHOD, given_)) == expected
 
 
-@pytest.mark.parametrize(("given_", "told"), BAD)
-def test_wrong_parameters_are_refused_and_explained(given_: Any, told: str) -> None:
+@pytest.mark.parametrize(("given_", "expected"), BAD)
+def test_wrong_parameters_are_refused_and_explained(given_: Any, expected: str) -> None:
     with pytest.raises(UsageError) as caught:
         check_params(METHOD, given_)
-    assert told in f"{caught.value.message} {caught.value.hint}"
+    assert expected in f"{caught.value.message} {caught.value.hint}"
 
 
 def test_a_required_parameter_and_one_of_several() -> None:
@@ -273,13 +273,13 @@ def test_the_table_is_sound() -> None:
 
 
 def test_discover_describes_every_row() -> None:
-    found = to_builtins(document(METHODS, "1"))
-    assert found["openrpc"].startswith("1.")
-    assert [method["name"] for method in found["methods"]] == [method.name for method in METHODS]
+    described = to_builtins(document(METHODS, "1"))
+    assert described["openrpc"].startswith("1.")
+    assert [method["name"] for method in described["methods"]] == [method.name for method in METHODS]
     names = {kind.name for kind in wire.error_kinds()}
-    assert names == set(found["components"]["errors"])
+    assert names == set(described["components"]["errors"])
     assert {UnauthorisedError.name, ConfigError.name} <= names
-    sync = next(method for method in found["methods"] if method["name"] == "sync")
+    sync = next(method for method in described["methods"] if method["name"] == "sync")
     assert {p["name"]: p["schema"]["type"] for p in sync["params"]} == {
         "root": "string",
         "timeout_ms": "integer",
@@ -293,11 +293,11 @@ def test_a_list_on_the_command_line_is_repeatable() -> None:
     assert [(name, param.name) for name, param in lists if not param.repeatable] == []
 
 
-def test_discover_leaves_no_type_unexplained() -> None:
-    found = to_builtins(document(METHODS, "1"))
-    known = set(found["components"]["schemas"])
-    wanted = set(re.findall(r"#/components/schemas/(\w+)", json.dumps(found)))
-    assert wanted
-    assert wanted <= known
-    hits = next(method for method in found["methods"] if method["name"] == "memory.search")["result"]["schema"]
+def test_discover_defines_every_referenced_type() -> None:
+    described = to_builtins(document(METHODS, "1"))
+    defined = set(described["components"]["schemas"])
+    referenced = set(re.findall(r"#/components/schemas/(\w+)", json.dumps(described)))
+    assert referenced
+    assert referenced <= defined
+    hits = next(method for method in described["methods"] if method["name"] == "memory.search")["result"]["schema"]
     assert hits["properties"]["hits"]["items"] == {"$ref": "#/components/schemas/HitRow"}

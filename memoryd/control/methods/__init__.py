@@ -1,8 +1,8 @@
 """The one table of control methods.
 
 The server checks parameters by it, the command line and its help are built from it, and `rpc.discover` prints it.
-Adding a command is adding a request, a result and a row to the module of its subject (and a view in cli/views.py when
-the plain rendering of its result will not do).
+To add a command, add a request, a result and a row to the module of its subject (and a view in cli/views.py if the
+generic rendering of its result is not enough).
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ __all__ = [
 
 # In the order in which help and rpc.discover show them.
 METHODS: tuple[Method, ...] = (
-    *status.LOOKS,
+    *status.STATUS,
     *memories.METHODS,
     *upkeep.UPKEEP,
     *recovery.BACKUPS,
@@ -65,8 +65,8 @@ def by_command(words: tuple[str, ...]) -> Method | None:
 
 def groups() -> dict[str, tuple[Method, ...]]:
     """Return the commands of two words by their first: {"backup": (...), ...}."""
-    found: dict[str, list[Method]] = {}
+    by_word: dict[str, list[Method]] = {}
     for method in METHODS:
         if method.command and len(method.command) == 2:
-            found.setdefault(method.command[0], []).append(method)
-    return {word: tuple(methods) for word, methods in found.items()}
+            by_word.setdefault(method.command[0], []).append(method)
+    return {word: tuple(methods) for word, methods in by_word.items()}

@@ -1,4 +1,4 @@
-"""Methods about single memories: find, read, store, change, forget, bring back."""
+"""Methods on memories: search, read, list, store, change, forget and restore."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ class AddRequest(Request, kw_only=True):
 
 
 class UpdateRequest(Request, kw_only=True):
-    """The changes of fields of a memory."""
+    """The memory to change, and its new fields."""
 
     id: MemoryId
     root: InRoot = None
@@ -124,7 +124,7 @@ class UpdateRequest(Request, kw_only=True):
 
 
 class MemoryRequest(Request, kw_only=True):
-    """One memory that is forgotten or brought back."""
+    """The memory to forget or restore."""
 
     id: MemoryId
     root: InRoot = None
@@ -134,7 +134,7 @@ class MemoryRequest(Request, kw_only=True):
 
 
 class MemoryRow(Struct, kw_only=True):
-    """One memory as search and list tell it; `created` is UTC with `Z`."""
+    """One memory as search and list return it; `created` is UTC with `Z`."""
 
     root: str
     id: str
@@ -150,7 +150,7 @@ class MemoryRow(Struct, kw_only=True):
 
 
 class HitRow(MemoryRow, kw_only=True):
-    """One memory that a search found; `why` says what its score is made of."""
+    """One search result; `why` explains its score."""
 
     snippet: str
     score: float
@@ -158,7 +158,7 @@ class HitRow(MemoryRow, kw_only=True):
 
 
 class Freshness(Struct, kw_only=True):
-    """The reliability of the answer of one root.
+    """The freshness of the results from one root.
 
     `state` is fresh, stale or unknown, `reason` the state of a root that is not watched now (paused, missing),
     `withheld` which results are left out, `semantic` why semantic search was not available.
@@ -189,7 +189,7 @@ class SearchResult(Result, kw_only=True):
 
 
 class GetResult(GatheredResult, kw_only=True):
-    """One memory, whole or in parts. Parts of one `sha256` fit together."""
+    """One memory, complete or in parts. Parts with the same `sha256` belong together."""
 
     root: Annotated[str, member("the root")]
     id: Annotated[str, member("the memory's id")]
@@ -236,7 +236,7 @@ class StoredResult(Result, kw_only=True):
 
 
 class CheckedResult(StoredResult, kw_only=True):
-    """A memory that was changed after its new content was looked through for secrets."""
+    """A memory that was changed after its new content was checked for secrets."""
 
     warnings: Annotated[
         list[str] | UnsetType,

@@ -30,7 +30,7 @@ JOB_NAMES: tuple[str, ...] = get_args(JobName)
 LAYOUTS = ("auto", *NAMES)
 
 Name = Annotated[str, Meta(pattern=r"\A[^\0]*\Z")]
-"""A text that may name a file: without a NUL byte. Free text may hold anything and is a plain `str`."""
+"""A text without a NUL byte, because it may name a file. Free text is a plain `str`."""
 Finite = Annotated[float, Meta(ge=-sys.float_info.max, le=sys.float_info.max)]
 
 
@@ -49,7 +49,7 @@ class NoParameters(Request):
 
 
 class Result(Struct, kw_only=True):
-    """The answer to one call. A member that is UNSET is left out of it."""
+    """The result of one call. Members that are UNSET are left out."""
 
 
 Failures = Annotated[
@@ -58,7 +58,7 @@ Failures = Annotated[
 
 
 class GatheredResult(Result, kw_only=True):
-    """The answer of one root or of several."""
+    """The combined result of one root or several."""
 
     errors: Failures = UNSET
 
@@ -69,7 +69,7 @@ class Option:
     an object whose members are given as NAME=VALUE arguments or by --file, or None for protocol only. `scale` turns the
     option's unit into the parameter's (seconds into ms); giving the option also sets the boolean parameters named in
     `implies`. `joined`: all words of the argument are one text. `local_path`: the client makes it absolute, because the
-    daemon has another working directory. `choices`: the values allowed, where no `Literal` can name them."""
+    daemon has another working directory. `choices`: the allowed values, if no `Literal` can name them."""
 
     cli: str | None = None
     placeholder: str | None = None
@@ -83,9 +83,9 @@ class Option:
 _PROTOCOL_ONLY = Option()
 
 
-def parameter(text: str, given: Option = _PROTOCOL_ONLY) -> Meta:
+def parameter(text: str, option: Option = _PROTOCOL_ONLY) -> Meta:
     """Describe a field of a request: its help, and how the command line gives it."""
-    return Meta(description=text, extra={"option": given})
+    return Meta(description=text, extra={"option": option})
 
 
 def member(text: str) -> Meta:
@@ -95,8 +95,7 @@ def member(text: str) -> Meta:
 
 @dataclass(frozen=True, slots=True)
 class Param:
-    """One named parameter, as its field of the request says. A `repeatable` one is a list whose values are given one by
-    one on the command line."""
+    """One named parameter, made from its field in the request."""
 
     name: str
     type: Type
@@ -109,12 +108,12 @@ class Param:
 
     @property
     def cli(self) -> str | None:
-        """Its form on the command line; see `Option`."""
+        """The form of the parameter on the command line; see `Option`."""
         return self.option.cli
 
     @property
     def repeatable(self) -> bool:
-        """True if the command line accepts it more than once."""
+        """True for a list whose values are given one by one on the command line."""
         return self.type == "list" and self.cli is not None
 
 
@@ -129,9 +128,9 @@ class Field:
 
 @dataclass(frozen=True)
 class Method:
-    """One row. `kind`: "read" answers from what is published, "job" goes through a root's inbox, "control" concerns the
-    daemon itself. `one_of`: at least one of these parameters must be given, and with `only_one` no more.
-    `waits_s`: how long a client waits for the reply when the caller names no time of its own."""
+    """One row of the table. `kind`: "read" is answered from published values, "job" goes through a root's inbox,
+    "control" concerns the daemon itself. `one_of`: at least one of these parameters must be given, and with `only_one`
+    exactly one. `waits_s`: seconds that a client waits for the reply unless the caller names a time."""
 
     name: str
     command: tuple[str, ...] | None
@@ -148,43 +147,43 @@ class Method:
 
     @cached_property
     def params(self) -> tuple[Param, ...]:
-        """The parameters, in the order of the request's fields."""
+        """The parameters, in the order of the fields of the request."""
         return self.request.params()
 
     @cached_property
     def result(self) -> tuple[Field, ...]:
-        """The documented members of the answer."""
+        """The documented members of the result."""
         return tuple(map(_member, _fields(self.answer)))
 
 
 def _fields(kind: type[Struct]) -> tuple[inspect.Field, ...]:
-    found = inspect.type_info(kind)
-    assert isinstance(found, inspect.StructType)
-    return found.fields
+    info = inspect.type_info(kind)
+    assert isinstance(info, inspect.StructType)
+    return info.fields
 
 
 def _param(field: inspect.Field, hint: object) -> Param:
     meta, constraint = _unwrapped(field.type)
     assert meta is not None, f"the parameter {field.name} has no description"
-    given = (meta.extra or {}).get("option", _PROTOCOL_ONLY)
+    option = (meta.extra or {}).get("option", _PROTOCOL_ONLY)
     bounded = constraint if isinstance(constraint, (inspect.IntType, inspect.FloatType)) else None
     return Param(
         name=field.name,
         type=_type(constraint),
         help=_text(meta),
         required=field.default is NODEFAULT and field.default_factory is NODEFAULT,
-        choices=given.choices or _choices(hint),
+        choices=option.choices or _choices(hint),
         minimum=bounded.ge if bounded else None,
         maximum=bounded.le if bounded else None,
-        option=given,
+        option=option,
     )
 
 
 def _choices(hint: object) -> tuple[str, ...]:
-    """The values of a `Literal`, however deep, in the order in which it names them, which msgspec does not keep."""
+    """Return the values of a `Literal`, however deeply nested, in its order, which msgspec does not preserve."""
     if get_origin(hint) is Literal:
         return get_args(hint)
-    return next((found for part in get_args(hint) if (found := _choices(part))), ())
+    return next((choices for part in get_args(hint) if (choices := _choices(part))), ())
 
 
 def _member(field: inspect.Field) -> Field:
@@ -196,10 +195,10 @@ def _text(meta: inspect.Metadata | None) -> str:
     return str(((meta.extra_json_schema if meta else None) or {}).get("description", ""))
 
 
-def _unwrapped(found: inspect.Type) -> tuple[inspect.Metadata | None, inspect.Type]:
-    """The description of a field, and its type without null and UNSET."""
-    meta = found if isinstance(found, inspect.Metadata) else None
-    kind = meta.type if meta is not None else found
+def _unwrapped(field_type: inspect.Type) -> tuple[inspect.Metadata | None, inspect.Type]:
+    """Return the description of a field, and its type without null and UNSET."""
+    meta = field_type if isinstance(field_type, inspect.Metadata) else None
+    kind = meta.type if meta is not None else field_type
     if isinstance(kind, inspect.UnionType):
         kind = next(each for each in kind.types if type(each).__name__ not in ("NoneType", "UnsetType"))
     return meta, kind
@@ -220,4 +219,4 @@ def _type(kind: inspect.Type) -> Type:
         if isinstance(item, inspect.FloatType):
             return "numbers"
         return "objects" if isinstance(item, inspect.DictType) else "list"
-    return next((name for found, name in _TYPES if isinstance(kind, found)), "object")
+    return next((name for msgspec_type, name in _TYPES if isinstance(kind, msgspec_type)), "object")

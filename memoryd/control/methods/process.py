@@ -1,4 +1,4 @@
-"""Methods about the daemon itself: its events, its configuration, its log, its end, its protocol."""
+"""Methods on the daemon itself: events, configuration, log, metrics, shutdown and the protocol."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Methods that bring back what was: backups, and the journal of what memoryd changed."""
+"""Methods of recovery: backups, and the journal of what memoryd changed."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ BackupId = Annotated[Name | None, parameter("this backup, by the id that `backup
 
 
 class BackupRow(Struct, kw_only=True):
-    """One backup of a file, or a snapshot of all files of a root (`file` is null, `files` their number). `reason` is
-    that of a file in quarantine, `problem` why a backup is not valid."""
+    """One backup of a file, or a snapshot of all files of a root (`file` is null, `files` their number). `reason`: why
+    a file is in quarantine; `problem`: why a backup is not valid."""
 
     root: str
     id: str
@@ -77,13 +77,13 @@ class BackupRestoreRequest(Request, kw_only=True):
 
 
 class BackupsResult(GatheredResult, kw_only=True):
-    """The backups there are."""
+    """The existing backups."""
 
     backups: Annotated[list[BackupRow], member("[{id, root, file, taken, bytes, sha256, valid}]")]
 
 
 class BackupCreateResult(BackupsResult, kw_only=True):
-    """The backups there are, and which of them were made now."""
+    """The existing backups, and the outcome for each file."""
 
     created: Annotated[list[CreatedBackup], member("[{root, file, outcome, id}]: what became of each file")]
 
@@ -150,7 +150,7 @@ BACKUPS: tuple[Method, ...] = (
     ),
 )
 
-# --- what was changed, and taking it back
+# --- history and undo
 
 
 class HistoryEntry(Struct, kw_only=True):

@@ -21,7 +21,7 @@ class Reason(Struct):
 
 
 class ActionRow(Struct, kw_only=True):
-    """One change of a plan. `memories` tells the reason for each id, `job` the scheduled job that would make it."""
+    """One change of a plan. `memories` gives the reason for each id, `job` the scheduled job that would make it."""
 
     root: str | UnsetType = UNSET
     kind: str

@@ -1,4 +1,4 @@
-"""Methods that look at the daemon and its roots, and those that say which roots there are."""
+"""Methods that report on the daemon and its roots, and those that add, remove and control roots."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from memoryd.control.methods.method_types import (
 from memoryd.control.methods.shared import Root
 from memoryd.control.methods.upkeep import JobRows, LockRow
 
-# --- looking
+# --- status and checks
 
 
 class PingResult(Result, kw_only=True):
@@ -77,8 +77,8 @@ class BackupCount(Struct):
 
 
 class RootRow(Struct, kw_only=True):
-    """One root. `lag_ms` is the age of the oldest change that is not in the index yet, `busy_with` the step of work
-    under way."""
+    """One root. `lag_ms` is the age of the oldest change that is not in the index yet, `busy_with` the current step of
+    work."""
 
     name: str
     path: str
@@ -144,8 +144,8 @@ class SyncRequest(Request, kw_only=True):
 
 
 class SyncedRoot(Result, kw_only=True):
-    """One root that is up to date. `scanned`: the whole root was looked at, because events alone could not be trusted.
-    Where `written` is false, `reason` says why its index files were left."""
+    """One root that is up to date. `scanned`: the whole root was scanned, because events alone could not be trusted. If
+    `written` is false, `reason` says why its index files were not written."""
 
     generation: int
     waited_ms: int
@@ -167,7 +167,7 @@ class CheckRequest(Request, kw_only=True):
 
 
 class FindingRow(Struct, kw_only=True):
-    """One thing that is wrong or worth knowing."""
+    """One problem or remark about a file or a memory."""
 
     root: str
     code: str
@@ -180,13 +180,13 @@ class FindingRow(Struct, kw_only=True):
 
 
 class CheckResult(GatheredResult, kw_only=True):
-    """Everything that was found."""
+    """All findings."""
 
     findings: Annotated[list[FindingRow], member("[{root, code, severity, path, line?, id?, message, fixable}]")]
     summary: Annotated[Counts, member("{error, warning, info}")]
 
 
-LOOKS: tuple[Method, ...] = (
+STATUS: tuple[Method, ...] = (
     Method(
         "ping",
         ("ping",),
@@ -240,7 +240,7 @@ LOOKS: tuple[Method, ...] = (
     ),
 )
 
-# --- which roots there are
+# --- roots
 
 RootName = Annotated[Name | None, parameter("the root's name", Option("argument"))]
 RootPath = Annotated[
@@ -267,7 +267,7 @@ class RootAddRequest(Request, kw_only=True):
 
 
 class RootsResult(GatheredResult, kw_only=True):
-    """The roots that were asked about."""
+    """The requested roots."""
 
     roots: Annotated[list[RootRow], member("the roots, each as in `status`")]
 

@@ -1,4 +1,4 @@
-"""Methods of upkeep: what is due and doing it now, the schedule, and locks that are left over."""
+"""Methods of upkeep: the plan and its operations, the schedule, and left-over locks."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from memoryd.control.methods.method_types import (
 from memoryd.control.methods.recovery import BackupRow, CreatedBackup
 from memoryd.control.methods.shared import ActionRow, ChangeResult, DryRun, PlanRow, Root, RootOption
 
-# --- what is due, and doing it now
+# --- the plan and its operations
 
 
 class PlanRequest(Request, kw_only=True):
@@ -38,7 +38,7 @@ class RootPlan(Struct):
 
 
 class PlannedResult(Result, kw_only=True):
-    """The plan for one root, before it is combined with the others."""
+    """The plan of one root, before it is combined with the others."""
 
     actions: list[ActionRow]
 
@@ -205,13 +205,13 @@ class LockClearRequest(Request, kw_only=True):
 
 
 class LocksResult(GatheredResult, kw_only=True):
-    """The locks there are."""
+    """The existing locks."""
 
     locks: Annotated[list[LockRow], member("[{root, path, pid?, age_s, state: held|stale|unprovable, evidence}]")]
 
 
 class LockClearResult(LocksResult, kw_only=True):
-    """The locks there were, and which of them were removed."""
+    """The locks before the call, and which of them were removed."""
 
     cleared: Annotated[list[str], member("paths of the locks that were removed")]
 
@@ -297,7 +297,7 @@ class JobResult(GatheredResult, kw_only=True):
 
 
 class JobsRunResult(JobResult, kw_only=True):
-    """The results of a job by root; if it ran in a single root, also the result of that root directly."""
+    """The results of a job by root. If it ran in a single root, its members are repeated at the top level."""
 
     jobs: JobRows
     receipts: Annotated[dict[str, str] | UnsetType, member("{NAME: receipt} where several roots were changed")] = UNSET
