@@ -1,4 +1,4 @@
-"""The codes of all findings, and how severe a finding is.
+"""The codes of all findings, and the severity of a finding.
 
 `memoryd help findings` prints `CODES`. Importing this module loads every layout.
 """

@@ -1,4 +1,4 @@
-"""What a directory shows for recognising its layout: file names, and how a few of its files begin.
+"""Evidence for recognising the layout of a directory: file names, and the beginnings of a few files.
 
 Common names prove nothing (`memories`, `tasks.jsonl`, a dated heading), so each layout checks file contents.
 """
@@ -20,8 +20,8 @@ _decoder = json.JSONDecoder()
 
 
 class Directory:
-    """A listing of relative paths, with those of directories that were not entered; `head(path)` returns the first
-    `HEAD_SIZE` bytes of a file, none where it cannot be read."""
+    """A listing of relative paths, including directories that were not entered; `head(path)` returns the first
+    `HEAD_SIZE` bytes of a file, or b"" if it cannot be read."""
 
     def __init__(self, files: Collection[str], directories: Collection[str], head: Callable[[str], bytes]) -> None:
         self.files = files
@@ -29,32 +29,32 @@ class Directory:
         self.head = head
 
     @cached_property
-    def marked(self) -> frozenset[str]:
+    def marked_directories(self) -> frozenset[str]:
         """The directories with one of `MARKERS` at their top, "" for the root itself."""
         paths = (path.rpartition("/") for path in (*self.files, *self.directories))
         return frozenset(directory for directory, _, name in paths if name in MARKERS)
 
     def within(self, name: str) -> Directory:
         """Return the listing of the subdirectory `name` as a listing of its own."""
-        lead = f"{name}/"
-        files = [path.removeprefix(lead) for path in self.files if path.startswith(lead)]
-        directories = [path.removeprefix(lead) for path in self.directories if path.startswith(lead)]
-        return Directory(files, directories, lambda path: self.head(lead + path))
+        prefix = f"{name}/"
+        files = [path.removeprefix(prefix) for path in self.files if path.startswith(prefix)]
+        directories = [path.removeprefix(prefix) for path in self.directories if path.startswith(prefix)]
+        return Directory(files, directories, lambda path: self.head(prefix + path))
 
     def first(self, fits: Callable[[str], object]) -> Iterable[str]:
         """Return the first `MAX_HEADS` files, by name, that match."""
         return islice(filter(fits, sorted(self.files)), MAX_HEADS)
 
     def json(self, path: str) -> object:
-        """Return the first JSON value of a file, cut off at `HEAD_SIZE` where the file is longer; None where there is
+        """Return the first JSON value of a file, cut off at `HEAD_SIZE` if the file is longer; None if there is
         none."""
         data = self.head(path)
         return _parse_cut_off(_text(data), 0, 0)[0] if len(data) >= HEAD_SIZE else first_value(data)
 
 
 def is_other_json(content: bytes, keys: Collection[str]) -> bool:
-    """Return True where content that should be an object with some of these keys is something else. Empty content and
-    content cut off before its first key are not."""
+    """Return True if `content` is not a JSON object with one of these keys. Returns False for empty content and for
+    content that is cut off before its first key."""
     text = _text(content.strip(b"\0 \t\r\n"))
     value = _value(text, 0)[0]
     value = _parse_cut_off(text, 0, 0)[0] if value is None else value
@@ -64,7 +64,7 @@ def is_other_json(content: bytes, keys: Collection[str]) -> bool:
 
 
 def first_value(data: bytes) -> object:
-    """Return the JSON value that `data` begins with, whatever follows; None where there is none."""
+    """Return the JSON value at the beginning of `data`, ignoring the rest; None if there is none."""
     return _value(_text(data), 0)[0]
 
 
@@ -73,7 +73,7 @@ def _text(data: bytes) -> str:
 
 
 def _value(text: str, at: int) -> tuple[object, int]:
-    """Return the value at `at` and the offset after it; the offset is 0 where there is none."""
+    """Return the value at offset `at` and the offset after it; (None, 0) if there is none."""
     try:
         return _decoder.raw_decode(text, at)
     except (ValueError, RecursionError):
@@ -81,18 +81,18 @@ def _value(text: str, at: int) -> tuple[object, int]:
 
 
 def _parse_cut_off(text: str, at: int, depth: int) -> tuple[object, int]:
-    """Return a value that may be cut off, with the offset after it: 0 if it was cut, with the members before the
-    cut."""
+    """Return a value and the offset after it. If the value is cut off, it holds the members before the cut, and the
+    offset is 0."""
     value, end = _value(text, at)
-    opened = text[at : at + 1]
-    if end or opened not in ("{", "[") or depth == _MAX_DEPTH:
+    bracket = text[at : at + 1]
+    if end or bracket not in ("{", "[") or depth == _MAX_DEPTH:
         return value, end
     members: dict[str, object] = {}
     items: list[object] = []
     at = _next(text, at + 1)
     while at:
         key: object = None
-        if opened == "{":
+        if bracket == "{":
             key, at = _value(text, at)
             if not at or not isinstance(key, str):
                 break
@@ -105,7 +105,7 @@ def _parse_cut_off(text: str, at: int, depth: int) -> tuple[object, int]:
         else:
             items.append(value)
         at = at and _next(text, at)
-    return (members if opened == "{" else items), 0
+    return (members if bracket == "{" else items), 0
 
 
 def _next(text: str, at: int) -> int:

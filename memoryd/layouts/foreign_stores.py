@@ -1,4 +1,4 @@
-"""Stores of other programs that memoryd recognises but has no layout for: it names them and leaves them alone."""
+"""Stores of other programs that memoryd can name but has no layout for; it leaves them alone."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ _PERMALINK = re.compile(rb"\A---\r?\n(?:[^\n]*\n)*?permalink:", re.MULTILINE)
 _GRAPH = ({"name", "entityType", "observations"}, {"from", "to", "relationType"})
 
 
-def known_store(directory: Directory) -> str | None:
-    """Return a description of the store for people; None where it is not one of those known here."""
+def identify_store(directory: Directory) -> str | None:
+    """Return a description of the store for people, or None if it is not recognised."""
     names = set(directory.files)
     if ".anthropic-memory-store" in names:
         return "a store of the Anthropic memory tool"
@@ -35,10 +35,10 @@ def known_store(directory: Directory) -> str | None:
     banks = Counter(path.rpartition("/")[0] for path in names if path.rpartition("/")[2] in _BANK)
     if any(count > 2 for count in banks.values()):
         return "a memory bank (projectbrief.md, activeContext.md, …)"
-    return _by_content(directory)
+    return _identify_by_content(directory)
 
 
-def _by_content(directory: Directory) -> str | None:
+def _identify_by_content(directory: Directory) -> str | None:
     if "MEMORY.md" in directory.files:
         linked = {target.decode("utf-8", "replace") for target in _LINK.findall(directory.head("MEMORY.md"))}
         if linked & set(directory.files):
@@ -61,5 +61,5 @@ def _is_note(path: str) -> bool:
 
 def _is_graph(head: bytes) -> bool:
     values = [first_value(line) for line in head.splitlines()[:20] if line.strip()]
-    fitting = [value for value in values if isinstance(value, dict) and any(keys <= value.keys() for keys in _GRAPH)]
-    return 2 * len(fitting) > len(values)
+    matching = [value for value in values if isinstance(value, dict) and any(keys <= value.keys() for keys in _GRAPH)]
+    return 2 * len(matching) > len(values)

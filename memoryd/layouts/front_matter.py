@@ -31,8 +31,8 @@ class FrontMatter(NamedTuple):
 
     def text(self, *keys: str) -> str:
         """Return the first non-empty scalar of these keys, else ""."""
-        found = (self.fields.get(key) for key in keys)
-        return next((value for value in found if isinstance(value, str) and value), "")
+        values = (self.fields.get(key) for key in keys)
+        return next((value for value in values if isinstance(value, str) and value), "")
 
     def list(self, key: str) -> list[str]:
         """Return the items of a list; a scalar is split at its commas."""
@@ -42,7 +42,7 @@ class FrontMatter(NamedTuple):
 
 
 def read(data: bytes) -> FrontMatter:
-    """Return the fields at the top of a file; none where it begins otherwise or they are not closed."""
+    """Return the fields at the top of a file; none if there is no front matter or it is not closed."""
     start = len(BOM) if data.startswith(BOM) else 0
     block = _BLOCK.match(data[start : start + MAX_BYTES])
     if block is None:
@@ -52,7 +52,7 @@ def read(data: bytes) -> FrontMatter:
 
 def _fields(text: str) -> dict[str, Value]:
     """Return the fields of the block; the first of equal keys wins."""
-    found: dict[str, Value] = {}
+    fields: dict[str, Value] = {}
     items: list[str] | None = None  # the list of the key above, which had no value on its line
     for line in text.splitlines():
         item = _ITEM.match(line)
@@ -61,10 +61,10 @@ def _fields(text: str) -> dict[str, Value]:
             items.append(_scalar(item["value"]))
         elif colon and not line.startswith(_NO_KEY) and value[:1] in ("", " ", "\t"):
             items = [] if not _COMMENT.sub("", value).strip() else None
-            found.setdefault(key.strip().lower(), items if items is not None else _value(value.strip()))
+            fields.setdefault(key.strip().lower(), items if items is not None else _value(value.strip()))
         elif line.strip() and not line.lstrip().startswith("#"):
             items = None
-    return found
+    return fields
 
 
 def _value(text: str) -> Value:

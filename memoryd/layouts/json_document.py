@@ -1,4 +1,4 @@
-"""Findings and repairs of a file that is one JSON document with many memories.
+"""Findings and repairs for a file that is one JSON document with many memories.
 
 Its agent writes the file whole, so damage takes two forms: nothing in it can be parsed, or the end of an older, longer
 text follows the document.
@@ -36,12 +36,12 @@ def document_findings(path: str, data: bytes, document: DocumentSpan) -> list[Fi
 
 def get_text(native: NativeMemory, key: str) -> str:
     """Return a member that is a string, else ""."""
-    found = native.get(key)
-    return replace_surrogates(found) if isinstance(found, str) else ""
+    value = native.get(key)
+    return replace_surrogates(value) if isinstance(value, str) else ""
 
 
 def torn_file_fixes(loaded: LoadedFile, end: bytes = b"") -> tuple[Fix, ...]:
-    """Return the fix that cuts off the end of an older, longer text, so that the document ends in `end`."""
+    """Return the fix that replaces the trailing bytes of an older, longer text by `end`."""
     document = find_document(loaded.data)
     if document.rest is None or not any(finding.code == "torn-file" for finding in loaded.document.findings):
         return ()

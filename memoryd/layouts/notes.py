@@ -21,7 +21,7 @@ class NotesReader(Reader):
 
     reads_any_text = True
 
-    def recognises(self, directory: Directory) -> str | None:
+    def recognise(self, directory: Directory) -> str | None:
         """Return None: the layout must be named in the configuration."""
 
     def role(self, path: str) -> Role:
@@ -42,19 +42,19 @@ class NotesReader(Reader):
 
 
 def _record(path: str, data: bytes, text: str, front: FrontMatter) -> Record:
-    name, heading = _shown(path.removesuffix(".md")), _HEADING.search(text)
-    title = _shown(front.text("title") or (heading[1].strip(" \t\r#") if heading else "")) or name
+    name, heading = _printable(path.removesuffix(".md")), _HEADING.search(text)
+    title = _printable(front.text("title") or (heading[1].strip(" \t\r#") if heading else "")) or name
     created = parse_stamp(front.text("created", "date"))
     used = parse_stamp(front.text("updated", "modified")) or created
     times = created and created.seconds, used and used.seconds
-    tags = tuple(_shown(tag) for tag in front.list("tags"))
+    tags = tuple(_printable(tag) for tag in front.list("tags"))
     return Record(Span(0, len(data)), 1, name, "note", title, *times, tags, False, {}, text=text)
 
 
-def _shown(text: str) -> str:
+def _printable(text: str) -> str:
     """Return the text without secrets, control characters and invalid bytes."""
-    known = text.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
-    return redact("".join(each if each.isprintable() else " " for each in known)).strip()
+    valid = text.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
+    return redact("".join(each if each.isprintable() else " " for each in valid)).strip()
 
 
 NOTES = Layout("notes", "Markdown notes with optional front matter, one memory per file.", NotesReader())

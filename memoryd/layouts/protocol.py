@@ -1,16 +1,16 @@
-"""The parts that a layout is composed of, and the values they exchange with the rest of memoryd.
+"""The parts of a layout, and the values they exchange with the rest of memoryd.
 
-Five laws hold for each layout, and one contract suite checks them for all:
+Every layout obeys five laws, which one contract suite checks:
 
-- tiling: record spans lie in the text in order, without overlap; spans and gaps joined are the text;
+- tiling: record spans are in order and do not overlap; spans and gaps together are the text;
 - surgery: applying a plan changes nothing outside its edits;
-- fixpoint: doing a thing twice is doing it once;
+- fixpoint: every operation is idempotent;
 - conservation: no record vanishes from live files, archive and quarantine together;
 - patience: `parse` never raises, whatever the bytes.
 
-All parts are pure: files come in as views, changes go out as plans. Whether a text may be stored at all (secrets) is
-decided one floor above. A memory that does not fit its layout is an `InvalidMemoryError` whose `data["findings"]` lists
-every violation as `{"field", "rule"}`.
+All parts are pure: they take views of files and return plans of changes. The operations decide whether a text may be
+stored at all (secrets). A memory that does not fit its layout raises `InvalidMemoryError`, whose `data["findings"]`
+lists every violation as `{"field", "rule"}`.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _FOREIGN_TEMP = re.compile(
 
 
 def is_temp(path: str) -> bool:
-    """Return True for a half-written or backup file of any program: it is never read and never indexed."""
+    """Return True for a temporary or backup file of any program, which is never read or indexed."""
     return _FOREIGN_TEMP.search(path.rpartition("/")[2]) is not None
 
 
@@ -108,8 +108,8 @@ class FileStats(NamedTuple):
 
 
 def disabled_plan(view: UpkeepView, key: str) -> Plan:
-    """Return a plan without actions for an age rule that the configuration turns off; a run on request gets a note that
-    names the key."""
+    """Return a plan without actions, for an age rule that the configuration turns off. If the run was requested, a note
+    names the configuration key."""
     why = f"archiving by age is off for this root; `{key} = true` in the configuration turns it on"
     return Plan(notes=() if view.unattended else (Action(Kind.NOTE, "", why),))
 
@@ -128,9 +128,9 @@ class Fix(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class IndexView:
-    """The input of an index render. `entries` are the records of the live files in order,
-    `files` every source and archive file by path, `previous` the present index files (None: missing), `state` the
-    `next_state` of the last render."""
+    """The input of an index render. `entries` are the records of the live files in order, `files` all source and
+    archive files by path, `previous` the present index files (None: missing), `state` the `next_state` of the last
+    render."""
 
     entries: Iterable[Entry]
     files: Mapping[str, FileStats]
@@ -143,8 +143,8 @@ class IndexView:
 @dataclass(frozen=True, slots=True)
 class IndexResult:
     """The result of an index render. `files` holds the new content of each index file whose meaning changed. `newer` is
-    the version of an index that a newer program wrote, which must not be replaced. `next_state` (plain JSON) is what
-    the replaced index knew and no file does; the next view gets it back as `state`."""
+    the version of an index that a newer program wrote, which must not be replaced. `next_state` (plain JSON) holds data
+    of the replaced index that no file has; the next view gets it back as `state`."""
 
     files: Mapping[str, bytes] = field(default_factory=dict)
     memories: int = 0
@@ -160,8 +160,8 @@ class IndexResult:
 class UpkeepView:
     """The input of upkeep. `live` are the live files just read, `archive` returns the bytes of an archive
     file (None: missing). `pinned` are digests of memories that an undo restored, which no schedule moves again.
-    `unattended` is True for scheduled runs. `at_most` bounds the number of memories that an age rule moves in one run,
-    oldest first."""
+    `unattended` is True for scheduled runs. `max_moves` bounds how many memories an age rule moves in one run, oldest
+    first."""
 
     live: Mapping[str, LoadedFile]
     archive: Callable[[str], bytes | None]
@@ -169,7 +169,7 @@ class UpkeepView:
     now: float
     pinned: frozenset[str] = frozenset()
     unattended: bool = False
-    at_most: int | None = None
+    max_moves: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,7 +188,7 @@ def empty_plan(view: UpkeepView, *_: object) -> Plan:
     return Plan()
 
 
-def counts(view: IndexView) -> IndexResult:
+def count_memories(view: IndexView) -> IndexResult:
     """Count memories by type from the facts of the files, for a layout without index files."""
     by_type: Counter[str] = Counter()
     memories = archived = 0
@@ -204,14 +204,14 @@ def counts(view: IndexView) -> IndexResult:
 class Reader(ABC):
     """The part of a layout that recognises directories and parses files. Every method is pure."""
 
-    # True where any file with the right name reads as a memory, so that only the directory's shape shows the layout.
+    # True if any file with the right name parses as a memory; only the directory's structure then shows the layout.
     reads_any_text = False
-    parses_fragments = False  # True where a part of a file with whole memories parses like a file
-    separates_users = False  # True where each memory belongs to one user, and no other user may see it
+    parses_fragments = False  # True if a part of a file that holds complete memories parses like a file
+    separates_users = False  # True if each memory belongs to one user, and no other user may see it
 
     @abstractmethod
-    def recognises(self, directory: Directory) -> str | None:
-        """Return what shows that a directory has this layout, as text for people; None where nothing does."""
+    def recognise(self, directory: Directory) -> str | None:
+        """Return the evidence that a directory has this layout, as text for people; None if there is none."""
 
     @abstractmethod
     def role(self, path: str) -> Role:
@@ -231,17 +231,17 @@ class Reader(ABC):
         return self.parse(path, data, now=now, mtime=0.0, base=ParseOffset()).quality
 
     def source_paths(self, present: Collection[str]) -> tuple[str, ...]:
-        """Return the source files of those in `present`, in the order of the layout. A layout with fixed file names
-        returns all of them, present or not."""
+        """Return the source files among `present`, in the order of the layout. A layout with fixed file names returns
+        all of them, present or not."""
         return tuple(sorted(path for path in present if self.role(path) is Role.SOURCE))
 
     def whole_file(self, identity: str) -> str | None:
-        """Return the path of the file that `get` shows as a whole for this id, None where the layout has none."""
+        """Return the path of the file that `get` shows as a whole for this id, or None."""
         del identity
         return None
 
     def native(self, path: str, text: bytes) -> NativeMemory:
-        """Return the memory whose span holds `text` as its agent wrote it; `{"text": ...}` where it is not an
+        """Return the memory in `text`, the bytes of its span, as its agent wrote it; `{"text": ...}` if it is not an
         object."""
         del path
         return {"text": text.decode("utf-8", "replace")}
@@ -267,9 +267,9 @@ class IndexRenderer:
     """The index files of a layout and how they are rendered. Without `paths` it only counts memories."""
 
     paths: tuple[str, ...] = ()
-    render: Callable[[IndexView], IndexResult] = counts
-    # False where the content of an index file shows that another program owns it: it is never replaced.
-    is_ours: Callable[[str, bytes], bool] = lambda *_: True
+    render: Callable[[IndexView], IndexResult] = count_memories
+    # False if the content of an index file shows that another program owns it; it is then never replaced.
+    is_managed: Callable[[str, bytes], bool] = lambda *_: True
     version: Callable[[bytes], str | None] = lambda _: None  # the schema version in an index file
     migrations: tuple[Migration, ...] = ()  # in ascending order of version
 
@@ -279,7 +279,7 @@ class Upkeep:
     """Archiving, pruning and merging of memories. `jobs` run by schedule; the rest runs only on request."""
 
     jobs: tuple[str, ...] = ()
-    # The live files that scheduled upkeep must read; none where nothing can be due.
+    # The live files that scheduled upkeep must read; none if nothing can be due.
     paths: Callable[[Mapping[str, FileStats]], tuple[str, ...]] = lambda _: ()
     archive: Callable[[UpkeepView, Collection[str] | None], Plan] = (
         empty_plan  # the memories that are due, or exactly those named
@@ -290,8 +290,8 @@ class Upkeep:
 
 
 class Recover(Protocol):
-    """Return a fix that restores what a corrupt file lost from its newest good backup, or None. Valid memories of the
-    present file win; ids in `archived` are not restored. Runs only on request."""
+    """Return a fix that restores the missing memories of a corrupt file from its newest good backup, or None. Valid
+    memories of the present file win; ids in `archived` are not restored. Runs only on request."""
 
     def __call__(
         self, path: str, loaded: LoadedFile, backup: bytes, archived: frozenset[str], now: float, /
@@ -310,7 +310,7 @@ class Repair:
     # The live files that are missing, empty or damaged (the paths given) while the archive has memories of them.
     lost_files: Callable[[Mapping[str, FileStats], Collection[str]], tuple[str, ...]] = lambda *_: ()
     # Moves archived memories back into the lost files; None: the archive cannot replace a file.
-    rebuild: Callable[[StoringView, Collection[str]], Plan] | None = None
+    rebuild: Callable[[WriteView, Collection[str]], Plan] | None = None
 
 
 class NewMemory(NamedTuple):
@@ -321,22 +321,22 @@ class NewMemory(NamedTuple):
 
 
 class Load(Protocol):
-    """Read one file from disk; None where it is missing. With `ids`, the document may hold only these memories."""
+    """Read one file from disk; returns None if it is missing. With `ids`, the document may hold only these memories."""
 
     def __call__(self, path: str, ids: Collection[str] | None = None, /) -> LoadedFile | None: ...
 
 
-def embed_nothing(text: str, size: int) -> None:
+def no_embedding(text: str, size: int) -> None:
     """Return None: no embedder is configured."""
     del text, size
 
 
 @dataclass(frozen=True, slots=True)
-class StoringView:
-    """The input of storing or changing a memory. `content` returns the bytes of a file (None: missing), `files` is what
-    the index knows, `number` is random (64 bits), `embed(text, size)` returns a vector of that size or None where no
-    embedder makes one. `zone` is the local time zone, by which some files are named. `pinned` are digests of memories
-    that somebody restored, which no pruning removes. `position` is the number of this memory among those stored in one
+class WriteView:
+    """The input of storing or changing a memory. `content` returns the bytes of a file (None: missing), `files` are the
+    statistics in the index, `number` is random (64 bits), `embed(text, size)` returns a vector of that size, or None
+    if no embedder makes one. `zone` is the local time zone, used in the names of some files. `pinned` are digests of
+    restored memories, which no pruning removes. `position` is the number of this memory among those stored in one
     call."""
 
     load: Load
@@ -346,7 +346,7 @@ class StoringView:
     limits: Mapping[str, Limit]
     now: float
     number: int = 0
-    embed: Callable[[str, int], Sequence[float] | None] = embed_nothing
+    embed: Callable[[str, int], Sequence[float] | None] = no_embedding
     zone: tzinfo = UTC
     pinned: frozenset[str] = frozenset()
     position: int = 0
@@ -363,9 +363,9 @@ class Located:
 
 
 class WritePlan(NamedTuple):
-    """The plan of a change, with the id and path of the memory after it. `removed` are bytes that leave the store for
-    no archive; the caller saves them so that the memory can be restored. `warnings` name what `check` will report about
-    the memory."""
+    """The plan of a change, with the id and path of the memory after it. `removed` are bytes that leave the store
+    without being archived; the caller saves them so that the memory can be restored. `warnings` describe what `check`
+    will report about the memory."""
 
     plan: Plan
     id: str
@@ -404,11 +404,11 @@ class Writer:
     - `count_reads`: update the access statistics of the memories read, by id, where the layout has them.
     """
 
-    add: Callable[[StoringView, NewMemory], WritePlan]
-    update: Callable[[StoringView, Located, NativeMemory], WritePlan]
-    forget: Callable[[StoringView, Located], WritePlan]
-    unarchive: Callable[[StoringView, Located], WritePlan]
-    restore: Callable[[StoringView, str, bytes], WritePlan]
+    add: Callable[[WriteView, NewMemory], WritePlan]
+    update: Callable[[WriteView, Located, NativeMemory], WritePlan]
+    forget: Callable[[WriteView, Located], WritePlan]
+    unarchive: Callable[[WriteView, Located], WritePlan]
+    restore: Callable[[WriteView, str, bytes], WritePlan]
     count_reads: Callable[[str, LoadedFile, Mapping[str, AccessCount]], tuple[Edit, ...]] = _count_nothing
     stores_id: bool = False  # the id is a field of the memory, so `add` may be given one
 
@@ -423,9 +423,9 @@ class Ranking:
 
 
 class Option(NamedTuple):
-    """A key of the configuration that one layout alone reads; its default is that of the field in `Policy`.
+    """A configuration key that only one layout reads; its default is that of the field in `Policy`.
 
-    `kind` is what the value is, `low` and `high` bound a number.
+    `kind` is the type of the value; `low` and `high` bound a number.
     """
 
     kind: Literal["flag", "number"]
@@ -438,10 +438,10 @@ class Option(NamedTuple):
 class Layout:
     """One on-disk layout, composed of its parts; an absent part means "not supported". All parts are pure.
 
-    `summary` says in one sentence how memories are stored. `fields` are those that `add` and `update` know; others are
-    stored as given. `findings` are the codes that only this layout reports. `options` are the keys of the configuration
+    `summary` describes in one sentence how memories are stored. `fields` are those that `add` and `update` know; others
+    are stored as given. `findings` are the codes that only this layout reports. `options` are the configuration keys
     that only this layout reads. `location` names the parameters of `add` that choose the file. `secrets` is the default
-    check of new memories: token shapes only, or the seed's own list of words on whole entries too.
+    check of new memories: token shapes only, or also the seed's list of words, applied to whole entries.
     """
 
     name: str

@@ -1,7 +1,6 @@
-"""The only list of layouts.
+"""The list of all layouts.
 
-Every command of the client needs the names; a layout itself is imported when it is first used, so that names cost
-nothing.
+Every command needs the names, so a layout is imported only when it is first used.
 """
 
 from __future__ import annotations
@@ -56,7 +55,7 @@ def known_limits() -> dict[str, Limit]:
 
 
 def recognise(directory: Directory) -> dict[str, str]:
-    """Return each layout that the directory may have, with what shows it. The layout of a root is detected only if
-    there is exactly one."""
-    shown = {name: layout.reader.recognises(directory) for name, layout in LAYOUTS.items()}
-    return {name: why for name, why in shown.items() if why is not None}
+    """Return each layout that the directory may have, with the evidence for it. The layout of a root is detected only
+    if there is exactly one."""
+    evidence = {name: layout.reader.recognise(directory) for name, layout in LAYOUTS.items()}
+    return {name: why for name, why in evidence.items() if why is not None}

@@ -1,7 +1,7 @@
-"""Checks of memories to store, and how they are written as JSON.
+"""Checks of new memories, and their encoding as JSON.
 
-Shared by the layouts whose memories are JSON objects. An error names fields and rules and never a value, which may be
-the very text that must not be repeated.
+Shared by the layouts whose memories are JSON objects. An error names fields and rules, never a value: the value may be
+a secret.
 """
 
 from __future__ import annotations
@@ -56,12 +56,12 @@ def reject(
 ) -> None:
     """Raise InvalidMemoryError if there are any `problems`; the message has the first, `data["findings"]` all of them.
     `extra` names the optional dependency that would help."""
-    found = list(dict.fromkeys(Violation(_shown(each.field), each.rule) for each in problems))
-    if not found:
+    unique = list(dict.fromkeys(Violation(_printable(each.field), each.rule) for each in problems))
+    if not unique:
         return
-    more = f" (and {len(found) - 1} more)" if len(found) > 1 else ""
-    findings = [each._asdict() for each in found]
-    message = f"{found[0].field}: {found[0].rule}{more}"
+    more = f" (and {len(unique) - 1} more)" if len(unique) > 1 else ""
+    findings = [each._asdict() for each in unique]
+    message = f"{unique[0].field}: {unique[0].rule}{more}"
     data = {"findings": findings} if extra is None else {"findings": findings, "extra": extra}
     raise InvalidMemoryError(message, hint=hint, data=data)
 
@@ -74,19 +74,19 @@ def violations(rules: Mapping[str, Rule], native: NativeMemory, fields: Collecti
 
 
 def not_encodable(native: NativeMemory) -> Iterator[Violation]:
-    """Yield the fields that JSON in UTF-8 cannot hold: NaN, lone surrogates, other types, bottomless nesting."""
-    if encoded(native) is not None:
+    """Yield the fields that JSON in UTF-8 cannot hold: NaN, lone surrogates, other types, too deep nesting."""
+    if try_encode(native) is not None:
         return
-    fields: Iterable[tuple[object, object]] = native.items()  # an agent may send what is no JSON
+    fields: Iterable[tuple[object, object]] = native.items()  # agents may send keys that are not text
     for key, value in fields:
         if not isinstance(key, str):
             yield Violation(str(type(key).__name__), "field names must be text")
-        elif encoded({key: value}) is None:
-            yield Violation(_shown(key), "must be a value that JSON in UTF-8 can hold")
+        elif try_encode({key: value}) is None:
+            yield Violation(_printable(key), "must be a value that JSON in UTF-8 can hold")
 
 
-def encoded(native: NativeMemory) -> bytes | None:
-    """Return `encode(native)`, or None where `not_encodable` says why it fails."""
+def try_encode(native: NativeMemory) -> bytes | None:
+    """Return `encode(native)`, or None if JSON cannot hold it; `not_encodable` yields the reasons."""
     if not all(isinstance(key, str) for key in native):
         return None
     try:
@@ -95,24 +95,24 @@ def encoded(native: NativeMemory) -> bytes | None:
         return None
 
 
-def _shown(field: str) -> str:
+def _printable(field: str) -> str:
     return redact(field.encode("utf-8", "replace").decode("utf-8"))[:_MAX_NAME]
 
 
-def only_location(where: Mapping[str, str], layout: str, wanted: str = "") -> str:
-    """Return the location named `wanted`, "" where the layout needs none. Raises UsageError where it is missing or
-    another one is given."""
-    given = {key: value for key, value in where.items() if value}
-    other = next((key for key in given if key != wanted), None)
+def only_location(location: Mapping[str, str], layout: str, name: str = "") -> str:
+    """Return the value of the location parameter `name`, or "" if the layout needs none. Raises UsageError if it is
+    missing or another parameter is given."""
+    given = {key: value for key, value in location.items() if value}
+    other = next((key for key in given if key != name), None)
     if other is not None:
         raise UsageError(f"{other}: not supported by the layout {layout}")
-    if wanted and wanted not in given:
-        raise UsageError(f"{wanted}: missing; the layout {layout} requires it")
-    return given.get(wanted, "")
+    if name and name not in given:
+        raise UsageError(f"{name}: missing; the layout {layout} requires it")
+    return given.get(name, "")
 
 
 def differences(native: NativeMemory, changes: NativeMemory) -> JsonObject:
-    """Return those of `changes` that differ from `native`; None stands for a field to remove."""
+    """Return the items of `changes` that differ from `native`; the value None removes a field."""
 
     def is_same(key: str, value: object) -> bool:
         if value is None or key not in native:

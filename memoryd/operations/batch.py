@@ -11,7 +11,7 @@ from dataclasses import replace
 from memoryd.core.plan import Action, Kind, Plan
 from memoryd.core.records import Document, ParseOffset, Role
 from memoryd.core.spans import Edit, Span, sha256, splice
-from memoryd.layouts.protocol import FileStats, Layout, LoadedFile, StoringView, WritePlan
+from memoryd.layouts.protocol import FileStats, Layout, LoadedFile, WritePlan, WriteView
 
 _STRIDE = 0x9E3779B97F4A7C15  # odd, so that the random numbers of one call all differ
 
@@ -19,7 +19,7 @@ _STRIDE = 0x9E3779B97F4A7C15  # odd, so that the random numbers of one call all 
 class Drafts:
     """The state of the files once all memories planned so far are stored."""
 
-    def __init__(self, layout: Layout, view: StoringView) -> None:
+    def __init__(self, layout: Layout, view: WriteView) -> None:
         self._layout = layout
         self._view = view
         self._actions: dict[str, list[Action]] = {}
@@ -27,7 +27,7 @@ class Drafts:
         self._stored: list[tuple[str, str, bytes]] = []  # path, id and text of each memory
         self.warnings: tuple[str, ...] = ()
 
-    def view(self) -> StoringView:
+    def view(self) -> WriteView:
         """Return the view from which the next memory is planned."""
         place = len(self._stored)
         return replace(

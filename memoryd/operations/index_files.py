@@ -112,7 +112,7 @@ def _only_existing(result: IndexResult, view: IndexView) -> IndexResult:
 def _withhold_foreign(result: IndexResult, layout: Layout, previous: Mapping[str, bytes | None]) -> IndexResult:
     """Drop all index files from the result if one of them belongs to another program."""
     for path, content in previous.items():
-        if content and not layout.index.is_ours(path, content):
+        if content and not layout.index.is_managed(path, content):
             why = f"{path} belongs to another program and is not changed; move it away to get an index here"
             findings = (*result.findings, Finding("index-unmanaged", path, why))
             return replace(result, files={}, findings=findings, unmanaged=why)

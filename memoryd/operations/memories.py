@@ -19,7 +19,7 @@ from memoryd.core.spans import sha256
 from memoryd.core.vectors import unpack
 from memoryd.disk.journal.trash import Pin
 from memoryd.errors import ConflictError, InvalidMemoryError, MemorydError, NotFoundError
-from memoryd.layouts.protocol import Located, NewMemory, StoringView, WritePlan
+from memoryd.layouts.protocol import Located, NewMemory, WritePlan, WriteView
 from memoryd.operations.access_counts import move_counts
 from memoryd.operations.batch import Drafts
 from memoryd.operations.lookup import find_archived, find_live
@@ -31,7 +31,7 @@ from memoryd.search.embedding.embedder import Embedder
 from memoryd.store import Store
 from memoryd.store.commit import Origin, change
 from memoryd.store.recent_adds import RecentChange
-from memoryd.store.views import storing_view, writer_of
+from memoryd.store.views import write_view, writer_of
 
 LocatedT = TypeVar("LocatedT", Located, Located | None)
 
@@ -257,9 +257,9 @@ def _is_same(one: Located, other: Located) -> bool:
     return before is not None and before == after
 
 
-def _view(store: Store, now: float, context: Context) -> Callable[[], StoringView]:
+def _view(store: Store, now: float, context: Context) -> Callable[[], WriteView]:
     """Return a function that makes a new view for each plan, so that all it reads is from the same time."""
-    return lambda: storing_view(store, now, number=context.number, zone=context.zone)
+    return lambda: write_view(store, now, number=context.number, zone=context.zone)
 
 
 def _commit(

@@ -12,7 +12,7 @@ from memoryd.core.records import Role
 from memoryd.core.secrets import redact
 from memoryd.disk.tree import Tree
 from memoryd.layouts.directory import HEAD_SIZE, Directory
-from memoryd.layouts.foreign_stores import known_store
+from memoryd.layouts.foreign_stores import identify_store
 from memoryd.layouts.registry import recognise
 from memoryd.log import get_logger
 from memoryd.store import Store
@@ -59,7 +59,7 @@ def recognise_layout(tree: Tree, ignore: tuple[str, ...] = ()) -> Recognition:
     matches = {name: _printable(why) for name, why in recognise(directory).items()}
     candidates = () if matches else _SUBDIRECTORIES
     subdirectory = next((name for name in candidates if recognise(directory.within(name))), None)
-    known = None if matches or subdirectory else known_store(directory)
+    known = None if matches or subdirectory else identify_store(directory)
     return Recognition(matches, subdirectory, known=known)
 
 
@@ -84,9 +84,9 @@ def layout_mismatch(store: Store) -> LayoutMismatch | None:
     if layout_is_specific and any(each.records for each in files):
         return None
     directory = _directory(store.tree, store.policy.ignore)
-    if directory is None or store.layout is None or store.layout.reader.recognises(directory) is not None:
+    if directory is None or store.layout is None or store.layout.reader.recognise(directory) is not None:
         return None
-    known = known_store(directory)
+    known = identify_store(directory)
     if known is not None:
         return LayoutMismatch(
             f"looks like {known}; memoryd has no layout for it and changes nothing here", foreign=True

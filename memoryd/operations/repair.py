@@ -26,7 +26,7 @@ from memoryd.operations.refresh import refresh
 from memoryd.operations.restore import newest_good
 from memoryd.store import Store
 from memoryd.store.commit import Committed, Origin, change
-from memoryd.store.views import storing_view
+from memoryd.store.views import write_view
 
 MAX_TRIES = 3
 RECOVERABLE = ("corrupt-file", "emptied-file", "broken-session")
@@ -162,7 +162,7 @@ def rebuild(store: Store, now: float, *, dry_run: bool) -> Committed:
         raise UsageError(why, hint="`memoryd backup list` shows what can be restored")
 
     def decide() -> Plan:
-        actions = layout_rebuild(storing_view(store, now), _damaged(store)).actions
+        actions = layout_rebuild(write_view(store, now), _damaged(store)).actions
         if not dry_run:
             store.journal.pins.pin(_archive_pins(actions))
         return Plan((*(replace(each, copy=True) for each in actions[:-1]), *actions[-1:]))

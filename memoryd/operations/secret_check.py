@@ -15,7 +15,7 @@ from memoryd.core.records import ParseOffset
 from memoryd.core.secrets import SUGGESTION, VIOLATION, Judgement, judge, redact
 from memoryd.core.spans import splice
 from memoryd.errors import ConfigError, SensitiveError
-from memoryd.layouts.protocol import StoringView, WritePlan
+from memoryd.layouts.protocol import WritePlan, WriteView
 from memoryd.store import Store
 
 MAX_SECRET_CHARS = 200  # characters; the longest secret that is the whole value of a field
@@ -55,7 +55,7 @@ def reject_secrets(
 
 
 def reject_secrets_in_entry(
-    store: Store, view: StoringView, stored: WritePlan, *, allow_words: bool = False
+    store: Store, view: WriteView, stored: WritePlan, *, allow_words: bool = False
 ) -> WritePlan:
     """Check the whole entry as it will be in its file, with labels made of field names, numbers, and unchanged fields.
 
@@ -73,7 +73,7 @@ def reject_secrets_in_entry(
     return stored
 
 
-def _entry(store: Store, view: StoringView, action: Action, identity: str) -> str:
+def _entry(store: Store, view: WriteView, action: Action, identity: str) -> str:
     """Return the text of the memory after the action, or of the whole file if the layout does not find the memory."""
     assert store.layout is not None
     before = view.content(action.path) or b""

@@ -26,7 +26,7 @@ from memoryd.operations.trash import drop_restored
 from memoryd.store import Store
 from memoryd.store.commit import Committed, Origin, change
 from memoryd.store.undo_content import decode_edits, load_undo_content
-from memoryd.store.views import layout_of, storing_view, writer_of
+from memoryd.store.views import layout_of, write_view, writer_of
 
 RESTORABLE_OPERATIONS = (
     "archive",
@@ -201,7 +201,7 @@ def restore_records(store: Store, entry: Entry, now: float) -> Plan | None:
     if not removed or not all(texts for _, texts in removed):
         return None
     archives = [step.path for step in entry.steps if store.role(step.path) is Role.ARCHIVE]
-    drafts = Drafts(store.layout, storing_view(store, now))
+    drafts = Drafts(store.layout, write_view(store, now))
     for step, texts in removed:
         for text in texts:
             _restore_record(store, drafts, step.path, text, archives)

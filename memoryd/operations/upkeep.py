@@ -54,8 +54,8 @@ def archive(
     assert layout is not None
 
     def decide() -> Plan:
-        at_most = max(MASS_MOVE, store.index.result.memories // 2) if by == "schedule" else None
-        view = upkeep_view(store, now, unattended=by != "command", ids=ids, at_most=at_most)
+        max_moves = max(MASS_MOVE, store.index.result.memories // 2) if by == "schedule" else None
+        view = upkeep_view(store, now, unattended=by != "command", ids=ids, max_moves=max_moves)
         plan = layout.upkeep.archive(view, ids)
         missing = sorted(set(ids or ()) - set(_moved(plan)))
         if missing:

@@ -31,7 +31,7 @@ from memoryd.disk.tree import Scan, Tree
 from memoryd.errors import BusyError, MemorydError, RootMissingError
 from memoryd.index.sqlite import open_index
 from memoryd.layouts.codes import QUIET
-from memoryd.layouts.protocol import MAX_BYTES, FileStats, IndexResult, Layout, LoadedFile, embed_nothing
+from memoryd.layouts.protocol import MAX_BYTES, FileStats, IndexResult, Layout, LoadedFile, no_embedding
 from memoryd.layouts.registry import LAYOUTS
 from memoryd.log import get_logger
 from memoryd.store.late_writes import LateWrites
@@ -127,7 +127,7 @@ class Store(StoreLock):
         self.pending_changes = PendingChanges()
         # Findings by topic that the catalogue does not have: limits, locks, modes, irregular files.
         self.root_findings: dict[str, tuple[Finding, ...]] = {}
-        self.embed: Callable[[str, int], Sequence[float] | None] = embed_nothing  # until an embedder is set
+        self.embed: Callable[[str, int], Sequence[float] | None] = no_embedding  # until an embedder is set
         self.uses = self.journal.access.counts()  # by path and id, in layouts that do not store access counts
         self.network_fs: str | None = None
         self.backups_seen: HashCache = {}

@@ -8,7 +8,7 @@ from functools import partial
 
 from memoryd.core.records import Role
 from memoryd.core.spans import replace_surrogates
-from memoryd.layouts.protocol import FileStats, Layout, LoadedFile, StoringView, UpkeepView, Writer
+from memoryd.layouts.protocol import FileStats, Layout, LoadedFile, UpkeepView, Writer, WriteView
 from memoryd.store.store import Store
 
 
@@ -100,7 +100,7 @@ class LazyFiles(Mapping[str, LoadedFile]):
         return loaded
 
 
-def storing_view(store: Store, now: float, *, number: int = 0, zone: tzinfo = UTC) -> StoringView:
+def write_view(store: Store, now: float, *, number: int = 0, zone: tzinfo = UTC) -> WriteView:
     """Return the view for storing a memory. `number` is random, 64 bits; `zone` is the local time zone."""
 
     def load(path: str, ids: Collection[str] | None = None) -> LoadedFile | None:
@@ -109,7 +109,7 @@ def storing_view(store: Store, now: float, *, number: int = 0, zone: tzinfo = UT
 
     files, pinned = IndexedFiles(store), store.pinned()
     content = partial(_content, store)
-    return StoringView(load, content, files, store.policy, store.limits, now, number, store.embed, zone, pinned)
+    return WriteView(load, content, files, store.policy, store.limits, now, number, store.embed, zone, pinned)
 
 
 def upkeep_view(
@@ -119,7 +119,7 @@ def upkeep_view(
     unattended: bool = False,
     ids: Collection[str] | None = None,
     all_files: bool = False,
-    at_most: int | None = None,
+    max_moves: int | None = None,
 ) -> UpkeepView:
     """Return the view for upkeep: only the files where something can be due, or those that contain the memories in
     `ids`, or every live file (`all_files`)."""
@@ -135,7 +135,7 @@ def upkeep_view(
         named = {place.path for each in wanted for place in store.catalogue.places(each) if place.id == each}
         paths = [path for path in layout.reader.source_paths(sources) if path in named]
     live = LazyFiles(paths, lambda path: source.loaded if (source := store.load(path, now, ids)) else None)
-    return UpkeepView(live, partial(_content, store), store.policy, now, store.pinned(), unattended, at_most)
+    return UpkeepView(live, partial(_content, store), store.policy, now, store.pinned(), unattended, max_moves)
 
 
 def _content(store: Store, path: str) -> bytes | None:

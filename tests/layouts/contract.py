@@ -381,7 +381,7 @@ class LayoutContract:
 
     def test_samples_are_recognised_and_hold_memories(self) -> None:
         for files in self.samples:
-            assert self.layout.reader.recognises(directory_of(files))
+            assert self.layout.reader.recognise(directory_of(files))
         assert any(self._live(dict(files)) for files in self.samples)
         assert any(self._archive_plan(dict(files)) for files in self.samples), "no sample has anything due"
 

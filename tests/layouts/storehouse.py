@@ -22,8 +22,8 @@ from memoryd.layouts.protocol import (
     LoadedFile,
     Located,
     NewMemory,
-    StoringView,
     WritePlan,
+    WriteView,
 )
 from tests.layouts.contract import NOW, OLD, Files, document
 
@@ -45,11 +45,11 @@ class Storehouse:
 
     # --- what the daemon gives a layout
 
-    def view(self) -> StoringView:
+    def view(self) -> WriteView:
         self.number += 1
         number = self.number * 0x9E3779B97F4A
         files = self.summaries()
-        view = StoringView(self._load, self._content, files, self.policy, self.limits, self.now, number)
+        view = WriteView(self._load, self._content, files, self.policy, self.limits, self.now, number)
         return replace(view, zone=self.zone, pinned=self.held)
 
     def read(self, path: str) -> Document:

@@ -8,7 +8,7 @@ from typing import Any
 from memoryd.core.policy import Policy
 from memoryd.core.records import Record
 from memoryd.errors import InvalidMemoryError
-from memoryd.layouts.protocol import FileStats, Layout, LoadedFile, Located, StoringView, WritePlan
+from memoryd.layouts.protocol import FileStats, Layout, LoadedFile, Located, WritePlan, WriteView
 from tests.layouts.contract import NOW, OLD, Files, carried_out, document
 
 Embed = Callable[[str, int], Sequence[float] | None]
@@ -16,7 +16,7 @@ Embed = Callable[[str, int], Sequence[float] | None]
 
 def view_of(
     layout: Layout, files: Files, *, now: float = NOW, embed: Embed | None = None, number: int = 7
-) -> StoringView:
+) -> WriteView:
     def load(path: str, ids: Collection[str] | None = None) -> LoadedFile | None:
         return LoadedFile(files[path], document(layout, path, files[path], now=now), OLD) if path in files else None
 
@@ -25,10 +25,10 @@ def view_of(
         read = document(layout, path, files[path], now=now)
         counts = (read.units, read.broken, len(read.records))
         summaries[path] = FileStats(path, layout.reader.role(path), len(files[path]), *counts, read.facts)
-    view = StoringView(load, files.get, summaries, Policy(), layout.files.limits, now, number)
+    view = WriteView(load, files.get, summaries, Policy(), layout.files.limits, now, number)
     if embed is None:
         return view
-    return StoringView(load, files.get, summaries, Policy(), layout.files.limits, now, number, embed)
+    return WriteView(load, files.get, summaries, Policy(), layout.files.limits, now, number, embed)
 
 
 def records_of(layout: Layout, files: Files, *, archived: bool = False) -> dict[str, tuple[str, Record]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from memoryd.layouts.foreign_stores import known_store
+from memoryd.layouts.foreign_stores import identify_store
 from tests.layouts.contract import directory_of
 from tests.lookalikes import DATA, DOCUMENTS, PROGRAMS, STORES
 
@@ -23,14 +23,14 @@ KNOWN = {
 
 @pytest.mark.parametrize("name", sorted(PROGRAMS))
 def test_a_known_program_is_named(name: str) -> None:
-    assert known_store(directory_of(PROGRAMS[name])) == KNOWN.get(name)
+    assert identify_store(directory_of(PROGRAMS[name])) == KNOWN.get(name)
 
 
 @pytest.mark.parametrize("name", sorted({**DOCUMENTS, **DATA}))
 def test_no_other_folder_is_called_so(name: str) -> None:
-    assert known_store(directory_of({**DOCUMENTS, **DATA}[name])) is None
+    assert identify_store(directory_of({**DOCUMENTS, **DATA}[name])) is None
 
 
 @pytest.mark.parametrize("name", sorted(STORES))
 def test_no_store_of_a_layout_is_called_so(name: str) -> None:
-    assert known_store(directory_of(STORES[name][1])) is None
+    assert identify_store(directory_of(STORES[name][1])) is None

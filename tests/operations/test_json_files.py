@@ -28,7 +28,7 @@ from memoryd.operations.repair import repair
 from memoryd.operations.undo import undo
 from memoryd.operations.upkeep import archive, dedupe
 from memoryd.store import Store
-from memoryd.store.views import storing_view
+from memoryd.store.views import write_view
 from tests.layouts.contract import NOW
 from tests.layouts.json_samples import CORPUS, corpus, file, identity, memory, name, pretty
 
@@ -263,9 +263,9 @@ def test_that_the_server_counts_a_read_meanwhile_is_no_conflict(
     def view(*given: Any, **more: Any) -> Any:
         if reads:
             reads.pop(0)()
-        return storing_view(*given, **more)
+        return write_view(*given, **more)
 
-    monkeypatch.setattr(memories, "storing_view", view)
+    monkeypatch.setattr(memories, "write_view", view)
     with pytest.raises(ConflictError):
         memories.update(folder.store, identity(1), {"summary": "ours"}, folder.now, memories.Context())
     assert json.loads((folder.root / name(1)).read_bytes())["tags"] == ["x"]

@@ -13,7 +13,7 @@ from memoryd.core.policy import Limit, LimitKind, Policy
 from memoryd.core.secrets import SUGGESTION, VIOLATION
 from memoryd.disk.tree import Tree
 from memoryd.errors import ConflictError, InvalidMemoryError, LimitExceededError, NotFoundError, SensitiveError
-from memoryd.layouts.protocol import AccessCount, NewMemory, StoringView
+from memoryd.layouts.protocol import AccessCount, NewMemory, WriteView
 from memoryd.operations import memories
 from memoryd.operations.access_counts import count_reads
 from memoryd.operations.lookup import LoadedMemory, read_memory
@@ -21,7 +21,7 @@ from memoryd.operations.memories import Context, Outcome
 from memoryd.operations.undo import undo
 from memoryd.operations.upkeep import archive
 from memoryd.store import Store
-from memoryd.store.views import storing_view
+from memoryd.store.views import write_view
 from tests.layouts.samples import learning, line, lines, memory, uuid
 from tests.operations.conftest import MakeWorld
 from tests.operations.world import CORE, LEARNINGS, LIVE, World
@@ -55,13 +55,13 @@ def meanwhile(monkeypatch: pytest.MonkeyPatch, *acts: Callable[[], object]) -> N
     """Each act of another program comes after one decision, before its commit."""
     left = list(acts)
 
-    def view(store: Store, now: float, **more: Any) -> StoringView:
-        made = storing_view(store, now, **more)
+    def view(store: Store, now: float, **more: Any) -> WriteView:
+        made = write_view(store, now, **more)
         if left:
             left.pop(0)()
         return made
 
-    monkeypatch.setattr(memories, "storing_view", view)
+    monkeypatch.setattr(memories, "write_view", view)
 
 
 class TestStoring:

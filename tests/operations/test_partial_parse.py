@@ -26,7 +26,7 @@ from memoryd.operations.memories import Context
 from memoryd.operations.undo import undo
 from memoryd.operations.upkeep import archive
 from memoryd.store import store as whole_store
-from memoryd.store.views import layout_of, storing_view, upkeep_view
+from memoryd.store.views import layout_of, upkeep_view, write_view
 from tests.examples import examples
 from tests.layouts.samples import learning, line, lines, uuid
 from tests.operations.world import LEARNINGS, World
@@ -90,7 +90,7 @@ def parsed_whole() -> Iterator[None]:
 def decisions(world: World, identity: str) -> list[object]:
     """All that is decided on one memory, each the plan or the refusal."""
     store, now = world.store, world.now
-    layout, view = layout_of(store), storing_view(store, now, number=1)
+    layout, view = layout_of(store), write_view(store, now, number=1)
     touches = {identity: AccessCount(2, now), uuid(1): AccessCount(1, now)}
 
     def unarchived() -> object:

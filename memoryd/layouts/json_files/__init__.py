@@ -34,7 +34,7 @@ class JsonFilesReader(Reader):
     """Reader of one memory per file. Leftovers of older versions are sources without memories, so that they are
     reported."""
 
-    def recognises(self, directory: Directory) -> str | None:
+    def recognise(self, directory: Directory) -> str | None:
         """Return what shows a directory of memory files, None where nothing does."""
         return recognise(directory)
 
@@ -73,7 +73,7 @@ def _upkeep_paths(files: Mapping[str, FileStats]) -> tuple[str, ...]:
     return _READER.source_paths([path for path, each in files.items() if each.facts.get("idle")])
 
 
-def _is_ours(path: str, content: bytes) -> bool:
+def _is_managed(path: str, content: bytes) -> bool:
     return not is_other_json(content, index.STATS_KEYS if path == names.STATS else index.KEYS)
 
 
@@ -81,7 +81,7 @@ JSON_FILES = Layout(
     name="json-files",
     summary="One JSON file per memory.",
     reader=_READER,
-    index=IndexRenderer(_INDEX_PATHS, index.render, _is_ours),
+    index=IndexRenderer(_INDEX_PATHS, index.render, _is_managed),
     upkeep=Upkeep(("archive",), _upkeep_paths, archive=upkeep.archive, dedupe=duplicates.suggest),
     repair=Repair(
         fixes=lambda path, loaded, _now: upkeep.fixes(path, loaded),

@@ -35,7 +35,7 @@ def archive(view: UpkeepView, ids: Collection[str] | None) -> Plan:
                     notes.append(action)
                 else:
                     due.append((record.facts["created"], action))
-    oldest = sorted(sorted(range(len(due)), key=lambda at: due[at][0])[: view.at_most])
+    oldest = sorted(sorted(range(len(due)), key=lambda at: due[at][0])[: view.max_moves])
     return Plan(tuple(due[at][1] for at in oldest), tuple(notes), waiting=len(due) - len(oldest))
 
 

@@ -19,13 +19,13 @@ from memoryd.layouts.json_files import names
 from memoryd.layouts.json_files.index import decode_object
 from memoryd.layouts.json_files.parser import FirstValue, first_value, is_memory_object
 from memoryd.layouts.json_files.schema import iso_ms, new_id, render_new, validate_new, validate_update, with_defaults
-from memoryd.layouts.protocol import AccessCount, LoadedFile, Located, NewMemory, StoringView, WritePlan
+from memoryd.layouts.protocol import AccessCount, LoadedFile, Located, NewMemory, WritePlan, WriteView
 from memoryd.layouts.validation import Violation, differences, indented_like, not_encodable, only_location, reject
 
 _MAX_INTEGER = 2**53 - 1  # the largest integer that every JSON reader represents exactly
 
 
-def add(view: StoringView, new: NewMemory) -> WritePlan:
+def add(view: WriteView, new: NewMemory) -> WritePlan:
     """Plan a new memory file."""
     only_location(new.location, "json-files")
     native = with_defaults(new.memory)
@@ -36,13 +36,13 @@ def add(view: StoringView, new: NewMemory) -> WritePlan:
     return WritePlan(Plan((action,)), identity, path)
 
 
-def _free_path(view: StoringView) -> str:
+def _free_path(view: WriteView) -> str:
     """Return a free name by the local second, as the server does. The index may be behind, so files are checked too."""
     local = datetime.fromtimestamp(view.now, view.zone)
     return names.free_name(local, lambda path: path in view.files or view.content(path) is not None)
 
 
-def _check_id_unused(view: StoringView, identity: object) -> Iterator[Violation]:
+def _check_id_unused(view: WriteView, identity: object) -> Iterator[Violation]:
     """Yield a violation where a chosen id is in use, by `_index.json`: one file, whatever the number of memories."""
     if not isinstance(identity, str):
         return
@@ -51,7 +51,7 @@ def _check_id_unused(view: StoringView, identity: object) -> Iterator[Violation]
         yield Violation("id", "must be new; this one is already in the index")
 
 
-def update(view: StoringView, located: Located, changes: NativeMemory) -> WritePlan:
+def update(view: WriteView, located: Located, changes: NativeMemory) -> WritePlan:
     """Plan exact edits; `lastUpdated` changes and `version` grows by one, like an update by the server."""
     reject(not_encodable(changes))
     record = located.record
@@ -94,7 +94,7 @@ def _set_flag(located: Located, value: bool, why: str) -> WritePlan:
     return _rewritten(located, {"archived": value}, why)
 
 
-def restore(view: StoringView, path: str, removed: bytes) -> WritePlan:
+def restore(view: WriteView, path: str, removed: bytes) -> WritePlan:
     """Plan the file under its old name; this layout itself removes nothing, so the bytes were removed elsewhere."""
     first = first_value(removed)
     if not names.is_memory(path) or not isinstance(first, FirstValue) or not is_memory_object(first.native):

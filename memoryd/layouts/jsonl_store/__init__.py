@@ -37,7 +37,7 @@ class JsonlReader(Reader):
 
     parses_fragments = True
 
-    def recognises(self, directory: Directory) -> str | None:
+    def recognise(self, directory: Directory) -> str | None:
         """Return what shows a JSONL store, None where nothing does."""
         return recognise(directory)
 
@@ -92,7 +92,10 @@ JSONL_STORE = Layout(
     ),
     # No migrations: 1.0.0 is the first version.
     index=IndexRenderer(
-        (index.INDEX,), index.render, is_ours=lambda _path, content: index.is_ours(content), version=index.version_of
+        (index.INDEX,),
+        index.render,
+        is_managed=lambda _path, content: index.is_ours(content),
+        version=index.version_of,
     ),
     upkeep=Upkeep(
         ("archive", "limits"),

@@ -41,7 +41,7 @@ def archive(view: UpkeepView, ids: Collection[str] | None) -> Plan:
         for record in loaded.document.records
         if (why := _due_reason(record, loaded, view) if ids is None else _named_reason(record, ids))
     ]
-    oldest = sorted(range(len(found)), key=lambda at: _last_use(found[at][2].record))[: view.at_most]
+    oldest = sorted(range(len(found)), key=lambda at: _last_use(found[at][2].record))[: view.max_moves]
     by_file: dict[str, tuple[LoadedFile, list[Move]]] = {}
     for at in sorted(oldest):
         path, loaded, move = found[at]

@@ -20,7 +20,7 @@ from memoryd.core.spans import Edit, Span, sha256, splice
 from memoryd.layouts.jsonl_store.archive import archived_type, line_span, remove_lines
 from memoryd.layouts.jsonl_store.parser import Line, LineObject, parse_line, parse_lines, split_lines
 from memoryd.layouts.jsonl_store.schema import FILE_TYPES, IMPORTANCE, TYPES, Reading, read_memory
-from memoryd.layouts.protocol import FileStats, Fix, LoadedFile, StoringView, UpkeepView
+from memoryd.layouts.protocol import FileStats, Fix, LoadedFile, UpkeepView, WriteView
 
 _STATISTICS = ("accessed_at", "access_count", "updated_at")
 
@@ -154,12 +154,12 @@ def lost_files(files: Mapping[str, FileStats], damaged: Collection[str]) -> tupl
     )
 
 
-def rebuild(view: StoringView, damaged: Collection[str]) -> Plan:
+def rebuild(view: WriteView, damaged: Collection[str]) -> Plan:
     """Plan the move of archived memories back into the lost files; their removal from the archives comes last."""
     return Plan(tuple(action for path in lost_files(view.files, damaged) for action in _rebuilt(view, path)))
 
 
-def _rebuilt(view: StoringView, path: str) -> Iterator[Action]:
+def _rebuilt(view: WriteView, path: str) -> Iterator[Action]:
     """Yield the append to the live file, then the removals from the archives."""
     live = view.load(path)
     present = {record.id for record in live.document.records} if live is not None else set()

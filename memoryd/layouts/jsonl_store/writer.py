@@ -30,17 +30,25 @@ from memoryd.layouts.jsonl_store.schema import (
     validate_update,
     with_defaults,
 )
-from memoryd.layouts.protocol import AccessCount, LoadedFile, Located, NewMemory, StoringView, UpkeepView, WritePlan
-from memoryd.layouts.validation import Violation, differences, encode, encoded, not_encodable, only_location, reject
+from memoryd.layouts.protocol import AccessCount, LoadedFile, Located, NewMemory, UpkeepView, WritePlan, WriteView
+from memoryd.layouts.validation import (
+    Violation,
+    differences,
+    encode,
+    not_encodable,
+    only_location,
+    reject,
+    try_encode,
+)
 
 _FILES = {kind: path for path, kind in FILE_TYPES.items()}
 
 
-def add(view: StoringView, new: NewMemory) -> WritePlan:
+def add(view: WriteView, new: NewMemory) -> WritePlan:
     """Plan the append of a new line."""
     only_location(new.location, "jsonl-store")
     native = with_defaults(new.memory, view.now, view.number)
-    line = encoded(native)
+    line = try_encode(native)
     reject((*(not_encodable(new.memory) if line is None else ()), *validate_new(native, new.memory)))
     assert line is not None
     identity, path = str(native["id"]), _FILES[native["type"]]
@@ -50,7 +58,7 @@ def add(view: StoringView, new: NewMemory) -> WritePlan:
     return WritePlan(Plan((_append(path, line, identity, why),)), identity, path)
 
 
-def _check_id_unused(view: StoringView, identity: str) -> Iterator[Violation]:
+def _check_id_unused(view: WriteView, identity: str) -> Iterator[Violation]:
     """Yield a violation where a chosen id is in use. Files are searched as bytes, which is cheap."""
     needle = identity.encode()
     for path, known in view.files.items():
@@ -64,7 +72,7 @@ def _append(path: str, line: bytes, identity: str, why: str) -> Action:
     return Action(Kind.APPEND, path, why, (identity,), data=line + b"\n", base=ANY_CONTENT)
 
 
-def update(view: StoringView, located: Located, changes: NativeMemory) -> WritePlan:
+def update(view: WriteView, located: Located, changes: NativeMemory) -> WritePlan:
     """Plan exact edits of the changed values."""
     _require_live(located, "changed")
     reject(not_encodable(changes))
@@ -87,7 +95,7 @@ def _unchanged(located: Located) -> WritePlan:
     return WritePlan(Plan(), located.record.id, located.path)
 
 
-def _rewritten(view: StoringView, located: Located, edits: list[Edit], why: str) -> WritePlan:
+def _rewritten(view: WriteView, located: Located, edits: list[Edit], why: str) -> WritePlan:
     edits = [*edits, *archive.final_newline_edits(located.loaded, edits, view.policy.final_newline)]
     action = Action(Kind.REWRITE, located.path, why, (located.record.id,), tuple(edits), base=located.loaded.digest)
     return WritePlan(Plan((action,)), located.record.id, located.path)
@@ -107,7 +115,7 @@ def _require_lines(located: Located) -> None:
         raise UsageError(f"{located.path} has the form of the real server, which memoryd reads and never writes")
 
 
-def forget(view: StoringView, located: Located) -> WritePlan:
+def forget(view: WriteView, located: Located) -> WritePlan:
     """Plan the move to the archive of the quarter; an archived memory stays there."""
     _require_lines(located)
     if archive.is_archive(located.path):
@@ -117,7 +125,7 @@ def forget(view: StoringView, located: Located) -> WritePlan:
     return WritePlan(plan, located.record.id, archive.archive_path(located.path, located.record))
 
 
-def unarchive(view: StoringView, located: Located) -> WritePlan:
+def unarchive(view: WriteView, located: Located) -> WritePlan:
     """Plan the move of an archived line to the end of its live file, with `archived` false. A live line that is only
     marked loses the mark."""
     _require_lines(located)
@@ -142,7 +150,7 @@ def unarchive(view: StoringView, located: Located) -> WritePlan:
     return WritePlan(Plan((_append(path, line, record.id, why), removal)), record.id, path)
 
 
-def _is_present(view: StoringView, path: str, identity: str, line: bytes) -> bool:
+def _is_present(view: WriteView, path: str, identity: str, line: bytes) -> bool:
     """Return True where the line is there already after a crash; raises ConflictError where another memory has its
     id."""
     loaded = view.load(path, [identity])
@@ -158,7 +166,7 @@ def _is_present(view: StoringView, path: str, identity: str, line: bytes) -> boo
     )
 
 
-def restore(view: StoringView, path: str, removed: bytes) -> WritePlan:
+def restore(view: WriteView, path: str, removed: bytes) -> WritePlan:
     """Plan the append of a line; this layout itself only archives, so the bytes were removed elsewhere."""
     line = removed.strip()
     read = parse_lines(path, line, FILE_TYPES[path], now=view.now, mtime=0.0, base=ParseOffset())
@@ -201,7 +209,7 @@ def native(text: bytes) -> NativeMemory:
 _MAX_SUGGESTED = 5
 
 
-def require_growth(view: StoringView, path: str, size: int, added: int) -> None:
+def require_growth(view: WriteView, path: str, size: int, added: int) -> None:
     """Raise LimitExceededError where a change would exceed the hard limit in bytes; shrinking is always allowed."""
     limit = view.limits.get(path)
     if limit is None or limit.kind is not LimitKind.HARD or limit.max_bytes is None or added <= 0:
@@ -210,7 +218,7 @@ def require_growth(view: StoringView, path: str, size: int, added: int) -> None:
         raise _full(path, limit, size, _live(view, path))
 
 
-def require_capacity(view: StoringView, path: str, added: int) -> None:
+def require_capacity(view: WriteView, path: str, added: int) -> None:
     """Raise LimitExceededError where a line of `added` bytes does not fit into `path`."""
     limit = view.limits.get(path)
     if limit is None or limit.kind is not LimitKind.HARD:
@@ -246,7 +254,7 @@ def _is_above_count(limit: Limit, count: int) -> bool:
     return limit.max_count is not None and count >= limit.max_count
 
 
-def _live(view: StoringView, path: str) -> list[Record]:
+def _live(view: WriteView, path: str) -> list[Record]:
     """Return the records that the index counts: the first of equal ids, without those marked as archived."""
     loaded = view.load(path)
     first: dict[str, Record] = {}

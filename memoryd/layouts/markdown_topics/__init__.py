@@ -45,7 +45,7 @@ class MarkdownTopicsReader(Reader):
         """Return a reader that reports sensitive words if the policy says so."""
         return MarkdownTopicsReader(sensitive_words=policy.sensitive_words)
 
-    def recognises(self, directory: Directory) -> str | None:
+    def recognise(self, directory: Directory) -> str | None:
         """Return what shows a directory of topic files, None where nothing does."""
         return recognise(directory)
 

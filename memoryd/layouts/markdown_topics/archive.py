@@ -26,7 +26,7 @@ from memoryd.layouts.markdown_topics.lint import MAX_BYTES, MAX_ENTRIES, MIN_ENT
 from memoryd.layouts.markdown_topics.names import archive_of, check_source, topic_of_archive
 from memoryd.layouts.markdown_topics.outline import Outline, Section, newline_of, outline
 from memoryd.layouts.markdown_topics.parser import DOCUMENT, ENTRY, id_at
-from memoryd.layouts.protocol import FileStats, LoadedFile, Located, StoringView, UpkeepView, WritePlan
+from memoryd.layouts.protocol import FileStats, LoadedFile, Located, UpkeepView, WritePlan, WriteView
 
 
 class PrunedFile(NamedTuple):
@@ -155,7 +155,7 @@ def _removal(pruned: PrunedFile) -> Action:
     return Action(Kind.REWRITE, pruned.path, pruned.why, ids, edits, base=sha256(data), reasons=whys)
 
 
-def forget(view: StoringView, located: Located) -> WritePlan:
+def forget(view: WriteView, located: Located) -> WritePlan:
     """Plan the archiving of an entry, or the removal of a document."""
     path, record, data = located.path, located.record, located.loaded.data
     if record.archived:
@@ -186,7 +186,7 @@ def _archived_id(target: str, archived: bytes, source: str, text: bytes) -> str:
     return id_at(target, archived, named[0].start)
 
 
-def unarchive(view: StoringView, located: Located) -> WritePlan:
+def unarchive(view: WriteView, located: Located) -> WritePlan:
     """Plan the move of an archived entry above the first older entry of its file."""
     record, archived = located.record, located.loaded.data
     section = next((s for s in outline(archived, archived=True).sections if s.start == record.span.start), None)
@@ -207,7 +207,7 @@ def unarchive(view: StoringView, located: Located) -> WritePlan:
     return WritePlan(Plan((back, out) if back is not None else (out,)), identity, path)
 
 
-def _source_path(view: StoringView, archive: str, section: Section) -> str:
+def _source_path(view: WriteView, archive: str, section: Section) -> str:
     """Return the file that the line above an archived entry names."""
     if section.source is None:
         raise UsageError(
@@ -264,7 +264,7 @@ def _removal_from_archive(archive: str, archived: bytes, section: Section, ident
     return Action(Kind.REWRITE, archive, why, (identity,), (edit,), base=sha256(archived))
 
 
-def restore(view: StoringView, path: str, removed: bytes) -> WritePlan:
+def restore(view: WriteView, path: str, removed: bytes) -> WritePlan:
     """Plan the re-creation of a forgotten document."""
     if view.content(path) is not None:
         raise ConflictError(f"{path} exists again", hint="rename or forget the present file")

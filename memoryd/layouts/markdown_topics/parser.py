@@ -202,7 +202,7 @@ _STORED = re.compile(rb"^\*Memory stored\b[^\n]*\*", re.MULTILINE | re.IGNORECAS
 def recognise(directory: Directory) -> str | None:
     """Return what shows the layout: an index of the known form, or topic files most of whose entries have the labels.
     None where nothing does."""
-    if "" in directory.marked:
+    if "" in directory.marked_directories:
         return None
     if INDEX in directory.files and is_index(directory.head(INDEX)):
         return f'{INDEX} has the headings "Memory Index" and "Topics"'
@@ -216,13 +216,16 @@ def is_index(content: bytes) -> bool:
 
 
 def _labelled(directory: Directory) -> str | None:
-    marked = tuple(f"{path}/" for path in directory.marked)
+    excluded = tuple(f"{path}/" for path in directory.marked_directories)
     inner = re.compile(r"(?:^|/)memor(?:y|ies)/")  # a memory store below the project: it is a root of its own
 
     def is_topic(path: str) -> bool:
         hidden = path.startswith((".", ARCHIVE)) or "/." in path
         return (
-            "/" in path and path.endswith(SUFFIX) and not hidden and not (path.startswith(marked) or inner.search(path))
+            "/" in path
+            and path.endswith(SUFFIX)
+            and not hidden
+            and not (path.startswith(excluded) or inner.search(path))
         )
 
     dated, fitting = 0, []

@@ -47,11 +47,11 @@ from memoryd.layouts.markdown_topics.parser import (
     read_document,
     read_outline,
 )
-from memoryd.layouts.protocol import Fix, LoadedFile, Located, NewMemory, StoringView, UpkeepView, WritePlan
+from memoryd.layouts.protocol import Fix, LoadedFile, Located, NewMemory, UpkeepView, WritePlan, WriteView
 from memoryd.layouts.validation import Violation, reject
 
 
-def add(view: StoringView, new: NewMemory) -> WritePlan:
+def add(view: WriteView, new: NewMemory) -> WritePlan:
     """Plan a new entry at the top of its topic file, with the prune that it makes necessary."""
     path = path_for(new.location)
     entry = build_entry(new.memory, _today(view))
@@ -77,7 +77,7 @@ def _warnings(entry: bytes) -> tuple[str, ...]:
     return tuple(f"{each}; `check` reports it as missing-labels" for each in missing if each)
 
 
-def _today(view: StoringView) -> date:
+def _today(view: WriteView) -> date:
     """Return the local date, which is what people and agents write."""
     zone = zone_of(view.policy.timezone) if view.policy.timezone else view.zone
     return datetime.fromtimestamp(view.now, zone).date()
@@ -93,7 +93,7 @@ def _reject_document(path: str, structure: Outline) -> None:
         )
 
 
-def _with_prune(view: StoringView, path: str, before: bytes, edit: Edit) -> WritePlan:
+def _with_prune(view: WriteView, path: str, before: bytes, edit: Edit) -> WritePlan:
     """Plan one rewrite that inserts the entry and removes surplus ones, after their copies to the archive.
 
     An entry older than all that a full file may keep is only inserted; the next prune moves it like any other.

@@ -38,7 +38,7 @@ _MAX_OLDEST = 2 * archive.MAX_SESSIONS  # oldest sessions read per run: more tha
 class SessionReader(Reader):
     """Reader of one file per session, live and archived; the archiver's aggregate is a derived file."""
 
-    def recognises(self, directory: Directory) -> str | None:
+    def recognise(self, directory: Directory) -> str | None:
         """Return what shows a directory of sessions, None where nothing does."""
         return recognise(directory)
 

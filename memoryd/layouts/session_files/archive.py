@@ -73,7 +73,7 @@ def archive(view: UpkeepView, ids: Collection[str] | None) -> Plan:
     if ids is None and not view.policy.archive_sessions:
         return disabled_plan(view, "archive_sessions")
     due = _due_sessions(view) if ids is None else list(_named_sessions(view, ids))
-    batch = _batch(due, view.at_most) if ids is None else due
+    batch = _batch(due, view.max_moves) if ids is None else due
     by_month: dict[str, list[DueSession]] = {}
     for each in batch:
         by_month.setdefault(each.month, []).append(each)
@@ -89,12 +89,12 @@ def archive(view: UpkeepView, ids: Collection[str] | None) -> Plan:
     return Plan(tuple(actions), tuple(notes), waiting)
 
 
-def _batch(oldest_first: Sequence[DueSession], at_most: int | None) -> Sequence[DueSession]:
-    """Return whole sessions, at least one, that together have at most `at_most` memories."""
+def _batch(oldest_first: Sequence[DueSession], max_moves: int | None) -> Sequence[DueSession]:
+    """Return whole sessions, at least one, that together have at most `max_moves` memories."""
     total = 0
     for number, each in enumerate(oldest_first[:MAX_SESSIONS]):
         total += len(each.records)
-        if at_most is not None and total > at_most:
+        if max_moves is not None and total > max_moves:
             return oldest_first[: max(number, 1)]
     return oldest_first[:MAX_SESSIONS]
 

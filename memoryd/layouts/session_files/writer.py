@@ -29,7 +29,7 @@ from memoryd.core.similarity import tokens
 from memoryd.core.spans import Edit, Span, sha256, splice
 from memoryd.errors import BusyError, ConflictError, InvalidMemoryError, UsageError
 from memoryd.layouts.json_document import get_text, torn_file_fixes
-from memoryd.layouts.protocol import Fix, LoadedFile, Located, NewMemory, StoringView, WritePlan
+from memoryd.layouts.protocol import Fix, LoadedFile, Located, NewMemory, WritePlan, WriteView
 from memoryd.layouts.session_files.archive import removal_edits
 from memoryd.layouts.session_files.duplicates import THRESHOLD, Candidate, most_similar
 from memoryd.layouts.session_files.names import is_archived, normalised_id, parse_moment, session_id_of
@@ -48,7 +48,7 @@ F = TypeVar("F")
 _INDENT = b"    "  # indentation of the first memory in an empty list
 
 
-def add(view: StoringView, new: NewMemory) -> WritePlan:
+def add(view: WriteView, new: NewMemory) -> WritePlan:
     """Plan a new session file, or a merge into the present one."""
     session = only_location(new.location, "session-files", "session")
     paths = paths_of(session)
@@ -72,7 +72,7 @@ def _existing(paths: tuple[str, str], read: Callable[[str], F | None]) -> tuple[
     return next(((path, found) for path, found in candidates if found is not None), (paths[0], None))
 
 
-def _merge_into(view: StoringView, path: str, data: bytes, native: NativeMemory) -> WritePlan:
+def _merge_into(view: WriteView, path: str, data: bytes, native: NativeMemory) -> WritePlan:
     merged = merge_memory(data, native, view.now, counts=view.position == 0)
     if merged is None:
         loaded = view.load(path)
@@ -117,7 +117,7 @@ def _id_at(path: str, data: bytes, number: int) -> str:
     return memory_ids(path, data, session)[session.elements[number]]
 
 
-def update(view: StoringView, located: Located, changes: NativeMemory) -> WritePlan:
+def update(view: WriteView, located: Located, changes: NativeMemory) -> WritePlan:
     """Plan the change of a memory and of `last_updated`."""
     if is_archived(located.path):
         raise UsageError(
@@ -157,7 +157,7 @@ def forget(located: Located) -> WritePlan:
     return WritePlan(Plan((action,)), record.id, located.path, removed=record.span.of(data))
 
 
-def restore(view: StoringView, path: str, removed: bytes) -> WritePlan:
+def restore(view: WriteView, path: str, removed: bytes) -> WritePlan:
     """Plan the insertion at the end of the session, which is created again where it is gone."""
     text = removed.strip()
     if not _is_object(text):
@@ -200,7 +200,7 @@ def _added(path: str, loaded: LoadedFile, text: bytes) -> tuple[str, tuple[Edit,
     return _id_at(path, splice(data, [edit]), len(texts)), (edit,)
 
 
-def unarchive(view: StoringView, located: Located) -> WritePlan:
+def unarchive(view: WriteView, located: Located) -> WritePlan:
     """Plan the way back of an archived memory. Where the live file is gone the whole session returns, byte for byte;
     otherwise only the memory moves into the live file."""
     record, data = located.record, located.loaded.data
@@ -225,7 +225,7 @@ def unarchive(view: StoringView, located: Located) -> WritePlan:
     return WritePlan(Plan((*((added,) if edit else ()), removal)), identity, path)
 
 
-def _live(view: StoringView, located: Located) -> tuple[str, LoadedFile | None]:
+def _live(view: WriteView, located: Located) -> tuple[str, LoadedFile | None]:
     path = live_path(located.path, str(located.record.facts["session"]))
     if path is None:
         raise ConflictError(

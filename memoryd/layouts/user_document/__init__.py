@@ -24,7 +24,7 @@ class UserDocumentReader(Reader):
 
     separates_users = True
 
-    def recognises(self, directory: Directory) -> str | None:
+    def recognise(self, directory: Directory) -> str | None:
         """Return the first user's document, None where there is none."""
         return recognise(directory)
 

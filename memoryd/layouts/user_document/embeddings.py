@@ -22,7 +22,7 @@ import msgspec
 from memoryd.core.json_spans import elements, skip_space
 from memoryd.core.records import Document
 from memoryd.core.spans import Span
-from memoryd.layouts.protocol import LoadedFile, StoringView
+from memoryd.layouts.protocol import LoadedFile, WriteView
 from memoryd.layouts.user_document.schema import EMBEDDING, validate_embedding
 from memoryd.layouts.validation import Problem, Violation, reject
 
@@ -192,9 +192,7 @@ SAME_MODEL = 0.95  # cosine
 _SAMPLE_SIZE = 3  # memories; one may have been edited without its vector
 
 
-def embedding_for(
-    view: StoringView, loaded: LoadedFile | None, known: int, content: str, given: Any
-) -> Sequence[float]:
+def embedding_for(view: WriteView, loaded: LoadedFile | None, known: int, content: str, given: Any) -> Sequence[float]:
     """Return the vector to store. `known` is the size of the vectors in the document, 0 where it has none. Raises
     InvalidMemoryError where the given one does not fit, or none is given and none can be computed."""
     if given is not None:
@@ -216,7 +214,7 @@ def _reject(rule: str, size: int) -> None:
     reject([Violation(EMBEDDING, rule)], hint=hint, extra="minilm" if size == DEFAULT_SIZE else None)
 
 
-def _same_model(view: StoringView, document: Document, size: int) -> bool:
+def _same_model(view: WriteView, document: Document, size: int) -> bool:
     stored = [record for record in document.records if record.embedding is not None][:_SAMPLE_SIZE]
     for record in stored:
         again = view.embed(record.native["content"], size)

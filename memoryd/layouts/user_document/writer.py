@@ -28,7 +28,7 @@ from memoryd.core.plan import Action, Kind, Plan
 from memoryd.core.records import NativeMemory
 from memoryd.core.spans import BOM, Edit, Span, sha256, splice
 from memoryd.errors import BusyError, ConflictError, NotFoundError, UsageError
-from memoryd.layouts.protocol import LoadedFile, Located, NewMemory, StoringView, WritePlan, is_temp
+from memoryd.layouts.protocol import LoadedFile, Located, NewMemory, WritePlan, WriteView, is_temp
 from memoryd.layouts.user_document.embeddings import common_size, embedding_for, embedding_size
 from memoryd.layouts.user_document.parser import (
     FILE,
@@ -64,7 +64,7 @@ class _OpenDocument(NamedTuple):
     now: float
 
 
-def add(view: StoringView, new: NewMemory) -> WritePlan:
+def add(view: WriteView, new: NewMemory) -> WritePlan:
     """Plan a new memory at the end of the user's document, or in a new document."""
     only_location({key: value for key, value in new.location.items() if key != USER}, "user-document")
     parts = split_parts(new.memory)
@@ -82,13 +82,13 @@ def add(view: StoringView, new: NewMemory) -> WritePlan:
     return _append(opened, element, "store a memory")
 
 
-def _open(view: StoringView, path: str) -> _OpenDocument | None:
+def _open(view: WriteView, path: str) -> _OpenDocument | None:
     """Return the user's document, None where there is none yet."""
     loaded = view.load(path)
     return _open_loaded(view, path, loaded) if loaded is not None else None
 
 
-def _open_loaded(view: StoringView, path: str, loaded: LoadedFile) -> _OpenDocument:
+def _open_loaded(view: WriteView, path: str, loaded: LoadedFile) -> _OpenDocument:
     """Return the parts of a document. Raises BusyError or ConflictError for one that is not readable as a whole."""
     parsed = parse_sound_document(loaded.data)
     if parsed is not None:
@@ -107,7 +107,7 @@ def _size_of(opened: _OpenDocument) -> int:
     return common_size(embedding_size(opened.loaded.data, span) for span in spans if span is not None)
 
 
-def _new_document(view: StoringView, path: str, element: bytes, why: str) -> WritePlan:
+def _new_document(view: WriteView, path: str, element: bytes, why: str) -> WritePlan:
     """Plan a new document in the form of the seed."""
     identity = memory_id(user_of(path), _data_of(element))
     stamp = json.dumps(format_like(None, view.now)).encode()
@@ -143,7 +143,7 @@ def _rewritten(
     return WritePlan(Plan((action,)), identity, opened.path, removed.of(data) if removed is not None else None)
 
 
-def update(view: StoringView, located: Located, changes: NativeMemory) -> WritePlan:
+def update(view: WriteView, located: Located, changes: NativeMemory) -> WritePlan:
     """Plan the change of a memory. New content needs a new vector, given or computed."""
     opened = _open_loaded(view, located.path, located.loaded)
     item = opened.parsed.items[opened.parsed.elements.index(located.record.span)]
@@ -178,14 +178,14 @@ def _vector_edit(data: bytes, item: Element, vector: Sequence[float]) -> Edit:
     return set_member(data, members(data, item.span.start), item.span.start, EMBEDDING, _json(vector))
 
 
-def forget(view: StoringView, located: Located) -> WritePlan:
+def forget(view: WriteView, located: Located) -> WritePlan:
     """Plan the removal of a memory; its bytes are saved."""
     opened, span = _open_loaded(view, located.path, located.loaded), located.record.span
     edits = remove_elements(opened.parsed.array, opened.parsed.elements, [opened.parsed.elements.index(span)])
     return _rewritten(opened, edits, located.record.id, "forget a memory", removed=span)
 
 
-def restore(view: StoringView, path: str, removed: bytes) -> WritePlan:
+def restore(view: WriteView, path: str, removed: bytes) -> WritePlan:
     """Plan the insertion of a forgotten memory at the end, byte for byte."""
     opened = _open(view, path)
     if opened is None:
@@ -228,7 +228,7 @@ _MAX_NAME_BYTES = 255  # bytes of a name
 _DIR = FILE.partition("/")[0]
 
 
-def path_for(view: StoringView, user: str) -> str:
+def path_for(view: WriteView, user: str) -> str:
     """Return the document of a user. Raises UsageError where no user is named and there is not exactly one, where the
     name is invalid, or where it matches several documents."""
     if not user:
@@ -241,7 +241,7 @@ def path_for(view: StoringView, user: str) -> str:
     return "/".join([*parts, FILE])
 
 
-def _only_user(view: StoringView) -> str:
+def _only_user(view: WriteView) -> str:
     users = _users(view.files)
     if len(users) != 1:
         shown = ", ".join(each or "(the root itself)" for each in users[:_MAX_USERS])
