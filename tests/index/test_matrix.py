@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import random
+import tracemalloc
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
 
@@ -14,7 +17,7 @@ from memoryd.core.query import Filters
 from memoryd.core.records import Record
 from memoryd.core.spans import Span
 from memoryd.core.vectors import cosine, pack_bytes, pack_floats, unpack
-from memoryd.index.matrix import IDLE_S, MatrixCache, Similarities
+from memoryd.index.matrix import IDLE_S, MatrixCache, Similarities, Vectors
 from memoryd.index.sqlite import SqliteIndex
 from memoryd.index.sqlite.reader import SqliteReader
 from tests.index.records import put
@@ -171,6 +174,20 @@ def test_vectors_without_direction_are_near_to_nothing(catalogue: SqliteIndex) -
     key = catalogue.vectors.all_allowed(EVERYTHING)[0]
     catalogue.put_vectors("z", [(key, bytes(SIZE))])
     assert MatrixCache().compare(catalogue.vectors, "z", unpack(vector(1), SIZE)).of([key]) == {key: 0.0}
+
+
+def test_loading_takes_little_more_memory_than_the_vectors() -> None:
+    """The heap would keep the rest for long."""
+    count, size = 4_000, 128
+    stored = [(key, bytes([key % 100 + 1]) * size) for key in range(count)]
+    source = cast("Vectors", SimpleNamespace(changes=0, load=lambda model, after: (each for each in stored)))
+    MatrixCache().compare(source, MODEL, [1.0] * size)  # numpy is imported
+    tracemalloc.start()
+    found = MatrixCache().compare(source, MODEL, [1.0] * size)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert len(found) == count
+    assert peak < 4 * count * size
 
 
 def test_an_empty_catalogue(tmp_path: Path) -> None:
