@@ -1,4 +1,4 @@
-"""Status rows and metrics of the daemon, from what the workers published."""
+"""Status rows and metrics of the daemon, made from the values that the workers publish."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ from memoryd.engine.worker import Worker
 from memoryd.service.daemon import Daemon
 from memoryd.service.roots import Broken, ScheduledJob
 
-# From best to worst; the daemon's state is the worst of its roots'.
+# From best to worst; the state of the daemon is the worst state of any root.
 STATES = ("ok", "paused", "starting", "scanning", "degraded", "read_only", "suspect", "missing", "failed")
 
 
 def status(daemon: Daemon, workers: list[Worker], broken: Iterable[Broken] = ()) -> StatusResult:
-    """Return the result of `status` for these roots."""
+    """Return the result of `status` for these workers and broken roots."""
     rows = [*(root_row(daemon, worker) for worker in workers), *map(broken_row, broken)]
     jobs = [row for worker in workers for row in daemon.roots.job_rows(worker)]
     return StatusResult(
@@ -46,13 +46,13 @@ def status(daemon: Daemon, workers: list[Worker], broken: Iterable[Broken] = ())
 
 
 def _resources() -> Resources:
-    used = resources()
-    rss, fds, threads = (int(used[name]) for name in ("rss_bytes", "open_fds", "threads"))
-    return Resources(rss_bytes=rss, open_fds=fds, threads=threads, cpu_s=used["cpu_s"])
+    usage = resources()
+    rss, fds, threads = (int(usage[name]) for name in ("rss_bytes", "open_fds", "threads"))
+    return Resources(rss_bytes=rss, open_fds=fds, threads=threads, cpu_s=usage["cpu_s"])
 
 
 def job_row(job: ScheduledJob) -> JobRow:
-    """Return one line of the schedule, with times as text."""
+    """Return one row of the schedule, with times as text."""
     return JobRow(
         name=job.name,
         root=job.root,
@@ -72,34 +72,34 @@ def _when(seconds: float | None) -> str | None:
 
 
 def root_row(daemon: Daemon, worker: Worker) -> RootRow:
-    """Return one root as `status` shows it."""
-    seen = worker.status
+    """Return the row of one root in `status`."""
+    published = worker.status
     return RootRow(
-        name=seen.name,
-        path=seen.path,
-        layout=seen.layout,
-        mode=seen.mode,
-        state=seen.state,
-        reasons=list(seen.reasons),
-        memories=seen.memories,
-        archived=seen.archived,
-        files=seen.files,
-        bytes=seen.bytes,
-        findings=seen.findings,
-        watch=WatchRow(seen.watch.mode, seen.watch.wanted, seen.watch.held),
-        last_scan=_when(seen.last_scan),
-        rescans=[Rescan(iso(at), reason) for at, reason in seen.rescans],
-        generation=seen.generation,
+        name=published.name,
+        path=published.path,
+        layout=published.layout,
+        mode=published.mode,
+        state=published.state,
+        reasons=list(published.reasons),
+        memories=published.memories,
+        archived=published.archived,
+        files=published.files,
+        bytes=published.bytes,
+        findings=published.findings,
+        watch=WatchRow(published.watch.mode, published.watch.wanted, published.watch.held),
+        last_scan=_when(published.last_scan),
+        rescans=[Rescan(iso(at), reason) for at, reason in published.rescans],
+        generation=published.generation,
         lag_ms=worker.lag_ms(daemon.clock.monotonic()),
-        locks=list(seen.locks),
-        limits=list(seen.limits),
-        backups=BackupCount(seen.backups.number, _when(seen.backups.newest)),
+        locks=list(published.locks),
+        limits=list(published.limits),
+        backups=BackupCount(published.backups.number, _when(published.backups.newest)),
         busy_with=worker.step,
     )
 
 
 def broken_row(root: Broken) -> RootRow:
-    """Return a root whose state directory is unusable: only the reason and the way out are known."""
+    """Return the row of a root whose state directory is unusable: its reason and a hint, without counts."""
     return RootRow(
         name=root.name,
         path=root.path,
@@ -117,13 +117,13 @@ def broken_row(root: Broken) -> RootRow:
 
 
 def families(daemon: Daemon, workers: Iterable[Worker]) -> list[Family]:
-    """Return the metrics; labels name the root."""
-    held = list(workers)
-    used = resources()
+    """Return the metrics of the daemon and of each root; the label `root` is the name of the root."""
+    worker_list = list(workers)
+    usage = resources()
     now = daemon.clock.monotonic()
 
     def each(name: str, text: str, value: Callable[[Worker], float], *, counter: bool = False) -> Family:
-        samples = tuple(({"root": worker.name}, float(value(worker))) for worker in held)
+        samples = tuple(({"root": worker.name}, float(value(worker))) for worker in worker_list)
         return Family(f"memoryd_{name}", text, samples, "counter" if counter else "gauge")
 
     def plain(name: str, text: str, value: float) -> Family:
@@ -131,10 +131,10 @@ def families(daemon: Daemon, workers: Iterable[Worker]) -> list[Family]:
 
     return [
         plain("uptime_seconds", "Seconds since the daemon started.", daemon.uptime_s),
-        plain("resident_bytes", "Resident memory.", used["rss_bytes"]),
-        plain("open_fds", "Open file descriptors.", used["open_fds"]),
-        plain("threads", "Threads.", used["threads"]),
-        plain("cpu_seconds", "Processor time used.", used["cpu_s"]),
+        plain("resident_bytes", "Resident memory.", usage["rss_bytes"]),
+        plain("open_fds", "Open file descriptors.", usage["open_fds"]),
+        plain("threads", "Threads.", usage["threads"]),
+        plain("cpu_seconds", "Processor time used.", usage["cpu_s"]),
         plain("watch_generation", "How often the watches were rebuilt.", daemon.roots.watcher.generation),
         each("root_ok", "1 while the root is in state ok.", lambda w: w.status.state == "ok"),
         each("memories", "Live memories.", lambda w: w.status.memories),
@@ -147,12 +147,12 @@ def families(daemon: Daemon, workers: Iterable[Worker]) -> list[Family]:
         each("backups", "Backups held.", lambda w: w.status.backups.number),
         each("findings_error", "Findings of severity error.", lambda w: w.status.findings.error),
         each("findings_warning", "Findings of severity warning.", lambda w: w.status.findings.warning),
-        _stored(held),
-        *_job_families(daemon, held),
+        _change_counts(worker_list),
+        *_job_families(daemon, worker_list),
     ]
 
 
-def _stored(workers: list[Worker]) -> Family:
+def _change_counts(workers: list[Worker]) -> Family:
     samples = tuple(
         ({"root": worker.name, "operation": name}, float(count))
         for worker in workers
@@ -165,13 +165,13 @@ def _job_families(daemon: Daemon, workers: list[Worker]) -> list[Family]:
     rows = [row for worker in workers for row in daemon.roots.job_rows(worker)]
 
     def each(name: str, text: str, values: Iterable[float | None], kind: Literal["counter", "gauge"]) -> Family:
-        known = ((row, value) for row, value in zip(rows, values, strict=True) if value is not None)
-        samples = tuple(({"root": row.root, "job": row.name}, float(value)) for row, value in known)
+        present = ((row, value) for row, value in zip(rows, values, strict=True) if value is not None)
+        samples = tuple(({"root": row.root, "job": row.name}, float(value)) for row, value in present)
         return Family(f"memoryd_job_{name}", text, samples, kind)
 
     return [
         each("runs", "Runs of a job.", [row.runs for row in rows], "counter"),
         each("failures", "Failed runs of a job.", [row.failures for row in rows], "counter"),
-        each("missed", "Runs that fell due while nobody was there.", [row.missed for row in rows], "counter"),
+        each("missed", "Runs that fell due while the daemon was not running.", [row.missed for row in rows], "counter"),
         each("last_run_timestamp_seconds", "When a job last ended.", [row.last_run for row in rows], "gauge"),
     ]

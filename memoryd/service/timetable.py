@@ -1,8 +1,8 @@
-"""The clock of all scheduled work: the only module that uses APScheduler.
+"""The timetable of all scheduled work: the only module that uses APScheduler.
 
-A job only puts its name into the inbox of a root, which takes microseconds; the worker of the root runs it when it can.
-Each job is armed for one moment only, and armed again after it fired: a clock that jumps a year ahead costs one run,
-while an interval trigger would enumerate every missed second of that year.
+A job that is due is only put into the inbox of its root, which takes microseconds; the worker of the root runs it when
+it can. Each job is armed for a single time, and armed again after it has fired: if the clock jumps a year ahead, one
+run is due, while an interval trigger would enumerate every missed second of that year.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ from memoryd.log import get_logger
 
 log = get_logger(__name__)
 
-BEAT_S = 15.0  # how often the clock proves that it runs
-MAX_ADAPTIVE_S = 3600.0  # interval of an adaptive job without a computed one
-FURTHEST_S = 10 * 365 * 86_400.0  # keeps arithmetic with dates in range
+BEAT_S = 15.0  # interval of the heartbeat that proves the scheduler runs
+MAX_ADAPTIVE_S = 3600.0  # interval of an adaptive job before `arm` has set its next run
+MAX_AHEAD_S = 10 * 365 * 86_400.0  # keeps arithmetic with dates in range
 
 
 @dataclass(slots=True)
@@ -45,8 +45,8 @@ class _Entry:
 
 
 class Scheduler(BackgroundScheduler):  # type: ignore[misc]  # APScheduler has no types
-    """APScheduler's BackgroundScheduler without one race: if it is stopped during a pass over its jobs, it looks one of
-    them up where only jobs of an unstarted scheduler are, and its thread would die with an error."""
+    """APScheduler's BackgroundScheduler without one race: if it is stopped during a pass over its jobs, it looks for a
+    job among those of an unstarted scheduler, and its thread would die with an error."""
 
     def remove_job(self, job_id: str, jobstore: str | None = None) -> None:
         """Remove a job. A missing one is no error once the scheduler is stopped."""
@@ -60,7 +60,7 @@ class Scheduler(BackgroundScheduler):  # type: ignore[misc]  # APScheduler has n
 class Timetable:
     """Calls `enqueue(root, job)` when a job is due. Times are wall-clock seconds; methods are thread-safe.
 
-    `enqueue` must return at once. If it raises, that is counted in `errors` and the job is armed again.
+    `enqueue` must not block. If it raises, the error is counted in `errors`; the job stays armed for its next run.
     """
 
     def __init__(
@@ -87,7 +87,7 @@ class Timetable:
             timezone=UTC,
         )
         mask = EVENT_JOB_ERROR | EVENT_JOB_MISSED | EVENT_JOB_MAX_INSTANCES
-        self._scheduler.add_listener(self._count, mask)
+        self._scheduler.add_listener(self._count_problem, mask)
 
     def start(self) -> None:
         """Start the scheduler and its heartbeat."""
@@ -111,11 +111,11 @@ class Timetable:
         *,
         timezone: str = "UTC",
     ) -> None:
-        """Schedule a job, or change its schedule. An overdue one is due at once, and only once.
+        """Schedule a job, or change its schedule. An overdue job runs at once, and only once.
 
-        Cron lines are read in `timezone` (an IANA name; ZoneInfoNotFoundError if unknown). `last_success` of a cron job
-        that never ran is when it was first armed; an interval that never ran is due at once. An `Adaptive` job waits
-        for `arm`.
+        Cron lines are read in `timezone` (an IANA name; ZoneInfoNotFoundError if unknown). For a cron job that never
+        ran, `last_success` is the time at which it was first armed. An interval job that never ran is due at once; an
+        `Adaptive` job waits for `arm`.
         """
         with self._lock:
             entry = _Entry(schedule, last_success, timezone)
@@ -127,7 +127,7 @@ class Timetable:
                 self._arm((root, job), at)
 
     def arm(self, root: str, job: str, at: float) -> None:
-        """Set the next run of a known job by hand: the pace of an adaptive one, or a retry."""
+        """Set the time of the next run: of an adaptive job, or for a retry. An unknown job is ignored."""
         with self._lock:
             if (root, job) in self._entries:
                 self._arm((root, job), at)
@@ -140,12 +140,12 @@ class Timetable:
                 del self._entries[key]
 
     def next_run(self, root: str, job: str) -> float | None:
-        """Return when the job is due; None if it is off or unknown."""
+        """Return the time of the next run; None if the job is off or unknown."""
         entry = self._entries.get((root, job))
         return entry.at if entry else None
 
     def rearm_all(self, now: float) -> None:
-        """Recompute every job after a clock jump; what became overdue meanwhile is due at once."""
+        """Recompute the next run of every job after a clock jump; an overdue job runs at once."""
         with self._lock:
             for key, entry in self._entries.items():
                 self._arm(key, _next(entry, now))
@@ -159,7 +159,7 @@ class Timetable:
         with self._lock:
             entry = self._entries.get(key)
             if entry is None or entry.serial != serial:
-                return  # removed or armed anew while this firing was on its way
+                return  # removed or armed again after this trigger had fired
             now = self._clock()
             entry.last = now
             self._arm(key, _next(entry, now))
@@ -187,7 +187,7 @@ class Timetable:
             self._drop(str(entry.serial))
 
     def _add(self, call: Callable[..., None], args: list[object], at: float) -> str:
-        """Add one trigger under an id of its own: a job that is due again while it runs would be dropped."""
+        """Add one trigger under a new id: with an id in use, a job that is due again while it runs would be dropped."""
         self._serial += 1
         when = DateTrigger(datetime.fromtimestamp(at, UTC), timezone=UTC)
         self._scheduler.add_job(call, when, args=args, id=str(self._serial))
@@ -197,9 +197,9 @@ class Timetable:
         try:
             self._scheduler.remove_job(job_id)
         except JobLookupError:
-            return  # it fired already
+            return  # it has fired already
 
-    def _count(self, event: JobEvent) -> None:
+    def _count_problem(self, event: JobEvent) -> None:
         if event.code == EVENT_JOB_ERROR:
             self.errors += 1
             log.error("a scheduled job could not be queued", error=repr(event.exception))
@@ -208,7 +208,7 @@ class Timetable:
 
 
 def _next(entry: _Entry, now: float) -> float:
-    """Return when the job is due, never before `now`: an overdue one is due now."""
+    """Return the time of the next run, never before `now`: an overdue job is due now."""
     match entry.schedule:
         case Every():
             at = next_due(entry.schedule, entry.last, now)
@@ -218,19 +218,19 @@ def _next(entry: _Entry, now: float) -> float:
             at = now + MAX_ADAPTIVE_S
         case _:
             raise ValueError(f"{entry.schedule} has no next time")
-    return min(max(now if at is None else at, now), now + FURTHEST_S)
+    return min(max(now if at is None else at, now), now + MAX_AHEAD_S)
 
 
 def next_cron(cron: Cron, timezone: str, last: float | None, now: float) -> float | None:
-    """Return the first time of a cron line after the last success, or after `now` if there is none or it lies in the
-    future."""
+    """Return the first time of a cron line after the last success, or after `now` if there is none or it is in the
+    future. None if the line never matches again."""
     minute, hour, day, month, weekday = cron.fields
     zone = zone_of(timezone)
     trigger = CronTrigger(minute=minute, hour=hour, day=day, month=month, day_of_week=weekday, timezone=zone)
-    # A microsecond on, or a success in the very second of the line would find that second again.
+    # A microsecond later, because a success at exactly the time of the line would find that time again.
     after = (last if last is not None and last <= now else now) + 1e-6
-    found = trigger.get_next_fire_time(None, datetime.fromtimestamp(after, UTC))
-    while found is not None and found.fold and "*" not in hour:
-        # The hour that summer time ends with comes twice: a line that names it is meant once.
-        found = trigger.get_next_fire_time(None, datetime.fromtimestamp(found.timestamp() + 1e-6, UTC))
-    return found.timestamp() if found is not None else None
+    due = trigger.get_next_fire_time(None, datetime.fromtimestamp(after, UTC))
+    while due is not None and due.fold and "*" not in hour:
+        # When summer time ends, one hour occurs twice: a line that names this hour runs once.
+        due = trigger.get_next_fire_time(None, datetime.fromtimestamp(due.timestamp() + 1e-6, UTC))
+    return due.timestamp() if due is not None else None

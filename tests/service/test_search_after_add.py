@@ -38,7 +38,7 @@ def busy() -> Worker:
 
 
 def test_many_busy_roots_are_waited_for_together(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(memories, "CATCH_UP_S", 0.2)
+    monkeypatch.setattr(memories, "FLUSH_WAIT_S", 0.2)
     began = time.monotonic()
     assert len(memories.flush_all([busy() for _ in range(20)])) == 20
     assert 0.15 < time.monotonic() - began < 2.0

@@ -1,4 +1,4 @@
-"""The control methods of the daemon, by subject: a request becomes jobs in inboxes, or is answered from published
+"""Handlers of the control methods, by subject: a request becomes jobs in inboxes, or is answered from published
 values."""
 
 from __future__ import annotations

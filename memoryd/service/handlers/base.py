@@ -8,11 +8,11 @@ from memoryd.control.server import Handler
 from memoryd.service.daemon import Daemon
 
 Table = Mapping[str, Handler]
-"""By method name; each takes a checked request."""
+"""Handlers by method name."""
 
 
 class Handlers:
-    """The methods of one subject, and the daemon they are about."""
+    """The handlers of one subject, and the daemon they act on."""
 
     def __init__(self, daemon: Daemon) -> None:
         self._daemon = daemon

@@ -1,4 +1,4 @@
-"""Methods on single memories. Reading runs in the thread of the connection; changes go through the inbox."""
+"""Methods on memories. Reads run in the thread of the connection; changes go through the inbox of the root."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ from memoryd.core.secrets import redact
 from memoryd.engine.jobs import Job
 from memoryd.engine.worker import Worker
 from memoryd.errors import ConflictError, MemorydError, NotFoundError, UsageError
-from memoryd.operations.lookup import LIMIT as LISTED
+from memoryd.operations.lookup import LIMIT as LIST_LIMIT
 from memoryd.operations.lookup import LoadedMemory, list_memories, not_found, read_memory
-from memoryd.operations.search import LIMIT as FOUND
+from memoryd.operations.search import LIMIT as SEARCH_LIMIT
 from memoryd.operations.search import SearchQuery, search, similar_to_memory, similar_to_vector
 from memoryd.operations.search_scope import SearchRoot, owners_in, user_in
 from memoryd.search.engine import SearchEngine
@@ -37,14 +37,14 @@ from memoryd.service.daemon import Daemon
 from memoryd.service.futures import gather
 from memoryd.service.handlers.base import Handlers, Table
 
-SURELY_FITS = 80_000  # bytes of a memory, in the worst of escapes
-CATCH_UP_S = 1.0  # a question waits so long at most for what was stored before it
-_AGO = re.compile(r"(\d{1,6})\s*([smhdw])")
+ALWAYS_FITS = 80_000  # bytes of a memory that fits into one reply even if every character is escaped
+FLUSH_WAIT_S = 1.0  # the longest that a read waits for the indexing of memories stored before it
+_AGE = re.compile(r"(\d{1,6})\s*([smhdw])")
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": DAY, "w": 7 * DAY}
 
 
 def memory_handlers(daemon: Daemon) -> Table:
-    """Return the handlers of methods on single memories."""
+    """Return the handlers of methods on memories."""
     methods = MemoryHandlers(daemon)
     return {
         "memory.search": handler(SearchRequest, methods.search),
@@ -58,47 +58,47 @@ def memory_handlers(daemon: Daemon) -> Table:
 
 
 class MemoryHandlers(Handlers):
-    """Methods on single memories."""
+    """Methods on memories."""
 
     def __init__(self, daemon: Daemon) -> None:
         super().__init__(daemon)
         self._clock = daemon.clock
 
-    # --- looking
+    # --- reading
 
     def search(self, request: SearchRequest) -> SearchResult:
-        """Find memories in the catalogues of the roots asked about."""
-        places, user, similar = self._places(request), request.user, request.similar
-        like, but = (None if request.vector is None else similar_to_vector(request.vector)), None
+        """Search the catalogues of the requested roots."""
+        roots, user, similar = self._search_roots(request), request.user, request.similar
+        like, excluded = (None if request.vector is None else similar_to_vector(request.vector)), None
         if similar is not None:
-            user = user_in(owners_in(places), similar) if user is None else user
-            like, but = similar_to_memory(places, similar, user)
-        asked = SearchQuery(
+            user = user_in(owners_in(roots), similar) if user is None else user
+            like, excluded = similar_to_memory(roots, similar, user)
+        query = SearchQuery(
             query=request.query or "",
             filters=self._filters(request),
             mode=request.mode or "hybrid",
-            limit=request.limit or FOUND,
+            limit=request.limit or SEARCH_LIMIT,
             max_tokens=request.max_tokens,
             user=user,
             like=like,
-            excluded=but,
+            excluded=excluded,
         )
         engine = SearchEngine(self._roots.meaning)
-        return search(places, asked, now=self._clock.wall(), clock=self._clock.monotonic, engine=engine)
+        return search(roots, query, now=self._clock.wall(), clock=self._clock.monotonic, engine=engine)
 
     def page(self, request: ListRequest) -> ListResult:
-        """List a page of memories that fits into one answer."""
-        limit = request.limit or LISTED
-        filters, places = self._filters(request), self._places(request)
+        """List a page of memories that fits into one reply."""
+        limit = request.limit or LIST_LIMIT
+        filters, roots = self._filters(request), self._search_roots(request)
         while True:
-            page = list_memories(places, filters, user=request.user, limit=limit, cursor=request.cursor)
+            page = list_memories(roots, filters, user=request.user, limit=limit, cursor=request.cursor)
             if limit == 1 or fits(page):
                 return page
-            limit //= 2  # cut to fit by the protocol, it would not be where the cursor says it ends
+            limit //= 2  # truncated by the protocol, the page would end before its cursor
 
-    def _places(self, request: SearchRequest | ListRequest) -> list[SearchRoot]:
-        """Return the roots to search, with the freshness of their indexes."""
-        workers = self._asked_of(request)
+    def _search_roots(self, request: SearchRequest | ListRequest) -> list[SearchRoot]:
+        """Return the roots to search, with the state and lag of their indexes."""
+        workers = self._workers_for(request)
         now = self._clock.monotonic()
         return [
             SearchRoot(
@@ -114,8 +114,8 @@ class MemoryHandlers(Handlers):
             for worker in workers
         ]
 
-    def _asked_of(self, request: SearchRequest | ListRequest) -> list[Worker]:
-        """Return the workers of one root, several or all, each once."""
+    def _workers_for(self, request: SearchRequest | ListRequest) -> list[Worker]:
+        """Flush and return the workers of the requested roots, each once."""
         if request.root is not None or request.roots is None:
             return flush_all(self._roots.named(request.root))
         named = dict.fromkeys(request.roots)
@@ -125,7 +125,7 @@ class MemoryHandlers(Handlers):
         return Filters(
             type=request.type,
             tags=tuple(request.tags or ()),
-            since=_moment(request.since, self._clock.wall()) if request.since is not None else None,
+            since=_parse_since(request.since, self._clock.wall()) if request.since is not None else None,
             archived=request.archived,
         )
 
@@ -135,43 +135,43 @@ class MemoryHandlers(Handlers):
         try:
             return self._get(request, workers)
         except NotFoundError:
-            late = self._behind(workers)
-            if not late:
+            lagging = self._lagging(workers)
+            if not lagging:
                 raise
-        looks = {worker.name: worker.submit(Job("rescan")) for worker in late}
-        return gather(looks, lambda _: self._get(request, workers))  # on the last one's thread, which must not wait
+        rescans = {worker.name: worker.submit(Job("rescan")) for worker in lagging}
+        return gather(rescans, lambda _: self._get(request, workers))  # runs on a worker's thread, which must not wait
 
     def _get(self, request: GetRequest, workers: list[Worker]) -> GetResult:
-        asked, found = request.id, []
+        identity, matches = request.id, []
         for worker in workers:
-            memory = self._read(worker, asked, strict=len(workers) == 1)
+            memory = self._read(worker, identity, strict=len(workers) == 1)
             if memory is not None:
-                found.append((worker, memory))
-        if not found:
-            raise self._missing(asked, workers)
-        if len(found) > 1:
-            raise _ambiguous(asked, [(worker.name, memory.id) for worker, memory in found])
-        worker, memory = found[0]
+                matches.append((worker, memory))
+        if not matches:
+            raise self._not_found(identity, workers)
+        if len(matches) > 1:
+            raise _ambiguous(identity, [(worker.name, memory.id) for worker, memory in matches])
+        worker, memory = matches[0]
         if request.touch and not memory.archived:
-            for identity in memory.entries or (memory.id,):
-                worker.memories.note_read(memory.path, identity)
+            for entry in memory.entries or (memory.id,):
+                worker.memories.note_read(memory.path, entry)
         if request.offset is not None:
             return memory.part(worker.name, request.offset)
-        told = memory.whole(worker.name)
-        if len(memory.raw) > SURELY_FITS and not fits(told):
+        result = memory.whole(worker.name)
+        if len(memory.raw) > ALWAYS_FITS and not fits(result):
             raise UsageError(
                 f"{memory.id} has {len(memory.raw)} bytes, more than fit into one answer",
                 hint="request its text in chunks: with `offset` 0, then with each `next_offset`",
                 data={"offset": 0},
             )
-        return told
+        return result
 
-    def _read(self, worker: Worker, asked: str, *, strict: bool) -> LoadedMemory | None:
-        """Return the memory of one root, None if it has none. An error of one root does not hide the answers of the
-        others unless `strict`."""
+    def _read(self, worker: Worker, identity: str, *, strict: bool) -> LoadedMemory | None:
+        """Return the memory from one root, None if the root does not have it. Unless `strict`, an error of the root
+        also gives None, so that it does not hide results from other roots."""
         try:
             worker.require("memory.get")
-            return read_memory(worker.store, asked, self._clock.wall())
+            return read_memory(worker.store, identity, self._clock.wall())
         except ConflictError:
             raise
         except MemorydError:
@@ -179,18 +179,18 @@ class MemoryHandlers(Handlers):
                 raise
             return None
 
-    def _behind(self, workers: list[Worker]) -> list[Worker]:
+    def _lagging(self, workers: list[Worker]) -> list[Worker]:
         """Return the workers with changes that are not indexed yet."""
         now = self._clock.monotonic()
         return [worker for worker in workers if worker.lag_ms(now) > 0]
 
-    def _missing(self, asked: str, workers: list[Worker]) -> NotFoundError:
-        error = not_found(asked, *(worker.name for worker in workers))
-        if any(worker.store.journal.trash.find(asked) for worker in workers):
-            error.hint = f"it was forgotten; `memoryd unarchive {redact(asked)}` brings it back"
+    def _not_found(self, identity: str, workers: list[Worker]) -> NotFoundError:
+        error = not_found(identity, *(worker.name for worker in workers))
+        if any(worker.store.journal.trash.find(identity) for worker in workers):
+            error.hint = f"it was forgotten; `memoryd unarchive {redact(identity)}` brings it back"
         return error
 
-    # --- storing
+    # --- writing
 
     def add(self, request: AddRequest) -> Answer:
         """Store one memory or several in one root."""
@@ -210,46 +210,46 @@ class MemoryHandlers(Handlers):
 
         return handle
 
-    def _owner(self, job: str, asked: str, workers: list[Worker]) -> Worker:
+    def _owner(self, job: str, identity: str, workers: list[Worker]) -> Worker:
         """Return the one root that has the memory: live, or archived if it is to be restored."""
-        having: list[tuple[Worker, str, bool]] = []
+        candidates: list[tuple[Worker, str, bool]] = []
         for worker in workers:
             with worker.store.catalogue.reader() as catalogue:
-                having += [(worker, place.id, place.live) for place in catalogue.places(asked)]
-            having += [(worker, each.id, False) for each in worker.store.journal.trash.find(asked)]
-        wanted = [each for each in having if each[2] != (job == "memory.unarchive")] or having
+                candidates += [(worker, place.id, place.live) for place in catalogue.places(identity)]
+            candidates += [(worker, each.id, False) for each in worker.store.journal.trash.find(identity)]
+        wanted = [each for each in candidates if each[2] != (job == "memory.unarchive")] or candidates
         owners = list({id(worker): worker for worker, *_ in wanted}.values())
         if not owners:
-            raise self._missing(asked, workers)
+            raise self._not_found(identity, workers)
         if len(owners) > 1:
-            raise _ambiguous(asked, [(worker.name, identity) for worker, identity, _ in wanted])
+            raise _ambiguous(identity, [(owner.name, each) for owner, each, _ in wanted])
         return owners[0]
 
 
 def flush_all(workers: list[Worker]) -> list[Worker]:
-    """Have workers index what they stored a moment ago, and return them. All are waited for together, at most
-    `CATCH_UP_S` seconds."""
-    late = [future for worker in workers for future in worker.flush()]
-    if late:
-        wait(late, CATCH_UP_S)
+    """Let workers index the memories they have just stored, and return the workers. Waits at most `FLUSH_WAIT_S`
+    seconds for all of them together."""
+    flushes = [future for worker in workers for future in worker.flush()]
+    if flushes:
+        wait(flushes, FLUSH_WAIT_S)
     return workers
 
 
-def _ambiguous(asked: str, found: list[tuple[str, str]]) -> ConflictError:
-    told = list(dict.fromkeys(found))
-    names = ", ".join(dict.fromkeys(root for root, _ in told))
+def _ambiguous(identity: str, matches: list[tuple[str, str]]) -> ConflictError:
+    candidates = list(dict.fromkeys(matches))
+    names = ", ".join(dict.fromkeys(root for root, _ in candidates))
     return ConflictError(
-        f"{redact(asked)} is in more than one root: {names}",
+        f"{redact(identity)} is in more than one root: {names}",
         hint="name it with --root",
-        data={"candidates": [{"root": root, "id": identity} for root, identity in told]},
+        data={"candidates": [{"root": root, "id": each} for root, each in candidates]},
     )
 
 
-def _moment(text: str, now: float) -> float:
+def _parse_since(text: str, now: float) -> float:
     """Parse a date, a timestamp or an age (`30d`, `12h`) to seconds since the epoch. Raises UsageError."""
-    ago = _AGO.fullmatch(text.strip())
-    if ago is not None:
-        return now - int(ago[1]) * _UNITS[ago[2]]
+    age = _AGE.fullmatch(text.strip())
+    if age is not None:
+        return now - int(age[1]) * _UNITS[age[2]]
     stamp = parse_stamp(text.strip())
     if stamp is None:
         raise UsageError(

@@ -1,4 +1,4 @@
-"""Methods on the daemon itself: state, configuration, log and shutdown."""
+"""Methods on the daemon itself: status, metrics, configuration, log level and shutdown."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class ProcessHandlers(Handlers):
     """Methods on the daemon."""
 
     def ping(self, _: NoParameters) -> PingResult:
-        """Return the identity of the daemon."""
+        """Return process id, version, instance and uptime of the daemon."""
         daemon = self._daemon
         return PingResult(pid=os.getpid(), version=__version__, instance=daemon.instance, uptime_s=daemon.uptime_s)
 
@@ -61,22 +61,22 @@ class ProcessHandlers(Handlers):
         return MetricsResult(text=render(families(self._daemon, self._roots.all())))
 
     def config_show(self, _: NoParameters) -> ConfigResult:
-        """Show the configuration in force."""
+        """Return the configuration in force."""
         return ConfigResult(**effective(self._daemon.config))
 
     def config_validate(self, _: NoParameters) -> ValidateResult:
-        """Read the configuration file and say what a reload would change. Raises ConfigError."""
+        """Read the configuration file and return what a reload would change. Raises ConfigError."""
         daemon = self._daemon
-        found = diff(daemon.config, load(daemon.places.current(), daemon.extra, known_limits=daemon.known_limits))
-        return ValidateResult(added=list(found.added), changed=list(found.changed), removed=list(found.removed))
+        changes = diff(daemon.config, load(daemon.places.current(), daemon.extra, known_limits=daemon.known_limits))
+        return ValidateResult(added=list(changes.added), changed=list(changes.changed), removed=list(changes.removed))
 
     def config_reload(self, request: ReloadRequest) -> ReloadResult:
-        """Apply the configuration file. Raises ConfigError."""
-        found = self._daemon.reload(dry_run=request.dry_run)
-        return ReloadResult(added=list(found.added), changed=list(found.changed), removed=list(found.removed))
+        """Apply the configuration file and return what changed. Raises ConfigError."""
+        changes = self._daemon.reload(dry_run=request.dry_run)
+        return ReloadResult(added=list(changes.added), changed=list(changes.changed), removed=list(changes.removed))
 
     def log_level(self, request: LogLevelRequest) -> LogLevelResult:
-        """Return the log level, after setting it if one is given."""
+        """Set the log level if one is given, and return the level in force."""
         if request.level is not None:
             set_level(request.level)
             self._daemon.log_level = request.level

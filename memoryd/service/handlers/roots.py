@@ -37,7 +37,7 @@ class RootHandlers(Handlers):
     def _rows(self, workers: list[Worker]) -> RootsResult:
         return RootsResult(roots=[root_row(self._daemon, worker) for worker in workers])
 
-    def _one(self, request: RootRequest) -> Worker:
+    def _find_worker(self, request: RootRequest) -> Worker:
         name = str(request.name or request.path)
         if request.name and not name.startswith(("/", "~")):
             return self._roots.named(name)[0]
@@ -50,10 +50,10 @@ class RootHandlers(Handlers):
     def list_roots(self, request: RootRequest) -> RootsResult:
         """Return one root, or all of them."""
         if request.name is None and request.path is None:
-            found = self._rows(self._roots.all())
-            found.roots += map(broken_row, self._roots.broken())
-            return found
-        return self._rows([self._one(request)])
+            result = self._rows(self._roots.all())
+            result.roots += map(broken_row, self._roots.broken())
+            return result
+        return self._rows([self._find_worker(request)])
 
     def add(self, request: RootAddRequest) -> Future[Result]:
         """Add a root to the configuration file and start its worker. Raises UsageError."""
@@ -67,17 +67,17 @@ class RootHandlers(Handlers):
             raise UsageError(f"{path} belongs to another user", hint="a root must belong to the daemon's user")
         named = {"name": request.name, "layout": request.layout}
         table = {"path": path, **{key: value for key, value in named.items() if value is not None}}
-        with self._roots.changing():  # two at once would both begin with the same text
+        with self._roots.changing():  # else two edits at once could both start from the same text
             places = daemon.places
             added = edit.add_root(places.config_target, table, state_dir=places.state_dir, extra_roots=daemon.extra)
         daemon.reload()
         worker = self._roots.named(added.name)[0]
-        return self._publish_row(worker, worker.submit(Job("catch-up")))  # which comes after its first look
+        return self._publish_row(worker, worker.submit(Job("catch-up")))  # which runs after its first scan
 
     def remove(self, request: RootRequest) -> RootsResult:
         """Remove a root from the configuration file and stop its worker."""
         daemon = self._daemon
-        worker = self._one(request)
+        worker = self._find_worker(request)
         rows = self._rows([worker])
         configured = daemon.config.root(worker.name)
         if configured is not None and configured.position is not None:
@@ -90,25 +90,25 @@ class RootHandlers(Handlers):
 
     def pause(self, request: RootRequest) -> Future[Result]:
         """Suspend work on a root until it is resumed."""
-        worker = self._one(request)
+        worker = self._find_worker(request)
         return self._publish_row(worker, worker.pause())
 
     def resume(self, request: RootRequest) -> Future[Result]:
         """End a pause, or accept the content of a suspect root."""
-        worker = self._one(request)
+        worker = self._find_worker(request)
         return self._publish_row(worker, worker.resume())
 
     def confirm(self, request: RootRequest) -> Future[Result]:
-        """Accept the recognised layout."""
-        worker = self._one(request)
+        """Accept the recognised layout of a root."""
+        worker = self._find_worker(request)
         return self._publish_row(worker, worker.confirm())
 
     def _publish_row(self, worker: Worker, done: Future[Result]) -> Future[Result]:
-        """Return the row of a root once `done` completes, and publish its state to subscribers of the topic `root`."""
+        """Once `done` completes, publish the state of a root to subscribers of the topic `root` and return its row."""
 
         def row(_: object) -> RootsResult:
-            seen = worker.status
-            self._daemon.tell("root", {"root": worker.name, "state": seen.state, "reason": "; ".join(seen.reasons)})
+            status = worker.status
+            self._daemon.tell("root", {"root": worker.name, "state": status.state, "reason": "; ".join(status.reasons)})
             return self._rows([worker])
 
         return gather({worker.name: done}, row)

@@ -1,4 +1,4 @@
-"""Methods that run jobs on one root or all, and those on the schedule and the journal."""
+"""Methods that run jobs in one root or all, and methods on the schedule and the journal."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ from memoryd.service.handlers.base import Handlers, Table
 from memoryd.service.report import job_row
 from memoryd.service.roots import Broken
 
-Answers = Future[Result]
+FutureResult = Future[Result]
 
 
 def upkeep_handlers(daemon: Daemon) -> Table:
@@ -83,83 +83,88 @@ def upkeep_handlers(daemon: Daemon) -> Table:
 
 
 class UpkeepHandlers(Handlers):
-    """Methods that run jobs, and those that show their outcomes."""
+    """Methods that run jobs, and methods on the schedule and the journal."""
 
-    def _each(self, job: str, request: Request, root: str | None) -> dict[str, Answers]:
-        asked = {worker.name: worker.submit(Job(job, request)) for worker in self._roots.named(root)}
-        return asked | {each.name: _failed(each) for each in self._roots.broken(root)}
+    def _submit(self, job: str, request: Request, root: str | None) -> dict[str, FutureResult]:
+        futures = {worker.name: worker.submit(Job(job, request)) for worker in self._roots.named(root)}
+        return futures | {each.name: _failed(each) for each in self._roots.broken(root)}
 
-    def sync(self, request: SyncRequest) -> Answers:
-        """Bring roots up to date. Fails if one of them cannot be."""
-        futures = self._each("sync", request, request.root)
+    def sync(self, request: SyncRequest) -> FutureResult:
+        """Wait until the roots are up to date. Fails if one of them cannot be."""
+        futures = self._submit("sync", request, request.root)
         return gather(futures, lambda results: SyncResult(roots=of_type(results, SyncedRoot)), strict=True)
 
-    def check(self, request: CheckRequest) -> Answers:
-        """Return all findings."""
+    def check(self, request: CheckRequest) -> FutureResult:
+        """Return all findings and their number by severity."""
 
         def merge(results: dict[str, Result]) -> CheckResult:
-            found = of_type(results, CheckResult).values()
-            counts = Counts(*(sum(getattr(each.summary, name) for each in found) for name in Counts.__struct_fields__))
-            return CheckResult(findings=[row for each in found for row in each.findings], summary=counts)
+            by_root = of_type(results, CheckResult).values()
+            counts = Counts(
+                *(sum(getattr(each.summary, name) for each in by_root) for name in Counts.__struct_fields__)
+            )
+            return CheckResult(findings=[row for each in by_root for row in each.findings], summary=counts)
 
-        return gather(self._each("check", request, request.root), merge)
+        return gather(self._submit("check", request, request.root), merge)
 
-    def plan(self, request: PlanRequest) -> Answers:
+    def plan(self, request: PlanRequest) -> FutureResult:
         """Return what scheduled upkeep would do."""
 
         def merge(results: dict[str, Result]) -> PlanResult:
-            planned = of_type(results, PlannedResult)
-            return PlanResult(roots=[RootPlan(name, each.actions, self._due(name)) for name, each in planned.items()])
+            by_root = of_type(results, PlannedResult)
+            return PlanResult(roots=[RootPlan(name, each.actions, self._due(name)) for name, each in by_root.items()])
 
-        return gather(self._each("plan", request, request.root), merge)
+        return gather(self._submit("plan", request, request.root), merge)
 
     def _due(self, name: str) -> dict[str, str | None]:
         rows = self._roots.job_rows(self._roots.named(name)[0])
         return {row.name: iso(row.next_run) if row.next_run else None for row in rows}
 
-    def change(self, job: str) -> Callable[[RepairRequest | DedupeRequest | UpkeepRequest], Answers]:
-        """Return a handler that runs a job with a plan and, once carried out, a receipt."""
-        return lambda request: gather(self._each(job, request, request.root), merge_changes)
+    def change(self, job: str) -> Callable[[RepairRequest | DedupeRequest | UpkeepRequest], FutureResult]:
+        """Return a handler that runs a job whose result is a plan and, if carried out, a receipt."""
+        return lambda request: gather(self._submit(job, request, request.root), merge_changes)
 
-    def archive(self, request: ArchiveRequest) -> Answers:
-        """Archive what is due, or memories by id; ids need a root if there are several."""
+    def archive(self, request: ArchiveRequest) -> FutureResult:
+        """Archive the memories that are due, or those with the given ids. Raises UsageError for ids without a root if
+        there are several roots."""
         if request.ids and request.root is None and len(self._roots.all()) > 1:
             raise UsageError("--root is required when ids are given and there are several roots")
-        return gather(self._each("archive", request, request.root), merge_changes)
+        return gather(self._submit("archive", request, request.root), merge_changes)
 
-    def backups(self, job: str) -> Callable[[BackupListRequest], Answers]:
-        """Return a handler that runs a job with a list of backups."""
+    def backups(self, job: str) -> Callable[[BackupListRequest], FutureResult]:
+        """Return a handler that runs a job whose result is a list of backups."""
 
         def merge(results: dict[str, Result]) -> BackupsResult:
-            found = of_type(results, BackupsResult).values()
-            return BackupsResult(backups=[row for each in found for row in each.backups])
+            by_root = of_type(results, BackupsResult).values()
+            return BackupsResult(backups=[row for each in by_root for row in each.backups])
 
-        return lambda request: gather(self._each(job, request, request.root), merge)
+        return lambda request: gather(self._submit(job, request, request.root), merge)
 
-    def create_backups(self, request: BackupCreateRequest) -> Answers:
+    def create_backups(self, request: BackupCreateRequest) -> FutureResult:
         """Take backups now."""
 
         def merge(results: dict[str, Result]) -> BackupCreateResult:
-            found = of_type(results, BackupCreateResult)
-            created = [structs.replace(row, root=name) for name, each in found.items() for row in each.created]
-            return BackupCreateResult(backups=[row for each in found.values() for row in each.backups], created=created)
+            by_root = of_type(results, BackupCreateResult)
+            created = [structs.replace(row, root=name) for name, each in by_root.items() for row in each.created]
+            return BackupCreateResult(
+                backups=[row for each in by_root.values() for row in each.backups], created=created
+            )
 
-        return gather(self._each("backup.create", request, request.root), merge)
+        return gather(self._submit("backup.create", request, request.root), merge)
 
-    def restore(self, request: BackupRestoreRequest) -> Answers:
-        """Bring a file of one root back."""
+    def restore(self, request: BackupRestoreRequest) -> FutureResult:
+        """Restore files of one root from a backup. Raises UsageError if there are several roots and none is named."""
         if len(self._roots.named(request.root)) > 1:
             raise UsageError("specify the root to restore", hint="as in `memoryd backup restore ROOT --file FILE`")
-        return gather(self._each("backup.restore", request, request.root), merge_changes)
+        return gather(self._submit("backup.restore", request, request.root), merge_changes)
 
-    def list_locks(self, request: LockListRequest) -> Answers:
+    def list_locks(self, request: LockListRequest) -> FutureResult:
         """Return the locks."""
         return gather(
-            self._each("lock.list", request, request.root), lambda results: LocksResult(locks=_locks(results))
+            self._submit("lock.list", request, request.root), lambda results: LocksResult(locks=_locks(results))
         )
 
-    def clear_locks(self, request: LockClearRequest) -> Answers:
-        """Remove locks of dead processes, or one that is named."""
+    def clear_locks(self, request: LockClearRequest) -> FutureResult:
+        """Remove the locks of dead processes, or the lock at a given path."""
 
         def merge(results: dict[str, Result]) -> LockClearResult:
             locks = _locks(results)
@@ -169,11 +174,11 @@ class UpkeepHandlers(Handlers):
 
         root, path = request.root, request.path
         if path is not None and root is None:
-            owner = [w.name for w in self._roots.all() if os.path.abspath(path).startswith(f"{w.status.path}/")]
-            root = owner[0] if owner else None
-        return gather(self._each("lock.clear", request, root), merge)
+            owners = [w.name for w in self._roots.all() if os.path.abspath(path).startswith(f"{w.status.path}/")]
+            root = owners[0] if owners else None
+        return gather(self._submit("lock.clear", request, root), merge)
 
-    def run_job(self, request: JobsRunRequest) -> Answers:
+    def run_job(self, request: JobsRunRequest) -> FutureResult:
         """Run a scheduled job now, in every root that has it."""
         workers = self._roots.named(request.root)
         if request.root is None and any(worker.has_job(request.name) for worker in workers):
@@ -182,11 +187,11 @@ class UpkeepHandlers(Handlers):
 
         def merge(results: dict[str, Result]) -> JobsRunResult:
             rows = [row for w in workers for row in self._roots.job_rows(w) if row.name == request.name]
-            return _ran(list(map(job_row, rows)), results)
+            return _jobs_run_result(list(map(job_row, rows)), results)
 
         return gather(futures, merge)
 
-    def undo(self, request: UndoRequest) -> Answers:
+    def undo(self, request: UndoRequest) -> FutureResult:
         """Undo a change. Raises NotFoundError, and ConflictError if several roots have the receipt."""
         receipt = request.receipt
         owners = [w for w in self._roots.named(request.root) if _entry(w, receipt)]
@@ -195,9 +200,9 @@ class UpkeepHandlers(Handlers):
         if len(owners) > 1:
             names = ", ".join(worker.name for worker in owners)
             raise ConflictError(f"{receipt} is in more than one root: {names}", hint="name it with --root")
-        return gather(self._each("undo", request, owners[0].name), merge_changes)
+        return gather(self._submit("undo", request, owners[0].name), merge_changes)
 
-    # --- what was done, and when
+    # --- schedule and journal
 
     def list_jobs(self, request: JobsListRequest) -> JobsResult:
         """Return the schedule."""
@@ -210,16 +215,16 @@ class UpkeepHandlers(Handlers):
         entries: list[tuple[Worker, Entry]] = []
         for worker in self._roots.named(request.root):
             journal = worker.store.journal
-            found = journal.entries(limit) if wanted is None else _entry(worker, wanted)
-            entries += [(worker, entry) for entry in found]
+            found_entries = journal.entries(limit) if wanted is None else _entry(worker, wanted)
+            entries += [(worker, entry) for entry in found_entries]
         if wanted is not None and not entries:
             raise NotFoundError(f"no root has a change {wanted}", hint="`memoryd history` lists the receipts")
         entries.sort(key=lambda pair: pair[1].at, reverse=True)
         return HistoryListResult(entries=[history_entry(worker.name, entry) for worker, entry in entries[:limit]])
 
 
-def _failed(root: Broken) -> Answers:
-    answer: Answers = Future()
+def _failed(root: Broken) -> FutureResult:
+    answer: FutureResult = Future()
     answer.set_exception(root.error())
     return answer
 
@@ -248,35 +253,35 @@ def history_entry(root: str, entry: Entry) -> HistoryEntry:
 
 def _locks(results: Mapping[str, Result]) -> list[LockRow]:
     """Return the locks of all roots, each with its root."""
-    found = of_type(results, LocksResult)
-    return [structs.replace(row, root=name) for name, each in found.items() for row in each.locks]
+    by_root = of_type(results, LocksResult)
+    return [structs.replace(row, root=name) for name, each in by_root.items() for row in each.locks]
 
 
 def merge_changes(results: Mapping[str, Result]) -> ChangeResult:
-    """Return the plans of several roots as one. `receipt` is set if exactly one change was made; other members are kept
-    if the job ran in one root only."""
+    """Merge the plans of several roots. `receipt` is set if exactly one root was changed, `receipts` if several were;
+    other members are copied if the job ran in one root only."""
     changes = of_type(results, ChangeResult)
     plan = PlanRow(_actions(changes))
-    alone = len(changes) == 1
-    merged = structs.replace(next(iter(changes.values())), plan=plan) if alone else ChangeResult(plan=plan)
+    single = len(changes) == 1
+    merged = structs.replace(next(iter(changes.values())), plan=plan) if single else ChangeResult(plan=plan)
     merged.receipt, merged.receipts = _receipts(changes)
     return merged
 
 
-def _ran(jobs: list[JobRow], results: dict[str, Result]) -> JobsRunResult:
+def _jobs_run_result(jobs: list[JobRow], results: dict[str, Result]) -> JobsRunResult:
     changes = {name: each for name, each in results.items() if isinstance(each, ChangeResult)}
-    done = {name: _job_result(each) for name, each in results.items()}
-    merged = JobsRunResult(jobs=jobs, plan=PlanRow(_actions(changes)), results=done)
+    by_root = {name: _job_result(each) for name, each in results.items()}
+    merged = JobsRunResult(jobs=jobs, plan=PlanRow(_actions(changes)), results=by_root)
     merged.receipt, merged.receipts = _receipts(changes)
-    if len(done) == 1:
-        [only] = done.values()
+    if len(by_root) == 1:
+        [only] = by_root.values()
         merged.waiting, merged.created, merged.backups = only.waiting, only.created, only.backups
         merged.locks, merged.forgotten_blobs = only.locks, only.forgotten_blobs
     return merged
 
 
 def _job_result(result: Result) -> JobResult:
-    """Return what any job did as one type; what its result does not say stays unset."""
+    """Convert the result of any job to one type; members that the result lacks stay UNSET."""
     return JobResult(**{name: getattr(result, name, UNSET) for name in JobResult.__struct_fields__})
 
 
@@ -286,6 +291,6 @@ def _actions(changes: Mapping[str, ChangeResult]) -> list[ActionRow]:
 
 
 def _receipts(changes: Mapping[str, ChangeResult]) -> tuple[str | UnsetType, dict[str, str] | UnsetType]:
-    """Return the receipt of the only change, or several by root."""
-    made = {name: each.receipt for name, each in changes.items() if each.receipt is not UNSET}
-    return next(iter(made.values())) if len(made) == 1 else UNSET, made if len(made) > 1 else UNSET
+    """Return (receipt of the only change, receipts of several changes by root); UNSET for the one that is absent."""
+    receipts = {name: each.receipt for name, each in changes.items() if each.receipt is not UNSET}
+    return next(iter(receipts.values())) if len(receipts) == 1 else UNSET, receipts if len(receipts) > 1 else UNSET
