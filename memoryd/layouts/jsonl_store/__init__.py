@@ -3,7 +3,7 @@ and a quarterly archive (seed 004, "Storage Format Specification - Agent Memory 
 
 Where the seed contradicts itself: memoryd ends files with a newline, which the seed's own append needs, and accepts
 files without one; archives are named as in the seed's tree (`learnings_2025_Q4.jsonl`), and both forms are read; KB and
-MB are 1,024-based. The `<agent-id>.json` form of the real server is read and never written.
+MB are 1,024-based. The `<agent-id>.json` files of the real server are read and never written.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ _LOCK, _BACKUP = ".lock", ".backup"
 
 
 class JsonlReader(Reader):
-    """Reader of the three JSONL files, their quarterly archives, and the `<agent-id>.json` form of the real server."""
+    """Reader of the three JSONL files, their quarterly archives, and the `<agent-id>.json` files of the real server."""
 
     parses_fragments = True
 
     def recognise(self, directory: Directory) -> str | None:
-        """Return what shows a JSONL store, None where nothing does."""
+        """Return the evidence of a JSONL store, or None."""
         return recognise(directory)
 
     def role(self, path: str) -> Role:

@@ -1,5 +1,5 @@
-"""The form that the real server of seed 004 uses: one `<agent-id>.json` per agent, with `core_memories`, `learnings`,
-`tasks` and `metadata`. memoryd reads and checks it and never writes it."""
+"""The format of the real server of seed 004: one `<agent-id>.json` per agent, with `core_memories`, `learnings`,
+`tasks` and `metadata`. memoryd reads and checks these files but never writes them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _LISTS = {"core_memories": "core", "learnings": "learning", "tasks": "task"}
 
 
 def is_candidate(path: str) -> bool:
-    """Return True for `x.json` at the top of the store; only its content shows whether it has this form."""
+    """Return True for `x.json` at the top of the store; only its content shows whether it has this format."""
     return _NAME.fullmatch(path) is not None
 
 
@@ -49,7 +49,7 @@ def parse(path: str, data: bytes, *, now: float, mtime: float) -> Document:
         spans = elements(data, member.value) if member is not None else []
         for position, (native, span, line) in enumerate(zip(natives, spans, line_numbers(data, spans), strict=True)):
             place = f"{key}[{position}]"
-            problem = _problem_of(native)
+            problem = _problem(native)
             if problem:
                 findings.append(Finding("invalid-schema", path, f"{place}: {problem}"))
             else:
@@ -61,26 +61,26 @@ def _content(native: NativeMemory) -> Any:
     return native.get("content") or native.get("description") or native.get("title")
 
 
-def _problem_of(native: object) -> str:
-    """Return why this is not a memory, else "". The real server writes fewer fields than the seed demands."""
+def _problem(native: object) -> str:
+    """Return why this is not a memory, else "". The real server writes fewer fields than the seed requires."""
     if not isinstance(native, dict):
         return "not an object"
     content = _content(native)
-    sound_length = isinstance(content, str) and 0 < len(content) <= MAX_CONTENT
-    return "" if sound_length else "content is missing or too long"
+    valid = isinstance(content, str) and 0 < len(content) <= MAX_CONTENT
+    return "" if valid else "content is missing or too long"
 
 
 def _record(
     fallback: str, native: NativeMemory, kind: str, span: Span, line: int, *, now: float, mtime: float
 ) -> Record:
     content = _content(native)
-    reading = read_memory({**native, "content": content}, kind, now=now, mtime=mtime)
-    facts = {**(reading.facts or {}), "shipped": True}
+    memory = read_memory({**native, "content": content}, kind, now=now, mtime=mtime)
+    facts = {**(memory.facts or {}), "shipped": True}
     category = facts.get("category")
     return Record(
         span,
         line,
-        reading.id or fallback,
+        memory.id or fallback,
         kind,
         replace_surrogates(headline(content)),
         facts.get("created"),

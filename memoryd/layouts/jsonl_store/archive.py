@@ -1,10 +1,10 @@
-"""What is archived, when, and where to. Pure: plans come out.
+"""Archiving by age, by soft limits and on request. Pure: returns plans.
 
 Learnings are archived 90 days after their last use (the latest of accessed_at, updated_at and created_at, since reading
 a file leaves no trace), tasks 30 days after completion, core memories only on request, and lines marked `archived:
-true` at the next run. The quarter is that of created_at in UTC, which never changes, so a late or repeated run names
-the same file. The copy is the line verbatim except for its `archived: true`. A soft limit archives the least used
-learnings, or the tasks completed longest ago, until the limit holds.
+true` at the next run. The archive file is named by the quarter of created_at in UTC, which never changes, so a late or
+repeated run chooses the same file. The copy equals the line except for its `archived: true`. A soft limit archives the
+least used learnings, or the tasks completed longest ago, until the limit holds.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from memoryd.core.spans import Edit, Span, sha256
 from memoryd.layouts.protocol import LoadedFile, UpkeepView
 
 _ARCHIVE = re.compile(r"archive/\d{4}/[^/]+\.jsonl")
-_TYPE_OF_ARCHIVE = (("learning", "learning"), ("task", "task"), ("core", "core"))
+_ARCHIVE_PREFIXES = (("learning", "learning"), ("task", "task"), ("core", "core"))
 
 
 class Move(NamedTuple):
@@ -35,19 +35,21 @@ class Move(NamedTuple):
 
 def archive(view: UpkeepView, ids: Collection[str] | None) -> Plan:
     """Plan the archiving of memories that are due, or of exactly those named by `ids`."""
-    found: list[tuple[str, LoadedFile, Move]] = [
+    due: list[tuple[str, LoadedFile, Move]] = [
         (path, loaded, Move(record, why))
         for path, loaded in view.live.items()
         for record in loaded.document.records
         if (why := _due_reason(record, loaded, view) if ids is None else _named_reason(record, ids))
     ]
-    oldest = sorted(range(len(found)), key=lambda at: _last_use(found[at][2].record))[: view.max_moves]
+    oldest = sorted(range(len(due)), key=lambda at: _last_use(due[at][2].record))[: view.max_moves]
     by_file: dict[str, tuple[LoadedFile, list[Move]]] = {}
     for at in sorted(oldest):
-        path, loaded, move = found[at]
+        path, loaded, move = due[at]
         by_file.setdefault(path, (loaded, []))[1].append(move)
-    actions = [action for path, (loaded, moves) in by_file.items() for action in _group(path, loaded, moves, view)]
-    return Plan(tuple(actions), waiting=len(found) - len(oldest))
+    actions = [
+        action for path, (loaded, moves) in by_file.items() for action in _move_actions(path, loaded, moves, view)
+    ]
+    return Plan(tuple(actions), waiting=len(due) - len(oldest))
 
 
 def _last_use(record: Record) -> float:
@@ -65,7 +67,7 @@ def _named_reason(record: Record, ids: Collection[str]) -> str | None:
 
 
 def _is_pinned(record: Record, loaded: LoadedFile, view: UpkeepView) -> bool:
-    """Return True where an undo restored this very text: only a command or a change moves it again."""
+    """Return True if an undo restored exactly this text; only a command or a change moves it again."""
     return bool(view.pinned) and sha256(record.span.of(loaded.data)) in view.pinned
 
 
@@ -99,14 +101,15 @@ def enforce(view: UpkeepView, limits: Mapping[str, Limit]) -> Plan:
         if loaded is None or limit.kind is not LimitKind.SOFT:
             continue
         moves, short = _overflow(loaded, limit, view)
-        actions += _group(path, loaded, moves, view)
+        actions += _move_actions(path, loaded, moves, view)
         if short:
             notes.append(Action(Kind.NOTE, path, short))
     return Plan(tuple(actions), tuple(notes))
 
 
 def _overflow(loaded: LoadedFile, limit: Limit, view: UpkeepView) -> tuple[list[Move], str | None]:
-    """Return the moves, least used first, until count and size hold, and what still exceeds the limit."""
+    """Return the moves that bring count and size below the limit, least used first, and a sentence if that is not
+    enough."""
     groups = _by_id(loaded.document.records)
     count, size = len(groups), len(loaded.data)
     moves: list[Move] = []
@@ -132,7 +135,7 @@ def _exceeded(limit: Limit, count: int, size: int) -> str | None:
 
 
 def _by_id(records: Collection[Record]) -> list[list[Record]]:
-    """Group records by id; duplicates move with the first one, or they would count afterwards."""
+    """Group records by id: duplicates move with the first one, or the index would count one of them instead."""
     groups: dict[str, list[Record]] = {}
     for record in records:
         if not record.archived:
@@ -158,7 +161,7 @@ def _least_used_first(group: Sequence[Record]) -> tuple[float, float, float]:
     return facts["accessed"], facts["access_count"], facts["created"]
 
 
-def _group(path: str, loaded: LoadedFile, moves: list[Move], view: UpkeepView) -> list[Action]:
+def _move_actions(path: str, loaded: LoadedFile, moves: list[Move], view: UpkeepView) -> list[Action]:
     """Return the copies into the archives, then one rewrite of the live file."""
     if not moves:
         return []
@@ -168,20 +171,20 @@ def _group(path: str, loaded: LoadedFile, moves: list[Move], view: UpkeepView) -
     actions = [
         action
         for target, group in sorted(by_archive.items())
-        if (action := _copy(target, group, loaded, view.archive(target)))
+        if (action := _copy_action(target, group, loaded, view.archive(target)))
     ]
     edits = tuple(remove_lines(loaded, [move.record.span for move in moves], view.policy.final_newline))
-    whys = sorted({move.why for move in moves})
+    distinct = sorted({move.why for move in moves})
     ids = tuple(move.record.id for move in moves)
     base = loaded.digest
-    why = "; ".join(whys[:3]) + (f"; and {len(whys) - 3} more reasons" if len(whys) > 3 else "")
-    each = tuple(move.why for move in moves)
-    actions.append(Action(Kind.REWRITE, path, why, ids, edits, base=base, reasons=each))
+    why = "; ".join(distinct[:3]) + (f"; and {len(distinct) - 3} more reasons" if len(distinct) > 3 else "")
+    reasons = tuple(move.why for move in moves)
+    actions.append(Action(Kind.REWRITE, path, why, ids, edits, base=base, reasons=reasons))
     return actions
 
 
 def archive_path(path: str, record: Record) -> str:
-    """Return `archive/2025/learnings_2025_Q4.jsonl`, as the seed's tree names it."""
+    """Return the archive file of a record, named as in the seed's tree: `archive/2025/learnings_2025_Q4.jsonl`."""
     year, number = quarter(record.facts["created"])
     stem = path.removesuffix(".jsonl")
     return f"archive/{year:04}/{stem}_{year:04}_Q{number}.jsonl"
@@ -195,26 +198,26 @@ def is_archive(path: str) -> bool:
 def archived_type(path: str) -> str:
     """Return the type of an archive in either form: `learnings_2025_Q4.jsonl`, `learning_memories_2025_Q4.jsonl`."""
     name = path.rpartition("/")[2]
-    return next((kind for prefix, kind in _TYPE_OF_ARCHIVE if name.startswith(prefix)), "core")
+    return next((kind for prefix, kind in _ARCHIVE_PREFIXES if name.startswith(prefix)), "core")
 
 
-def _copy(target: str, moves: list[Move], loaded: LoadedFile, existing: bytes | None) -> Action | None:
-    """Return the append to an archive, without lines that are there already after a crash between the writes."""
+def _copy_action(target: str, moves: list[Move], loaded: LoadedFile, existing: bytes | None) -> Action | None:
+    """Return the append to an archive, without the lines that it holds already after a crash between two writes."""
     present = set((existing or b"").split(b"\n"))
     by_id: dict[str, dict[bytes, None]] = {}
     for move in moves:
         line = mark_archived(move.record.span.of(loaded.data))
         if line not in present:
             by_id.setdefault(move.record.id, {})[line] = None
-    # Of equal ids the first counts. It is copied last, since unarchive takes the last copy.
-    copies = [(identity, line) for identity, same in by_id.items() for line in reversed(same)]
+    # Of duplicate ids the first is used. It is copied last, since unarchive takes the last copy.
+    copies = [(identity, line) for identity, lines in by_id.items() for line in reversed(lines)]
     if not copies:
         return None
     lead = b"\n" if existing and not existing.endswith(b"\n") else b""
-    added = lead + b"".join(line + b"\n" for _, line in copies)
+    content = lead + b"".join(line + b"\n" for _, line in copies)
     base = sha256(existing) if existing is not None else None
     ids, why = tuple(identity for identity, _ in copies), f"copy {len(copies)} of {moves[0].record.type}"
-    return Action(Kind.APPEND, target, why, ids, (), added, base=base)
+    return Action(Kind.APPEND, target, why, ids, (), content, base=base)
 
 
 def mark_archived(line: bytes) -> bytes:
@@ -230,11 +233,11 @@ def remove_lines(loaded: LoadedFile, spans: Collection[Span], final_newline: str
 
 
 def final_newline_edits(loaded: LoadedFile, edits: Sequence[Edit], final_newline: str) -> list[Edit]:
-    """Return the edit that adds a missing final newline after `edits`; none where a line is being written."""
+    """Return the edit that adds a missing final newline after `edits`; none while a program is writing a line."""
     data = loaded.data
     last = edits[-1].span.start if edits and not edits[-1].new and edits[-1].span.end == len(data) else len(data)
-    lacks = last > 0 and data[last - 1 : last] != b"\n"
-    if final_newline != "always" or not lacks or loaded.document.pending:
+    is_missing = last > 0 and data[last - 1 : last] != b"\n"
+    if final_newline != "always" or not is_missing or loaded.document.pending:
         return []
     return [Edit(Span(len(data), len(data)), b"\n")]
 

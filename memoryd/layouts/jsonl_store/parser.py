@@ -1,8 +1,8 @@
 """Parsing of JSONL files line by line into records and findings, and recognition of the layout.
 
 Only "\\n" ends a line (a "\\r" before it is preserved and reported); U+2028 and the like do not. Nothing is dropped:
-bytes that are not a record are a gap that every rewrite preserves. Recognition tells the layout from datasets, logs and
-task lists, whose files have the same names.
+bytes that are not a record are a gap that every rewrite preserves. Recognition distinguishes the layout from datasets,
+logs and task lists, whose files have the same names.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ _decoder = json.JSONDecoder()
 
 
 class Line(NamedTuple):
-    """A line without its newline; offsets and numbers count from the beginning of the file. `ended`: it has a
+    """A line without its newline; offsets and numbers count from the beginning of the file. `terminated`: it has a
     newline."""
 
     number: int
     start: int
     text: bytes
-    ended: bool
+    terminated: bool
 
 
 class LineObject(NamedTuple):
@@ -46,9 +46,9 @@ class LineObject(NamedTuple):
 
 
 class ParsedLine(NamedTuple):
-    """The objects on a line, and what is wrong with it."""
+    """The objects on a line, and its problem."""
 
-    parts: list[LineObject]
+    objects: list[LineObject]
     problem: Problem | None
 
 
@@ -67,51 +67,51 @@ def split_lines(data: bytes, base: ParseOffset) -> Iterator[Line]:
 def parse_lines(
     path: str, data: bytes, file_type: str, *, now: float, mtime: float, base: ParseOffset, counted: bool = True
 ) -> Document:
-    """Parse lines into a document. `counted=False` (archives) reports no schema findings: archives are history."""
+    """Parse lines into a document. Archives are history: with `counted=False` no schema findings are reported."""
     records: list[Record] = []
     findings: list[Finding] = []
     units = broken = 0
     pending = False
-    crlf_seen = False
+    has_crlf = False
     for line in split_lines(data, base):
         text, skipped = _strip(line, findings, path)
         if not text.strip():
             if b"\0" in line.text:
                 findings.append(Finding("nul-bytes", path, "a block of NUL bytes", line.number))
             continue
-        if line.text.endswith(b"\r") and not crlf_seen:
-            crlf_seen = True
+        if line.text.endswith(b"\r") and not has_crlf:
+            has_crlf = True
             findings.append(Finding("crlf-newlines", path, "lines end in CRLF", line.number))
         units += 1
         parsed = parse_line(text)
         if parsed.problem:
             broken += 1
             # A time stamp far in the future means that the clock was set back, not that a program is writing.
-            waits = not line.ended and abs(now - mtime) < FRESH_S
-            pending = pending or waits
-            findings += [] if waits else [_broken_line(path, line, parsed)]
-        elif len(parsed.parts) > 1:
-            message = f"{len(parsed.parts)} memories on one line"
+            incomplete = not line.terminated and abs(now - mtime) < FRESH_S
+            pending = pending or incomplete
+            findings += [] if incomplete else [_broken_line(path, line, parsed)]
+        elif len(parsed.objects) > 1:
+            message = f"{len(parsed.objects)} memories on one line"
             findings.append(Finding("joined-lines", path, message, line.number))
         if counted and len(line.text) > MAX_LINE:
             message = f"{len(line.text)} bytes, more than the limit of 10,240"
             findings.append(Finding("line-too-long", path, message, line.number))
-        units += max(0, len(parsed.parts) - (0 if parsed.problem else 1))
-        for part in parsed.parts:
+        units += max(0, len(parsed.objects) - (0 if parsed.problem else 1))
+        for item in parsed.objects:
             start = line.start + skipped
-            span = Span(start + part.start, start + part.end)
-            record, problems = _record(part.native, span, line, file_type, now=now, mtime=mtime)
+            span = Span(start + item.start, start + item.end)
+            record, problems = _record(item.native, span, line, file_type, now=now, mtime=mtime)
             if counted:
-                found = record.id if record else _id_of(part.native)
-                findings += [Finding(p.code, path, _message(p, line), line.number, found) for p in problems]
+                identity = record.id if record else _text_id(item.native)
+                findings += [Finding(p.code, path, _message(p, line), line.number, identity) for p in problems]
             if record:
                 records.append(record)
     return Document(path, tuple(records), tuple(findings), units, broken, pending)
 
 
 def _strip(line: Line, findings: list[Finding], path: str) -> tuple[bytes, int]:
-    """Return the line without a byte order mark, NULs at its ends (left by a power cut) and "\\r", and the bytes
-    skipped."""
+    """Return the line without byte order mark, "\\r" and NULs at its ends (left by a power cut), and the number of
+    bytes skipped at its beginning."""
     text = line.text
     if text.startswith(BOM):  # not only in the first line: files may have been concatenated
         findings.append(Finding("byte-order-mark", path, "a byte order mark before the line", line.number))
@@ -124,26 +124,26 @@ def _strip(line: Line, findings: list[Finding], path: str) -> tuple[bytes, int]:
 
 
 def parse_line(text: bytes) -> ParsedLine:
-    """Return the objects on one line. The line must consist of objects, or begin with some and break off inside a
-    further one; otherwise none are returned."""
+    """Return the objects on one line. The line must consist of objects, the last of which may be cut off; otherwise
+    none are returned."""
     try:
         native = _decode(text)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, ValueError):
-        return _parse_slowly(text)
+        return _parse_with_json(text)
     if isinstance(native, dict):
         return ParsedLine([LineObject(0, len(text), native)], None)
     return ParsedLine([], Problem("invalid-json", "not a JSON object"))
 
 
-def _parse_slowly(raw: bytes) -> ParsedLine:
-    """Parse joined objects, and what only Python's parser accepts, which the seed's readers use."""
+def _parse_with_json(raw: bytes) -> ParsedLine:
+    """Parse joined objects, and syntax that only Python's parser accepts; the seed's readers use that parser."""
     try:
         text = raw.decode("utf-8")
     except UnicodeDecodeError as error:
         return ParsedLine([], Problem("invalid-encoding", f"not UTF-8 at byte {error.start + 1}"))
     if "\0" in text:
         return ParsedLine([], Problem("nul-bytes", "NUL bytes inside a line"))
-    parts: list[LineObject] = []
+    objects: list[LineObject] = []
     at = _skip_space(text, 0)
     while at < len(text):
         try:
@@ -151,12 +151,12 @@ def _parse_slowly(raw: bytes) -> ParsedLine:
         except (ValueError, RecursionError) as error:
             reason = (getattr(error, "msg", None) or type(error).__name__).removesuffix(" at")
             problem = Problem("invalid-json", f"{reason} at character {getattr(error, 'pos', at) + 1}")
-            return ParsedLine(parts if text[at] == "{" else [], problem)
+            return ParsedLine(objects if text[at] == "{" else [], problem)
         if not isinstance(native, dict):
             return ParsedLine([], Problem("invalid-json", "not a JSON object"))
-        parts.append(LineObject(len(text[:at].encode()), len(text[:end].encode()), native))
+        objects.append(LineObject(len(text[:at].encode()), len(text[:end].encode()), native))
         at = _skip_space(text, end)
-    return ParsedLine(parts, None)
+    return ParsedLine(objects, None)
 
 
 def _skip_space(text: str, at: int) -> int:
@@ -166,22 +166,22 @@ def _skip_space(text: str, at: int) -> int:
 def _record(
     native: NativeMemory, span: Span, line: Line, file_type: str, *, now: float, mtime: float
 ) -> tuple[Record | None, list[Problem]]:
-    reading = read_memory(native, file_type, now=now, mtime=mtime)
-    problems = reading.problems
+    memory = read_memory(native, file_type, now=now, mtime=mtime)
+    problems = memory.problems
     if _may_repeat_keys(line.text, native) and _repeats_keys(line.text[: span.end - line.start], span, line):
         problems.append(Problem("duplicate-key", "duplicate key; the last value counts"))
-    if reading.facts is None or reading.id is None:
+    if memory.facts is None or memory.id is None:
         return None, problems
-    facts = reading.facts
-    used = max(facts["accessed"], facts["updated"], facts["created"])
+    facts = memory.facts
+    last_use = max(facts["accessed"], facts["updated"], facts["created"])
     record = Record(
         span,
         line.number,
-        reading.id,
-        reading.type,
+        memory.id,
+        memory.type,
         replace_surrogates(headline(native["content"])),
         facts["created"],
-        used,
+        last_use,
         tuple(facts["tags"]),
         facts["archived"],
         native,
@@ -195,17 +195,17 @@ def _record(
 
 
 def _may_repeat_keys(text: bytes, native: NativeMemory) -> bool:
-    # A quick count rules out repeated keys for nearly every line; only the rest is parsed again.
+    # This quick count rules out repeated keys on nearly every line; only the other lines are parsed again.
     return text.count(b'":') + text.count(b'" :') > len(native)
 
 
 def _repeats_keys(text: bytes, span: Span, line: Line) -> bool:
     repeated = False
 
-    def pairs(found: list[tuple[str, object]]) -> JsonObject:
+    def pairs(members: list[tuple[str, object]]) -> JsonObject:
         nonlocal repeated
-        repeated = repeated or len({key for key, _ in found}) < len(found)
-        return dict(found)
+        repeated = repeated or len({key for key, _ in members}) < len(members)
+        return dict(members)
 
     try:
         json.loads(text[span.start - line.start :], object_pairs_hook=pairs)
@@ -217,7 +217,7 @@ def _repeats_keys(text: bytes, span: Span, line: Line) -> bool:
 def _broken_line(path: str, line: Line, parsed: ParsedLine) -> Finding:
     assert parsed.problem is not None
     code, reason = parsed.problem
-    if not line.ended and code == "invalid-json":
+    if not line.terminated and code == "invalid-json":
         return Finding("torn-tail", path, f"Invalid JSON at line {line.number}: the line is cut off", line.number)
     return Finding(code, path, f"Invalid JSON at line {line.number}: {reason}", line.number)
 
@@ -228,23 +228,23 @@ def _message(problem: Problem, line: Line) -> str:
     return problem.message
 
 
-def _id_of(native: NativeMemory) -> str | None:
-    found = native.get("id")
-    return replace_surrogates(found) if isinstance(found, str) else None
+def _text_id(native: NativeMemory) -> str | None:
+    identity = native.get("id")
+    return replace_surrogates(identity) if isinstance(identity, str) else None
 
 
 _LINES = 20  # lines checked in each file
 
 
 def recognise(directory: Directory) -> str | None:
-    """Return what shows a JSONL store: memories, an index with counts by type, or an `<agent-id>.json` file."""
+    """Return the evidence of a JSONL store (memories, an index with counts by type, or an `<agent-id>.json` file)."""
     present = [path for path in FILE_TYPES if path in directory.files]
     lines = {f"{path}:{number}": line for path in present for number, line in _lines(directory.head(path))}
-    values = {place: first_value(line) for place, line in lines.items()}
-    read = [place for place, value in values.items() if value is not None]  # damaged lines say nothing about the layout
-    good = [place for place in read if _is_memory(values[place])]
-    if 2 * len(good) > len(read):
-        return f"{good[0]} holds a memory"
+    values = {position: first_value(line) for position, line in lines.items()}
+    readable = [each for each, value in values.items() if value is not None]  # damaged lines prove nothing
+    memories = [position for position in readable if _is_memory(values[position])]
+    if 2 * len(memories) > len(readable):
+        return f"{memories[0]} holds a memory"
     if present and not lines and is_index(directory.json(INDEX) if INDEX in directory.files else None):
         return f"{INDEX} counts memories by type"
     return next((f"{path} holds the memories of an agent" for path in directory.first(agent_json.is_candidate)
@@ -259,8 +259,8 @@ def is_index(content: object) -> bool:
 
 def _lines(head: bytes) -> list[tuple[int, bytes]]:
     """Return the first non-empty lines with their numbers, without one that is cut off."""
-    whole = head if len(head) < HEAD_SIZE else head.rpartition(b"\n")[0]
-    return [(number, line) for number, line in enumerate(whole.split(b"\n"), 1) if line.strip()][:_LINES]
+    complete = head if len(head) < HEAD_SIZE else head.rpartition(b"\n")[0]
+    return [(number, line) for number, line in enumerate(complete.split(b"\n"), 1) if line.strip()][:_LINES]
 
 
 def _is_memory(native: object) -> bool:

@@ -1,8 +1,8 @@
 """Repair of JSONL files by exact edits, and merging of equal duplicates. Other lines keep their bytes.
 
-Repaired are: several objects on one line (a newline is inserted), missing or wrong fields (the seed's defaults, and a
-new id where there is none), NUL bytes left by a power cut (removed). Lines that cannot be parsed, and content that is
-missing or too long, are left to a person. The operation keeps the original of every repaired file in quarantine.
+Repair inserts a newline between several objects on one line, sets missing or wrong fields (the seed's defaults, and a
+new id if there is none), and removes NUL bytes left by a power cut. Lines that cannot be parsed, and content that is
+missing or too long, are left to a person. The operation saves the original of every repaired file in quarantine.
 """
 
 from __future__ import annotations
@@ -19,20 +19,20 @@ from memoryd.core.records import JsonObject, NativeMemory, ParseOffset, Record, 
 from memoryd.core.spans import Edit, Span, sha256, splice
 from memoryd.layouts.jsonl_store.archive import archived_type, line_span, remove_lines
 from memoryd.layouts.jsonl_store.parser import Line, LineObject, parse_line, parse_lines, split_lines
-from memoryd.layouts.jsonl_store.schema import FILE_TYPES, IMPORTANCE, TYPES, Reading, read_memory
+from memoryd.layouts.jsonl_store.schema import FILE_TYPES, IMPORTANCE, TYPES, ParsedMemory, read_memory
 from memoryd.layouts.protocol import FileStats, Fix, LoadedFile, UpkeepView, WriteView
 
-_STATISTICS = ("accessed_at", "access_count", "updated_at")
+_ACCESS_FIELDS = ("accessed_at", "access_count", "updated_at")
 
 
 def fixes(path: str, loaded: LoadedFile, now: float) -> tuple[Fix, ...]:
-    """Return one fix for each repaired place, in file order."""
+    """Return the fixes of a file, in file order."""
     if path not in FILE_TYPES:
         return ()
-    found: list[Fix] = []
+    all_fixes: list[Fix] = []
     for line in split_lines(loaded.data, ParseOffset()):
-        found += _line_fixes(line, FILE_TYPES[path], now, loaded.mtime)
-    return tuple(found)
+        all_fixes += _line_fixes(line, FILE_TYPES[path], now, loaded.mtime)
+    return tuple(all_fixes)
 
 
 def _line_fixes(line: Line, file_type: str, now: float, mtime: float) -> Iterator[Fix]:
@@ -40,22 +40,22 @@ def _line_fixes(line: Line, file_type: str, now: float, mtime: float) -> Iterato
     lead = len(line.text) - len(text)
     body = text.rstrip(b"\0\r\t ")
     if b"\0" in line.text:
-        yield from _without_nul(line, lead, len(body))
+        yield from _nul_fixes(line, lead, len(body))
     if not body or b"\0" in body:
         return
     parsed = parse_line(body)
     if parsed.problem is not None:
         return
     start = line.start + lead
-    for part, following in zip(parsed.parts, parsed.parts[1:], strict=False):
-        gap = Span(start + part.end, start + following.start)
+    for item, next_item in zip(parsed.objects, parsed.objects[1:], strict=False):
+        gap = Span(start + item.end, start + next_item.start)
         yield Fix("joined-lines", (Edit(gap, b"\n"),), f"line {line.number}: insert a newline between two memories")
-    for part in parsed.parts:
-        yield from _part_fix(line, start, body[part.start : part.end], part, _Times(file_type, now, mtime))
+    for item in parsed.objects:
+        yield from _object_fix(line, start, body[item.start : item.end], item, _ParseContext(file_type, now, mtime))
 
 
-def _without_nul(line: Line, lead: int, size: int) -> Iterator[Fix]:
-    """Remove NUL bytes at either end of a line, or from a line of nothing else."""
+def _nul_fixes(line: Line, lead: int, size: int) -> Iterator[Fix]:
+    """Yield the fix that removes NUL bytes at either end of a line, or from a line that holds nothing else."""
     edits = [Edit(Span(line.start, line.start + lead), b"")] if lead else []
     tail = line.text[lead + size :]
     if b"\0" in tail and size:
@@ -65,45 +65,46 @@ def _without_nul(line: Line, lead: int, size: int) -> Iterator[Fix]:
         yield Fix("nul-bytes", tuple(edits), f"line {line.number}: remove NUL bytes")
 
 
-class _Times(NamedTuple):
-    """The inputs of a reading besides the object: the type of its file, the clock, the time of the file."""
+class _ParseContext(NamedTuple):
+    """The inputs of parsing besides the object: the type of its file, the clock, and the time of the file in
+    seconds."""
 
     file_type: str
     now: float
     mtime: float
 
-    def read(self, native: NativeMemory) -> Reading:
+    def read(self, native: NativeMemory) -> ParsedMemory:
         """Read an object with these inputs."""
         return read_memory(native, self.file_type, now=self.now, mtime=self.mtime)
 
 
-def _part_fix(line: Line, start: int, old: bytes, part: LineObject, times: _Times) -> Iterator[Fix]:
-    reading = times.read(part.native)
-    codes = {problem.code for problem in reading.problems}
+def _object_fix(line: Line, start: int, old: bytes, item: LineObject, context: _ParseContext) -> Iterator[Fix]:
+    memory = context.read(item.native)
+    codes = {problem.code for problem in memory.problems}
     if not codes & {"corrected-schema", "missing-id"} or "invalid-schema" in codes:
         return
-    corrected = dict(_corrections(part.native, old, times))
+    corrections = dict(_corrections(item.native, old, context))
     new = old
-    for key, value in corrected.items():
+    for key, value in corrections.items():
         new = with_member(new, key, json.dumps(value, ensure_ascii=False).encode("utf-8", "surrogatepass"))
-    if corrected:
-        span = Span(start + part.start, start + part.end)
+    if corrections:
+        span = Span(start + item.start, start + item.end)
         code = "missing-id" if "missing-id" in codes else "corrected-schema"
-        why = f"line {line.number}: set {', '.join(corrected)}"
-        ids = (str(corrected.get("id") or reading.id),)
+        why = f"line {line.number}: set {', '.join(corrections)}"
+        ids = (str(corrections.get("id") or memory.id),)
         yield Fix(code, (Edit(span, new),), why, ids)
 
 
-def _corrections(native: NativeMemory, text: bytes, times: _Times) -> Iterator[tuple[str, object]]:
-    """Yield the fields to set, with the values that reading uses already."""
-    whole = dict(native) | ({} if _has_id(native) else {"id": _new_id(text)})
-    facts = times.read(whole).facts
+def _corrections(native: NativeMemory, text: bytes, context: _ParseContext) -> Iterator[tuple[str, object]]:
+    """Yield the fields to set, with the corrected values that the parser uses."""
+    complete = dict(native) | ({} if _has_id(native) else {"id": _new_id(text)})
+    facts = context.read(complete).facts
     if facts is None:
         return
     if not _has_id(native):
-        yield "id", whole["id"]
+        yield "id", complete["id"]
     if native.get("type") not in TYPES:
-        yield "type", times.file_type
+        yield "type", context.file_type
     if native.get("category") is not None and facts["category"] is None:
         yield "category", None
     if native.get("importance") not in IMPORTANCE:
@@ -131,8 +132,8 @@ def recover(path: str, loaded: LoadedFile, backup: bytes, archived: frozenset[st
     if path not in FILE_TYPES:
         return None
     old = parse_lines(path, backup, FILE_TYPES[path], now=now, mtime=0.0, base=ParseOffset())
-    known = {record.id for record in loaded.document.records} | archived
-    missing = [record for record in old.records if record.id not in known]
+    present = {record.id for record in loaded.document.records} | archived
+    missing = [record for record in old.records if record.id not in present]
     if not missing:
         return None
     lead = b"" if not loaded.data or loaded.data.endswith(b"\n") else b"\n"
@@ -145,7 +146,7 @@ def recover(path: str, loaded: LoadedFile, backup: bytes, archived: frozenset[st
 
 
 def lost_files(files: Mapping[str, FileStats], damaged: Collection[str]) -> tuple[str, ...]:
-    """Return the live files that are missing, empty or damaged and of which something was archived."""
+    """Return the live files that are missing, empty or damaged while archives hold memories of their type."""
     archived = {archived_type(path) for path, each in files.items() if each.role is Role.ARCHIVE and each.records}
     return tuple(
         path
@@ -155,11 +156,11 @@ def lost_files(files: Mapping[str, FileStats], damaged: Collection[str]) -> tupl
 
 
 def rebuild(view: WriteView, damaged: Collection[str]) -> Plan:
-    """Plan the move of archived memories back into the lost files; their removal from the archives comes last."""
-    return Plan(tuple(action for path in lost_files(view.files, damaged) for action in _rebuilt(view, path)))
+    """Plan the move of archived memories back into the missing files; their removal from the archives comes last."""
+    return Plan(tuple(action for path in lost_files(view.files, damaged) for action in _rebuild_file(view, path)))
 
 
-def _rebuilt(view: WriteView, path: str) -> Iterator[Action]:
+def _rebuild_file(view: WriteView, path: str) -> Iterator[Action]:
     """Yield the append to the live file, then the removals from the archives."""
     live = view.load(path)
     present = {record.id for record in live.document.records} if live is not None else set()
@@ -189,8 +190,8 @@ def _rebuilt(view: WriteView, path: str) -> Iterator[Action]:
 
 
 def dedupe(view: UpkeepView) -> Plan:
-    """Plan the removal of later lines with the id of an earlier one if only access statistics differ; others become
-    notes."""
+    """Plan the removal of duplicates that differ from the first memory with their id only in access statistics; other
+    duplicates become notes."""
     first: dict[str, tuple[str, Record]] = {}
     notes: list[Action] = []
     actions: list[Action] = []
@@ -202,7 +203,7 @@ def dedupe(view: UpkeepView) -> Plan:
             elif _equal(first[record.id][1], record):
                 spans.append((record.id, line_span(loaded.data, record.span)))
             else:
-                notes.append(_differing(path, record, *first[record.id]))
+                notes.append(_conflict_note(path, record, *first[record.id]))
         if spans:
             ids = tuple(identity for identity, _ in spans)
             edits = tuple(Edit(span, b"") for _, span in spans)
@@ -213,11 +214,11 @@ def dedupe(view: UpkeepView) -> Plan:
 
 def _equal(first: Record, other: Record) -> bool:
     def plain(record: Record) -> JsonObject:
-        return {key: value for key, value in record.native.items() if key not in _STATISTICS}
+        return {key: value for key, value in record.native.items() if key not in _ACCESS_FIELDS}
 
     return plain(first) == plain(other)
 
 
-def _differing(path: str, record: Record, first_path: str, first: Record) -> Action:
+def _conflict_note(path: str, record: Record, first_path: str, first: Record) -> Action:
     why = f"same id in {first_path} line {first.line} and {path} line {record.line}, with different contents"
     return Action(Kind.NOTE, path, f"{why}: merge them by hand", (record.id,))

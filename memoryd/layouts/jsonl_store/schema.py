@@ -1,13 +1,12 @@
-"""The schema of a memory in the JSONL store: reading what is there, and checking what is stored.
+"""The schema of a memory in the JSONL store: lenient reading, strict storing.
 
-Reading is lenient. Missing or wrong fields are corrected in memory only, with the seed's defaults: access_count 0, tags
-[], importance medium, archived false, type of the file, updated_at from created_at, accessed_at from updated_at,
-created_at from the earliest other stamp or the time of the file. Not correctable are: anything but an object, missing
-content, content of more than 5,000 code points, a missing id (no index could name the memory). Bounds whose correction
-would cut text (tags, category) only cause warnings.
+Reading corrects missing or wrong fields in memory only, with the seed's defaults: access_count 0, tags [], importance
+medium, archived false, type of the file, updated_at from created_at, accessed_at from updated_at, created_at from the
+earliest other stamp or the time of the file. Not correctable are: anything but an object, missing content, content of
+more than 5,000 code points, a missing id (no index could name the memory). Values beyond bounds whose correction would
+cut text (tags, category) only cause warnings.
 
-Storing is strict: a new memory or a changed field must meet the seed's constraints, in characters and in bytes per
-line.
+A new memory or a changed field must meet the seed's constraints, in characters and in bytes per line.
 """
 
 from __future__ import annotations
@@ -69,8 +68,8 @@ FIELD_SPECS: Mapping[str, FieldSpec] = {
 }
 
 
-class Reading(NamedTuple):
-    """One object read by the schema; `facts` is None where it does not count as a memory."""
+class ParsedMemory(NamedTuple):
+    """An object checked against the schema; `facts` is None if it is not a valid memory."""
 
     id: str | None
     type: str
@@ -83,8 +82,8 @@ def is_uuid4(text: str) -> bool:
     return _UUID4.fullmatch(text) is not None
 
 
-def read_memory(native: NativeMemory, file_type: str, *, now: float, mtime: float) -> Reading:
-    """Check one object against the schema and correct in memory what can be corrected."""
+def read_memory(native: NativeMemory, file_type: str, *, now: float, mtime: float) -> ParsedMemory:
+    """Check one object against the schema, and correct its values in memory where possible."""
     problems: list[Problem] = []
     identity = native.get("id")
     if not isinstance(identity, str) or not identity:
@@ -97,11 +96,11 @@ def read_memory(native: NativeMemory, file_type: str, *, now: float, mtime: floa
     fatal = _content_problem(native.get("content"))
     if fatal:
         problems.append(Problem("invalid-schema", fatal))
-        return Reading(identity, kind, None, problems)
+        return ParsedMemory(identity, kind, None, problems)
     facts = _plain_fields(native, problems) | _stamps(native, problems, now=now, mtime=mtime)
     if kind == "task":
         facts |= _task_fields(native, facts, problems, now=now)
-    return Reading(identity, kind, facts if identity else None, problems)
+    return ParsedMemory(identity, kind, facts if identity else None, problems)
 
 
 def _content_problem(content: object) -> str | None:
@@ -169,18 +168,18 @@ def _tags(value: object, problems: list[Problem]) -> list[str]:
 
 
 def _stamps(native: NativeMemory, problems: list[Problem], *, now: float, mtime: float) -> JsonObject:
-    found: dict[str, Stamp | None] = {}
+    stamps: dict[str, Stamp | None] = {}
     for name in ("created_at", "updated_at", "accessed_at"):
-        found[name] = stamp = parse_stamp(native.get(name))
+        stamps[name] = stamp = parse_stamp(native.get(name))
         if stamp is None:
             problems.append(Problem("corrected-schema", f"{name}: missing or not an ISO 8601 time stamp"))
         elif not stamp.zoned:
             problems.append(Problem("corrected-schema", f"{name}: no time zone; read as UTC"))
-    known = [stamp.seconds for stamp in found.values() if stamp]
-    created = _seconds(found["created_at"], min(known, default=mtime))
-    updated = _seconds(found["updated_at"], created)
-    accessed = _seconds(found["accessed_at"], updated)
-    future = [name for name, stamp in found.items() if stamp and stamp.seconds > now + FUTURE_S]
+    times = [stamp.seconds for stamp in stamps.values() if stamp]
+    created = _seconds(stamps["created_at"], min(times, default=mtime))
+    updated = _seconds(stamps["updated_at"], created)
+    accessed = _seconds(stamps["accessed_at"], updated)
+    future = [name for name, stamp in stamps.items() if stamp and stamp.seconds > now + FUTURE_S]
     if future:
         problems.append(Problem("future-stamp", f"{', '.join(future)}: in the future"))
     return {"created": created, "updated": updated, "accessed": accessed, "future": bool(future)}
@@ -191,8 +190,8 @@ def _seconds(stamp: Stamp | None, default: float) -> float:
 
 
 def _task_fields(native: NativeMemory, facts: Facts, problems: list[Problem], *, now: float) -> JsonObject:
-    """Return `status` and `completed` (seconds) of a task, `future` where that is in the future; a task without
-    metadata is never archived by age."""
+    """Return `status` and `completed` (seconds) of a task, and `future` if that time is in the future; {} if the
+    metadata is missing or invalid, so that the task is never archived by age."""
     metadata = native.get("task_metadata")
     if metadata is None:
         return {}
@@ -252,13 +251,13 @@ _STATUS = Rule(lambda value: is_text(value) and value in STATUS, "must be comple
 _LINE = "too long: the line would exceed 10,240 bytes (10 KB in UTF-8)"
 
 
-def with_defaults(given: NativeMemory, now: float, number: int) -> JsonObject:
-    """Return `given` with defaults filled in, in canonical field order. A known field that is null counts as not given;
+def with_defaults(memory: NativeMemory, now: float, number: int) -> JsonObject:
+    """Return `memory` with defaults filled in, in canonical field order. A known field that is null counts as missing;
     unknown fields stay."""
-    known = {key: value for key, value in given.items() if value is not None or key not in (*FIELDS, "task_metadata")}
+    fields = {key: value for key, value in memory.items() if value is not None or key not in (*FIELDS, "task_metadata")}
     stamp = iso(now)
     defaults = {
-        "id": _new_uuid(known, now, number),
+        "id": _new_uuid(fields, now, number),
         "created_at": stamp,
         "updated_at": stamp,
         "accessed_at": stamp,
@@ -267,21 +266,21 @@ def with_defaults(given: NativeMemory, now: float, number: int) -> JsonObject:
         "importance": "medium",
         "archived": False,
     }
-    whole = {**defaults, **known}
-    return {key: whole[key] for key in (*FIELDS, "task_metadata") if key in whole} | whole
+    merged = {**defaults, **fields}
+    return {key: merged[key] for key in (*FIELDS, "task_metadata") if key in merged} | merged
 
 
-def _new_uuid(given: NativeMemory, now: float, number: int) -> str:
+def _new_uuid(memory: NativeMemory, now: float, number: int) -> str:
     """Derive a UUID from the random number, the time and the content: the number alone has only 64 of 122 bits."""
-    return str(UUID(hex=sha256(repr((number, now, given.get("content"))).encode("utf-8", "replace"))[:32], version=4))
+    return str(UUID(hex=sha256(repr((number, now, memory.get("content"))).encode("utf-8", "replace"))[:32], version=4))
 
 
-def validate_new(native: NativeMemory, given: NativeMemory) -> Iterator[Violation]:
-    """Yield the violations of a new memory; only fields in `given` are checked, the others are defaults."""
+def validate_new(native: NativeMemory, memory: NativeMemory) -> Iterator[Violation]:
+    """Yield the violations of a new memory; only the fields in `memory` are checked, the others are defaults."""
     for field in ("type", "content"):
         if field not in native:
             yield Violation(field, "missing")
-    yield from violations(FIELDS, native, given.keys())
+    yield from violations(FIELDS, native, memory.keys())
     if native.get("archived") is True:
         yield Violation("archived", "must be false for a new memory; forget it later")
     yield from _validate_task(native)
@@ -299,14 +298,14 @@ def validate_update(path: str, native: NativeMemory, changes: NativeMemory) -> I
         yield Violation("type", "cannot be changed, since it chooses the file; store a new memory and forget this one")
     if "archived" in changes:
         yield Violation("archived", "is set only by forget and unarchive")
-    whole = with_changes(native, changes)
-    yield from violations(FIELDS, whole, {field for field, value in changes.items() if value is not None})
+    updated = with_changes(native, changes)
+    yield from violations(FIELDS, updated, {field for field, value in changes.items() if value is not None})
     if "task_metadata" in changes or "type" in changes:
-        yield from _validate_task(whole)
+        yield from _validate_task(updated)
 
 
 def _validate_task(native: NativeMemory) -> Iterator[Violation]:
-    """Yield what is wrong with the metadata of a task."""
+    """Yield the violations in the metadata of a task."""
     metadata = native.get("task_metadata")
     if metadata is None:
         return
@@ -330,5 +329,6 @@ def _validate_task(native: NativeMemory) -> Iterator[Violation]:
 
 
 def too_long(size: int, before: int = 0) -> tuple[Violation, ...]:
-    """Return the violation of a line of `size` bytes, without its newline. A line that was too long must not grow."""
+    """Return the violation if a line of `size` bytes (without its newline) is too long. A line whose size `before` was
+    beyond the limit must not grow."""
     return (Violation("content", _LINE),) if size > max(MAX_LINE, before) else ()

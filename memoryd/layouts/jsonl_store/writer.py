@@ -1,4 +1,4 @@
-"""Storing in the JSONL store: one appended line per memory, exact edits of a line, the quarterly archive. See
+"""Writer of the JSONL store: one appended line per memory, exact edits of a line, the quarterly archive. See
 `memoryd.layouts.protocol`.
 
 A new memory is appended without reading the file, so the cost does not grow with the store. An update writes only the
@@ -59,16 +59,16 @@ def add(view: WriteView, new: NewMemory) -> WritePlan:
 
 
 def _check_id_unused(view: WriteView, identity: str) -> Iterator[Violation]:
-    """Yield a violation where a chosen id is in use. Files are searched as bytes, which is cheap."""
+    """Yield a violation if the given id is in use. Files are searched as bytes, which is cheap."""
     needle = identity.encode()
-    for path, known in view.files.items():
-        if known.role in (Role.SOURCE, Role.ARCHIVE) and needle in (view.content(path) or b""):
+    for path, file in view.files.items():
+        if file.role in (Role.SOURCE, Role.ARCHIVE) and needle in (view.content(path) or b""):
             yield Violation("id", f"must be new; this one is already used in {path}")
             return
 
 
 def _append(path: str, line: bytes, identity: str, why: str) -> Action:
-    """Append a line with its newline; without it, the next append of another program would join two memories."""
+    """Return the append of a line with its newline; without it, another program's append would join two memories."""
     return Action(Kind.APPEND, path, why, (identity,), data=line + b"\n", base=ANY_CONTENT)
 
 
@@ -77,25 +77,25 @@ def update(view: WriteView, located: Located, changes: NativeMemory) -> WritePla
     _require_live(located, "changed")
     reject(not_encodable(changes))
     record, data = located.record, located.loaded.data
-    wanted = differences(record.native, changes)
-    if not wanted:
-        return _unchanged(located)
-    reject(validate_update(located.path, record.native, wanted))
-    wanted.setdefault("updated_at", iso(view.now))
-    values = {key: None if value is None else encode(value) for key, value in wanted.items()}
+    changed = differences(record.native, changes)
+    if not changed:
+        return _no_change(located)
+    reject(validate_update(located.path, record.native, changed))
+    changed.setdefault("updated_at", iso(view.now))
+    values = {key: None if value is None else encode(value) for key, value in changed.items()}
     edits = update_members(data, skip_space(data, record.span.start), values)
     before = record.span.end - record.span.start
     after = before + sum(len(edit.new) - (edit.span.end - edit.span.start) for edit in edits)
     reject(too_long(after, before))
     require_growth(view, located.path, len(data), after - before)
-    return _rewritten(view, located, edits, f"set {', '.join(wanted)}")
+    return _rewrite(view, located, edits, f"set {', '.join(changed)}")
 
 
-def _unchanged(located: Located) -> WritePlan:
+def _no_change(located: Located) -> WritePlan:
     return WritePlan(Plan(), located.record.id, located.path)
 
 
-def _rewritten(view: WriteView, located: Located, edits: list[Edit], why: str) -> WritePlan:
+def _rewrite(view: WriteView, located: Located, edits: list[Edit], why: str) -> WritePlan:
     edits = [*edits, *archive.final_newline_edits(located.loaded, edits, view.policy.final_newline)]
     action = Action(Kind.REWRITE, located.path, why, (located.record.id,), tuple(edits), base=located.loaded.digest)
     return WritePlan(Plan((action,)), located.record.id, located.path)
@@ -119,22 +119,22 @@ def forget(view: WriteView, located: Located) -> WritePlan:
     """Plan the move to the archive of the quarter; an archived memory stays there."""
     _require_lines(located)
     if archive.is_archive(located.path):
-        return _unchanged(located)
+        return _no_change(located)
     live = UpkeepView({located.path: located.loaded}, view.content, view.policy, view.now)
     plan = archive.archive(live, {located.record.id})
     return WritePlan(plan, located.record.id, archive.archive_path(located.path, located.record))
 
 
 def unarchive(view: WriteView, located: Located) -> WritePlan:
-    """Plan the move of an archived line to the end of its live file, with `archived` false. A live line that is only
-    marked loses the mark."""
+    """Plan the move of an archived line to the end of its live file, with `archived` false. In a live line that is only
+    marked, the flag is set to false."""
     _require_lines(located)
     record, data = located.record, located.loaded.data
     if not archive.is_archive(located.path):
         if not record.archived:
-            return _unchanged(located)
+            return _no_change(located)
         edits = update_members(data, skip_space(data, record.span.start), {"archived": b"false"})
-        return _rewritten(view, located, edits, "no longer marked as archived")
+        return _rewrite(view, located, edits, "no longer marked as archived")
     path = _FILES[archive.archived_type(located.path)]
     text = record.span.of(data)
     line = with_member(text.strip(), "archived", b"false")
@@ -151,13 +151,13 @@ def unarchive(view: WriteView, located: Located) -> WritePlan:
 
 
 def _is_present(view: WriteView, path: str, identity: str, line: bytes) -> bool:
-    """Return True where the line is there already after a crash; raises ConflictError where another memory has its
+    """Return True if the file holds the line already, after a crash. Raises ConflictError if another memory has its
     id."""
     loaded = view.load(path, [identity])
-    there = [each for each in loaded.document.records if each.id == identity] if loaded is not None else []
-    if not there or loaded is None:
+    present = [each for each in loaded.document.records if each.id == identity] if loaded is not None else []
+    if not present or loaded is None:
         return False
-    if any(each.span.of(loaded.data).strip() == line for each in there):
+    if any(each.span.of(loaded.data).strip() == line for each in present):
         return True
     raise ConflictError(
         f"another memory with the id {identity} is in {path}",
@@ -169,66 +169,67 @@ def _is_present(view: WriteView, path: str, identity: str, line: bytes) -> bool:
 def restore(view: WriteView, path: str, removed: bytes) -> WritePlan:
     """Plan the append of a line; this layout itself only archives, so the bytes were removed elsewhere."""
     line = removed.strip()
-    read = parse_lines(path, line, FILE_TYPES[path], now=view.now, mtime=0.0, base=ParseOffset())
-    if len(read.records) != 1 or b"\n" in line:
+    document = parse_lines(path, line, FILE_TYPES[path], now=view.now, mtime=0.0, base=ParseOffset())
+    if len(document.records) != 1 or b"\n" in line:
         raise UsageError(f"{path}: the saved bytes are not one memory on one line")
-    identity = read.records[0].id
+    identity = document.records[0].id
     if _is_present(view, path, identity, line):
         return WritePlan(Plan(), identity, path)
     return WritePlan(Plan((_append(path, line, identity, "restore a memory"),)), identity, path)
 
 
 def count_reads(path: str, loaded: LoadedFile, reads: Mapping[str, AccessCount]) -> tuple[Edit, ...]:
-    """Return edits that raise `access_count` and advance `accessed_at`; of equal ids the first counts."""
+    """Return the edits that raise `access_count` and advance `accessed_at`; of duplicate ids, only those of the
+    first."""
     if path not in FILE_TYPES:
         return ()
     edits: list[Edit] = []
-    left = dict(reads)
+    remaining = dict(reads)
     for record in loaded.document.records:
-        read = left.pop(record.id, None)
-        if read is not None:
-            edits += _access_edits(record, loaded.data, read)
+        count = remaining.pop(record.id, None)
+        if count is not None:
+            edits += _access_edits(record, loaded.data, count)
     return tuple(edits)
 
 
-def _access_edits(record: Record, data: bytes, read: AccessCount) -> list[Edit]:
+def _access_edits(record: Record, data: bytes, count: AccessCount) -> list[Edit]:
     values: dict[str, bytes | None] = {}
     if record.facts["access_count"] < MAX_USES:
-        values["access_count"] = encode(record.facts["access_count"] + read.times)
-    if read.at > record.facts["accessed"]:
-        values["accessed_at"] = encode(iso(read.at))
+        values["access_count"] = encode(record.facts["access_count"] + count.times)
+    if count.at > record.facts["accessed"]:
+        values["accessed_at"] = encode(iso(count.at))
     return update_members(data, skip_space(data, record.span.start), values)
 
 
 def native(text: bytes) -> NativeMemory:
     """Return the first object of a line."""
-    parts = parse_line(text.strip()).parts
-    return parts[0].native if parts else {"text": text.decode("utf-8", "replace")}
+    objects = parse_line(text.strip()).objects
+    return objects[0].native if objects else {"text": text.decode("utf-8", "replace")}
 
 
 _MAX_SUGGESTED = 5
 
 
-def require_growth(view: WriteView, path: str, size: int, added: int) -> None:
-    """Raise LimitExceededError where a change would exceed the hard limit in bytes; shrinking is always allowed."""
+def require_growth(view: WriteView, path: str, size: int, growth: int) -> None:
+    """Raise LimitExceededError if a change would exceed the hard limit in bytes; shrinking is always allowed."""
     limit = view.limits.get(path)
-    if limit is None or limit.kind is not LimitKind.HARD or limit.max_bytes is None or added <= 0:
+    if limit is None or limit.kind is not LimitKind.HARD or limit.max_bytes is None or growth <= 0:
         return
-    if size + added > limit.max_bytes:
+    if size + growth > limit.max_bytes:
         raise _full(path, limit, size, _live(view, path))
 
 
-def require_capacity(view: WriteView, path: str, added: int) -> None:
-    """Raise LimitExceededError where a line of `added` bytes does not fit into `path`."""
+def require_capacity(view: WriteView, path: str, growth: int) -> None:
+    """Raise LimitExceededError if a line of `growth` bytes does not fit into `path`."""
     limit = view.limits.get(path)
     if limit is None or limit.kind is not LimitKind.HARD:
         return
-    known = view.files.get(path)
-    count, size = (known.records, known.size) if known is not None else (0, 0)
-    if not _is_full(limit, count, size, added):
+    file = view.files.get(path)
+    count, size = (file.records, file.size) if file is not None else (0, 0)
+    if not _is_full(limit, count, size, growth):
         return
     live = _live(view, path)
-    if not _is_full(limit, len(live), size, added):
+    if not _is_full(limit, len(live), size, growth):
         return
     raise _full(path, limit, size, live)
 
@@ -245,8 +246,8 @@ def _full(path: str, limit: Limit, size: int, live: list[Record]) -> LimitExceed
     )
 
 
-def _is_full(limit: Limit, count: int, size: int, added: int) -> bool:
-    too_large = limit.max_bytes is not None and (size >= limit.max_bytes or size + added > limit.max_bytes)
+def _is_full(limit: Limit, count: int, size: int, growth: int) -> bool:
+    too_large = limit.max_bytes is not None and (size >= limit.max_bytes or size + growth > limit.max_bytes)
     return too_large or _is_above_count(limit, count)
 
 
@@ -255,7 +256,7 @@ def _is_above_count(limit: Limit, count: int) -> bool:
 
 
 def _live(view: WriteView, path: str) -> list[Record]:
-    """Return the records that the index counts: the first of equal ids, without those marked as archived."""
+    """Return the records that the index counts: the first of duplicate ids, without those marked as archived."""
     loaded = view.load(path)
     first: dict[str, Record] = {}
     for record in loaded.document.records if loaded is not None else ():
