@@ -24,6 +24,7 @@ from memoryd.disk.snapshots import FileState
 from memoryd.errors import BusyError
 from memoryd.layouts.protocol import IndexResult, IndexView, Layout
 from memoryd.store import Store
+from memoryd.store.store import IndexState
 from memoryd.store.undo_content import load_undo_content, save_undo_content
 
 QUIET_S = 2.0
@@ -77,7 +78,8 @@ def update_index(
         return IndexUpdate(state.result, blocked_reason=f"{unread[0]} cannot be read", retry_at=now + CONTENTION_S)
     view = _view(store, previous, now)
     result = _only_existing(store.layout.index.render(view), view)
-    state.result = result = _withhold_foreign(result, store.layout, previous)
+    foreign = _foreign(state, previous)
+    state.result = result = _withhold_foreign(result, store.layout, foreign)
     if result.next_state != view.state:
         # Saved before the index is written, which no longer contains it.
         store.journal.facts.set(INDEX_STATE, dict(result.next_state))
@@ -90,14 +92,14 @@ def update_index(
     blocked = store.blocked()
     if blocked is not None:
         return IndexUpdate(result, blocked_reason=blocked, retry_at=now + QUIET_S)
-    retry_at = None if force else _earliest_write(store, result, previous, fingerprints, now)
+    retry_at = None if force else _earliest_write(store, result, foreign, fingerprints, now)
     if retry_at is not None and retry_at > now:
         return IndexUpdate(result, delay_reason="another program also writes the index", retry_at=retry_at)
     until = None if force else state.hold_until(now)
     if until is not None:
         return IndexUpdate(result, delay_reason="files are being deleted", retry_at=until)
     before_write()
-    _back_up_foreign(store, result, previous, fingerprints, now)
+    _back_up_foreign(store, result, foreign, fingerprints, now)
     return _write(store, result, previous, fingerprints, now, wait_s)
 
 
@@ -109,9 +111,18 @@ def _only_existing(result: IndexResult, view: IndexView) -> IndexResult:
     return replace(result, files=existing)
 
 
-def _withhold_foreign(result: IndexResult, layout: Layout, previous: Mapping[str, bytes | None]) -> IndexResult:
+def _foreign(state: IndexState, previous: Mapping[str, bytes | None]) -> dict[str, bytes]:
+    """Return the index files whose content is not what memoryd wrote last, since it was started."""
+    return {
+        path: content
+        for path, content in previous.items()
+        if content is not None and sha256(content) != state.written_sha.get(path)
+    }
+
+
+def _withhold_foreign(result: IndexResult, layout: Layout, foreign: Mapping[str, bytes]) -> IndexResult:
     """Drop all index files from the result if one of them belongs to another program."""
-    for path, content in previous.items():
+    for path, content in foreign.items():
         if content and not layout.index.is_managed(path, content):
             why = f"{path} belongs to another program and is not changed; move it away to get an index here"
             findings = (*result.findings, Finding("index-unmanaged", path, why))
@@ -161,7 +172,7 @@ def _content(store: Store, path: str) -> bytes | None:
 def _earliest_write(
     store: Store,
     result: IndexResult,
-    previous: dict[str, bytes | None],
+    foreign: Mapping[str, bytes],
     fingerprints: dict[str, Fingerprint | None],
     now: float,
 ) -> float | None:
@@ -169,8 +180,7 @@ def _earliest_write(
     state = store.index
     earliest: float | None = None
     for path in result.files:
-        written_sha, content = state.written_sha.get(path), previous[path]
-        if written_sha is None or content is None or sha256(content) == written_sha:
+        if path not in foreign or path not in state.written_sha:
             continue
         quiet = _foreign_since(store, path, fingerprints[path], now) + QUIET_S
         contended = state.overwrites.get(path, 0) > 0
@@ -194,15 +204,15 @@ def _foreign_since(store: Store, path: str, fingerprint: Fingerprint | None, now
 def _back_up_foreign(
     store: Store,
     result: IndexResult,
-    previous: dict[str, bytes | None],
+    foreign: Mapping[str, bytes],
     fingerprints: dict[str, Fingerprint | None],
     now: float,
 ) -> None:
     """Back up index files that another program wrote, before they are replaced: they may contain text that is in no
     source file, like notes around the list, or ids of lost memories."""
     for path in result.files:
-        content, found = previous[path], fingerprints[path]
-        if content is None or found is None or sha256(content) == store.index.written_sha.get(path):
+        content, found = foreign.get(path), fingerprints[path]
+        if content is None or found is None:
             continue
         state = FileState(path, sha256(content), found.mode, Quality(1, 1), content)
         store.vault.add_version(state, now, keep=store.policy.backups)

@@ -233,6 +233,13 @@ class TestNames:
         assert JSON.reader.source_paths(names) == tuple(reversed(names))
         assert sort_key("memory_20250609163820_" + "9" * 5000 + ".json")
 
+    @given(
+        st.sets(st.tuples(st.sampled_from("012"), st.sampled_from(["", "_0", "_1", "_2", "_9", "_02", "_10", "_010"])))
+    )
+    def test_the_order_is_that_of_the_key(self, parts: set[tuple[str, str]]) -> None:
+        names = [f"memory_2025060916382{second}{counter}.json" for second, counter in parts]
+        assert JSON.reader.source_paths(names) == tuple(sorted(names, key=sort_key))
+
     def test_a_taken_name_is_counted_up(self) -> None:
         """The server writes the bare name without looking, so memoryd never takes that."""
         moment = datetime(2025, 6, 9, 16, 38, 20)  # noqa: DTZ001 - names are in local time

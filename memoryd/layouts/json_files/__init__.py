@@ -48,7 +48,7 @@ class JsonFilesReader(Reader):
 
     def source_paths(self, present: Collection[str]) -> tuple[str, ...]:
         """Return the memory files, by the time and counter in their names."""
-        return tuple(sorted(filter(names.is_memory, present), key=names.sort_key))
+        return tuple(names.ordered(filter(names.is_memory, present)))
 
     def parse(self, path: str, data: bytes, *, now: float, mtime: float, base: ParseOffset) -> Document:
         """Parse one memory file. Never raises."""

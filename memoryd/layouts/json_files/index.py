@@ -17,6 +17,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Collection, Iterable, Mapping
+from operator import itemgetter
 from typing import NamedTuple
 
 import msgspec
@@ -63,7 +64,7 @@ def render(view: IndexView) -> IndexResult:
     wanted = render_stats(counted, view.previous.get(STATS), view.now)
     if wanted is not None:
         files[STATS] = wanted
-    lost = _lost(file_names, _times(previous), selection, view.state)
+    lost = _lost(file_names, previous, selection, view.state)
     findings = (*_duplicate_findings(selection), *_lost_finding(lost), *_legacy(view.files.values()))
     archived = sum(entry.archived for entry in selection.entries.values())
     total = len(selection.entries) - archived
@@ -113,12 +114,9 @@ def _body(entries: Iterable[Entry]) -> JsonObject:
             entities.setdefault(entity, []).append(identity)
         times.append({"id": identity, "timestamp": facts["timestamp"]})
         files[identity] = entry.path
-    times.sort(key=_timestamp, reverse=True)  # stamps of equal width sort as text; equal ones keep file order
+    # Stamps of equal width sort as text; equal ones keep the order of the files.
+    times.sort(key=itemgetter("timestamp"), reverse=True)
     return dict(zip(KEYS, (projects, types, tags, entities, times, files), strict=True))
-
-
-def _timestamp(time: Mapping[str, str]) -> str:
-    return time["timestamp"]
 
 
 # --- comparison by meaning
@@ -183,17 +181,20 @@ def _times(previous: JsonObject | None) -> Mapping[str, object]:
     return {str(each.get("id")): each.get("timestamp") for each in pairs}
 
 
-def _lost(file_names: JsonObject, times: Mapping[str, object], selection: Selection, remembered: Facts) -> list[str]:
+def _lost(file_names: JsonObject, previous: JsonObject | None, selection: Selection, remembered: Facts) -> list[str]:
     """Return the ids whose file holds another memory, now or in an earlier index, and that did not come back. An id is
     not lost where its file holds a memory of the same moment: somebody corrected the id."""
+    before = set(remembered.get("lost", ())) - selection.entries.keys()
+    gone = file_names.keys() - selection.entries.keys()
+    if not gone:
+        return sorted(before)
+    times = _times(previous)
     made = {entry.path: entry.facts["timestamp"] for entry in selection.entries.values()}
-    before = remembered.get("lost", ())
-    now = (
-        identity
-        for identity, path in file_names.items()
-        if isinstance(path, str) and path in selection.paths and times.get(identity, "") != made.get(path)
-    )
-    return sorted({*before, *now} - selection.entries.keys())
+    for identity in gone:
+        path = file_names[identity]
+        if isinstance(path, str) and path in selection.paths and times.get(identity, "") != made.get(path):
+            before.add(identity)
+    return sorted(before)
 
 
 def _lost_finding(lost: Collection[str]) -> Iterable[Finding]:

@@ -1,0 +1,221 @@
+"""An index file after any series of changes is byte for byte what a store without a catalogue renders."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from dataclasses import replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from memoryd.core.policy import Policy
+from memoryd.index.sqlite.cache import EntryCache, SummaryCache
+from memoryd.operations.index_files import INDEX_STATE, update_index
+from memoryd.operations.refresh import refresh
+from memoryd.store import Store
+from tests.examples import examples
+from tests.layouts import json_samples
+from tests.layouts.contract import NOW
+from tests.layouts.samples import line, memory
+
+Change = tuple[str, int, int]
+CHANGES: st.SearchStrategy[list[Change]] = st.lists(
+    st.tuples(
+        st.sampled_from(["add", "add", "edit", "delete", "touch", "empty", "foreign", "restart"]),
+        st.integers(0, 5),
+        st.integers(0, 3),
+    ),
+    min_size=1,
+    max_size=8,
+)
+LAYOUTS = ("jsonl-store", "json-files", "markdown-topics")
+
+
+class Files:
+    """What agents do to the files of one layout; `which` and `what` choose the file and the text."""
+
+    def __init__(self, layout: str, root: Path) -> None:
+        self.layout = layout
+        self.root = root
+
+    def path(self, which: int) -> str:
+        """The path of a file, relative to the root."""
+        if self.layout == "jsonl-store":
+            return ("core_memories.jsonl", "learnings.jsonl", "tasks.jsonl")[which % 3]
+        if self.layout == "json-files":
+            return ("memory_20250531015910.json", *(f"memory_20250531015910_{n}.json" for n in (1, 2, 9, 10, 11)))[
+                which
+            ]
+        return ("base.md", "tools/a.md", "tools/b.md", "tools/deep/c.md", "other/a.md", "other/d.md")[which]
+
+    def text(self, which: int, what: int) -> bytes:
+        """The text of a memory; equal ids in different files occur."""
+        if self.layout == "jsonl-store":
+            kind = ("core", "learning", "task")[which % 3]
+            more = {"status": "pending"} if kind == "task" else {}
+            return line(memory(which * 3 + what, kind, tags=["a", "b" * what], archived=what == 3, **more))
+        if self.layout == "json-files":
+            return json_samples.file(which % 4, tags=["a", "b" * what], content=f"text {what}")
+        return f"## 2026-01-0{what + 1}: topic {which} {what}\n\n**Context:** x\n**Solution:** y\n\n".encode()
+
+    def apply(self, change: Change) -> str | None:
+        """Return the path that changed."""
+        name, which, what = change
+        path = self.path(which)
+        file = self.root / path
+        if name == "add" and self.layout != "json-files" and file.exists():
+            self.put(path, file.read_bytes() + self.text(which, what))
+        elif name in ("add", "edit"):
+            self.put(path, self.text(which, what))
+        elif name == "touch" and file.exists():
+            self.put(path, file.read_bytes())
+        elif name == "empty":
+            self.put(path, b"")
+        elif name == "delete":
+            file.unlink(missing_ok=True)
+        elif name == "foreign":
+            self.spoil(what)
+            return None
+        return path
+
+    def put(self, path: str, content: bytes) -> None:
+        file = self.root / path
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_bytes(content)
+
+    def spoil(self, what: int) -> None:
+        """Another program changes the index, but for its keys."""
+        for path in self.root.glob("*index.*"):
+            content = path.read_bytes()
+            if path.suffix == ".json" and content:
+                value = json.loads(content)
+                value |= {"mine": what, next(iter(value)): {}}
+                path.write_text(json.dumps(value))
+            else:
+                path.write_bytes(content.replace(b"- `a.md`", b"- `gone.md`"))
+
+
+@contextmanager
+def opened(layout: str, root: Path, state: Path) -> Iterator[Store]:
+    with closing(Store("m", str(root), layout, Policy(), str(state))) as store:
+        store.attach()
+        yield store
+
+
+def sync(store: Store, paths: list[str] | None, now: float) -> dict[str, bytes]:
+    done = refresh(store, paths, now)
+    store.index.dirty |= bool(done.changed or done.deleted)
+    update_index(store, now, force=True)
+    return index_files(store)
+
+
+def index_files(store: Store) -> dict[str, bytes]:
+    assert store.layout is not None
+    root = Path(store.path)
+    return {path: (root / path).read_bytes() for path in store.layout.index.paths if (root / path).exists()}
+
+
+def from_scratch(store: Store, base: Path, now: float) -> dict[str, bytes]:
+    """What a store makes of a copy of the directory that has only this store's journal in common."""
+    assert store.layout is not None
+    shutil.rmtree(base, ignore_errors=True)
+    shutil.copytree(store.path, base / "root")
+    with opened(store.layout.name, base / "root", base / "state") as fresh:
+        fresh.journal.facts.set(INDEX_STATE, store.journal.facts.get(INDEX_STATE, {}))
+        return sync(fresh, None, now)
+
+
+def check(layout: str, base: Path, changes: list[Change]) -> int:
+    """Return how many of the changes wrote an index file."""
+    root, state, written = base / "root", base / "state", 0
+    root.mkdir(mode=0o700)
+    files, now = Files(layout, root), NOW
+    segments: list[list[Change]] = [[]]
+    for change in changes:
+        segments.append([]) if change[0] == "restart" else segments[-1].append(change)
+    for segment in segments:
+        with opened(layout, root, state) as store:
+            sync(store, None, now)
+            for change in segment:
+                now += 10
+                path = files.apply(change)
+                before = index_files(store)
+                expected = from_scratch(store, base / "scratch", now)
+                assert sync(store, [path] if path else [], now) == expected, change
+                written += before != expected
+    return written
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@given(changes=CHANGES)
+@settings(max_examples=examples(40), deadline=None)
+def test_an_index_by_the_change_equals_one_from_scratch(layout: str, changes: list[Change]) -> None:
+    with TemporaryDirectory() as directory:
+        check(layout, Path(directory), changes)
+
+
+HISTORY: list[Change] = [
+    *(("add", which, what) for which in range(6) for what in (0, 1)),
+    ("foreign", 0, 1),
+    ("edit", 2, 3),
+    ("delete", 1, 0),
+    ("restart", 0, 0),
+    ("add", 1, 2),
+    ("foreign", 0, 2),
+    ("delete", 2, 0),
+    ("empty", 4, 0),
+    ("touch", 3, 0),
+    ("add", 4, 1),
+]
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_a_long_history_with_foreign_writes_and_restarts(layout: str, tmp_path: Path) -> None:
+    assert check(layout, tmp_path, HISTORY) > 8
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_canary_a_change_that_the_cache_does_not_see(
+    layout: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(EntryCache, "note_change", lambda *_: None)
+    monkeypatch.setattr(SummaryCache, "note_change", lambda *_: None)
+    with pytest.raises(AssertionError):
+        check(layout, tmp_path, HISTORY)
+
+
+def test_only_an_index_that_memoryd_did_not_write_is_decoded_to_tell_whose_it_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root, checked = tmp_path / "root", 0
+    root.mkdir(mode=0o700)
+    files = Files("jsonl-store", root)
+
+    def is_managed(_path: str, _content: bytes) -> bool:
+        nonlocal checked
+        checked += 1
+        return True
+
+    def checks(store: Store, change: Change, now: float) -> int:
+        nonlocal checked
+        checked = 0
+        files.apply(change)
+        sync(store, None, now)
+        return checked
+
+    for session in range(2):
+        with opened("jsonl-store", root, tmp_path / "state") as store:
+            assert store.layout is not None
+            renderer = replace(store.layout.index, is_managed=is_managed)
+            monkeypatch.setattr(store, "layout", replace(store.layout, index=renderer))
+            now = NOW + session * 100
+            assert checks(store, ("add", 0, session), now) == session, "after a restart any index may be foreign"
+            assert checks(store, ("add", 1, session), now + 1) == 0
+            assert checks(store, ("foreign", 0, session), now + 2) == 1
+            assert checks(store, ("add", 2, session), now + 3) == 0
