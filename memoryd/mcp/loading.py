@@ -1,7 +1,7 @@
-"""Load the server with the SDK of the protocol, but without the parts that only the SDK's clients need.
+"""Load the server with the SDK of the protocol, but without the parts that only clients of the protocol need.
 
-One such process runs beside every agent, and the agent waits for its start. Importing anything of the SDK imports its
-clients, and with them a whole HTTP client: 12 of 67 MB and a sixth of the time.
+Every agent starts such a process and waits for it. Importing any module of the SDK imports its clients, and with them
+an HTTP client: 12 of 67 MB and a sixth of the start-up time.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from types import ModuleType
 
 from memoryd.errors import ConfigError
 
-# Packages that import far more than the parts of them that server.py names.
-_WIDE = ("mcp", "mcp.server")
+# Packages whose `__init__` imports far more than server.py needs.
+_PACKAGES = ("mcp", "mcp.server")
 
 
 def load() -> ModuleType:
     """Return the module server.py. Raises ConfigError if the SDK is missing or too old."""
-    gc.disable()  # thousands of types are made, none is garbage: looking for it takes a tenth of the time
+    gc.disable()  # thousands of types are made and none is garbage: collection takes a tenth of the time
     try:
         return _load()
     except ImportError as error:
@@ -36,7 +36,7 @@ def _load() -> ModuleType:
     if "mcp" in sys.modules:
         return _server()
     try:
-        for name in _WIDE:
+        for name in _PACKAGES:
             _stub_package(name)
         return _server()
     except (ImportError, AttributeError):
@@ -56,9 +56,9 @@ def _stub_package(name: str) -> None:
     if spec is None:
         raise ModuleNotFoundError(f"No module named {name!r}", name=name)
     module = sys.modules[name] = importlib.util.module_from_spec(spec)
-    above, _, last = name.rpartition(".")
-    if above:
-        setattr(sys.modules[above], last, module)
+    parent, _, child = name.rpartition(".")
+    if parent:
+        setattr(sys.modules[parent], child, module)
 
 
 def _unload() -> None:

@@ -1,7 +1,7 @@
-"""What an agent can ask for, within the roots it may see, and the URIs of memories (`memory://root/id`). Every method
-takes and returns plain JSON values.
+"""The operations behind the tools, limited to the roots that an agent may see, and the URIs of memories
+(`memory://root/id`). Every method takes and returns plain JSON values.
 
-The scope is enforced twice: the daemon is told the roots, and anything it returns from another root is dropped.
+The scope is enforced twice: each call names the roots, and anything the daemon returns from another root is dropped.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ SCHEME = "memory://"
 TEMPLATE = "memory://{root}/{id}"
 
 
-def address(root: str, memory: str) -> str:
-    """Return the address of a memory."""
+def memory_uri(root: str, memory: str) -> str:
+    """Return the URI of a memory."""
     return f"{SCHEME}{_encoded(root)}/{_encoded(memory)}"
 
 
-def parts(uri: str) -> tuple[str, str]:
-    """Return (root, id) of an address. Raises UsageError if it is not one."""
+def parse_uri(uri: str) -> tuple[str, str]:
+    """Return (root, id) of the URI of a memory. Raises UsageError for any other text."""
     root, slash, memory = uri.removeprefix(SCHEME).partition("/")
     if not uri.startswith(SCHEME) or not slash or not root or not memory:
         raise UsageError("not the address of a memory", hint=f"they look like {TEMPLATE}, both parts percent-encoded")
@@ -48,78 +48,78 @@ class Scope:
 
     names: tuple[str, ...] = ()
 
-    def holds(self, root: object) -> bool:
-        """True if an agent may see that root."""
+    def includes(self, root: object) -> bool:
+        """Return True if an agent may see that root."""
         return not self.names or root in self.names
 
     def require(self, root: str | None) -> str | None:
         """Return the requested root. Raises UnknownRootError if it is out of scope."""
-        if root is not None and not self.holds(root):
+        if root is not None and not self.includes(root):
             raise UnknownRootError("this server does not serve this root", hint=f"it serves: {', '.join(self.names)}")
         return root
 
 
-_BRIEF = ("root", "id", "uri", "title", "type", "created", "score")
-_VECTOR = 32  # a list of at least so many numbers is no reading for an agent
+_REFERENCE_FIELDS = ("root", "id", "uri", "title", "type", "created", "score")
+_VECTOR_LENGTH = 32  # a list of at least this many numbers is an embedding, useless to an agent as text
 
 
 class Memories:
-    """The operations behind the tools. Raises MemorydError kinds: errors of the daemon, NoDaemonError, and refusals of
-    its own."""
+    """The operations behind the tools. They raise MemorydError kinds: errors of the daemon, NoDaemonError, and errors
+    for roots out of scope or missing arguments."""
 
     def __init__(self, call: Call, scope: Scope) -> None:
         self._call = call
         self._scope = scope
 
-    # -- looking ----------------------------------------------------------------------------------
+    # -- reading ----------------------------------------------------------------------------------
 
     def search(self, params: Values) -> Values:
-        """Call `memory.search` and add the `uri` of each hit. If whole memories come as one text, hits only identify
-        them."""
-        result = self._ask("memory.search", self._in_scope(params))
+        """Call `memory.search` and add the `uri` of each hit. If the result has the memories as one text, its hits only
+        identify them."""
+        result = self._request("memory.search", self._in_scope(params))
         rows = self._rows(result.get("hits", []))
         if "embedding" in result:
-            rows = [{key: row[key] for key in _BRIEF if key in row} for row in rows]
+            rows = [{key: row[key] for key in _REFERENCE_FIELDS if key in row} for row in rows]
         return {**result, "hits": rows}
 
     def get(self, params: Values) -> Values:
-        """Call `memory.get`; the numbers of a stored embedding are left out unless `embedding` asks for them."""
+        """Call `memory.get`. The numbers of a stored embedding are left out unless `embedding` is true."""
         params = dict(params)
-        whole = params.pop("embedding", False)
-        found = self._with_uri(self._find(params))
-        found.pop("text", None)  # said once is enough for an agent: it stands in `memory` too
-        return found if whole else _without_vectors(found)
+        with_vectors = params.pop("embedding", False)
+        memory = self._with_uri(self._find(params))
+        memory.pop("text", None)  # a duplicate for an agent: `memory` contains it too
+        return memory if with_vectors else _without_vectors(memory)
 
     def page(self, params: Values) -> Values:
         """Call `memory.list` and add the `uri` of each memory."""
-        result = self._ask("memory.list", self._in_scope(params))
+        result = self._request("memory.list", self._in_scope(params))
         return {**result, "memories": self._rows(result.get("memories", []))}
 
     def status(self, params: Values) -> Values:
         """Return the daemon and the roots that the agent may see."""
         root = self._scope.require(params.get("root"))
-        told = self._ask("status", _given({"root": root}))
-        rows = [row for row in told.get("roots", []) if self._scope.holds(row.get("name"))]
+        status = self._request("status", _without_none({"root": root}))
+        rows = [row for row in status.get("roots", []) if self._scope.includes(row.get("name"))]
         missing = [name for name in self._scope.names if root is None and name not in {row["name"] for row in rows}]
         result = {
-            "version": told.get("version"),
-            "pid": told.get("pid"),
-            "uptime_s": told.get("uptime_s"),
+            "version": status.get("version"),
+            "pid": status.get("pid"),
+            "uptime_s": status.get("uptime_s"),
             "roots": [{key: row[key] for key in ROOT_FIELDS if key in row} for row in rows],
             "missing": missing or None,
         }
-        return _given(result)
+        return _without_none(result)
 
     def layouts(self) -> dict[str, str]:
         """Return {root: layout} of the roots that the agent may see."""
         return {row["name"]: row.get("layout") or "unknown" for row in self.status({})["roots"]}
 
-    # -- changing ---------------------------------------------------------------------------------
+    # -- writing ----------------------------------------------------------------------------------
 
     def add(self, params: Values) -> Values:
         """Call `memory.add`; the root may be omitted if there is only one."""
         root = self._scope.require(params.get("root")) or self._only_root()
-        return self._with_uri(self._ask("memory.add", {**params, "root": root}))
+        return self._with_uri(self._request("memory.add", {**params, "root": root}))
 
     def update(self, params: Values) -> Values:
         """Call `memory.update` with `changes`; `touch` alone only marks the memory as used."""
@@ -129,55 +129,55 @@ class Memories:
             raise UsageError("no changes given", hint="give `changes`, or `touch`: true")
         params = self._with_root(params)
         if not params.get("changes"):
-            seen = self._ask("memory.get", {"id": params["id"], "root": params["root"], "touch": True})
-            return self._with_uri({key: seen[key] for key in ("root", "id", "path") if key in seen})
-        changed = self._with_uri(self._ask("memory.update", params))
+            current = self._request("memory.get", {"id": params["id"], "root": params["root"], "touch": True})
+            return self._with_uri({key: current[key] for key in ("root", "id", "path") if key in current})
+        changed = self._with_uri(self._request("memory.update", params))
         if touch:
-            self._ask("memory.get", {"id": changed["id"], "root": changed["root"], "touch": True})
+            self._request("memory.get", {"id": changed["id"], "root": changed["root"], "touch": True})
         return changed
 
     def forget(self, params: Values) -> Values:
         """Call `memory.forget`."""
-        return self._with_uri(self._ask("memory.forget", self._with_root(params)))
+        return self._with_uri(self._request("memory.forget", self._with_root(params)))
 
-    # -- asking -----------------------------------------------------------------------------------
+    # -- calls ------------------------------------------------------------------------------------
 
-    def _ask(self, method: str, params: Values) -> Values:
+    def _request(self, method: str, params: Values) -> Values:
         try:
             return self._call(method, params)
         except UnknownRootError as error:
             if not self._scope.names:
                 raise
-            # The daemon's hint names every root there is.
+            # The daemon's hint names all its roots, also those out of scope.
             raise UnknownRootError(
                 error.message, hint="this server was started for a root that does not exist"
             ) from error
 
     def _in_scope(self, params: Values) -> Values:
-        """Return the parameters for the named root, or for the roots that the agent may see."""
+        """Return the parameters limited to the requested root, or to the roots that the agent may see."""
         if self._scope.require(params.get("root")) is not None or not self._scope.names:
             return dict(params)
         return {**params, "roots": list(self._scope.names)}
 
     def _find(self, params: Values) -> Values:
         """Return the one memory with this id in the roots that the agent may see."""
-        named = self._scope.require(params.get("root"))
-        if named is not None or not self._scope.names:
-            return self._require_in_scope(self._ask("memory.get", params))
-        found: list[Values] = []
-        for root in self._scope.names:
+        root = self._scope.require(params.get("root"))
+        if root is not None or not self._scope.names:
+            return self._require_in_scope(self._request("memory.get", params))
+        matches: list[Values] = []
+        for name in self._scope.names:
             try:
-                found.append(self._require_in_scope(self._ask("memory.get", {**params, "root": root})))
+                matches.append(self._require_in_scope(self._request("memory.get", {**params, "root": name})))
             except NotFoundError as error:
-                missed = error
-        if not found:
-            raise missed
-        if len(found) > 1:
-            names = [each["root"] for each in found]
+                not_found = error
+        if not matches:
+            raise not_found
+        if len(matches) > 1:
+            names = [each["root"] for each in matches]
             raise ConflictError(
                 "several roots have a memory with this id", hint=f"name one: {', '.join(names)}", data={"roots": names}
             )
-        return found[0]
+        return matches[0]
 
     def _with_root(self, params: Values) -> Values:
         """Return the parameters with the root that has the memory."""
@@ -186,45 +186,49 @@ class Memories:
 
     def _require_in_scope(self, row: Values) -> Values:
         """Return the row if its root is in scope, else raise NotFoundError."""
-        if not self._scope.holds(row.get("root")):
+        if not self._scope.includes(row.get("root")):
             raise NotFoundError("no such memory in the roots that this server serves")
         return row
 
     def _rows(self, rows: Sequence[Values]) -> list[Values]:
-        return [self._with_uri(row) for row in rows if self._scope.holds(row.get("root"))]
+        return [self._with_uri(row) for row in rows if self._scope.includes(row.get("root"))]
 
     def _only_root(self) -> str:
         if len(self._scope.names) == 1:
             return self._scope.names[0]
         layouts = self.layouts()
         if len(layouts) != 1:
-            known = ", ".join(f"{name} ({layout})" for name, layout in layouts.items())
-            raise UsageError("specify the root to store in", hint=f"`root` is one of: {known or 'there are none yet'}")
+            names = ", ".join(f"{name} ({layout})" for name, layout in layouts.items())
+            raise UsageError("specify the root to store in", hint=f"`root` is one of: {names or 'there are none yet'}")
         return next(iter(layouts))
 
     @staticmethod
     def _with_uri(row: Values) -> Values:
         """Return the row with its `uri`."""
-        return {**row, "uri": address(row["root"], row["id"])}
+        return {**row, "uri": memory_uri(row["root"], row["id"])}
 
 
-def _given(params: Mapping[str, object]) -> Values:
+def _without_none(params: Mapping[str, object]) -> Values:
     return {name: value for name, value in params.items() if value is not None}
 
 
-def _without_vectors(found: Values) -> Values:
-    memory = found.get("memory")
+def _without_vectors(row: Values) -> Values:
+    memory = row.get("memory")
     if not isinstance(memory, dict):
-        return found
+        return row
     vectors = [name for name, value in memory.items() if _is_vector(value)]
     if not vectors:
-        return found
-    kept = {name: value for name, value in memory.items() if name not in vectors}
-    return {**found, "memory": kept, "left_out": vectors}
+        return row
+    remaining = {name: value for name, value in memory.items() if name not in vectors}
+    return {**row, "memory": remaining, "left_out": vectors}
 
 
 def _is_vector(value: object) -> bool:
-    return isinstance(value, list) and len(value) >= _VECTOR and all(isinstance(each, (int, float)) for each in value)
+    return (
+        isinstance(value, list)
+        and len(value) >= _VECTOR_LENGTH
+        and all(isinstance(each, (int, float)) for each in value)
+    )
 
 
-Verb = Callable[[Memories, Values], Values]
+Operation = Callable[[Memories, Values], Values]

@@ -1,7 +1,8 @@
-"""Types and JSON schemas of what the tools take and return, made from the requests and results of the control methods.
+"""Types and JSON schemas of the arguments and results of the tools, made from the requests and results of the control
+methods.
 
-Agents read the schemas; their arguments are checked by the types. Only the descriptions, and arguments that a method
-does not have, are defined here.
+Agents read the schemas; the types check their arguments. Only the descriptions, and arguments that a method does not
+have, are defined here.
 """
 
 from __future__ import annotations
@@ -32,33 +33,33 @@ from memoryd.errors import UsageError
 
 Schema = JsonObject
 
-_MAX_RESULTS = 100  # memories in one answer
+_MAX_RESULTS = 100  # memories in one result
 
-# --- what the tools take
+# --- arguments
 
 
 class Argument(NamedTuple):
-    """One argument as described to an agent. `filled`: never empty text; `most`: the largest number; `kind`: the type
-    of an argument that the method does not have."""
+    """One argument as described to an agent. `non_empty`: an empty text is refused; `maximum`: the largest number;
+    `kind`: the type of an argument that the method does not have."""
 
     help: str
     required: bool = False
-    filled: bool = False
-    most: int | None = None
+    non_empty: bool = False
+    maximum: int | None = None
     kind: type[bool] | None = None
 
 
 def _arguments(name: str, request: type[Request], described: Mapping[str, Argument]) -> type[Struct]:
-    """Make the type of a tool's arguments: the described fields of the request, and arguments of the tool itself."""
+    """Make the type of a tool's arguments: the described fields of the request, and arguments of the tool alone."""
     params = {param.name: param for param in request.params()}
     fields: list[tuple[str, Any, Any]] = []
     for field, argument in described.items():
         kind = argument.kind or _type(params[field], argument)
-        told = Meta(description=argument.help)
+        meta = Meta(description=argument.help)
         if argument.required:
-            fields.append((field, Annotated[kind, told], msgspec.NODEFAULT))
+            fields.append((field, Annotated[kind, meta], msgspec.NODEFAULT))
         else:
-            fields.append((field, Annotated[kind | UnsetType, told], UNSET))
+            fields.append((field, Annotated[kind | UnsetType, meta], UNSET))
     return msgspec.defstruct(name, fields, kw_only=True, forbid_unknown_fields=True)
 
 
@@ -67,9 +68,9 @@ def _type(param: Param, argument: Argument) -> Any:
         return Annotated[Literal[param.choices], Meta(extra_json_schema={"type": "string"})]
     match param.type:
         case "str":
-            return Annotated[str, Meta(min_length=1)] if argument.filled else str
+            return Annotated[str, Meta(min_length=1)] if argument.non_empty else str
         case "int":
-            return Annotated[int, Meta(ge=param.minimum, le=argument.most or param.maximum)]
+            return Annotated[int, Meta(ge=param.minimum, le=argument.maximum or param.maximum)]
         case "bool":
             return bool
         case "list":
@@ -80,7 +81,7 @@ def _type(param: Param, argument: Argument) -> Any:
 
 _ROOT = Argument("The root (memory directory) by its name; left out: all of them.")
 _ONE_ROOT = Argument("The root of the memory, if several roots have the id.")
-_ID = Argument("The id, as search_memories and list_memories give it.", required=True, filled=True)
+_ID = Argument("The id, as search_memories and list_memories give it.", required=True, non_empty=True)
 _FILTERS = {
     "type": Argument("Only memories of this type, e.g. learning, task, decision."),
     "tags": Argument("Only memories that have every one of these tags."),
@@ -101,12 +102,12 @@ Search = _arguments(
     SearchRequest,
     {
         "query": Argument(
-            "What to look for: words, a phrase, a name, an error message; any text.", required=True, filled=True
+            "What to look for: words, a phrase, a name, an error message; any text.", required=True, non_empty=True
         ),
         "root": _ROOT,
         **_FILTERS,
         "mode": Argument("hybrid (default): by words and by meaning."),
-        "limit": Argument("How many memories at most (default 10).", most=_MAX_RESULTS),
+        "limit": Argument("How many memories at most (default 10).", maximum=_MAX_RESULTS),
         "max_tokens": Argument(
             "Give whole memories instead of snippets, best first, of so many tokens together at most."
         ),
@@ -128,7 +129,7 @@ Listing = _arguments(
     {
         "root": _ROOT,
         **_FILTERS,
-        "limit": Argument("How many memories a page has at most.", most=_MAX_RESULTS),
+        "limit": Argument("How many memories a page has at most.", maximum=_MAX_RESULTS),
         "cursor": Argument("`next_cursor` of the page before."),
     },
 )
@@ -138,10 +139,12 @@ Add = _arguments(
     {
         "memory": Argument("", required=True),
         "root": Argument("Where to store it; may be left out only where there is one root."),
-        "topic": Argument("markdown-topics, required: the topic (a directory).", filled=True),
-        "subtopic": Argument("markdown-topics, required: the subtopic (a file in it, without .md).", filled=True),
-        "user": Argument("user-document, required: whose memory it is.", filled=True),
-        "session": Argument("session-files, required: the session id, YYYY-MM-DD-HH-MM-SS-session-name.", filled=True),
+        "topic": Argument("markdown-topics, required: the topic (a directory).", non_empty=True),
+        "subtopic": Argument("markdown-topics, required: the subtopic (a file in it, without .md).", non_empty=True),
+        "user": Argument("user-document, required: whose memory it is.", non_empty=True),
+        "session": Argument(
+            "session-files, required: the session id, YYYY-MM-DD-HH-MM-SS-session-name.", non_empty=True
+        ),
         "allow_sensitive_words": _SENSITIVE_WORDS,
     },
 )
@@ -164,31 +167,31 @@ Status = _arguments("Status", StatusRequest, {"root": Argument("Only this root."
 
 def arguments_schema(kind: type[Struct]) -> Schema:
     """Return the JSON schema of a tool's arguments without references."""
-    made = _in_one_piece(kind)
-    made["required"] = [field.name for field in msgspec.structs.fields(kind) if field.required]
-    made["additionalProperties"] = False
-    for name, schema in (("memory", _memory_schema), ("changes", _changes_schema)):
-        if name in made["properties"]:
-            made["properties"][name] = {"type": "object", **schema()}
-    return made
+    schema = _schema_of(kind)
+    schema["required"] = [field.name for field in msgspec.structs.fields(kind) if field.required]
+    schema["additionalProperties"] = False
+    for name, build in (("memory", _memory_schema), ("changes", _changes_schema)):
+        if name in schema["properties"]:
+            schema["properties"][name] = {"type": "object", **build()}
+    return schema
 
 
 def check_arguments(kind: type[Struct], given: Mapping[str, object]) -> JsonObject:
-    """Return the arguments with the right types. UsageError names the first wrong one, never its value.
+    """Return the arguments, converted to their types. Raises UsageError that names the first wrong argument, never its
+    value.
 
-    Some agents send null for omitted arguments, numbers as text, and objects and lists as JSON text: all three are
-    accepted.
+    Some agents send null for omitted arguments, numbers as text, and objects and lists as JSON text: all are accepted.
     """
-    known = _in_one_piece(kind)["properties"]
+    properties = _schema_of(kind)["properties"]
     for name in given:
-        if name not in known:
-            raise UsageError("unknown argument", hint=nearest(name, known))
-    meant = {name: _unpacked(value, known[name]) for name, value in given.items() if value is not None}
+        if name not in properties:
+            raise UsageError("unknown argument", hint=nearest(name, properties))
+    values = {name: _unpacked(value, properties[name]) for name, value in given.items() if value is not None}
     try:
-        made: JsonObject = msgspec.to_builtins(msgspec.convert(meant, kind, strict=False))
+        checked: JsonObject = msgspec.to_builtins(msgspec.convert(values, kind, strict=False))
     except msgspec.ValidationError as error:
-        raise UsageError(_reason(error, known)) from None
-    return made
+        raise UsageError(_reason(error, properties)) from None
+    return checked
 
 
 def _unpacked(value: object, schema: Schema) -> object:
@@ -200,11 +203,11 @@ def _unpacked(value: object, schema: Schema) -> object:
         return value
 
 
-def _reason(error: msgspec.ValidationError, known: Mapping[str, Schema]) -> str:
-    """Return what msgspec found; its one message that quotes a value is replaced by ours."""
+def _reason(error: msgspec.ValidationError, properties: Mapping[str, Schema]) -> str:
+    """Return msgspec's message; the one that quotes a value is replaced."""
     text = str(error)
     if text.startswith("Invalid enum value"):
-        return f"`mode` is one of {', '.join(known['mode']['enum'])}"
+        return f"`mode` is one of {', '.join(properties['mode']['enum'])}"
     return text.replace("$.", "")
 
 
@@ -240,17 +243,17 @@ def _changes_schema() -> Schema:
 
 
 def field_schemas() -> dict[str, dict[str, object]]:
-    """Return the JSON schema of each field that any layout knows; its description says what each layout asks for."""
+    """Return the JSON schema of the fields of all layouts by name; the description says what each layout expects."""
     from memoryd.layouts.registry import LAYOUTS  # noqa: PLC0415 - loads every layout, for the list of tools only
 
-    found: dict[str, dict[str, object]] = {}
+    schemas: dict[str, dict[str, object]] = {}
     for name, layout in LAYOUTS.items():
         for field, spec in layout.fields.items():
-            schema = found.setdefault(field, {**_FIELD_TYPES[spec.type], "description": ""})
+            schema = schemas.setdefault(field, {**_FIELD_TYPES[spec.type], "description": ""})
             schema["type"] = _either(schema["type"], _FIELD_TYPES[spec.type]["type"])
             required = ", required" if spec.required else ""
             schema["description"] = f"{schema['description']} {name}{required}: {spec.help}.".lstrip()
-    return found
+    return schemas
 
 
 def _either(one: object, other: object) -> object:
@@ -259,11 +262,11 @@ def _either(one: object, other: object) -> object:
     return one if other in listed else [*listed, other]
 
 
-# --- what the tools give back; open, because the daemon may tell more
+# --- results; other members are allowed, because the daemon may return more
 
 _URI: Schema = {"type": "string", "description": "The memory as a resource."}
 _WHERE = ("root", "id", "uri")
-# The fields of a root that `memory_status` tells.
+# The fields of a root that `memory_status` returns.
 ROOT_FIELDS = (
     "name", "path", "layout", "mode", "state", "reasons", "memories", "archived", "findings", "limits", "lag_ms",
 )  # fmt: skip
@@ -272,23 +275,23 @@ ROOT_FIELDS = (
 def answer_schema(result: type[Result]) -> Schema:
     """Return the JSON schema of what a tool returns: the result of its method with a `uri` for each memory. Only
     members that are always there are required."""
-    made = _in_one_piece(result)
-    members = made["properties"]
+    schema = _schema_of(result)
+    members = schema["properties"]
     if result is StatusResult:
         rows = members["roots"]["items"]
         rows["properties"] = {name: rows["properties"][name] for name in ROOT_FIELDS}
         rows["required"] = ["name", "layout", "state"]
-        kept = {name: members[name] for name in ("version", "roots", "pid", "uptime_s")}
+        kept_members = {name: members[name] for name in ("version", "roots", "pid", "uptime_s")}
         missing = {**_TEXTS, "description": "Roots that this server was started for and that are not there."}
-        return {"type": "object", "properties": {**kept, "missing": missing}, "required": ["version", "roots"]}
+        return {"type": "object", "properties": {**kept_members, "missing": missing}, "required": ["version", "roots"]}
     for rows in ("hits", "memories"):
         if result in (SearchResult, ListResult) and rows in members:
             members[rows] = {"type": "array", "items": _with_uri(members[rows]["items"])}
             return {"type": "object", "properties": members, "required": [rows]}
     if result is GetResult:
-        del members["text"], members["errors"]  # the one stands in `memory`, the other is not for agents
+        del members["text"], members["errors"]  # the first is in `memory` too, the second is not for agents
         members["left_out"] = {**_TEXTS, "description": "Fields left out for their length (embeddings)."}
-    return _with_uri(made)
+    return _with_uri(schema)
 
 
 def _with_uri(row: Schema) -> Schema:
@@ -298,12 +301,12 @@ def _with_uri(row: Schema) -> Schema:
 _TEXTS: Schema = {"type": "array", "items": _TEXT}
 
 
-def _in_one_piece(kind: type[Struct]) -> Schema:
-    """Return the JSON schema of a type without references. Docstrings of classes are for programmers and omitted;
-    `required` is omitted because another version of the daemon may differ."""
+def _schema_of(kind: type[Struct]) -> Schema:
+    """Return the JSON schema of a type without references, docstrings and `required`: docstrings are for programmers,
+    and another version of the daemon may return fewer members."""
     _, parts = msgspec.json.schema_components([kind])
-    made: Schema = _inlined(parts[kind.__name__], parts)
-    return made
+    schema: Schema = _inlined(parts[kind.__name__], parts)
+    return schema
 
 
 def _inlined(schema: Any, parts: Mapping[str, Schema]) -> Any:
@@ -316,6 +319,6 @@ def _inlined(schema: Any, parts: Mapping[str, Schema]) -> Any:
         return {**_inlined(parts[name], parts), **{key: value for key, value in schema.items() if key != "$ref"}}
     if "properties" in schema:
         return {"type": "object", "properties": {k: _inlined(v, parts) for k, v in schema["properties"].items()}}
-    made = {key: _inlined(value, parts) for key, value in schema.items() if key != "default"}
-    kinds = made.pop("anyOf", None)
-    return made if kinds is None else {**made, "type": [kind["type"] for kind in kinds]}
+    inlined = {key: _inlined(value, parts) for key, value in schema.items() if key != "default"}
+    kinds = inlined.pop("anyOf", None)
+    return inlined if kinds is None else {**inlined, "type": [kind["type"] for kind in kinds]}

@@ -1,4 +1,4 @@
-"""The MCP server: the official SDK with our tools, resources and prompt.
+"""The MCP server: the official SDK with the tools, resources and prompt of memoryd.
 
 Requests run in threads, because the client of the control socket blocks.
 """
@@ -22,14 +22,14 @@ from memoryd import __version__
 from memoryd.errors import MemorydError, NotFoundError, UnknownRootError, UsageError
 from memoryd.mcp import schemas, tools
 from memoryd.mcp.client import DaemonClient, Values
-from memoryd.mcp.memories import TEMPLATE, Memories, Scope, parts
-from memoryd.mcp.tools import answer_text, content_of, error_data, error_text, internal, recall_text
+from memoryd.mcp.memories import TEMPLATE, Memories, Scope, parse_uri
+from memoryd.mcp.tools import answer_text, content_of, error_data, error_text, internal_error, recall_text
 
 _PAGE = 50
 _RECALL_TOKENS = 1000
 _MAX_COMPLETIONS = 100
 _LAYOUTS_S = 1.0  # tool descriptions list the roots; do not delay start-up for them
-_LINKS_SINCE = "2025-06-18"  # the version of the protocol that brought links to resources
+_LINKS_SINCE = "2025-06-18"  # the version of the protocol that introduced resource links
 
 INSTRUCTIONS = """\
 memoryd keeps the memories of AI agents in plain files. Search them (search_memories) before you begin a task and when \
@@ -48,9 +48,9 @@ R = TypeVar("R")
 
 def serve(find_socket: Callable[[], str], roots: Sequence[str], *, read_only: bool) -> None:
     """Serve on standard input and output until the input ends."""
-    # An interrupt can do no harm here, and the thread that reads the input cannot be woken.
+    # An interrupt may end the process at once: there is no state, and the thread that reads the input cannot be woken.
     signal.signal(signal.SIGINT, signal.SIG_DFL)
-    # The SDK logs what it could not serve with the values in it, and these may be memories.
+    # The SDK logs requests it could not serve with their values, which may be memories.
     logging.getLogger("mcp").setLevel(logging.CRITICAL + 1)
     memories = Memories(DaemonClient(find_socket), Scope(tuple(dict.fromkeys(roots))))
     try:
@@ -99,9 +99,9 @@ class _Handlers:
         try:
             layouts = await asyncio.wait_for(_in_thread(self._memories.layouts), _LAYOUTS_S)
         except (MemorydError, TimeoutError):
-            layouts = {}  # no daemon yet, or a stuck one: each call will say so
-        offered = tools.offer(read_only=self._read_only)
-        return types.ListToolsResult(tools=[_tool(tool, layouts) for tool in offered])
+            layouts = {}  # no daemon yet, or a stuck one: each call reports it
+        available = tools.available_tools(read_only=self._read_only)
+        return types.ListToolsResult(tools=[_tool(tool, layouts) for tool in available])
 
     async def call_tool(self, context: Context, params: types.CallToolRequestParams) -> types.CallToolResult:
         tool = tools.TOOLS.get(params.name)
@@ -109,7 +109,7 @@ class _Handlers:
             raise MCPError(types.INVALID_PARAMS, "there is no such tool")
         try:
             given = params.arguments or {}
-            result = await _in_thread(tools.carry_out, tool, self._memories, given, read_only=self._read_only)
+            result = await _in_thread(tools.run_tool, tool, self._memories, given, read_only=self._read_only)
         except MemorydError as error:
             return types.CallToolResult(content=[types.TextContent(text=error_text(error))], is_error=True)
         content: list[types.ContentBlock] = [types.TextContent(text=answer_text(result))]
@@ -122,8 +122,8 @@ class _Handlers:
     async def list_resources(
         self, _: Context, params: types.PaginatedRequestParams | None
     ) -> types.ListResourcesResult:
-        asked = {"limit": _PAGE, "cursor": params.cursor if params else None}
-        page = await _call_in_thread(self._memories.page, asked)
+        arguments = {"limit": _PAGE, "cursor": params.cursor if params else None}
+        page = await _call_in_thread(self._memories.page, arguments)
         return types.ListResourcesResult(
             resources=[types.Resource(**_resource(row)) for row in page["memories"]],
             next_cursor=page.get("next_cursor"),
@@ -141,13 +141,13 @@ class _Handlers:
         return types.ListResourceTemplatesResult(resource_templates=[template])
 
     async def read_resource(self, _: Context, params: types.ReadResourceRequestParams) -> types.ReadResourceResult:
-        found = await _call_in_thread(self._read, params.uri)
-        kind, text = content_of(found["memory"])
+        result = await _call_in_thread(self._read, params.uri)
+        kind, text = content_of(result["memory"])
         contents = types.TextResourceContents(uri=params.uri, mime_type=kind, text=text)
         return types.ReadResourceResult(contents=[contents])
 
     def _read(self, uri: str) -> Values:
-        root, memory = parts(uri)
+        root, memory = parse_uri(uri)
         return self._memories.get({"root": root, "id": memory})
 
     # -- prompt -----------------------------------------------------------------------------------
@@ -181,9 +181,9 @@ class _Handlers:
         if not topic:
             raise UsageError("the prompt needs a topic")
         tokens = given.get("max_tokens", "").strip() or _RECALL_TOKENS
-        whose = {"user": given["user"]} if given.get("user") else {}
-        asked = schemas.check_arguments(schemas.Search, {"query": topic, "max_tokens": tokens, **whose})
-        return recall_text(topic, self._memories.search(asked), read_only=self._read_only)
+        user = {"user": given["user"]} if given.get("user") else {}
+        arguments = schemas.check_arguments(schemas.Search, {"query": topic, "max_tokens": tokens, **user})
+        return recall_text(topic, self._memories.search(arguments), read_only=self._read_only)
 
     async def complete(self, _: Context, params: types.CompleteRequestParams) -> types.CompleteResult:
         """Return root names that complete the address of a resource."""
@@ -200,8 +200,8 @@ async def _in_thread(work: Callable[P, R], *args: P.args, **more: P.kwargs) -> R
         return await asyncio.to_thread(work, *args, **more)
     except MemorydError:
         raise
-    except Exception as error:  # the last door: a fault of ours is answered without its words
-        raise internal(error) from error
+    except Exception as error:  # a bug: its message might quote a memory
+        raise internal_error(error) from error
 
 
 async def _call_in_thread(work: Callable[P, R], *args: P.args, **more: P.kwargs) -> R:
@@ -209,8 +209,8 @@ async def _call_in_thread(work: Callable[P, R], *args: P.args, **more: P.kwargs)
     try:
         return await _in_thread(work, *args, **more)
     except MemorydError as error:
-        asked_wrong = isinstance(error, (UsageError, NotFoundError, UnknownRootError))
-        code = types.INVALID_PARAMS if asked_wrong else types.INTERNAL_ERROR
+        caller_error = isinstance(error, (UsageError, NotFoundError, UnknownRootError))
+        code = types.INVALID_PARAMS if caller_error else types.INTERNAL_ERROR
         raise MCPError(code, error_text(error), error_data(error)) from error
 
 
@@ -219,12 +219,12 @@ def _tool(tool: tools.Tool, layouts: dict[str, str]) -> types.Tool:
         name=tool.name,
         title=tool.title,
         description=tools.describe(tool, layouts),
-        input_schema=schemas.arguments_schema(tool.takes),
-        output_schema=schemas.answer_schema(tool.gives),
+        input_schema=schemas.arguments_schema(tool.arguments),
+        output_schema=schemas.answer_schema(tool.result),
         annotations=types.ToolAnnotations(
             title=tool.title,
             read_only_hint=not tool.writes,
-            destructive_hint=tool.destroys,
+            destructive_hint=tool.destructive,
             idempotent_hint=tool.repeatable,
             open_world_hint=False,
         ),

@@ -1,4 +1,4 @@
-"""The tools: name, description, arguments, answer, hints, and the operation behind each; texts for agents."""
+"""The tools: name, description, arguments, result, hints and operation of each; texts for agents."""
 
 from __future__ import annotations
 
@@ -17,35 +17,35 @@ from memoryd.errors import DeniedError, MemorydError, NoDaemonError
 from memoryd.layouts.registry import LAYOUTS
 from memoryd.mcp import schemas
 from memoryd.mcp.client import Values
-from memoryd.mcp.memories import Memories, Verb
+from memoryd.mcp.memories import Memories, Operation
 
 
 @dataclass(frozen=True, slots=True)
 class Tool:
-    """One tool. `writes`: hidden and refused by a server started with --read-only; `destroys`: changes or removes
+    """One tool. `writes`: hidden and refused by a server started with --read-only; `destructive`: changes or removes
     existing data; `repeatable`: a second identical call changes nothing."""
 
     name: str
     title: str
     description: str
-    takes: type[Struct]
-    gives: type[Result]
-    verb: Verb
+    arguments: type[Struct]
+    result: type[Result]
+    operation: Operation
     writes: bool = False
-    destroys: bool = False
+    destructive: bool = False
     repeatable: bool = True
 
 
 def _fields_by_layout() -> str:
-    """Return a line for each layout that can be written: where a memory goes, and its fields."""
+    """Return a line for each writable layout: the location of a memory, and its fields."""
     lines = []
     for name, layout in LAYOUTS.items():
-        needed = [field for field, spec in layout.fields.items() if spec.required]
-        others = [field for field in layout.fields if field not in needed]
-        beside = f"with {' and '.join(layout.location)} beside it; " if layout.location else ""
-        fields = "; ".join(", ".join(part) for part in (needed, others) if part)
+        required = [field for field, spec in layout.fields.items() if spec.required]
+        optional = [field for field in layout.fields if field not in required]
+        location = f"with {' and '.join(layout.location)} beside it; " if layout.location else ""
+        fields = "; ".join(", ".join(part) for part in (required, optional) if part)
         if layout.writer is not None:
-            lines.append(f"- {name}: {beside}{fields}.")
+            lines.append(f"- {name}: {location}{fields}.")
     return "\n".join(lines)
 
 
@@ -101,7 +101,7 @@ TOOLS: dict[str, Tool] = {
             CheckedResult,
             Memories.update,
             writes=True,
-            destroys=True,
+            destructive=True,
             repeatable=False,
         ),
         Tool(
@@ -113,7 +113,7 @@ TOOLS: dict[str, Tool] = {
             StoredResult,
             Memories.forget,
             writes=True,
-            destroys=True,
+            destructive=True,
         ),
         Tool(
             "memory_status",
@@ -128,24 +128,24 @@ TOOLS: dict[str, Tool] = {
 }
 
 
-def offer(*, read_only: bool) -> list[Tool]:
+def available_tools(*, read_only: bool) -> list[Tool]:
     """Return the tools that a server offers."""
     return [tool for tool in TOOLS.values() if not (read_only and tool.writes)]
 
 
 def describe(tool: Tool, layouts: Mapping[str, str]) -> str:
-    """Return the description of a tool; one that stores lists the current roots."""
+    """Return the description of a tool; that of `add_memory` lists the current roots."""
     if tool.name != "add_memory" or not layouts:
         return tool.description
-    known = ", ".join(f"{name} ({layout})" for name, layout in layouts.items())
-    return f"{tool.description}\nRoots: {known}."
+    roots = ", ".join(f"{name} ({layout})" for name, layout in layouts.items())
+    return f"{tool.description}\nRoots: {roots}."
 
 
-def carry_out(tool: Tool, memories: Memories, given: Mapping[str, object], *, read_only: bool) -> Values:
-    """Return the tool's answer. Raises MemorydError kinds."""
+def run_tool(tool: Tool, memories: Memories, given: Mapping[str, object], *, read_only: bool) -> Values:
+    """Check the arguments, run the tool and return its result. Raises MemorydError kinds."""
     if read_only and tool.writes:
         raise DeniedError("this server is read-only", hint="it was started with --read-only")
-    return tool.verb(memories, schemas.check_arguments(tool.takes, given))
+    return tool.operation(memories, schemas.check_arguments(tool.arguments, given))
 
 
 _DETAILS = ("findings", "candidates", "changed", "roots", "limit")
@@ -166,8 +166,8 @@ def error_data(error: MemorydError) -> dict[str, str]:
     return {"code": error.name} | ({"hint": redact(error.hint)} if error.hint else {})
 
 
-def internal(error: Exception) -> MemorydError:
-    """Return the error for a bug, with its place in the code: its own message might quote a memory."""
+def internal_error(error: Exception) -> MemorydError:
+    """Return the error for a bug: its type and place in the code, because its message might quote a memory."""
     at = error.__traceback__
     while at is not None and at.tb_next is not None:
         at = at.tb_next
@@ -176,7 +176,7 @@ def internal(error: Exception) -> MemorydError:
 
 
 def answer_text(result: Mapping[str, object]) -> str:
-    """Return an answer for agents that read text only: packed memories as they are, everything else as JSON."""
+    """Return a result as text, for agents that read text only: memories packed as one text, anything else as JSON."""
     text = result.get("embedding")
     return text if isinstance(text, str) and text else _as_json(result)
 
@@ -186,16 +186,16 @@ def _as_json(value: object) -> str:
 
 
 def content_of(memory: Mapping[str, object]) -> tuple[str, str]:
-    """Return (media type, text) of a memory read as a resource: Markdown for topic entries, else JSON."""
+    """Return (media type, text) of a memory as a resource: Markdown for topic entries, else JSON."""
     text = memory.get("text")
     if isinstance(text, str) and len(memory) == 1:
         return "text/markdown", text
     return "application/json", json.dumps(memory, ensure_ascii=False, indent=2)
 
 
-def recall_text(topic: str, found: JsonObject, *, read_only: bool = False) -> str:
-    """Return a message ready to use: the memories of a search, each with its source."""
-    text = found.get("embedding") or _joined(found.get("hits", []))
+def recall_text(topic: str, result: JsonObject, *, read_only: bool = False) -> str:
+    """Return the message of the `recall` prompt: the memories of a search, each with its source."""
+    text = result.get("embedding") or _joined(result.get("hits", []))
     if not text:
         advice = "" if read_only else " Store what you learn about it with add_memory."
         return f"No memories about “{topic}” were found.{advice}"

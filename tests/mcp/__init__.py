@@ -1,1 +1,1 @@
-"""The Model Context Protocol server, asked by the official client."""
+"""The Model Context Protocol server, called by the official client."""

@@ -1,4 +1,4 @@
-"""A control socket as the daemon's, with the real server and protocol behind it and a few memories in a dict."""
+"""A control socket with the real server and protocol, and a few memories in a dictionary behind it."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ LAYOUTS = {"agents": "jsonl-store", "notes": "markdown-topics", "private": "user
 
 
 class FakeDaemon:
-    """`memories[root][id]` is the native object; `calls` is what was asked; `fail` an error to answer with instead."""
+    """`memories[root][id]` is the native object; `calls` lists the calls; `fail`: the error to answer with."""
 
     def __init__(self, **memories: dict[str, Values]) -> None:
         self.memories: dict[str, dict[str, Values]] = {name: {} for name in LAYOUTS} | memories
         self.calls: list[tuple[str, Values]] = []
         self.fail: Exception | None = None
         self._lock = threading.Lock()
-        self.socket = ""  # while it is entered
+        self.socket = ""  # set while the context is entered
         self._server: Server | None = None
 
     def __enter__(self) -> FakeDaemon:
@@ -53,11 +53,11 @@ class FakeDaemon:
             self._server.close(0.2)
             self._server = None
 
-    def asked(self, method: str) -> list[Values]:
+    def calls_of(self, method: str) -> list[Values]:
         return [params for name, params in self.calls if name == method]
 
     def __call__(self, method: str, params: Mapping[str, Any]) -> Values:
-        """Asked without a socket, as a `DaemonClient` would."""
+        """Answer a call without a socket, in place of a `DaemonClient`."""
         return self._answer(method, given(check_params(TABLE[method], params)))
 
     # -- answering --------------------------------------------------------------------------------
@@ -89,12 +89,12 @@ class FakeDaemon:
                 yield root, key, memory
 
     def _one(self, params: Values) -> tuple[str, str, Values]:
-        found = [row for row in self._rows(params) if row[1] == params["id"]]
-        if not found:
+        matches = [row for row in self._rows(params) if row[1] == params["id"]]
+        if not matches:
             raise NotFoundError(f"there is no memory {params['id']}", hint="`memoryd search` finds ids")
-        if len(found) > 1:
-            raise ConflictError("the id stands in several roots", data={"candidates": [row[0] for row in found]})
-        return found[0]
+        if len(matches) > 1:
+            raise ConflictError("the id is in several roots", data={"candidates": [row[0] for row in matches]})
+        return matches[0]
 
     def status(self, params: Values) -> Values:
         rows = [
@@ -111,15 +111,17 @@ class FakeDaemon:
             text = str(memory.get("content") or memory.get("text"))
             score = sum(word in text.lower() for word in words) / len(words)
             if score:
-                whole = text if "max_tokens" in params else text[:40]
-                hits.append(self._hit(root, key, memory) | {"snippet": whole, "score": score, "why": {"words": score}})
+                snippet = text if "max_tokens" in params else text[:40]
+                hits.append(
+                    self._hit(root, key, memory) | {"snippet": snippet, "score": score, "why": {"words": score}}
+                )
         hits.sort(key=lambda hit: -hit["score"])
         fresh = {root: {"state": "fresh", "generation": 3, "lag_ms": 0.0} for root in self._roots(params)}
-        found = hits[: params.get("limit", 10)]
+        best = hits[: params.get("limit", 10)]
         more: Values = {}
-        if "max_tokens" in params and found:
-            more["embedding"] = "\n".join(f"{hit['snippet']} ({hit['root']} {hit['id']})" for hit in found)
-        return {"hits": found, "took_ms": 0.5, "fresh": fresh, **more}
+        if "max_tokens" in params and best:
+            more["embedding"] = "\n".join(f"{hit['snippet']} ({hit['root']} {hit['id']})" for hit in best)
+        return {"hits": best, "took_ms": 0.5, "fresh": fresh, **more}
 
     def get(self, params: Values) -> Values:
         root, key, memory = self._one(params)

@@ -1,4 +1,4 @@
-"""Sessions of the official client with `memoryd mcp`, in a process of its own or in this one."""
+"""Sessions of the official client with `memoryd mcp`, in a separate process or in this one."""
 
 from __future__ import annotations
 
@@ -23,20 +23,20 @@ PATIENCE_S = 60.0
 
 
 def server(socket: str, *options: str) -> StdioServerParameters:
-    """The process as an agent starts it: with hardly any environment."""
+    """Return the process as an agent starts it: with hardly any environment."""
     words = ["-m", "memoryd", "--socket", socket, "mcp", *options]
     return StdioServerParameters(
         command=sys.executable, args=words, env={"PYTHONPATH": str(Path(memoryd.__file__).parents[1])}
     )
 
 
-def inside(socket: str, *roots: str, read_only: bool = False) -> Server[Any]:
-    """The same server without its process, for what does not depend on it."""
+def in_process(socket: str, *roots: str, read_only: bool = False) -> Server[Any]:
+    """Return the server inside this process, for tests that do not depend on a separate one."""
     return build(Memories(DaemonClient(lambda: socket), Scope(roots)), read_only=read_only)
 
 
 def session(started: StdioServerParameters | Server[Any], work: Work[T], mode: str = "legacy") -> T:
-    """What `work` makes of a client that is connected. `mode`: "legacy" begins with initialize, as agents do today."""
+    """Return the result of `work` with a connected client. Mode "legacy" starts with initialize, as agents do now."""
 
     async def run() -> T:
         async with Client(started, mode=mode) as client:
@@ -45,8 +45,8 @@ def session(started: StdioServerParameters | Server[Any], work: Work[T], mode: s
     return asyncio.run(run())
 
 
-async def told(client: Client, tool: str, **arguments: Any) -> dict[str, Any]:
-    """The structured answer of a tool that must not fail."""
+async def result_of(client: Client, tool: str, **arguments: Any) -> dict[str, Any]:
+    """Return the structured result of a tool that must not fail."""
     result = await client.call_tool(tool, arguments)
     assert not result.is_error, text_of(result)
     assert isinstance(result.structured_content, dict)
@@ -54,7 +54,7 @@ async def told(client: Client, tool: str, **arguments: Any) -> dict[str, Any]:
 
 
 async def refusal(client: Client, tool: str, **arguments: Any) -> str:
-    """What an agent reads of a call that must fail."""
+    """Return the text that an agent gets for a call that must fail."""
     result = await client.call_tool(tool, arguments)
     assert result.is_error, result
     assert result.structured_content is None

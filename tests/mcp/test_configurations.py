@@ -1,4 +1,4 @@
-"""What `memoryd help agents` tells agents to put into their configuration is of their form, and starts the server."""
+"""The configurations that `memoryd help agents` prints have the form of each agent and start the server."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ from mcp import Client, StdioServerParameters
 import memoryd
 from memoryd.cli.help import prose
 from tests.mcp.fake import FakeDaemon
-from tests.mcp.session import session, told
+from tests.mcp.session import result_of, session
 
 
 def entries() -> dict[str, list[str]]:
-    """{key under which the agent keeps servers: the command line}."""
-    found: dict[str, list[str]] = {}
+    """Return {key of the servers in the configuration of an agent: command line}."""
+    commands: dict[str, list[str]] = {}
     for block in (prose.MCP_SERVERS, prose.VS_CODE, prose.ZED, prose.OPENCODE):
         [(key, servers)] = json.loads(block).items()
-        found[key] = command_of(servers["memoryd"])
-    found["config.toml"] = command_of(tomllib.loads(prose.CODEX)["mcp_servers"]["memoryd"])
+        commands[key] = command_of(servers["memoryd"])
+    commands["config.toml"] = command_of(tomllib.loads(prose.CODEX)["mcp_servers"]["memoryd"])
     words = shlex.split(prose.CLAUDE_CODE)
     assert words[:3] == ["claude", "mcp", "add"]
     assert words[words.index("--") - 1] == "memoryd"
-    found["claude mcp add"] = words[words.index("--") + 1 :]
-    return found
+    commands["claude mcp add"] = words[words.index("--") + 1 :]
+    return commands
 
 
 def command_of(entry: dict[str, Any]) -> list[str]:
@@ -37,14 +37,14 @@ def command_of(entry: dict[str, Any]) -> list[str]:
     return command if isinstance(command, list) else [command, *entry["args"]]
 
 
-def test_every_form_is_there() -> None:
+def test_every_form_is_printed() -> None:
     forms = {"mcpServers", "servers", "context_servers", "mcp", "config.toml", "claude mcp add"}
     assert set(entries()) == forms
 
 
 @pytest.mark.parametrize("form", ["mcpServers", "servers"])
 def test_its_command_starts_the_server(form: str, tmp_path: Path) -> None:
-    """With hardly any environment, and `memoryd` found as the agent finds it: on the path."""
+    """With hardly any environment, and `memoryd` on the path, as an agent starts it."""
     program = tmp_path / "bin" / "memoryd"
     program.parent.mkdir()
     program.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m memoryd "$@"\n')
@@ -60,10 +60,10 @@ def test_its_command_starts_the_server(form: str, tmp_path: Path) -> None:
         }
 
         async def work(client: Client) -> set[str]:
-            return {hit["root"] for hit in (await told(client, "search_memories", query="pool"))["hits"]}
+            return {hit["root"] for hit in (await result_of(client, "search_memories", query="pool"))["hits"]}
 
-        found = session(StdioServerParameters(command=command, args=args, env=env), work)
-    assert found == ({"agents"} if "--root" in args else {"agents", "notes"})
+        roots = session(StdioServerParameters(command=command, args=args, env=env), work)
+    assert roots == ({"agents"} if "--root" in args else {"agents", "notes"})
 
 
 def test_all_forms_start_the_same_program() -> None:

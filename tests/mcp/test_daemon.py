@@ -1,4 +1,4 @@
-"""The whole way: an agent's client, `memoryd mcp`, the real daemon, the files of all five layouts."""
+"""End to end: a client of the protocol, `memoryd mcp`, the real daemon, the files of all five layouts."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from mcp import Client, StdioServerParameters, types
 
 import memoryd
 from tests.daemon import Daemon
-from tests.mcp.session import inside, refusal, session, text_of, told
+from tests.mcp.session import in_process, refusal, result_of, session, text_of
 
 pytestmark = pytest.mark.slow
 
@@ -20,13 +20,13 @@ VECTOR = [round(0.01 * (i % 7 + 1), 2) for i in range(384)]
 
 
 class Case(NamedTuple):
-    """How a layout is stored to: `add` are the arguments, `changes` a change, `seen` what the file then holds."""
+    """One layout: arguments of `add_memory`, `changes` for `update_memory`, and the text `written` to its file."""
 
     root: str
     layout: str
     add: dict[str, Any]
     changes: dict[str, Any]
-    seen: str
+    written: str
 
 
 CASES = (
@@ -101,59 +101,64 @@ def content(root: Path) -> str:
 
 
 @EVERY
-def test_a_memory_lives_its_life_in_each_layout(case: Case, daemon: Daemon, tmp_path: Path) -> None:
-    """Stored, found, read as a tool and as a resource, changed, forgotten; undone at last."""
+def test_the_life_cycle_of_a_memory_in_each_layout(case: Case, daemon: Daemon, tmp_path: Path) -> None:
+    """A memory is stored, searched, read by tool and as a resource, changed and forgotten; then that is undone."""
     root = tmp_path / case.root
 
     async def work(client: Client) -> str:
-        added = await told(client, "add_memory", root=case.root, **case.add)
+        added = await result_of(client, "add_memory", root=case.root, **case.add)
         assert "eppelin" in content(root)
         assert (root / added["path"]).is_file()
-        found = (await told(client, "search_memories", query="zeppelin", user=case.add.get("user")))["hits"]
-        assert [(hit["root"], hit["id"], hit["uri"]) for hit in found] == [(case.root, added["id"], added["uri"])]
-        whole = await told(client, "get_memory", id=added["id"])
-        assert "eppelin" in str(whole["memory"])
+        hits = (await result_of(client, "search_memories", query="zeppelin", user=case.add.get("user")))["hits"]
+        assert [(hit["root"], hit["id"], hit["uri"]) for hit in hits] == [(case.root, added["id"], added["uri"])]
+        memory = await result_of(client, "get_memory", id=added["id"])
+        assert "eppelin" in str(memory["memory"])
         read = (await client.read_resource(added["uri"])).contents[0]
         assert read.mime_type == ("text/markdown" if case.layout == "markdown-topics" else "application/json")
-        changed = await told(client, "update_memory", id=added["id"], root=case.root, changes=case.changes)
-        assert case.seen in content(root)
-        listed = await told(client, "list_memories", root=case.root, user=case.add.get("user"))
+        changed = await result_of(client, "update_memory", id=added["id"], root=case.root, changes=case.changes)
+        assert case.written in content(root)
+        listed = await result_of(client, "list_memories", root=case.root, user=case.add.get("user"))
         assert [row["id"] for row in listed["memories"]] == [changed["id"]]
-        gone = await told(client, "forget_memory", id=changed["id"])
-        left = await told(client, "search_memories", query="zeppelin", user=case.add.get("user"))
-        assert left["hits"] == []
-        return str(gone["receipt"])
+        forgotten = await result_of(client, "forget_memory", id=changed["id"])
+        remaining = await result_of(client, "search_memories", query="zeppelin", user=case.add.get("user"))
+        assert remaining["hits"] == []
+        return str(forgotten["receipt"])
 
-    receipt = session(inside(daemon.socket), work)
+    receipt = session(in_process(daemon.socket), work)
     daemon.rpc("undo", receipt=receipt)
-    assert case.seen in content(root)
+    assert case.written in content(root)
 
 
 def test_several_roots_are_searched_at_once_and_within_limits(daemon: Daemon) -> None:
     async def store(client: Client) -> None:
         for case in CASES:
-            await told(client, "add_memory", root=case.root, **case.add)
-        await told(client, "add_memory", root="people", **{**CASES[-1].add, "user": "bob"})
+            await result_of(client, "add_memory", root=case.root, **case.add)
+        await result_of(client, "add_memory", root="people", **{**CASES[-1].add, "user": "bob"})
 
     async def search(client: Client) -> list[str]:
-        found = await told(client, "search_memories", query="zeppelin", mode="text")
-        return sorted({hit["root"] for hit in found["hits"]})
+        result = await result_of(client, "search_memories", query="zeppelin", mode="text")
+        return sorted({hit["root"] for hit in result["hits"]})
 
     async def recall(client: Client) -> str:
         made = await client.get_prompt("recall", {"topic": "zeppelin", "max_tokens": "200"})
         assert isinstance(made.messages[0].content, types.TextContent)
         return made.messages[0].content.text
 
-    session(inside(daemon.socket), store)
-    assert session(inside(daemon.socket), search) == ["agents", "files", "notes", "sessions"]  # users are kept apart
-    assert session(inside(daemon.socket, "files", "notes"), search) == ["files", "notes"]
-    text = session(inside(daemon.socket, "agents", "notes"), recall)
+    session(in_process(daemon.socket), store)
+    assert session(in_process(daemon.socket), search) == [
+        "agents",
+        "files",
+        "notes",
+        "sessions",
+    ]  # users are separated
+    assert session(in_process(daemon.socket, "files", "notes"), search) == ["files", "notes"]
+    text = session(in_process(daemon.socket, "agents", "notes"), recall)
     assert "20 connections" in text
     assert "Drain first" in text
     assert "cache is warmed" not in text
 
 
-def test_refusals_of_the_daemon_reach_the_agent_whole_and_without_the_secret(daemon: Daemon) -> None:
+def test_errors_of_the_daemon_reach_the_agent_without_the_secret(daemon: Daemon) -> None:
     secret = "ghp_" + "a1B2c3D4" * 5
     note = {"root": "notes", "topic": "t", "subtopic": "s"}
 
@@ -174,11 +179,11 @@ def test_refusals_of_the_daemon_reach_the_agent_whole_and_without_the_secret(dae
         assert "invalid-memory (-32011)" in text
         assert "(-32007)" in await refusal(client, "get_memory", id="nothing")
 
-    session(inside(daemon.socket), work)
+    session(in_process(daemon.socket), work)
 
 
-def test_a_restarted_daemon_is_found_by_the_place_it_published(daemon: Daemon, tmp_path: Path) -> None:
-    """An agent's environment says nothing of sockets: the state directory does."""
+def test_a_restarted_daemon_is_found_through_its_state_directory(daemon: Daemon, tmp_path: Path) -> None:
+    """The environment of an agent does not name the socket; the state directory does."""
     started = StdioServerParameters(
         command=sys.executable,
         args=["-m", "memoryd", "--state-dir", str(daemon.state), "mcp", "--root", "agents"],
@@ -186,10 +191,10 @@ def test_a_restarted_daemon_is_found_by_the_place_it_published(daemon: Daemon, t
     )
 
     async def work(client: Client) -> None:
-        added = await told(client, "add_memory", **CASES[0].add)
+        added = await result_of(client, "add_memory", **CASES[0].add)
         assert daemon.stop() == 0
         assert "no-daemon" in await refusal(client, "get_memory", id=added["id"])
         daemon.start()
-        assert (await told(client, "get_memory", id=added["id"]))["memory"]["tags"] == ["db"]
+        assert (await result_of(client, "get_memory", id=added["id"]))["memory"]["tags"] == ["db"]
 
     session(started, work)

@@ -1,4 +1,4 @@
-"""Limits to roots, merged answers, pages, addresses and arguments, without a protocol around them."""
+"""Limits to roots, merged answers, pages, URIs and arguments, without the protocol."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from memoryd.errors import ConflictError, MemorydError, NotFoundError, UnknownRootError, UsageError
 from memoryd.mcp import schemas
-from memoryd.mcp.memories import Memories, Scope, address, parts
-from memoryd.mcp.tools import TOOLS, carry_out, content_of, error_text, internal
+from memoryd.mcp.memories import Memories, Scope, memory_uri, parse_uri
+from memoryd.mcp.tools import TOOLS, content_of, error_text, internal_error, run_tool
 from tests.mcp.fake import FakeDaemon
 
 Values = dict[str, Any]
@@ -27,62 +27,62 @@ def daemon() -> FakeDaemon:
     return FakeDaemon(**{root: dict(rows) for root, rows in FIVE.items()})
 
 
-def of(daemon: FakeDaemon, *roots: str) -> Memories:
+def limited_to(daemon: FakeDaemon, *roots: str) -> Memories:
     return Memories(daemon, Scope(roots))
 
 
 class TestTwoRootsOfFive:
-    def test_a_search_is_of_both(self, daemon: FakeDaemon) -> None:
-        found = of(daemon, "agents", "e").search({"query": "pool size", "limit": 8})
-        assert daemon.asked("memory.search") == [{"query": "pool size", "limit": 8, "roots": ["agents", "e"]}]
-        assert {hit["root"] for hit in found["hits"]} == {"agents", "e"}
-        assert set(found["fresh"]) == {"agents", "e"}
-        one = of(daemon, "agents", "e").search({"query": "pool", "root": "e"})
+    def test_a_search_covers_both_roots(self, daemon: FakeDaemon) -> None:
+        result = limited_to(daemon, "agents", "e").search({"query": "pool size", "limit": 8})
+        assert daemon.calls_of("memory.search") == [{"query": "pool size", "limit": 8, "roots": ["agents", "e"]}]
+        assert {hit["root"] for hit in result["hits"]} == {"agents", "e"}
+        assert set(result["fresh"]) == {"agents", "e"}
+        one = limited_to(daemon, "agents", "e").search({"query": "pool", "root": "e"})
         assert {hit["root"] for hit in one["hits"]} == {"e"}
 
-    def test_a_root_that_is_not_there_is_told_without_naming_the_others(self, daemon: FakeDaemon) -> None:
+    def test_a_missing_root_is_reported_without_naming_the_others(self, daemon: FakeDaemon) -> None:
         del daemon.memories["e"]
         with pytest.raises(UnknownRootError, match="'e'") as refused:
-            of(daemon, "agents", "e").search({"query": "pool"})
+            limited_to(daemon, "agents", "e").search({"query": "pool"})
         assert "notes" not in error_text(refused.value)
-        assert of(daemon, "agents", "e").status({})["missing"] == ["e"]
+        assert limited_to(daemon, "agents", "e").status({})["missing"] == ["e"]
 
-    def test_pages_go_through_both_and_meet_each_memory_once(self, daemon: FakeDaemon) -> None:
-        memories = of(daemon, "agents", "e")
-        seen: list[str] = []
+    def test_pages_cover_both_roots_with_each_memory_once(self, daemon: FakeDaemon) -> None:
+        memories = limited_to(daemon, "agents", "e")
+        ids: list[str] = []
         cursor: str | None = None
         for _ in range(20):
             page = memories.page({"limit": 3} | ({"cursor": cursor} if cursor else {}))
-            seen += [row["id"] for row in page["memories"]]
+            ids += [row["id"] for row in page["memories"]]
             cursor = page.get("next_cursor")
             if cursor is None:
                 break
-        assert seen == [*FIVE["agents"], *FIVE["e"]]
+        assert ids == [*FIVE["agents"], *FIVE["e"]]
 
-    def test_an_id_is_looked_for_in_both_and_only_there(self, daemon: FakeDaemon) -> None:
-        memories = of(daemon, "agents", "e")
+    def test_an_id_is_searched_in_both_roots_only(self, daemon: FakeDaemon) -> None:
+        memories = limited_to(daemon, "agents", "e")
         assert memories.get({"id": "e3"})["root"] == "e"
         with pytest.raises(NotFoundError):
             memories.get({"id": "notes3"})
         with pytest.raises(UnknownRootError):
             memories.get({"id": "notes3", "root": "notes"})
-        assert {params["root"] for params in daemon.asked("memory.get")} == {"agents", "e"}
+        assert {params["root"] for params in daemon.calls_of("memory.get")} == {"agents", "e"}
 
-    def test_an_id_of_both_is_not_guessed(self, daemon: FakeDaemon) -> None:
+    def test_an_id_in_both_roots_is_ambiguous(self, daemon: FakeDaemon) -> None:
         daemon.memories["e"]["agents1"] = {"content": "same id"}
         with pytest.raises(ConflictError) as refused:
-            of(daemon, "agents", "e").get({"id": "agents1"})
+            limited_to(daemon, "agents", "e").get({"id": "agents1"})
         assert refused.value.data["roots"] == ["agents", "e"]
         with pytest.raises(ConflictError):
-            of(daemon, "agents", "e").forget({"id": "agents1"})
-        assert not daemon.asked("memory.forget")
+            limited_to(daemon, "agents", "e").forget({"id": "agents1"})
+        assert not daemon.calls_of("memory.forget")
 
     def test_a_change_goes_to_the_root_of_the_id(self, daemon: FakeDaemon) -> None:
-        changed = of(daemon, "agents", "e").update({"id": "e1", "changes": {"content": "new"}})
+        changed = limited_to(daemon, "agents", "e").update({"id": "e1", "changes": {"content": "new"}})
         assert changed["uri"] == "memory://e/e1"
-        assert daemon.asked("memory.update") == [{"id": "e1", "root": "e", "changes": {"content": "new"}}]
+        assert daemon.calls_of("memory.update") == [{"id": "e1", "root": "e", "changes": {"content": "new"}}]
 
-    def test_what_a_daemon_sends_of_another_root_is_not_passed_on(self, daemon: FakeDaemon) -> None:
+    def test_results_from_other_roots_are_dropped(self, daemon: FakeDaemon) -> None:
         def leaky(method: str, params: Any) -> Values:
             return daemon(method, {name: value for name, value in params.items() if name not in ("root", "roots")})
 
@@ -95,20 +95,20 @@ class TestTwoRootsOfFive:
 
 class TestStoring:
     def test_the_only_root_need_not_be_named(self, daemon: FakeDaemon) -> None:
-        assert of(daemon, "d").add({"memory": {"content": "x"}})["root"] == "d"
+        assert limited_to(daemon, "d").add({"memory": {"content": "x"}})["root"] == "d"
         with pytest.raises(UsageError, match="specify the root to store in") as refused:
-            of(daemon, "d", "e").add({"memory": {"content": "x"}})
+            limited_to(daemon, "d", "e").add({"memory": {"content": "x"}})
         assert "d (unknown)" in str(refused.value.hint) or "d" in str(refused.value.hint)
         alone = FakeDaemon()
         alone.memories = {"agents": {}}
-        assert of(alone).add({"memory": {"content": "x"}})["root"] == "agents"
+        assert limited_to(alone).add({"memory": {"content": "x"}})["root"] == "agents"
 
     def test_a_touch_counts_a_use_and_changes_nothing_else(self, daemon: FakeDaemon) -> None:
-        of(daemon).update({"id": "e1", "touch": True})
-        assert daemon.asked("memory.get")[-1] == {"id": "e1", "root": "e", "touch": True}
-        assert not daemon.asked("memory.update")
+        limited_to(daemon).update({"id": "e1", "touch": True})
+        assert daemon.calls_of("memory.get")[-1] == {"id": "e1", "root": "e", "touch": True}
+        assert not daemon.calls_of("memory.update")
         with pytest.raises(UsageError, match="no changes given"):
-            of(daemon).update({"id": "e1"})
+            limited_to(daemon).update({"id": "e1"})
 
     def test_no_reading_tool_asks_for_more_than_reading(self, daemon: FakeDaemon) -> None:
         given = {
@@ -119,35 +119,35 @@ class TestStoring:
         }
         for name, tool in TOOLS.items():
             if not tool.writes:
-                carry_out(tool, of(daemon), given[name], read_only=True)
+                run_tool(tool, limited_to(daemon), given[name], read_only=True)
         assert not any(params.get("touch") for _, params in daemon.calls)
         assert {method for method, _ in daemon.calls} <= {"status", "memory.search", "memory.get", "memory.list"}
 
 
 class TestVectors:
-    def test_they_are_left_out_unless_asked_for(self, daemon: FakeDaemon) -> None:
+    def test_they_are_left_out_unless_requested(self, daemon: FakeDaemon) -> None:
         native = {"data": {"content": "tea"}, "embedding": [0.5] * 384}
         daemon.memories["private"]["u"] = native
-        short = of(daemon).get({"id": "u"})
+        short = limited_to(daemon).get({"id": "u"})
         assert short["memory"] == {"data": {"content": "tea"}}
         assert short["left_out"] == ["embedding"]
-        assert of(daemon).get({"id": "u", "embedding": True})["memory"] == native
+        assert limited_to(daemon).get({"id": "u", "embedding": True})["memory"] == native
 
 
 @given(root=st.text(min_size=1), memory=st.text(min_size=1))
-def test_every_id_has_an_address_and_comes_back_from_it(root: str, memory: str) -> None:
-    uri = address(root, memory)
+def test_every_id_survives_its_uri(root: str, memory: str) -> None:
+    uri = memory_uri(root, memory)
     assert uri.isascii()
     assert uri.count("/") == 3
-    assert parts(uri) == (root, memory)
+    assert parse_uri(uri) == (root, memory)
 
 
 class TestArguments:
     @pytest.mark.parametrize("tool", TOOLS.values(), ids=lambda tool: str(tool.name))
-    def test_the_schema_needs_nothing_from_elsewhere(self, tool: Any) -> None:
-        assert "$ref" not in str(schemas.arguments_schema(tool.takes))
+    def test_the_schema_has_no_references(self, tool: Any) -> None:
+        assert "$ref" not in str(schemas.arguments_schema(tool.arguments))
 
-    def test_what_agents_send_is_taken_for_what_they_mean(self) -> None:
+    def test_loosely_typed_arguments_are_converted(self) -> None:
         sent = {"query": "x", "limit": "5", "tags": '["a"]', "root": None, "archived": "true"}
         assert schemas.check_arguments(schemas.Search, sent) == {
             "query": "x",
@@ -159,7 +159,7 @@ class TestArguments:
         assert schemas.check_arguments(schemas.Add, sent)["memory"] == {"content": "x", "n": None}
 
     @pytest.mark.parametrize(
-        ("sent", "told"),
+        ("sent", "expected"),
         [
             ({}, "query"),
             ({"query": ""}, "query"),
@@ -170,17 +170,17 @@ class TestArguments:
             ({"query": "x", "tags": {"canary-7f3": 1}}, "tags"),
         ],
     )
-    def test_what_is_wrong_is_named_without_its_value(self, sent: Values, told: str) -> None:
-        with pytest.raises(UsageError, match=told) as refused:
+    def test_what_is_wrong_is_named_without_its_value(self, sent: Values, expected: str) -> None:
+        with pytest.raises(UsageError, match=expected) as refused:
             schemas.check_arguments(schemas.Search, sent)
         assert "canary" not in error_text(refused.value)
 
 
-class TestTelling:
-    def test_a_fault_of_ours_is_told_by_its_place_alone(self) -> None:
+class TestTexts:
+    def test_a_bug_is_reported_by_its_place_alone(self) -> None:
         with pytest.raises(ValueError, match="content of a memory") as fault:
             int("content of a memory")
-        text = error_text(internal(fault.value))
+        text = error_text(internal_error(fault.value))
         assert "content of a memory" not in text
         assert "test_memories.py" in text
 

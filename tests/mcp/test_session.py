@@ -19,10 +19,10 @@ import pytest
 from mcp import Client, types
 
 from memoryd.errors import ConflictError, MemorydError
-from memoryd.mcp.memories import address
+from memoryd.mcp.memories import memory_uri
 from memoryd.mcp.tools import answer_text
 from tests.mcp.fake import FakeDaemon
-from tests.mcp.session import inside, protocol_error, refusal, server, session, text_of, told
+from tests.mcp.session import in_process, protocol_error, refusal, result_of, server, session, text_of
 
 ENTRY = "## 2026-01-02: Pool size\n\n**Context:** db/pool\n\n---\n"
 READING = ["search_memories", "get_memory", "list_memories", "memory_status"]
@@ -44,23 +44,23 @@ def daemon() -> Iterator[FakeDaemon]:
         yield daemon
 
 
-def test_the_handshake_says_who_answers_and_what_it_can(daemon: FakeDaemon) -> None:
+def test_the_handshake_has_the_server_and_its_capabilities(daemon: FakeDaemon) -> None:
     async def work(client: Client) -> None:
         assert client.server_info is not None
         assert client.server_info.name == "memoryd"
-        able = client.server_capabilities
-        assert able.tools
-        assert able.resources
-        assert able.prompts
+        capabilities = client.server_capabilities
+        assert capabilities.tools
+        assert capabilities.resources
+        assert capabilities.prompts
         assert "Search" in (client.instructions or "")
 
     session(server(daemon.socket), work)
 
 
-def test_the_newest_protocol_is_spoken_too(daemon: FakeDaemon) -> None:
+def test_the_newest_protocol_is_supported(daemon: FakeDaemon) -> None:
     async def work(client: Client) -> None:
         assert len((await client.list_tools()).tools) == 7
-        assert (await told(client, "search_memories", query="pool"))["hits"]
+        assert (await result_of(client, "search_memories", query="pool"))["hits"]
 
     session(server(daemon.socket), work, mode="auto")
 
@@ -88,20 +88,20 @@ def test_seven_tools_with_types_and_hints(daemon: FakeDaemon) -> None:
 def test_a_memory_is_stored_found_read_changed_and_forgotten(daemon: FakeDaemon) -> None:
     async def work(client: Client) -> None:
         memory = {"type": "learning", "content": "vacuum before the dump"}
-        added = await told(client, "add_memory", root="agents", memory=memory)
+        added = await result_of(client, "add_memory", root="agents", memory=memory)
         assert added["receipt"] == "r-1"
-        [hit] = (await told(client, "search_memories", query="vacuum"))["hits"]
+        [hit] = (await result_of(client, "search_memories", query="vacuum"))["hits"]
         assert (hit["root"], hit["id"]) == ("agents", added["id"])
-        assert (await told(client, "get_memory", id=hit["id"]))["memory"] == memory
-        await told(client, "update_memory", id=hit["id"], changes={"content": "vacuum after it", "tags": None})
+        assert (await result_of(client, "get_memory", id=hit["id"]))["memory"] == memory
+        await result_of(client, "update_memory", id=hit["id"], changes={"content": "vacuum after it", "tags": None})
         read = await client.read_resource(hit["uri"])
         assert isinstance(read.contents[0], types.TextResourceContents)
         assert '"vacuum after it"' in read.contents[0].text
-        await told(client, "forget_memory", id=hit["id"])
+        await result_of(client, "forget_memory", id=hit["id"])
         assert "not-found" in await refusal(client, "get_memory", id=hit["id"])
 
     session(server(daemon.socket), work)
-    assert daemon.asked("memory.update")[0]["changes"]["tags"] is None
+    assert daemon.calls_of("memory.update")[0]["changes"]["tags"] is None
 
 
 def test_a_search_links_its_hits(daemon: FakeDaemon) -> None:
@@ -117,7 +117,7 @@ def test_whole_memories_come_as_text_ready_to_use(daemon: FakeDaemon) -> None:
     async def work(client: Client) -> types.CallToolResult:
         return await client.call_tool("search_memories", {"query": "pool size", "root": "agents", "max_tokens": 50})
 
-    result = session(inside(daemon.socket), work)
+    result = session(in_process(daemon.socket), work)
     assert len(result.content) == 1
     assert text_of(result) == "the pool size is ten (agents 1)"
     assert result.structured_content is not None
@@ -126,12 +126,12 @@ def test_whole_memories_come_as_text_ready_to_use(daemon: FakeDaemon) -> None:
 
 def test_a_very_long_memory_is_read_in_parts(daemon: FakeDaemon) -> None:
     async def work(client: Client) -> list[str]:
-        first = await told(client, "get_memory", id="1", root="notes", offset=0)
-        second = await told(client, "get_memory", id="1", root="notes", offset=first["next_offset"])
+        first = await result_of(client, "get_memory", id="1", root="notes", offset=0)
+        second = await result_of(client, "get_memory", id="1", root="notes", offset=first["next_offset"])
         return [first["part"], second["part"]]
 
     daemon.memories["notes"]["1"]["text"] = "a" * 10 + "b" * 10
-    assert session(inside(daemon.socket), work) == ["a" * 10, "b" * 10]
+    assert session(in_process(daemon.socket), work) == ["a" * 10, "b" * 10]
 
 
 class TestResources:
@@ -139,28 +139,28 @@ class TestResources:
         daemon.memories["agents"] |= {f"n{i}": {"content": f"number {i}"} for i in range(120)}
 
         async def work(client: Client) -> list[str]:
-            found: list[str] = []
+            uris: list[str] = []
             cursor = None
             while True:
                 page = await client.list_resources(cursor=cursor)
-                found += [each.uri for each in page.resources]
+                uris += [each.uri for each in page.resources]
                 cursor = page.next_cursor
                 if cursor is None:
                     break
-            for uri in found[::40]:
+            for uri in uris[::40]:
                 assert (await client.read_resource(uri)).contents
-            return found
+            return uris
 
-        found = session(inside(daemon.socket), work)
-        assert len(found) == len(set(found)) == 125
+        uris = session(in_process(daemon.socket), work)
+        assert len(uris) == len(set(uris)) == 125
 
     def test_topic_entries_are_markdown_and_the_rest_json(self, daemon: FakeDaemon) -> None:
         async def work(client: Client) -> list[tuple[str | None, str]]:
-            uris = [address("notes", "db/pool#2026-01-02:pool-size"), address("private", "u/1")]
+            uris = [memory_uri("notes", "db/pool#2026-01-02:pool-size"), memory_uri("private", "u/1")]
             read = [(await client.read_resource(uri)).contents[0] for uri in uris]
             return [(each.mime_type, each.text) for each in read if isinstance(each, types.TextResourceContents)]
 
-        markdown, document = session(inside(daemon.socket), work)
+        markdown, document = session(in_process(daemon.socket), work)
         assert markdown == ("text/markdown", ENTRY)
         assert document[0] == "application/json"
         assert "0.25" not in document[1]
@@ -173,16 +173,16 @@ class TestResources:
             done = await client.complete(reference, {"name": "root", "value": "a"})
             assert done.completion.values == ["agents"]
 
-        session(inside(daemon.socket), work)
+        session(in_process(daemon.socket), work)
 
     @pytest.mark.parametrize("uri", ["memory://agents", "memory://agents/%ff", "memory://agents/none", "http://x/y"])
-    def test_what_is_not_there_is_a_clear_error(self, daemon: FakeDaemon, uri: str) -> None:
+    def test_a_missing_resource_is_a_clear_error(self, daemon: FakeDaemon, uri: str) -> None:
         async def work(client: Client) -> None:
             error = await protocol_error(client.read_resource(uri))
             assert error.code == types.INVALID_PARAMS
             assert error.data["code"] in ("usage", "not-found")
 
-        session(inside(daemon.socket), work)
+        session(in_process(daemon.socket), work)
 
 
 class TestPrompt:
@@ -196,12 +196,12 @@ class TestPrompt:
             assert isinstance(message.content, types.TextContent)
             return message.content.text
 
-        text = session(inside(daemon.socket), work)
+        text = session(in_process(daemon.socket), work)
         assert "the pool size is ten" in text
         assert "agents 1" in text
-        assert daemon.asked("memory.search") == [{"query": "pool size", "max_tokens": 300}]
+        assert daemon.calls_of("memory.search") == [{"query": "pool size", "max_tokens": 300}]
 
-    def test_nothing_found_is_said(self, daemon: FakeDaemon) -> None:
+    def test_an_empty_result_is_reported(self, daemon: FakeDaemon) -> None:
         async def work(client: Client) -> None:
             made = await client.get_prompt("recall", {"topic": "zeppelin"})
             assert "No memories" in str(made.messages[0].content)
@@ -209,24 +209,24 @@ class TestPrompt:
             assert "max_tokens" in wrong.message
             assert (await protocol_error(client.get_prompt("other", {}))).code == types.INVALID_PARAMS
 
-        session(inside(daemon.socket), work)
+        session(in_process(daemon.socket), work)
 
     @pytest.mark.parametrize("read_only", [False, True])
-    def test_no_tool_is_named_that_is_not_there(self, daemon: FakeDaemon, read_only: bool) -> None:
+    def test_only_available_tools_are_named(self, daemon: FakeDaemon, read_only: bool) -> None:
         async def work(client: Client) -> bool:
             made = await client.get_prompt("recall", {"topic": "zeppelin"})
             return "add_memory" in str(made.messages[0].content)
 
-        assert session(inside(daemon.socket, read_only=read_only), work) is not read_only
+        assert session(in_process(daemon.socket, read_only=read_only), work) is not read_only
 
     def test_an_empty_text_is_no_answer(self) -> None:
-        """An agent that reads text alone learns that nothing was found, and why."""
+        """An agent that reads text only still gets the reason why nothing was found."""
         fresh = {"users": {"state": "fresh", "withheld": "name one"}}
         assert "name one" in answer_text({"hits": [], "embedding": "", "tokens": 0, "fresh": fresh})
 
 
 class TestErrors:
-    def test_each_says_what_to_do_and_its_code(self, daemon: FakeDaemon) -> None:
+    def test_each_has_a_hint_and_its_code(self, daemon: FakeDaemon) -> None:
         async def work(client: Client) -> None:
             secret = "ghp_" + "a1B2c3D4" * 5
             text = await refusal(client, "add_memory", root="agents", memory={"content": secret})
@@ -245,20 +245,20 @@ class TestErrors:
             )
             assert (await protocol_error(client.call_tool("no_tool", {}))).code == types.INVALID_PARAMS
 
-        session(inside(daemon.socket), work)
+        session(in_process(daemon.socket), work)
 
-    def test_of_the_daemon_reach_the_agent(self, daemon: FakeDaemon) -> None:
+    def test_errors_of_the_daemon_reach_the_agent(self, daemon: FakeDaemon) -> None:
         async def work(client: Client, error: MemorydError) -> str:
             daemon.fail = error
             return await refusal(client, "search_memories", query="x")
 
         changed = ConflictError("it has changed", hint="read it again", data={"changed": ["l.jsonl"]})
-        text = session(inside(daemon.socket), lambda client: work(client, changed))
+        text = session(in_process(daemon.socket), lambda client: work(client, changed))
         assert text.splitlines() == [
             "it has changed", "hint: read it again", "code: conflict (-32006)", 'changed: ["l.jsonl"]'
         ]  # fmt: skip
 
-    def test_no_daemon_is_said_at_each_call_and_a_new_one_is_found(self, daemon: FakeDaemon) -> None:
+    def test_each_call_reports_a_missing_daemon_and_finds_a_new_one(self, daemon: FakeDaemon) -> None:
         daemon.stop()
 
         async def work(client: Client) -> None:
@@ -269,11 +269,11 @@ class TestErrors:
             error = await protocol_error(client.list_resources())
             assert error.data["code"] == "no-daemon"
             daemon.start()
-            assert (await told(client, "search_memories", query="pool"))["hits"]
+            assert (await result_of(client, "search_memories", query="pool"))["hits"]
             daemon.stop()
             assert "no-daemon" in await refusal(client, "memory_status")
             daemon.start()
-            assert (await told(client, "memory_status"))["roots"]
+            assert (await result_of(client, "memory_status"))["roots"]
 
         session(server(daemon.socket), work)
 
@@ -290,9 +290,9 @@ class TestLimits:
 
     def test_other_roots_are_out_of_reach(self, daemon: FakeDaemon) -> None:
         async def work(client: Client) -> None:
-            status = await told(client, "memory_status")
+            status = await result_of(client, "memory_status")
             assert [root["name"] for root in status["roots"]] == ["agents", "notes"]
-            hits = (await told(client, "search_memories", query="pool"))["hits"]
+            hits = (await result_of(client, "search_memories", query="pool"))["hits"]
             assert {hit["root"] for hit in hits} == {"agents", "notes"}
             listed = await client.list_resources()
             assert all(not each.uri.startswith("memory://private") for each in listed.resources)
@@ -308,28 +308,28 @@ class TestLimits:
                 assert "not-found" in await refusal(client, name, id="u/1", **more)
                 assert "does not serve" in await refusal(client, name, id="u/1", root="private", **more)
             assert "does not serve" in await refusal(client, "add_memory", root="private", memory={"content": "x"})
-            assert (await protocol_error(client.read_resource(address("private", "u/1")))).data[
+            assert (await protocol_error(client.read_resource(memory_uri("private", "u/1")))).data[
                 "code"
             ] == "unknown-root"
 
         session(server(daemon.socket, "--root", "agents", "--root", "notes"), work)
-        asked = [params.get("roots", params.get("root")) for name, params in daemon.calls if name != "status"]
-        assert {str(each) for each in asked} == {"agents", "notes", "['agents', 'notes']"}
+        calls_of = [params.get("roots", params.get("root")) for name, params in daemon.calls if name != "status"]
+        assert {str(each) for each in calls_of} == {"agents", "notes", "['agents', 'notes']"}
         assert "u/1" in daemon.memories["private"]
 
 
-def test_many_calls_at_once_are_answered_apart(daemon: FakeDaemon) -> None:
+def test_concurrent_calls_get_their_own_answers(daemon: FakeDaemon) -> None:
     async def work(client: Client) -> None:
         answers = await asyncio.gather(
-            *(told(client, "get_memory", id=str(i % 2 + 1), root="agents") for i in range(40))
+            *(result_of(client, "get_memory", id=str(i % 2 + 1), root="agents") for i in range(40))
         )
         assert [answer["id"] for answer in answers] == [str(i % 2 + 1) for i in range(40)]
 
     session(server(daemon.socket), work)
 
 
-class Raw:
-    """A client that says exactly what it is told, in whatever version of the protocol."""
+class RawClient:
+    """A client that sends exactly the given messages, in any version of the protocol."""
 
     def __init__(self, socket: str) -> None:
         started = server(socket)
@@ -345,66 +345,66 @@ class Raw:
         assert self.process.stdout
         self.send, self.receive = self.process.stdin, self.process.stdout
 
-    def tell(self, method: str, **more: Any) -> None:
+    def send_line(self, method: str, **more: Any) -> None:
         self.send.write(json.dumps({"jsonrpc": "2.0", "method": method, **more}) + "\n")
         self.send.flush()
 
-    def ask(self, method: str, **params: Any) -> dict[str, Any]:
-        self.tell(method, id=1, params=params)
+    def request(self, method: str, **params: Any) -> dict[str, Any]:
+        self.send_line(method, id=1, params=params)
         answer: dict[str, Any] = json.loads(self.receive.readline())
         return dict(answer["result"])
 
-    def hello(self, version: str) -> str:
-        told = self.ask(
+    def initialize(self, version: str) -> str:
+        result_of = self.request(
             "initialize", protocolVersion=version, capabilities={}, clientInfo={"name": "raw", "version": "1"}
         )
-        self.tell("notifications/initialized")
-        return str(told["protocolVersion"])
+        self.send_line("notifications/initialized")
+        return str(result_of["protocolVersion"])
 
 
 @pytest.fixture
-def raw(daemon: FakeDaemon) -> Iterator[Raw]:
-    client = Raw(daemon.socket)
+def raw(daemon: FakeDaemon) -> Iterator[RawClient]:
+    client = RawClient(daemon.socket)
     with client.process:
         yield client
         client.process.kill()
 
 
 @pytest.mark.parametrize(("version", "links"), [("2024-11-05", 0), ("2025-03-26", 0), ("2025-06-18", 1)])
-def test_older_agents_get_nothing_they_do_not_know(raw: Raw, version: str, links: int) -> None:
-    assert raw.hello(version) == version
-    result = raw.ask("tools/call", name="search_memories", arguments={"query": "pool", "root": "agents"})
+def test_older_agents_get_no_unknown_content(raw: RawClient, version: str, links: int) -> None:
+    assert raw.initialize(version) == version
+    result = raw.request("tools/call", name="search_memories", arguments={"query": "pool", "root": "agents"})
     kinds = [block["type"] for block in result["content"]]
     assert kinds == ["text", *["resource_link"] * links]
     assert json.loads(result["content"][0]["text"])["hits"][0]["id"] == "1"
 
 
-def test_an_agent_that_is_gone_leaves_no_noise(raw: Raw) -> None:
-    raw.hello("2025-06-18")
+def test_an_agent_that_has_exited_causes_no_output(raw: RawClient) -> None:
+    raw.initialize("2025-06-18")
     raw.receive.close()
-    raw.tell("ping", id=2)
+    raw.send_line("ping", id=2)
     raw.send.close()
     assert raw.process.wait(30) == 0
     assert raw.process.stderr
     assert raw.process.stderr.read() == ""
 
 
-def test_a_daemon_that_hangs_does_not_keep_the_tools_from_an_agent(tmp_path: Path) -> None:
-    """It accepts and says nothing."""
-    with socket.socket(socket.AF_UNIX) as mute, tempfile.TemporaryDirectory(prefix="md-") as short:
-        mute.bind(f"{short}/c")
-        mute.listen(1)
+def test_a_hanging_daemon_does_not_delay_the_list_of_tools(tmp_path: Path) -> None:
+    """It accepts connections and never answers."""
+    with socket.socket(socket.AF_UNIX) as silent, tempfile.TemporaryDirectory(prefix="md-") as short:
+        silent.bind(f"{short}/c")
+        silent.listen(1)
 
         async def work(client: Client) -> None:
             began = time.monotonic()
             assert len((await client.list_tools()).tools) == 7
             assert time.monotonic() - began < 10
-            mute.close()  # with it ends the call that waits
+            silent.close()  # ends the waiting call
 
-        session(inside(f"{short}/c"), work)
+        session(in_process(f"{short}/c"), work)
 
 
-def test_it_ends_with_its_input_and_says_nothing_else_on_its_output(daemon: FakeDaemon) -> None:
+def test_it_ends_with_its_input_and_prints_nothing_else(daemon: FakeDaemon) -> None:
     started = server(daemon.socket)
     env = {**os.environ, **(started.env or {})}
     done = subprocess.run(
@@ -414,14 +414,14 @@ def test_it_ends_with_its_input_and_says_nothing_else_on_its_output(daemon: Fake
 
 
 def test_the_first_answer_costs_little(daemon: FakeDaemon) -> None:
-    """It takes 0.5 to 0.6 s of a quiet processor (the README tells the time by the clock), nearly all for loading the
-    protocol's package. A busy machine counts more; the best of three is held against twice that."""
+    """It takes 0.5 to 0.6 s of a quiet processor (the README gives wall-clock time), nearly all for loading the
+    protocol's package. A busy machine needs more, so the limit for the best of three is twice that."""
 
     def first() -> float:
-        raw = Raw(daemon.socket)
+        raw = RawClient(daemon.socket)
         with raw.process:
-            raw.hello("2025-06-18")
-            assert raw.ask("tools/call", name="search_memories", arguments={"query": "pool"})["content"]
+            raw.initialize("2025-06-18")
+            assert raw.request("tools/call", name="search_memories", arguments={"query": "pool"})["content"]
             spent = psutil.Process(raw.process.pid).cpu_times()
             raw.process.kill()
         return float(spent.user + spent.system)
@@ -430,10 +430,10 @@ def test_the_first_answer_costs_little(daemon: FakeDaemon) -> None:
 
 
 def test_nothing_of_the_daemon_is_loaded() -> None:
-    """A process of this kind stands beside every agent."""
-    ours = "[name for name in sys.modules if name.startswith('memoryd.')]"
+    """Every agent starts such a process."""
+    modules = "[name for name in sys.modules if name.startswith('memoryd.')]"
     load = "import sys, memoryd.cli.main; from memoryd.mcp.loading import load; load()"
-    code = f"{load}; print(*{ours}, *(set(sys.modules) & {HEAVY}))"
+    code = f"{load}; print(*{modules}, *(set(sys.modules) & {HEAVY}))"
     env = {**os.environ, **(server("").env or {})}
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, env=env, check=True)
     names = done.stdout.split()
@@ -442,8 +442,8 @@ def test_nothing_of_the_daemon_is_loaded() -> None:
     assert loaded == {"mcp", "cli", "config", "control", "core", "errors", "layouts"}
 
 
-def test_a_package_built_otherwise_is_loaded_whole(daemon: FakeDaemon) -> None:
-    """A later version whose modules cannot do without their package."""
+def test_an_sdk_with_another_structure_is_imported_normally(daemon: FakeDaemon) -> None:
+    """A later version of the SDK whose modules need the `__init__` of their package."""
     code = """
 import sys
 from importlib.abc import MetaPathFinder
@@ -464,7 +464,7 @@ print(load().__name__, "httpx2" in sys.modules)
 
 
 def test_a_missing_package_is_named(daemon: FakeDaemon) -> None:
-    """The same program, in which the package cannot be found."""
+    """`memoryd mcp` without the package mcp."""
     code = "import sys; sys.modules['mcp'] = None; from memoryd.cli.main import main; main(sys.argv[1:])"
     started = server(daemon.socket)
     env = {**os.environ, **(started.env or {})}
