@@ -10,6 +10,7 @@ import os
 import sys
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
+from resource import RUSAGE_SELF, getrusage
 
 import psutil
 
@@ -199,7 +200,8 @@ def is_contained() -> bool:
 
 
 def resources() -> dict[str, int | float]:
-    """Return the current use of this process: `rss_bytes`, `open_fds`, `threads`, `cpu_s` (user and system)."""
+    """Return the current use of this process: `rss_bytes`, `open_fds`, `threads`, `cpu_s` (user and system), `wakeups`
+    (voluntary context switches of all threads since the start; psutil counts those of the main thread)."""
     process = psutil.Process()
     with process.oneshot():
         times = process.cpu_times()
@@ -208,6 +210,7 @@ def resources() -> dict[str, int | float]:
             "open_fds": int(process.num_fds()),
             "threads": int(process.num_threads()),
             "cpu_s": float(times.user + times.system),
+            "wakeups": getrusage(RUSAGE_SELF).ru_nvcsw,
         }
 
 

@@ -47,8 +47,8 @@ def status(daemon: Daemon, workers: list[Worker], broken: Iterable[Broken] = ())
 
 def _resources() -> Resources:
     usage = resources()
-    rss, fds, threads = (int(usage[name]) for name in ("rss_bytes", "open_fds", "threads"))
-    return Resources(rss_bytes=rss, open_fds=fds, threads=threads, cpu_s=usage["cpu_s"])
+    rss, fds, threads, wakeups = (int(usage[name]) for name in ("rss_bytes", "open_fds", "threads", "wakeups"))
+    return Resources(rss_bytes=rss, open_fds=fds, threads=threads, cpu_s=usage["cpu_s"], wakeups=wakeups)
 
 
 def job_row(job: ScheduledJob) -> JobRow:

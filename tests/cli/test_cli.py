@@ -122,7 +122,7 @@ RESULTS: dict[str, dict[str, Any]] = {
         "uptime_s": 7,
         "roots": [ROOT],
         "jobs": [JOB],
-        "resources": {"rss_bytes": 41_000_000, "open_fds": 9, "threads": 7, "cpu_s": 0.4},
+        "resources": {"rss_bytes": 41_000_000, "open_fds": 9, "threads": 7, "cpu_s": 0.4, "wakeups": 90},
     },
     "sync": {
         "roots": {

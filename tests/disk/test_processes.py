@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 from typing import NamedTuple
@@ -187,9 +188,21 @@ def test_the_lock_table_is_read(monkeypatch: pytest.MonkeyPatch, tmp_path: Path)
 
 def test_our_own_use_of_resources() -> None:
     found = processes.resources()
-    assert set(found) == {"rss_bytes", "open_fds", "threads", "cpu_s"}
+    assert set(found) == {"rss_bytes", "open_fds", "threads", "cpu_s", "wakeups"}
     assert all(value >= 0 for value in found.values())
     assert found["rss_bytes"] > 1_000_000
+
+
+def test_wake_ups_of_every_thread_count() -> None:
+    def wait_often() -> None:
+        for _ in range(50):
+            threading.Event().wait(0.001)
+
+    before = processes.resources()["wakeups"]
+    thread = threading.Thread(target=wait_often)
+    thread.start()
+    thread.join()
+    assert processes.resources()["wakeups"] - before >= 50
 
 
 def test_the_heap_is_trimmed_where_that_can_be_done(monkeypatch: pytest.MonkeyPatch) -> None:

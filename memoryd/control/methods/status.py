@@ -109,6 +109,7 @@ class Resources(Struct):
     open_fds: int
     threads: int
     cpu_s: float
+    wakeups: int
 
 
 class StatusRequest(Request, kw_only=True):
@@ -129,7 +130,7 @@ class StatusResult(Result, kw_only=True):
         list[RootRow], member("[{name, path, layout, mode, state, reasons[], memories, archived, files, ...}]")
     ]
     jobs: JobRows
-    resources: Annotated[Resources, member("{rss_bytes, open_fds, threads, cpu_s}")]
+    resources: Annotated[Resources, member("{rss_bytes, open_fds, threads, cpu_s, wakeups}")]
     notice: Annotated[str | None, member("what went wrong with the last reload")]
 
 
