@@ -9,7 +9,8 @@ from dataclasses import dataclass
 
 from memoryd.core.schedule import Adaptive, Every, parse_schedule
 
-LOOK_S = 2.0  # between two looks at the root's path
+LOOK_S = 2.0  # between two looks at the root's path while something is wrong with it
+CALM_LOOK_S = 60.0  # and while events cover it: it is looked at when its path has changed, see `Health.has_moved`
 DUTY = 2000.0  # scans may use 1/DUTY of the time: 0.05 %
 MIN_SCAN_S, MAX_SCAN_S = 30.0, 3600.0
 BLIND_SCAN_S = 5.0  # between scans while events are unreliable

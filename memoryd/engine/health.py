@@ -95,6 +95,20 @@ class Health:
         """True if every change since the last scan has caused an event."""
         return self.watched_whole and not self.linked and self._store.layout is not None
 
+    @property
+    def is_calm(self) -> bool:
+        """True if nothing is wrong and events cover every directory: a look at the path may wait for one of them."""
+        settled = self._blocked is None and not self._store.lock_trace.holds_removed
+        return settled and self.watched_whole and self.state()[0] == "ok"
+
+    def has_moved(self) -> bool:
+        """True if a look at a calm root would find something new: another directory at the path, or a git operation. A
+        few stats: one thread can watch over all calm roots while their workers sleep. For any thread."""
+        try:
+            return self.is_calm and (self._store.has_moved() or self._store.blocked() is not None)
+        except (OSError, MemorydError):
+            return True  # the directory is being closed, or its disk fails
+
     def rewatch(self) -> None:
         """Set up watching anew, if the file system reports changes."""
         watchable = self._store.network_fs is None

@@ -20,7 +20,7 @@ from memoryd.engine.jobs import QUIET_JOBS, Job
 from memoryd.errors import ShuttingDownError
 
 CLOSED_PAUSE = 4.0  # making closed files searchable takes at most a fifth of the time
-MAX_WAIT_S = 2.0  # longest sleep of the worker loop; checking the root's path costs one stat
+MAX_WAIT_S = 60.0  # longest sleep of the worker loop, in case a due time was brought forward without a wake-up
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +89,11 @@ class Inbox:
                 self._scheduled[name] = Job(name, by="schedule", due=self._clock.monotonic())
                 self._wake()
 
+    def recheck(self) -> None:
+        """Wake the worker if something is due sooner than when it fell asleep."""
+        with self._changed:
+            self._wake()
+
     def end(self) -> None:
         """Accept no more work and start no further task."""
         with self._changed:
@@ -132,10 +137,11 @@ class Inbox:
 
     def _wakes_at(self) -> float:
         now = self._clock.monotonic()
-        if self._ends or self._commands or self._peek_scheduled(now):
+        if self._ends or self._commands:
             return now
         due = self._settler.next_due()
-        return min(now + MAX_WAIT_S, self._due(), now + MAX_WAIT_S if due is None else due)
+        at = now + MAX_WAIT_S
+        return min([at, self._due(), at if due is None else due, *map(self._runs_at, self._scheduled.values())])
 
     def _something_due(self) -> bool:
         return self._wakes_at() <= self._clock.monotonic()
@@ -156,11 +162,12 @@ class Inbox:
     def _peek_scheduled(self, now: float) -> str | None:
         """Return the first scheduled job that may run now. Destructive ones wait for a pause of the writers, but not
         indefinitely."""
-        for name, job in self._scheduled.items():
-            quiet = now - self._last_change() >= self._pace.quiet_s
-            if name not in QUIET_JOBS or quiet or now - job.due >= self._pace.quiet_cap_s:
-                return name
-        return None
+        return next((name for name, job in self._scheduled.items() if self._runs_at(job) <= now), None)
+
+    def _runs_at(self, job: Job) -> float:
+        if job.name not in QUIET_JOBS:
+            return job.due
+        return min(self._last_change() + self._pace.quiet_s, job.due + self._pace.quiet_cap_s)
 
     def _scheduled_due(self, now: float) -> Job | None:
         name = self._peek_scheduled(now)

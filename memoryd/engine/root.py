@@ -1,8 +1,8 @@
 """One root: its presence, its due work, and its commands.
 
 The root owns its health and its deadlines; indexer, memories and backfill return what they did, and only the root acts
-on it. Used by the thread that owns the root, except `status`, `cares_for`, `note_delete`, `health.paused` and
-`health.doubts`, which are for any thread.
+on it. Used by the thread that owns the root, except `status`, `cares_for`, `note_delete`, `health.paused`,
+`health.doubts` and `health.has_moved`, which are for any thread.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from memoryd.control.methods.status import SyncedRoot
 from memoryd.control.methods.upkeep import LockRow, LocksResult, ReindexResult
 from memoryd.core.records import Role
 from memoryd.engine.backfill import Backfill
-from memoryd.engine.deadlines import LATE_S, LOOK_S, MERGE_PAUSE_S, MERGE_QUIET_S, NEVER, Deadlines
+from memoryd.engine.deadlines import CALM_LOOK_S, LATE_S, LOOK_S, MERGE_PAUSE_S, MERGE_QUIET_S, NEVER, Deadlines
 from memoryd.engine.health import FindingReports, Health
 from memoryd.engine.host import Clock, Hints, Tell
 from memoryd.engine.indexer import Indexer
@@ -112,6 +112,8 @@ class Root:
         if not self.health.is_active:
             self.deadlines.rest()
             return
+        if not self.health.is_calm:
+            self.deadlines.look = min(self.deadlines.look, now + LOOK_S)
         self._merge_late(now)
         self.memories.run_due(now)
         if self._backfill.run(now) and self._note_vectors():
@@ -155,6 +157,8 @@ class Root:
             self._first_scan()
         elif blocked or self.health.check != before or self.health.paused != (self.status.state == "paused"):
             self.publish()
+        if self.health.is_calm:
+            self.deadlines.look = self._clock.monotonic() + CALM_LOOK_S
 
     def _presence_changed(self, before: RootCheck) -> None:
         now = self.health.check
@@ -184,7 +188,7 @@ class Root:
         if self.health.reason is not None and self.deadlines.index == NEVER:
             self.deadlines.index = self._clock.monotonic()  # trouble from before the root was away may be over
         if self.store.layout is not None and self.health.is_active:
-            self._note_limits()  # they may be new where no file is
+            self.wants_limits |= self.health.note_limits()  # they may be new where no file is
         self.publish()
 
     def recognise(self) -> None:
@@ -292,13 +296,10 @@ class Root:
         self.last_change = self._clock.monotonic()
         if self.health.unindexed_since is None:
             self.health.unindexed_since = since
-        self._note_limits()
+        self.wants_limits |= self.health.note_limits()
         self.health.note_changes(done)
         self._backfill.notify()
         self._note_vectors()
-
-    def _note_limits(self) -> None:
-        self.wants_limits |= self.health.note_limits()
 
     def _note_vectors(self) -> bool:
         """Copy the trouble of the backfill into the health. Returns whether it changed."""

@@ -74,6 +74,16 @@ class Worker:
         self.root.health.doubts.append((self._clock.wall(), reason))
         self.inbox.touch(None)
 
+    def look_soon(self) -> None:
+        """Look at the path of the root next."""
+        self.root.deadlines.look = 0.0
+        self.inbox.recheck()
+
+    def note_read(self, path: str, identity: str) -> None:
+        """Note that a memory was read, to be counted in its file later."""
+        self.memories.note_read(path, identity)
+        self.inbox.recheck()
+
     def submit(self, job: Job) -> Future[Result]:
         """Queue a command. The future holds its result or its error."""
         return self.inbox.submit(job)
@@ -125,7 +135,7 @@ class Worker:
 
     @property
     def memories(self) -> Memories:
-        """Single memories of the root; `note_read` and `counts` are for any thread."""
+        """Single memories of the root; `counts` is for any thread."""
         return self.root.memories
 
     def lag_ms(self, monotonic: float) -> int:
@@ -203,6 +213,7 @@ class Worker:
 
     def _index_batch(self, batch: Batch) -> None:
         self.step = "indexing"
+        self._look_if_due()
         began = self._clock.monotonic()
         waiting = self.root.process(None if batch.everything else batch.paths, batch.oldest)
         self.inbox.note_duration(self._clock.monotonic() - began)
@@ -212,9 +223,15 @@ class Worker:
         """Make closed files searchable at once. The batch that follows when the root has settled writes the index
         files, and looks again at what could not be parsed."""
         self.step = "indexing"
+        self._look_if_due()
         began = self._clock.monotonic()
         self.root.index_for_search(paths, began)
         self.inbox.note_closed_duration(self._clock.monotonic() - began)
+
+    def _look_if_due(self) -> None:
+        """Look at the path first, so that no change is followed in a directory that was moved away."""
+        if self._clock.monotonic() >= self.root.deadlines.look:
+            self.root.look()
 
     def _look_again(self, waiting: tuple[str, ...]) -> None:
         """Look at half-written files again when their writer has had two seconds."""

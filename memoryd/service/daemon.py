@@ -10,6 +10,7 @@ import os
 import select
 import signal
 import socket
+import time
 import uuid
 from collections.abc import Callable, Mapping
 
@@ -23,6 +24,7 @@ from memoryd.control.server import Handler, Server
 from memoryd.core.policy import Limit
 from memoryd.disk.daemon_lock import prepare_private, take
 from memoryd.disk.processes import trim_heap
+from memoryd.engine.deadlines import NEVER
 from memoryd.engine.host import Clock
 from memoryd.engine.worker import Pace
 from memoryd.errors import MemorydError
@@ -35,8 +37,10 @@ from memoryd.service.warm_up import WarmUp, processor_load
 
 log = get_logger(__name__)
 
-TICK_S = 2.0
-WATCHER_CHECK_S = 15.0
+TICK_S = 10.0  # between two looks at the paths of calm roots, which no event covers: a mount, a link, a parent
+WARM_UP_S = 2.0  # between two checks whether the moment is good to warm up
+WATCHER_TICKS = 2  # between two checks of the watcher
+TRIM_CPU_S = 0.1  # processor time between two returns of free memory: an idle process frees none
 STUCK_S = 300.0  # a worker without progress for this long counts as hung
 
 
@@ -100,6 +104,8 @@ class Daemon:
         self._clockwatch = ClockWatch()
         self._seen_progress: dict[str, tuple[int, float]] = {}
         self._shown = ""
+        self._ticks = 0
+        self._trimmed_at = 0.0  # in processor time
 
     @property
     def uptime_s(self) -> float:
@@ -173,14 +179,16 @@ class Daemon:
     # --- the main loop
 
     def _loop(self) -> None:
-        """Wake up for a signal, for trouble, and every two seconds to supervise the rest."""
-        next_ping = next_check = self.clock.monotonic()
+        """Wake up for a signal, for trouble, for a ping, and at each tick to supervise the rest."""
         interval = self._notifier.watchdog_interval_s()
         server = self._server
         assert server is not None
         warm_up = WarmUp(self.roots, lambda: server.requests, processor_load)
+        tick = self.clock.monotonic()
+        ping = NEVER if interval is None else tick
+        warm = tick
         while not self._stopping:
-            select.select([self._wake_read], [], [], min(TICK_S, interval or TICK_S))
+            select.select([self._wake_read], [], [], max(0.0, min(tick, ping, warm) - self.clock.monotonic()))
             self._drain_wake()
             if self._reload_asked:
                 self._reload_asked = False
@@ -190,13 +198,24 @@ class Daemon:
             self.roots.settle_troubles()
             self._show_states()
             warm_up.step(now)
-            if now >= next_check:
-                next_check = now + WATCHER_CHECK_S
-                self.roots.check_watcher()
-                trim_heap()
-            if interval is not None and now >= next_ping and self._healthy(now):
-                next_ping = now + interval
-                self._notifier.watchdog()
+            warm = NEVER if warm_up.is_done() else now + WARM_UP_S
+            if now >= tick:
+                tick = now + TICK_S
+                self._supervise()
+            if interval is not None and now >= ping:
+                ping = now + interval
+                if self._healthy(now):
+                    self._notifier.watchdog()
+
+    def _supervise(self) -> None:
+        self.roots.check_places()
+        self._ticks += 1
+        if self._ticks % WATCHER_TICKS == 0:
+            self.roots.check_watcher()
+        spent = time.process_time()
+        if spent - self._trimmed_at > TRIM_CPU_S:
+            self._trimmed_at = spent
+            trim_heap()
 
     def _watch_clock(self, now: float) -> None:
         jump = self._clockwatch.step(self.clock.wall(), now)
@@ -213,7 +232,7 @@ class Daemon:
             elif now - since > STUCK_S or not worker.alive:
                 self._notifier.status(f"root {worker.name} hangs in {worker.step}")
                 return False
-        return self.roots.timetable.tick_age() < 4 * BEAT_S
+        return self.roots.timetable.tick_age() < 2 * BEAT_S
 
     def _show_states(self) -> None:
         """Report changed root states to the service manager."""

@@ -321,12 +321,23 @@ class Roots:
             worker.enqueue_scheduled(job)
 
     def _troubled(self, reason: str, root: str | None) -> None:
-        for worker in self.all() if reason == "overflow" else ():
-            worker.touch(None)  # before a later event can end a barrier
+        for worker in self.all():
+            if reason == "overflow":
+                worker.touch(None)  # before a later event can end a barrier
+            elif worker.name == root and reason in ("root-gone", "root-moved"):
+                worker.look_soon()
+        if reason == "root-moved":
+            return  # no event was missed
         self._troubles.append((reason, root))
         self._wake()
 
     # --- the main loop's part
+
+    def check_places(self) -> None:
+        """Wake the workers whose directory was moved, replaced or covered by a mount."""
+        for worker in self.all():
+            if worker.root.health.has_moved():
+                worker.look_soon()
 
     def settle_troubles(self) -> None:
         """Handle lost events and a broken watcher: rebuild the watches if that helps, and rescan.

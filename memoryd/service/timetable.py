@@ -14,11 +14,13 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from apscheduler.events import EVENT_JOB_ERROR, EVENT_JOB_MAX_INSTANCES, EVENT_JOB_MISSED, JobEvent
-from apscheduler.executors.pool import ThreadPoolExecutor
+from apscheduler.executors.base import BaseExecutor, run_job
+from apscheduler.job import Job
 from apscheduler.jobstores.base import JobLookupError
 from apscheduler.jobstores.memory import MemoryJobStore
 from apscheduler.schedulers.background import BackgroundScheduler
 from apscheduler.schedulers.base import STATE_STOPPED
+from apscheduler.schedulers.blocking import BlockingScheduler
 from apscheduler.triggers.cron import CronTrigger
 from apscheduler.triggers.date import DateTrigger
 
@@ -28,7 +30,7 @@ from memoryd.log import get_logger
 
 log = get_logger(__name__)
 
-BEAT_S = 15.0  # interval of the heartbeat that proves the scheduler runs
+BEAT_S = 30.0  # interval of the heartbeat that proves the scheduler runs
 MAX_ADAPTIVE_S = 3600.0  # interval of an adaptive job before `arm` has set its next run
 MAX_AHEAD_S = 10 * 365 * 86_400.0  # keeps arithmetic with dates in range
 
@@ -44,9 +46,40 @@ class _Entry:
     at: float | None = None
 
 
+class AfterPass(BaseExecutor):  # type: ignore[misc]  # APScheduler has no types
+    """Runs due jobs on the scheduler's own thread, so that nothing else wakes up for them. It runs them after the pass
+    over all jobs, which holds a lock that arming a job takes last."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._due: list[tuple[Job, list[datetime]]] = []
+
+    def _do_submit_job(self, job: Job, run_times: list[datetime]) -> None:
+        self._due.append((job, run_times))
+
+    def run_due(self) -> None:
+        """Run what the pass has found."""
+        due, self._due = self._due, []
+        for job, run_times in due:
+            self._run_job_success(job.id, run_job(job, "default", run_times, self._logger.name))
+
+
 class Scheduler(BackgroundScheduler):  # type: ignore[misc]  # APScheduler has no types
-    """APScheduler's BackgroundScheduler without one race: if it is stopped during a pass over its jobs, it looks for a
-    job among those of an unstarted scheduler, and its thread would die with an error."""
+    """APScheduler's BackgroundScheduler on a single thread, and without one race: if it is stopped during a pass over
+    its jobs, it looks for a job among those of an unstarted scheduler, and its thread would die."""
+
+    def __init__(self, **options: object) -> None:
+        self._after_pass = AfterPass()
+        super().__init__(executors={"default": self._after_pass}, **options)
+
+    def _process_jobs(self) -> float | None:
+        wait_s: float | None = super()._process_jobs()
+        self._after_pass.run_due()
+        return wait_s
+
+    def shutdown(self, wait: bool = True) -> None:
+        """Stop, without waiting for a job that is running."""
+        BlockingScheduler.shutdown(self, wait)
 
     def remove_job(self, job_id: str, jobstore: str | None = None) -> None:
         """Remove a job. A missing one is no error once the scheduler is stopped."""
@@ -81,8 +114,6 @@ class Timetable:
         self.errors = 0
         self._scheduler = Scheduler(
             jobstores={"default": MemoryJobStore()},
-            # One thread, so that a hanging `enqueue` shows in `tick_age`.
-            executors={"default": ThreadPoolExecutor(1)},
             job_defaults={"coalesce": True, "max_instances": 1, "misfire_grace_time": None},
             timezone=UTC,
         )
@@ -152,7 +183,7 @@ class Timetable:
         self._arm_beat(now)
 
     def tick_age(self) -> float:
-        """Return monotonic seconds since the last heartbeat; more than two `BEAT_S` means the scheduler hangs."""
+        """Return monotonic seconds since the last heartbeat; more than two `BEAT_S`: scheduler or `enqueue` hangs."""
         return self._monotonic() - self._beat_at
 
     def _fire(self, key: tuple[str, str], serial: int) -> None:

@@ -40,10 +40,15 @@ class WarmUp:
         self._quiet_since = 0.0
         self._warm: Sequence[Worker] = ()
 
+    def is_done(self) -> bool:
+        """True if nothing is left to load for the present roots, or nothing would be."""
+        embedder = self._roots.meaning.embedder
+        return tuple(self._roots.all()) == self._warm or embedder is None or not embedder.fast
+
     def step(self, now: float) -> threading.Thread | None:
         """Start to load if it is due and the moment is good; return the thread. `now` in monotonic seconds."""
         workers, meaning = tuple(self._roots.all()), self._roots.meaning
-        if workers == self._warm or meaning.embedder is None or not meaning.embedder.fast:
+        if self.is_done():
             return None
         activity = (workers, self._requests(), [each.root.last_change for each in workers])
         busy = any(not each.ready.is_set() or each.step not in WAITING for each in workers)

@@ -27,7 +27,7 @@ from memoryd.disk.journal import Journal
 from memoryd.disk.nofollow import NotBeneathError, NotRegularError, TooLargeError
 from memoryd.disk.processes import network_file_system
 from memoryd.disk.snapshots import Vault
-from memoryd.disk.tree import Scan, Tree
+from memoryd.disk.tree import PathState, Scan, Tree
 from memoryd.errors import BusyError, MemorydError, RootMissingError
 from memoryd.index.sqlite import open_index
 from memoryd.layouts.codes import QUIET
@@ -224,6 +224,13 @@ class Store(StoreLock):
     def path_resolves(self) -> bool:
         """True if the path still resolves to the path of the open directory; a symlink in it may have changed."""
         return os.path.realpath(self.path) == self.tree.path
+
+    def has_moved(self) -> bool:
+        """True if the path no longer leads to the open directory, or that cannot be read. For any thread."""
+        tree = self._tree
+        return tree is not None and (
+            tree.path_state() is not PathState.SAME or os.path.realpath(self.path) != tree.path
+        )
 
     def attach_read_only(self) -> Tree:
         """Open the directory without becoming its owner, for read-only checks while a daemon runs."""

@@ -86,7 +86,7 @@ def test_gone_and_back(root: Path, kept: Daemon) -> None:
 
 
 def test_nothing_is_stored_in_a_folder_that_was_just_moved_away(root: Path, kept: Daemon) -> None:
-    """The daemon looks at the path by itself every two seconds only."""
+    """The daemon may need a moment to notice by itself."""
     away = root.with_name("away")
     root.rename(away)
     before = checks.live_ids(away)

@@ -16,6 +16,8 @@ from tests.end_to_end.conftest import MakeDaemon
 pytestmark = pytest.mark.slow
 
 IDLE_S = 20.0
+CALM_S = 5.0  # after the last work, until nothing more follows from it
+MOST_PER_S = 2.0  # wake-ups of the whole process
 
 
 def fill(root: Path) -> None:
@@ -112,6 +114,40 @@ def test_idle_it_does_nothing(root: Path, settled: Daemon) -> None:
     assert share < 0.001
     assert after["rss_bytes"] < 60e6
     assert after["open_fds"] == used["open_fds"]
+
+
+def wakeups(pid: int) -> int:
+    """Voluntary context switches of all threads that are alive."""
+    found = 0
+    for task in Path(f"/proc/{pid}/task").glob("*/status"):
+        lines = dict(row.partition(":")[::2] for row in task.read_text().splitlines())
+        found += int(lines["voluntary_ctxt_switches"])
+    return found
+
+
+@pytest.mark.parametrize(("locks", "quiet"), [("every 10s", True), ("every 1s", False)], ids=["default", "canary"])
+def test_three_idle_roots_hardly_wake_up(locks: str, quiet: bool, tmp_path: Path, daemon: MakeDaemon) -> None:
+    """The sweep of locks is the only thing that happens more than once; the canary sweeps ten times as often."""
+    roots = [tmp_path / name for name in ("one", "two", "three")]
+    for root in roots:
+        root.mkdir()
+        fill(root)
+    config = f'[daemon]\nquiet_s = 0\nquiet_cap_s = 0\n[defaults.schedule]\nlocks = "{locks}"\n'
+    tending = daemon(*roots, config=config).start()
+    until(lambda: all(row["last_result"] for row in due(tending)), "what is due is done")
+    for root in roots:
+        until(lambda root=root: not checks.temporary_files(root), "replaced inodes are let go")  # type: ignore[misc]  # mypy cannot infer the default
+    time.sleep(CALM_S)
+    before, written = [checks.snapshot(root) for root in roots], tending.rpc("status")["resources"]["wakeups"]
+    pid = tending.pid
+    woken = wakeups(pid)
+    time.sleep(IDLE_S)
+    woken = wakeups(pid) - woken
+    counted = tending.rpc("status")["resources"]["wakeups"] - written
+    assert [checks.snapshot(root) for root in roots] == before
+    print(f"idle: {woken / IDLE_S:.2f} wake-ups/s")
+    assert (woken < MOST_PER_S * IDLE_S) is quiet
+    assert counted >= woken
 
 
 def test_a_reader_makes_no_work(root: Path, settled: Daemon) -> None:

@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 
 from memoryd.control.methods.status import SyncedRoot
+from memoryd.engine.deadlines import LOOK_S, NEVER
 from memoryd.engine.host import Change, Clock, Hints
 from memoryd.engine.inbox import Pace
 from memoryd.engine.jobs import Job
 from memoryd.engine.worker import Worker
+from memoryd.service.roots import Roots
+from memoryd.service.watching.manager import TroubleCall
+from tests.daemon import until
 from tests.layouts.samples import learning, lines
 from tests.operations.world import LEARNINGS, World
 
@@ -143,3 +149,49 @@ def test_canary_a_sync_that_trusts_events_misses_what_no_event_named(site: Site)
     before = site.known()
     site.append(2)
     assert (site.sync().scanned, site.known()) == (False, before)
+
+
+def test_a_sleeping_worker_is_woken_to_look_at_its_path(site: Site) -> None:
+    """As when the root was renamed: it would sleep for a minute."""
+    site.sync()
+    until(lambda: site.worker.root.deadlines.look > time.monotonic() + LOOK_S, "it is calm")
+    root = Path(site.world.store.path)
+    root.rename(root.with_name("away"))
+    assert site.worker.root.health.has_moved()
+    site.worker.look_soon()
+    until(lambda: site.worker.status.state == "missing", "it is noticed")
+
+
+def test_a_change_in_a_directory_that_was_moved_away_is_not_followed(site: Site) -> None:
+    site.sync()
+    root = Path(site.world.store.path)
+    away = root.with_name("away")
+    root.rename(away)
+    with open(away / LEARNINGS, "ab") as file:
+        file.write(lines(learning(2)))
+    site.worker.root.deadlines.look = 0.0
+    site.worker.touch(LEARNINGS, Change.COMPLETE)
+    until(lambda: site.worker.status.state == "missing", "it is noticed")
+    assert site.known() == 1
+
+
+def test_a_read_is_counted_by_a_worker_that_sleeps(site: Site) -> None:
+    site.sync()
+    until(lambda: site.worker.root.deadlines.look > time.monotonic() + LOOK_S, "it is calm")
+    reads = site.worker.memories.reads
+    site.worker.note_read(LEARNINGS, "no such memory")
+    until(lambda: reads.next_due() == NEVER, "it has been counted")
+
+
+def test_a_renamed_or_removed_root_is_looked_at_without_the_main_loop(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reports: list[TroubleCall] = []
+    monkeypatch.setattr("memoryd.service.roots.Watcher", lambda _touch, trouble, _: reports.append(trouble))
+    looked: list[str] = []
+    worker = SimpleNamespace(name="one", look_soon=lambda: looked.append("one"))
+    roots = Roots(str(tmp_path), Clock(), lambda *_: None, lambda: None)
+    monkeypatch.setattr(roots, "all", lambda: [worker])
+    for trouble, root in (("root-moved", "two"), ("probe", "one"), ("root-moved", "one"), ("root-gone", "one")):
+        reports[0](trouble, root)
+    assert looked == ["one", "one"]

@@ -57,7 +57,7 @@ def test_who_rests_is_woken_by_a_command(taker: Taker) -> None:
     for name in ("sync", "plan"):
         time.sleep(0.05)  # it rests
         taker.inbox.submit(Job(name))
-        until(lambda name=name: taker.commands()[-1:] == [name], "it is taken", MAX_WAIT_S / 2)  # type: ignore[misc]  # bound at once
+        until(lambda name=name: taker.commands()[-1:] == [name], "it is taken", SOON_S)  # type: ignore[misc]  # bound at once
         taker.go()
 
 
@@ -80,12 +80,34 @@ def test_who_rests_is_woken_for_what_is_due() -> None:
     taker.end()
 
 
+def test_a_due_time_that_was_brought_forward_counts_when_it_is_rechecked() -> None:
+    due = [NEVER]
+    taker = Taker(lambda: due[0])
+    time.sleep(0.05)  # it rests
+    due[0] = time.monotonic()
+    taker.inbox.recheck()
+    until(lambda: taker.turns == [NextWork()], "it is woken", SOON_S)
+    taker.end()
+
+
+def test_a_job_that_waits_for_a_pause_of_the_writers_is_woken_by_it_alone() -> None:
+    """Nothing else is due for a minute."""
+    changed_at = time.monotonic()
+    inbox = Inbox(Pace(quiet_s=0.1), Clock(), lambda: NEVER, lambda: changed_at)
+    inbox.enqueue_scheduled("archive")
+    turn = inbox.next()
+    taken_at = time.monotonic()
+    assert turn is not None
+    assert turn.scheduled is not None
+    assert changed_at + 0.1 <= taken_at < changed_at + SOON_S < changed_at + MAX_WAIT_S
+
+
 def test_the_end_wakes_who_rests() -> None:
     taker = Taker()
     time.sleep(0.05)  # it rests
     assert taker.turns == []
     taker.inbox.end()
-    until(lambda: taker.turns == [None], "it is over", MAX_WAIT_S / 2)
+    until(lambda: taker.turns == [None], "it is over", SOON_S)
     with pytest.raises(ShuttingDownError):
         taker.inbox.submit(Job("sync")).result(timeout=0)
 

@@ -11,11 +11,12 @@ import pytest
 
 from memoryd.control.methods.memories import AddRequest, AddResult
 from memoryd.engine import health as root_health
-from memoryd.engine.deadlines import BLIND_SCAN_S, LOOK_S, MIN_SCAN_S, NEVER
+from memoryd.engine.deadlines import BLIND_SCAN_S, CALM_LOOK_S, LOOK_S, MIN_SCAN_S, NEVER
 from memoryd.engine.host import Clock
 from memoryd.engine.jobs import Job
 from memoryd.engine.root import Root
 from memoryd.errors import DiskError, PausedError, RootMissingError
+from memoryd.store import Store
 from tests.layouts.samples import learning, lines
 from tests.operations.world import LEARNINGS, World
 
@@ -129,6 +130,44 @@ def test_a_root_that_goes_away_rests_and_is_read_anew_when_it_is_back(site: Site
     assert site.root.status.state == "ok"
     assert site.hints.watched == ["agents"]
     assert site.records() == 2
+
+
+def test_a_calm_root_is_looked_at_when_something_is_new_at_its_path(site: Site) -> None:
+    site.wait(LOOK_S)
+    assert site.root.health.is_calm
+    assert site.root.deadlines.look == site.now + CALM_LOOK_S
+    assert not site.root.health.has_moved()
+    aside = site.world.root.with_name("aside")
+    site.world.root.rename(aside)
+    assert site.root.health.has_moved(), "it is gone"
+    aside.mkdir(exist_ok=True)
+    site.world.root.mkdir()
+    assert site.root.health.has_moved(), "it is another one"
+    site.world.root.rmdir()
+    site.world.root.symlink_to(aside)
+    assert site.root.health.has_moved(), "it is the same one behind a link"
+
+
+@pytest.mark.parametrize("trouble", ["gap", "lost", "blocked", "paused"])
+def test_a_root_that_is_not_calm_is_looked_at_every_two_seconds(
+    trouble: str, site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    site.wait(LOOK_S)
+    assert site.root.health.is_calm
+    if trouble == "gap":
+        site.hints.missing = 1
+        site.root.process(None, site.now)
+    elif trouble == "lost":
+        site.world.root.rename(site.world.root.with_name("aside"))
+    elif trouble == "blocked":
+        monkeypatch.setattr(Store, "blocked", lambda _: "a rebase")
+        assert site.root.health.has_moved()
+    else:
+        site.root.health.paused = True
+    site.root.deadlines.look = 0.0
+    for _ in range(3):
+        site.wait(LOOK_S)
+        assert site.root.deadlines.look == site.now + LOOK_S
 
 
 def test_a_disk_that_refuses_makes_it_read_only_until_it_takes_a_write(

@@ -10,7 +10,6 @@ from pathlib import Path
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import pytest
-from apscheduler.executors.pool import ThreadPoolExecutor
 from apscheduler.jobstores.base import JobLookupError
 
 from memoryd.core.schedule import Cron, parse_schedule
@@ -210,29 +209,22 @@ def test_after_a_jump_back_nothing_waits_for_the_old_time() -> None:
     assert table.next_run("agents", "archive") == moment("2026-03-02T03:15")
 
 
-def test_a_firing_that_was_overtaken_by_a_change_does_nothing(inbox: Inbox, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It waits for the thread that an earlier one keeps, and meanwhile its job gets another time."""
-    kept, release, under_way = threading.Event(), threading.Event(), threading.Semaphore(0)
-    submit = ThreadPoolExecutor.submit_job
-
-    def submitted(self: ThreadPoolExecutor, job: object, times: object) -> None:
-        submit(self, job, times)
-        under_way.release()
+def test_a_firing_that_was_overtaken_by_a_change_does_nothing(inbox: Inbox) -> None:
+    """Both are due in one pass. While the first runs, the second gets another time."""
+    entered, release = threading.Event(), threading.Event()
 
     def enqueue(root: str, job: str) -> None:
         if job == "backup":
-            kept.set()
+            entered.set()
             release.wait(WAIT)
         inbox(root, job)
 
-    monkeypatch.setattr(ThreadPoolExecutor, "submit_job", submitted)
     table, now = Timetable(enqueue), time.time()
+    for at, job in enumerate(("backup", "locks"), 1):
+        table.set("agents", job, parse_schedule("every 10h"), None, now)
+        table.arm("agents", job, float(at))
     table.start()
-    table.set("agents", "backup", parse_schedule("every 6h"), None, now)
-    assert kept.wait(WAIT)
-    table.set("agents", "locks", parse_schedule("every 10h"), None, now)
-    assert under_way.acquire(timeout=WAIT)
-    assert under_way.acquire(timeout=WAIT)
+    assert entered.wait(WAIT)
     table.set("agents", "locks", parse_schedule("every 20h"), now, now)
     table.set("agents", "dedupe", parse_schedule("every 6h"), None, now)
     release.set()
@@ -240,6 +232,22 @@ def test_a_firing_that_was_overtaken_by_a_change_does_nothing(inbox: Inbox, monk
     assert inbox.got == [("agents", "backup"), ("agents", "dedupe")]
     assert table.next_run("agents", "locks") == now + 20 * 3600
     table.shutdown()
+
+
+def test_jobs_run_on_the_thread_of_the_scheduler_alone(inbox: Inbox) -> None:
+    """A pool would wake two more times for each."""
+    before, threads = set(threading.enumerate()), set()
+
+    def enqueue(root: str, job: str) -> None:
+        threads.update(set(threading.enumerate()) - before)
+        inbox(root, job)
+
+    table = Timetable(enqueue)
+    table.start()
+    table.set("agents", "locks", parse_schedule("every 1s"), None, time.time())
+    inbox.wait(2)
+    table.shutdown()
+    assert len(threads) == 1
 
 
 def test_the_clock_proves_that_it_runs(inbox: Inbox) -> None:

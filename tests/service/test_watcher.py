@@ -335,6 +335,18 @@ def test_a_missing_root_leaks_nothing(watcher: Watcher, reports: Reports, tmp_pa
     reports.wait_touch("agents", "f", False)
 
 
+def test_a_renamed_root_is_reported_and_a_directory_in_it_is_not(
+    watcher: Watcher, root: Path, reports: Reports
+) -> None:
+    (root / "a").mkdir()
+    reports.wait_touch("agents", None, False)
+    (root / "a").rename(root / "b")
+    assert watcher.barrier(10.0)
+    assert not reports.troubles
+    root.rename(root.with_name("away"))
+    reports.wait_trouble("root-moved", "agents")
+
+
 def test_a_root_that_goes_and_comes_back(watcher: Watcher, root: Path, reports: Reports) -> None:
     shutil.rmtree(root)
     reports.wait_trouble("root-gone", "agents")

@@ -124,6 +124,11 @@ class Trace:
 
     # --- queries
 
+    @property
+    def holds_removed(self) -> bool:
+        """True while the removed file is open here."""
+        return self._last is not None
+
     def is_clear(self) -> bool:
         """True if certainly no process holds a deleted lock file: no other program has changed the path since the lock
         table was last read, and for a while before that. For changes from before we followed the path, the table is

@@ -154,7 +154,7 @@ class MemoryHandlers(Handlers):
         worker, memory = matches[0]
         if request.touch and not memory.archived:
             for entry in memory.entries or (memory.id,):
-                worker.memories.note_read(memory.path, entry)
+                worker.note_read(memory.path, entry)
         if request.offset is not None:
             return memory.part(worker.name, request.offset)
         result = memory.whole(worker.name)

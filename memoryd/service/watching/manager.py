@@ -12,7 +12,8 @@ moved or deleted. `kind`: see `memoryd.engine.host.Change`.
 - `desync`, `thread-died`: the library's state is inconsistent. A rebuild has been started, `rebuilt` follows.
 - `rebuilt`: all watches are new; scan.
 - `probe`: two probes in a row were missed; rebuild and scan.
-- `handler`: `on_touch` raised. `root-gone`: a root was removed. `unwatched`: a rebuild could not watch a root.
+- `handler`: `on_touch` raised. `unwatched`: a rebuild could not watch a root.
+- `root-gone`: a root was removed. `root-moved`: it was renamed.
 
 Both are called on threads of the library: they must only enqueue, never block and never call back in here.
 """

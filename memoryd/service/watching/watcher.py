@@ -63,6 +63,7 @@ if sys.platform == "linux":
     from watchdog.observers.inotify_c import (
         DEFAULT_EVENT_BUFFER_SIZE,
         CallbackId,
+        InotifyConstants,
         InotifyEvent,
         InotifyFD,
         Mask,
@@ -128,9 +129,11 @@ if sys.platform == "linux":
 
         def put_event(self, event: PathedInotifyEvent) -> None:
             raw = event.ev
-            if raw.is_delete_self:
-                if event.path == self._path:
+            if raw.is_delete_self or raw.is_move_self:
+                if event.path == self._path and raw.is_delete_self:
                     super().put_event(event)
+                elif event.path == self._path:
+                    self._router.report_moved()
                 return
             if raw.is_attrib:
                 return
@@ -190,7 +193,7 @@ if sys.platform == "linux":
                 self._inotify_fd,
                 os.fsencode(self.watch.path),
                 is_recursive=self.watch.is_recursive,
-                event_mask=self.get_event_mask_from_filter(),
+                event_mask=Mask(self.get_event_mask_from_filter() | InotifyConstants.IN_MOVE_SELF),
                 follow_symlink=self.watch.follow_symlink,
             )
 
@@ -329,6 +332,10 @@ class _Router(FileSystemEventHandler):
                 self._touch(self._key, None, kind)
         except Exception:  # noqa: BLE001 (whatever it was, the touch is lost, and a scan makes up for it)
             self._trouble("handler", self._key)
+
+    def report_moved(self) -> None:
+        """Report that the root itself was renamed: what comes from now on concerns a directory elsewhere."""
+        self._trouble("root-moved", self._key)
 
     def _relative(self, path: str) -> str | None:
         inside = path.startswith(self._path + "/")
