@@ -733,7 +733,7 @@ class TestStoring:
         assert done is not None
         after = splice(data, done.edits)
         assert after == text(json.loads(after))  # its own style
-        return json.loads(after), done.outcome, done.place
+        return json.loads(after), done.outcome, done.position
 
     def test_a_new_memory_is_added_and_counted(self) -> None:
         after, outcome, place = self.merge(session(memory()), memory("é B", "ünï"))

@@ -31,11 +31,11 @@ _INDEX_PATHS = (names.INDEX, names.STATS)
 
 
 class JsonFilesReader(Reader):
-    """Reader of one memory per file. Leftovers of older versions are sources without memories, so that they are
+    """Reader of one memory per file. Leftovers of older server versions are sources without memories, so that they are
     reported."""
 
     def recognise(self, directory: Directory) -> str | None:
-        """Return what shows a directory of memory files, None where nothing does."""
+        """Return the evidence of a directory of memory files, or None."""
         return recognise(directory)
 
     def role(self, path: str) -> Role:
@@ -91,8 +91,8 @@ JSON_FILES = Layout(
     writer=Writer(
         add=writer.add,
         update=writer.update,
-        forget=lambda _view, found: writer.forget(found),
-        unarchive=lambda _view, found: writer.unarchive(found),
+        forget=lambda _view, located: writer.forget(located),
+        unarchive=lambda _view, located: writer.unarchive(located),
         restore=writer.restore,
         count_reads=lambda _path, loaded, reads: writer.count_reads(loaded, reads),
         stores_id=True,

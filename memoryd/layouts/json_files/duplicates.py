@@ -1,9 +1,9 @@
-"""Suggestions of near-duplicate memories: same type, and at least 0.85 of their words in common, as the server has it.
+"""Suggestions of near-duplicate memories: same type, and at least 0.85 of their words in common, as in the server.
 
-Nothing is merged: the server's own `consolidate` records where a memory came from. Similarity is Jaccard's over sets of
-words, compared in integers; texts with different numbers are not similar, since "pool size 10" and "pool size 40" are
-two memories. Each memory is compared only with candidates: two sets that similar have close sizes, and share one of
-their rarest words.
+Nothing is merged: only the server's `consolidate` records where a memory came from. Similarity is the Jaccard index of
+the sets of words, computed in integers; texts with different numbers are not similar, since "pool size 10" and "pool
+size 40" are two memories. Each memory is compared only with candidates: sets that are so similar have nearly the same
+size, and share one of their rarest words.
 """
 
 from __future__ import annotations
@@ -44,36 +44,34 @@ def suggest(view: UpkeepView, threshold: float | None) -> Plan:
 
 
 def _texts(group: Iterable[tuple[str, Record]]) -> list[Text]:
-    read = [(path, record.id, tokens(record.native["content"])) for path, record in group]
-    rarity = Counter(word for _, _, found in read for word in found.words)
+    tokenized = [(path, record.id, tokens(record.native["content"])) for path, record in group]
+    frequency = Counter(word for _, _, text in tokenized for word in text.words)
     return [
-        Text(path, identity, found.words, found.numbers, sorted(found.words, key=lambda word: (rarity[word], word)))
-        for path, identity, found in read
-        if found.words
+        Text(path, identity, text.words, text.numbers, sorted(text.words, key=lambda word: (frequency[word], word)))
+        for path, identity, text in tokenized
+        if text.words
     ]
 
 
 def _similar_pairs(texts: list[Text], bound: Fraction) -> Iterator[Action]:
-    """Compare from short to long. Each memory is reported once, with the first similar one, and others are then not
-    compared with it."""
-    measures: dict[tuple[str, frozenset[str]], list[Text]] = {}
+    """Yield a note for each memory that is similar to a shorter one, with the first such. Memories are compared from
+    short to long; those already reported are not compared again."""
+    by_word: dict[tuple[str, frozenset[str]], list[Text]] = {}
     for text in sorted(texts, key=lambda each: (len(each.words), each.path)):
         size = len(text.words)
         needed = -(-bound.numerator * size // bound.denominator)
         rare = text.ranked[: size - needed + 1]
-        near = (each for word in rare for each in measures.get((word, text.numbers), ()))
-        found = next(
-            (each for each in near if len(each.words) >= needed and each.id != text.id and _similar(each, text, bound)),
-            None,
-        )
-        if found is not None:
-            why = f"nearly the same as {found.id} in {found.path}; consolidate them if one is enough"
-            yield Action(Kind.NOTE, text.path, why, (text.id, found.id))
+        candidates = (each for word in rare for each in by_word.get((word, text.numbers), ()))
+        others = (other for other in candidates if len(other.words) >= needed and other.id != text.id)
+        match = next((other for other in others if _similar(other, text, bound)), None)
+        if match is not None:
+            why = f"nearly the same as {match.id} in {match.path}; consolidate them if one is enough"
+            yield Action(Kind.NOTE, text.path, why, (text.id, match.id))
             continue
         for word in rare:
-            measures.setdefault((word, text.numbers), []).append(text)
+            by_word.setdefault((word, text.numbers), []).append(text)
 
 
 def _similar(one: Text, other: Text, bound: Fraction) -> bool:
-    found = overlap(one.words, other.words)
-    return found.shared * bound.denominator >= bound.numerator * found.together
+    common = overlap(one.words, other.words)
+    return common.shared * bound.denominator >= bound.numerator * common.together

@@ -1,8 +1,8 @@
 """File names: memory files, the two index files, and leftovers of older versions.
 
-A name holds local time in an unknown zone, to the second. It is never corrected, and it is used as a time only where
-nothing better is known. The real server writes the bare name of the second over any existing file, so names by memoryd
-always have a counter (`_1`, `_2`).
+A name holds local time in an unknown zone, to the second. It is never corrected, and serves as a time only if the file
+has no better one. The real server overwrites any existing file that is named by the same second, so the names that
+memoryd chooses always have a counter (`_1`, `_2`).
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def ordered(paths: Iterable[str]) -> list[str]:
 
 
 def time_of(path: str) -> float | None:
-    """Return the time in a name, read as local time, in seconds; None where it is not a date."""
+    """Return the time in a name, parsed as local time, in seconds; None if it is not a date."""
     match = _MEMORY.fullmatch(path)
     try:
         return datetime.strptime(match[1] if match else "", "%Y%m%d%H%M%S").astimezone().timestamp()
@@ -58,8 +58,8 @@ def time_of(path: str) -> float | None:
 def free_name(local: datetime, is_taken: Callable[[str], bool]) -> str:
     """Return a free name for a new memory; `local` is the wall clock of the daemon, as the server names files.
 
-    The caller creates the file exclusively, and asks again if another program was faster. Counters of one second are
-    given in order, so a binary search finds a free one with few look-ups.
+    The caller creates the file exclusively, and calls again if another program was faster. Counters of one second are
+    assigned in order, so a binary search finds a free one with few look-ups.
     """
 
     def name(number: int) -> str:

@@ -1,4 +1,4 @@
-"""Parsing of one memory file: sound, torn, half-written, or not a memory; and recognition of the layout.
+"""Parsing of one memory file (valid, torn, half-written, or not a memory), and recognition of the layout.
 
 The real server writes without lock or temporary name, so a shorter text can overwrite a longer one and leave its end
 (`}se\\n}`; three of four files of its own repository). The first JSON value is then the memory.
@@ -29,7 +29,7 @@ _decoder = json.JSONDecoder(parse_constant=_reject_constant)
 
 
 def decode_text(text: str) -> object:
-    """Return the one JSON value of a text, lone surrogates included; raises ValueError or RecursionError."""
+    """Return the one JSON value of a text, which may hold lone surrogates. Raises ValueError or RecursionError."""
     return _decoder.decode(text)
 
 
@@ -70,30 +70,30 @@ def is_memory_object(native: object) -> bool:
 
 
 def is_idle(facts: MemoryFacts) -> bool:
-    """Return True for relevance below 0.3 and fewer than five accesses: the archive rule without the age."""
+    """Return True if relevance is below 0.3 and accesses are fewer than five: the archive rule without the age."""
     return not facts.archived and facts.values["relevance"] < 0.3 and facts.values["access"] < 5
 
 
 def is_torn(first: FirstValue, facts: MemoryFacts) -> bool:
-    """Return True where the tail may be removed: the memory fits the schema, and the tail is not another value."""
+    """Return True if the tail may be removed: the memory fits the schema, and the tail is not another value."""
     return bool(first.tail) and not facts.problems and not _holds_value(first.tail)
 
 
 def first_value(data: bytes) -> FirstValue | str:
-    """Return the first JSON value, or the reason why there is none."""
-    lead = len(BOM) if data.startswith(BOM) else 0
-    body = data[lead:]
+    """Return the first JSON value of a file, or the reason why there is none."""
+    offset = len(BOM) if data.startswith(BOM) else 0
+    body = data[offset:]
     try:
         native = msgspec.json.decode(body)
     except (ValueError, RecursionError):
-        return _first_of_many(body, lead)
-    inner = body.strip(b" \t\r\n")
-    start = lead + body.index(inner)
-    return FirstValue(native, Span(start, start + len(inner)), "")
+        return _parse_prefix(body, offset)
+    content = body.strip(b" \t\r\n")
+    start = offset + body.index(content)
+    return FirstValue(native, Span(start, start + len(content)), "")
 
 
-def _first_of_many(body: bytes, lead: int) -> FirstValue | str:
-    # A tail may begin inside a character, which must not stop decoding.
+def _parse_prefix(body: bytes, offset: int) -> FirstValue | str:
+    # The tail may begin inside a character, which must not stop decoding.
     text = body.decode("utf-8", "surrogateescape")
     start = len(text) - len(text.lstrip(" \t\r\n"))
     try:
@@ -104,11 +104,11 @@ def _first_of_many(body: bytes, lead: int) -> FirstValue | str:
     except (ValueError, RecursionError) as error:
         return getattr(error, "msg", None) or type(error).__name__
     tail = text[end:].strip(" \t\r\n")
-    return FirstValue(native, Span(lead + start, lead + start + size), tail)
+    return FirstValue(native, Span(offset + start, offset + start + size), tail)
 
 
 def _holds_value(tail: str) -> bool:
-    """Return True where the tail is a JSON value, the beginning of an object, or contains a memory."""
+    """Return True if the tail is a JSON value, the beginning of an object, or contains a memory."""
     if tail.startswith("{"):
         return True
     value, end = _value_at(tail, 0)
@@ -126,7 +126,7 @@ def _holds_value(tail: str) -> bool:
 
 
 def _value_at(text: str, at: int) -> tuple[object, int]:
-    """Return the value at this offset and the offset after it; (None, 0) where there is none."""
+    """Return the value at this offset and the offset after it; (None, 0) if there is none."""
     try:
         return _decoder.raw_decode(text, at)
     except (ValueError, RecursionError):
@@ -182,14 +182,14 @@ def _tail_findings(path: str, first: FirstValue, facts: MemoryFacts) -> tuple[Fi
 
 
 def _field_findings(path: str, facts: MemoryFacts) -> tuple[Finding, ...]:
-    found = [
+    findings = [
         Finding("field-type", path, f"{key}: unexpected type or form; read as missing", None, facts.id)
         for key in facts.problems
     ]
     if not is_memory_id(facts.id):
         message = "the id is accepted, but does not have the form mem_<milliseconds>_<base36>"
-        found.append(Finding("id-form", path, message, None, facts.id))
-    return tuple(found)
+        findings.append(Finding("id-form", path, message, None, facts.id))
+    return tuple(findings)
 
 
 def _stamp_findings(path: str, facts: MemoryFacts, now: float) -> tuple[Finding, ...]:

@@ -1,7 +1,7 @@
-"""The schema of a memory file: reading what is there, checking what is stored, and rendering a new one.
+"""The schema of a memory file: reading it, checking new values, and rendering a new file.
 
 Reading requires only a text `id`; every other field is optional and unknown ones are preserved (real files have more
-fields than the seed names, its own example fewer). A field of another type is reported and read as missing.
+fields than the seed names, the seed's example has fewer). A field of another type is reported and treated as missing.
 
 Storing checks types and the form of an id. Missing fields get defaults, because the real server reads content, summary,
 type and tags of every memory unchecked, and its search breaks without them.
@@ -59,7 +59,7 @@ FIELD_SPECS: Mapping[str, FieldSpec] = {
 
 class MemoryFacts(NamedTuple):
     """The corrected values of a memory. `problems` names the fields of a wrong type; `values` are the facts of the
-    record (plain JSON); `text` is the content, with the summary where the title is not all of it."""
+    record (plain JSON); `text` is the content, followed by the summary if the title shows only a part of that."""
 
     id: str
     type: str
@@ -85,34 +85,34 @@ class MemoryFacts(NamedTuple):
 
 def read_memory(native: NativeMemory, path: str, mtime: float) -> MemoryFacts:
     """Return the corrected values of an object that has a text `id`. Never raises."""
-    sound = {key: native[key] for key, fits in _FIELDS.items() if native.get(key) is not None and fits(native[key])}
-    wrong = tuple(key for key in _FIELDS if native.get(key) is not None and key not in sound)
-    created = _created(native["id"], sound, path, mtime)
-    updated = _seconds(sound.get("lastUpdated"))
-    tags = tuple(dict.fromkeys(map(replace_surrogates, sound.get("tags", ()))))
+    valid = {key: native[key] for key, fits in _FIELDS.items() if native.get(key) is not None and fits(native[key])}
+    invalid = tuple(key for key in _FIELDS if native.get(key) is not None and key not in valid)
+    created = _created(native["id"], valid, path, mtime)
+    updated = _seconds(valid.get("lastUpdated"))
+    tags = tuple(dict.fromkeys(map(replace_surrogates, valid.get("tags", ()))))
     values = {
         "created": created,
         "timestamp": iso_ms(created),
-        "version": sound.get("version", 1),
+        "version": valid.get("version", 1),
         "updated": updated,
-        "relevance": sound.get("relevanceScore", 1),
-        "access": sound.get("accessCount", 0),
+        "relevance": valid.get("relevanceScore", 1),
+        "access": valid.get("accessCount", 0),
         "tags": list(tags),
-        "entities": list(dict.fromkeys(map(replace_surrogates, sound.get("entities", ())))),
-        "project": replace_surrogates(sound.get("projectId", "")),
+        "entities": list(dict.fromkeys(map(replace_surrogates, valid.get("entities", ())))),
+        "project": replace_surrogates(valid.get("projectId", "")),
     }
-    content, summary = replace_surrogates(sound.get("content", "")), replace_surrogates(sound.get("summary", ""))
+    content, summary = replace_surrogates(valid.get("content", "")), replace_surrogates(valid.get("summary", ""))
     title = headline(summary or content)
     return MemoryFacts(
         replace_surrogates(native["id"]),
-        replace_surrogates(sound.get("type", "")),
-        sound.get("archived", False),
+        replace_surrogates(valid.get("type", "")),
+        valid.get("archived", False),
         created,
-        max(created, updated or created, _seconds(sound.get("lastAccessed")) or created),
+        max(created, updated or created, _seconds(valid.get("lastAccessed")) or created),
         title,
         tags,
         values,
-        wrong,
+        invalid,
         content if not summary or summary == title else f"{content}\n{summary}",
     )
 
@@ -124,9 +124,9 @@ def is_memory_id(identity: str) -> bool:
 
 def content_digest(native: NativeMemory, text: bytes) -> str:
     """Return a digest that ignores access statistics, key order and white space."""
-    kept = {key: value for key, value in native.items() if key not in ACCESS_FIELDS}
+    content = {key: value for key, value in native.items() if key not in ACCESS_FIELDS}
     try:
-        return sha256(msgspec.json.encode(kept, order="deterministic"))
+        return sha256(msgspec.json.encode(content, order="deterministic"))
     except (ValueError, OverflowError, RecursionError):
         return sha256(text)  # lone surrogates cannot be encoded: compare the raw text
 
@@ -141,7 +141,7 @@ def render_new(fields: NativeMemory, *, identity: str, created: float) -> bytes:
     """Return the file of a new memory: version 1, never used, full relevance, not archived, unless `fields` differ; two
     spaces, no final newline. Content fields come first, then the server's counters, in its order."""
     stamp = fields.get("created", iso_ms(created))
-    counted = {
+    counters = {
         "id": identity,
         "version": 1,
         "created": stamp,
@@ -150,27 +150,27 @@ def render_new(fields: NativeMemory, *, identity: str, created: float) -> bytes:
         "relevanceScore": 1,
         "archived": False,
     }
-    content_fields = {key: value for key, value in fields.items() if key not in counted}
-    return msgspec.json.format(msgspec.json.encode({**content_fields, **counted, **fields}), indent=2)
+    content_fields = {key: value for key, value in fields.items() if key not in counters}
+    return msgspec.json.format(msgspec.json.encode({**content_fields, **counters, **fields}), indent=2)
 
 
 def new_id(created: float, number: int) -> str:
     """Return `mem_1748681950340_nrs0enwdu`, from the time and 46 bits of the random number."""
     digits = "0123456789abcdefghijklmnopqrstuvwxyz"
-    shown = "".join(digits[number // 36**place % 36] for place in range(8, -1, -1))
-    return f"mem_{round(created * 1000)}_{shown}"
+    suffix = "".join(digits[number // 36**place % 36] for place in range(8, -1, -1))
+    return f"mem_{round(created * 1000)}_{suffix}"
 
 
-def _created(identity: str, sound: NativeMemory, path: str, mtime: float) -> float:
+def _created(identity: str, valid: NativeMemory, path: str, mtime: float) -> float:
     """Return `created`, else the milliseconds in the id, else the name as local time, else `mtime`."""
-    stamped = _seconds(sound.get("created"))
-    if stamped is not None:
-        return stamped
+    stamp = _seconds(valid.get("created"))
+    if stamp is not None:
+        return stamp
     match = _ID.fullmatch(identity)
     if match and int(match[1]) <= _LAST_MS:
         return int(match[1]) / 1000
-    named = time_of(path)
-    return named if named is not None else mtime
+    name_time = time_of(path)
+    return name_time if name_time is not None else mtime
 
 
 def _seconds(value: object) -> float | None:
@@ -209,14 +209,14 @@ _FIELDS: Mapping[str, Callable[[object], bool]] = {
 
 _TEXT = Rule(is_text, "must be a text")
 _NUMBER = Rule(is_number, "must be a finite number")
-_SHARE = Rule(lambda value: is_number(value) and 0 <= value <= 1, "must be a number from 0 to 1")
+_FRACTION = Rule(lambda value: is_number(value) and 0 <= value <= 1, "must be a number from 0 to 1")
 
 # In the order of the seed's example, which new files follow.
 FIELDS: Mapping[str, Rule] = {
     "content": Rule(lambda value: is_text(value) and bool(value.strip()), "must be a text that is not blank"),
     "summary": _TEXT,
     "type": _TEXT,
-    "confidence": _SHARE,
+    "confidence": _FRACTION,
     "tags": TEXTS,
     "entities": TEXTS,
     "id": Rule(lambda value: is_text(value) and is_memory_id(value), "must have the form mem_<milliseconds>_<base36>"),
@@ -235,19 +235,19 @@ DEFAULT_CONFIDENCE = 0.8  # the server's default, and the value in the seed's ex
 _SUMMARY = 100  # characters
 
 
-def with_defaults(given: NativeMemory) -> JsonObject:
-    """Return `given` in the order of the seed, with the fields that the server requires filled in and nulls of known
+def with_defaults(memory: NativeMemory) -> JsonObject:
+    """Return `memory` in the order of the seed, with the fields that the server requires filled in and nulls of known
     fields removed."""
-    known = {key: value for key, value in given.items() if value is not None or key not in _ALL}
+    fields = {key: value for key, value in memory.items() if value is not None or key not in _ALL}
     defaults = {
-        "summary": summary_of(known.get("content")),
+        "summary": summary_of(fields.get("content")),
         "type": DEFAULT_TYPE,
         "confidence": DEFAULT_CONFIDENCE,
         "tags": [],
         "entities": [],
     }
-    whole = defaults | known
-    return {key: whole[key] for key in FIELDS if key in whole} | whole
+    merged = defaults | fields
+    return {key: merged[key] for key in FIELDS if key in merged} | merged
 
 
 def summary_of(content: object) -> str:

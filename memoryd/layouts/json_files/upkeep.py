@@ -21,7 +21,7 @@ ARCHIVE_AFTER_DAYS = 90
 
 
 def archive(view: UpkeepView, ids: Collection[str] | None) -> Plan:
-    """Plan the flag for memories that are due (if the policy turns that on), or for exactly those named."""
+    """Plan to set the flag on memories that are due (if the policy turns that on), or on exactly those named."""
     if ids is None and not view.policy.archive_flag:
         return disabled_plan(view, "archive_flag")
     due: list[tuple[float, Action]] = []
@@ -35,8 +35,8 @@ def archive(view: UpkeepView, ids: Collection[str] | None) -> Plan:
                     notes.append(action)
                 else:
                     due.append((record.facts["created"], action))
-    oldest = sorted(sorted(range(len(due)), key=lambda at: due[at][0])[: view.max_moves])
-    return Plan(tuple(due[at][1] for at in oldest), tuple(notes), waiting=len(due) - len(oldest))
+    oldest = sorted(sorted(range(len(due)), key=lambda number: due[number][0])[: view.max_moves])
+    return Plan(tuple(due[number][1] for number in oldest), tuple(notes), waiting=len(due) - len(oldest))
 
 
 def _named_reason(record: Record, ids: Collection[str]) -> str | None:
@@ -51,7 +51,7 @@ def _due_reason(record: Record, loaded: LoadedFile, view: UpkeepView) -> str | N
     if age <= ARCHIVE_AFTER_DAYS * DAY:
         return None
     if view.pinned and sha256(record.span.of(loaded.data)) in view.pinned:
-        return None  # an undo restored this very text
+        return None  # an undo restored exactly this text
     score = facts["relevance"]
     return f"created {int(age // DAY)} days ago, relevance {score}, used {facts['access']} times"
 
@@ -68,11 +68,12 @@ def _flag(path: str, loaded: LoadedFile, record: Record, why: str) -> Action:
 
 
 def minimal_edit(old: bytes, new: bytes, start: int) -> Edit:
-    """Return the one edit that turns `old`, which begins at `start`, into `new`, without their common ends."""
-    most = min(len(old), len(new))
-    head = next((at for at in range(most) if old[at] != new[at]), most)
-    tail = next((at for at in range(most - head) if old[-1 - at] != new[-1 - at]), most - head)
-    return Edit(Span(start + head, start + len(old) - tail), new[head : len(new) - tail])
+    """Return the one edit that turns `old`, which begins at offset `start`, into `new`, without their common prefix and
+    suffix."""
+    shorter = min(len(old), len(new))
+    prefix = next((at for at in range(shorter) if old[at] != new[at]), shorter)
+    suffix = next((at for at in range(shorter - prefix) if old[-1 - at] != new[-1 - at]), shorter - prefix)
+    return Edit(Span(start + prefix, start + len(old) - suffix), new[prefix : len(new) - suffix])
 
 
 def fixes(path: str, loaded: LoadedFile) -> tuple[Fix, ...]:
@@ -82,21 +83,21 @@ def fixes(path: str, loaded: LoadedFile) -> tuple[Fix, ...]:
     first = first_value(loaded.data)
     if not isinstance(first, FirstValue) or not is_torn(first, read_memory(first.native, path, loaded.mtime)):
         return ()
-    lead, tail = Span(0, first.span.start), Span(first.span.end, len(loaded.data))
-    edits = tuple(Edit(span, b"") for span in (lead, tail) if span.start < span.end)
-    why = f"remove {tail.end - tail.start} bytes of an older, longer text"
+    before, after = Span(0, first.span.start), Span(first.span.end, len(loaded.data))
+    edits = tuple(Edit(span, b"") for span in (before, after) if span.start < span.end)
+    why = f"remove {after.end - after.start} bytes of an older, longer text"
     ids = tuple(record.id for record in loaded.document.records)
     return (Fix("torn-file", edits, why, ids),)
 
 
 def recover(loaded: LoadedFile, backup: bytes) -> Fix | None:
-    """Return the fix that restores the backup whole where the file holds no memory and the backup does."""
+    """Return the fix that replaces a file without a memory by its backup, or None."""
     if loaded.document.records:
         return None
-    old = first_value(backup)
-    if not isinstance(old, FirstValue) or not is_memory_object(old.native) or old.tail:
+    value = first_value(backup)
+    if not isinstance(value, FirstValue) or not is_memory_object(value.native) or value.tail:
         return None
     edit = Edit(Span(0, len(loaded.data)), backup)
     return Fix(
-        "corrupt-file", (edit,), "restore the memory from the backup", (replace_surrogates(old.native["id"]),), False
+        "corrupt-file", (edit,), "restore the memory from the backup", (replace_surrogates(value.native["id"]),), False
     )

@@ -1,4 +1,5 @@
-"""Storing memory files: a new file under a free name, exact edits, the flag `archived`. See `memoryd.layouts.protocol`.
+"""Writer of memory files: a new file under a free name, exact edits, the flag `archived`. See
+`memoryd.layouts.protocol`.
 
 The real server overwrites a file whose name is taken; memoryd looks for a free name and creates the file exclusively.
 Forgetting sets the flag: the layout moves and deletes nothing.
@@ -43,11 +44,11 @@ def _free_path(view: WriteView) -> str:
 
 
 def _check_id_unused(view: WriteView, identity: object) -> Iterator[Violation]:
-    """Yield a violation where a chosen id is in use, by `_index.json`: one file, whatever the number of memories."""
+    """Yield a violation if the given id is in use. Only `_index.json` is read, whatever the number of memories."""
     if not isinstance(identity, str):
         return
-    known = (decode_object(view.content(names.INDEX)) or {}).get("fileIndex")
-    if isinstance(known, dict) and identity in known:
+    file_index = (decode_object(view.content(names.INDEX)) or {}).get("fileIndex")
+    if isinstance(file_index, dict) and identity in file_index:
         yield Violation("id", "must be new; this one is already in the index")
 
 
@@ -55,16 +56,16 @@ def update(view: WriteView, located: Located, changes: NativeMemory) -> WritePla
     """Plan exact edits; `lastUpdated` changes and `version` grows by one, like an update by the server."""
     reject(not_encodable(changes))
     record = located.record
-    wanted = differences(record.native, changes)
-    if not wanted:
+    changed = differences(record.native, changes)
+    if not changed:
         return WritePlan(Plan(), record.id, located.path)
-    reject(validate_update(wanted))
-    why = f"set {', '.join(wanted)}"
-    wanted |= {"version": min(record.facts["version"] + 1, _MAX_INTEGER), "lastUpdated": iso_ms(view.now)}
-    return _rewritten(located, wanted, why)
+    reject(validate_update(changed))
+    why = f"set {', '.join(changed)}"
+    changed |= {"version": min(record.facts["version"] + 1, _MAX_INTEGER), "lastUpdated": iso_ms(view.now)}
+    return _rewrite(located, changed, why)
 
 
-def _rewritten(located: Located, values: NativeMemory, why: str) -> WritePlan:
+def _rewrite(located: Located, values: NativeMemory, why: str) -> WritePlan:
     data, record = located.loaded.data, located.record
     edits = _edits(data, record, values)
     action = Action(Kind.REWRITE, located.path, why, (record.id,), edits, base=sha256(data))
@@ -72,18 +73,18 @@ def _rewritten(located: Located, values: NativeMemory, why: str) -> WritePlan:
 
 
 def _edits(data: bytes, record: Record, values: NativeMemory) -> tuple[Edit, ...]:
-    gap = leading_space(data, record.span.start)
-    written = {key: None if value is None else indented_like(value, gap) for key, value in values.items()}
-    return tuple(update_members(data, record.span.start, written))
+    indentation = leading_space(data, record.span.start)
+    encoded = {key: None if value is None else indented_like(value, indentation) for key, value in values.items()}
+    return tuple(update_members(data, record.span.start, encoded))
 
 
 def forget(located: Located) -> WritePlan:
-    """Plan the archive flag."""
+    """Plan to set the archive flag."""
     return _set_flag(located, True, "mark as archived")
 
 
 def unarchive(located: Located) -> WritePlan:
-    """Plan the removal of the archive flag."""
+    """Plan to clear the archive flag."""
     return _set_flag(located, False, "remove the archive flag")
 
 
@@ -91,37 +92,37 @@ def _set_flag(located: Located, value: bool, why: str) -> WritePlan:
     """Change only the flag: version and time stamps describe the content."""
     if located.record.archived is value:
         return WritePlan(Plan(), located.record.id, located.path)
-    return _rewritten(located, {"archived": value}, why)
+    return _rewrite(located, {"archived": value}, why)
 
 
 def restore(view: WriteView, path: str, removed: bytes) -> WritePlan:
-    """Plan the file under its old name; this layout itself removes nothing, so the bytes were removed elsewhere."""
+    """Plan the file under its old name. This layout itself removes nothing, so the bytes were removed elsewhere."""
     first = first_value(removed)
     if not names.is_memory(path) or not isinstance(first, FirstValue) or not is_memory_object(first.native):
         raise InvalidMemoryError(f"{path}: the saved bytes are not one memory", data={"findings": []})
-    identity, there = replace_surrogates(first.native["id"]), view.content(path)
-    if there == removed:
+    identity, present = replace_surrogates(first.native["id"]), view.content(path)
+    if present == removed:
         return WritePlan(Plan(), identity, path)
-    if there is not None:
+    if present is not None:
         raise ConflictError(f"{path} is now another memory", data={"changed": [path]})
     return WritePlan(Plan((Action(Kind.CREATE, path, "restore a memory", (identity,), data=removed),)), identity, path)
 
 
 def count_reads(loaded: LoadedFile, reads: Mapping[str, AccessCount]) -> tuple[Edit, ...]:
-    """Return edits that raise `accessCount` and advance `lastAccessed`, like a read by the server."""
+    """Return the edits that raise `accessCount` and advance `lastAccessed`, like a read by the server."""
     edits: list[Edit] = []
     for record in loaded.document.records:
-        read = reads.get(record.id)
-        if read is not None:
-            edits += _edits(loaded.data, record, _access_values(record, read))
+        count = reads.get(record.id)
+        if count is not None:
+            edits += _edits(loaded.data, record, _access_values(record, count))
     return tuple(edits)
 
 
-def _access_values(record: Record, read: AccessCount) -> JsonObject:
-    values: JsonObject = {"accessCount": min(record.facts["access"] + read.times, _MAX_INTEGER)}
+def _access_values(record: Record, count: AccessCount) -> JsonObject:
+    values: JsonObject = {"accessCount": min(record.facts["access"] + count.times, _MAX_INTEGER)}
     accessed = parse_stamp(record.native.get("lastAccessed"))
-    if accessed is None or read.at > accessed.seconds:
-        values["lastAccessed"] = iso_ms(read.at)
+    if accessed is None or count.at > accessed.seconds:
+        values["lastAccessed"] = iso_ms(count.at)
     return values
 
 

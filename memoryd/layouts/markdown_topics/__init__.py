@@ -88,7 +88,7 @@ MARKDOWN_TOPICS = Layout(
     # No `count_reads`: the repository holds no volatile data.
     writer=Writer(
         add=writer.add,
-        update=lambda _view, found, changes: writer.update(found, changes),
+        update=lambda _view, located, changes: writer.update(located, changes),
         forget=archive.forget,
         unarchive=archive.unarchive,
         restore=archive.restore,

@@ -1,8 +1,8 @@
 """Session files: one JSON file per session of an agent, in one directory per day (seed 003, "Storage & Schema", Cursor
 Memory).
 
-Where the seed is open: similarity is Jaccard's over `content`, in integers, and texts with different numbers are never
-duplicates; file names have dashes, and colons are read and reported; only `YYYY-MM-DD` directories hold sessions.
+Where the seed is open: similarity is the Jaccard index of `content`, in integers, and texts with different numbers are
+never duplicates; file names have dashes, and colons are read and reported; only `YYYY-MM-DD` directories hold sessions.
 `archive/`, `archive/aggregate/`, `.quarantine/`, `archive.log` and `.archive.lock` belong to the archiver that shares
 the directory: its archived sessions are read, its aggregate is a derived file, and archiving by memoryd is off by
 default.
@@ -39,7 +39,7 @@ class SessionReader(Reader):
     """Reader of one file per session, live and archived; the archiver's aggregate is a derived file."""
 
     def recognise(self, directory: Directory) -> str | None:
-        """Return what shows a directory of sessions, None where nothing does."""
+        """Return the evidence of a directory of sessions, or None."""
         return recognise(directory)
 
     def role(self, path: str) -> Role:
@@ -91,7 +91,7 @@ SESSION_FILES = Layout(
     writer=Writer(
         add=writer.add,
         update=writer.update,
-        forget=lambda _view, found: writer.forget(found),
+        forget=lambda _view, located: writer.forget(located),
         unarchive=writer.unarchive,
         restore=writer.restore,
     ),

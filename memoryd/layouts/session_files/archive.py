@@ -45,7 +45,7 @@ MAX_SESSIONS = 200
 
 
 class DueSession(NamedTuple):
-    """A session and the memories of it to archive; `whole`: the live file is removed."""
+    """A session and its memories to archive; `whole` is True if the live file is removed."""
 
     path: str
     loaded: LoadedFile
@@ -60,7 +60,7 @@ class DueSession(NamedTuple):
 
 
 class _Move(NamedTuple):
-    """The copy and the removal of one session; `copy` is None where the archive holds that content already."""
+    """The copy and the removal of one session; `copy` is None if the archive holds that content already."""
 
     session: DueSession
     copy: Action | None
@@ -105,12 +105,12 @@ def aggregate_path(month: str) -> str:
 
 
 def _due_sessions(view: UpkeepView) -> list[DueSession]:
-    old = [
+    due = [
         DueSession(path, loaded, loaded.document.records, _reason(loaded, view.now))
         for path, loaded in view.live.items()
         if _is_due(loaded, view)
     ]
-    return sorted(old, key=lambda each: (each.loaded.document.facts["basis"], each.path))
+    return sorted(due, key=lambda each: (each.loaded.document.facts["basis"], each.path))
 
 
 def _is_due(loaded: LoadedFile, view: UpkeepView) -> bool:
@@ -131,7 +131,7 @@ def _reason(loaded: LoadedFile, now: float) -> str:
 
 
 def _is_pinned(loaded: LoadedFile, view: UpkeepView) -> bool:
-    """Return True where an undo restored this session: only a command or a change moves it again."""
+    """Return True if an undo restored this session; only a command or a change moves it again."""
     if not view.pinned or not view.unattended:
         return False
     texts = (loaded.data, *(record.span.of(loaded.data) for record in loaded.document.records))
@@ -149,7 +149,7 @@ def _named_sessions(view: UpkeepView, ids: Collection[str]) -> Iterator[DueSessi
 
 
 def _month(view: UpkeepView, month: str, group: Sequence[DueSession]) -> list[Action]:
-    """Return copies, the aggregate, then the removals: the first removal ends the group of the copies."""
+    """Return the copies, the aggregate, then the removals: the first removal ends the group of the copies."""
     used: set[str] = set()
     moves = [_move(view, each, used) for each in group]
     path = aggregate_path(month)
@@ -195,18 +195,18 @@ def _text_and_removal(session: DueSession) -> tuple[bytes, Action]:
     parts = split_session(data, document.value) if document.value else None
     assert parts is not None, "a session with records can be split"
     chosen = {record.span for record in session.records}
-    places = {place for place, span in enumerate(parts.elements) if span in chosen}
-    others = set(range(len(parts.elements))) - places
+    positions = {position for position, span in enumerate(parts.elements) if span in chosen}
+    others = set(range(len(parts.elements))) - positions
     text = splice(data, remove_elements(parts.array, parts.elements, others))
-    edits = tuple(remove_elements(parts.array, parts.elements, places))
+    edits = tuple(remove_elements(parts.array, parts.elements, positions))
     return text, Action(Kind.REWRITE, session.path, session.why, ids, edits, base=sha256(data))
 
 
 def _target(view: UpkeepView, session: DueSession, text: bytes, used: Collection[str]) -> str:
     """Return `archive/2026-01/2026-01-30-14-30-00-name.json`; with `-1`, `-2` … where other content has the name."""
-    place = session_path(session.path)
-    assert place is not None, "only session files are archived"
-    stem = f"archive/{session.month}/{place.date}-{place.time}-{place.name}"
+    location = session_path(session.path)
+    assert location is not None, "only session files are archived"
+    stem = f"archive/{session.month}/{location.date}-{location.time}-{location.name}"
     number = 0
     while True:
         target = f"{stem}-{number}.json" if number else f"{stem}.json"
@@ -221,8 +221,8 @@ def removal_edits(data: bytes, spans: Collection[Span]) -> tuple[Edit, ...]:
     session = split_session(data, document.value) if document.value else None
     if session is None:
         return ()
-    places = {place for place, span in enumerate(session.elements) if span in set(spans)}
-    return tuple(remove_elements(session.array, session.elements, places))
+    positions = {position for position, span in enumerate(session.elements) if span in set(spans)}
+    return tuple(remove_elements(session.array, session.elements, positions))
 
 
 class UnreadableError(Exception):
@@ -232,7 +232,7 @@ class UnreadableError(Exception):
 def add_sessions(
     existing: bytes | None, month: str, sessions: Sequence[bytes], now: float, days: float
 ) -> bytes | None:
-    """Return the aggregate with these sessions (texts as archived); None where it has them all.
+    """Return the aggregate with these sessions (texts as archived) added; None if it has them all.
 
     Raises UnreadableError for an aggregate that cannot be extended.
     """
@@ -250,7 +250,8 @@ def add_sessions(
 
 
 def _is_strict_json(text: bytes) -> bool:
-    """Return False for what only Python's parser accepts (NaN), which would make the aggregate unreadable."""
+    """Return True for a session in strict JSON. Python's parser also accepts NaN, which would make the aggregate
+    unreadable for others."""
     try:
         return get_text(json.loads(text, parse_constant=_reject_constant), "session_id") != ""
     except (ValueError, RecursionError):
@@ -265,10 +266,10 @@ def _insert_session(data: bytes, text: bytes) -> bytes:
     _, _, array = _parse_aggregate(data)
     present = elements(data, array)
     session = get_text(decode(text), "session_id")
-    known = _by_id(data, present).get(session)
-    if known is None:
-        return splice(data, [append_elements(data, array, present, [_indented(text, 4)], b"    ")])
-    return splice(data, _missing_memories(data, known, text))
+    existing = _by_id(data, present).get(session)
+    if existing is None:
+        return splice(data, [append_elements(data, array, present, [_indent(text, 4)], b"    ")])
+    return splice(data, _missing_memories(data, existing, text))
 
 
 def _parse_aggregate(data: bytes) -> tuple[int, list[Member], Span]:
@@ -277,44 +278,44 @@ def _parse_aggregate(data: bytes) -> tuple[int, list[Member], Span]:
         raise UnreadableError(document.problem or "other bytes follow the document")
     if data[document.value.start : document.value.start + 1] != b"{":
         raise UnreadableError("not an object")
-    found = members(data, document.value.start)
-    sessions = last_member(found, "sessions")
+    parts = members(data, document.value.start)
+    sessions = last_member(parts, "sessions")
     if sessions is None or data[sessions.value.start : sessions.value.start + 1] != b"[":
         raise UnreadableError("no list of sessions")
-    return document.value.start, found, sessions.value
+    return document.value.start, parts, sessions.value
 
 
 def _by_id(data: bytes, present: Sequence[Span]) -> dict[str, Span]:
-    found: dict[str, Span] = {}
+    sessions: dict[str, Span] = {}
     for span in present:
         native = decode(span.of(data))
         if isinstance(native, dict):
-            found.setdefault(get_text(native, "session_id"), span)
-    return found
+            sessions.setdefault(get_text(native, "session_id"), span)
+    return sessions
 
 
 def _missing_memories(data: bytes, session: Span, text: bytes) -> list[Edit]:
     """Return the edit that adds the memories of `text` which the session in the aggregate lacks."""
     array = last_member(members(data, session.start), "memories")
-    fresh = last_member(members(text, text.index(b"{")), "memories")
-    if array is None or fresh is None or data[array.value.start : array.value.start + 1] != b"[":
+    new_array = last_member(members(text, text.index(b"{")), "memories")
+    if array is None or new_array is None or data[array.value.start : array.value.start + 1] != b"[":
         return []
     present = elements(data, array.value)
-    known = [decode(span.of(data)) for span in present]
-    new = [span.of(text) for span in elements(text, fresh.value) if decode(span.of(text)) not in known]
-    return [append_elements(data, array.value, present, [_indented(each, 4) for each in new], b" " * 8)] if new else []
+    decoded = [decode(span.of(data)) for span in present]
+    new = [span.of(text) for span in elements(text, new_array.value) if decode(span.of(text)) not in decoded]
+    return [append_elements(data, array.value, present, [_indent(each, 4) for each in new], b" " * 8)] if new else []
 
 
-def _indented(text: bytes, by: int) -> bytes:
+def _indent(text: bytes, by: int) -> bytes:
     """Indent by more spaces. JSON strings contain no line breaks, so no token changes."""
     return text.strip().replace(b"\n", b"\n" + b" " * by)
 
 
 def _derived_edits(data: bytes, now: float, days: float) -> list[Edit]:
-    """Return the edits of what the archiver recomputes each time: the merged list and the counts."""
-    brace, found, array = _parse_aggregate(data)
+    """Return the edits of the members that the archiver recomputes each time: the merged list and the counts."""
+    brace, parts, array = _parse_aggregate(data)
     sessions = [decode(span.of(data)) for span in elements(data, array)]
-    merged = merged_memories(sessions)
+    merged = merge_memories(sessions)
     lists = [each.get("memories") for each in sessions if isinstance(each, dict)]
     count = sum(len(each) for each in lists if isinstance(each, list))
     stats = {"session_count": len(sessions), "memory_count": count, "deduped_count": len(merged)}
@@ -325,24 +326,24 @@ def _derived_edits(data: bytes, now: float, days: float) -> list[Edit]:
         "deduped_memories": merged,
         "stats": stats,
     }
-    return [set_member(data, found, brace, key, _rendered(value)) for key, value in values.items()]
+    return [set_member(data, parts, brace, key, _render(value)) for key, value in values.items()]
 
 
 def _reorder(data: bytes) -> bytes:
     """Return a new aggregate with its members in the archiver's order."""
-    brace, found, _ = _parse_aggregate(data)
+    brace, parts, _ = _parse_aggregate(data)
     order = ("month", "generated_at", "retention_days", "sessions", "deduped_memories", "stats")
-    placed = [member for key in order if (member := last_member(found, key)) is not None]
-    lines = [data[member.start : member.value.end] for member in placed]
+    ordered = [member for key in order if (member := last_member(parts, key)) is not None]
+    lines = [data[member.start : member.value.end] for member in ordered]
     return data[: brace + 1] + b",".join(b"\n  " + line for line in lines) + b"\n}\n"
 
 
-def _rendered(value: object) -> bytes:
+def _render(value: object) -> bytes:
     text = json.dumps(value, indent=2, ensure_ascii=False)
-    return _indented(text.encode("utf-8", "replace"), 2)
+    return _indent(text.encode("utf-8", "replace"), 2)
 
 
-def merged_memories(sessions: Sequence[object]) -> list[JsonObject]:
+def merge_memories(sessions: Sequence[object]) -> list[JsonObject]:
     """Return the archiver's list of the month's memories: one entry for each distinct one."""
     groups: dict[tuple[str, str], list[tuple[Tokens, JsonObject]]] = {}
     for session, native in _memories(sessions):
@@ -350,9 +351,9 @@ def merged_memories(sessions: Sequence[object]) -> list[JsonObject]:
         group = groups.setdefault(key, [])
         content = get_text(native, "content")
         words = tokens(content)
-        alike = [each for each in group if same(content, words, each[1]["content"], each[0])]
-        if alike:
-            _merge_entry(max(alike, key=lambda each: _similarity(words, each[0]))[1], native, session)
+        duplicates = [each for each in group if same(content, words, each[1]["content"], each[0])]
+        if duplicates:
+            _merge_entry(max(duplicates, key=lambda each: _similarity(words, each[0]))[1], native, session)
         else:
             group.append((words, _entry(key, native, session)))
     return [entry for group in groups.values() for _, entry in group]
@@ -362,15 +363,15 @@ def _memories(sessions: Sequence[object]) -> Iterator[tuple[str, NativeMemory]]:
     for session in sessions:
         if not isinstance(session, dict):
             continue
-        found = session.get("memories")
-        for native in found if isinstance(found, list) else []:
+        memories = session.get("memories")
+        for native in memories if isinstance(memories, list) else []:
             if isinstance(native, dict):
                 yield get_text(session, "session_id") or "unknown-session", native
 
 
 def _similarity(a: Tokens, b: Tokens) -> float:
-    shared, together = overlap(a.words, b.words)
-    return shared / together if together else 1.0
+    shared, total = overlap(a.words, b.words)
+    return shared / total if total else 1.0
 
 
 def _entry(key: tuple[str, str], native: NativeMemory, session: str) -> JsonObject:
@@ -386,9 +387,9 @@ def _entry(key: tuple[str, str], native: NativeMemory, session: str) -> JsonObje
 
 def _score(native: NativeMemory) -> float | str:
     """Return the score as the archiver writes it: a number in a string stays a string."""
-    score, found = confidence(native), native.get("confidence_score")
-    if isinstance(found, str) and score:
-        return found
+    score, written = confidence(native), native.get("confidence_score")
+    if isinstance(written, str) and score:
+        return written
     return int(score) if score == int(score) else score
 
 

@@ -1,17 +1,17 @@
 """Duplicates inside one session: same type, same title, and contents that share more than 0.85 of their words. Counts
 and duplicate ids over all sessions.
 
-The memory with the higher confidence is kept whole, the earlier one in a tie; fields are not mixed. A memory with the
-same title and different content stays: a later note on a subject does not duplicate the first.
+The memory with the higher confidence stays unchanged, in a tie the earlier one; fields are not combined. A memory with
+the same title and different content stays: a later note on a subject does not duplicate the first.
 
-Merging by the daemon is not an extraction: `extraction_count` and `last_updated` stay as they are, or the archiver
-would take the session for new for another sixty days. The layout has no index file; its counts are in the database.
+Merging by the daemon is not an extraction: `extraction_count` and `last_updated` do not change, or the archiver would
+treat the session as new for another sixty days. The layout has no index file; its counts are in the database.
 """
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from fractions import Fraction
 from typing import NamedTuple
 
@@ -22,7 +22,7 @@ from memoryd.core.records import Record, Role
 from memoryd.core.similarity import Overlap, Tokens, overlap, same, tokens
 from memoryd.core.spans import Edit, sha256
 from memoryd.layouts.json_document import get_text
-from memoryd.layouts.protocol import FileStats, IndexResult, IndexView, LoadedFile, UpkeepView
+from memoryd.layouts.protocol import FileStats, IndexResult, IndexView, LoadedFile, UpkeepView, count_memories
 from memoryd.layouts.session_files.parser import Session, duplicate_key, split_session
 from memoryd.layouts.session_files.schema import confidence
 
@@ -30,9 +30,9 @@ THRESHOLD = Fraction(17, 20)  # exclusive
 
 
 class Candidate(NamedTuple):
-    """A memory with its position in the array, its content and the tokens of that."""
+    """A memory with its position in the array, its content and the tokens of the content."""
 
-    place: int
+    position: int
     record: Record
     content: str
     words: Tokens
@@ -54,9 +54,9 @@ class Merge(NamedTuple):
     duplicates: tuple[Candidate, ...]
 
     @property
-    def place(self) -> int:
+    def position(self) -> int:
         """The earliest position in the array, where the original goes."""
-        return min(self.original.place, *(each.place for each in self.duplicates))
+        return min(self.original.position, *(each.position for each in self.duplicates))
 
 
 def dedupe(view: UpkeepView, threshold: float | None) -> Plan:
@@ -78,54 +78,56 @@ def _action(path: str, loaded: LoadedFile, view: UpkeepView, threshold: Fraction
     merges = [merge for merge in merges if not _is_pinned(merge, loaded.data, view)]
     if not merges:
         return None
-    gone = sorted((each, merge.original) for merge in merges for each in merge.duplicates)
+    removed = sorted((each, merge.original) for merge in merges for each in merge.duplicates)
     return Action(
         Kind.REWRITE,
         path,
-        f"merge {len(gone)} duplicates in this session",
-        tuple(each.record.id for each, _ in gone),
+        f"merge {len(removed)} duplicates in this session",
+        tuple(each.record.id for each, _ in removed),
         tuple(_edits(loaded.data, session, merges)),
         base=sha256(loaded.data),
-        reasons=tuple(_reason(each, kept) for each, kept in gone),
-        quarantine=tuple(each.record.span for each, _ in gone),
+        reasons=tuple(_reason(each, kept) for each, kept in removed),
+        quarantine=tuple(each.record.span for each, _ in removed),
     )
 
 
-def _reason(gone: Candidate, kept: Candidate) -> str:
-    scores = f"confidence {confidence(gone.record.native):g} against {confidence(kept.record.native):g}"
-    return f"duplicate of {kept.record.id} ({scores})"
+def _reason(duplicate: Candidate, original: Candidate) -> str:
+    scores = f"confidence {confidence(duplicate.record.native):g} against {confidence(original.record.native):g}"
+    return f"duplicate of {original.record.id} ({scores})"
 
 
 def _is_pinned(merge: Merge, data: bytes, view: UpkeepView) -> bool:
-    """Return True where an undo restored one of these: only a command merges it again."""
+    """Return True if an undo restored one of these; only a command merges it again."""
     if not view.unattended or not view.pinned:
         return False
     return any(sha256(each.record.span.of(data)) in view.pinned for each in (*merge.duplicates, merge.original))
 
 
 def _groups(session: Session, loaded: LoadedFile) -> Iterator[list[Candidate]]:
-    places = {span.start: place for place, span in enumerate(session.elements)}
+    positions = {span.start: position for position, span in enumerate(session.elements)}
     groups: dict[tuple[str, str], list[Record]] = {}
     for record in loaded.document.records:
         groups.setdefault(duplicate_key(record.native), []).append(record)
     for group in groups.values():
         if len(group) > 1:
             texts = [get_text(record.native, "content") for record in group]
-            yield [Candidate(places[r.span.start], r, t, tokens(t)) for r, t in zip(group, texts, strict=True)]
+            yield [Candidate(positions[r.span.start], r, t, tokens(t)) for r, t in zip(group, texts, strict=True)]
 
 
 def find_merges(group: Sequence[Candidate], threshold: Fraction = THRESHOLD) -> Iterator[Merge]:
-    """Yield the merges among memories with one key. The most confident come first, so that each duplicate matches the
-    memory that stays, and not only another duplicate; it joins the most similar one."""
-    gone: dict[int, list[Candidate]] = {}
-    kept: list[Candidate] = []
-    for candidate in sorted(group, key=lambda each: (-confidence(each.record.native), each.place)):
-        match = most_similar(candidate, (other for other in kept if candidate.matches(other, threshold)))
+    """Yield the merges among memories with the same key. The most confident come first, so that each duplicate matches
+    a memory that stays, and not only another duplicate; it is merged into the most similar one."""
+    duplicates: dict[int, list[Candidate]] = {}
+    originals: list[Candidate] = []
+    for candidate in sorted(group, key=lambda each: (-confidence(each.record.native), each.position)):
+        match = most_similar(candidate, (other for other in originals if candidate.matches(other, threshold)))
         if match is None:
-            kept.append(candidate)
+            originals.append(candidate)
         else:
-            gone.setdefault(match.place, []).append(candidate)
-    yield from (Merge(candidate, tuple(gone[candidate.place])) for candidate in kept if candidate.place in gone)
+            duplicates.setdefault(match.position, []).append(candidate)
+    for original in originals:
+        if original.position in duplicates:
+            yield Merge(original, tuple(duplicates[original.position]))
 
 
 def most_similar(candidate: Candidate, others: Iterable[Candidate]) -> Candidate | None:
@@ -139,25 +141,17 @@ def most_similar(candidate: Candidate, others: Iterable[Candidate]) -> Candidate
 
 def _edits(data: bytes, session: Session, merges: Sequence[Merge]) -> Iterator[Edit]:
     """Move the original of each merge to the earliest position, and remove the duplicates with their commas."""
-    gone: set[int] = set()
+    removed: set[int] = set()
     for merge in merges:
-        gone |= {each.place for each in (merge.original, *merge.duplicates)} - {merge.place}
-        if merge.original.place != merge.place:
-            yield Edit(session.elements[merge.place], merge.original.record.span.of(data))
-    yield from remove_elements(session.array, session.elements, gone)
+        removed |= {each.position for each in (merge.original, *merge.duplicates)} - {merge.position}
+        if merge.original.position != merge.position:
+            yield Edit(session.elements[merge.position], merge.original.record.span.of(data))
+    yield from remove_elements(session.array, session.elements, removed)
 
 
 def count_sessions(view: IndexView) -> IndexResult:
-    """Count memories by type, and report sessions that are in two files."""
-    by_type: Counter[str] = Counter()
-    memories = archived = 0
-    for each in view.files.values():
-        if each.role is Role.ARCHIVE:
-            archived += each.records
-        elif each.role is Role.SOURCE:
-            memories += each.records
-            by_type.update(each.facts.get("by_type", {}))
-    return IndexResult({}, memories, archived, dict(by_type), tuple(_duplicate_sessions(view.files)))
+    """Count memories by type, and report sessions that are in more than one file."""
+    return replace(count_memories(view), findings=tuple(_duplicate_sessions(view.files)))
 
 
 def _duplicate_sessions(files: Mapping[str, FileStats]) -> Iterator[Finding]:

@@ -33,7 +33,7 @@ class SessionPath(NamedTuple):
 
     @property
     def session(self) -> str:
-        """The session id that the path stands for."""
+        """The session id in the path."""
         return f"{self.date}-{self.time.replace(':', '-')}-{self.name}"
 
     @property
@@ -67,8 +67,8 @@ def path_for_id(session: str) -> str | None:
 
 def session_id_of(path: str) -> str:
     """Return the session id in a path, for a file without an id of its own."""
-    found = session_path(path)
-    return found.session if found else path.rpartition("/")[2].removesuffix(".json")
+    parts = session_path(path)
+    return parts.session if parts else path.rpartition("/")[2].removesuffix(".json")
 
 
 def parse_moment(value: object) -> float | None:
@@ -83,8 +83,8 @@ def stamp_digits(value: object) -> str | None:
     """Return the first fourteen digits of a stamp: date and time as written, whatever the zone and separators."""
     if not isinstance(value, str):
         return None
-    found = re.sub(r"\D", "", value, flags=re.ASCII)[:14]
-    return found if len(found) == 14 else None
+    digits = re.sub(r"\D", "", value, flags=re.ASCII)[:14]
+    return digits if len(digits) == 14 else None
 
 
 def slug(title: str) -> str:
@@ -103,13 +103,13 @@ def unique_ids(bases: Sequence[str], contents: Sequence[bytes]) -> list[str]:
     """Return the ids with duplicates made unique: `~` and six digits of the content's hash, equal bytes then `.2`,
     `.3`."""
     shared = Counter(bases)
-    wanted = [
+    marked = [
         base if shared[base] == 1 else f"{base}~{sha256(content)[:6]}"
         for base, content in zip(bases, contents, strict=True)
     ]
-    seen: Counter[str] = Counter()
+    counts: Counter[str] = Counter()
     ids: list[str] = []
-    for each in wanted:
-        seen[each] += 1
-        ids.append(each if seen[each] == 1 else f"{each}.{seen[each]}")
+    for each in marked:
+        counts[each] += 1
+        ids.append(each if counts[each] == 1 else f"{each}.{counts[each]}")
     return ids

@@ -48,24 +48,28 @@ def split_session(data: bytes, value: Span) -> Session | None:
         return None
     if not isinstance(native, dict) or not isinstance(native.get("memories"), list):
         return None
-    found = members(data, value.start, value.end)
-    memories = last_member(found, "memories")
+    session_members = members(data, value.start, value.end)
+    memories = last_member(session_members, "memories")
     if memories is None:
         return None
     spans = elements(data, memories.value)
-    return Session(value, found, memories.value, spans, native) if len(spans) == len(native["memories"]) else None
+    return (
+        Session(value, session_members, memories.value, spans, native)
+        if len(spans) == len(native["memories"])
+        else None
+    )
 
 
 def parse(path: str, data: bytes, *, now: float, mtime: float, archived: bool) -> Document:
     """Parse a session file. An archived session is history and gets no schema findings. Never raises."""
     document = find_document(data)
-    broken = "corrupt-file" if archived else "broken-session"
+    code = "corrupt-file" if archived else "broken-session"
     if document.value is None:
-        return unreadable(path, document, broken, now=now, mtime=mtime)
+        return unreadable(path, document, code, now=now, mtime=mtime)
     session = split_session(data, document.value)
     if document.rest is not None and (session is None or abs(now - mtime) < FRESH_S):
         why = "other bytes follow the document"
-        return unreadable(path, document._replace(problem=why), broken, now=now, mtime=mtime)
+        return unreadable(path, document._replace(problem=why), code, now=now, mtime=mtime)
     if session is None:
         message = "not an object with a list of memories; left in place"
         return Document(path, (), (Finding("wrong-shape", path, message),), 1, 1)
@@ -86,9 +90,9 @@ def _header(native: NativeMemory, path: str) -> _Header:
 
 def memory_ids(path: str, data: bytes, session: Session) -> dict[Span, str]:
     """Return the id of each memory of a session, by its span."""
-    found = _memories(session)
-    ids = _ids(found, data, _header(session.native, path))
-    return {span: identity for (_, span), identity in zip(found, ids, strict=True)}
+    memories = _memories(session)
+    ids = _ids(memories, data, _header(session.native, path))
+    return {span: identity for (_, span), identity in zip(memories, ids, strict=True)}
 
 
 def _memories(session: Session) -> list[tuple[NativeMemory, Span]]:
@@ -99,10 +103,10 @@ def _memories(session: Session) -> list[tuple[NativeMemory, Span]]:
     ]
 
 
-def _ids(found: Sequence[tuple[NativeMemory, Span]], data: bytes, header: _Header) -> list[str]:
-    of = redact(header.session)
-    bases = [f"{of}#{_id_name(_type(native), get_text(native, 'title'))}" for native, _ in found]
-    return unique_ids(bases, [span.of(data) for _, span in found])
+def _ids(memories: Sequence[tuple[NativeMemory, Span]], data: bytes, header: _Header) -> list[str]:
+    session = redact(header.session)
+    bases = [f"{session}#{_id_name(_type(native), get_text(native, 'title'))}" for native, _ in memories]
+    return unique_ids(bases, [span.of(data) for _, span in memories])
 
 
 @lru_cache(maxsize=1024)
@@ -112,8 +116,8 @@ def _id_name(kind: str, title: str) -> str:
 
 
 def _records(session: Session, data: bytes, header: _Header, archived: bool) -> list[Record]:
-    found = _memories(session)
-    ids = _ids(found, data, header)
+    memories = _memories(session)
+    ids = _ids(memories, data, header)
     return [
         Record(
             span,
@@ -132,7 +136,7 @@ def _records(session: Session, data: bytes, header: _Header, archived: bool) -> 
             weight(native),
         )
         for (native, span), identity, line in zip(
-            found, ids, line_numbers(data, [span for _, span in found]), strict=True
+            memories, ids, line_numbers(data, [span for _, span in memories]), strict=True
         )
     ]
 
@@ -146,8 +150,8 @@ def _facts(header: _Header, records: Sequence[Record], path: str, *, now: float,
     `twins` the number of memories that share type and title with an earlier one."""
     keys = Counter(duplicate_key(record.native) for record in records)
     basis = next((each for each in (header.updated, header.created) if each is not None), mtime)
-    place = session_path(path)
-    directory = parse_moment(place.date) if place else None
+    location = session_path(path)
+    directory = parse_moment(location.date) if location else None
     started = next(each for each in (header.created, header.updated, directory, basis) if each is not None)
     return {
         "session": header.session,
@@ -160,7 +164,7 @@ def _facts(header: _Header, records: Sequence[Record], path: str, *, now: float,
 
 
 def duplicate_key(native: NativeMemory) -> tuple[str, str]:
-    """Return type and title as written: the seed's first condition for a duplicate."""
+    """Return type and title as written, which duplicates must share (the seed's first condition)."""
     return get_text(native, "type"), get_text(native, "title")
 
 
@@ -187,9 +191,9 @@ def _duplicate_findings(path: str, records: Sequence[Record]) -> Iterator[Findin
         groups.setdefault(duplicate_key(record.native), []).append(record)
     for group in groups.values():
         texts = [(record, get_text(record.native, "content")) for record in group] if len(group) > 1 else []
-        known = [(record, text, tokens(text)) for record, text in texts]
-        for number, (record, text, words) in enumerate(known):
-            if any(same(text, words, other, other_words) for _, other, other_words in known[:number]):
+        tokenized = [(record, text, tokens(text)) for record, text in texts]
+        for number, (record, text, words) in enumerate(tokenized):
+            if any(same(text, words, other, other_words) for _, other, other_words in tokenized[:number]):
                 message = "duplicate of an earlier memory in this session"
                 yield Finding("duplicate-memory", path, message, record.line, record.id)
 
@@ -211,12 +215,12 @@ def tags(native: NativeMemory) -> tuple[str, ...]:
 
 def labels(native: NativeMemory) -> tuple[str, ...]:
     """Return category, entities as written and as resolved, tools, URLs and target agents."""
-    found = [get_text(native, "category")]
+    values = [get_text(native, "category")]
     for each in _objects(native, "related_entities"):
-        found += (get_text(each, "raw"), get_text(each, "slug"))
+        values += (get_text(each, "raw"), get_text(each, "slug"))
     for key in ("tools_mentioned", "urls_mentioned", "target_agents"):
-        found += _texts(native, key)
-    return tuple(dict.fromkeys(filter(None, found)))
+        values += _texts(native, key)
+    return tuple(dict.fromkeys(filter(None, values)))
 
 
 def weight(native: NativeMemory) -> float | None:
@@ -228,19 +232,19 @@ def weight(native: NativeMemory) -> float | None:
 
 
 def _texts(native: NativeMemory, key: str) -> Iterator[str]:
-    found = native.get(key)
+    values = native.get(key)
     return (
-        (replace_surrogates(each) for each in found if isinstance(each, str)) if isinstance(found, list) else iter(())
+        (replace_surrogates(each) for each in values if isinstance(each, str)) if isinstance(values, list) else iter(())
     )
 
 
 def _objects(native: NativeMemory, key: str) -> Iterator[NativeMemory]:
-    found = native.get(key)
-    return (each for each in found if isinstance(each, dict)) if isinstance(found, list) else iter(())
+    values = native.get(key)
+    return (each for each in values if isinstance(each, dict)) if isinstance(values, list) else iter(())
 
 
 def recognise(directory: Directory) -> str | None:
-    """Return the first session file, None where there is none."""
+    """Return the evidence of the layout: the first session file. None if there is none."""
     return next(
         (f"{path} holds a session" for path in directory.first(names.session_path) if _fits(directory, path)), None
     )
@@ -248,14 +252,14 @@ def recognise(directory: Directory) -> str | None:
 
 def _fits(directory: Directory, path: str) -> bool:
     """Return True for a session of memories with type and title; a session without any must match its file name."""
-    content, named = directory.json(path), names.session_path(path)
-    if not isinstance(content, dict) or not isinstance(content.get("session_id"), str) or named is None:
+    content, location = directory.json(path), names.session_path(path)
+    if not isinstance(content, dict) or not isinstance(content.get("session_id"), str) or location is None:
         return False
     memories = content.get("memories")
     if not isinstance(memories, list):
         return False
     if not memories:
-        return bool(content["session_id"] == named.session)
+        return bool(content["session_id"] == location.session)
     return 2 * sum(map(_is_memory, memories)) > len(memories)
 
 

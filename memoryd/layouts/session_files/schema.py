@@ -1,7 +1,8 @@
-"""The schema of a session and its memories: reading what is there, and checking what is stored.
+"""The schema of a session and its memories: checks of existing files, and of new values.
 
-The block in the seed is not JSON (`50-100`, `decision|insight|...`): it gives ranges and open lists. A value outside a
-list is reported as unknown, not as wrong; a score or title out of bounds is a warning. Nothing is corrected or deleted.
+The block in the seed is not JSON (`50-100`, `decision|insight|...`): it defines ranges and open lists. A value outside
+a list is reported as unknown, not as wrong; a score or title out of bounds is a warning. Nothing is corrected or
+deleted.
 
 Storing checks types and bounds; lists that end in `...` are open, so types and categories are free. The seed has no
 memories with a confidence below 50; the default is 50, which never replaces an existing memory.
@@ -56,16 +57,16 @@ FIELD_SPECS: Mapping[str, FieldSpec] = {
 
 
 def confidence(native: NativeMemory) -> float:
-    """Return the score that decides between two versions; 0 where it is missing or not a number. A number in a string
-    counts, as in the real archiver."""
-    found = native.get("confidence_score")
-    if isinstance(found, str):
-        found = _number(found)
-    if isinstance(found, bool) or not isinstance(found, int | float):
+    """Return the score that decides between two versions; 0 if it is missing or not a number. A number in a string is
+    accepted, as in the real archiver."""
+    score = native.get("confidence_score")
+    if isinstance(score, str):
+        score = _number(score)
+    if isinstance(score, bool) or not isinstance(score, int | float):
         return 0.0
-    if isinstance(found, float) and math.isnan(found):  # an integer may be too large for isnan
+    if isinstance(score, float) and math.isnan(score):  # an integer may be too large for isnan
         return 0.0
-    return float(max(-1e9, min(found, 1e9)))
+    return float(max(-1e9, min(score, 1e9)))
 
 
 def _number(text: str) -> float:
@@ -90,8 +91,8 @@ def check_memory(native: NativeMemory) -> Iterator[Problem]:
     yield from _check_nested(native)
 
 
-def _all_texts(found: object) -> bool:
-    return isinstance(found, list) and all(isinstance(each, str) for each in found)
+def _all_texts(value: object) -> bool:
+    return isinstance(value, list) and all(isinstance(each, str) for each in value)
 
 
 def _check_bounds(native: NativeMemory) -> Iterator[Problem]:
@@ -102,9 +103,9 @@ def _check_bounds(native: NativeMemory) -> Iterator[Problem]:
         yield Problem("field-type", "confidence_score: missing or not a number; counts as 0")
     elif not MIN_CONFIDENCE <= score <= MAX_CONFIDENCE:
         yield Problem("schema-bound", f"confidence_score: outside {MIN_CONFIDENCE} to {MAX_CONFIDENCE}")
-    for key, known in (("type", TYPES), ("category", CATEGORIES | {""})):  # an empty category is not unknown
+    for key, allowed in (("type", TYPES), ("category", CATEGORIES | {""})):  # an empty category is not unknown
         value = native.get(key)
-        if isinstance(value, str) and value not in known:
+        if isinstance(value, str) and value not in allowed:
             yield Problem("unknown-value", f"{key}: not one of the known values")
 
 
@@ -119,19 +120,19 @@ def _check_nested(native: NativeMemory) -> Iterator[Problem]:
         yield Problem("unknown-value", "related_entities: a type is not one of the known values")
 
 
-def is_alternative(found: object) -> bool:
+def is_alternative(value: object) -> bool:
     """Return True for an object with the texts `option` and `why_not`."""
-    return isinstance(found, dict) and all(isinstance(found.get(key), str) for key in ("option", "why_not"))
+    return isinstance(value, dict) and all(isinstance(value.get(key), str) for key in ("option", "why_not"))
 
 
-def is_entity(found: object) -> bool:
+def is_entity(value: object) -> bool:
     """Return True for an object with `type`, `raw`, `slug` (or null) and `resolved`."""
     return (
-        isinstance(found, dict)
-        and isinstance(found.get("type"), str)
-        and isinstance(found.get("raw"), str)
-        and isinstance(found.get("slug"), str | None)
-        and isinstance(found.get("resolved", False), bool)
+        isinstance(value, dict)
+        and isinstance(value.get("type"), str)
+        and isinstance(value.get("raw"), str)
+        and isinstance(value.get("slug"), str | None)
+        and isinstance(value.get("resolved", False), bool)
     )
 
 
@@ -145,27 +146,27 @@ def check_session(native: NativeMemory, path: str, now: float) -> Iterator[Probl
     if not isinstance(native.get("suggestions", []), list):
         yield Problem("field-type", "suggestions: not a list")
     stamps = {key: parse_moment(native.get(key)) for key in ("timestamp", "last_updated")}
-    missing = [key for key, found in stamps.items() if found is None]
+    missing = [key for key, seconds in stamps.items() if seconds is None]
     if missing:
-        stand_in = "the modification time" if len(missing) == 2 else "the other stamp"
-        yield Problem("missing-date", f"{' and '.join(missing)}: missing or not a time stamp; {stand_in} is used")
-    future = [key for key, found in stamps.items() if found is not None and found > now + FUTURE_S]
+        substitute = "the modification time" if len(missing) == 2 else "the other stamp"
+        yield Problem("missing-date", f"{' and '.join(missing)}: missing or not a time stamp; {substitute} is used")
+    future = [key for key, seconds in stamps.items() if seconds is not None and seconds > now + FUTURE_S]
     if future:
         yield Problem("future-stamp", f"{', '.join(future)}: in the future; the session is not archived")
     yield from _check_path(native, path)
 
 
 def _check_path(native: NativeMemory, path: str) -> Iterator[Problem]:
-    place = session_path(path)
-    if place is None:
+    location = session_path(path)
+    if location is None:
         return
-    if ":" in place.time:
-        yield Problem("colon-name", f"colons in the time of the name; expected {place.time.replace(':', '-')}-…")
-    expected, written = stamp_digits(place.session), stamp_digits(native.get("timestamp"))
-    if written is not None and written != expected:
+    if ":" in location.time:
+        yield Problem("colon-name", f"colons in the time of the name; expected {location.time.replace(':', '-')}-…")
+    expected, digits = stamp_digits(location.session), stamp_digits(native.get("timestamp"))
+    if digits is not None and digits != expected:
         yield Problem("stamp-differs", "timestamp: differs from the path, perhaps by its time zone")
     session = native.get("session_id")
-    if isinstance(session, str) and session and session != place.session:
+    if isinstance(session, str) and session and session != location.session:
         yield Problem("stamp-differs", "session_id: differs from the path")
 
 
@@ -213,14 +214,14 @@ _REQUIRED = ("type", "title", "content")
 _REMOVABLE = frozenset({"reasoning", "selected_option"})
 
 
-def with_defaults(given: NativeMemory) -> JsonObject:
-    """Return `given` with defaults filled in, in the seed's order. Nulls of known fields count as not given."""
-    known = {key: value for key, value in given.items() if value is not None or key not in FIELDS}
+def with_defaults(memory: NativeMemory) -> JsonObject:
+    """Return `memory` with defaults filled in, in the seed's order. Nulls of known fields count as missing."""
+    fields = {key: value for key, value in memory.items() if value is not None or key not in FIELDS}
     lists = ("alternatives", "related_entities", "tools_mentioned", "urls_mentioned", "target_agents")
-    whole: JsonObject = {"category": "", "source_chunk": "", "confidence_score": MIN_CONFIDENCE}
-    whole |= {key: [] for key in lists}
-    whole |= known
-    return {key: whole[key] for key in FIELDS if key in whole} | whole
+    merged: JsonObject = {"category": "", "source_chunk": "", "confidence_score": MIN_CONFIDENCE}
+    merged |= {key: [] for key in lists}
+    merged |= fields
+    return {key: merged[key] for key in FIELDS if key in merged} | merged
 
 
 def validate_new(native: NativeMemory) -> Iterator[Violation]:

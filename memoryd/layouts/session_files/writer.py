@@ -1,9 +1,9 @@
-"""Storing in session files: adding, changing, forgetting and restoring memories, and repair. See
+"""Writer of session files: adding, changing, forgetting and restoring memories, and repair. See
 `memoryd.layouts.protocol`.
 
 The memories stored by one call are one extraction: `extraction_count` and `last_updated` change, even where an existing
 memory of higher confidence wins. A change by hand is an update without extraction: only `last_updated` changes.
-Forgetting and restoring change neither, or the archiver would take an old session for new.
+Forgetting and restoring change neither, or the archiver would treat an old session as new.
 
 A new memory is compared with the most similar one of the same type and title: of duplicates the one with the higher
 confidence stays (in a tie the existing one), otherwise the new one is added. New text is indented by two spaces,
@@ -54,10 +54,10 @@ def add(view: WriteView, new: NewMemory) -> WritePlan:
     paths = paths_of(session)
     native = with_defaults(new.memory)
     reject((*not_encodable(new.memory), *validate_new(native)))
-    path, existing = _existing(paths, view.content)
+    path, existing = _first_present(paths, view.content)
     if existing is None:
         session = normalised_id(session)
-        path, existing = _existing(paths_of(session), view.content)
+        path, existing = _first_present(paths_of(session), view.content)
     if existing is not None:
         return _merge_into(view, path, existing, native)
     data = new_session(session, native, view.now)
@@ -66,10 +66,11 @@ def add(view: WriteView, new: NewMemory) -> WritePlan:
     return WritePlan(Plan((Action(Kind.CREATE, path, why, (identity,), data=data),)), identity, path)
 
 
-def _existing(paths: tuple[str, str], read: Callable[[str], F | None]) -> tuple[str, F | None]:
-    """Return the present file under either form of its name, else the path of the file to create."""
+def _first_present(paths: tuple[str, str], read: Callable[[str], F | None]) -> tuple[str, F | None]:
+    """Return the path and content of the existing file under either form of its name, else the path of the file to
+    create and None."""
     candidates = ((path, read(path)) for path in paths)
-    return next(((path, found) for path, found in candidates if found is not None), (paths[0], None))
+    return next(((path, content) for path, content in candidates if content is not None), (paths[0], None))
 
 
 def _merge_into(view: WriteView, path: str, data: bytes, native: NativeMemory) -> WritePlan:
@@ -77,14 +78,14 @@ def _merge_into(view: WriteView, path: str, data: bytes, native: NativeMemory) -
     if merged is None:
         loaded = view.load(path)
         raise _write_error(path, pending=loaded is None or loaded.document.pending)
-    identity = _id_at(path, splice(data, merged.edits), merged.place)
+    identity = _id_at(path, splice(data, merged.edits), merged.position)
     why = {
         "added": "add a memory",
         "replaced": "replace a duplicate of lower confidence",
         "kept": "keep a duplicate of at least the same confidence",
     }[merged.outcome]
-    aside = (merged.edits[0].span,) if merged.outcome == "replaced" else ()
-    action = Action(Kind.REWRITE, path, why, (identity,), merged.edits, base=sha256(data), quarantine=aside)
+    quarantine = (merged.edits[0].span,) if merged.outcome == "replaced" else ()
+    action = Action(Kind.REWRITE, path, why, (identity,), merged.edits, base=sha256(data), quarantine=quarantine)
     return WritePlan(Plan((action,)), identity, path)
 
 
@@ -125,14 +126,14 @@ def update(view: WriteView, located: Located, changes: NativeMemory) -> WritePla
             hint=f"unarchive it first: memoryd unarchive {located.record.id}",
         )
     reject(not_encodable(changes))
-    wanted = differences(located.record.native, changes)
-    if not wanted:
+    changed = differences(located.record.native, changes)
+    if not changed:
         return WritePlan(Plan(), located.record.id, located.path)
-    reject(validate_update(wanted))
+    reject(validate_update(changed))
     data, session = located.loaded.data, _require_session(located.path, located.loaded)
     start = located.record.span.start
-    gap = leading_space(data, start)
-    values = {key: None if value is None else indented_like(value, gap) for key, value in wanted.items()}
+    indentation = leading_space(data, start)
+    values = {key: None if value is None else indented_like(value, indentation) for key, value in changed.items()}
     stamp = json.dumps(iso(view.now)).encode()
     edits = (
         *update_members(data, start, values),
@@ -140,7 +141,7 @@ def update(view: WriteView, located: Located, changes: NativeMemory) -> WritePla
     )
     number = session.elements.index(located.record.span)
     identity = _id_at(located.path, splice(data, edits), number)
-    action = Action(Kind.REWRITE, located.path, f"set {', '.join(wanted)}", (identity,), edits, base=sha256(data))
+    action = Action(Kind.REWRITE, located.path, f"set {', '.join(changed)}", (identity,), edits, base=sha256(data))
     return WritePlan(Plan((action,)), identity, located.path)
 
 
@@ -158,7 +159,7 @@ def forget(located: Located) -> WritePlan:
 
 
 def restore(view: WriteView, path: str, removed: bytes) -> WritePlan:
-    """Plan the insertion at the end of the session, which is created again where it is gone."""
+    """Plan the insertion at the end of the session, which is created again if it no longer exists."""
     text = removed.strip()
     if not _is_object(text):
         raise InvalidMemoryError(f"{path}: the saved bytes are not one memory", data={"findings": []})
@@ -168,7 +169,7 @@ def restore(view: WriteView, path: str, removed: bytes) -> WritePlan:
         data = splice(empty, [_append(empty, _split(empty), text)])
         identity = _id_at(path, data, 0)
         return WritePlan(Plan((Action(Kind.CREATE, path, "restore a memory", (identity,), data=data),)), identity, path)
-    identity, edit = _added(path, loaded, text)
+    identity, edit = _append_once(path, loaded, text)
     action = Action(Kind.REWRITE, path, "restore a memory", (identity,), edit, base=sha256(loaded.data))
     return WritePlan(Plan((action,) if edit else ()), identity, path)
 
@@ -190,8 +191,8 @@ def _append(data: bytes, session: Session, text: bytes) -> Edit:
     return append_elements(data, session.array, session.elements, [text], _INDENT)
 
 
-def _added(path: str, loaded: LoadedFile, text: bytes) -> tuple[str, tuple[Edit, ...]]:
-    """Return the id of a memory in the session, and the edit that adds it; no edit where it is there already."""
+def _append_once(path: str, loaded: LoadedFile, text: bytes) -> tuple[str, tuple[Edit, ...]]:
+    """Return the id of a memory in the session, and the edit that adds it; no edit if the session has it already."""
     data, session = loaded.data, _require_session(path, loaded)
     texts = [span.of(data) for span in session.elements]
     if text in texts:
@@ -201,31 +202,31 @@ def _added(path: str, loaded: LoadedFile, text: bytes) -> tuple[str, tuple[Edit,
 
 
 def unarchive(view: WriteView, located: Located) -> WritePlan:
-    """Plan the way back of an archived memory. Where the live file is gone the whole session returns, byte for byte;
-    otherwise only the memory moves into the live file."""
+    """Plan the move of an archived memory to the live files. If the live file no longer exists, the whole session moves
+    back, byte for byte; otherwise only the memory moves into the live file."""
     record, data = located.record, located.loaded.data
     if not is_archived(located.path):
         return WritePlan(Plan(), record.id, located.path)
     archived = _require_session(located.path, located.loaded)
-    path, loaded = _live(view, located)
+    path, loaded = _live_file(view, located)
     why = "moved back to the live memories"
     base = sha256(data)
     if loaded is None:
         identity = _id_at(path, data, archived.elements.index(record.span))
         ids = tuple(each.id for each in located.loaded.document.records)
-        back = Action(Kind.CREATE, path, why, ids, data=data, copy=True)
-        return WritePlan(Plan((back, Action(Kind.REMOVE, located.path, why, ids, base=base))), identity, path)
-    identity, edit = _added(path, loaded, record.span.of(data))
+        creation = Action(Kind.CREATE, path, why, ids, data=data, copy=True)
+        return WritePlan(Plan((creation, Action(Kind.REMOVE, located.path, why, ids, base=base))), identity, path)
+    identity, edit = _append_once(path, loaded, record.span.of(data))
     if len(archived.elements) == 1:
         removal = Action(Kind.REMOVE, located.path, why, (record.id,), base=base)
     else:
         edits = removal_edits(data, [record.span])
         removal = Action(Kind.REWRITE, located.path, why, (record.id,), edits, base=base)
-    added = Action(Kind.REWRITE, path, why, (identity,), edit, base=sha256(loaded.data), copy=True)
-    return WritePlan(Plan((*((added,) if edit else ()), removal)), identity, path)
+    addition = Action(Kind.REWRITE, path, why, (identity,), edit, base=sha256(loaded.data), copy=True)
+    return WritePlan(Plan((*((addition,) if edit else ()), removal)), identity, path)
 
 
-def _live(view: WriteView, located: Located) -> tuple[str, LoadedFile | None]:
+def _live_file(view: WriteView, located: Located) -> tuple[str, LoadedFile | None]:
     path = live_path(located.path, str(located.record.facts["session"]))
     if path is None:
         raise ConflictError(
@@ -234,20 +235,20 @@ def _live(view: WriteView, located: Located) -> tuple[str, LoadedFile | None]:
             data={"changed": [located.path]},
         )
     date, _, name = path.partition("/")
-    return _existing((path, f"{date}/{name[:8].replace('-', ':')}{name[8:]}"), view.load)
+    return _first_present((path, f"{date}/{name[:8].replace('-', ':')}{name[8:]}"), view.load)
 
 
 def native(text: bytes) -> NativeMemory:
     """Return the JSON object of a memory."""
-    found = decode(text)
-    return found if isinstance(found, dict) else {"text": text.decode("utf-8", "replace")}
+    value = decode(text)
+    return value if isinstance(value, dict) else {"text": text.decode("utf-8", "replace")}
 
 
 class MergeResult(NamedTuple):
     """The outcome for a new memory (`kept`: the existing one stays), and the position of the memory that remains."""
 
     outcome: Literal["added", "replaced", "kept"]
-    place: int
+    position: int
     edits: tuple[Edit, ...]
 
 
@@ -262,7 +263,7 @@ def new_session(session: str, memory: NativeMemory | None, now: float) -> bytes:
         "memories": [] if memory is None else [memory],
         "suggestions": [],
     }
-    return _rendered(content, 0) + b"\n"
+    return _render(content, 0) + b"\n"
 
 
 def merge_memory(
@@ -276,43 +277,43 @@ def merge_memory(
         return None
     match = _match(session, memory, threshold)
     extraction = _extraction_edits(data, session, now) if counts else ()
-    text = _rendered(memory, 4)
+    text = _render(memory, 4)
     if match is None:
         added = append_elements(data, session.array, session.elements, [text], b"    ")
         return MergeResult("added", len(session.elements), (added, *extraction))
     if confidence(memory) <= confidence(match.record.native):
-        return MergeResult("kept", match.place, extraction)
-    return MergeResult("replaced", match.place, (Edit(match.record.span, text), *extraction))
+        return MergeResult("kept", match.position, extraction)
+    return MergeResult("replaced", match.position, (Edit(match.record.span, text), *extraction))
 
 
 def _match(session: Session, memory: NativeMemory, threshold: Fraction) -> Candidate | None:
     new = _candidate(-1, memory, Span(0, 0))
-    there = [
-        _candidate(place, native, session.elements[place])
-        for place, native in enumerate(session.native["memories"])
+    candidates = [
+        _candidate(position, native, session.elements[position])
+        for position, native in enumerate(session.native["memories"])
         if isinstance(native, dict) and duplicate_key(native) == duplicate_key(memory)
     ]
-    return most_similar(new, (candidate for candidate in there if new.matches(candidate, threshold)))
+    return most_similar(new, (candidate for candidate in candidates if new.matches(candidate, threshold)))
 
 
-def _candidate(place: int, native: NativeMemory, span: Span) -> Candidate:
+def _candidate(position: int, native: NativeMemory, span: Span) -> Candidate:
     content = get_text(native, "content")
     record = Record(span, 1, "", get_text(native, "type"), "", None, None, (), False, native)
-    return Candidate(place, record, content, tokens(content))
+    return Candidate(position, record, content, tokens(content))
 
 
 def _extraction_edits(data: bytes, session: Session, now: float) -> tuple[Edit, ...]:
     """Return the edits of `last_updated` and `extraction_count` for one more extraction."""
     count = session.native.get("extraction_count")
-    known = count if isinstance(count, int) and not isinstance(count, bool) else 0
+    extractions = count if isinstance(count, int) and not isinstance(count, bool) else 0
     brace = session.value.start
     return (
         set_member(data, session.members, brace, "last_updated", json.dumps(iso(now)).encode()),
-        set_member(data, session.members, brace, "extraction_count", str(known + 1).encode()),
+        set_member(data, session.members, brace, "extraction_count", str(extractions + 1).encode()),
     )
 
 
-def _rendered(value: NativeMemory, depth: int) -> bytes:
+def _render(value: NativeMemory, depth: int) -> bytes:
     text = json.dumps(value, indent=2, ensure_ascii=False)
     return text.replace("\n", "\n" + " " * depth).encode("utf-8", "replace")
 

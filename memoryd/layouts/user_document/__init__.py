@@ -68,14 +68,14 @@ USER_DOCUMENT = Layout(
     repair=Repair(
         fixes=lambda _path, loaded, _now: torn_file_fixes(loaded),
         recover=lambda _path, loaded, backup, _archived, _now: recover_whole(loaded, backup),
-        alarms=lambda before, after: () if (found := shrink_alarm(before, after)) is None else (found,),
+        alarms=lambda before, after: () if (alarm := shrink_alarm(before, after)) is None else (alarm,),
     ),
     # No `count_reads`: the format has no access statistics.
     writer=Writer(
         add=writer.add,
         update=writer.update,
         forget=writer.forget,
-        unarchive=lambda _view, found: writer.unarchive(found),
+        unarchive=lambda _view, located: writer.unarchive(located),
         restore=writer.restore,
     ),
     fields=schema.FIELD_SPECS,
