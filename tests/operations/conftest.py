@@ -31,14 +31,14 @@ def make_world(tmp_path: Path) -> Iterator[MakeWorld]:
 
 
 def memory_disk() -> str | None:
-    """A file system in memory where there is one: the death of a process needs no sync, and a sweep of deaths would
+    """A file system in memory, if there is one: the death of a process needs no sync, and a sweep of deaths would
     make ten thousand. None for the usual place."""
     return "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
 
 
 @pytest.fixture
 def quick_path() -> Iterator[Path]:
-    """As `tmp_path`, for tests that make hundreds of stores."""
+    """A directory like `tmp_path`, for tests that make hundreds of stores."""
     with tempfile.TemporaryDirectory(prefix="memoryd-test-", dir=memory_disk()) as path:
         yield Path(path)
 
@@ -50,7 +50,7 @@ def world(make_world: MakeWorld) -> World:
 
 @pytest.fixture
 def parsed(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
-    """What is parsed from here on."""
+    """The contents that are parsed from here on."""
     seen: list[bytes] = []
     real = JsonlReader.parse
 

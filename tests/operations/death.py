@@ -1,4 +1,4 @@
-"""Dying at any chosen system call, inside one process.
+"""Simulate death at any chosen system call, inside one process.
 
 From the chosen call on, every call that changes a file or the journal raises: what Python unwinds afterwards
 can tidy nothing away, just as after `kill -9`. A write is torn in the middle first.
@@ -20,7 +20,7 @@ CALLS = ("rename", "replace", "unlink", "write", "pwrite", "ftruncate", "fsync",
 
 
 class Died(BaseException):
-    """The process is gone; nobody may catch this."""
+    """The process is dead; nothing may catch this."""
 
 
 class Death:
@@ -30,17 +30,17 @@ class Death:
         self.call = ""
 
     @property
-    def came(self) -> bool:
+    def reached(self) -> bool:
         return bool(self.call)
 
     def step(self, name: str) -> bool:
-        """Count a call; True when it is the last one."""
-        if self.came:
+        """Count a call; return True if it is the last one."""
+        if self.reached:
             raise Died(self.call)
         self.count += 1
         if self.count == self.at:
             self.call = name
-        return self.came
+        return self.reached
 
     def wrap(self, name: str, real: Callable[..., Any]) -> Callable[..., Any]:
         def call(*args: Any, **more: Any) -> Any:
@@ -55,7 +55,7 @@ class Death:
 
 @contextmanager
 def dying(at: int) -> Iterator[Death]:
-    """The `at`-th changing call is the last; `Died` ends the block quietly."""
+    """Die at the `at`-th changing call; `Died` ends the block silently."""
     death = Death(at)
     writing = Database.writing
 
@@ -74,4 +74,4 @@ def dying(at: int) -> Iterator[Death]:
         try:
             yield death
         except Died:
-            assert death.came  # ours, and no other
+            assert death.reached  # raised by this death, not by another

@@ -1,4 +1,4 @@
-"""A memoryd that loses, doubles or forgets, made by replacing public functions: what the canaries must notice."""
+"""Faults of memoryd that the canaries must detect (it loses, doubles or forgets), injected by replacing functions."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Change = Callable[[Action], Action | None]
 
 
 def _committing(patch: pytest.MonkeyPatch, operations: tuple[str, ...], change: Change) -> None:
-    """Each action of these operations is carried out as `change` gives it back, or not at all."""
+    """Carry out each action of these operations as `change` returns it, or not at all."""
     real = commit.commit
 
     def faulty(store: Store, plan: Plan, cause: Origin, *more: object) -> str:
@@ -30,7 +30,7 @@ def _committing(patch: pytest.MonkeyPatch, operations: tuple[str, ...], change: 
 
 
 def move_without_copy(patch: pytest.MonkeyPatch) -> None:
-    """What leaves a live file is not written into the archive."""
+    """Do not write memories that leave a live file to the archive."""
 
     def without(action: Action) -> Action | None:
         return None if action.copy or action.kind is Kind.APPEND else action
@@ -39,12 +39,12 @@ def move_without_copy(patch: pytest.MonkeyPatch) -> None:
 
 
 def merge_without_quarantine(patch: pytest.MonkeyPatch) -> None:
-    """The bytes that a merge takes out are kept nowhere."""
+    """Do not quarantine the bytes that a merge removes."""
     _committing(patch, ("dedupe",), lambda action: replace(action, quarantine=()))
 
 
 def keep_copies(patch: pytest.MonkeyPatch, kind: str) -> None:
-    """Copies of this kind that a death left in the archive are not taken back."""
+    """Do not roll back copies of this kind that a death left in the archive."""
     real = recovery.resolve
 
     def forgetful(store: Store, entry: Entry) -> str:
@@ -57,7 +57,7 @@ def keep_copies(patch: pytest.MonkeyPatch, kind: str) -> None:
 
 
 def never_rewrite_index(patch: pytest.MonkeyPatch, name: str) -> None:
-    """Index files that are there are taken for right."""
+    """Take existing index files for correct."""
     layout = LAYOUTS[name]
 
     def render(view: IndexView) -> IndexResult:

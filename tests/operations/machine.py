@@ -1,7 +1,7 @@
-"""What the state machines of all layouts share: agents that write well and badly, memoryd at work, deaths, clocks.
+"""The base of the state machines of all layouts: agents that write well and badly, memoryd at work, deaths, clocks.
 
-Each memory carries a word of its own, so that the bytes of a memory can be found wherever they are: an agent's own
-change may take words out, nothing that memoryd does may. A machine of one layout says how its files look.
+Each memory contains a unique word, so that its bytes can be found wherever they are: changes by agents may remove
+words, changes by memoryd may not. The machine of a layout defines the form of its files.
 """
 
 from __future__ import annotations
@@ -42,26 +42,26 @@ from tests.operations.death import dying
 
 WORD = re.compile(rb"zq[a-j]{6}qz")
 UPKEEP = ("archive", "prune", "dedupe")
-# What the files alone do not tell: what stood there before, and what time it was when they were read.
+# These depend on more than the files: on their earlier content, and on the time when they were read.
 TOLD_BY_HISTORY = ("shrunk", "change-was-undone", "emptied-file", "lost-to-name-collision", "future-stamp")
-MEMORY = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None  # thousands of stores: deaths here are told, not real
-DEAD_PID = 2**22 - 1  # the kernel's largest; nothing that lives here has it
+MEMORY = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None  # thousands of stores; deaths are simulated
+DEAD_PID = 2**22 - 1  # the kernel's largest; no live process has it
 
 ages = st.sampled_from((0.3, 60.0, 3600.0))
 
 
 def word(number: int) -> str:
-    """Letters only: a number in a text would keep it from being anybody's duplicate."""
+    """Return a word of letters only: a text with a number is no duplicate of any other."""
     return f"zq{number:06}qz".translate(str.maketrans("0123456789", "abcdefghij"))
 
 
 class LayoutMachine(RuleBasedStateMachine):
-    """Subclasses name the layout and its files; `places` are the paths that agents use."""
+    """The base class; subclasses name the layout and its files. `places` are the paths that agents use."""
 
     layout: ClassVar[str]
     places: ClassVar[Sequence[str]]
     foreign_index: ClassVar[Sequence[tuple[str, bytes | None]]] = ()
-    jobs: ClassVar[Sequence[str]]  # those that may change files here
+    jobs: ClassVar[Sequence[str]]  # those that may change files of the layout
     copies_ahead: ClassVar[bool] = False  # files share an archive, which is written once for all of them
     policy: ClassVar[Policy] = Policy()
 
@@ -74,25 +74,25 @@ class LayoutMachine(RuleBasedStateMachine):
         self.store = self.opened(self.root, "state")
         self.written = 0
         self.alive: set[bytes] = set()
-        self.most: Counter[bytes] = Counter()  # how often an agent or a user ever had each word stand there
+        self.most: Counter[bytes] = Counter()  # the highest count of each word after a change by an agent or user
         self.looks = 0
 
     def teardown(self) -> None:
         self.store.close()
         shutil.rmtree(self.base)
 
-    # --- what a layout says
+    # --- defined by a layout
 
     def compose(self, path: str, data: st.DataObject) -> bytes:
-        """A new file with new memories."""
+        """Return a new file with new memories."""
         raise NotImplementedError
 
     def edited(self, path: str, content: bytes, data: st.DataObject) -> bytes:
-        """What an agent makes of a file: something added, changed or taken out."""
+        """Return a file as an agent edits it: something added, changed or removed."""
         raise NotImplementedError
 
     def meaning(self, root: Path) -> Any:
-        """What the index files say, without what may differ between two that say the same."""
+        """Return the meaning of the index files, without parts that may differ between two equal ones."""
         return None
 
     # --- the disk
@@ -117,7 +117,7 @@ class LayoutMachine(RuleBasedStateMachine):
         return [name for name in self.names() if is_our_temp(name)]
 
     def stored(self) -> Counter[bytes]:
-        """How often each word stands in live files and archives."""
+        """Count each word in live files and archives."""
         found: Counter[bytes] = Counter()
         for name in self.names():
             if self.store.role(name) in (Role.SOURCE, Role.ARCHIVE):
@@ -137,7 +137,7 @@ class LayoutMachine(RuleBasedStateMachine):
         os.utime(self.root / name, ns=(at, at))
 
     def write(self, name: str, content: bytes, age: float, way: str) -> None:
-        """in place (truncate and write), over (a shorter text over a longer one), or by a rename."""
+        """Write in place (truncate and write), over (a shorter text over a longer one), or by a rename."""
         path = self.root / name
         path.parent.mkdir(parents=True, exist_ok=True)
         if way == "rename":
@@ -155,10 +155,10 @@ class LayoutMachine(RuleBasedStateMachine):
         there = self.sources()
         return data.draw(st.sampled_from(there)) if there else None
 
-    # --- who is to blame
+    # --- who made a change
 
-    def by_will(self, act: Callable[[], object]) -> None:
-        """A change by an agent, or one that a user asked for: what goes by it is not missed."""
+    def by_user(self, act: Callable[[], object]) -> None:
+        """Run a change by an agent, or one that a user requested: memories that it removes are not missed."""
         before = self.stored()
         act()
         after = self.stored()
@@ -166,7 +166,7 @@ class LayoutMachine(RuleBasedStateMachine):
         self.most |= after
 
     def by_memoryd(self, act: Callable[[], object], *, moves: bool = False) -> None:
-        """No memory may become more than it ever was; one that only `moves` stands there exactly as often."""
+        """Run a change by memoryd: no memory may be there more often than ever, and after `moves` just as often."""
         before = self.stored()
         act()
         after = self.stored()
@@ -182,28 +182,28 @@ class LayoutMachine(RuleBasedStateMachine):
     def agents_made_some_files(self, data: st.DataObject) -> None:
         for name in data.draw(st.lists(st.sampled_from(self.places), min_size=1, max_size=3, unique=True)):
             content = self.compose(name, data)
-            self.by_will(partial(self.write, name, content, 60.0, "in place"))
+            self.by_user(partial(self.write, name, content, 60.0, "in place"))
 
     @rule(data=st.data(), age=ages, way=st.sampled_from(("in place", "rename")))
     def agent_makes_a_file(self, data: st.DataObject, age: float, way: str) -> None:
         name = data.draw(st.sampled_from(self.places))
         content = self.compose(name, data)
-        self.by_will(lambda: self.write(name, content, age, way))
+        self.by_user(lambda: self.write(name, content, age, way))
 
     @rule(data=st.data(), age=ages, way=st.sampled_from(("in place", "rename", "over")))
     def agent_edits_a_file(self, data: st.DataObject, age: float, way: str) -> None:
         name = self.pick(data)
         if name is not None:
             content = self.edited(name, (self.root / name).read_bytes(), data)
-            self.by_will(lambda: self.write(name, content, age, way))
+            self.by_user(lambda: self.write(name, content, age, way))
 
     @rule(data=st.data(), age=ages)
     def agent_is_cut_off(self, data: st.DataObject, age: float) -> None:
-        """Truncated and half written."""
+        """Truncate a file and write half of it."""
         name = data.draw(st.sampled_from(self.places))
         content = self.compose(name, data)
         half = content[: data.draw(st.integers(0, len(content) - 1))]
-        self.by_will(lambda: self.write(name, half, age, "in place"))
+        self.by_user(lambda: self.write(name, half, age, "in place"))
 
     @rule(data=st.data(), copy=st.booleans())
     def agent_moves_a_file(self, data: st.DataObject, copy: bool) -> None:
@@ -219,13 +219,13 @@ class LayoutMachine(RuleBasedStateMachine):
             else:
                 (self.root / name).rename(target)
 
-        self.by_will(act)
+        self.by_user(act)
 
     @rule(data=st.data())
     def agent_deletes_a_file(self, data: st.DataObject) -> None:
         name = self.pick(data)
         if name is not None:
-            self.by_will(lambda: (self.root / name).unlink())
+            self.by_user(lambda: (self.root / name).unlink())
 
     @rule(data=st.data(), age=ages)
     def another_program_writes_the_index(self, data: st.DataObject, age: float) -> None:
@@ -259,7 +259,7 @@ class LayoutMachine(RuleBasedStateMachine):
         return update_index(self.store, self.now, force=True).written
 
     def upkeep(self, job: str, by: str) -> Committed:
-        """Where the clock stands before what was recorded, nothing is moved by schedule."""
+        """Run upkeep by schedule; while the clock is behind a recorded time, nothing is moved."""
         act: Callable[..., Committed] = {"archive": archive, "prune": prune, "dedupe": dedupe}[job]
         try:
             return act(self.store, self.now, by=by)
@@ -317,10 +317,10 @@ class LayoutMachine(RuleBasedStateMachine):
             except NotFoundError as error:
                 note(f"refused: {error}")
 
-        self.by_will(act)
+        self.by_user(act)
         receipt = made[0].receipt if made else None
         if back and receipt is not None:
-            self.by_will(lambda: undo(self.store, receipt, self.now))
+            self.by_user(lambda: undo(self.store, receipt, self.now))
             self.settle()
             assert {each: content for each, (content, _) in self.everything().items()} == before
 
@@ -380,7 +380,7 @@ class LayoutMachine(RuleBasedStateMachine):
         return [partial(self.upkeep, job, by) for job in self.jobs for by in ("command", "schedule")]
 
     def acts(self) -> list[Callable[[], object]]:
-        """What memoryd may be at when it dies."""
+        """Return the operations in which memoryd may die."""
         done = [each for each in self.store.journal.entries() if _can_be_undone(each)]
         return [
             *self.runs(),
@@ -391,7 +391,7 @@ class LayoutMachine(RuleBasedStateMachine):
         ]
 
     def killed(self) -> None:
-        """What the kernel does when the process dies: descriptors go, files stay as they are."""
+        """Do what the kernel does when the process dies: close descriptors, leave files unchanged."""
         for late in self.store.late_writes.waiting:
             late.replaced.detach()
         self.store.late_writes.waiting.clear()
@@ -407,19 +407,19 @@ class LayoutMachine(RuleBasedStateMachine):
         assert self.temps() == []
         for rule_ in self.store.layout.files.locks if self.store.layout else ():
             lock = self.root / rule_.name
-            if lock.exists():  # the process that holds it, this one, is dead by the story
+            if lock.exists():  # its holder is this process, which counts as dead
                 lock.write_text(f'{{"pid": {DEAD_PID}}}')
                 self.age(rule_.name, 3600)
                 sweep_locks(self.store, self.now)
                 assert not lock.exists()
 
     def settle(self) -> None:
-        """Time passes until nobody can have a replaced file open, and nobody can be writing any more."""
+        """Let time pass until no process can have a replaced file open or be writing."""
         self.now += 3.0
         self.store.late_writes.merge(self.store.tree, self.now)
         assert self.temps() == []
 
-    # --- what is always true
+    # --- invariants
 
     @invariant()
     def nothing_is_lost(self) -> None:
@@ -468,12 +468,12 @@ class LayoutMachine(RuleBasedStateMachine):
             assert list(self.store.catalogue.entries(self.sources())) == []
 
     def depends_on_the_index(self) -> bool:
-        """Does the present index say what no file does?"""
+        """True if the current index contains what no file does."""
         return False
 
 
 def known(store: Store) -> dict[str, Any]:
-    """All that memoryd knows of the files, but for what the files alone do not tell."""
+    """Return all that memoryd has recorded of the files and that depends on the files alone."""
     rows = store.catalogue.files()
     entries = [(*each[:5], repr(sorted(each.facts.items()))) for each in store.catalogue.entries(sorted(rows))]
     found = [*store.catalogue.findings(), *store.root_findings.get("index", ()), *store.root_findings.get("files", ())]

@@ -1,4 +1,4 @@
-"""Archiving, soft limits, and taking both back byte for byte."""
+"""Archiving, soft limits, and undoing both byte for byte."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def filled(world: World) -> None:
 
 
 class TestArchive:
-    def test_what_is_due_moves_and_nothing_else_changes(self, world: World) -> None:
+    def test_only_due_memories_move(self, world: World) -> None:
         filled(world)
         done = archive(world.store, world.now, by="schedule")
         assert done.receipt is not None
@@ -58,7 +58,7 @@ class TestArchive:
         world.sync()
         assert world.everything() == before
 
-    def test_a_dry_run_changes_nothing_and_says_all(self, world: World) -> None:
+    def test_a_dry_run_changes_nothing_and_lists_every_move(self, world: World) -> None:
         filled(world)
         before = world.everything()
         done = archive(world.store, world.now, by="command", dry_run=True)
@@ -68,7 +68,7 @@ class TestArchive:
         wanted = plan_row(archive(world.store, world.now, by="command").plan)
         assert plan_row(done.plan) == wanted
 
-    def test_each_live_file_is_backed_up_before(self, world: World) -> None:
+    def test_each_live_file_is_backed_up_first(self, world: World) -> None:
         filled(world)
         before = {name: world.read(name) for name in LIVE}
         archive(world.store, world.now, by="schedule")
@@ -76,7 +76,7 @@ class TestArchive:
             [backup] = world.backups(name)
             assert world.read(f".backup/{backup}") == before[name]
 
-    def test_files_and_folders_of_the_archive_are_private(self, world: World) -> None:
+    def test_files_and_directories_of_the_archive_are_private(self, world: World) -> None:
         filled(world)
         world.path(LEARNINGS).chmod(0o640)
         archive(world.store, world.now, by="schedule")
@@ -98,7 +98,7 @@ class TestArchive:
             archive(world.store, world.now, by="command", ids=[uuid(101), "nowhere"])
         assert world.everything() == before
 
-    def test_what_is_archived_already_or_only_read_is_no_live_memory(self, world: World) -> None:
+    def test_archived_and_read_only_memories_are_refused(self, world: World) -> None:
         filled(world)
         archive(world.store, world.now, by="schedule")
         world.write("agent.json", json.dumps({"core_memories": [{"id": "shipped-1", "content": "x"}]}).encode())
@@ -109,7 +109,7 @@ class TestArchive:
                 archive(world.store, world.now, by="command", ids=[identity])
         assert world.memories() == before
 
-    def test_a_live_memory_whose_id_stands_in_an_archive_too(self, world: World) -> None:
+    def test_a_live_memory_whose_id_is_also_in_an_archive(self, world: World) -> None:
         filled(world)
         archive(world.store, world.now, by="schedule")
         kept = world.read(Q3)
@@ -130,7 +130,7 @@ class TestArchive:
         until(lambda: ".lock" not in world.names(), "the lock file to go")  # the thread that waited removes it
 
     @pytest.mark.parametrize("doubt", ["jump", "past"])
-    def test_a_clock_in_doubt_stops_it_and_is_told(self, world: World, doubt: str) -> None:
+    def test_a_clock_in_doubt_stops_it_and_is_reported(self, world: World, doubt: str) -> None:
         world.write(LEARNINGS, lines(*(learning(n) for n in range(1, 31))))
         world.sync()
         later = world.now + 100 * DAY
@@ -149,7 +149,7 @@ class TestArchive:
         assert check(world.store, later) == []
 
     def test_a_pause_of_weeks_is_caught_up_in_batches_oldest_first(self, world: World) -> None:
-        """At most half of the store, or twenty memories, at a time; the plan says what waits."""
+        """At most half of the store, or twenty memories, at a time; the plan counts those that wait."""
         old = [learning(n, f"2025-0{1 + n % 6}-0{1 + n % 9}T00:00:00Z") for n in range(1, 61)]
         world.write(LEARNINGS, lines(*old, *(learning(n, iso(world.now)) for n in range(61, 66))))
         world.sync()
@@ -183,7 +183,7 @@ class TestArchive:
         assert uuid(1) not in world.read(LEARNINGS).decode(errors="replace")
         assert target.read_bytes() == lines(memory(102, archived=True))
 
-    def test_a_linked_archive_folder_is_not_written_through(self, world: World, tmp_path: Path) -> None:
+    def test_a_linked_archive_directory_is_not_written_through(self, world: World, tmp_path: Path) -> None:
         filled(world)
         elsewhere = tmp_path / "elsewhere"
         elsewhere.mkdir()
@@ -196,7 +196,7 @@ class TestArchive:
 
 
 class TestUndo:
-    def test_byte_identical_with_modes_and_folders(self, world: World) -> None:
+    def test_restores_bytes_modes_and_directories(self, world: World) -> None:
         filled(world)
         world.path(LEARNINGS).chmod(0o640)
         before, folders = world.memories(), {name for name in os.listdir(world.root) if name != ".backup"}
@@ -210,7 +210,7 @@ class TestUndo:
         assert world.store.journal.entry(done.receipt).state == "undone"
         assert world.store.journal.entry(done.receipt).undone_by == back.receipt
 
-    def test_onto_an_archive_that_was_there(self, world: World) -> None:
+    def test_restores_an_archive_that_existed_before(self, world: World) -> None:
         filled(world)
         world.write(Q3, line(learning(50, archived=True)))  # no newline at its end
         world.path(Q3).chmod(0o400)
@@ -237,8 +237,8 @@ class TestUndo:
         assert undo(world.store, done.receipt or "", world.now, dry_run=True).plan
         assert world.everything() == before
 
-    def test_what_was_appended_since_stays(self, world: World) -> None:
-        """Live and in the archive; agents do not stop writing for an undo."""
+    def test_later_appends_stay(self, world: World) -> None:
+        """In live files and in the archive: agents do not stop writing for an undo."""
         filled(world)
         before = world.memories()
         done = archive(world.store, world.now, by="command")
@@ -254,7 +254,7 @@ class TestUndo:
         world.sync()
         assert archive(world.store, world.now, by="schedule").receipt is None, "it would undo the undo"
 
-    def test_in_a_file_that_was_written_anew_each_memory_comes_back(self, world: World) -> None:
+    def test_restores_each_memory_in_a_rewritten_file(self, world: World) -> None:
         world.write(LEARNINGS, lines(learning(1), learning(2), learning(3)))
         world.look()
         done = archive(world.store, world.now, by="command", ids=[uuid(1), uuid(3)])
@@ -270,7 +270,7 @@ class TestUndo:
         assert not any(name.startswith("archive/") for name in world.names())
         assert world.store.journal.entry(done.receipt or "").state == "undone"
 
-    def test_in_a_file_that_was_deleted_each_memory_comes_back(self, world: World) -> None:
+    def test_restores_each_memory_in_a_deleted_file(self, world: World) -> None:
         world.write(LEARNINGS, lines(learning(1), learning(2)))
         world.look()
         done = archive(world.store, world.now, by="command", ids=[uuid(1)])
@@ -343,8 +343,8 @@ class TestUndo:
         assert world.memories() == before
 
 
-class TestHeld:
-    """What somebody took back by an undo would be due again at once."""
+class TestPins:
+    """Memories restored by an undo, which would be due again at once."""
 
     def undone(self, world: World) -> None:
         filled(world)
@@ -376,7 +376,7 @@ class TestHeld:
 
 
 class TestLimits:
-    def test_a_soft_limit_is_reached_and_kept(self, make_world: MakeWorld) -> None:
+    def test_a_soft_limit_is_enforced_once(self, make_world: MakeWorld) -> None:
         world = make_world(Policy(limits={LEARNINGS: Limit(LimitKind.SOFT, None, 3)}))
         world.write(LEARNINGS, lines(*(learning(n, f"2026-01-{n:02}T00:00:00Z") for n in range(1, 7))))
         world.sync()
@@ -386,7 +386,7 @@ class TestLimits:
         assert same_meaning(world.index(), world.rebuilt())
         assert enforce_limits(world.store, world.now, by="schedule").receipt is None
 
-    def test_what_cannot_be_helped_is_told_until_it_is(self, make_world: MakeWorld) -> None:
+    def test_an_unreachable_limit_is_reported_until_it_is_met(self, make_world: MakeWorld) -> None:
         world = make_world(Policy(limits={TASKS: Limit(LimitKind.SOFT, None, 1)}))
         world.write(
             TASKS, lines(task(1, "in-progress"), task(2, "blocked"), task(3, "completed", "2026-01-30T00:00:00Z"))
@@ -399,7 +399,7 @@ class TestLimits:
         enforce_limits(world.store, world.now, by="schedule")
         assert world.store.root_findings["soft-limits"] == ()
 
-    def test_a_lifted_limit_moves_nothing(self, make_world: MakeWorld) -> None:
+    def test_a_disabled_limit_moves_nothing(self, make_world: MakeWorld) -> None:
         world = make_world(Policy(limits={LEARNINGS: None}))
         world.write(LEARNINGS, lines(*(learning(n) for n in range(1, 600))))
         world.look()

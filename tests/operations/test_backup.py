@@ -1,4 +1,4 @@
-"""Backups: five good ones, in their order, restorable by `cp` and by command; nothing restored without a copy."""
+"""Backups: five good ones, in order, restorable by `cp` and by command; a restore first backs up the live file."""
 
 from __future__ import annotations
 
@@ -28,15 +28,15 @@ from tests.operations.world import CORE, LEARNINGS, LIVE, TASKS, World
 
 
 def save(world: World, number: int, later: float = 60.0) -> None:
-    """One more memory, one more backup."""
+    """Store one more memory and make one more backup."""
     world.now += later
     world.append(CORE, memory(number))
     create_backups(world.store, world.now, file=CORE)
 
 
 class TestCreate:
-    def test_an_emptied_file_is_no_reason_to_touch_the_folder(self, world: World) -> None:
-        """A lock taken for nothing would move the folder's time stamp at each run."""
+    def test_an_emptied_file_does_not_touch_the_directory(self, world: World) -> None:
+        """An unnecessary lock would change the mtime of the directory at each run."""
         world.write(CORE, lines(memory(1)))
         create_backups(world.store, world.now)
         world.write(CORE, b"")
@@ -45,7 +45,7 @@ class TestCreate:
         assert world.path("").stat().st_mtime_ns == before
         assert len(world.backups()) == 1
 
-    def test_of_every_live_file_by_the_seeds_name(self, world: World) -> None:
+    def test_of_every_live_file_under_the_name_of_the_seed(self, world: World) -> None:
         for name, content in ((CORE, lines(memory(1))), (LEARNINGS, lines(learning(2)))):
             world.write(name, content)
         made = create_backups(world.store, world.now)
@@ -76,7 +76,7 @@ class TestCreate:
         assert len(world.backups(LEARNINGS)) == 1
 
     def test_seven_with_three_old_names_among_them_leave_the_five_newest(self, world: World) -> None:
-        """The published names: without stamp, with the type, with the stamp of a copy by hand."""
+        """Cover the published names: without stamp, with the type, with the stamp of a copy by hand."""
         world.write(CORE, lines(memory(1)))
         names = [f"{CORE}.backup", "core_memories.jsonl.backup.20260101_100000", f"{CORE}.backup.20260102_100000"]
         for age, name in zip((40, 30, 29), names, strict=True):
@@ -105,7 +105,7 @@ class TestCreate:
         kept = [world.read(f".backup/{name}").count(b"\n") for name in world.backups()]
         assert sorted(kept) == [1, 3, 4, 5, 6]
 
-    def test_a_damaged_file_never_pushes_out_a_good_backup(self, world: World) -> None:
+    def test_a_damaged_file_never_rotates_out_a_good_backup(self, world: World) -> None:
         world.write(CORE, b"")
         for number in range(1, 6):
             save(world, number)
@@ -117,8 +117,8 @@ class TestCreate:
         assert good[-1] in world.backups()
         assert len(world.backups()) == 6
 
-    def test_a_torn_line_freezes_nothing(self, world: World) -> None:
-        """Whatever comes after it is backed up, and a restore of the emptied file brings all of it back."""
+    def test_a_torn_line_does_not_stop_backups(self, world: World) -> None:
+        """Later memories are backed up, and a restore of the emptied file recovers all of them."""
         world.write(CORE, lines(*map(memory, range(1, 5))))
         create_backups(world.store, world.now)
         grown = lines(*map(memory, range(1, 5))) + b'{"torn": \n' + lines(*map(memory, range(5, 305)))
@@ -131,7 +131,7 @@ class TestCreate:
         restore(world.store, world.now, file=CORE)
         assert world.read(CORE) == grown
 
-    def test_a_rotation_that_was_cut_off_is_finished_though_nothing_changed(self, world: World) -> None:
+    def test_an_interrupted_rotation_is_finished_although_nothing_changed(self, world: World) -> None:
         for number in range(1, 6):
             save(world, number)
         extra = world.path(f".backup/{CORE}.backup")
@@ -140,7 +140,7 @@ class TestCreate:
         assert create_backups(world.store, world.now, file=CORE)[0].outcome == "equal"
         assert len(world.backups()) == 5
 
-    def test_a_rotten_newest_is_no_reason_to_do_without(self, world: World) -> None:
+    def test_a_corrupt_newest_backup_is_replaced(self, world: World) -> None:
         world.write(CORE, lines(memory(1)))
         create_backups(world.store, world.now)
         [name] = world.backups()
@@ -153,7 +153,7 @@ class TestCreate:
         with pytest.raises(NotFoundError, match=r"index\.json"):
             create_backups(world.store, world.now, file="index.json")
 
-    def test_a_link_in_the_place_of_the_folder_is_not_followed(self, world: World, tmp_path: Path) -> None:
+    def test_a_link_in_place_of_the_directory_is_not_followed(self, world: World, tmp_path: Path) -> None:
         elsewhere = tmp_path / "elsewhere"
         elsewhere.mkdir()
         world.write(CORE, lines(memory(1)))
@@ -170,7 +170,7 @@ class TestRestore:
         save(world, 2)
         world.write(CORE, lines(memory(3)))
 
-    def test_the_newest_by_default_and_the_live_file_is_kept(self, world: World) -> None:
+    def test_the_newest_by_default_and_the_live_file_is_backed_up(self, world: World) -> None:
         self.two(world)
         done, said = restore(world.store, world.now + 60, file=CORE)
         assert world.read(CORE) == lines(memory(1), memory(2))
@@ -202,7 +202,7 @@ class TestRestore:
         undo(world.store, done.receipt or "", world.now)
         assert world.memories() == before
 
-    def test_of_a_file_that_is_gone_and_its_undo(self, world: World) -> None:
+    def test_of_a_deleted_file_and_its_undo(self, world: World) -> None:
         self.two(world)
         world.path(CORE).unlink()
         done, said = restore(world.store, world.now, file=CORE)
@@ -211,7 +211,7 @@ class TestRestore:
         undo(world.store, done.receipt or "", world.now)
         assert not world.path(CORE).exists()
 
-    def test_of_a_file_that_is_empty_and_its_undo(self, world: World) -> None:
+    def test_of_an_empty_file_and_its_undo(self, world: World) -> None:
         self.two(world)
         world.write(CORE, b"")
         done, _ = restore(world.store, world.now, file=CORE)
@@ -219,13 +219,13 @@ class TestRestore:
         undo(world.store, done.receipt or "", world.now)
         assert world.read(CORE) == b""
 
-    def test_of_equal_content_is_nothing(self, world: World) -> None:
+    def test_of_equal_content_does_nothing(self, world: World) -> None:
         world.write(CORE, lines(memory(1)))
         create_backups(world.store, world.now)
         done, _ = restore(world.store, world.now, file=CORE)
         assert (done.receipt, bool(done.plan)) == (None, False)
 
-    def test_a_copy_by_hand_beside_the_data(self, world: World) -> None:
+    def test_a_copy_by_hand_next_to_the_data(self, world: World) -> None:
         world.write(CORE, lines(memory(1)))
         shutil.copy2(world.path(CORE), world.path(f"{CORE}.backup"))
         world.write(CORE, b"{broken")
@@ -233,7 +233,7 @@ class TestRestore:
         assert world.read(CORE) == lines(memory(1))
         assert f"{CORE}.backup" in world.names()
 
-    def test_a_rotten_one_is_refused_and_passed_over(self, world: World) -> None:
+    def test_a_corrupt_one_is_refused_and_skipped(self, world: World) -> None:
         self.two(world)
         oldest, newest = world.backups()
         world.path(f".backup/{newest}").write_bytes(b"rotten")
@@ -284,7 +284,7 @@ class TestEmptied:
 
 
 class TestVerify:
-    def test_finds_what_rotted_without_a_new_stamp(self, world: World) -> None:
+    def test_finds_corruption_without_a_new_time_stamp(self, world: World) -> None:
         """A bit that flips on the disk changes neither size nor time."""
         world.write(CORE, lines(memory(1)))
         world.look()
@@ -301,7 +301,7 @@ class TestVerify:
         assert refresh(world.store, None, world.now).changed == ()
         assert refresh(world.store, None, world.now, verify=True).changed == (CORE,)
 
-    def test_state_that_nothing_names_goes(self, world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_unreferenced_blobs_are_removed(self, world: World, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr("memoryd.operations.backup.MAX_UNDO_ENTRIES", 2)
         monkeypatch.setattr("memoryd.store.undo_content.MAX_INLINE", 0)  # so that each change has blobs
         world.write(CORE, lines(*(memory(n) for n in range(1, 6))))
@@ -340,9 +340,9 @@ def test_every_live_file_has_its_own_rotation(world: World) -> None:
     assert {name: len(world.backups(name)) for name in LIVE} == dict.fromkeys(LIVE, 3)
 
 
-class TestEverythingKept:
-    def test_each_id_that_is_listed_is_taken(self, world: World) -> None:
-        """Backups in their place and beside the data, an index of another program, what lies in quarantine."""
+class TestRestoreSources:
+    def test_each_listed_id_can_be_restored(self, world: World) -> None:
+        """Backups in their directory and next to the data, an index of another program, quarantined content."""
         world.write(CORE, lines(memory(1)))
         create_backups(world.store, world.now)
         world.path(f"{CORE}.backup").write_bytes(lines(memory(1), memory(2)))
@@ -381,7 +381,7 @@ class TestEverythingKept:
 
 
 def test_a_version_is_chosen_by_the_file_as_it_is_now(tmp_path: Path) -> None:
-    """While a file may be half written the index keeps what it was, which is then no reason to pass the newest over."""
+    """While a file may be half-written the catalogue has its old state, which must not rule out the newest version."""
     store = Store("m", str(tmp_path / "root"), "json-files", Policy(), str(tmp_path / "state"))
     path = tmp_path / "root" / json_samples.name(1)
     path.parent.mkdir(mode=0o700)

@@ -1,4 +1,4 @@
-"""Backups that are tried and fail are told; a machine that was off is given its chance first."""
+"""Backups that fail are reported; a machine that was off gets time to catch up first."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def tried(world: World, result: str) -> None:
     world.store.journal.jobs.record_end("backup", result, world.now, None if result == "ok" else "the disk refuses")
 
 
-def told(world: World) -> list[str]:
+def findings(world: World) -> list[str]:
     note_backups(world.store, world.now)
     return [each.message for each in check(world.store, world.now) if each.code == "backups-behind"]
 
@@ -26,38 +26,38 @@ def filled(make_world: MakeWorld, schedule: str = "every 1d") -> World:
     return world
 
 
-def test_tries_that_fail_are_told_after_two_intervals(make_world: MakeWorld) -> None:
+def test_failed_attempts_are_reported_after_two_intervals(make_world: MakeWorld) -> None:
     world = filled(make_world)
     tried(world, "ok")
     world.now += 1.5 * DAY
     tried(world, "failed")
-    assert told(world) == []
+    assert findings(world) == []
     world.now += DAY
     tried(world, "busy")
-    [message] = told(world)
+    [message] = findings(world)
     assert "ended with busy: the disk refuses" in message
     tried(world, "ok")
-    assert told(world) == []
+    assert findings(world) == []
 
 
-def test_a_machine_that_was_off_has_its_chance(make_world: MakeWorld) -> None:
+def test_a_machine_that_was_off_gets_time_to_catch_up(make_world: MakeWorld) -> None:
     world = filled(make_world)
     tried(world, "ok")
     world.now += 30 * DAY
-    assert told(world) == []
+    assert findings(world) == []
 
 
 def test_one_that_never_succeeded(make_world: MakeWorld) -> None:
     world = filled(make_world)
     for _ in range(2):
         tried(world, "failed")
-    assert told(world) == []
+    assert findings(world) == []
     tried(world, "failed")
-    assert "no backup was ever made" in told(world)[0]
+    assert "no backup was ever made" in findings(world)[0]
 
 
-def test_not_where_none_is_asked_for_or_nothing_is_there(make_world: MakeWorld) -> None:
+def test_nothing_is_reported_without_a_schedule_or_without_memories(make_world: MakeWorld) -> None:
     world = filled(make_world, "off")
     for _ in range(5):
         tried(world, "failed")
-    assert told(world) == []
+    assert findings(world) == []

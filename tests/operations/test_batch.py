@@ -69,7 +69,7 @@ def files(store: Store) -> dict[str, bytes]:
     return {str(path.relative_to(root)): path.read_bytes() for path in found}
 
 
-def asked(layout: str, *numbers: int) -> list[NewMemory]:
+def new_memories(layout: str, *numbers: int) -> list[NewMemory]:
     return [NewMemory(native(layout, number), WHERE[layout]) for number in numbers]
 
 
@@ -80,12 +80,12 @@ def add_several(store: Store, given: list[NewMemory]) -> Outcome:
 
 
 @pytest.mark.parametrize("layout", WHERE)
-def test_each_is_there_by_its_id_under_one_receipt_that_takes_all_back(make_store: MakeStore, layout: str) -> None:
+def test_each_is_stored_and_one_receipt_undoes_all(make_store: MakeStore, layout: str) -> None:
     store = make_store(layout)
-    memories.add(store, asked(layout, 9)[0], NOW, Context(1))
+    memories.add(store, new_memories(layout, 9)[0], NOW, Context(1))
     refresh(store, None, NOW)
     before = files(store)
-    done = add_several(store, asked(layout, 1, 2, 3, 4))
+    done = add_several(store, new_memories(layout, 1, 2, 3, 4))
     assert len(done.stored) == len(dict.fromkeys(done.stored)) == 4
     entries = {entry.id: entry.path for entry in store.catalogue.entries(list(store.files()))}
     assert {identity: entries.get(identity) for identity, _ in done.stored} == dict(done.stored)
@@ -99,7 +99,7 @@ def test_each_is_there_by_its_id_under_one_receipt_that_takes_all_back(make_stor
 @pytest.mark.parametrize("layout", ["jsonl-store", "markdown-topics"])
 def test_the_files_are_as_if_stored_one_by_one(make_store: MakeStore, layout: str) -> None:
     one, other = make_store(layout, "one"), make_store(layout, "other")
-    given = asked(layout, 1, 2, 3)
+    given = new_memories(layout, 1, 2, 3)
     if layout == "jsonl-store":
         given = [NewMemory({**each.memory, "id": memory(n)["id"]}, each.location) for n, each in enumerate(given)]
     add_several(one, given)
@@ -118,22 +118,22 @@ def test_the_files_are_as_if_stored_one_by_one(make_store: MakeStore, layout: st
         ({"memories": ["x"]}, "a non-empty list of objects"),
     ],
 )
-def test_what_is_no_list_of_memories_is_refused(params: dict[str, Any], said: str) -> None:
+def test_anything_but_a_list_of_memories_is_refused(params: dict[str, Any], said: str) -> None:
     with pytest.raises(UsageError, match=said):
         check_params(TABLE["memory.add"], params)
 
 
 def test_in_a_session_it_is_one_extraction(make_store: MakeStore) -> None:
     store = make_store("session-files")
-    add_several(store, asked("session-files", 1, 2, 3))
+    add_several(store, new_memories("session-files", 1, 2, 3))
     [content] = [json.loads(each) for each in files(store).values()]
     assert (content["extraction_count"], len(content["memories"])) == (1, 3)
-    add_several(store, asked("session-files", 4, 5))
+    add_several(store, new_memories("session-files", 4, 5))
     [content] = [json.loads(each) for each in files(store).values()]
     assert (content["extraction_count"], len(content["memories"])) == (2, 5)
 
 
-def test_what_a_surer_memory_of_the_call_replaces_is_kept_aside(make_store: MakeStore) -> None:
+def test_a_memory_replaced_by_a_surer_one_of_the_call_is_quarantined(make_store: MakeStore) -> None:
     store = make_store("session-files")
     first = native("session-files", 1)
     add_several(store, [NewMemory(first, WHERE["session-files"])])
@@ -146,26 +146,29 @@ def test_what_a_surer_memory_of_the_call_replaces_is_kept_aside(make_store: Make
     assert b'"confidence_score": 80' in store.blobs.get(kept.blob)
 
 
-def test_one_that_does_not_fit_leaves_nothing_of_any(make_store: MakeStore) -> None:
+def test_one_invalid_memory_stores_none(make_store: MakeStore) -> None:
     store = make_store("jsonl-store")
     with pytest.raises(InvalidMemoryError) as error:
-        add_several(store, [*asked("jsonl-store", 1, 2), NewMemory({"type": "learning"}), *asked("jsonl-store", 3)])
+        add_several(
+            store,
+            [*new_memories("jsonl-store", 1, 2), NewMemory({"type": "learning"}), *new_memories("jsonl-store", 3)],
+        )
     assert error.value.data["memory"] == 2
     token = "ghp_" + "a1B2" * 9
     with pytest.raises(SensitiveError) as refused:
-        add_several(store, [*asked("jsonl-store", 1), NewMemory({"type": "learning", "content": token})])
+        add_several(store, [*new_memories("jsonl-store", 1), NewMemory({"type": "learning", "content": token})])
     assert refused.value.data["memory"] == 1
     assert files(store) == {}
 
 
-def test_a_limit_counts_those_before(make_store: MakeStore) -> None:
+def test_a_limit_counts_earlier_memories_of_the_call(make_store: MakeStore) -> None:
     limits = {"learnings.jsonl": Limit(LimitKind.HARD, None, 3)}
     store = make_store("jsonl-store", policy=Policy(limits=limits))
     (Path(store.path) / "learnings.jsonl").write_bytes(lines(learning(1)))
     refresh(store, None, NOW)
     with pytest.raises(LimitExceededError):
-        add_several(store, asked("jsonl-store", 0, 2, 4))
-    assert len(add_several(store, asked("jsonl-store", 0, 2)).stored) == 2
+        add_several(store, new_memories("jsonl-store", 0, 2, 4))
+    assert len(add_several(store, new_memories("jsonl-store", 0, 2)).stored) == 2
 
 
 def test_an_id_may_not_come_twice_in_one_call(make_store: MakeStore) -> None:
@@ -181,15 +184,15 @@ def test_a_thousand_lines_are_one_write(make_store: MakeStore) -> None:
     (Path(store.path) / "learnings.jsonl").write_bytes(lines(learning(1)))
     refresh(store, None, NOW)
     inode = os.stat(f"{store.path}/learnings.jsonl").st_ino
-    done = add_several(store, asked("jsonl-store", *range(0, 2000, 2)))
+    done = add_several(store, new_memories("jsonl-store", *range(0, 2000, 2)))
     assert len(done.stored) == 1000
     [entry] = store.journal.entries()
     assert [step.kind for step in entry.steps] == ["append"]
     assert os.stat(f"{store.path}/learnings.jsonl").st_ino == inode
 
 
-def test_what_check_will_report_is_said_at_once(make_store: MakeStore) -> None:
-    """Else the finding stays for good and nobody knows from where."""
+def test_findings_of_the_new_memories_are_reported_at_once(make_store: MakeStore) -> None:
+    """Otherwise the finding stays and nobody knows its cause."""
     store, means = make_store("markdown-topics"), Context()
     told = "the entry lacks Problem and Solution; `check` reports it as missing-labels"
     bare = NewMemory({"title": "Case", "context": "always"}, {"topic": "db"})

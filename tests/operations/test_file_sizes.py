@@ -1,4 +1,4 @@
-"""A file above the size that is read drops out of every answer, so memoryd brings none above it, and says which are."""
+"""Files above the size limit are in no answer, so memoryd lets none grow above it, and reports those that are."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_a_document_of_ten_thousand_memories_may_be_read() -> None:
     assert set(most.values()) == {64 * MB}
 
 
-def test_an_answer_tells_which_of_its_files_are_not_read(tmp_path: Path) -> None:
+def test_an_answer_names_the_files_that_are_not_read(tmp_path: Path) -> None:
     stored = Stored(tmp_path / "c.sqlite", "user-document")
     stored.put(memory("a", "zebra", owner="files/ann"))
     stored.unread = ("files/bob/__long-memories/data.json",)

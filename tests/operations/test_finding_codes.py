@@ -1,4 +1,4 @@
-"""Every finding code is produced by a real store, names its place, and never tells what a memory says."""
+"""Every finding code is produced by a real store, names its location, and never quotes a memory."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ TOPIC = "a/b.md"
 
 
 class Site:
-    """One store of a layout with a clock of its own; files are an hour old unless told otherwise."""
+    """One store of a layout with its own clock; files are an hour old by default."""
 
     def __init__(self, base: Path, layout: str, policy: Policy, patch: pytest.MonkeyPatch) -> None:
         self.root = base / "root"
@@ -69,7 +69,7 @@ class Site:
         self.store.index.dirty = True
         update_index(self.store, self.now, force=True)
 
-    def holds(self, text: bytes) -> bool:
+    def has(self, text: bytes) -> bool:
         return any(text in path.read_bytes() for path in self.root.rglob("*") if path.is_file())
 
 
@@ -104,7 +104,7 @@ def _bad(**fields: Any) -> bytes:
     return lines(GOOD, {**GOOD, "id": learning(2)["id"], **fields})
 
 
-# --- what lies in no single line
+# --- findings that belong to no single line
 
 
 def _emptied(site: Site) -> Place:
@@ -126,7 +126,7 @@ def _failing_backups(site: Site) -> Place:
 
 
 def _held_lock(site: Site) -> Place:
-    """Of the parent of this process, which began before it."""
+    """Hold the lock as the parent of this process, which started before it."""
     site.store.lock_watch.monotonic = lambda: site.now
     site.now = float(int(time.time()))
     site.write(".lock", json.dumps({"pid": os.getppid(), "agent": SAID}).encode(), age=-5)
@@ -374,40 +374,40 @@ def make_site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Calla
         site.store.close()
 
 
-def told_only(findings: list[Finding]) -> None:
+def only_code(findings: list[Finding]) -> None:
     for each in findings:
         assert CANARY not in each.message, f"{each.code} tells what a memory says: {each.message}"
         assert SECRET not in repr(shown("m", each))
 
 
-def test_no_code_is_without_its_case() -> None:
+def test_every_code_has_a_case() -> None:
     assert sorted(CASES) == sorted(CODES)
 
 
 @pytest.mark.parametrize("code", sorted(CASES))
-def test_found_with_its_place_and_without_content(code: str, make_site: Callable[[Case], Site]) -> None:
+def test_is_reported_with_its_location_and_without_content(code: str, make_site: Callable[[Case], Site]) -> None:
     case = CASES[code]
     site = make_site(case)
     place = case.plant(site)
     site.sync()
-    assert site.holds(CANARY.encode())
+    assert site.has(CANARY.encode())
     findings = check(site.store, site.now)
     found = [Place(each.path, each.line) for each in findings if each.code == code]
     assert found, f"{code} is not among {sorted({each.code for each in findings})}"
     assert place.path in {each.path for each in found}
     assert place.line is None or place in found
-    told_only(findings)
+    only_code(findings)
     for each in findings:
         assert each.message
 
 
 @pytest.mark.parametrize("text", [SAID, SECRET])
-def test_canary_a_message_that_tells_would_be_noticed(text: str) -> None:
+def test_canary_a_message_with_content_would_be_noticed(text: str) -> None:
     with pytest.raises(AssertionError):
-        told_only([Finding("invalid-json", LEARNINGS, f"cannot read {text}")])
+        only_code([Finding("invalid-json", LEARNINGS, f"cannot read {text}")])
 
 
-def test_words_are_found_in_known_files_once_they_are_wanted(make_site: Callable[[Case], Site]) -> None:
+def test_sensitive_words_are_reported_in_indexed_files_once_enabled(make_site: Callable[[Case], Site]) -> None:
     """The setting changes how files are read, so what was read by the other one is read anew."""
     case = CASES["sensitive-word"]
     site = make_site(case._replace(policy=Policy()))

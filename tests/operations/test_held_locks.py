@@ -1,4 +1,4 @@
-"""A lock whose holder lives and does nothing: upkeep waits a moment only, and people are told."""
+"""A lock whose holder is alive and idle: upkeep waits only a moment, and a finding reports it."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def world(tmp_path: Path) -> Iterator[World]:
 
 @pytest.fixture
 def server() -> Iterator[int]:
-    """The number of a process that lives and began before any lock here."""
+    """The PID of a live process that started before any lock of these tests."""
     with subprocess.Popen(
         [sys.executable, "-c", "print(flush=True); input()"], stdin=subprocess.PIPE, stdout=subprocess.PIPE
     ) as process:
@@ -53,7 +53,7 @@ def server() -> Iterator[int]:
 
 
 class Watch:
-    """The store's own clock for how long a lock is watched."""
+    """A clock for how long a lock is watched."""
 
     def __init__(self, store: Store) -> None:
         self.now = 1000.0
@@ -61,7 +61,7 @@ class Watch:
 
 
 def leave_lock(world: World, pid: int, name: str = ".lock") -> None:
-    """As a server leaves it whose request failed inside: its own number, claimed just now, nobody's flock."""
+    """Leave a lock as a server does whose request failed inside: with its PID, claimed just now, without a flock."""
     claimed = datetime.fromtimestamp(time.time() + 1, UTC).isoformat()
     (world.root / name).write_text(json.dumps({"pid": pid, "timestamp": claimed}))
 
@@ -75,7 +75,7 @@ def take_lock(world: World) -> None:
         pass
 
 
-def test_a_free_lock_of_a_living_process_bars_for_ten_minutes_and_is_then_told(world: World, server: int) -> None:
+def test_a_free_lock_of_a_live_process_blocks_for_ten_minutes_and_is_then_reported(world: World, server: int) -> None:
     watch = Watch(world.store)
     leave_lock(world, server)
     assert held(world.store, time.time()) == []
@@ -104,7 +104,7 @@ def test_a_lock_that_is_touched_is_in_use(world: World, server: int) -> None:
         take_lock(world)
 
 
-def test_a_flock_held_for_long_is_told_and_respected(world: World) -> None:
+def test_a_flock_held_for_long_is_reported_and_respected(world: World) -> None:
     watch = Watch(world.store)
     with open(world.root / ".lock", "w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
@@ -117,7 +117,7 @@ def test_a_flock_held_for_long_is_told_and_respected(world: World) -> None:
     assert held(world.store, time.time()) == [], "nobody holds it any more"
 
 
-def test_a_flock_that_is_let_go_and_taken_again_is_no_held_lock(world: World) -> None:
+def test_a_flock_that_is_released_and_taken_again_is_no_held_lock(world: World) -> None:
     watch = Watch(world.store)
     with open(world.root / ".lock", "w") as file:
         for _ in range(3):
@@ -128,7 +128,7 @@ def test_a_flock_that_is_let_go_and_taken_again_is_no_held_lock(world: World) ->
             watch.now += HONOUR_S / 2
 
 
-def test_a_soft_lock_held_for_long_is_told_and_still_honoured(tmp_path: Path, server: int) -> None:
+def test_a_soft_lock_held_for_long_is_reported_and_still_honoured(tmp_path: Path, server: int) -> None:
     root = tmp_path / "sessions"
     root.mkdir()
     store = Store("s", str(root), "session-files", Policy(), str(tmp_path / "state"))
@@ -154,8 +154,8 @@ def test_upkeep_waits_for_a_lock_only_a_moment(world: World) -> None:
     assert any(name.startswith("archive/") for name in world.names())
 
 
-class _Heard:
-    """Hints that remember what is to be tried again."""
+class _Hints:
+    """Hints that record retries."""
 
     def __init__(self) -> None:
         self.retries: list[tuple[str, float]] = []
@@ -171,10 +171,10 @@ class _Heard:
         self.retries.append((job, after_s))
 
 
-def test_a_job_that_finds_the_lock_taken_comes_again_soon_and_then_more_rarely(world: World) -> None:
+def test_a_job_that_finds_the_lock_taken_is_retried_with_backoff(world: World) -> None:
     world.store.policy = Policy(lock_wait_s=3600)
     world.now = time.time()
-    heard = _Heard()
+    heard = _Hints()
     worker = worker_of(world, hints=cast("Hints", heard))
     worker.start()
     assert worker.ready.wait(5)
@@ -190,7 +190,7 @@ def test_a_job_that_finds_the_lock_taken_comes_again_soon_and_then_more_rarely(w
     assert worker.stop(5)
 
 
-def test_the_watch_goes_by_the_clock_of_the_worker(world: World) -> None:
+def test_the_watch_uses_the_clock_of_the_worker(world: World) -> None:
     clock = Clock(monotonic=lambda: 42.0)
     worker = worker_of(world, clock)
     assert world.store.lock_watch.monotonic() == 42.0

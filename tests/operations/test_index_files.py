@@ -1,4 +1,4 @@
-"""The index on disk: true, written only when its meaning differs, and never in a fight."""
+"""The index on disk: correct, written only if its meaning differs, and never in a fight with another program."""
 
 from __future__ import annotations
 
@@ -36,10 +36,10 @@ def differs(world: World) -> bool:
     return not same_meaning(world.index(), world.rebuilt())
 
 
-class TestTaken:
-    """Over an index that somebody else wrote memoryd writes once in a way that can be taken back."""
+class TestFirstWrite:
+    """The first write over an index of another program, which can be undone."""
 
-    def taken(self, world: World) -> tuple[bytes, str]:
+    def world_with_foreign_index(self, world: World) -> tuple[bytes, str]:
         foreign(world, 60, mine="kept")
         before = world.read("index.json")
         world.write(CORE, lines(memory(1)))
@@ -48,8 +48,8 @@ class TestTaken:
         assert (entry.operation, entry.by) == ("index", "watch")
         return before, entry.receipt
 
-    def test_an_undo_puts_it_back_and_it_is_left_alone_until_reindex(self, world: World) -> None:
-        before, receipt = self.taken(world)
+    def test_an_undo_restores_it_and_releases_it_until_reindex(self, world: World) -> None:
+        before, receipt = self.world_with_foreign_index(world)
         world.write(LEARNINGS, lines(learning(2)))
         world.sync()
         assert len(world.store.journal.entries()) == 1, "only the first write is told"
@@ -67,14 +67,14 @@ class TestTaken:
         assert world.sync().written == ("index.json",)
         assert world.store.root_findings["index"] == ()
 
-    def test_it_is_told_once_also_over_restarts(self, world: World) -> None:
-        self.taken(world)
+    def test_it_is_journalled_once_also_across_restarts(self, world: World) -> None:
+        self.world_with_foreign_index(world)
         world.restart()
         world.append(CORE, memory(4))
         assert world.sync().written == ("index.json",)
         assert len(world.store.journal.entries()) == 1
 
-    def test_an_index_of_our_own_is_no_change_of_anybodys(self, world: World) -> None:
+    def test_an_index_of_memoryd_is_no_foreign_index(self, world: World) -> None:
         world.write(CORE, lines(memory(1)))
         world.sync()
         world.append(CORE, memory(2))
@@ -82,8 +82,8 @@ class TestTaken:
         assert world.store.journal.entries() == []
 
 
-class TestVanishing:
-    """While files are deleted the folder may be on its way out."""
+class TestDeletions:
+    """While files are being deleted, the whole directory may be about to be removed."""
 
     def test_no_index_is_written_until_a_second_without_a_deletion(self, world: World) -> None:
         for path in (CORE, LEARNINGS):
@@ -96,7 +96,7 @@ class TestVanishing:
         world.now += 1
         assert update_index(world.store, world.now).written == ("index.json",)
 
-    def test_nor_while_events_tell_of_more_to_come(self, world: World) -> None:
+    def test_nor_while_events_announce_more_deletions(self, world: World) -> None:
         """Deleted files may still wait to be indexed when the second is over."""
         for path in (CORE, LEARNINGS):
             world.write(path, lines(memory(1)))
@@ -111,7 +111,7 @@ class TestVanishing:
         world.now += 0.9
         assert update_index(world.store, world.now).written == ("index.json",)
 
-    def test_nor_after_the_index_itself_went(self, world: World) -> None:
+    def test_nor_after_the_index_itself_was_deleted(self, world: World) -> None:
         """It may be the first of many."""
         world.write(CORE, lines(memory(1)))
         world.sync()
@@ -120,7 +120,7 @@ class TestVanishing:
         world.now += 1
         assert update_index(world.store, world.now).written == ("index.json",)
 
-    def test_but_not_for_more_than_ten(self, world: World) -> None:
+    def test_but_for_at_most_ten_seconds(self, world: World) -> None:
         state, began = world.store.index, world.now
         for step in range(12):
             state.note_deletion(began + step * 0.9)
@@ -160,7 +160,7 @@ class TestWriting:
         world.sync()
         assert world.everything() == before
 
-    def test_its_mode_is_kept_and_a_new_one_is_private(self, world: World) -> None:
+    def test_its_mode_is_preserved_and_a_new_one_is_private(self, world: World) -> None:
         world.write(CORE, lines(memory(1)))
         world.sync()
         assert world.path("index.json").stat().st_mode & 0o777 == 0o600
@@ -184,15 +184,17 @@ class TestWriting:
         world.sync()
         assert same_meaning(world.index(), world.rebuilt())
 
-    def test_a_pipe_in_its_place_is_left_alone(self, world: World) -> None:
+    def test_a_pipe_in_its_place_is_not_replaced(self, world: World) -> None:
         world.write(CORE, lines(memory(1)))
         os.mkfifo(world.path("index.json"))
         with pytest.raises(OSError, match="not a regular file"):
             world.sync()
         assert world.path("index.json").is_fifo()
 
-    def test_of_two_index_files_both_are_known_for_ours(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        """One taken for another program's would be looked at again, and later be held back for a minute."""
+    def test_both_of_two_index_files_count_as_written_by_memoryd(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """An index mistaken for that of another program would be read again, and later delayed for a minute."""
         root = tmp_path / "root"
         root.mkdir(mode=0o700)
         content = {"id": "mem_1748681950340_nrs0enwdu", "content": "x", "created": "2025-05-31T08:59:10.340Z"}
@@ -245,14 +247,14 @@ class TestNotWriting:
         assert world.store.root_findings["index"] == ()
 
     @pytest.mark.parametrize("content", ["", " \n", "{", "{}", '{"statistics": {"tot', "\0\0\0", '{"tags_index": 1}'])
-    def test_a_damaged_or_empty_index_of_ours_is_made_anew(self, content: str, world: World) -> None:
+    def test_a_damaged_or_empty_index_of_memoryd_is_rebuilt(self, content: str, world: World) -> None:
         world.write(CORE, lines(memory(1)))
         world.write("index.json", content.encode())
         assert world.sync().written == ("index.json",)
 
     @pytest.mark.parametrize("path", ["_index.json", "_stats.json"])
     @pytest.mark.parametrize("content", ['{"version": 2, "items": []}', '["de", "en"]', '{"peak": {"heap": 1}}'])
-    def test_nothing_is_written_beside_one(self, path: str, content: str, tmp_path: Path) -> None:
+    def test_no_other_index_file_is_written_next_to_one(self, path: str, content: str, tmp_path: Path) -> None:
         root = tmp_path / "root"
         root.mkdir(mode=0o700)
         (root / "memory_20250531015910.json").write_text('{"id": "mem_1", "content": "x"}')
@@ -275,7 +277,7 @@ class TestNotWriting:
         assert done.blocked_reason == "the root is in observe mode"
         assert world.everything() == before
 
-    def test_a_newer_index_makes_the_folder_read_only(self, world: World) -> None:
+    def test_a_newer_index_makes_the_directory_read_only(self, world: World) -> None:
         world.write(CORE, lines(memory(1)))
         foreign(world, 3600, version="2.0.0")
         before = world.everything()
@@ -286,7 +288,7 @@ class TestNotWriting:
         assert done.result.memories == 1
         assert world.everything() == before
 
-    def test_unless_the_seeds_literal_behaviour_is_asked_for(self, make_world: MakeWorld) -> None:
+    def test_unless_the_literal_behaviour_of_the_seed_is_configured(self, make_world: MakeWorld) -> None:
         world = make_world(Policy(newer_index="rebuild"))
         world.write(CORE, lines(memory(1)))
         foreign(world, 3600, version="2.0.0")
@@ -321,7 +323,7 @@ class TestAgainstAnotherWriter:
         assert update_index(world.store, world.now).written == ("index.json",)
         assert not differs(world)
 
-    def test_one_of_equal_meaning_is_left_alone(self, world: World) -> None:
+    def test_one_of_equal_meaning_is_not_rewritten(self, world: World) -> None:
         self.start(world)
         body = world.index()
         world.write("index.json", json.dumps(body, indent=4).encode(), 0.0)
@@ -333,7 +335,7 @@ class TestAgainstAnotherWriter:
         world.age("index.json", 10.0)
         written: list[float] = []
         begin = world.now
-        for _ in range(600):  # ten minutes
+        for _ in range(600):  # for ten minutes
             world.now += 1.0
             if world.now - os.stat(world.path("index.json")).st_mtime > 5:  # by this clock it is long quiet
                 foreign(world, age=3.0)
@@ -351,7 +353,7 @@ class TestAgainstAnotherWriter:
             assert world.sync().written == ("index.json",)
             assert not differs(world)
 
-    def test_peace_ends_the_counting(self, world: World) -> None:
+    def test_a_quiet_period_resets_the_count(self, world: World) -> None:
         self.start(world)
         for _ in range(2):
             foreign(world)
@@ -360,7 +362,7 @@ class TestAgainstAnotherWriter:
         foreign(world, age=3.0)
         assert update_index(world.store, world.now).written == ("index.json",)
 
-    def test_a_stamp_from_the_future_is_waited_for_once(self, world: World) -> None:
+    def test_an_mtime_in_the_future_delays_only_once(self, world: World) -> None:
         """After the clock was set back, a foreign index may look new for hours."""
         self.start(world)
         foreign(world, age=-7200.0)
@@ -369,7 +371,7 @@ class TestAgainstAnotherWriter:
         world.now = done.retry_at
         assert update_index(world.store, world.now).written == ("index.json",)
 
-    def test_a_clock_set_back_does_not_prolong_a_fight(self, world: World) -> None:
+    def test_a_clock_set_back_does_not_prolong_contention(self, world: World) -> None:
         self.start(world)
         for _ in range(2):
             foreign(world)
@@ -384,7 +386,7 @@ class TestAgainstAnotherWriter:
 
 
 class TestIncremental:
-    def test_each_way_of_change_leads_to_the_same_index_as_a_rebuild(self, world: World) -> None:
+    def test_every_kind_of_change_gives_the_index_of_a_rebuild(self, world: World) -> None:
         steps: list[Callable[[], object]] = [
             lambda: world.write(CORE, lines(memory(1), memory(2, tags=["x"]))),
             lambda: world.append(CORE, memory(3, category="new")),

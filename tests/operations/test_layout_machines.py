@@ -35,7 +35,7 @@ pytestmark = pytest.mark.slow
 
 
 def _json(content: bytes) -> Any:
-    """None for what is no JSON object."""
+    """Return the JSON object in a text; None if there is none."""
     try:
         found = json.loads(content)
     except ValueError:
@@ -112,7 +112,7 @@ class JsonFilesMachine(LayoutMachine):
 
 
 def _filled(buckets: Mapping[str, Any]) -> dict[str, Any]:
-    """Without empty buckets, and without the order in the others: neither says anything."""
+    """Drop empty buckets, and the order in the others: neither has a meaning."""
     return {key: sorted(each) if isinstance(each, list) else each for key, each in buckets.items() if each}
 
 
@@ -166,7 +166,7 @@ class MarkdownTopicsMachine(LayoutMachine):
         return Counter(re.findall(rb"^- `([^`]+)`", found.read_bytes() if found.exists() else b"", re.MULTILINE))
 
     def depends_on_the_index(self) -> bool:
-        """An index that memoryd cannot manage stays as somebody wrote it."""
+        """An index that memoryd cannot manage stays unchanged."""
         return any(each.code == "index-unmanaged" for each in self.store.root_findings["index"])
 
 
@@ -269,7 +269,7 @@ def _compact(native: Any) -> bytes:
 
 
 def _settings(examples: int, steps: int = 20) -> settings:
-    """Small and the same every time; all of the profile `deep` where somebody asks for it."""
+    """Return small, reproducible settings, or those of the profile `deep` if it is selected."""
     if DEEP:
         deep = settings.get_profile("deep")
         examples, steps = deep.max_examples, deep.stateful_step_count
@@ -309,7 +309,7 @@ FAULTS: dict[str, tuple[type[LayoutMachine], Callable[[pytest.MonkeyPatch], None
 
 @pytest.mark.parametrize("fault", FAULTS)
 def test_canary(monkeypatch: pytest.MonkeyPatch, fault: str) -> None:
-    """The machines must notice a memoryd that loses, doubles or forgets."""
+    """The machines must detect that memoryd loses, doubles or forgets."""
     machine, put_in = FAULTS[fault]
     put_in(monkeypatch)
     with pytest.raises((AssertionError, BaseExceptionGroup)):

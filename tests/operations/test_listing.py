@@ -32,7 +32,7 @@ def roots(tmp_path: Path) -> list[Stored]:
 
 
 def listed(*asked: Any, **more: Any) -> dict[str, Any]:
-    """The answer as its reader sees it."""
+    """List memories; return the answer as its reader gets it."""
     found: dict[str, Any] = to_builtins(list_memories(*asked, **more))
     return found
 
@@ -55,13 +55,13 @@ def names(found: Sequence[dict[str, Any]]) -> list[tuple[str, str]]:
 
 
 @pytest.mark.parametrize("limit", [1, 7, 40, 119, 120, 500])
-def test_pages_are_the_whole(roots: list[Stored], limit: int) -> None:
+def test_the_pages_cover_every_memory(roots: list[Stored], limit: int) -> None:
     found = names(pages(roots, limit))
     assert len(found) == len(set(found)) == 120
     assert found == names(pages(roots, 1000))
 
 
-def test_newest_first_and_what_has_no_time_last(roots: list[Stored]) -> None:
+def test_newest_first_and_undated_last(roots: list[Stored]) -> None:
     times = [each["created"] for each in pages(roots, 1000)]
     dated = [each for each in times if each is not None]
     assert dated == sorted(dated, reverse=True)
@@ -69,7 +69,7 @@ def test_newest_first_and_what_has_no_time_last(roots: list[Stored]) -> None:
     assert 0 < len(dated) < 120
 
 
-def test_what_is_stored_between_two_pages_moves_nothing(roots: list[Stored]) -> None:
+def test_memories_stored_between_two_pages_shift_nothing(roots: list[Stored]) -> None:
     whole = names(pages(roots, 1000))
     places = [each.place for each in roots]
     first = listed(places, Filters(), limit=50)
@@ -94,7 +94,7 @@ def test_filters(tmp_path: Path) -> None:
     assert root.listed(since=NOW - 10 * 86_400) == ["a"]
 
 
-def test_users_stay_apart(tmp_path: Path) -> None:
+def test_users_are_separate(tmp_path: Path) -> None:
     root = Stored(tmp_path / "c", "user-document")
     root.put(memory("ann/1", "x", owner="ann"), memory("bob/1", "x", owner="bob"))
     nobody = listed([root.place], Filters())
@@ -103,7 +103,7 @@ def test_users_stay_apart(tmp_path: Path) -> None:
     assert names(listed([root.place], Filters(), user="ann")["memories"]) == [("root", "ann/1")]
 
 
-def test_what_a_list_tells(tmp_path: Path) -> None:
+def test_the_fields_of_a_row(tmp_path: Path) -> None:
     root = Stored(tmp_path / "c")
     root.put(memory("a", "x", title="Title", tags=("t",), line=4))
     found = listed([root.place], Filters())
@@ -126,7 +126,7 @@ def test_what_a_list_tells(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "cursor", ["", "x", "é", "\ud800", "bm90aGluZw", "W251bGwsMSwyLDNd", "AAAA", "W251bGwsImEiLCJiIiwxZTMwXQ"]
 )
-def test_a_wrong_cursor_is_told(tmp_path: Path, cursor: str) -> None:
+def test_an_invalid_cursor_is_refused(tmp_path: Path, cursor: str) -> None:
     root = Stored(tmp_path / "c")
     with pytest.raises(UsageError):
         listed([root.place], Filters(), cursor=cursor)

@@ -1,4 +1,4 @@
-"""An older state that an agent writes over what was stored through memoryd: it is back once, or offered."""
+"""Agents that overwrite stored memories with an older state: the memories are restored once, or offered."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ CASES = {
 }
 
 
-class House:
+class Site:
     def __init__(self, base: Path, layout: str, case: Case) -> None:
         self.root = base / "root"
         self.root.mkdir()
@@ -85,7 +85,7 @@ class House:
         return made
 
     def restart(self, meanwhile: Callable[[], None] = lambda: None) -> None:
-        """An orderly end, what an agent does then, and a new start."""
+        """Stop in an orderly way, let an agent act, and start again."""
         name, state = self.store.layout, self.store.state_dir
         assert name is not None
         self.store.close()
@@ -94,130 +94,130 @@ class House:
         self.store.attach()
         refresh(self.store, None, self.now)
 
-    def go_stale(self, made: memories.Outcome) -> None:
+    def write_stale_state(self, made: memories.Outcome) -> None:
         """The agent read before the add, and writes what it read. A memory in a file of its own is written over by
         another one, as of a program that does not look."""
         stale = self.case.stale if made.path == self.case.path else json_samples.file(9)
         self.write(made.path, stale)
 
-    def holds(self) -> int:
+    def has(self) -> int:
         return sum(file.read_bytes().count(SAID) for file in self.root.rglob("*.*") if ".backup" not in str(file))
 
-    def told(self) -> list[str]:
+    def findings(self) -> list[str]:
         return [str(severity(each)) for each in check(self.store, self.now) if each.code == "change-was-undone"]
 
 
 @pytest.fixture
-def make(tmp_path: Path) -> Iterator[Callable[[str], House]]:
-    made: list[House] = []
+def make(tmp_path: Path) -> Iterator[Callable[[str], Site]]:
+    made: list[Site] = []
 
-    def house(layout: str) -> House:
-        made.append(House(tmp_path, layout, CASES[layout]))
+    def site(layout: str) -> Site:
+        made.append(Site(tmp_path, layout, CASES[layout]))
         return made[-1]
 
-    yield house
+    yield site
     for each in made:
         each.store.close()
 
 
 @pytest.mark.parametrize("layout", CASES)
-def test_an_add_that_was_wiped_out_is_back_once(layout: str, make: Callable[[str], House]) -> None:
-    house = make(layout)
-    made = house.add()
-    once = house.holds()
-    house.go_stale(made)
-    assert house.holds() == 0
-    (back,) = restore_lost_writes(house.store, house.now)
-    refresh(house.store, None, house.now)
+def test_an_overwritten_add_is_restored_once(layout: str, make: Callable[[str], Site]) -> None:
+    site = make(layout)
+    made = site.add()
+    once = site.has()
+    site.write_stale_state(made)
+    assert site.has() == 0
+    (back,) = restore_lost_writes(site.store, site.now)
+    refresh(site.store, None, site.now)
     assert back.receipt
-    assert house.holds() == once
-    assert house.told() == ["info"]
-    where = {each.id for each in house.store.catalogue.entries(sorted(house.store.catalogue.files()))}
+    assert site.has() == once
+    assert site.findings() == ["info"]
+    where = {each.id for each in site.store.catalogue.entries(sorted(site.store.catalogue.files()))}
     assert back.id in where
-    house.write(back.path if back.path == house.case.path else house.case.path, house.case.stale)
-    assert restore_lost_writes(house.store, house.now) == []
-    house.now += 90_000
-    house.write(house.case.path, house.case.stale + b"\n")
-    assert house.told() in ([], ["info"])
+    site.write(back.path if back.path == site.case.path else site.case.path, site.case.stale)
+    assert restore_lost_writes(site.store, site.now) == []
+    site.now += 90_000
+    site.write(site.case.path, site.case.stale + b"\n")
+    assert site.findings() in ([], ["info"])
 
 
 @pytest.mark.parametrize("layout", CASES)
-def test_it_is_watched_over_a_restart(layout: str, make: Callable[[str], House]) -> None:
-    house = make(layout)
-    made = house.add()
-    house.restart()
-    house.go_stale(made)
-    assert house.holds() == 0
-    (back,) = restore_lost_writes(house.store, house.now)
+def test_it_is_watched_across_a_restart(layout: str, make: Callable[[str], Site]) -> None:
+    site = make(layout)
+    made = site.add()
+    site.restart()
+    site.write_stale_state(made)
+    assert site.has() == 0
+    (back,) = restore_lost_writes(site.store, site.now)
     assert back.receipt
-    house.restart()
-    assert restore_lost_writes(house.store, house.now) == []
+    site.restart()
+    assert restore_lost_writes(site.store, site.now) == []
 
 
-def test_an_older_state_may_also_be_written_while_memoryd_is_down(make: Callable[[str], House]) -> None:
-    house = make("jsonl-store")
-    house.add()
-    path = house.root / house.case.path
-    house.now += 5
+def test_an_older_state_may_also_be_written_while_memoryd_is_down(make: Callable[[str], Site]) -> None:
+    site = make("jsonl-store")
+    site.add()
+    path = site.root / site.case.path
+    site.now += 5
 
     def write_over() -> None:
         path.unlink()
-        path.write_bytes(house.case.stale)
+        path.write_bytes(site.case.stale)
 
-    house.restart(write_over)
-    (back,) = restore_lost_writes(house.store, house.now)
+    site.restart(write_over)
+    (back,) = restore_lost_writes(site.store, site.now)
     assert back.receipt
     assert SAID in path.read_bytes()
 
 
 @pytest.mark.parametrize("layout", CASES)
-def test_what_memoryd_took_out_itself_does_not_come_back(layout: str, make: Callable[[str], House]) -> None:
-    house = make(layout)
-    made = house.add()
-    memories.forget(house.store, made.id, house.now, Context())
-    refresh(house.store, None, house.now)
-    again = house.add()
+def test_memories_removed_by_memoryd_do_not_come_back(layout: str, make: Callable[[str], Site]) -> None:
+    site = make(layout)
+    made = site.add()
+    memories.forget(site.store, made.id, site.now, Context())
+    refresh(site.store, None, site.now)
+    again = site.add()
     assert again.receipt is not None
-    undo(house.store, again.receipt, house.now)
-    refresh(house.store, None, house.now)
-    if made.path == house.case.path:
-        house.go_stale(made)
-    assert restore_lost_writes(house.store, house.now) == []
-    assert house.told() == []
+    undo(site.store, again.receipt, site.now)
+    refresh(site.store, None, site.now)
+    if made.path == site.case.path:
+        site.write_stale_state(made)
+    assert restore_lost_writes(site.store, site.now) == []
+    assert site.findings() == []
 
 
 @pytest.mark.parametrize("layout", CASES)
-def test_what_outlived_two_writes_or_ten_minutes_is_watched_no_more(layout: str, make: Callable[[str], House]) -> None:
-    house = make(layout)
-    made = house.add()
-    house.now += 601
-    house.go_stale(made)
-    assert restore_lost_writes(house.store, house.now) == []
-    assert house.told() == []
+def test_watching_ends_after_two_writes_or_ten_minutes(layout: str, make: Callable[[str], Site]) -> None:
+    site = make(layout)
+    made = site.add()
+    site.now += 601
+    site.write_stale_state(made)
+    assert restore_lost_writes(site.store, site.now) == []
+    assert site.findings() == []
 
 
-def test_an_update_that_was_undone_waits_for_repair(make: Callable[[str], House]) -> None:
-    house = make("jsonl-store")
-    (first, *_) = [each.id for each in house.store.catalogue.entries([house.case.path])]
-    done = memories.update(house.store, first, {"content": SAID.decode()}, house.now, Context())
-    refresh(house.store, None, house.now)
-    house.write(done.path, house.case.stale)
-    assert restore_lost_writes(house.store, house.now) == []
-    assert house.told() == ["warning"]
-    assert repair(house.store, house.now, codes=["change-was-undone"]).receipt is not None
-    refresh(house.store, None, house.now)
-    assert house.holds() == 1
-    assert house.told() == ["info"]
+def test_an_overwritten_update_waits_for_repair(make: Callable[[str], Site]) -> None:
+    site = make("jsonl-store")
+    (first, *_) = [each.id for each in site.store.catalogue.entries([site.case.path])]
+    done = memories.update(site.store, first, {"content": SAID.decode()}, site.now, Context())
+    refresh(site.store, None, site.now)
+    site.write(done.path, site.case.stale)
+    assert restore_lost_writes(site.store, site.now) == []
+    assert site.findings() == ["warning"]
+    assert repair(site.store, site.now, codes=["change-was-undone"]).receipt is not None
+    refresh(site.store, None, site.now)
+    assert site.has() == 1
+    assert site.findings() == ["info"]
 
 
-def test_in_a_document_that_agents_keep_in_a_cache_it_waits_for_repair(tmp_path: Path) -> None:
+def test_in_a_document_that_agents_cache_it_waits_for_repair(tmp_path: Path) -> None:
     stored = {"content": SAID.decode(), "embedding": [0.5, 0.5]}
-    house = House(tmp_path, "user-document", Case(DOCUMENT, document("a", "b"), stored, {}))
-    house.add()
-    house.write(DOCUMENT, house.case.stale)
-    assert restore_lost_writes(house.store, house.now) == []
-    assert "warning" in house.told()
-    assert repair(house.store, house.now, codes=["change-was-undone"]).receipt is not None
-    refresh(house.store, None, house.now)
-    assert house.holds() == 1
-    house.store.close()
+    site = Site(tmp_path, "user-document", Case(DOCUMENT, document("a", "b"), stored, {}))
+    site.add()
+    site.write(DOCUMENT, site.case.stale)
+    assert restore_lost_writes(site.store, site.now) == []
+    assert "warning" in site.findings()
+    assert repair(site.store, site.now, codes=["change-was-undone"]).receipt is not None
+    refresh(site.store, None, site.now)
+    assert site.has() == 1
+    site.store.close()

@@ -1,4 +1,4 @@
-"""The layout markdown-topics on a real disk: the real folder, pruning with its undo, crashes, git, emptied files."""
+"""The layout markdown-topics on a real disk: a real directory, pruning with its undo, crashes, git, emptied files."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ from tests.operations.death import dying
 LONG = b"# T\n\n" + entries(10, 3000) + entry("2024-12-15", "old") + entry("2023-06-01", "older", end="")
 
 
-class Folder:
-    """One store with a clock of its own; files are an hour old."""
+class Site:
+    """One store with its own clock; files are an hour old."""
 
     def __init__(self, base: Path) -> None:
         self.root = base / "memory"
@@ -57,7 +57,7 @@ class Folder:
         return recover(self.store, self.now)
 
     def kill(self) -> None:
-        """What the kernel does when the process dies: descriptors go, files stay as they are."""
+        """Do what the kernel does when the process dies: close descriptors, leave files unchanged."""
         for late in self.store.late_writes.waiting:
             late.replaced.detach()
         self.store.late_writes.waiting.clear()
@@ -81,7 +81,7 @@ class Folder:
         return [finding.code for finding in check(self.store, self.now)]
 
     def everything(self) -> dict[str, tuple[bytes, int]]:
-        """All but the inodes that a commit replaced a moment ago: somebody may still append to them."""
+        """Return all files except inodes that a commit just replaced, to which a program may still append."""
         files = [path for path in self.root.rglob("*") if path.is_file() and not is_our_temp(path.name)]
         return {str(path.relative_to(self.root)): (path.read_bytes(), path.stat().st_mtime_ns) for path in files}
 
@@ -90,21 +90,21 @@ class Folder:
 
 
 @pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Folder]:
+def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Site]:
     monkeypatch.setattr("memoryd.store.store.LAYOUTS", {**LAYOUTS, "markdown-topics": MARKDOWN_TOPICS})
-    made = Folder(tmp_path)
+    made = Site(tmp_path)
     yield made
     made.store.close()
 
 
 @pytest.fixture
-def real(folder: Folder) -> Folder:
-    shutil.copytree(CORPUS, folder.root, dirs_exist_ok=True)
-    return folder
+def real(site: Site) -> Site:
+    shutil.copytree(CORPUS, site.root, dirs_exist_ok=True)
+    return site
 
 
-class TestRealFolder:
-    def test_one_pass_lists_everything_and_a_second_one_writes_nothing(self, real: Folder) -> None:
+class TestRealDirectory:
+    def test_one_pass_lists_everything_and_a_second_one_writes_nothing(self, real: Site) -> None:
         before = real.contents()
         assert real.sync().written == ("index.md",)
         assert real.codes() == []
@@ -121,7 +121,7 @@ class TestRealFolder:
         assert real.sync().written == ()
         assert real.everything() == seen
 
-    def test_the_index_follows_what_comes_and_goes(self, real: Folder) -> None:
+    def test_the_index_follows_added_and_deleted_files(self, real: Site) -> None:
         real.sync()
         (real.root / "roles" / "assignment-process.md").unlink()
         real.write("new-topic/deep/x.md", b"# A new one\n\n" + entry("2025-01-01"))
@@ -133,93 +133,93 @@ class TestRealFolder:
 
 
 class TestUses:
-    def test_they_follow_a_memory_that_gets_another_title_and_so_another_id(self, folder: Folder) -> None:
-        folder.write("a/b.md", entry("2026-01-02", "One"))
-        folder.sync()
-        count_reads(folder.store, "a/b.md", {"a/b#2026-01-02:one": AccessCount(2, folder.now)}, folder.now)
+    def test_access_counts_follow_a_memory_whose_title_and_id_change(self, site: Site) -> None:
+        site.write("a/b.md", entry("2026-01-02", "One"))
+        site.sync()
+        count_reads(site.store, "a/b.md", {"a/b#2026-01-02:one": AccessCount(2, site.now)}, site.now)
         for title, counted in (("Two", "a/b#2026-01-02:two"), ("Three", "a/b#2026-01-02:three")):
-            [known] = folder.store.uses["a/b.md"]
-            assert memories.update(folder.store, known, {"title": title}, folder.now, Context()).id == counted
-            assert folder.store.uses == folder.store.journal.access.counts() == {"a/b.md": {counted: 2}}
-            folder.sync()
+            [known] = site.store.uses["a/b.md"]
+            assert memories.update(site.store, known, {"title": title}, site.now, Context()).id == counted
+            assert site.store.uses == site.store.journal.access.counts() == {"a/b.md": {counted: 2}}
+            site.sync()
 
 
 class TestPruning:
-    def test_moved_read_in_and_taken_back_to_the_byte(self, folder: Folder) -> None:
-        folder.write("a/b.md", LONG)
-        folder.write("a/c.md", LONG.replace(b"# T", b"# U"))
-        folder.write("archive/a/2024.md", entry("2024-01-01", "there"))
-        folder.sync()
-        before = folder.contents()
-        done = prune(folder.store, folder.now, by="schedule")
+    def test_pruned_entries_are_indexed_and_restored_to_the_byte(self, site: Site) -> None:
+        site.write("a/b.md", LONG)
+        site.write("a/c.md", LONG.replace(b"# T", b"# U"))
+        site.write("archive/a/2024.md", entry("2024-01-01", "there"))
+        site.sync()
+        before = site.contents()
+        done = prune(site.store, site.now, by="schedule")
         assert done.receipt is not None
-        folder.sync()
-        assert folder.store.index.result.archived == 5
-        assert folder.read("a/b.md") == b"# T\n\n" + entries(10, 3000)
-        assert folder.read("archive/a/2023.md") == b"".join(
+        site.sync()
+        assert site.store.index.result.archived == 5
+        assert site.read("a/b.md") == b"# T\n\n" + entries(10, 3000)
+        assert site.read("archive/a/2023.md") == b"".join(
             b"<!-- from: " + name + b" -->\n" + entry("2023-06-01", "older") for name in (b"b.md", b"c.md")
         )
-        assert prune(folder.store, folder.now, by="schedule").receipt is None
-        undo(folder.store, done.receipt, folder.now)
-        folder.sync()
-        assert folder.contents() == before
-        assert prune(folder.store, folder.now, by="schedule").receipt is None  # it would undo the undo
+        assert prune(site.store, site.now, by="schedule").receipt is None
+        undo(site.store, done.receipt, site.now)
+        site.sync()
+        assert site.contents() == before
+        assert prune(site.store, site.now, by="schedule").receipt is None  # it would undo the undo
 
     @pytest.mark.parametrize("topic", ["a", "my own topic", "a/b c", "caf\udce9"])
-    def test_folders_made_for_the_archive_go_with_the_undo(self, folder: Folder, topic: str) -> None:
-        folder.write(f"{topic}/b.md", LONG)
-        folder.sync()
-        receipt = prune(folder.store, folder.now, by="schedule").receipt
+    def test_an_undo_removes_directories_created_for_the_archive(self, site: Site, topic: str) -> None:
+        site.write(f"{topic}/b.md", LONG)
+        site.sync()
+        receipt = prune(site.store, site.now, by="schedule").receipt
         assert receipt is not None
-        assert (folder.root / "archive" / topic / "2024.md").exists()
-        undo(folder.store, receipt, folder.now)
-        assert not (folder.root / "archive").exists()
-        assert folder.read(f"{topic}/b.md") == LONG
+        assert (site.root / "archive" / topic / "2024.md").exists()
+        undo(site.store, receipt, site.now)
+        assert not (site.root / "archive").exists()
+        assert site.read(f"{topic}/b.md") == LONG
 
-    def test_the_command_archive_prunes_as_the_schedule_does(self, folder: Folder) -> None:
-        folder.write("a/b.md", LONG)
-        folder.sync()
-        planned: Any = OPERATIONS["plan"](folder.store, Job("plan"), folder.now)
-        done: Any = OPERATIONS["archive"](folder.store, Job("archive"), folder.now)
+    def test_the_command_archive_prunes_as_the_schedule_does(self, site: Site) -> None:
+        site.write("a/b.md", LONG)
+        site.sync()
+        planned: Any = OPERATIONS["plan"](site.store, Job("plan"), site.now)
+        done: Any = OPERATIONS["archive"](site.store, Job("archive"), site.now)
         assert done.receipt
         assert [each.path for each in done.plan.actions] == [each.path for each in planned.actions]
-        assert (folder.root / "archive/a/2024.md").exists()
+        assert (site.root / "archive/a/2024.md").exists()
 
-    def test_an_undo_beside_what_was_written_since(self, folder: Folder) -> None:
-        """The agent puts a new entry on top, and memoryd puts the old ones back where they belong."""
-        folder.write("a/b.md", LONG)
-        folder.sync()
-        done = prune(folder.store, folder.now, by="schedule")
-        newer = folder.read("a/b.md").replace(b"# T\n\n", b"# T\n\n" + entry("2026-01-30", "new"), 1)
-        folder.write("a/b.md", newer)
-        folder.sync()
-        undo(folder.store, done.receipt or "", folder.now)
+    def test_an_undo_preserves_later_writes(self, site: Site) -> None:
+        """The agent adds a new entry on top, and memoryd restores the old ones where they belong."""
+        site.write("a/b.md", LONG)
+        site.sync()
+        done = prune(site.store, site.now, by="schedule")
+        newer = site.read("a/b.md").replace(b"# T\n\n", b"# T\n\n" + entry("2026-01-30", "new"), 1)
+        site.write("a/b.md", newer)
+        site.sync()
+        undo(site.store, done.receipt or "", site.now)
         wanted = LONG.replace(b"# T\n\n", b"# T\n\n" + entry("2026-01-30", "new"), 1)
-        assert folder.read("a/b.md").rstrip() == wanted.rstrip()
-        assert not (folder.root / "archive").exists()
-        folder.sync()
-        prune(folder.store, folder.now, by="schedule")
-        assert b"## 2024-12-15: old" in folder.read("a/b.md"), "no schedule undoes the undo"
+        assert site.read("a/b.md").rstrip() == wanted.rstrip()
+        assert not (site.root / "archive").exists()
+        site.sync()
+        prune(site.store, site.now, by="schedule")
+        assert b"## 2024-12-15: old" in site.read("a/b.md"), "no schedule undoes the undo"
 
-    def test_named_entries_can_be_archived(self, folder: Folder) -> None:
-        folder.write("a/b.md", LONG)
-        folder.sync()
-        archive(folder.store, folder.now, by="command", ids=["a/b#2024-12-15:old"])
-        assert folder.read("archive/a/2024.md") == b"<!-- from: b.md -->\n" + entry("2024-12-15", "old")
-        folder.sync()
+    def test_named_entries_can_be_archived(self, site: Site) -> None:
+        site.write("a/b.md", LONG)
+        site.sync()
+        archive(site.store, site.now, by="command", ids=["a/b#2024-12-15:old"])
+        assert site.read("archive/a/2024.md") == b"<!-- from: b.md -->\n" + entry("2024-12-15", "old")
+        site.sync()
         with pytest.raises(NotFoundError):
-            archive(folder.store, folder.now, by="command", ids=["a/b#2024-12-15:old"])
+            archive(site.store, site.now, by="command", ids=["a/b#2024-12-15:old"])
 
     @pytest.mark.parametrize("failing", [1, 2, 3])
-    def test_a_failure_anywhere_leaves_no_hole_and_the_next_run_finishes(
-        self, folder: Folder, monkeypatch: pytest.MonkeyPatch, failing: int
+    def test_a_failure_anywhere_loses_nothing_and_the_next_run_finishes(
+        self, site: Site, monkeypatch: pytest.MonkeyPatch, failing: int
     ) -> None:
         """At the second archive, at the topic file, and at the topic file of the second group."""
-        folder.write("a/b.md", LONG)
-        folder.write("a/c.md", LONG)
+        site.write("a/b.md", LONG)
+        site.write("a/c.md", LONG)
         for year in (2023, 2024):
-            folder.write(f"archive/a/{year}.md", entry(f"{year}-01-01", "there"))
-        folder.sync()
+            site.write(f"archive/a/{year}.md", entry(f"{year}-01-01", "there"))
+        site.sync()
         genuine, calls = atomic.replace, []
 
         def replace(*args: object, **how: object) -> object:
@@ -231,39 +231,39 @@ class TestPruning:
         with monkeypatch.context() as patch:
             patch.setattr(atomic, "replace", replace)
             with pytest.raises(OSError, match="No space"):
-                prune(folder.store, folder.now, by="schedule")
-        held = b"".join(folder.contents().values())
+                prune(site.store, site.now, by="schedule")
+        held = b"".join(site.contents().values())
         for text in (entry("2024-12-15", "old"), entry("2023-06-01", "older", end="")):
             assert held.count(text) >= 2
-        folder.restart()
-        folder.sync()
-        prune(folder.store, folder.now, by="schedule")
-        assert folder.read("a/b.md") == folder.read("a/c.md") == b"# T\n\n" + entries(10, 3000)
+        site.restart()
+        site.sync()
+        prune(site.store, site.now, by="schedule")
+        assert site.read("a/b.md") == site.read("a/c.md") == b"# T\n\n" + entries(10, 3000)
         for year, title in ((2024, "old"), (2023, "older")):
-            assert folder.read(f"archive/a/{year}.md").count(f": {title}\n".encode()) == 2
+            assert site.read(f"archive/a/{year}.md").count(f": {title}\n".encode()) == 2
 
     def test_an_undo_that_dies_leaves_no_entry_in_two_places(self, tmp_path: Path) -> None:
-        """Two files share their archives, written by the group of the first: the undo is done whole or not."""
+        """Two files share their archives, written by the group of the first: the undo is all or nothing."""
         own = LONG.replace(b": old", b": other old").replace(b": number", b": other number")
         for at in range(1, 200):
             (tmp_path / str(at)).mkdir()
-            folder = Folder(tmp_path / str(at))
-            folder.write("a/b.md", LONG)
-            folder.write("a/c.md", own)
-            folder.sync()
-            receipt = prune(folder.store, folder.now, by="schedule").receipt
+            site = Site(tmp_path / str(at))
+            site.write("a/b.md", LONG)
+            site.write("a/c.md", own)
+            site.sync()
+            receipt = prune(site.store, site.now, by="schedule").receipt
             assert receipt is not None
-            pruned = folder.contents()
+            pruned = site.contents()
             with dying(at) as death:
-                undo(folder.store, receipt, folder.now)
-            folder.kill()
-            folder.restart()
-            after = folder.contents()
+                undo(site.store, receipt, site.now)
+            site.kill()
+            site.restart()
+            after = site.contents()
             held = b"".join(after.values())
             for title in (b"old", b"older", b"other old", b"other older"):
                 assert held.count(b": " + title + b"\n") == 1, (at, death.call, title)
-            folder.store.close()
-            if not death.came:
+            site.store.close()
+            if not death.reached:
                 assert after["a/b.md"] == LONG
                 assert "archive/a/2024.md" not in after
                 return
@@ -272,7 +272,7 @@ class TestPruning:
 
 
 class TestGit:
-    def test_nothing_is_written_during_a_merge_and_all_of_it_afterwards(self, real: Folder) -> None:
+    def test_nothing_is_written_during_a_merge_and_all_of_it_afterwards(self, real: Site) -> None:
         git = real.root.parent / ".git"
         git.mkdir()
         (git / "MERGE_HEAD").touch()
@@ -286,33 +286,33 @@ class TestGit:
 
 
 class TestRepair:
-    def test_a_glued_entry_becomes_one(self, folder: Folder) -> None:
-        folder.write("a/b.md", entry("2025-02-02", end="") + entry("2025-01-01"))
-        folder.sync()
-        assert folder.codes() == ["glued-heading"]
-        repair(folder.store, folder.now)
-        folder.sync()
-        assert folder.codes() == []
-        assert folder.store.index.result.memories == 2
-        assert repair(folder.store, folder.now).receipt is None
+    def test_a_glued_entry_becomes_one(self, site: Site) -> None:
+        site.write("a/b.md", entry("2025-02-02", end="") + entry("2025-01-01"))
+        site.sync()
+        assert site.codes() == ["glued-heading"]
+        repair(site.store, site.now)
+        site.sync()
+        assert site.codes() == []
+        assert site.store.index.result.memories == 2
+        assert repair(site.store, site.now).receipt is None
 
 
-def test_no_secret_gets_out_of_the_memory_itself(folder: Folder) -> None:
+def test_no_secret_leaves_the_memory(site: Site) -> None:
     """SqliteIndex, findings, index and journal texts name the pattern; the archive keeps the bytes."""
-    folder.write("a/b.md", f"# Use {TOKEN}\n\n".encode() + entries(10, 3000) + entry("2024-12-15", f"a {TOKEN}"))
-    folder.sync()
-    done = prune(folder.store, folder.now, by="schedule")
-    folder.sync()
-    assert folder.codes().count("secret-shape") == 2
-    assert TOKEN in folder.read("archive/a/2024.md").decode()
-    told = [repr(check(folder.store, folder.now)), repr(plan_row(done.plan)), folder.read("index.md").decode()]
+    site.write("a/b.md", f"# Use {TOKEN}\n\n".encode() + entries(10, 3000) + entry("2024-12-15", f"a {TOKEN}"))
+    site.sync()
+    done = prune(site.store, site.now, by="schedule")
+    site.sync()
+    assert site.codes().count("secret-shape") == 2
+    assert TOKEN in site.read("archive/a/2024.md").decode()
+    told = [repr(check(site.store, site.now)), repr(plan_row(done.plan)), site.read("index.md").decode()]
     told += [
-        repr(folder.store.journal.entries(10)),
-        repr(list(folder.store.catalogue.entries(["a/b.md", "archive/a/2024.md"]))),
+        repr(site.store.journal.entries(10)),
+        repr(list(site.store.catalogue.entries(["a/b.md", "archive/a/2024.md"]))),
     ]
     assert [text for text in told if TOKEN.lower() in text.lower()] == []
-    folder.store.close()
-    kept = b"".join(path.read_bytes() for path in folder.state.glob("catalogue.sqlite*"))
+    site.store.close()
+    kept = b"".join(path.read_bytes() for path in site.state.glob("catalogue.sqlite*"))
     assert b"[redacted:github-token]" in kept
     assert TOKEN.encode() not in kept
-    folder.store = folder.open()
+    site.store = site.open()

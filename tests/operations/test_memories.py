@@ -1,4 +1,4 @@
-"""Storing, changing, forgetting and bringing back single memories, beside writers that ask nobody."""
+"""Storing, changing, forgetting and restoring single memories, while other programs write without coordination."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def read(world: World, asked: str) -> LoadedMemory | None:
 
 
 def meanwhile(monkeypatch: pytest.MonkeyPatch, *acts: Callable[[], object]) -> None:
-    """Each act of another program comes after one decision, before its commit."""
+    """Run each act of another program after one decision, before its commit."""
     left = list(acts)
 
     def view(store: Store, now: float, **more: Any) -> WriteView:
@@ -65,7 +65,7 @@ def meanwhile(monkeypatch: pytest.MonkeyPatch, *acts: Callable[[], object]) -> N
 
 
 class TestStoring:
-    def test_a_memory_is_there_at_once_and_an_undo_takes_it_out_again(self, world: World) -> None:
+    def test_a_memory_is_stored_at_once_and_an_undo_removes_it(self, world: World) -> None:
         filled(world)
         before = world.read(LEARNINGS)
         done = add(world, tags=["db"])
@@ -93,7 +93,7 @@ class TestStoring:
         done = update(world, uuid(1), importance="high")
         assert (done.receipt, done.paths, world.memories()) == (None, (), before)
 
-    def test_forgotten_is_archived_and_comes_back(self, world: World) -> None:
+    def test_a_forgotten_memory_is_archived_and_restored(self, world: World) -> None:
         filled(world)
         gone = memories.forget(world.store, uuid(1), world.now, Context())
         assert gone.path == ARCHIVE
@@ -105,7 +105,7 @@ class TestStoring:
         assert (back.path, ARCHIVE in world.names()) == (LEARNINGS, False)
         assert line(learning(1)) in world.read(LEARNINGS).splitlines()
 
-    def test_of_equal_ids_in_an_archive_the_one_forgotten_last_comes_back(self, world: World) -> None:
+    def test_of_equal_ids_in_an_archive_the_last_one_forgotten_is_restored(self, world: World) -> None:
         world.write(ARCHIVE, lines(learning(1, content="of old", archived=True)))
         filled(world)
         memories.forget(world.store, uuid(1), world.now, Context())
@@ -114,7 +114,7 @@ class TestStoring:
         assert line(learning(1)) in world.read(LEARNINGS).splitlines()
         assert b"of old" in world.read(ARCHIVE)
 
-    def test_what_was_brought_back_is_moved_by_no_schedule(self, world: World) -> None:
+    def test_no_schedule_moves_a_restored_memory(self, world: World) -> None:
         """It is as old as before, and its age would move it with the next run."""
         world.write(LEARNINGS, lines(learning(1, "2025-01-01T00:00:00Z")))
         world.look()
@@ -147,8 +147,10 @@ class TestStoring:
         assert world.memories() == before
 
 
-class TestBesideOthers:
-    def test_a_foreign_change_of_other_memories_is_kept(self, world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+class TestOtherWriters:
+    def test_a_foreign_change_of_other_memories_is_preserved(
+        self, world: World, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         filled(world)
         meanwhile(
             monkeypatch,
@@ -174,7 +176,7 @@ class TestBesideOthers:
         assert error.value.data["changed"] == [LEARNINGS]
         assert world.read(LEARNINGS) == lines(*there)
 
-    def test_what_a_stranger_has_just_put_there_is_read_as_it_is(self, world: World) -> None:
+    def test_a_foreign_change_is_read_at_once(self, world: World) -> None:
         filled(world)
         world.replace(LEARNINGS, lines(learning(5), learning(1, content="theirs")))
         found = read(world, uuid(1))
@@ -182,15 +184,15 @@ class TestBesideOthers:
         assert (found.line, found.native["content"]) == (2, "theirs")
         assert read(world, uuid(2)) is None
 
-    def test_behind_a_foreign_append_what_is_known_still_stands(self, world: World) -> None:
+    def test_memories_before_a_foreign_append_are_still_read(self, world: World) -> None:
         filled(world)
         world.append(LEARNINGS, learning(5), age=0)
         found = read(world, uuid(2))
         assert found is not None
         assert (found.line, found.native["id"]) == (3, uuid(2))
 
-    def test_a_line_that_still_stands_is_read_alone(self, world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-        """Also in a file that was written a moment ago, whose stamps prove nothing yet."""
+    def test_an_unchanged_line_is_read_alone(self, world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Also in a file that was just written, whose stamps prove nothing yet."""
         filled(world)
         world.append(LEARNINGS, learning(5), age=0)
         monkeypatch.setattr(Tree, "read", lambda *_, **__: pytest.fail("the whole file is read"))
@@ -208,7 +210,7 @@ class TestBesideOthers:
         ],
         ids=["another memory", "no object", "no JSON"],
     )
-    def test_a_line_that_became_another_within_one_tick_is_not_it(self, world: World, old: bytes, new: bytes) -> None:
+    def test_a_line_replaced_within_one_clock_tick_is_not_returned(self, world: World, old: bytes, new: bytes) -> None:
         """As long as before, and by its stamps the same file."""
         world.write(LEARNINGS, lines(learning(3), learning(1), learning(2)))
         world.look()
@@ -257,12 +259,12 @@ class TestSecrets:
         assert update(world, done.id, content="log in with $PASSWORD").warnings == ()
         assert add(world, content="the key to the token is a good password").warnings == ()
 
-    def test_an_error_does_not_repeat_what_it_was_given(self, world: World) -> None:
+    def test_an_error_does_not_quote_its_input(self, world: World) -> None:
         with pytest.raises(NotFoundError) as error:
             update(world, CANARY, importance="low")
         assert CANARY not in str(error.value)
 
-    def test_off_is_off_and_even_then_nothing_is_repeated(self, make_world: MakeWorld) -> None:
+    def test_off_stores_everything_and_errors_still_quote_nothing(self, make_world: MakeWorld) -> None:
         world = make_world(Policy(secrets="off"))
         done = add(world, content=f"it is {CANARY}")
         found = read(world, done.id)
@@ -273,7 +275,7 @@ class TestSecrets:
         assert CANARY not in repr((error.value, error.value.hint, error.value.data))
         assert CANARY.encode() not in (world.state / "catalogue.sqlite").read_bytes()
 
-    def test_the_seeds_list_where_it_is_asked_for(self, make_world: MakeWorld) -> None:
+    def test_the_list_of_the_seed_if_configured(self, make_world: MakeWorld) -> None:
         world = make_world(Policy(secrets="seed"))
         with pytest.raises(SensitiveError):
             add(world, content="Key learnings")
@@ -284,7 +286,7 @@ class TestSecrets:
 
 
 class TestReads:
-    def test_counts_are_one_light_rewrite(self, world: World) -> None:
+    def test_access_counts_are_one_rewrite_without_backup(self, world: World) -> None:
         filled(world)
         backups = world.backups()
         assert count_reads(

@@ -34,7 +34,7 @@ WORDS = {"context": "c", "problem": "p", "solution": "s"}
 
 @dataclass(frozen=True)
 class Case:
-    """Three memories that are stored, each by what tells it apart; `changes` change the second."""
+    """Three memories to store, each with a unique text; `changes` change the second."""
 
     layout: str
     native: Callable[[int], dict[str, Any]]
@@ -66,8 +66,8 @@ CASES = (
 )
 
 
-class House:
-    """One store in a place of its own."""
+class Site:
+    """One store in its own directory."""
 
     def __init__(self, base: Path, case: Case) -> None:
         self.base, self.case, self.root = base, case, base / "memories"
@@ -117,47 +117,47 @@ class House:
         return {name: content for name, content in found.items() if content and name != ".lock"}
 
     def second(self) -> str:
-        """The id of the memory that is changed, forgotten, and brought back."""
+        """The id of the memory that is changed, forgotten and restored."""
         return (self.base / "second").read_text()
 
 
-def filled(house: House) -> None:
+def filled(house: Site) -> None:
     added = [house.add(number) for number in range(3)]
     (house.base / "second").write_text(added[1].id)
 
 
-def without_one(house: House) -> None:
+def without_one(house: Site) -> None:
     filled(house)
     gone = house.took(memories.forget(house.store, house.second(), BEFORE, Context()))
     (house.base / "second").write_text(gone.id)
 
 
-def add(house: House) -> Outcome:
+def add(house: Site) -> Outcome:
     return memories.add(house.store, NewMemory(house.case.native(9), house.case.where), LATER, Context(9))
 
 
-def update(house: House) -> Outcome:
+def update(house: Site) -> Outcome:
     return memories.update(house.store, house.second(), house.case.changes, LATER, Context())
 
 
-def forget(house: House) -> Outcome:
+def forget(house: Site) -> Outcome:
     return memories.forget(house.store, house.second(), LATER, Context())
 
 
-def unarchive(house: House) -> Outcome:
+def unarchive(house: Site) -> Outcome:
     return memories.unarchive(house.store, house.second(), LATER, Context())
 
 
-def houses(base: Path, case: Case, prepare: Callable[[House], None]) -> Generator[House, None, None]:
-    """The same store again and again; made once and copied, which needs no syncs."""
-    template = House(base / "template", case)
+def sites(base: Path, case: Case, prepare: Callable[[Site], None]) -> Generator[Site, None, None]:
+    """A function that returns the same store each time; made once and copied without syncs."""
+    template = Site(base / "template", case)
     prepare(template)
     template.kill()
     template.rise()
     template.close()
     for at in range(MOST):
         shutil.copytree(base / "template", base / str(at))
-        house = House(base / str(at), case)
+        house = Site(base / str(at), case)
         refresh(house.store, None, LATER)
         try:
             yield house
@@ -167,7 +167,7 @@ def houses(base: Path, case: Case, prepare: Callable[[House], None]) -> Generato
     raise AssertionError("it never ended")
 
 
-VERBS: Mapping[str, tuple[Callable[[House], Outcome], Callable[[House], None]]] = {
+VERBS: Mapping[str, tuple[Callable[[Site], Outcome], Callable[[Site], None]]] = {
     "add": (add, filled),
     "update": (update, filled),
     "forget": (forget, filled),
@@ -179,7 +179,7 @@ VERBS: Mapping[str, tuple[Callable[[House], Outcome], Callable[[House], None]]] 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: str(case.layout))
 def test_dying_at_every_call(case: Case, verb: str, quick_path: Path) -> None:
     operate, prepare = VERBS[verb]
-    with closing(houses(quick_path, case, prepare)) as every:
+    with closing(sites(quick_path, case, prepare)) as every:
         calm = next(every)
         before = calm.contents()
         operate(calm)
@@ -191,7 +191,7 @@ def test_dying_at_every_call(case: Case, verb: str, quick_path: Path) -> None:
             house.kill()
             house.rise()
             found = house.contents()
-            if not death.came:
+            if not death.reached:
                 break
             assert found in (before, after), f"it died at call {died + 1}, {death.call}"
             _ends_well(house, verb, operate, done=found == after, after=after)
@@ -199,8 +199,8 @@ def test_dying_at_every_call(case: Case, verb: str, quick_path: Path) -> None:
     assert died > 4
 
 
-def _ends_well(house: House, verb: str, operate: Callable[[House], Outcome], *, done: bool, after: object) -> None:
-    """A second try makes up for the first; what is out has its way back."""
+def _ends_well(house: Site, verb: str, operate: Callable[[Site], Outcome], *, done: bool, after: object) -> None:
+    """Check that a second try completes the first and that forgotten memories can be restored."""
     if not done:
         house.took(operate(house))
         assert house.contents() == after
@@ -212,12 +212,12 @@ def _ends_well(house: House, verb: str, operate: Callable[[House], Outcome], *, 
             unarchive(house)
 
 
-def test_canary_a_verb_that_keeps_nothing_is_caught(quick_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_canary_a_verb_that_saves_nothing_is_caught(quick_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def nothing(self: TrashTable, forgotten: TrashedMemory, now: float) -> None:
         del self, forgotten, now
 
     monkeypatch.setattr(TrashTable, "add", nothing)
-    with closing(houses(quick_path, CASES[4], filled)) as every:
+    with closing(sites(quick_path, CASES[4], filled)) as every:
         house = next(every)
         house.took(forget(house))
         with pytest.raises(NotFoundError):

@@ -1,4 +1,4 @@
-"""Alarms of a document that an agent overwrites from a cache: memories that vanish, merges that are undone."""
+"""Alarms for a document that an agent overwrites from a cache: memories disappear, merges are undone."""
 
 from __future__ import annotations
 
@@ -75,23 +75,23 @@ def root(tmp_path: Path) -> Iterator[Root]:
     held.store.close()
 
 
-def test_every_good_change_is_kept_before_the_next_one(root: Root) -> None:
-    """The agent overwrites the whole file, so only a version taken at once can bring the former one back."""
+def test_every_good_change_is_backed_up_before_the_next(root: Root) -> None:
+    """The agent overwrites the whole file, so only a version saved at once can restore the previous one."""
     for number in range(7):
         root.write(document(*(f"memory {n}" for n in range(number + 1))), age_s=60 - number)
     contents = [root.store.vault.content(version) for version in root.store.vault.versions(DOCUMENT)]
     assert contents == [document(*(f"memory {n}" for n in range(count))) for count in (7, 6, 5, 4, 1)]
 
 
-def test_a_file_that_lost_everything_is_told_and_pushes_nothing_out(root: Root) -> None:
+def test_a_file_that_lost_everything_is_reported_and_rotates_nothing_out(root: Root) -> None:
     root.write(document("a", "b", "c"))
     root.write(document(), age_s=30)
     assert "shrunk" in root.codes()
     assert document("a", "b", "c") in [root.store.vault.content(v) for v in root.store.vault.versions(DOCUMENT)]
 
 
-def test_the_last_good_state_before_a_loss_outlives_every_later_store(root: Root) -> None:
-    """The agent goes on storing into what is left; the backup behind the alarm must not rotate out."""
+def test_the_last_good_version_before_a_loss_survives_later_stores(root: Root) -> None:
+    """The agent continues to store in the rest; the backup behind the alarm must not rotate out."""
     whole = document("a", "b", "c", "d", "e", "f")
     root.write(whole, age_s=50)
     root.write(document("new"), age_s=40)
@@ -101,14 +101,14 @@ def test_the_last_good_state_before_a_loss_outlives_every_later_store(root: Root
     assert whole in [root.store.vault.content(v) for v in root.store.vault.versions(DOCUMENT)]
 
 
-def test_a_few_that_go_are_no_alarm(root: Root) -> None:
+def test_losing_a_few_memories_is_no_alarm(root: Root) -> None:
     root.write(document("a", "b", "c", "d"))
     root.write(document("a", "b", "c"), age_s=30)
     assert "shrunk" not in root.codes()
 
 
-def test_a_merge_that_the_agent_wrote_over_is_told_once(root: Root) -> None:
-    """Its cache is older than our change: what was merged stands there again."""
+def test_a_merge_that_the_agent_overwrote_is_reported_once(root: Root) -> None:
+    """Its cache is older than our change: merged memories reappear."""
     before = document("likes tea", "Likes  TEA", "plays chess")
     root.write(before)
     done = dedupe(root.store, NOW, by="command")
@@ -122,7 +122,7 @@ def test_a_merge_that_the_agent_wrote_over_is_told_once(root: Root) -> None:
 
 
 def test_the_job_only_suggests_also_when_a_person_runs_it(root: Root) -> None:
-    """Only `dedupe` itself writes a document that agents keep in a cache."""
+    """Only `dedupe` itself writes a document that agents cache."""
     before = document(*["likes tea"] * 12)
     root.write(before)
     assert dedupe(root.store, NOW, by="command", as_job=True).receipt is None
@@ -131,7 +131,7 @@ def test_the_job_only_suggests_also_when_a_person_runs_it(root: Root) -> None:
     assert dedupe(root.store, NOW, by="command").receipt is not None
 
 
-def test_a_memory_stored_here_that_the_agent_wrote_over_is_told(root: Root) -> None:
+def test_a_stored_memory_that_the_agent_overwrote_is_reported(root: Root) -> None:
     before = document("a", "b", "c", "d")
     root.write(before)
     memory = {"content": "through memoryd", "embedding": [0.5, 0.5]}
@@ -143,7 +143,7 @@ def test_a_memory_stored_here_that_the_agent_wrote_over_is_told(root: Root) -> N
 
 
 @pytest.mark.parametrize("verb", ["forget", "update"])
-def test_what_was_taken_out_here_and_stands_again_is_told(root: Root, verb: str) -> None:
+def test_a_removed_memory_that_reappears_is_reported(root: Root, verb: str) -> None:
     before = document("a", "b")
     root.write(before)
     (first, *_) = [each.id for each in root.store.catalogue.entries([DOCUMENT])]
@@ -156,7 +156,7 @@ def test_what_was_taken_out_here_and_stands_again_is_told(root: Root, verb: str)
     assert "change-was-undone" in root.codes()
 
 
-def test_forgetting_most_of_them_here_is_no_alarm(root: Root) -> None:
+def test_forgetting_most_memories_through_memoryd_is_no_alarm(root: Root) -> None:
     root.write(document("a", "b", "c"))
     for each in [each.id for each in root.store.catalogue.entries([DOCUMENT])]:
         memories.forget(root.store, each, NOW, Context())
@@ -164,7 +164,7 @@ def test_forgetting_most_of_them_here_is_no_alarm(root: Root) -> None:
     assert root.codes() == set()
 
 
-def test_an_undo_is_no_older_state_of_the_agent(root: Root) -> None:
+def test_an_undo_is_not_taken_for_an_older_state_of_the_agent(root: Root) -> None:
     root.write(document("a", "b"))
     memory = {"content": "through memoryd", "embedding": [0.5, 0.5]}
     receipt = memories.add(root.store, NewMemory(memory), NOW, Context()).receipt
@@ -175,7 +175,7 @@ def test_an_undo_is_no_older_state_of_the_agent(root: Root) -> None:
     assert "change-was-undone" not in root.codes()
 
 
-def test_beside_an_equal_one_it_is_put_back_once(root: Root) -> None:
+def test_a_memory_with_an_equal_one_is_restored_once(root: Root) -> None:
     root.write(document("a", "b"))
     (first, *_) = [each.id for each in root.store.catalogue.entries([DOCUMENT])]
     memories.forget(root.store, first, NOW, Context())
@@ -186,7 +186,7 @@ def test_beside_an_equal_one_it_is_put_back_once(root: Root) -> None:
         memories.unarchive(root.store, first, NOW, Context())
 
 
-def test_the_first_memory_of_a_new_document_is_remembered_as_ours(root: Root) -> None:
+def test_the_first_memory_of_a_new_document_is_recorded(root: Root) -> None:
     asked = NewMemory({"content": "c", "embedding": [1.0, 0.5]}, {"user": "u1"})
     stored = memories.add(root.store, asked, NOW, Context())
     assert root.store.journal.facts.get("ours", {})[stored.path]["in"] == [stored.id]
@@ -211,7 +211,7 @@ def nothing(root: Root) -> None:
 
 
 @pytest.mark.parametrize("meanwhile", [torn, emptied, removed, nothing])
-def test_a_loss_stands_however_it_came_and_however_much_is_stored_after_it(
+def test_a_loss_stays_reported_whatever_caused_it_and_is_stored_later(
     root: Root, meanwhile: Callable[[Root], None]
 ) -> None:
     whole = document(*(f"memory {n}" for n in range(20)))
@@ -229,7 +229,7 @@ def test_a_loss_stands_however_it_came_and_however_much_is_stored_after_it(
     assert "shrunk" not in root.codes()
 
 
-def test_a_loss_that_was_meant_is_told_no_more(root: Root) -> None:
+def test_an_accepted_loss_is_no_longer_reported(root: Root) -> None:
     root.write(document(*(f"memory {n}" for n in range(20))), age_s=90)
     root.write(document("new"), age_s=60)
     assert "shrunk" in root.codes()

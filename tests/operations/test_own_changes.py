@@ -1,4 +1,4 @@
-"""Our own changes to files of lines cost what is changed, not what is there."""
+"""Changes of memoryd to line-based files cost in proportion to the change, not to the file."""
 
 from __future__ import annotations
 
@@ -27,25 +27,25 @@ def add(world: World, number: int) -> str:
     return done.receipt
 
 
-def known(world: World) -> list[tuple[object, ...]]:
+def indexed_entries(world: World) -> list[tuple[object, ...]]:
     return [(e.path, e.line, e.id) for e in world.store.catalogue.entries([CORE])]
 
 
 @pytest.fixture
 def reads(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Paths of the files that are read whole from here on."""
-    seen: list[str] = []
+    """Paths of the files that are fully read from here on."""
+    paths: list[str] = []
     real = Tree.read
 
     def spying(self: Tree, path: str, **how: object) -> object:
-        seen.append(path)
+        paths.append(path)
         return real(self, path, **how)  # type: ignore[arg-type]  # whatever it was asked with
 
     monkeypatch.setattr(Tree, "read", spying)
-    return seen
+    return paths
 
 
-def test_the_second_append_reads_nothing_and_is_known_as_if_it_had(world: World, reads: list[str]) -> None:
+def test_the_second_append_reads_nothing_and_is_indexed_in_full(world: World, reads: list[str]) -> None:
     world.write(CORE, lines(memory(1)))
     world.look()
     add(world, 2)
@@ -55,11 +55,11 @@ def test_the_second_append_reads_nothing_and_is_known_as_if_it_had(world: World,
     world.look([CORE])
     assert reads == []
     assert world.read(CORE) == lines(memory(1), memory(2), memory(3))
-    told = known(world)
+    entries = indexed_entries(world)
     row = world.store.catalogue.file(CORE)
     world.store.catalogue.clear()
     world.look()
-    assert known(world) == told
+    assert indexed_entries(world) == entries
     again = world.store.catalogue.file(CORE)
     assert row is not None
     assert again is not None
@@ -72,10 +72,10 @@ def test_a_line_without_its_newline_is_not_joined(world: World) -> None:
     add(world, 2)
     world.look([CORE])
     assert world.read(CORE) == lines(memory(1), memory(2))
-    assert [each[1] for each in known(world)] == [1, 2]
+    assert [each[1] for each in indexed_entries(world)] == [1, 2]
 
 
-def test_what_somebody_wrote_between_two_of_ours_is_read(world: World) -> None:
+def test_a_foreign_write_between_two_changes_is_read(world: World) -> None:
     world.write(CORE, lines(memory(1)))
     world.look()
     add(world, 2)
@@ -84,15 +84,15 @@ def test_what_somebody_wrote_between_two_of_ours_is_read(world: World) -> None:
         file.write(lines(memory(9)))
     add(world, 3)
     world.look([CORE])
-    assert [str(each[2]) for each in known(world)] == [uuid(n) for n in (1, 2, 9, 3)]
+    assert [str(each[2]) for each in indexed_entries(world)] == [uuid(n) for n in (1, 2, 9, 3)]
 
 
-def test_a_file_that_is_not_there_is_made(world: World) -> None:
+def test_a_missing_file_is_created(world: World) -> None:
     add(world, 1)
     assert world.read(CORE) == lines(memory(1))
 
 
-def test_it_is_undone_while_nothing_came_after_it(world: World) -> None:
+def test_an_append_is_undone_if_nothing_follows_it(world: World) -> None:
     world.write(CORE, lines(memory(1)))
     world.look()
     add(world, 2)
@@ -100,8 +100,8 @@ def test_it_is_undone_while_nothing_came_after_it(world: World) -> None:
     assert world.read(CORE) == lines(memory(1), memory(2))
 
 
-def test_after_a_kill_it_stands_or_it_does_not(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What only adds is not synced before it: the file itself proves it."""
+def test_after_a_kill_an_append_is_complete_or_absent(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The journal is not synced before an append, which the file itself proves."""
     world.write(CORE, lines(memory(1)))
     world.look()
 
@@ -112,13 +112,13 @@ def test_after_a_kill_it_stands_or_it_does_not(world: World, monkeypatch: pytest
     with pytest.raises(KeyboardInterrupt):
         add(world, 2)
     world.kill()
-    said = world.rise()
-    assert any("is now done" in each for each in said)
+    messages = world.rise()
+    assert any("is now done" in each for each in messages)
     assert world.read(CORE) == lines(memory(1), memory(2))
 
 
 def rewrite(world: World, *changes: tuple[bytes, bytes]) -> None:
-    """Each of the first bytes becomes the second, in one change."""
+    """Replace the first bytes of each pair by the second, in one change."""
 
     def decide() -> Plan:
         data = world.read(CORE)
@@ -128,13 +128,13 @@ def rewrite(world: World, *changes: tuple[bytes, bytes]) -> None:
     change(world.store, Origin("update", "command"), decide, now=world.now, wait_s=1.0)
 
 
-def told(world: World) -> list[object]:
+def indexed_state(world: World) -> list[object]:
     row = world.store.catalogue.file(CORE)
     assert row is not None
     with world.store.catalogue.reader() as reader:
         places = [reader.places(each.id) for each in reader.entries([CORE])]
-    whole = (row.digest, row.lines, row.units, row.broken, row.records, row.ends_with_newline)
-    return [whole, known(world), places, world.store.catalogue.findings()]
+    counts = (row.digest, row.lines, row.units, row.broken, row.records, row.ends_with_newline)
+    return [counts, indexed_entries(world), places, world.store.catalogue.findings()]
 
 
 BROKEN = b"{broken\n"
@@ -156,18 +156,18 @@ FIRST, SECOND, THIRD = (lines(memory(n)) for n in (1, 2, 3))
         (FIRST + SECOND, [(FIRST[-2:] + SECOND[:1], b"}" + SECOND[:1])]),
     ],
 )
-def test_a_rewritten_line_is_taken_in_as_if_all_had_been_read(
+def test_a_rewritten_line_is_indexed_as_if_the_whole_file_had_been_read(
     world: World, content: bytes, changes: list[tuple[bytes, bytes]]
 ) -> None:
     world.write(CORE, content)
     world.look()
     rewrite(world, *changes)
     world.look([CORE])
-    partly = told(world)
+    partial = indexed_state(world)
     world.store.catalogue.clear()
     world.store.pending_changes = PendingChanges()
     world.look()
-    assert partly == told(world)
+    assert partial == indexed_state(world)
 
 
 def test_only_the_changed_line_is_parsed(world: World, parsed: list[bytes]) -> None:
@@ -179,7 +179,7 @@ def test_only_the_changed_line_is_parsed(world: World, parsed: list[bytes]) -> N
     assert parsed == [SECOND, SECOND.replace(uuid(2).encode(), uuid(5).encode())]
 
 
-def test_appends_in_a_row_are_taken_in_at_once(world: World, reads: list[str]) -> None:
+def test_consecutive_appends_are_indexed_together(world: World, reads: list[str]) -> None:
     world.write(CORE, lines(memory(1)))
     world.look()
     add(world, 2)
@@ -189,16 +189,16 @@ def test_appends_in_a_row_are_taken_in_at_once(world: World, reads: list[str]) -
         add(world, number)
     world.look([CORE])
     assert reads == []
-    assert [str(each[2]) for each in known(world)] == [uuid(number) for number in range(1, 9)]
-    partly = told(world)
+    assert [str(each[2]) for each in indexed_entries(world)] == [uuid(number) for number in range(1, 9)]
+    partial = indexed_state(world)
     world.store.catalogue.clear()
     world.store.pending_changes = PendingChanges()
     world.look()
-    assert partly == told(world)
+    assert partial == indexed_state(world)
 
 
 @pytest.mark.parametrize("where", [0, 1, 2, 3])
-def test_what_somebody_writes_among_those_that_wait_is_read(world: World, where: int) -> None:
+def test_a_foreign_write_among_pending_appends_is_read(world: World, where: int) -> None:
     world.write(CORE, lines(memory(1)))
     world.look()
     for number in range(3):
@@ -211,21 +211,21 @@ def test_what_somebody_writes_among_those_that_wait_is_read(world: World, where:
             file.write(lines(memory(90)))
     world.look([CORE])
     there = [f"{json.loads(line)['id']}" for line in world.read(CORE).splitlines()]
-    assert [str(each[2]) for each in known(world)] == there
+    assert [str(each[2]) for each in indexed_entries(world)] == there
     assert len(there) == 5
 
 
-def test_a_change_among_those_that_wait_is_read(world: World) -> None:
+def test_an_update_among_pending_appends_is_read(world: World) -> None:
     world.write(CORE, lines(memory(1)))
     world.look()
     add(world, 2)
     rewrite(world, (b'"' + uuid(1).encode(), b'"' + uuid(5).encode()))
     add(world, 3)
     world.look([CORE])
-    assert [str(each[2]) for each in known(world)] == [uuid(number) for number in (5, 2, 3)]
+    assert [str(each[2]) for each in indexed_entries(world)] == [uuid(number) for number in (5, 2, 3)]
 
 
-def test_what_waits_counts_for_the_next_decision(world: World) -> None:
+def test_pending_appends_count_for_the_next_decision(world: World) -> None:
     world.write(CORE, lines(memory(1)))
     world.look()
     add(world, 2)
@@ -240,7 +240,7 @@ def test_what_waits_counts_for_the_next_decision(world: World) -> None:
     assert IndexedFiles(world.store)[CORE] == after
 
 
-def test_where_somebody_wrote_among_those_that_wait_the_count_is_not_known(world: World) -> None:
+def test_after_a_foreign_write_among_pending_appends_the_count_is_unknown(world: World) -> None:
     """A hard limit must not be decided on the last one alone."""
     world.write(CORE, lines(memory(1)))
     world.look()
@@ -258,11 +258,11 @@ def test_where_somebody_wrote_among_those_that_wait_the_count_is_not_known(world
     assert IndexedFiles(world.store)[CORE].records == 6
 
 
-def test_a_file_that_was_just_made_is_known_by_name_until_it_is_gone(world: World) -> None:
+def test_a_new_file_is_listed_until_it_is_deleted(world: World) -> None:
     add(world, 1)
-    known = IndexedFiles(world.store)
-    assert CORE in known
-    assert (known[CORE].records, [*known]) == (0, [CORE])
+    indexed_entries = IndexedFiles(world.store)
+    assert CORE in indexed_entries
+    assert (indexed_entries[CORE].records, [*indexed_entries]) == (0, [CORE])
     (world.root / CORE).unlink()
     world.look([CORE])
     assert CORE not in IndexedFiles(world.store)

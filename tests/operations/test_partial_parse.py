@@ -1,4 +1,4 @@
-"""Of a file of lines those of one memory are parsed alone, and what is decided is what all of it would have told."""
+"""Only the lines of one memory are parsed, and decisions are those that the whole file would have led to."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def same(content: bytes) -> bytes:
     return content
 
 
-# What may have become of the file since the catalogue looked at it.
+# Changes to the file since it was indexed.
 SINCE: st.SearchStrategy[Callable[[bytes], bytes]] = st.one_of(
     st.just(same),
     st.builds(lambda tail: lambda content: content + tail, CONTENT),
@@ -88,7 +88,7 @@ def parsed_whole() -> Iterator[None]:
 
 
 def decisions(world: World, identity: str) -> list[object]:
-    """All that is decided on one memory, each the plan or the refusal."""
+    """Return all decisions about one memory, each as the plan or the refusal."""
     store, now = world.store, world.now
     layout, view = layout_of(store), write_view(store, now, number=1)
     touches = {identity: AccessCount(2, now), uuid(1): AccessCount(1, now)}
@@ -115,10 +115,10 @@ def decisions(world: World, identity: str) -> list[object]:
         unarchived,
         lambda: touched(LEARNINGS),
     ]
-    return [told(each) for each in wanted]
+    return [outcome_of(each) for each in wanted]
 
 
-def told(act: Callable[[], object]) -> object:
+def outcome_of(act: Callable[[], object]) -> object:
     try:
         return act()
     except MemorydError as error:
@@ -130,8 +130,8 @@ def told(act: Callable[[], object]) -> object:
 @pytest.mark.slow
 @settings(max_examples=examples(120), suppress_health_check=[HealthCheck.function_scoped_fixture])  # a store for each
 @given(st.data())
-def test_what_is_decided_is_what_the_whole_file_says(quick_path: Path, data: st.DataObject) -> None:
-    """Also where others wrote since, where ids are equal, and where lines are broken, joined, open or odd."""
+def test_decisions_equal_those_from_the_whole_file(quick_path: Path, data: st.DataObject) -> None:
+    """Also if others wrote since, if ids are equal, and if lines are broken, joined, unfinished or odd."""
     world = World(quick_path / os.urandom(8).hex())
     try:
         world.write(LEARNINGS, data.draw(CONTENT), age=data.draw(st.sampled_from([0.0, 3600.0])))
@@ -147,7 +147,7 @@ def test_what_is_decided_is_what_the_whole_file_says(quick_path: Path, data: st.
         world.store.close()
 
 
-# --- the short way is taken
+# --- only part of the file is parsed
 
 
 def forget(world: World, number: int) -> None:
@@ -174,17 +174,17 @@ def test_one_line_alone_is_parsed(world: World, parsed: list[bytes], what: str, 
 
 
 @pytest.mark.parametrize("what", CHANGES)
-def test_what_was_appended_since_is_parsed_besides(world: World, parsed: list[bytes], what: str) -> None:
+def test_lines_appended_since_are_parsed_too(world: World, parsed: list[bytes], what: str) -> None:
     world.write(LEARNINGS, FIRST + SECOND)
     world.look()
     world.append(LEARNINGS, learning(3))
     parsed.clear()
     CHANGES[what](world)
-    assert parsed[:2] == [SECOND, THIRD]  # what follows is for the backup, which is told by all of it
+    assert parsed[:2] == [SECOND, THIRD]  # later ones are for the backup, which parses the whole file
 
 
-def test_what_comes_back_is_parsed_alone(world: World, parsed: list[bytes]) -> None:
-    """Out of the archive, among the live ones, and once it is there again."""
+def test_a_restored_memory_is_parsed_alone(world: World, parsed: list[bytes]) -> None:
+    """In the archive, among the live ones, and once it is restored."""
     away = {number: line(learning(number, archived=True)) + b"\n" for number in (7, 8)}
     world.write(LEARNINGS, FIRST + SECOND)
     world.write(ARCHIVE, away[7] + away[8])
@@ -196,8 +196,8 @@ def test_what_comes_back_is_parsed_alone(world: World, parsed: list[bytes]) -> N
 
 
 @pytest.mark.parametrize("what", CHANGES)
-def test_behind_the_catalogues_back_the_whole_is_parsed(world: World, parsed: list[bytes], what: str) -> None:
-    """As long as before and by its stamps the same, but the digest is another."""
+def test_after_an_unnoticed_change_the_whole_file_is_parsed(world: World, parsed: list[bytes], what: str) -> None:
+    """The size and the stamps are as before, but the digest differs."""
     world.write(LEARNINGS, FIRST + SECOND + THIRD)
     world.look()
     stamps = world.path(LEARNINGS).stat()
@@ -214,8 +214,8 @@ def test_behind_the_catalogues_back_the_whole_is_parsed(world: World, parsed: li
     ]
 
 
-def test_of_equal_ids_all_leave_together(world: World, parsed: list[bytes]) -> None:
-    """Or the second would count from then on."""
+def test_all_memories_of_equal_id_leave_together(world: World, parsed: list[bytes]) -> None:
+    """Otherwise the second would become effective."""
     twin = lines(learning(1, content="another"))
     world.write(LEARNINGS, FIRST + SECOND + twin)
     world.look()
@@ -227,8 +227,8 @@ def test_of_equal_ids_all_leave_together(world: World, parsed: list[bytes]) -> N
 
 
 @pytest.mark.parametrize("leave", ["forget", "archive"])
-def test_of_equal_ids_that_left_together_the_one_that_counted_comes_back(world: World, leave: str) -> None:
-    """The first; and where that stood twice, word by word, it is there once."""
+def test_of_equal_ids_that_left_together_the_effective_one_is_restored(world: World, leave: str) -> None:
+    """That is the first; if there were two equal copies, one is restored."""
     twin = lines(learning(2, content="another"))
     world.write(LEARNINGS, FIRST + SECOND + twin + SECOND + THIRD)
     world.look()
@@ -241,7 +241,7 @@ def test_of_equal_ids_that_left_together_the_one_that_counted_comes_back(world: 
 
 
 @pytest.mark.parametrize("leave", ["forget", "archive"])
-def test_of_equal_ids_that_left_together_an_undo_brings_back_every_byte(world: World, leave: str) -> None:
+def test_of_equal_ids_that_left_together_an_undo_restores_every_byte(world: World, leave: str) -> None:
     before = FIRST + SECOND[:-1] + b" " + lines(learning(2, content="another")) + THIRD + SECOND[:-1]
     world.write(LEARNINGS, before)
     world.look()
@@ -268,7 +268,7 @@ def test_a_line_that_is_being_written_gets_no_newline_when_one_above_it_leaves(w
     assert world.read(LEARNINGS) == FIRST + THIRD[:20]
 
 
-def test_a_file_that_is_no_file_of_lines_is_parsed_whole(world: World, parsed: list[bytes]) -> None:
+def test_a_file_that_is_not_line_based_is_parsed_whole(world: World, parsed: list[bytes]) -> None:
     world.write(LEARNINGS, FIRST + SECOND)
     world.look()
     parsed.clear()
@@ -279,8 +279,8 @@ def test_a_file_that_is_no_file_of_lines_is_parsed_whole(world: World, parsed: l
     assert parsed == [FIRST + SECOND]
 
 
-def test_a_form_that_is_not_read_by_lines_is_parsed_whole(world: World) -> None:
-    """The shipped server's document, whose memories stand on lines of their own."""
+def test_a_form_that_is_not_parsed_line_by_line_is_parsed_whole(world: World) -> None:
+    """The document of the shipped server, which has one memory per line."""
     entries: list[dict[str, Any]] = [learning(1), learning(2, content="has\nlines")]
     text = b'{"core_memories": [],\n"tasks": [], "learnings": [\n' + b",\n".join(map(line, entries)) + b"\n]}\n"
     world.write("agent.json", text)
@@ -292,10 +292,10 @@ def test_a_form_that_is_not_read_by_lines_is_parsed_whole(world: World) -> None:
         find_live(world.store, uuid(2), world.now)
 
 
-def test_what_is_written_in_place_within_one_tick_of_the_decision_is_not_lost(
+def test_a_write_in_place_within_one_tick_of_the_decision_is_not_lost(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """By its stamps it is the file decided on; by the digest of that it is not."""
+    """By its stamps it is the file that was planned on, by the digest it is not."""
     world.write(LEARNINGS, FIRST + SECOND)
     world.look()
     theirs, real = FIRST + SECOND.replace(b"number 2", b"number 7"), atomic.replace

@@ -1,4 +1,4 @@
-"""The seed's own code, run against what memoryd leaves behind."""
+"""The published code of the seed, run on files that memoryd has changed."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.operations.world import CORE, LEARNINGS, LIVE, TASKS, World
 
 
 def append_memory(native: dict[str, Any], filepath: Path) -> None:
-    """As published: lock, minify, append with a newline, unlock, remove the lock."""
+    """Append as published: lock, minify, append with a newline, unlock, remove the lock."""
     lock = (filepath.parent / ".lock").open("w")
     fcntl.flock(lock, fcntl.LOCK_EX)
     json_line = json.dumps(native, separators=(",", ":"))
@@ -33,7 +33,7 @@ def append_memory(native: dict[str, Any], filepath: Path) -> None:
 
 
 def read_memories(filepath: Path) -> list[dict[str, Any]]:
-    """As published, but that a bad line is an error here."""
+    """Read as published, except that a bad line is an error."""
     with filepath.open(encoding="utf-8") as file:
         return [json.loads(text) for text in file]
 

@@ -1,4 +1,4 @@
-"""The last resort: a live file put together from what was archived of it."""
+"""The last resort: a live file rebuilt from its archived memories."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def damage(world: World, content: bytes | None) -> None:
 
 
 @pytest.mark.parametrize("content", [None, b"", b"{torn\n" * 9 + lines(learning(9))])
-def test_what_was_archived_is_live_again(world: World, content: bytes | None) -> None:
+def test_archived_memories_are_live_again(world: World, content: bytes | None) -> None:
     archived(world)
     damage(world, content)
     before = world.memories()
@@ -56,11 +56,11 @@ def test_what_was_archived_is_live_again(world: World, content: bytes | None) ->
     }
 
 
-def test_a_file_that_is_well_is_left_alone(world: World) -> None:
+def test_a_sound_file_is_not_changed(world: World) -> None:
     archived(world)
     assert not repair(world.store, world.now, codes=[REBUILD]).plan
 
 
-def test_it_is_asked_for_alone(world: World) -> None:
+def test_it_cannot_be_combined_with_other_codes(world: World) -> None:
     with pytest.raises(UsageError, match="cannot be combined"):
         repair(world.store, world.now, codes=[REBUILD, "corrupt-file"])

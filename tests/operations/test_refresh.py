@@ -1,4 +1,4 @@
-"""Reading in what changed: no more than that, and nothing forgotten that only could not be looked at."""
+"""Indexing what changed: nothing more is read, and unreadable files stay in the catalogue."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from tests.operations.world import CORE, LEARNINGS, LIVE, Q3, TASKS, World
 
 @pytest.fixture
 def opened(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Names of the files opened from here on."""
+    """The names of the files opened from here on."""
     names: list[str] = []
     real = os.open
 
@@ -61,7 +61,7 @@ def filled(world: World) -> None:
 
 
 def fresh_findings(world: World, tmp_path: Path) -> list[Finding]:
-    """What a store that never saw the files before says of them."""
+    """Return the findings of a new store on the same files."""
     store = Store("fresh", str(world.root), "jsonl-store", world.policy, str(tmp_path / "fresh"))
     store.attach_read_only()
     try:
@@ -96,7 +96,7 @@ class TestCost:
         assert world.look().changed == (CORE,)
         assert opened == [CORE]
 
-    def test_of_a_grown_file_only_the_tail_is_parsed(
+    def test_only_the_tail_of_a_grown_file_is_parsed(
         self, world: World, parsed: list[tuple[str, int, ParseOffset]]
     ) -> None:
         filled(world)
@@ -110,7 +110,7 @@ class TestCost:
         assert [(each.id, each.line) for each in records] == [(uuid(1), 1), (uuid(2), 2), (uuid(3), 3)]
 
     @pytest.mark.parametrize("change", ["edit", "shrink", "no newline", "emptied"])
-    def test_anything_else_is_parsed_whole(
+    def test_any_other_changed_file_is_parsed_whole(
         self, world: World, parsed: list[tuple[str, int, ParseOffset]], change: str
     ) -> None:
         filled(world)
@@ -138,7 +138,7 @@ class TestCost:
         assert world.look([CORE]).changed == ()
         assert parsed == []
 
-    def test_a_young_file_is_hashed_again_until_it_is_old(self, world: World, opened: list[str]) -> None:
+    def test_a_recently_modified_file_is_hashed_again(self, world: World, opened: list[str]) -> None:
         """Two writes within one tick of the clock leave the same stamp."""
         filled(world)
         world.write(CORE, lines(memory(1)), age=0.5)
@@ -150,7 +150,7 @@ class TestCost:
             assert world.look().changed == ()
             assert opened == wanted
 
-    def test_two_writes_that_look_the_same_are_told_apart_while_young(self, world: World) -> None:
+    def test_two_writes_with_equal_stamps_are_distinguished_if_recent(self, world: World) -> None:
         world.write(CORE, lines(memory(1, content="AAAA")), age=0.5)
         world.look()
         row = world.store.catalogue.file(CORE)
@@ -160,7 +160,7 @@ class TestCost:
         world.now += 1.0
         assert world.look([CORE]).changed == (CORE,)
 
-    def test_verify_reads_what_looks_unchanged(self, world: World, opened: list[str]) -> None:
+    def test_verify_reads_files_that_look_unchanged(self, world: World, opened: list[str]) -> None:
         filled(world)
         world.look()
         opened.clear()
@@ -169,15 +169,15 @@ class TestCost:
 
 
 class TestFindingsOfAGrownFile:
-    """The catalogue is a cache: after any growth it says what a rebuild says."""
+    """The catalogue is a cache: after any growth it equals a rebuilt one."""
 
     @pytest.mark.parametrize(
         ("before", "after"),
         [
-            (b"{bad\n{bad\n" + lines(memory(1)), lines(memory(2), memory(3))),  # was corrupt, is no more
+            (b"{bad\n{bad\n" + lines(memory(1)), lines(memory(2), memory(3))),  # was corrupt, no longer is
             (lines(memory(1), memory(2)), b"{bad\n{bad\n{bad\n"),  # becomes corrupt
             (lines(memory(1)), line(memory(2)) + b"\r\n"),  # the first CRLF comes late
-            (line(memory(1)) + b"\r\n", line(memory(2)) + b"\r\n"),  # and is told once
+            (line(memory(1)) + b"\r\n", line(memory(2)) + b"\r\n"),  # and is reported once
             (lines(memory(1)), b"{torn"),
             (lines(memory(1)), lines(memory(1)) + line(memory(2)) + line(memory(3))),
             (b"\xef\xbb\xbf" + lines(memory(1)), b"\0\0\n" + lines(memory(2, tags="x"))),
@@ -210,7 +210,7 @@ class TestHalfWritten:
         assert world.look([CORE]).waiting == ()
         assert [each.id for each in world.store.catalogue.entries([CORE])] == [uuid(1), uuid(2)]
 
-    def test_an_old_one_is_told(self, world: World) -> None:
+    def test_an_old_torn_tail_is_reported(self, world: World) -> None:
         world.write(CORE, lines(memory(1)) + b'{"id":', age=0.2)
         assert world.look().waiting == (CORE,)
         world.now += 2.0
@@ -230,7 +230,7 @@ class TestHalfWritten:
         ]
         assert world.everything() == before
 
-    def test_a_file_that_never_holds_still_is_looked_at_again(
+    def test_a_file_that_keeps_changing_is_read_again_later(
         self, world: World, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         filled(world)
@@ -248,8 +248,8 @@ class TestHalfWritten:
         assert world.look([CORE]).changed == (CORE,)
 
 
-class TestGone:
-    def test_a_deleted_file_is_forgotten(self, world: World) -> None:
+class TestDeletions:
+    def test_a_deleted_file_leaves_the_catalogue(self, world: World) -> None:
         filled(world)
         world.look()
         world.path(LEARNINGS).unlink()
@@ -258,7 +258,7 @@ class TestGone:
         assert world.look().deleted == (TASKS,)
         assert sorted(world.store.catalogue.files()) == sorted([CORE, Q3])
 
-    def test_a_sudden_loss_that_nobody_was_seen_to_cause_stops(self, world: World) -> None:
+    def test_a_sudden_loss_without_events_stops_indexing(self, world: World) -> None:
         world.write(CORE, lines(*(memory(n) for n in range(1, 25))))
         world.write(TASKS, lines(task(100), task(101)))
         world.look()
@@ -279,7 +279,7 @@ class TestGone:
         world.path(CORE).unlink()
         assert (world.look(deletions_observed=False).loss is not None) is stops
 
-    def test_a_file_of_more_than_64_mb_is_still_believed_and_told(self, world: World) -> None:
+    def test_a_file_of_more_than_64_mb_stays_indexed_and_is_reported(self, world: World) -> None:
         filled(world)
         world.look()
         os.truncate(world.path(CORE), 64 * MB + 1)
@@ -304,10 +304,10 @@ class TestGone:
         assert world.index() == before
 
 
-class TestOddFiles:
-    """What is no regular file is never opened: a pipe would block the worker for ever."""
+class TestIrregularFiles:
+    """Irregular files are never opened: a pipe would block the worker forever."""
 
-    def test_a_pipe_a_link_and_a_folder_in_the_place_of_files(self, world: World, tmp_path: Path) -> None:
+    def test_a_pipe_a_link_and_a_directory_in_place_of_files(self, world: World, tmp_path: Path) -> None:
         outside = tmp_path / "outside.jsonl"
         outside.write_bytes(lines(memory(99)))
         os.mkfifo(world.path(CORE))
@@ -320,7 +320,7 @@ class TestOddFiles:
         assert found == {("not-a-regular-file", CORE), ("not-a-regular-file", LEARNINGS)}
         assert world.sync().result.memories == 0
 
-    def test_a_linked_archive_folder_is_not_followed(self, world: World, tmp_path: Path) -> None:
+    def test_a_linked_archive_directory_is_not_followed(self, world: World, tmp_path: Path) -> None:
         filled(world)
         outside = tmp_path / "elsewhere"
         outside.mkdir()
@@ -331,7 +331,7 @@ class TestOddFiles:
         assert (finding.code, finding.path) == ("not-a-regular-file", "archive/2024")
         assert sorted(world.store.catalogue.files()) == sorted([*LIVE, Q3])
 
-    def test_a_link_in_the_place_of_the_archive_is_told(self, world: World, tmp_path: Path) -> None:
+    def test_a_link_in_place_of_the_archive_is_reported(self, world: World, tmp_path: Path) -> None:
         world.write(LEARNINGS, lines(learning(1)))
         (tmp_path / "elsewhere").mkdir()
         world.path("archive").symlink_to(tmp_path / "elsewhere")
@@ -356,8 +356,8 @@ class TestOddFiles:
         assert sorted(world.store.catalogue.files()) == sorted([*LIVE, Q3])
 
 
-def test_a_large_file_read_in_pieces_is_read_as_a_whole(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever the size of a piece, records, findings and numbers of lines are the same."""
+def test_a_large_file_indexed_in_chunks_equals_one_parsed_whole(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever the size of a chunk, records, findings and line numbers are equal."""
     good = lines(*(learning(number) for number in range(40)))
     data = good + b"not json\r\n" + lines(learning(41), learning(41)) + b"\n" + line(learning(42)) + line(learning(43))
     (world.root / LEARNINGS).write_bytes(data)
@@ -376,12 +376,12 @@ def test_a_large_file_read_in_pieces_is_read_as_a_whole(world: World, monkeypatc
 
 
 class TestStopping:
-    """The end does not wait for a large store that is read for the first time."""
+    """A shutdown does not wait for the first indexing of a large store."""
 
     MANY = 3000
 
     def stopped_after(self, parts: int, world: World, monkeypatch: pytest.MonkeyPatch) -> list[str]:
-        """What was parsed until the end came, during the part of that number."""
+        """Shut down during the part of that number; return what was parsed until then."""
         seen: list[str] = []
         real = JsonlReader.parse
 
@@ -397,7 +397,7 @@ class TestStopping:
                 world.look()
         return seen
 
-    def test_between_the_pieces_of_a_file(self, world: World, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    def test_between_the_chunks_of_a_file(self, world: World, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
         world.write(LEARNINGS, lines(*(learning(number) for number in range(self.MANY))))
         assert self.stopped_after(2, world, monkeypatch) == [LEARNINGS] * 2
         world.restart()
@@ -411,7 +411,7 @@ class TestStopping:
         world.restart()
         assert len(world.look().changed) == len(LIVE)
 
-    def test_while_the_index_is_made(self, world: World) -> None:
+    def test_while_the_index_is_rendered(self, world: World) -> None:
         filled(world)
         world.look()
         world.store.stopping.set()

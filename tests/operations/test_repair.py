@@ -1,4 +1,4 @@
-"""Repair heals by exact edits, keeps the original, can be undone, and stops when somebody keeps undoing it."""
+"""Repair makes exact edits, quarantines the original, can be undone, and stops if it is undone repeatedly."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ GLUED = b'{"content":"no id","odd": 1.50}'
 
 
 def glued(world: World) -> bytes:
-    """Two memories on one line, one without an id, and a line nobody can read."""
+    """Two memories on one line, one without an id, and an unreadable line."""
     first, second = line(learning(1)), line(learning(2))
     data = first + second + b"\n" + GLUED + b"\nnot json at all\n"
     (world.root / LEARNINGS).write_bytes(data)
@@ -30,7 +30,7 @@ def codes(world: World) -> set[str]:
     return {finding.code for finding in check(world.store, world.now)}
 
 
-def test_fixable_findings_are_gone_and_the_rest_stays(world: World) -> None:
+def test_fixable_findings_disappear_and_the_rest_stays(world: World) -> None:
     glued(world)
     assert {"joined-lines", "missing-id", "invalid-json"} <= codes(world)
     done = repair(world.store, world.now)
@@ -62,7 +62,7 @@ def test_the_original_is_in_quarantine_and_comes_back_by_undo(world: World) -> N
     assert (world.root / LEARNINGS).read_bytes() == data
 
 
-def test_a_dry_run_keeps_nothing_and_changes_nothing(world: World) -> None:
+def test_a_dry_run_quarantines_and_changes_nothing(world: World) -> None:
     data = glued(world)
     done = repair(world.store, world.now, dry_run=True)
     assert done.plan
@@ -71,7 +71,7 @@ def test_a_dry_run_keeps_nothing_and_changes_nothing(world: World) -> None:
     assert world.store.journal.quarantine.entries() == []
 
 
-def test_only_the_named_code_is_healed(world: World) -> None:
+def test_only_the_named_code_is_repaired(world: World) -> None:
     glued(world)
     repair(world.store, world.now, codes=["joined-lines"])
     left = codes(world)
@@ -80,7 +80,7 @@ def test_only_the_named_code_is_healed(world: World) -> None:
 
 
 def test_the_same_repair_is_made_three_times_at_most(world: World) -> None:
-    """Somebody who keeps putting the damage back is not fought for ever (a cascade of repairs)."""
+    """A program that keeps restoring the damage must not cause endless repairs."""
     data = glued(world)
     for _ in range(3):
         assert repair(world.store, world.now).receipt is not None
@@ -96,8 +96,8 @@ def test_an_unknown_code_is_refused(world: World) -> None:
         repair(world.store, world.now, codes=["nonsense"])
 
 
-def test_a_corrupt_file_gets_back_what_its_backup_has(world: World) -> None:
-    """Valid lines of today win, what is missing and not archived is appended, and only when asked."""
+def test_a_corrupt_file_recovers_memories_from_its_backup(world: World) -> None:
+    """Current valid lines win; missing memories that are not archived are appended, and only on request."""
     path = world.root / LEARNINGS
     natives = [learning(number) for number in (1, 2, 3)]
     old = [line(native) for native in natives]
@@ -118,7 +118,7 @@ def test_a_corrupt_file_gets_back_what_its_backup_has(world: World) -> None:
     assert old[1] not in found
 
 
-def test_equal_duplicates_go_and_differing_ones_are_told(world: World) -> None:
+def test_equal_duplicates_are_removed_and_differing_ones_reported(world: World) -> None:
     path = world.root / LEARNINGS
     read_since = learning(1, access_count=99, accessed_at="2026-01-02T00:00:00Z")
     other = learning(1, content="something else")

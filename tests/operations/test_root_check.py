@@ -1,4 +1,4 @@
-"""Missing is not empty, and another directory is not the same."""
+"""A missing root is not an empty one, and another directory is not the root."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ OK = RootCheck("ok")
 
 
 @pytest.fixture
-def known(world: World) -> World:
-    """A store that has been seen and read."""
+def indexed_world(world: World) -> World:
+    """A store that has been indexed."""
     world.write(CORE, lines(memory(1)))
     world.write(LEARNINGS, lines(learning(11)))
     world.write(TASKS, lines(task(21, "in-progress")))
@@ -44,37 +44,39 @@ def move_back(world: World) -> None:
 
 
 class TestMissing:
-    def test_it_is_told_and_nothing_is_forgotten(self, known: World) -> None:
-        move_away(known)
-        found = check_root(known.store, known.now)
+    def test_it_is_reported_and_stays_indexed(self, indexed_world: World) -> None:
+        move_away(indexed_world)
+        found = check_root(indexed_world.store, indexed_world.now)
         assert found.state == "missing"
-        assert not known.store.attached
+        assert not indexed_world.store.attached
         with pytest.raises(RootMissingError):
-            known.look()
-        assert sorted(known.store.catalogue.files()) == sorted(LIVE)
+            indexed_world.look()
+        assert sorted(indexed_world.store.catalogue.files()) == sorted(LIVE)
 
-    def test_the_same_directory_resumes_at_once(self, known: World) -> None:
-        move_away(known)
-        assert state(known) == "missing"
-        move_back(known)
-        assert check_root(known.store, known.now) == OK
+    def test_the_same_directory_resumes_at_once(self, indexed_world: World) -> None:
+        move_away(indexed_world)
+        assert state(indexed_world) == "missing"
+        move_back(indexed_world)
+        assert check_root(indexed_world.store, indexed_world.now) == OK
 
-    def test_also_when_memoryd_was_restarted_meanwhile(self, known: World) -> None:
-        move_away(known)
-        known.store.close()
-        known.store = type(known.store)("agents", str(known.root), "jsonl-store", known.policy, str(known.state))
-        assert state(known) == "missing"
-        move_back(known)
-        assert state(known) == "ok"
+    def test_also_when_memoryd_was_restarted_meanwhile(self, indexed_world: World) -> None:
+        move_away(indexed_world)
+        indexed_world.store.close()
+        indexed_world.store = type(indexed_world.store)(
+            "agents", str(indexed_world.root), "jsonl-store", indexed_world.policy, str(indexed_world.state)
+        )
+        assert state(indexed_world) == "missing"
+        move_back(indexed_world)
+        assert state(indexed_world) == "ok"
 
-    def test_a_file_at_the_path(self, known: World) -> None:
-        move_away(known)
-        known.root.write_text("not a directory")
-        assert state(known) == "failed"
-        known.root.unlink()
-        assert state(known) == "missing"
+    def test_a_file_at_the_path(self, indexed_world: World) -> None:
+        move_away(indexed_world)
+        indexed_world.root.write_text("not a directory")
+        assert state(indexed_world) == "failed"
+        indexed_world.root.unlink()
+        assert state(indexed_world) == "missing"
 
-    def test_a_path_never_seen_before_is_not_suspect(self, world: World) -> None:
+    def test_a_new_path_is_not_suspect(self, world: World) -> None:
         assert check_root(world.store, world.now) == OK
 
     def test_the_newest_backups_are_pinned(self, make_world: MakeWorld) -> None:
@@ -101,121 +103,121 @@ class TestReplaced:
         move_away(world)
         world.root.mkdir(mode=0o700)
 
-    def test_an_empty_one_stays_suspect_for_ever(self, known: World) -> None:
-        self.replace(known)
+    def test_an_empty_one_stays_suspect(self, indexed_world: World) -> None:
+        self.replace(indexed_world)
         for _ in range(20):
-            assert state(known) == "suspect"
-            known.now += TRUST_S
-        assert sorted(known.store.catalogue.files()) == sorted(LIVE)
+            assert state(indexed_world) == "suspect"
+            indexed_world.now += TRUST_S
+        assert sorted(indexed_world.store.catalogue.files()) == sorted(LIVE)
 
-    def test_so_does_one_with_the_right_names_and_nothing_in_them(self, known: World) -> None:
-        """A server that sets its folder up anew makes just that."""
-        self.replace(known)
+    def test_so_does_one_with_the_known_names_but_empty_files(self, indexed_world: World) -> None:
+        """A server that sets up its directory again creates just that."""
+        self.replace(indexed_world)
         for name in LIVE:
-            known.write(name, b"")
+            indexed_world.write(name, b"")
         for _ in range(5):
-            assert state(known) == "suspect"
-            known.now += TRUST_S
+            assert state(indexed_world) == "suspect"
+            indexed_world.now += TRUST_S
 
-    def test_most_of_the_known_files_make_it_the_root_again(self, known: World) -> None:
-        self.replace(known)
-        known.write(CORE, lines(memory(1)))
-        assert state(known) == "suspect"
-        known.write(TASKS, lines(task(21, "in-progress")))
-        assert state(known) == "ok"
+    def test_most_of_the_known_files_make_it_the_root_again(self, indexed_world: World) -> None:
+        self.replace(indexed_world)
+        indexed_world.write(CORE, lines(memory(1)))
+        assert state(indexed_world) == "suspect"
+        indexed_world.write(TASKS, lines(task(21, "in-progress")))
+        assert state(indexed_world) == "ok"
 
-    def test_another_store_with_the_same_names_is_not_the_root(self, known: World) -> None:
-        """Every store of a layout has the same few names: a link switched to another one is no return."""
-        self.replace(known)
-        known.write(CORE, lines(memory(51)))
-        known.write(LEARNINGS, lines(learning(52)))
-        known.write(TASKS, lines(task(53, "in-progress")))
-        assert state(known) == "suspect"
+    def test_another_store_with_the_same_names_is_not_the_root(self, indexed_world: World) -> None:
+        """Every store of a layout has the same few names: a link switched to another store is not the root."""
+        self.replace(indexed_world)
+        indexed_world.write(CORE, lines(memory(51)))
+        indexed_world.write(LEARNINGS, lines(learning(52)))
+        indexed_world.write(TASKS, lines(task(53, "in-progress")))
+        assert state(indexed_world) == "suspect"
 
-    def test_one_that_was_written_on_is(self, known: World) -> None:
-        self.replace(known)
-        known.write(CORE, lines(memory(1), memory(2)))
-        known.write(LEARNINGS, lines(learning(11, content="changed")))
-        assert state(known) == "ok"
+    def test_one_with_later_writes_is(self, indexed_world: World) -> None:
+        self.replace(indexed_world)
+        indexed_world.write(CORE, lines(memory(1), memory(2)))
+        indexed_world.write(LEARNINGS, lines(learning(11, content="changed")))
+        assert state(indexed_world) == "ok"
 
-    def test_so_does_a_minute_of_valid_memories(self, known: World) -> None:
-        self.replace(known)
-        known.write("core_memories.jsonl", lines(memory(99)))
-        assert state(known) == "suspect"
-        known.now += TRUST_S - 1
-        assert state(known) == "suspect"
-        known.now += 1
-        assert state(known) == "ok"
+    def test_so_does_a_minute_of_valid_memories(self, indexed_world: World) -> None:
+        self.replace(indexed_world)
+        indexed_world.write("core_memories.jsonl", lines(memory(99)))
+        assert state(indexed_world) == "suspect"
+        indexed_world.now += TRUST_S - 1
+        assert state(indexed_world) == "suspect"
+        indexed_world.now += 1
+        assert state(indexed_world) == "ok"
 
-    def test_the_minute_begins_anew_when_they_vanish(self, known: World) -> None:
-        self.replace(known)
-        known.write(CORE, lines(memory(99)))
-        assert state(known) == "suspect"
-        known.now += 50
-        known.path(CORE).unlink()
-        assert state(known) == "suspect"
-        known.write(CORE, lines(memory(99)))
-        known.now += 5
-        assert state(known) == "suspect"
-        known.now += 50
-        assert state(known) == "suspect"
-        known.now += 10
-        assert state(known) == "ok"
+    def test_the_minute_starts_again_when_they_disappear(self, indexed_world: World) -> None:
+        self.replace(indexed_world)
+        indexed_world.write(CORE, lines(memory(99)))
+        assert state(indexed_world) == "suspect"
+        indexed_world.now += 50
+        indexed_world.path(CORE).unlink()
+        assert state(indexed_world) == "suspect"
+        indexed_world.write(CORE, lines(memory(99)))
+        indexed_world.now += 5
+        assert state(indexed_world) == "suspect"
+        indexed_world.now += 50
+        assert state(indexed_world) == "suspect"
+        indexed_world.now += 10
+        assert state(indexed_world) == "ok"
 
-    def test_a_clock_set_back_does_not_prolong_it(self, known: World) -> None:
-        self.replace(known)
-        known.write(CORE, lines(memory(99)))
-        assert state(known) == "suspect"
-        known.now -= 86_400
-        assert state(known) == "suspect"
-        known.now += TRUST_S
-        assert state(known) == "ok"
+    def test_a_clock_set_back_does_not_prolong_it(self, indexed_world: World) -> None:
+        self.replace(indexed_world)
+        indexed_world.write(CORE, lines(memory(99)))
+        assert state(indexed_world) == "suspect"
+        indexed_world.now -= 86_400
+        assert state(indexed_world) == "suspect"
+        indexed_world.now += TRUST_S
+        assert state(indexed_world) == "ok"
 
-    def test_the_first_one_back_is_the_root_at_once(self, known: World) -> None:
-        self.replace(known)
-        assert state(known) == "suspect"
-        move_back(known)
-        assert state(known) == "ok"
+    def test_the_original_directory_is_the_root_at_once(self, indexed_world: World) -> None:
+        self.replace(indexed_world)
+        assert state(indexed_world) == "suspect"
+        move_back(indexed_world)
+        assert state(indexed_world) == "ok"
 
-    def test_it_is_still_suspect_after_a_restart(self, known: World) -> None:
-        self.replace(known)
-        assert state(known) == "suspect"
-        known.restart()
-        assert state(known) == "suspect"
+    def test_it_is_still_suspect_after_a_restart(self, indexed_world: World) -> None:
+        self.replace(indexed_world)
+        assert state(indexed_world) == "suspect"
+        indexed_world.restart()
+        assert state(indexed_world) == "suspect"
 
-    def test_a_command_accepts_what_is_there(self, known: World) -> None:
-        self.replace(known)
-        assert state(known) == "suspect"
-        accept(known.store)
-        assert state(known) == "ok"
-        done = known.sync()
-        assert known.store.catalogue.files() == {}
-        assert (done.result.memories, known.names()) == (0, []), "an empty folder gets no index"
+    def test_a_command_accepts_the_directory(self, indexed_world: World) -> None:
+        self.replace(indexed_world)
+        assert state(indexed_world) == "suspect"
+        accept(indexed_world.store)
+        assert state(indexed_world) == "ok"
+        done = indexed_world.sync()
+        assert indexed_world.store.catalogue.files() == {}
+        assert (done.result.memories, indexed_world.names()) == (0, []), "an empty folder gets no index"
 
 
 class TestLoss:
-    def test_only_the_files_are_an_answer(self, known: World) -> None:
-        kept = known.read(CORE)
-        known.path(CORE).unlink()
-        mark_suspect(known.store, "26 of 30 memories are gone")
+    def test_only_the_return_of_the_files_ends_it(self, indexed_world: World) -> None:
+        content = indexed_world.read(CORE)
+        indexed_world.path(CORE).unlink()
+        mark_suspect(indexed_world.store, "26 of 30 memories are gone")
         for _ in range(5):
-            found = check_root(known.store, known.now)
+            found = check_root(indexed_world.store, indexed_world.now)
             assert found.state == "suspect"
             assert "26 of 30" in (found.reason or "")
-            known.now += TRUST_S
-        known.write(CORE, kept)
-        assert state(known) == "ok"
+            indexed_world.now += TRUST_S
+        indexed_world.write(CORE, content)
+        assert state(indexed_world) == "ok"
 
 
-def test_a_loss_that_a_person_accepted_is_not_found_again(known: World) -> None:
-    """Neither by the next scan nor after a restart."""
-    known.write(LEARNINGS, lines(*(learning(n) for n in range(100, 140))))
-    known.sync()
-    known.path(LEARNINGS).unlink()
-    loss = refresh(known.store, None, known.now, deletions_observed=False).loss
+def test_an_accepted_loss_is_not_reported_again(indexed_world: World) -> None:
+    """It is reported neither by the next scan nor after a restart."""
+    indexed_world.write(LEARNINGS, lines(*(learning(n) for n in range(100, 140))))
+    indexed_world.sync()
+    indexed_world.path(LEARNINGS).unlink()
+    loss = refresh(indexed_world.store, None, indexed_world.now, deletions_observed=False).loss
     assert loss is not None
-    mark_suspect(known.store, loss)
-    assert state(known) == "suspect"
-    accept_all(known.store)
-    assert state(known) == "ok"
-    assert refresh(known.store, None, known.now, deletions_observed=False).loss is None
+    mark_suspect(indexed_world.store, loss)
+    assert state(indexed_world) == "suspect"
+    accept_all(indexed_world.store)
+    assert state(indexed_world) == "ok"
+    assert refresh(indexed_world.store, None, indexed_world.now, deletions_observed=False).loss is None

@@ -37,7 +37,7 @@ def user_path(number: int) -> str:
 
 
 def document(number: int) -> bytes:
-    """One user's memories as the program writes them, with vectors of their own."""
+    """The memories of one user as the program writes them, with unique vectors."""
     draw = random.Random(number)
     items = b",".join(
         b'{"data":{"id":%d,"content":"memory %d of %d","importance":0.5,"category":"c","topics":[]},"embedding":[%s]}'
@@ -68,7 +68,7 @@ def sync(store: Store, touched: list[str] | None = None) -> tuple[str, ...]:
 
 @contextmanager
 def opens() -> Iterator[list[str]]:
-    """The names of all files beneath an open directory that are opened meanwhile, but our own temporary ones."""
+    """Names of all files below an open directory that are opened inside, except temporary files of memoryd."""
     seen: list[str] = []
     genuine = os.open
 
@@ -96,7 +96,7 @@ def make_files(tmp_path: Path) -> Callable[[int], Path]:
 
 
 @pytest.mark.parametrize("count", SIZES)
-def test_a_known_store_of_many_files_is_started_and_changed_at_the_cost_of_the_change(
+def test_starting_and_changing_an_indexed_store_costs_only_the_change(
     make_files: Callable[[int], Path], count: int
 ) -> None:
     base = make_files(count)
@@ -128,7 +128,7 @@ def test_a_known_store_of_many_files_is_started_and_changed_at_the_cost_of_the_c
 def test_canary_a_start_that_reads_everything_would_be_counted(
     make_files: Callable[[int], Path],
 ) -> None:
-    """Another time stamp of the file itself is all that makes one read: here all have one."""
+    """Only a changed time stamp makes a file read again; all files have one in this test."""
     base = make_files(50)
     for number in range(50):
         path = base / "root" / name_of(number)
@@ -148,7 +148,7 @@ def users(tmp_path: Path) -> Path:
 
 
 def peak(act: Callable[[], object]) -> int:
-    """The bytes that Python held at most at one time, over those from before."""
+    """The peak of bytes that Python allocated, above the level before."""
     tracemalloc.start()
     try:
         before = tracemalloc.get_traced_memory()[0]
@@ -178,7 +178,7 @@ def test_memory_stays_flat_over_many_documents_and_one_change_is_read_alone(user
     store.close()
 
 
-def test_canary_keeping_every_document_would_be_noticed(tmp_path: Path) -> None:
+def test_canary_holding_every_document_would_be_noticed(tmp_path: Path) -> None:
     size = len(document(0))
     for number in range(10):
         put(tmp_path / "root" / user_path(number), document(number))

@@ -1,4 +1,4 @@
-"""What is remembered of texts that were found clean lets nothing else through, and is little."""
+"""The cache of clean texts lets nothing else through, and is small."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.operations.world import World
 VALUE = "Zq8xT2mL9vR4bN7k"  # nothing by itself, a password under such a name
 
 
-def test_what_is_clean_under_one_name_is_looked_at_again_under_another(world: World) -> None:
+def test_a_text_clean_under_one_name_is_judged_again_under_another(world: World) -> None:
     for _ in range(2):
         assert reject_secrets(world.store, {"content": VALUE}) == ()
         (warning,) = reject_secrets(world.store, {"password": VALUE})
@@ -26,7 +26,7 @@ def test_what_is_clean_under_one_name_is_looked_at_again_under_another(world: Wo
     assert len(reject_secrets(world.store, {"content": {"password": [VALUE]}})) == 1
 
 
-def test_what_is_clean_by_one_list_is_looked_at_again_by_the_other(make_world: MakeWorld) -> None:
+def test_a_text_clean_by_one_list_is_judged_again_by_the_other(make_world: MakeWorld) -> None:
     """A general word is allowed by shapes, forbidden by the seed's list, and lifted by who may."""
     shapes, seed = make_world(Policy(secrets="shapes")), make_world(Policy(secrets="seed"))
     memory = {"content": "a password"}
@@ -37,7 +37,7 @@ def test_what_is_clean_by_one_list_is_looked_at_again_by_the_other(make_world: M
             reject_secrets(seed.store, memory)
 
 
-def test_little_is_remembered(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_cache_is_small(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever is sent: long texts, long names, many of them. What is remembered is not judged again."""
     judged: list[str] = []
 
@@ -46,7 +46,7 @@ def test_little_is_remembered(world: World, monkeypatch: pytest.MonkeyPatch) -> 
         return judge(text, *more)  # type: ignore[arg-type]  # handed on as they came
 
     def store(memory: dict[str, str]) -> None:
-        for _ in range(2):  # everything is forgotten when it becomes too much, perhaps in the middle of a memory
+        for _ in range(2):  # a full cache is cleared, perhaps in the middle of a memory
             reject_secrets(world.store, memory)
 
     def remembered(memory: dict[str, str]) -> bool:
@@ -67,7 +67,7 @@ def test_little_is_remembered(world: World, monkeypatch: pytest.MonkeyPatch) -> 
     assert sum(short) <= 512
     assert not any(long_names)
     assert not any(long_texts)
-    for length in range(1, 60):  # where a text becomes too long to be remembered
+    for length in range(1, 60):  # across the length limit of the cache
         store({"d" * 24: "x" * length})
         assert remembered({"d" * 24: "x" * length}) is (length <= 24)
         store({"d" * length: "x" * 24})
@@ -75,7 +75,7 @@ def test_little_is_remembered(world: World, monkeypatch: pytest.MonkeyPatch) -> 
 
 
 @pytest.mark.parametrize("name", ["password", "api_key", "Secret", "bearer token"])
-def test_the_name_of_a_field_smuggles_nothing_past_the_seeds_list(make_world: MakeWorld, name: str) -> None:
+def test_the_name_of_a_field_is_judged_with_its_text(make_world: MakeWorld, name: str) -> None:
     """There the name becomes text: `**Password:** hunter2xyz`."""
     world = make_world(Policy(secrets="seed"))
     with pytest.raises(SensitiveError) as refused:

@@ -47,7 +47,7 @@ def _add(store: Store, memory: Mapping[str, Any], *, allow_words: bool = False) 
 
 @pytest.mark.parametrize("secrets", [None, "literal"])
 @pytest.mark.parametrize("more", SMUGGLED, ids=lambda more: next(iter(more)))
-def test_no_name_of_a_field_makes_a_secret_of_an_entry(
+def test_a_field_name_that_makes_the_entry_a_secret_is_refused(
     make_store: MakeStore, tmp_path: Path, secrets: str | None, more: Mapping[str, Any]
 ) -> None:
     store = make_store(secrets)
@@ -61,8 +61,8 @@ def test_no_name_of_a_field_makes_a_secret_of_an_entry(
     assert (tmp_path / "memory/a/b.md").read_bytes() == before
 
 
-def test_words_that_were_allowed_stay_allowed_when_they_are_named_again(make_store: MakeStore, tmp_path: Path) -> None:
-    """And the entries beside the one that is stored are none of its business."""
+def test_allowed_words_stay_allowed_in_later_changes(make_store: MakeStore, tmp_path: Path) -> None:
+    """The other entries of the file are not judged."""
     store = make_store(None)
     identity = _add(store, {"title": "Deploy notes", "password": 12345}, allow_words=True)
     _add(store, {"title": "Another", "context": "staging"})
@@ -72,5 +72,5 @@ def test_words_that_were_allowed_stay_allowed_when_they_are_named_again(make_sto
     assert b"**Context:** live" in (tmp_path / "memory/a/b.md").read_bytes()
 
 
-def test_what_is_not_judged_at_all_is_stored(make_store: MakeStore) -> None:
+def test_entries_are_stored_if_checks_are_off(make_store: MakeStore) -> None:
     assert _add(make_store("off"), {"title": "Deploy notes", "password": 12345})

@@ -1,4 +1,4 @@
-"""The layout session-files on a real disk: what archiving leaves behind, and what comes back as it was."""
+"""The layout session-files on a real disk: archiving, undo with modes, and no secrets in the state."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ NOW = 1_790_000_000.0
 NAMES = ("2026-01-30-14-30-00-one", "2026-01-30-15-30-00-two", "2026-02-01-10-00-00-three")
 
 
-class Folder:
+class Site:
     def __init__(self, base: Path) -> None:
         self.root = base / "memories"
         for name in NAMES:
@@ -53,34 +53,34 @@ class Folder:
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> Iterator[Folder]:
+def site(tmp_path: Path) -> Iterator[Site]:
     old = os.umask(0o022)
-    held = Folder(tmp_path)
+    held = Site(tmp_path)
     yield held
     held.store.close()
     os.umask(old)
 
 
-def test_emptied_date_folders_go_and_an_undo_brings_everything_back_with_its_modes(folder: Folder) -> None:
-    """As the archiver does that shares the folder; what is not empty stays."""
-    (folder.root / "2026-02-01/notes.txt").write_text("somebody's")
-    before = folder.everything()
-    done = archive(folder.store, NOW, by="schedule")
+def test_empty_date_directories_are_removed_and_an_undo_restores_them_with_their_modes(site: Site) -> None:
+    """The archiver that shares the directory does the same; a directory that is not empty stays."""
+    (site.root / "2026-02-01/notes.txt").write_text("somebody's")
+    before = site.everything()
+    done = archive(site.store, NOW, by="schedule")
     assert done.receipt is not None
-    assert sorted(each.name for each in folder.root.iterdir()) == ["2026-02-01", "archive"]
-    refresh(folder.store, None, NOW)
-    undo(folder.store, done.receipt, NOW)
-    assert folder.everything() == before
+    assert sorted(each.name for each in site.root.iterdir()) == ["2026-02-01", "archive"]
+    refresh(site.store, None, NOW)
+    undo(site.store, done.receipt, NOW)
+    assert site.everything() == before
 
 
-def test_a_restored_file_has_the_mode_it_had(folder: Folder) -> None:
-    create_backups(folder.store, NOW)
-    before = folder.everything()
+def test_a_restored_file_has_the_mode_it_had(site: Site) -> None:
+    create_backups(site.store, NOW)
+    before = site.everything()
     path = path_of(NAMES[0])
-    (folder.root / path).unlink()
-    refresh(folder.store, None, NOW)
-    restore(folder.store, NOW, file=path)
-    assert folder.everything() == before
+    (site.root / path).unlink()
+    refresh(site.store, None, NOW)
+    restore(site.store, NOW, file=path)
+    assert site.everything() == before
 
 
 @pytest.mark.parametrize(
@@ -92,7 +92,7 @@ def test_a_restored_file_has_the_mode_it_had(folder: Folder) -> None:
     ],
 )
 @pytest.mark.parametrize("layout", ["json-files", "markdown-topics", "session-files", "user-document", "jsonl-store"])
-def test_no_state_of_memoryd_holds_a_secret_in_the_clear(
+def test_no_state_of_memoryd_contains_a_plain_text_secret(
     tmp_path: Path, layout: str, said: str, secret: str, pattern: str
 ) -> None:
     """Verbatim bytes exist only in the compressed, private blobs."""
@@ -116,7 +116,7 @@ def test_no_state_of_memoryd_holds_a_secret_in_the_clear(
 
 
 def with_secret(secret: str) -> dict[str, dict[str, bytes]]:
-    """For each layout a store that says the same secret twice."""
+    """For each layout, a store that contains the same secret twice."""
     said = f"use {secret} for it"
     twice = session(memory(said, "one two three"), memory(said, "one two three"), name=NAMES[0])
     item = {"data": {"id": 1, "content": said}, "embedding": [1.0]}

@@ -1,4 +1,4 @@
-"""Asking by a vector in place of words, over roots, with users kept apart."""
+"""Search by a vector instead of words, over several roots, with separate users."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def put(
 
 @pytest.fixture
 def places(tmp_path: Path) -> Iterator[list[SearchRoot]]:
-    """One root of ordinary memories, one of users with vectors of their own."""
+    """One root of ordinary memories, one of users with their own vectors."""
     plain, users = SqliteIndex(str(tmp_path / "plain.db")), SqliteIndex(str(tmp_path / "users.db"))
     texts = {"disk": "the disk of the build server is full", "space": "no storage left on jenkins", "nuts": "peanuts"}
     put(plain, "a", {name: (text, None) for name, text in texts.items()}, "")
@@ -56,7 +56,7 @@ def places(tmp_path: Path) -> Iterator[list[SearchRoot]]:
     users.close()
 
 
-def asked(places: list[SearchRoot], **given: Any) -> list[str]:
+def search_by(places: list[SearchRoot], **given: Any) -> list[str]:
     engine = SearchEngine(SemanticSearch(Static()))
     answer = search(places, SearchQuery("", **given), now=NOW, clock=lambda: 0.0, engine=engine)
     return [hit.id for hit in answer.hits]
@@ -64,19 +64,19 @@ def asked(places: list[SearchRoot], **given: Any) -> list[str]:
 
 def test_memories_like_one_are_those_near_to_its_vector_without_itself(places: list[SearchRoot]) -> None:
     like, but = similar_to_memory(places, "disk", None)
-    assert asked(places, like=like, excluded=but) == ["space", "nuts"]
-    assert asked(places, like=like) == ["disk", "space", "nuts"]
-    assert asked(places, like=like, excluded=but, limit=1) == ["space"], "the one left out takes no place"
+    assert search_by(places, like=like, excluded=but) == ["space", "nuts"]
+    assert search_by(places, like=like) == ["disk", "space", "nuts"]
+    assert search_by(places, like=like, excluded=but, limit=1) == ["space"], "the one left out takes no place"
 
 
-def test_those_of_a_user_are_compared_with_those_of_the_same_user(places: list[SearchRoot]) -> None:
+def test_memories_of_a_user_are_compared_within_that_user(places: list[SearchRoot]) -> None:
     like, but = similar_to_memory(places, "a1", "ann")
-    assert asked(places, like=like, excluded=but, user="ann") == ["a2"]
-    assert asked(places, like=similar_to_vector([1, 0, 0]), user="ann") == ["a1", "a2"]
-    assert asked(places, like=similar_to_vector([1, 0, 0])) == [], "of several users one has to be named"
+    assert search_by(places, like=like, excluded=but, user="ann") == ["a2"]
+    assert search_by(places, like=similar_to_vector([1, 0, 0]), user="ann") == ["a1", "a2"]
+    assert search_by(places, like=similar_to_vector([1, 0, 0])) == [], "of several users one has to be named"
 
 
-def test_what_cannot_be_asked_by(places: list[SearchRoot]) -> None:
+def test_invalid_vectors_and_ids(places: list[SearchRoot]) -> None:
     with pytest.raises(NotFoundError):
         similar_to_memory(places, "nobody", None)
     with pytest.raises(NotFoundError):
@@ -86,4 +86,4 @@ def test_what_cannot_be_asked_by(places: list[SearchRoot]) -> None:
     for numbers in ([], ["x"], [0, 0], [float("nan")], [True]):
         with pytest.raises(UsageError, match="vector"):
             similar_to_vector(numbers)
-    assert asked(places, like=similar_to_vector([1, 2])) == [], "no vectors of that size"
+    assert search_by(places, like=similar_to_vector([1, 2])) == [], "no vectors of that size"

@@ -65,10 +65,10 @@ class StoreMachine(RuleBasedStateMachine):
             self.world.store.close()
             shutil.rmtree(self.base)
 
-    # --- looking
+    # --- observing
 
     def stored(self) -> Counter[bytes]:
-        """How often each id stands in live files and archives."""
+        """Count each id in live files and archives."""
         found: Counter[bytes] = Counter()
         for name in self.world.names():
             if self.world.store.role(name) in (Role.SOURCE, Role.ARCHIVE):
@@ -81,13 +81,13 @@ class StoreMachine(RuleBasedStateMachine):
         return {each for content in contents for each in UUID.findall(content)}
 
     def by_agent(self, act: Callable[[], object]) -> None:
-        """An agent's own change: what it takes out is gone by its will."""
+        """Run a change by an agent: memories that it removes are not missed."""
         act()
         self.alive = (self.alive | self.fresh) & self.stored().keys()
         self.fresh = set()
 
     def by_memoryd(self, act: Callable[[], object]) -> None:
-        """No memory may become more than it was, and none may be lost."""
+        """Run a change by memoryd: no memory may be doubled or lost."""
         before = self.stored()
         act()
         after = self.stored()
@@ -95,7 +95,7 @@ class StoreMachine(RuleBasedStateMachine):
         assert not more, f"memoryd made copies: {more}"
 
     def native(self, name: str, data: st.DataObject) -> dict[str, Any]:
-        """A new memory; some of them are due at once."""
+        """Return a new memory; some are due at once."""
         self.written += 1
         self.fresh.add(uuid(self.written).encode())
         old = iso(self.world.now - data.draw(st.sampled_from((0, 10, 89, 91, 400))) * DAY)
@@ -163,7 +163,7 @@ class StoreMachine(RuleBasedStateMachine):
 
     @rule(name=files, data=st.data())
     def agent_appends_to_a_file_just_replaced(self, name: str, data: st.DataObject) -> None:
-        """It had the file open before memoryd's rename."""
+        """The agent had the file open before the rename by memoryd."""
         if not self.world.path(name).exists():
             return
         text = line(self.native(name, data)) + b"\n"
@@ -212,15 +212,15 @@ class StoreMachine(RuleBasedStateMachine):
 
     @rule(name=files)
     def a_command_restores(self, name: str) -> None:
-        """What was appended since the backup leaves the live file by the user's will, and can be had back."""
+        """Later memories leave the live file because the user restores a backup, and can be recovered."""
         before = self.world.memories()
         try:
-            done, said = restore(self.world.store, self.world.now, file=name)
+            done, messages = restore(self.world.store, self.world.now, file=name)
         except NotFoundError:
             return
         if done.receipt is None:
             return
-        kept = self.world.path(f".backup/{said.backup}")  # rotation may have taken it since
+        kept = self.world.path(f".backup/{messages.backup}")  # rotation may have taken it since
         assert not kept.exists() or self.world.read(name) in (kept.read_bytes(), kept.read_bytes() + b"\n")
         undo(self.world.store, done.receipt, self.world.now)
         assert {key: value for key, (value, _) in self.world.memories().items()} == {
@@ -284,7 +284,7 @@ class StoreMachine(RuleBasedStateMachine):
         if not (meanwhile or may_double):
             assert not _more(before, self.stored())
 
-    # --- what is always true
+    # --- invariants
 
     @invariant()
     def nothing_is_lost(self) -> None:
@@ -308,7 +308,7 @@ class StoreMachine(RuleBasedStateMachine):
 
 
 def scheduled_archive(world: World) -> str | None:
-    """The receipt. Where the clock stands before what was recorded nothing is moved."""
+    """Return the receipt. While the clock is behind a recorded time, nothing is moved."""
     try:
         return archive(world.store, world.now, by="schedule").receipt
     except GuardError:
@@ -325,7 +325,7 @@ def _more(before: Counter[bytes], after: Counter[bytes]) -> Iterable[bytes]:
 
 
 def _settings(number: int) -> settings:
-    """The same every time, unless somebody explores; a failing history is shown as found, shrinking takes hours."""
+    """Return reproducible settings, unless exploring; a failing history is not shrunk, which would take hours."""
     return settings(
         max_examples=examples(number),
         stateful_step_count=30,
@@ -346,7 +346,7 @@ def test_many_more_histories() -> None:
 
 
 class Simplest:
-    """Draws the simplest of everything: the first act, no age, no mark."""
+    """A source that draws the simplest of everything: the first act, no age, no mark."""
 
     def draw(self, strategy: st.SearchStrategy[Any]) -> Any:
         return find(strategy, lambda _: True)
@@ -359,7 +359,7 @@ def test_canary_a_store_that_loses(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_canary_a_store_that_forgets(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What left a file stays in the catalogue."""
+    """Memories that left a file stay in the catalogue."""
     monkeypatch.setattr(SqliteIndex, "replace", SqliteIndex.append)
     with pytest.raises((AssertionError, BaseExceptionGroup)):
         run_state_machine_as_test(StoreMachine, settings=_settings(60))

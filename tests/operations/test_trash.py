@@ -1,4 +1,4 @@
-"""Forgotten where there is no archive: each memory has its own way back, whatever has come to bear its id since."""
+"""Memories forgotten without an archive: each can be restored, even if another has its id since."""
 
 from __future__ import annotations
 
@@ -14,64 +14,64 @@ from memoryd.layouts.protocol import NewMemory
 from memoryd.operations import memories
 from memoryd.operations.memories import Context, Outcome
 from memoryd.operations.undo import undo
-from tests.operations.test_memory_deaths import CASES, LATER, House
+from tests.operations.test_memory_deaths import CASES, LATER, Site
 
 
 @pytest.fixture
-def house(quick_path: Path) -> Iterator[House]:
+def site(quick_path: Path) -> Iterator[Site]:
     """A root of session files."""
-    with closing(House(quick_path, CASES[3])) as made:
+    with closing(Site(quick_path, CASES[3])) as made:
         made.add(0)
         yield made
 
 
-def pool(house: House, content: str) -> Outcome:
-    """A memory whose id says nothing of its content."""
-    native: dict[str, Any] = {**house.case.native(1), "title": "Pool", "content": content}
-    return house.took(memories.add(house.store, NewMemory(native, house.case.where), LATER, Context()))
+def pool(site: Site, content: str) -> Outcome:
+    """Store a memory whose id does not depend on its content."""
+    native: dict[str, Any] = {**site.case.native(1), "title": "Pool", "content": content}
+    return site.took(memories.add(site.store, NewMemory(native, site.case.where), LATER, Context()))
 
 
-def forget(house: House, identity: str) -> Outcome:
-    return house.took(memories.forget(house.store, identity, LATER, Context()))
+def forget(site: Site, identity: str) -> Outcome:
+    return site.took(memories.forget(site.store, identity, LATER, Context()))
 
 
-def unarchive(house: House, identity: str) -> Outcome:
-    return house.took(memories.unarchive(house.store, identity, LATER, Context()))
+def unarchive(site: Site, identity: str) -> Outcome:
+    return site.took(memories.unarchive(site.store, identity, LATER, Context()))
 
 
-def content(house: House) -> bytes:
-    return b"".join(house.contents().values())
+def content(site: Site) -> bytes:
+    return b"".join(site.contents().values())
 
 
-def test_two_forgotten_under_one_id_both_come_back(house: House) -> None:
-    one = forget(house, pool(house, "the first").id)
-    other = forget(house, pool(house, "another").id)
+def test_two_memories_forgotten_under_one_id_are_both_restored(site: Site) -> None:
+    one = forget(site, pool(site, "the first").id)
+    other = forget(site, pool(site, "another").id)
     assert one.id == other.id
     with pytest.raises(ConflictError) as refused:
-        unarchive(house, one.id)
+        unarchive(site, one.id)
     candidates = [each["id"] for each in refused.value.data["candidates"]]
     assert len(set(candidates)) == 2
     for identity in candidates:
-        assert unarchive(house, identity).receipt is not None
-    assert (content(house).count(b'"the first"'), content(house).count(b'"another"')) == (1, 1)
+        assert unarchive(site, identity).receipt is not None
+    assert (content(site).count(b'"the first"'), content(site).count(b'"another"')) == (1, 1)
     with pytest.raises(NotFoundError):
-        unarchive(house, candidates[0])
+        unarchive(site, candidates[0])
 
 
-def test_a_new_bearer_of_the_id_is_not_in_the_way(house: House) -> None:
-    gone = forget(house, pool(house, "the first").id)
-    assert pool(house, "another").id == gone.id
-    assert unarchive(house, gone.id).receipt is not None
-    assert (content(house).count(b'"the first"'), content(house).count(b'"another"')) == (1, 1)
+def test_a_new_memory_with_the_id_is_not_in_the_way(site: Site) -> None:
+    gone = forget(site, pool(site, "the first").id)
+    assert pool(site, "another").id == gone.id
+    assert unarchive(site, gone.id).receipt is not None
+    assert (content(site).count(b'"the first"'), content(site).count(b'"another"')) == (1, 1)
 
 
-def test_what_an_undo_brought_back_is_not_laid_aside_any_more(house: House) -> None:
-    added = pool(house, "the first")
-    undo(house.store, forget(house, added.id).receipt or "", LATER)
-    house.took(added)
+def test_an_undo_removes_the_memory_from_the_trash(site: Site) -> None:
+    added = pool(site, "the first")
+    undo(site.store, forget(site, added.id).receipt or "", LATER)
+    site.took(added)
     with pytest.raises(NotFoundError):
-        unarchive(house, added.id)
-    changed = house.took(memories.update(house.store, added.id, {"reasoning": "r"}, LATER, Context()))
-    forget(house, changed.id)
-    assert unarchive(house, changed.id).receipt is not None
-    assert content(house).count(b'"the first"') == 1
+        unarchive(site, added.id)
+    changed = site.took(memories.update(site.store, added.id, {"reasoning": "r"}, LATER, Context()))
+    forget(site, changed.id)
+    assert unarchive(site, changed.id).receipt is not None
+    assert content(site).count(b'"the first"') == 1

@@ -47,7 +47,7 @@ def modes(world: World) -> dict[str, int]:
 
 
 class TestPermissions:
-    def test_open_files_and_folders_are_tightened(self, world: World) -> None:
+    def test_open_files_and_directories_are_tightened(self, world: World) -> None:
         filled(world)
         world.sync()
         create_backups(world.store, world.now)
@@ -76,7 +76,7 @@ class TestPermissions:
         assert tighten(world.store, world.now, by="schedule").receipt is None
         assert world.everything() == before
 
-    def test_links_strangers_and_second_names_are_left_alone(self, world: World, tmp_path: Path) -> None:
+    def test_links_foreign_files_and_hard_links_are_not_changed(self, world: World, tmp_path: Path) -> None:
         filled(world)
         outside = tmp_path / "outside"
         outside.mkdir(mode=0o755)
@@ -98,7 +98,7 @@ class TestPermissions:
         assert stat.S_IMODE((outside / "secret").stat().st_mode) == 0o644
 
     @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a folder away")
-    def test_a_folder_of_somebody_else_is_left_alone(self, world: World) -> None:
+    def test_a_directory_of_another_user_is_not_changed(self, world: World) -> None:
         filled(world)
         world.root.chmod(0o755)
         os.chown(world.root, 12345, -1)
@@ -107,7 +107,7 @@ class TestPermissions:
         found = modes(world)
         assert (found["."], found[CORE]) == (0o755, 0o600)
 
-    def test_can_be_turned_off_and_is_told_then(self, make_world: MakeWorld) -> None:
+    def test_can_be_turned_off_and_is_then_reported(self, make_world: MakeWorld) -> None:
         world = make_world(Policy(fix_permissions=False))
         filled(world)
         world.path(CORE).chmod(0o644)
@@ -116,7 +116,7 @@ class TestPermissions:
             ("wide-permissions", CORE)
         ]
 
-    def test_undo_gives_the_modes_back(self, world: World) -> None:
+    def test_undo_restores_the_modes(self, world: World) -> None:
         filled(world)
         world.path(CORE).chmod(0o644)
         world.root.chmod(0o755)
@@ -223,7 +223,7 @@ class TestLevels:
         assert self.levels(world)[CORE] == "over"
 
     def test_duplicates_and_marked_ones_do_not_make_a_file_full(self, make_world: MakeWorld) -> None:
-        """What can never be enforced must not be demanded on every change."""
+        """A limit that can never be met must not be reported on every change."""
         world = make_world(Policy(limits={LEARNINGS: Limit(LimitKind.SOFT, None, 2)}))
         world.write(LEARNINGS, lines(learning(1), learning(1), learning(2), learning(3, archived=True)))
         assert [each.count for each in limit_levels(world.store) if each.file == LEARNINGS] == [0]
@@ -231,7 +231,7 @@ class TestLevels:
         assert note_limits(world.store) == ([], False)
         assert not enforce_limits(world.store, world.now, by="schedule").plan
 
-    def test_a_crossing_of_a_hard_limit_is_told_once_also_over_restarts(self, make_world: MakeWorld) -> None:
+    def test_a_crossing_of_a_hard_limit_is_reported_once_also_across_restarts(self, make_world: MakeWorld) -> None:
         world = make_world(Policy(limits={CORE: Limit(LimitKind.HARD, None, 2)}))
         world.write(CORE, lines(memory(1)))
         world.look()
@@ -255,7 +255,7 @@ class TestLevels:
         world.look()
         assert crossed(world) == [("hard-limit", CORE)]
 
-    def test_a_crossing_of_a_soft_limit_is_told_once_with_what_could_go(self, make_world: MakeWorld) -> None:
+    def test_a_crossing_of_a_soft_limit_is_reported_once_with_suggestions(self, make_world: MakeWorld) -> None:
         world = make_world(Policy(limits={LEARNINGS: Limit(LimitKind.SOFT, None, 1)}))
         world.write(LEARNINGS, lines(learning(1), learning(2)))
         world.look()
@@ -285,7 +285,7 @@ def stamp(seconds: float) -> str:
 
 
 class TestLocks:
-    """The judgement itself is tested with the locks; here is what a store makes of it."""
+    """Staleness itself is tested with the locks; these tests cover what a store does with it."""
 
     def leave(self, world: World, pid: int, age: float) -> None:
         world.write(".lock", json.dumps({"pid": pid, "timestamp": stamp(world.now - age)}).encode(), age)
@@ -302,12 +302,12 @@ class TestLocks:
         assert world.store.root_findings["locks"] == ()
 
     @pytest.mark.parametrize("age", [0.0, 29.0, 30.0])
-    def test_a_young_one_is_kept(self, world: World, age: float) -> None:
+    def test_a_recent_lock_stays(self, world: World, age: float) -> None:
         self.leave(world, dead_pid(), age)
         assert sweep_locks(world.store, world.now) == []
         assert ".lock" in world.names()
 
-    def test_a_living_holder_is_kept_and_shown(self, world: World) -> None:
+    def test_the_lock_of_a_live_holder_stays_and_is_listed(self, world: World) -> None:
         with subprocess.Popen(
             [sys.executable, "-c", "input()"], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL
         ) as holder:
@@ -326,7 +326,7 @@ class TestLocks:
 
 
 class TestMigration:
-    """No schema but 1.0.0 is known yet: a migration of the test's own, as the seed's example has it."""
+    """Version 1.0.0 is the only one yet, so these tests define a migration after the example of the seed."""
 
     @pytest.fixture(autouse=True)
     def migration(self, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -367,9 +367,9 @@ class TestMigration:
         undo(world.store, entry.receipt, world.now)
         assert world.memories() == before
 
-    def test_one_that_was_cut_off_is_carried_on(self, world: World) -> None:
+    def test_an_interrupted_migration_continues(self, world: World) -> None:
         self.start(world)
-        world.write(CORE, lines(memory(1) | {"new_field": "default_value"}))  # as far as it had come
+        world.write(CORE, lines(memory(1) | {"new_field": "default_value"}))  # as far as it got
         migrate(world.store, world.now)
         assert world.read(CORE) == lines(memory(1) | {"new_field": "default_value"})
         assert b"new_field" in world.read(TASKS)

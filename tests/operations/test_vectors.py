@@ -1,4 +1,4 @@
-"""The embedder of the configuration as those who store see it."""
+"""The configured embedder as storing operations use it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ TOKEN = "ghp_" + "aB3dE6gH9" * 4
 
 
 class Lengths:
-    """The length of a text, and how many words it has."""
+    """An embedder whose vector is the length of a text and its number of words."""
 
     name, size, fast, idle_s = "lengths", 2, True, 1.0
 
@@ -20,7 +20,7 @@ class Lengths:
         self.told: list[str] = []
 
     def release(self) -> None:
-        """It holds nothing."""
+        """Release nothing."""
 
     def embed(self, texts: Sequence[str]) -> list[bytes]:
         self.told += texts
@@ -32,14 +32,14 @@ class Bytes(Lengths):
         return [pack_bytes([2, 1]) for _ in texts]
 
 
-def test_only_of_its_own_size() -> None:
+def test_only_of_the_size_of_the_embedder() -> None:
     embed = vector_maker(Lengths())
     assert embed("one two", 384) is None
     assert embed("one two", 2) == [3.5, 2.0]
     assert vector_maker(Bytes())("one", 2) == [127.0, 64.0]
 
 
-def test_what_says_nothing_has_no_vector() -> None:
+def test_a_text_without_meaning_has_no_vector() -> None:
     assert vector_maker(Lengths())("", 2) is None
 
 

@@ -1,4 +1,4 @@
-"""One JSONL store on a real disk with a clock of its own, for the tests of operations."""
+"""One JSONL store on a real disk with its own clock, for the tests of operations."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Q3 = "archive/2025/learnings_2025_Q3.jsonl"
 
 
 class World:
-    """`now` is the wall clock of the store; agents' files are as old as told, by that clock."""
+    """A store and its directory. `now` is its wall clock, which also dates the files of agents."""
 
     def __init__(self, base: Path, policy: Policy | None = None) -> None:
         self.root = base / "root"
@@ -43,12 +43,12 @@ class World:
         return store
 
     def restart(self) -> list[str]:
-        """An orderly end and a new start; what the recovery says."""
+        """Stop in an orderly way and start again; return the messages of the recovery."""
         self.store.close()
         return self.rise()
 
     def kill(self) -> None:
-        """What the kernel does when the process dies: descriptors go, files stay as they are."""
+        """Do what the kernel does when the process dies: close descriptors, leave files unchanged."""
         for late in self.store.late_writes.waiting:
             late.replaced.detach()
         self.store.late_writes.waiting.clear()
@@ -63,7 +63,7 @@ class World:
         return recover(self.store, self.now)
 
     def look(self, touched: Iterable[str] | None = None, **how: Any) -> RefreshResult:
-        """Read in what changed, as an event or a scan would."""
+        """Index what changed, as an event or a scan would."""
         done = refresh(self.store, touched, self.now, **how)
         if done.changed or done.deleted:
             self.store.index.dirty = True
@@ -74,7 +74,7 @@ class World:
         return update_index(self.store, self.now, force=True)
 
     def settle(self) -> None:
-        """Time passes until nobody can have a replaced file open any more."""
+        """Let time pass until no process can have a replaced file open."""
         self.now += 3.0
         self.store.late_writes.merge(self.store.tree, self.now)
 
@@ -112,7 +112,7 @@ class World:
         at = int((self.now - seconds) * 1e9)
         os.utime(self.path(name), ns=(at, at))
 
-    # --- looking
+    # --- observing
 
     def read(self, name: str) -> bytes:
         return self.path(name).read_bytes()
@@ -122,7 +122,7 @@ class World:
         return body
 
     def rebuilt(self) -> dict[str, Any]:
-        """What the index has to say, from nothing but the files."""
+        """Return the expected index, computed from the files alone."""
         files = {name: self.read(name) for name in self.names() if name != "index.json"}
         rendered = index_of(self.layout, {CORE: b"", **files}, self.now)  # without any of its files there is no index
         body: dict[str, Any] = json.loads(rendered.files["index.json"])
@@ -137,12 +137,12 @@ class World:
         return sorted(str(path.relative_to(self.root)) for path in found)
 
     def memories(self) -> dict[str, tuple[bytes, int]]:
-        """Content and mode of every live and archive file."""
+        """Return content and mode of every live and archive file."""
         kept = [name for name in self.names() if self.store.role(name) in (Role.SOURCE, Role.ARCHIVE)]
         return {name: (self.read(name), stat.S_IMODE(self.path(name).stat().st_mode)) for name in kept}
 
     def everything(self) -> dict[str, tuple[bytes, int, int]]:
-        """Content, mode and modification time of every file, and of the folders their mode."""
+        """Return content, mode and modification time of every file, and the modes of directories."""
         seen: dict[str, tuple[bytes, int, int]] = {}
         for folder, _, names in os.walk(self.root):
             for name in names:
@@ -162,6 +162,6 @@ class World:
 
 
 def same_meaning(one: dict[str, Any], other: dict[str, Any]) -> bool:
-    """Equal but for the time of writing and for keys of other programs."""
+    """True if equal except for the time of writing and keys of other programs."""
     keys = ("version", "statistics", "tags_index", "category_index", "importance_index")
     return [one[key] for key in keys] == [other[key] for key in keys]
