@@ -230,7 +230,7 @@ class Health:
             log.warning("the layout does not fit", root=self._store.name, reason=found.why)
             self._tell("health", {"root": self._store.name, "reason": found.why})
         self.layout_mismatch = None if found is None else found.why
-        self._store.foreign = self.layout_mismatch if found is not None and found.foreign else None
+        self._store.foreign_reason = self.layout_mismatch if found is not None and found.foreign else None
         self._store.root_findings["fit"] = () if found is None else (Finding("layout-misfit", "", found.why),)
 
     # --- permissions
@@ -254,9 +254,11 @@ class Health:
         if store.layout is None and name not in ("sync", "rescan"):
             reason = f"root {store.name} has no layout: {self.index_blocked_reason}"
             raise InvalidMemoryError(reason, hint="name its layout in the configuration")
-        if store.foreign is not None and name not in (*LOOKS, "reindex") and not dry_run:
-            raise InvalidMemoryError(f"root {store.name}: {store.foreign}", hint="name a directory of a known layout")
-        if store.guessed_by is not None and name not in (*LOOKS, "reindex") and not dry_run:
+        if store.foreign_reason is not None and name not in (*LOOKS, "reindex") and not dry_run:
+            raise InvalidMemoryError(
+                f"root {store.name}: {store.foreign_reason}", hint="name a directory of a known layout"
+            )
+        if store.guess_reason is not None and name not in (*LOOKS, "reindex") and not dry_run:
             raise InvalidMemoryError(f"root {store.name}: {self._guess}", hint=f"`memoryd root confirm {store.name}`")
         if self._newer and name not in LOOKS:
             raise GuardError(
@@ -284,7 +286,7 @@ class Health:
         if self._newer and self.index_blocked_reason:
             return "read_only", (self.index_blocked_reason,)
         reasons = tuple(self._degradations())
-        guess = () if self._store.guessed_by is None else (self._guess,)
+        guess = () if self._store.guess_reason is None else (self._guess,)
         blocked = () if self._blocked is None else (f"{self._blocked[0]}; nothing is written until that is over",)
         return ("degraded" if reasons or self._stuck else "ok"), (*blocked, *reasons, *guess)
 
@@ -294,7 +296,7 @@ class Health:
         store = self._store
         name = store.layout.name if store.layout is not None else ""
         return (
-            f"looks like {name} because {store.guessed_by}; nothing is written here until that is confirmed: see "
+            f"looks like {name} because {store.guess_reason}; nothing is written here until that is confirmed: see "
             f'`memoryd plan {store.name}`, then `memoryd root confirm {store.name}`, or write layout = "{name}"'
         )
 

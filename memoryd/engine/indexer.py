@@ -65,7 +65,7 @@ class Indexer:
     def wants_fit(self, *, everything: bool) -> bool:
         """True if the configured layout still has to be checked. `everything`: all files have just been scanned."""
         store = self._store
-        return not self._fits and store.guessed_by is None and (store.foreign is None or everything)
+        return not self._fits and store.guess_reason is None and (store.foreign_reason is None or everything)
 
     def check_fit(self) -> LayoutMismatch | None:
         """Return the mismatch with the configured layout, if any. The check is settled once there is none and a memory

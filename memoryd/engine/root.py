@@ -231,7 +231,7 @@ class Root:
                 f"root {self.store.name} has no layout to confirm: {self.health.index_blocked_reason}",
                 hint="name its layout in the configuration",
             )
-        if self.store.guessed_by is None:
+        if self.store.guess_reason is None:
             return
         self.store.confirm()
         log.info("layout confirmed", root=self.store.name, layout=self.store.layout.name)

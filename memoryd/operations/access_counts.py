@@ -35,7 +35,7 @@ def count_reads(store: Store, path: str, counts: Mapping[str, AccessCount], now:
 
 def _save_counts(store: Store, path: str, counts: Mapping[str, AccessCount]) -> None:
     store.journal.access.add(path, {identity: (count.times, count.at) for identity, count in counts.items()})
-    totals = store.uses.setdefault(path, {})
+    totals = store.access_counts.setdefault(path, {})
     for identity, count in counts.items():
         totals[identity] = totals.get(identity, 0) + count.times
     store.catalogue.set_access(path, totals)
@@ -43,7 +43,7 @@ def _save_counts(store: Store, path: str, counts: Mapping[str, AccessCount]) -> 
 
 def move_counts(store: Store, path: str, before: str, after: str) -> None:
     """Move the count of a memory whose id changed."""
-    totals = store.uses.get(path, {})
+    totals = store.access_counts.get(path, {})
     if before == after or before not in totals:
         return
     store.journal.access.move(path, before, after)
@@ -53,7 +53,7 @@ def move_counts(store: Store, path: str, before: str, after: str) -> None:
 
 def add_counts(store: Store, document: Document) -> Document:
     """Return the document with the counts stored outside the file added to its records."""
-    totals = store.uses.get(document.path)
+    totals = store.access_counts.get(document.path)
     if not totals:
         return document
     records = (replace(each, uses=each.uses + totals.get(each.id, 0)) for each in document.records)

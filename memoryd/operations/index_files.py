@@ -61,7 +61,7 @@ def update_index(
     """
     assert store.layout is not None
     state = store.index
-    fingerprints = {path: _stat(store, path) for path in store.layout.index.paths}
+    fingerprints = {path: store.tree.stat(path) for path in store.layout.index.paths}
     if not state.dirty and fingerprints == state.fingerprints:
         released = released_findings(store)
         return IndexUpdate(
@@ -135,9 +135,9 @@ def _write_refusal(store: Store, result: IndexResult) -> str | None:
         return f"the index is of version {result.newer}, newer than this memoryd knows"
     if result.unmanaged is not None:
         return result.unmanaged
-    if store.foreign is not None:
-        return store.foreign
-    if store.guessed_by is not None:
+    if store.foreign_reason is not None:
+        return store.foreign_reason
+    if store.guess_reason is not None:
         return "its layout is not confirmed"
     return "the root is in observe mode" if store.observes else None
 
@@ -156,10 +156,6 @@ def _entries(store: Store, paths: Sequence[str]) -> Iterator[Entry]:
         if number % CHECK_EVERY == 0:
             store.check_stopping()
         yield entry
-
-
-def _stat(store: Store, path: str) -> Fingerprint | None:
-    return store.tree.stat(path)
 
 
 def _content(store: Store, path: str) -> bytes | None:
@@ -245,7 +241,7 @@ def _write(
 
 
 def _note_write(store: Store, path: str, content: bytes, before: Fingerprint | None, now: float) -> None:
-    """Record a write, and count how often in a row another program overwrote ours."""
+    """Record a write, and count how often in a row another program overwrote the index."""
     state = store.index
     last = state.fingerprints.get(path)
     foreign = path in state.written_sha and before is not None and not before.same_content(last)

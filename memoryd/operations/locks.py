@@ -34,7 +34,7 @@ def lock_row(report: LockReport) -> LockRow:
 def list_locks(store: Store, now: float, *, watch: bool = False) -> list[LockReport]:
     """List the locks with a verdict, without changing anything.
 
-    With `watch`, a lock of an unknown holder must also have been seen unchanged for the grace time on a monotonic
+    With `watch`, a lock of an unknown holder must also have been unchanged for the grace time on a monotonic
     clock, because the wall clock alone does not prove its age.
     """
     inspected = [_inspect(store, rule, now, watch=watch) for rule in (store.layout.files.locks if store.layout else ())]

@@ -66,9 +66,9 @@ def add(store: Store, new: NewMemory, now: float, context: Context) -> Outcome:
     view = _view(store, now, context)
 
     def decide() -> WritePlan:
-        seen = view()
-        stored = writer_of(store).add(seen, new)
-        return reject_secrets_in_entry(store, seen, stored, allow_words=context.allow_words)
+        snapshot = view()
+        stored = writer_of(store).add(snapshot, new)
+        return reject_secrets_in_entry(store, snapshot, stored, allow_words=context.allow_words)
 
     outcome = _commit(store, "add", decide, now, warnings=warnings)
     record_change(store, outcome.receipt, added=[outcome.id])
@@ -86,9 +86,9 @@ def add_several(store: Store, new: Sequence[NewMemory], now: float, context: Con
         drafts = Drafts(store.layout, view())
         for number, each in enumerate(new):
             with _with_index(number):
-                seen = drafts.view()
-                stored = writer_of(store).add(seen, each)
-                drafts.add(reject_secrets_in_entry(store, seen, stored, allow_words=context.allow_words))
+                snapshot = drafts.view()
+                stored = writer_of(store).add(snapshot, each)
+                drafts.add(reject_secrets_in_entry(store, snapshot, stored, allow_words=context.allow_words))
         ids[:] = drafts.stored()
         return WritePlan(drafts.plan(), *ids[0], warnings=drafts.warnings)
 
@@ -130,9 +130,9 @@ def update(store: Store, identity: str, changes: Mapping[str, object], now: floa
 
     def decide() -> WritePlan:
         found = target.check(lambda: find_live(store, identity, now))
-        seen = view()
-        stored = writer_of(store).update(seen, found, changes)
-        return reject_secrets_in_entry(store, seen, stored, allow_words=context.allow_words)
+        snapshot = view()
+        stored = writer_of(store).update(snapshot, found, changes)
+        return reject_secrets_in_entry(store, snapshot, stored, allow_words=context.allow_words)
 
     outcome = _commit(store, "update", decide, now, warnings=warnings)
     record_change(store, outcome.receipt, removed={outcome.path: [target.id]}, added=[outcome.id])

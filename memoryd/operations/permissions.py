@@ -17,16 +17,13 @@ def tighten(store: Store, now: float, *, by: str, dry_run: bool = False) -> Comm
 
     def decide() -> Plan:
         wide = _wide(store)
+        will_fix = store.policy.fix_permissions
         store.root_findings["permissions"] = tuple(
-            Finding("wide-permissions", action.path, action.why) for action in wide if not _will_fix(store)
+            Finding("wide-permissions", action.path, action.why) for action in wide if not will_fix
         )
-        return Plan(tuple(wide) if _will_fix(store) else ())
+        return Plan(tuple(wide) if will_fix else ())
 
     return change(store, Origin("permissions", by), decide, now=now, wait_s=store.policy.lock_wait_s, dry_run=dry_run)
-
-
-def _will_fix(store: Store) -> bool:
-    return store.policy.fix_permissions
 
 
 def note_permissions(store: Store) -> None:

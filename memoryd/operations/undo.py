@@ -129,13 +129,13 @@ def _remove_created_directories(store: Store, entry: Entry) -> None:
     """Remove the directories that the change created, innermost first, if they are empty."""
     for step in reversed(entry.steps):
         made = re.fullmatch(r"made (\d+) folders", step.note or "")
-        folder = step.path
+        directory = step.path
         for _ in range(int(made[1]) if made else 0):
-            folder = folder.rpartition("/")[0]
-            if store.tree.listdir(folder):
+            directory = directory.rpartition("/")[0]
+            if store.tree.listdir(directory):
                 break
             with suppress(FileNotFoundError):  # already removed by another program
-                store.tree.rmdir(folder)
+                store.tree.rmdir(directory)
 
 
 def _restored_pins(store: Store, plan: Plan, now: float) -> Iterator[Pin]:

@@ -116,8 +116,8 @@ class Store(StoreLock):
         self.blobs = Blobs(os.path.join(state_dir, "blobs"))
         self.layout = LAYOUTS.get(layout or self.journal.facts.get(CONFIRMED, ""))
         # Evidence for a layout that the user has neither configured nor confirmed: nothing is written in the root then.
-        self.guessed_by: str | None = None
-        self.foreign: str | None = None  # the program that owns the store, if it is another one
+        self.guess_reason: str | None = None
+        self.foreign_reason: str | None = None  # why the store belongs to another program, if it does
         self.too_wide: str | None = None  # why its layout is not recognised: "is your home directory"
         if self.journal.facts.get("sensitive_words", False) != policy.sensitive_words:
             self.catalogue.clear()  # memories indexed under the other setting are indexed again
@@ -128,7 +128,7 @@ class Store(StoreLock):
         # Findings by topic that the catalogue does not have: limits, locks, modes, irregular files.
         self.root_findings: dict[str, tuple[Finding, ...]] = {}
         self.embed: Callable[[str, int], Sequence[float] | None] = no_embedding  # until an embedder is set
-        self.uses = self.journal.access.counts()  # by path and id, in layouts that do not store access counts
+        self.access_counts = self.journal.access.counts()  # by path and id, if the layout stores none
         self.network_fs: str | None = None
         self.backups_seen: HashCache = {}
         # Recent changes by path and id; those that an agent overwrote; the findings about them, with their times.
@@ -160,14 +160,14 @@ class Store(StoreLock):
     @property
     def observes(self) -> bool:
         """True if memoryd writes nothing on its own initiative."""
-        return self.policy.mode is Mode.OBSERVE or self.guessed_by is not None or self.foreign is not None
+        return self.policy.mode is Mode.OBSERVE or self.guess_reason is not None or self.foreign_reason is not None
 
     def guess(self, name: str, why: str) -> None:
         """Use a recognised layout that the user has not confirmed yet."""
         if self.journal.facts.get("layout") not in (None, name):
             self.catalogue.clear()  # memories indexed with another layout are indexed again
         self.journal.facts.set("layout", name)
-        self.layout, self.guessed_by = LAYOUTS[name], why
+        self.layout, self.guess_reason = LAYOUTS[name], why
         message = f"looks like {name} because {why}; nothing is written here until it is confirmed"
         self.root_findings["layout"] = (Finding("layout-unconfirmed", "", message),)
 
@@ -175,7 +175,7 @@ class Store(StoreLock):
         """Confirm the recognised layout permanently."""
         if self.layout is not None:
             self.journal.facts.set(CONFIRMED, self.layout.name)
-            self.guessed_by = None
+            self.guess_reason = None
             self.root_findings.pop("layout", None)
 
     # --- attaching

@@ -128,7 +128,7 @@ def test_a_layout_fits_for_good_once_a_memory_is_read(world: World) -> None:
     assert not indexer.wants_fit(everything=True)
     indexer.forget_fit()
     assert indexer.wants_fit(everything=False)
-    world.store.foreign = "another program's"
+    world.store.foreign_reason = "another program's"
     assert not indexer.wants_fit(everything=False), "only a look at everything can tell"
     assert indexer.wants_fit(everything=True)
 

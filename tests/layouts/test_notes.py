@@ -141,4 +141,4 @@ def test_writing_is_refused(way: int, store: Store) -> None:
 def test_reads_are_counted_outside(store: Store) -> None:
     assert count_reads(store, "plain.md", {"plain": AccessCount(2, OLD)}, NOW) == ()
     assert content(store) == SAMPLE
-    assert store.uses == {"plain.md": {"plain": 2}}
+    assert store.access_counts == {"plain.md": {"plain": 2}}

@@ -138,9 +138,9 @@ class TestUses:
         site.sync()
         count_reads(site.store, "a/b.md", {"a/b#2026-01-02:one": AccessCount(2, site.now)}, site.now)
         for title, counted in (("Two", "a/b#2026-01-02:two"), ("Three", "a/b#2026-01-02:three")):
-            [known] = site.store.uses["a/b.md"]
+            [known] = site.store.access_counts["a/b.md"]
             assert memories.update(site.store, known, {"title": title}, site.now, Context()).id == counted
-            assert site.store.uses == site.store.journal.access.counts() == {"a/b.md": {counted: 2}}
+            assert site.store.access_counts == site.store.journal.access.counts() == {"a/b.md": {counted: 2}}
             site.sync()
 
 
