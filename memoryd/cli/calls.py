@@ -39,12 +39,12 @@ def _call(client: Client, method: str, params: Values, timeout: float) -> Any:
     except UsageError as error:
         if method != "memory.get" or "offset" not in error.data:
             raise
-    again = {key: value for key, value in params.items() if key != "touch"}  # the use is already counted
+    again = {key: value for key, value in params.items() if key != "touch"}  # the first call has counted the read
     return join_parts(lambda offset: client.call(method, {**again, "offset": offset}, timeout=timeout))
 
 
 def _timeout(waits_s: float, params: Values) -> float:
-    """Return seconds longer than the daemon's own time limit, so that its answer is what the user sees."""
+    """Return a time limit in seconds, longer than the daemon's own, so that the user gets the daemon's reply."""
     if "timeout_ms" in params:
         return float(params["timeout_ms"]) / 1000 + _REPLY_MARGIN_S
     return waits_s + _REPLY_MARGIN_S
@@ -59,8 +59,8 @@ def _show_evidence(locks: Values) -> None:
 def join_parts(get_part: Callable[[int], dict[str, Any]]) -> dict[str, Any]:
     """Join the parts of a long memory to the result that `memory.get` returns for a short one.
 
-    `get_part` returns the part that starts at a character. Raises ConflictError if the memory changed between two
-    parts.
+    `get_part` returns the part that starts at a character offset. Raises ConflictError if the memory changed between
+    two parts.
     """
     parts = [get_part(0)]
     while "next_offset" in parts[-1]:
@@ -69,12 +69,14 @@ def join_parts(get_part: Callable[[int], dict[str, Any]]) -> dict[str, Any]:
     if any(part["sha256"] != first["sha256"] for part in parts):
         raise ConflictError(f"{first['id']} changed while it was being read", hint="try again")
     text = "".join(part["part"] for part in parts)
-    place = {key: first[key] for key in ("root", "id", "path", "line", "layout", "archived")}
-    native = _object(text)
-    return {**place, "memory": native} if native is not None else {**place, "memory": {"text": text}, "text": text}
+    location = {key: first[key] for key in ("root", "id", "path", "line", "layout", "archived")}
+    memory = _json_object(text)
+    return (
+        {**location, "memory": memory} if memory is not None else {**location, "memory": {"text": text}, "text": text}
+    )
 
 
-def _object(text: str) -> dict[str, Any] | None:
+def _json_object(text: str) -> dict[str, Any] | None:
     try:
         value = json.loads(text)
     except (ValueError, RecursionError):
@@ -88,9 +90,9 @@ def wait_until_stopped(path: str, pid: object) -> None:
     The socket is tried only if the PID is unknown: connecting to a socket of a service manager would start the daemon
     again.
     """
-    end = time.monotonic() + STOP_WAIT_S
-    while time.monotonic() < end:
-        if not (_runs(pid) if _is_other_process(pid) else _answers(path)):
+    deadline = time.monotonic() + STOP_WAIT_S
+    while time.monotonic() < deadline:
+        if not (_is_running(pid) if _is_other_process(pid) else _is_answering(path)):
             return
         time.sleep(0.02)
     raise MemorydError(
@@ -103,7 +105,7 @@ def _is_other_process(pid: object) -> TypeGuard[int]:
     return isinstance(pid, int) and pid > 0 and pid != os.getpid()
 
 
-def _runs(pid: int) -> bool:
+def _is_running(pid: int) -> bool:
     try:
         os.kill(pid, 0)
     except ProcessLookupError:
@@ -114,7 +116,7 @@ def _runs(pid: int) -> bool:
 
 
 def _is_zombie(pid: int) -> bool:
-    """True if the process has ended but its parent has not waited for it. False on systems without /proc."""
+    """Return True if the process has ended but its parent has not waited for it; False on systems without /proc."""
     try:
         with open(f"/proc/{pid}/stat", "rb") as file:
             return file.read().rpartition(b")")[2].split()[:1] == [b"Z"]
@@ -122,7 +124,7 @@ def _is_zombie(pid: int) -> bool:
         return False
 
 
-def _answers(path: str) -> bool:
+def _is_answering(path: str) -> bool:
     try:
         with Client(path, timeout=1) as client:
             client.call("ping")

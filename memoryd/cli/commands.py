@@ -19,8 +19,8 @@ from memoryd.control.parameters import check_params
 from memoryd.errors import UsageError
 
 _TYPES: dict[str, click.ParamType[Any]] = {"str": click.STRING, "int": click.INT, "float": click.FLOAT}
-MANY_CHOICES = 5  # as many choices are listed in the help text instead of the metavar
-LOCAL = ("config.show", "config.validate")  # read the file themselves, without the daemon
+MANY_CHOICES = 5  # from this number on, choices are listed in the help text instead of the metavar
+LOCAL = ("config.show", "config.validate")  # commands that read the configuration file without the daemon
 
 
 class DefaultGroup(click.Group):
@@ -103,8 +103,8 @@ def _parameter(method: Method, param: Param) -> click.Parameter:
 
 
 def _option_help(param: Param) -> str:
-    """Return the help as a sentence, with the choices if there are too many for the metavar. The name of a layout at
-    its start keeps its case."""
+    """Return the help as a sentence, with the choices if there are too many for the metavar. A help text that starts
+    with the name of a layout is not capitalised."""
     text = param.help if param.help.partition(":")[0] in LAYOUTS else f"{param.help[0].upper()}{param.help[1:]}"
     return f"{text}: {', '.join(param.choices)}." if len(param.choices) >= MANY_CHOICES else f"{text}."
 
@@ -130,7 +130,7 @@ def _callback(method: Method) -> Callable[..., None]:
             _require_input(method, params)
             check_params(method, params)  # so that wrong usage is reported even if no daemon runs
             result = call_daemon(socket_of(ctx), method.name, params, waits_s=method.waits_s, quiet=as_json)
-        _show(method, result, as_json=as_json)
+        _print_result(method, result, as_json=as_json)
         ctx.exit(exits.of_result(method.name, result))
 
     return run
@@ -146,8 +146,7 @@ _NO_INPUT = {
 
 
 def _require_input(method: Method, params: Values) -> None:
-    """Raise UsageError, in the terms of the command line, if the input that a method needs in one of several forms is
-    missing."""
+    """Raise UsageError, in the terms of the command line, if all the alternative inputs of a method are missing."""
     needed = method.one_of or [param.name for param in method.params if param.cli == "fields" and param.required]
     if needed and not any(name in params for name in needed):
         raise UsageError(_NO_INPUT.get(method.name, _NO_ROOT))
@@ -175,7 +174,7 @@ def to_params(method: Method, values: Values) -> Values:
         if param.cli == "fields":
             value = fields.build_memory(value or (), values.get(fields.FILE_OPTION), values.get(fields.TAG_OPTION, ()))
             if isinstance(value, list):
-                params |= _memories(method, value)
+                params |= _several_memories(method, value)
                 continue
         if value is None or value is False or value in ((), {}):
             continue
@@ -190,7 +189,7 @@ def to_params(method: Method, values: Values) -> Values:
     return params
 
 
-def _memories(method: Method, listed: list[Values]) -> Values:
+def _several_memories(method: Method, listed: list[Values]) -> Values:
     param = next((param for param in method.params if param.type == "objects"), None)
     if param is None:
         raise UsageError(f"{method.name}: the file contains several memories", hint="give a single object")
@@ -202,20 +201,20 @@ def _offline(ctx: click.Context, method: Method, path: str, values: Values) -> V
         raise UsageError(f"{path} is not a directory", hint="name the directory that contains the memory files")
     from memoryd.operations import offline  # noqa: PLC0415 - loads all the parsers
 
-    real, now = os.path.abspath(path), time.time()
+    directory, now = os.path.abspath(path), time.time()
     if method.name == "check":
         from memoryd.core.secrets import redact_values  # noqa: PLC0415 - compiles many patterns
 
-        return dict(redact_values(to_builtins(offline.check_path(real, now))))
+        return dict(redact_values(to_builtins(offline.check_path(directory, now))))
     from memoryd.config.places import find_places  # noqa: PLC0415 - as above
 
     state_dir = find_places(**ctx.find_root().obj).state_dir
     threshold, dry_run = values.get("threshold"), bool(values.get("dry_run"))
-    done = offline.dedupe_path(real, now, state_dir=state_dir, threshold=threshold, dry_run=dry_run)
-    return dict(to_builtins(done))
+    result = offline.dedupe_path(directory, now, state_dir=state_dir, threshold=threshold, dry_run=dry_run)
+    return dict(to_builtins(result))
 
 
-def _show(method: Method, result: Values, *, as_json: bool) -> None:
+def _print_result(method: Method, result: Values, *, as_json: bool) -> None:
     if as_json:
         print_json(result)
         return

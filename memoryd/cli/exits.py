@@ -1,7 +1,7 @@
 """Exit codes and error messages: `memoryd: message`, then `hint: ...`, on standard error.
 
-Each error class in `memoryd.errors` names its own code; here is what the codes mean and which results have one.
-If an extra is missing, the hint is the command that installs it with the tool used for this installation.
+Each error class in `memoryd.errors` has its exit code; this module has the meanings of the codes and the codes of
+results. If an extra is missing, the hint is the command that installs it with the tool used for this installation.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def of_result(method: str, result: dict[str, Any]) -> int:
 
 
 def is_final_for_launchd(error: MemorydError, env: Mapping[str, str]) -> bool:
-    """True if launchd started the daemon and another attempt would fail in the same way.
+    """Return True if launchd started the daemon and another attempt would fail in the same way.
 
     launchd restarts after every exit code but 0, so such an exit must use 0.
     """
@@ -108,19 +108,21 @@ def command_for(extra: str, prefix: str = sys.prefix, python: str = sys.executab
     return f"{shlex.quote(python)} -m pip install {packages}"
 
 
-def packages_of(extra: str, listed: Sequence[str] | None = None) -> list[str]:
+def packages_of(extra: str, requirements: Sequence[str] | None = None) -> list[str]:
     """Return the requirements of an extra for pip; the name of the extra if the installation has no metadata."""
-    if listed is None:
+    if requirements is None:
         from importlib.metadata import PackageNotFoundError, requires  # noqa: PLC0415 - loads the e-mail package
 
         try:
-            listed = requires("memoryd") or []
+            requirements = requires("memoryd") or []
         except PackageNotFoundError:
-            listed = []
-    matches = (match for each in listed if (match := re.fullmatch(_REQUIREMENT, each)) and match["extra"] == extra)
+            requirements = []
+    matches = (
+        match for each in requirements if (match := re.fullmatch(_REQUIREMENT, each)) and match["extra"] == extra
+    )
     return [match["package"].strip() for match in matches] or [extra]
 
 
 def _is_below(parts: tuple[str, ...], directories: tuple[str, str]) -> bool:
-    """True if the last part is directly below these directories, as in `~/.local/share/pipx/venvs/memoryd`."""
+    """Return True if the last part is directly below these directories, as in `~/.local/share/pipx/venvs/memoryd`."""
     return parts[-3:-1] == directories

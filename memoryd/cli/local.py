@@ -83,8 +83,8 @@ def init(ctx: click.Context, dry_run: bool) -> None:
         raise ConflictError(
             f"{target} already exists and was not changed", hint="edit it, or name another file with --config"
         )
-    found = detect(os.path.expanduser("~"), _look, os.getcwd())
-    stores = [place for place in found if place.layout is not None]
+    detected = detect(os.path.expanduser("~"), _inspect, os.getcwd())
+    stores = [place for place in detected if place.layout is not None]
     text = template(stores, mode=None if dry_run else _mode_of(stores))
     if dry_run:
         click.echo(printable(text, keep="\n\t"), nl=False)
@@ -93,7 +93,7 @@ def init(ctx: click.Context, dry_run: bool) -> None:
     click.echo(f"wrote {printable(target)}")
     for place in stores:
         click.echo(printable(f"  found {place.path} ({place.layout}: {place.why})"))
-    for place in found:
+    for place in detected:
         if place.layout is None:
             click.echo(printable(f"  ignored {place.path}: {place.why}; memoryd has no layout for it"))
     if not stores:
@@ -111,20 +111,20 @@ def _mode_of(stores: Sequence[Detected]) -> str | None:
     return None if may_write else "observe"
 
 
-def _look(path: str) -> tuple[str | None, str] | None:
+def _inspect(path: str) -> tuple[str | None, str] | None:
     """Return the layout of a directory with the reason, (None, the name of a known foreign store), or None."""
     from memoryd.disk.tree import Tree  # noqa: PLC0415 - only when needed
     from memoryd.operations.recognition import recognise_layout  # noqa: PLC0415 - only when needed
 
     try:
         with Tree(path) as tree:
-            seen = recognise_layout(tree)
+            recognition = recognise_layout(tree)
     except OSError as error:
         click.echo(printable(f"skipped {path}: {error.strerror}"), err=True)
         return None
-    if seen.layout is not None:
-        return seen.layout, seen.matches[seen.layout]
-    return (None, seen.known) if seen.known is not None else None
+    if recognition.layout is not None:
+        return recognition.layout, recognition.matches[recognition.layout]
+    return (None, recognition.known) if recognition.known is not None else None
 
 
 @click.command(params=[json_option()], epilog=example("memoryd events --topic change --json"))

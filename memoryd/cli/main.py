@@ -1,8 +1,8 @@
 """The `memoryd` program: runs one command and reports every error.
 
 Prompts and scripts call `memoryd ping` and `memoryd status` often. Importing click and the method table takes much
-longer than asking the daemon, so these two are answered here when they come with no more than the global options and
---json. `cli.program` runs every other command line.
+longer than calling the daemon, so this module runs these two itself if the command line has only global options and
+--json besides. `cli.program` runs every other command line.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from memoryd.errors import MemorydError
 
 QUICK: Mapping[str, Callable[[Screen, Result], None]] = {"ping": show_ping, "status": show_status}
 QUICK_WAITS_S = 10  # `waits_s` of these two in the method table
-_OPTIONS = ("--config", "--state-dir", "--socket")  # as `find_socket` takes them
+_OPTIONS = ("--config", "--state-dir", "--socket")  # in the order of the parameters of `find_socket`
 
 
 def main(argv: Sequence[str] | None = None) -> None:
@@ -45,8 +45,8 @@ def run(argv: Sequence[str]) -> int:
     except BrokenPipeError:
         _close_stdout()
         return exits.FINDINGS
-    except Exception as error:  # noqa: BLE001 - a bug of ours gets a message, not a traceback
-        return exits.report_error(_internal(error), as_json=as_json)
+    except Exception as error:  # noqa: BLE001 - a bug is reported as a message, not a traceback
+        return exits.report_error(_internal_error(error), as_json=as_json)
     return code
 
 
@@ -67,7 +67,7 @@ def _run(argv: Sequence[str]) -> int:
 
 
 def _split(argv: Sequence[str]) -> tuple[dict[str, str], list[str]]:
-    """Split off the global options at the start, as far as they are written as `--name value`."""
+    """Split off the leading global options that are written as `--name value`."""
     places, words = {}, list(argv)
     while len(words) > 1 and words[0] in _OPTIONS and not words[1].startswith("-"):
         places[words[0]] = words[1]
@@ -75,7 +75,7 @@ def _split(argv: Sequence[str]) -> tuple[dict[str, str], list[str]]:
     return places, words
 
 
-def _internal(error: Exception) -> MemorydError:
+def _internal_error(error: Exception) -> MemorydError:
     at = error.__traceback__
     while at is not None and at.tb_next is not None:
         at = at.tb_next

@@ -1,4 +1,4 @@
-"""Parts shared by all commands: usage errors, examples, --json, completion of root names, the socket."""
+"""Helpers of all commands: usage errors, examples, --json, completion of root names, and the path of the socket."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from memoryd.errors import MemorydError
 
 
 class MethodCommand(click.Command):
-    """A command whose usage errors all name it, so that their hint is its own --help."""
+    """A command whose usage errors always name it, so that their hint is its --help."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Parse the arguments. Raises click.UsageError with its context, which click omits for a missing value."""

@@ -65,7 +65,7 @@ def cli(ctx: click.Context, config: str | None, state_dir: str | None, socket: s
 
 
 def run_program(argv: Sequence[str]) -> int:
-    """Run one command and return its exit code. Raises UsageError for what click refuses, MemorydError for the rest."""
+    """Run one command and return its exit code. Raises MemorydError kinds: UsageError for errors of click."""
     try:
         code = cli.main(list(argv), prog_name="memoryd", standalone_mode=False)
     except click.exceptions.NoArgsIsHelpError as error:

@@ -50,7 +50,7 @@ class Screen:
 
     @property
     def fancy(self) -> bool:
-        """True for a terminal with colour."""
+        """True if the output is a terminal with colour."""
         return self._fancy
 
     def table(self, headers: Sequence[str], rows: Iterable[Sequence[object]], empty: str = "none") -> None:
@@ -92,7 +92,7 @@ class Screen:
 
 
 def wants_fancy(out: TextIO, env: Mapping[str, str]) -> bool:
-    """True for a terminal, unless NO_COLOR is set or the terminal is dumb."""
+    """Return True for a terminal, unless NO_COLOR is set or the terminal is dumb."""
     return out.isatty() and not env.get("NO_COLOR") and env.get("TERM") != "dumb"
 
 
@@ -118,8 +118,8 @@ def _escaped(char: str) -> str:
 
 
 def printable(text: str, keep: str = "") -> str:
-    """Return the text with control characters escaped, except those in `keep`: file names may contain sequences that
-    a terminal would interpret."""
+    """Return the text with control characters escaped, except those in `keep`. File names may contain sequences that a
+    terminal would interpret."""
     text = readable(text)
     if text.isprintable():
         return text

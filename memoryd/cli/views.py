@@ -1,6 +1,6 @@
 """Print results: as JSON, or for people with one function per method (`show_generic` for a method without one).
 
-A result may lack members (of an older daemon) or have more; a view shows what it knows and never fails.
+A result from another version of the daemon may lack members or have more; a view shows what it knows and never fails.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ def show_findings(screen: Screen, result: Result) -> None:
 
 def _finding(finding: Result) -> tuple[object, ...]:
     line = f":{finding['line']}" if finding.get("line") else ""
-    place = "/".join(filter(None, (finding.get("root"), finding.get("path")))) + line
+    location = "/".join(filter(None, (finding.get("root"), finding.get("path")))) + line
     severity, code = finding.get("severity"), finding.get("code")
-    return severity, code, place, finding.get("message"), yes_no(finding.get("fixable"))
+    return severity, code, location, finding.get("message"), yes_no(finding.get("fixable"))
 
 
-def _truncated(screen: Screen, result: Result, below: str = "") -> None:
+def _truncated(screen: Screen, result: Result, prefix: str = "") -> None:
     """Report truncated lists (a reply is limited in length) whose name starts with `below`."""
-    totals = {name: count for name, count in result.get("truncated", {}).items() if name.startswith(below)}
+    totals = {name: count for name, count in result.get("truncated", {}).items() if name.startswith(prefix)}
     for name, count in totals.items():
         if isinstance(result.get(name), list):
             screen.line(f"only the first {len(result[name])} of {count} {name}; name a root or file to see the rest")
@@ -49,13 +49,13 @@ def _truncated(screen: Screen, result: Result, below: str = "") -> None:
 def show_plan(screen: Screen, result: Result) -> None:
     """Show what each root would do now, and when its jobs are due."""
     for root in result.get("roots", []):
-        for line in _due(root.get("name"), root.get("due")):
+        for line in _due_lines(root.get("name"), root.get("due")):
             screen.line(line)
         _actions(screen, root.get("actions", []))
     _truncated(screen, result)
 
 
-def _due(name: object, due: object) -> list[str]:
+def _due_lines(name: object, due: object) -> list[str]:
     """Return lines with the next run of each job of a root, never broken between a job and its time."""
     times = [f"{job} {format_time(at)}" for job, at in due.items()] if isinstance(due, dict) else [format_time(due)]
     text = f"{name}: due {', '.join(each.replace(' ', NO_BREAK_SPACE) for each in times) or '-'}"
@@ -122,17 +122,18 @@ def show_cleared_locks(screen: Screen, result: Result) -> None:
 def show_job_results(screen: Screen, result: Result) -> None:
     """Show the schedule, then what the job did in each root."""
     show_jobs(screen, result)
-    for root, done in result.get("results", {}).items():
+    for root, job_result in result.get("results", {}).items():
         screen.line(f"{root}:")
-        if "created" in done:
+        if "created" in job_result:
             rows = [
-                (each.get("file") or "the whole root", each.get("outcome"), each.get("id")) for each in done["created"]
+                (each.get("file") or "the whole root", each.get("outcome"), each.get("id"))
+                for each in job_result["created"]
             ]
             screen.table(("file", "backup", "id"), rows, empty="nothing to back up")
-        elif "locks" in done:
-            show_locks(screen, done)
-        elif "plan" in done:
-            show_change(screen, done)
+        elif "locks" in job_result:
+            show_locks(screen, job_result)
+        elif "plan" in job_result:
+            show_change(screen, job_result)
         else:
             screen.line("done")
 
@@ -165,11 +166,11 @@ def show_roots(screen: Screen, result: Result) -> None:
 def show_settings(screen: Screen, result: Result) -> None:
     """Show the configuration in force, with the origin of each value."""
     screen.line(f"configuration file: {result.get('path') or 'none, defaults only'}")
-    rows = list(_flat("", {key: result.get(key, {}) for key in ("daemon", "search", "roots")}))
+    rows = list(_flatten("", {key: result.get(key, {}) for key in ("daemon", "search", "roots")}))
     screen.table(("key", "value", "origin"), rows)
 
 
-def _flat(prefix: str, value: object) -> Iterable[tuple[object, ...]]:
+def _flatten(prefix: str, value: object) -> Iterable[tuple[object, ...]]:
     """Yield a row for each {value, origin} in nested dictionaries."""
     if not isinstance(value, dict):
         yield prefix, value, ""
@@ -177,7 +178,7 @@ def _flat(prefix: str, value: object) -> Iterable[tuple[object, ...]]:
         yield prefix, value["value"], value["origin"]
     else:
         for key, inner in value.items():
-            yield from _flat(f"{prefix}.{key}" if prefix else str(key), inner)
+            yield from _flatten(f"{prefix}.{key}" if prefix else str(key), inner)
 
 
 def show_validation(screen: Screen, result: Result) -> None:

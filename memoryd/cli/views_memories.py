@@ -9,25 +9,25 @@ import sys
 from memoryd.cli.screen import Screen, format_time
 from memoryd.cli.views_status import Result
 
-PASSING_MS = 2000  # an index behind by less is normal after a change and not reported
+NORMAL_LAG_MS = 2000  # a smaller lag of the index is normal after a change and not reported
 
 
 def show_hits(screen: Screen, result: Result) -> None:
-    """Show search results. With a token budget only the text goes to the screen, and remarks to standard error."""
+    """Show search results. With a token budget, only the text goes to the screen; remarks go to standard error."""
     if "embedding" in result:
         text = str(result["embedding"]).rstrip("\n")
         if text:
             screen.line(text)
-        _stale(Screen(sys.stderr, fancy=False), result)
+        _show_freshness(Screen(sys.stderr, fancy=False), result)
         return
-    found = result.get("hits", [])
-    for number, hit in enumerate(found):
+    hits = result.get("hits", [])
+    for number, hit in enumerate(hits):
         if number:
             screen.line()
         _hit(screen, hit)
-    if not found:
+    if not hits:
         screen.line("nothing found")
-    _stale(screen, result)
+    _show_freshness(screen, result)
 
 
 def _hit(screen: Screen, hit: Result) -> None:
@@ -38,32 +38,32 @@ def _hit(screen: Screen, hit: Result) -> None:
         format_time(hit["created"]) if hit.get("created") else None,
         ", ".join(hit.get("tags") or ()),
     ]
-    lines = [f"{_place(hit)}  {hit.get('id')}", " · ".join(str(fact) for fact in facts if fact)]
+    lines = [f"{_location(hit)}  {hit.get('id')}", " · ".join(str(fact) for fact in facts if fact)]
     snippet = str(hit.get("snippet") or "").strip()
     if snippet == hit.get("title"):
-        snippet = ""  # a memory of one line says it once
+        snippet = ""  # the title is the whole memory
     for line in (*lines, *snippet.splitlines()):
         if line:
             screen.line(f"  {line}")
 
 
-def _place(row: Result) -> str:
+def _location(row: Result) -> str:
     line = f":{row['line']}" if row.get("line") else ""
     return f"{row.get('root')}/{row.get('path')}{line}"
 
 
-def _stale(screen: Screen, result: Result) -> None:
-    """Report roots whose index is behind the files by more than the usual delay, and why results are incomplete."""
+def _show_freshness(screen: Screen, result: Result) -> None:
+    """Report roots whose index lags behind the files more than usual, and why results are incomplete."""
     roots = result.get("fresh", {})
     for reason in dict.fromkeys(fresh["semantic"] for fresh in roots.values() if fresh.get("semantic")):
         screen.line(f"! semantic search was not available, only words were compared: {reason}")
     for name, fresh in roots.items():
-        passing = fresh.get("state") == "stale" and 0 < fresh.get("lag_ms", 0) < PASSING_MS
+        normal = fresh.get("state") == "stale" and 0 < fresh.get("lag_ms", 0) < NORMAL_LAG_MS
         if fresh.get("reason") == "paused":
             screen.line(f"! {name}: paused; resume it with `memoryd root resume {name}`")
         elif fresh.get("reason"):
             screen.line(f"! {name}: {fresh['reason']}")
-        elif fresh.get("state") != "fresh" and not passing:
+        elif fresh.get("state") != "fresh" and not normal:
             screen.line(f"! {name}: the index is {fresh.get('state')}; see `memoryd status {name}`")
         if fresh.get("withheld") and (len(roots) == 1 or not (result.get("hits") or result.get("memories"))):
             screen.line(f"! {name}: {fresh['withheld']}")
@@ -73,10 +73,10 @@ def show_memory(screen: Screen, result: Result) -> None:
     """Show a memory as its agent wrote it, with its location only on a terminal, so that it can be piped."""
     if screen.fancy:
         archived = " (archived)" if result.get("archived") else ""
-        screen.heading(f"{_place(result)}  {result.get('id')}{archived}")
+        screen.heading(f"{_location(result)}  {result.get('id')}{archived}")
     text = result.get("text")
-    native = result.get("memory", {})
-    screen.line((text if isinstance(text, str) else json.dumps(native, ensure_ascii=False, indent=2)).rstrip("\n"))
+    memory = result.get("memory", {})
+    screen.line((text if isinstance(text, str) else json.dumps(memory, ensure_ascii=False, indent=2)).rstrip("\n"))
 
 
 def show_memories(screen: Screen, result: Result) -> None:
@@ -88,24 +88,24 @@ def show_memories(screen: Screen, result: Result) -> None:
     screen.table(("id", "root", "type", "created", "title"), rows, empty="no memories")
     if result.get("next_cursor"):
         screen.line(f"more with --cursor {result['next_cursor']}")
-    _stale(screen, result)
+    _show_freshness(screen, result)
 
 
 def show_stored(screen: Screen, result: Result) -> None:
     """Show where memories were stored."""
     for each in result.get("memories") or [result]:
-        screen.line(f"{each.get('id')} is in {_place({**result, **each})}")
-    _done(screen, result)
+        screen.line(f"{each.get('id')} is in {_location({**result, **each})}")
+    _show_receipt(screen, result)
 
 
 def show_forgotten(screen: Screen, result: Result) -> None:
     """Show that a memory was forgotten, and how to restore it."""
     identity = str(result.get("id"))
     screen.line(f"forgot {identity}; to restore it: `memoryd unarchive {shlex.quote(identity)}`")
-    _done(screen, result)
+    _show_receipt(screen, result)
 
 
-def _done(screen: Screen, result: Result) -> None:
+def _show_receipt(screen: Screen, result: Result) -> None:
     for warning in result.get("warnings", []):
         screen.line(f"! {warning}")
     receipt = result.get("receipt")

@@ -13,16 +13,16 @@ Result: TypeAlias = "dict[str, Any]"
 
 def show_ping(screen: Screen, result: Result) -> None:
     """Show that the daemon answers."""
-    up = format_duration(result.get("uptime_s"))
-    screen.line(f"memoryd {result.get('version')} answers: pid {result.get('pid')}, up {up}")
+    uptime = format_duration(result.get("uptime_s"))
+    screen.line(f"memoryd {result.get('version')} answers: pid {result.get('pid')}, up {uptime}")
 
 
 def show_status(screen: Screen, result: Result) -> None:
     """Show the daemon, each root and the schedule."""
-    used = result.get("resources", {})
+    resources = result.get("resources", {})
     screen.line(
         f"memoryd {result.get('version')}: {result.get('state')} · pid {result.get('pid')} · "
-        f"up {format_duration(result.get('uptime_s'))} · {format_size(used.get('rss_bytes'))}"
+        f"up {format_duration(result.get('uptime_s'))} · {format_size(resources.get('rss_bytes'))}"
     )
     for root in result.get("roots", []):
         screen.line()
@@ -70,7 +70,7 @@ def format_counts(summary: Result) -> str:
 
 
 def show_sync(screen: Screen, result: Result) -> None:
-    """Show for each root whether its index is written."""
+    """Show the generation of the index of each root, or why the index is not written."""
     for name, root in result.get("roots", {}).items():
         waited = f"waited {root.get('waited_ms', 0):.0f} ms"
         if root.get("written", True):

@@ -212,18 +212,18 @@ CODES = {"check": 1, "backup.verify": 1}
 
 
 class Stub:
-    """A server whose handlers give the results above, and remembers what it was asked."""
+    """A server whose handlers return the results above; `calls` records the requests."""
 
     def __init__(self, path: Path) -> None:
         self.path = str(path)
-        self.asked: list[tuple[str, dict[str, Any]]] = []
+        self.calls: list[tuple[str, dict[str, Any]]] = []
         self.failing: dict[str, MemorydError] = {}
         self.server = Server(self.path, {name: self._handler(name) for name in RESULTS}, {"version": "1"})
         self.server.start()
 
     def _handler(self, name: str) -> Callable[[Request, Peer], dict[str, Any]]:
         def handle(request: Request, _: Peer) -> dict[str, Any]:
-            self.asked.append((name, given(request)))
+            self.calls.append((name, given(request)))
             if name in self.failing:
                 raise self.failing[name]
             if name == "shutdown":
@@ -235,15 +235,15 @@ class Stub:
 
 @pytest.fixture
 def stub(tmp_path: Path) -> Iterator[Stub]:
-    with capture_logs():  # the server runs in this process, and its log would mix with what is looked at
-        made = Stub(tmp_path / "c.sock")
-        yield made
-        made.server.close(0.2)
+    with capture_logs():  # the server runs in this process, and its log would mix with the captured output
+        stub_daemon = Stub(tmp_path / "c.sock")
+        yield stub_daemon
+        stub_daemon.server.close(0.2)
 
 
 @pytest.fixture(autouse=True)
 def _plain(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Nothing of this machine's own set-up is seen."""
+    """Hide the configuration of this machine."""
     for name in ("MEMORYD_CONFIG", "MEMORYD_SOCKET", "MEMORYD_STATE_DIR", "XDG_RUNTIME_DIR", "NO_COLOR"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("HOME", str(tmp_path))
@@ -262,10 +262,10 @@ def words(method: Method) -> list[str]:
     return [*method.command, *EXAMPLES.get(method.name, [])]
 
 
-def test_the_configuration_is_looked_at_without_a_daemon(
+def test_the_configuration_is_read_without_a_daemon(
     stub: Stub, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A running daemon has another file perhaps, and reads it no sooner than it is told to."""
+    """A running daemon may use another file, and reads it again only on `reload`."""
     file = tmp_path / "m.toml"
     file.write_text('[daemon]\nlog_level = "debug"\n[[root]]\nname = "a"\npath = "/tmp/a"\n')
     file.chmod(0o600)
@@ -279,23 +279,23 @@ def test_the_configuration_is_looked_at_without_a_daemon(
     file.write_text('[daemon]\nlog_levle = "debug"\n')
     assert run(["--socket", stub.path, "--config", str(file), "config", "validate"]) == 78
     assert f"{file}:2" in capsys.readouterr().err
-    assert stub.asked == []
+    assert stub.calls == []
 
 
 @pytest.mark.parametrize(
     "argv", [["search"], ["add"], ["search", "x", "--limit", "0"], ["get"], ["update", "x"], ["jobs", "run", "nope"]]
 )
-def test_a_mistake_in_the_words_is_told_before_a_daemon_is_looked_for(argv: list[str], tmp_path: Path) -> None:
+def test_wrong_usage_is_reported_without_a_daemon(argv: list[str], tmp_path: Path) -> None:
     assert run(["--socket", str(tmp_path / "none"), *argv]) == 2
 
 
 # -- results -------------------------------------------------------------------------------------
 
 
-ASKED = [method for method in CLIENT_METHODS if method.name not in LOCAL]
+REMOTE_METHODS = [method for method in CLIENT_METHODS if method.name not in LOCAL]
 
 
-@pytest.mark.parametrize("method", ASKED, ids=lambda method: method.name)
+@pytest.mark.parametrize("method", REMOTE_METHODS, ids=lambda method: method.name)
 def test_json_is_the_result_exactly(method: Method, stub: Stub, capsys: pytest.CaptureFixture[str]) -> None:
     code = run(["--socket", stub.path, *words(method), "--json"])
     out, err = capsys.readouterr()
@@ -303,12 +303,12 @@ def test_json_is_the_result_exactly(method: Method, stub: Stub, capsys: pytest.C
     assert out.count("\n") == 1
     assert err == ""
     assert code == CODES.get(method.name, 0)
-    assert stub.asked[0][0] == method.name
+    assert stub.calls[0][0] == method.name
 
 
 @pytest.mark.parametrize("method", CLIENT_METHODS, ids=lambda method: method.name)
 def test_the_view_for_people(method: Method, stub: Stub, capsys: pytest.CaptureFixture[str]) -> None:
-    """Says something, in plain text, and lets no control character of a file name through."""
+    """It prints plain text without control characters from file names."""
     assert run(["--socket", stub.path, *words(method)]) == CODES.get(method.name, 0)
     out, err = capsys.readouterr()
     assert out.strip()
@@ -317,20 +317,20 @@ def test_the_view_for_people(method: Method, stub: Stub, capsys: pytest.CaptureF
 
 
 @pytest.mark.parametrize("method", CLIENT_METHODS, ids=lambda method: method.name)
-def test_a_view_survives_a_result_it_does_not_know(
+def test_a_view_accepts_an_unknown_result(
     method: Method, stub: Stub, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(RESULTS, method.name, {"news": [1]})
+    monkeypatch.setitem(RESULTS, method.name, {"unknown": [1]})
     assert run(["--socket", stub.path, *words(method)]) in (0, 1)
 
 
 def test_what_people_read(stub: Stub, capsys: pytest.CaptureFixture[str]) -> None:
-    told = []
+    outputs = []
     search, get, add = ["search", "x"], ["get", "m-1"], ["add", "a=b"]
     for command in (["status"], ["check"], ["archive"], ["sync"], ["plan"], search, get, add):
         run(["--socket", stub.path, *command])
-        told.append(capsys.readouterr().out)
-    status, check, archive, sync, plan, found, memory, stored = told
+        outputs.append(capsys.readouterr().out)
+    status, check, archive, sync, plan, search_result, memory, stored = outputs
     assert "fs.inotify.max_user_watches" in status
     assert "l.jsonl: near its soft limit (490 of 500 memories" in status
     assert "a/l.jsonl:3" in check
@@ -341,32 +341,32 @@ def test_what_people_read(stub: Stub, capsys: pytest.CaptureFixture[str]) -> Non
     assert "1, 2 and 2 more" in archive
     assert "observe mode" in sync
     assert "older than 90 days" in plan
-    assert "20 \\x1b[31mconnections" in found
-    assert "Old (archived)" in found
-    assert "agents/l.jsonl:7  m-1" in found
-    assert "the index is stale" in found
+    assert "20 \\x1b[31mconnections" in search_result
+    assert "Old (archived)" in search_result
+    assert "agents/l.jsonl:7  m-1" in search_result
+    assert "the index is stale" in search_result
     assert json.loads(memory) == {"id": "m-1", "content": "Zürich"}
     assert "! content: looks like an assignment" in stored
 
 
-def test_a_job_that_was_run_says_what_it_did(
+def test_the_results_of_a_job_are_shown_by_root(
     stub: Stub, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    did = {
+    results = {
         "moved": {"plan": {"actions": [ACTION]}, "receipt": "r-7"},
-        "kept": {"created": [{"file": "l.jsonl", "outcome": "made", "id": "b-9"}]},
+        "backed_up": {"created": [{"file": "l.jsonl", "outcome": "made", "id": "b-9"}]},
         "freed": {"locks": [LOCK]},
-        "seen": {"waited_ms": 3},
+        "other": {"waited_ms": 3},
     }
-    monkeypatch.setitem(RESULTS, "jobs.run", {"jobs": [JOB], "results": did})
+    monkeypatch.setitem(RESULTS, "jobs.run", {"jobs": [JOB], "results": results})
     assert run(["--socket", stub.path, "jobs", "run", "archive"]) == 0
-    told = capsys.readouterr().out
-    moved, kept, freed, seen = (told.index(f"\n{name}:\n") for name in did)
-    assert "older than 90 days" in told[moved:kept]
-    assert "memoryd undo r-7" in told[moved:kept]
-    assert "b-9" in told[kept:freed]
-    assert str(LOCK["evidence"]) in told[freed:seen]
-    assert told.endswith("seen:\ndone\n")
+    output = capsys.readouterr().out
+    moved, backed_up, freed, other = (output.index(f"\n{name}:\n") for name in results)
+    assert "older than 90 days" in output[moved:backed_up]
+    assert "memoryd undo r-7" in output[moved:backed_up]
+    assert "b-9" in output[backed_up:freed]
+    assert str(LOCK["evidence"]) in output[freed:other]
+    assert output.endswith("other:\ndone\n")
 
 
 def test_the_next_runs_of_a_plan_are_wrapped_between_jobs(
@@ -454,7 +454,7 @@ PARAMS = [
 @pytest.mark.parametrize(("argv", "method", "params"), PARAMS)
 def test_the_words_become_parameters(argv: list[str], method: str, params: dict[str, Any], stub: Stub) -> None:
     run(["--socket", stub.path, *argv])
-    assert stub.asked[-1] == (method, params)
+    assert stub.calls[-1] == (method, params)
 
 
 def test_a_memory_comes_from_a_file_or_from_standard_input(
@@ -462,36 +462,36 @@ def test_a_memory_comes_from_a_file_or_from_standard_input(
 ) -> None:
     (tmp_path / "m.json").write_text('  {"content": "from the file", "type": "core"}')
     run(["--socket", stub.path, "add", "--file", str(tmp_path / "m.json"), "type=task"])
-    assert stub.asked[-1][1] == {"memory": {"content": "from the file", "type": "task"}}
+    assert stub.calls[-1][1] == {"memory": {"content": "from the file", "type": "task"}}
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO("## 2026-01-31: Ä".encode())))
     run(["--socket", stub.path, "add", "--file", "-"])
-    assert stub.asked[-1][1] == {"memory": {"text": "## 2026-01-31: Ä"}}
+    assert stub.calls[-1][1] == {"memory": {"text": "## 2026-01-31: Ä"}}
     (tmp_path / "several.json").write_text('[{"content": "a"}, {"content": "b"}]')
     run(["--socket", stub.path, "add", "--file", str(tmp_path / "several.json")])
-    assert stub.asked[-1][1] == {"memories": [{"content": "a"}, {"content": "b"}]}
+    assert stub.calls[-1][1] == {"memories": [{"content": "a"}, {"content": "b"}]}
     (tmp_path / "entry.md").write_text("[a](b)")
     run(["--socket", stub.path, "add", "--file", str(tmp_path / "entry.md")])
-    assert stub.asked[-1][1] == {"memory": {"text": "[a](b)"}}
+    assert stub.calls[-1][1] == {"memory": {"text": "[a](b)"}}
 
 
 @pytest.mark.parametrize(
     "words", [["content"], ["=x"], ["--file", "/nowhere"], ["--file", "BAD"], [], ["--file", "TWO", "type=task"]]
 )
-def test_what_is_no_memory_is_not_sent(words: list[str], stub: Stub, tmp_path: Path) -> None:
+def test_an_invalid_memory_is_not_sent(words: list[str], stub: Stub, tmp_path: Path) -> None:
     (tmp_path / "bad").write_text("{no")
     (tmp_path / "two").write_text("[{}, {}]")
     places = {"BAD": str(tmp_path / "bad"), "TWO": str(tmp_path / "two")}
-    told = [places.get(word, word) for word in words]
-    assert run(["--socket", stub.path, "add", *told]) == 2
-    assert stub.asked == []
+    arguments = [places.get(word, word) for word in words]
+    assert run(["--socket", stub.path, "add", *arguments]) == 2
+    assert stub.calls == []
 
 
-def test_a_nought_is_given_and_not_left_out() -> None:
+def test_a_zero_is_not_left_out() -> None:
     assert to_params(TABLE["memory.search"], {"query": ("x",), "limit": 0}) == {"query": "x", "limit": 0}
     assert to_params(TABLE["sync"], {"timeout_ms": 0.0}) == {"timeout_ms": 0}
 
 
-def test_a_path_is_made_absolute_here(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_path_is_made_absolute_by_the_client(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """The daemon has another working directory and perhaps another home."""
     monkeypatch.chdir(tmp_path)
     assert to_params(TABLE["root.add"], {"path": "m"}) == {"path": str(tmp_path / "m")}
@@ -500,7 +500,7 @@ def test_a_path_is_made_absolute_here(monkeypatch: pytest.MonkeyPatch, tmp_path:
 
 def test_the_evidence_is_shown_before_a_lock_is_forced(stub: Stub, capsys: pytest.CaptureFixture[str]) -> None:
     run(["--socket", stub.path, "lock", "clear", "--force", ".lock"])
-    assert stub.asked == [
+    assert stub.calls == [
         ("lock.list", {"path": ".lock"}),
         ("lock.clear", {"path": ".lock", "force": True}),
     ]
@@ -513,7 +513,7 @@ def test_an_option_without_its_value_is_wrong_usage(
     option: list[str], stub: Stub, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run(["--socket", stub.path, *option]) == 2
-    assert stub.asked == []
+    assert stub.calls == []
     assert option[-1] in capsys.readouterr().err
 
 
@@ -522,7 +522,7 @@ def test_a_value_is_required_after_force(stub: Stub, capsys: pytest.CaptureFixtu
     assert capsys.readouterr().err == (
         "memoryd: Option '--force' requires an argument.\nhint: see `memoryd lock clear --help`\n"
     )
-    assert stub.asked == []
+    assert stub.calls == []
 
 
 @pytest.mark.parametrize(
@@ -540,13 +540,13 @@ def test_missing_input_is_explained_in_terms_of_the_command_line(
 ) -> None:
     assert run(["--socket", stub.path, *argv]) == 2
     assert capsys.readouterr().err == f"memoryd: {message}\n"
-    assert stub.asked == []
+    assert stub.calls == []
 
 
 # -- errors --------------------------------------------------------------------------------------
 
 FAILURES: list[tuple[MemorydError, int]] = [
-    (BusyError("somebody writes", hint="try again"), 75),
+    (BusyError("another process writes", hint="try again"), 75),
     (ConfigError("line 3: unknown key", hint="did you mean mode?"), 78),
     (MemorydError("internal error"), 70),
 ]
@@ -561,8 +561,8 @@ def test_an_error_of_the_daemon(error: MemorydError, code: int, stub: Stub, caps
     assert err.splitlines()[0] == f"memoryd: {error.message}"
     assert not error.hint or err.splitlines()[1] == f"hint: {error.hint}"
     assert run(["--socket", stub.path, "archive", "--json"]) == code
-    told = json.loads(capsys.readouterr().out)["error"]
-    assert (told["code"], told["message"], told["data"]["code"]) == (
+    reply = json.loads(capsys.readouterr().out)["error"]
+    assert (reply["code"], reply["message"], reply["data"]["code"]) == (
         error.rpc_code,
         error.message,
         error.name,
@@ -618,14 +618,14 @@ def test_a_missing_configuration_file_is_78(tmp_path: Path) -> None:
 
 
 def all_commands() -> list[tuple[str, ...]]:
-    found: list[tuple[str, ...]] = []
+    names: list[tuple[str, ...]] = []
     ctx = click.Context(cli)
     for name in cli.list_commands(ctx):
         command = cli.get_command(ctx, name)
-        found.append((name,))
+        names.append((name,))
         if isinstance(command, click.Group):
-            found += [(name, inner) for inner in command.commands]
-    return found
+            names += [(name, inner) for inner in command.commands]
+    return names
 
 
 @pytest.mark.parametrize("command", all_commands(), ids=" ".join)
@@ -637,10 +637,10 @@ def test_every_help_has_an_example(command: tuple[str, ...], capsys: pytest.Capt
 
 
 def test_the_table_is_reachable() -> None:
-    """Each row with a command is one, and there is nothing else but the client's own."""
-    own = {("run",), ("demo",), ("init",), ("events",), ("mcp",), ("completion",), ("help",), ("version",)}
+    """The commands are those of the method table and the local ones."""
+    local = {("run",), ("demo",), ("init",), ("events",), ("mcp",), ("completion",), ("help",), ("version",)}
     groups = {(method.command[0],) for method in CLIENT_METHODS if method.command and len(method.command) > 1}
-    assert set(all_commands()) == {method.command for method in CLIENT_METHODS} | groups | own
+    assert set(all_commands()) == {method.command for method in CLIENT_METHODS} | groups | local
 
 
 def test_examples_in_the_table_are_commands_that_parse(stub: Stub) -> None:
@@ -700,7 +700,7 @@ SLOW_TO_IMPORT = {
     *("typing", "inspect", "dataclasses", "contextlib", "threading", "subprocess", "pathlib", "importlib.metadata"),
     *("shutil", "tempfile", "textwrap", "datetime", "difflib", "hashlib", "random", "urllib.parse", "asyncio"),
 }
-QUICK_HOUSE = {
+QUICK_MODULES = {
     "memoryd",
     "memoryd.errors",
     *(f"memoryd.cli{each}" for each in ("", ".main", ".exits", ".calls", ".screen", ".views_status")),
@@ -711,10 +711,10 @@ QUICK_HOUSE = {
 
 @pytest.mark.parametrize("argv", [["ping"], ["status"], ["status", "--json"]])
 @pytest.mark.parametrize("by", ["word", "environment", "publication", "nothing"])
-def test_a_quick_command_imports_next_to_nothing(
+def test_a_quick_command_imports_very_little(
     argv: list[str], by: str, stub: Stub, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """It may take three times the start of the interpreter, which is used up by json, socket and what they import."""
+    """The limit is three times the start of the interpreter; json, socket and their imports use it up."""
     place = ["--socket", stub.path] if by == "word" else []
     if by == "environment":
         monkeypatch.setenv("MEMORYD_SOCKET", stub.path)
@@ -726,22 +726,22 @@ def test_a_quick_command_imports_next_to_nothing(
         [sys.executable, "-c", "import sys; print(*sys.modules)"], capture_output=True, text=True, check=True
     )
     loaded = loaded_by(*place, *argv)
-    assert len(stub.asked) == (by != "nothing")
+    assert len(stub.calls) == (by != "nothing")
     assert loaded & SLOW_TO_IMPORT <= set(bare.stdout.split())
-    assert {name for name in loaded if name.startswith("memoryd")} == QUICK_HOUSE
+    assert {name for name in loaded if name.startswith("memoryd")} == QUICK_MODULES
 
 
 QUICK_LINES = [[name, *more] for name in main.QUICK for more in ([], ["--json"])]
 
 
-@pytest.fixture(params=["alone", "told", "broken", "odd", "unreachable", "misconfigured"])
+@pytest.fixture(params=["alone", "failing", "broken", "odd", "unreachable", "misconfigured"])
 def given_places(
     request: pytest.FixtureRequest, stub: Stub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> list[str]:
-    """Global options, with a daemon that answers, fails or is not there."""
+    """Return global options for a daemon that answers, fails or is missing."""
     place = ["--socket", stub.path]
     match request.param:
-        case "told":
+        case "failing":
             stub.failing = dict.fromkeys(main.QUICK, BusyError("\x1b[31mbusy", hint="wait", data={"extra": "mcp"}))
         case "broken":
             for name in main.QUICK:
@@ -765,8 +765,8 @@ def test_a_quick_command_does_what_click_would_do(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def outcome() -> object:
-        stub.asked.clear()
-        return run([*given_places, *argv]), capfd.readouterr(), stub.asked.copy()
+        stub.calls.clear()
+        return run([*given_places, *argv]), capfd.readouterr(), stub.calls.copy()
 
     quick = outcome()
     monkeypatch.setattr(main, "QUICK", {})
@@ -779,49 +779,49 @@ def test_quick_commands_wait_as_long_as_the_table_says() -> None:
 
 
 @pytest.mark.parametrize("argv", [["ping", "--help"], ["ping", "x"], ["status", "--jso"], ["--socket=/s", "ping", "x"]])
-def test_whatever_is_not_quick_goes_to_click(
+def test_any_other_command_line_goes_to_click(
     argv: list[str], capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    code, told = run(argv), capfd.readouterr()
+    code, output = run(argv), capfd.readouterr()
     monkeypatch.setattr(main, "QUICK", {})
-    assert (run(argv), capfd.readouterr()) == (code, told)
+    assert (run(argv), capfd.readouterr()) == (code, output)
     assert code in (0, 2)
 
 
 def test_an_interrupted_command_ends_its_line(stub: Stub, tmp_path: Path) -> None:
     """A server that never answers, and the user's Ctrl-C."""
-    with socket.socket(socket.AF_UNIX) as deaf:
-        deaf.bind(str(tmp_path / "deaf"))
-        deaf.listen()
+    with socket.socket(socket.AF_UNIX) as silent:
+        silent.bind(str(tmp_path / "silent"))
+        silent.listen()
         for words in (["status"], ["status", "a"]):
-            command = [sys.executable, "-m", "memoryd", "--socket", str(tmp_path / "deaf"), *words]
+            command = [sys.executable, "-m", "memoryd", "--socket", str(tmp_path / "silent"), *words]
             child = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-            asked, _ = deaf.accept()
-            with asked:
-                assert asked.recv(4096)
+            connection, _ = silent.accept()
+            with connection:
+                assert connection.recv(4096)
                 child.send_signal(signal.SIGINT)
                 assert child.communicate(timeout=60) == (b"", b"\n")
             assert child.returncode == 130
 
 
 def on_a_terminal(argv: list[str], env: dict[str, str]) -> str:
-    """What the program prints when its output is a terminal."""
-    ours, theirs = pty.openpty()
+    """Return what the program prints on a terminal."""
+    master, slave = pty.openpty()
     child = subprocess.Popen(
         [sys.executable, "-m", "memoryd", *argv],
-        stdout=theirs,
+        stdout=slave,
         env={**os.environ, "TERM": "xterm-256color", **env},
     )
-    os.close(theirs)
+    os.close(slave)
     out = b""
     end = time.monotonic() + 60
-    while select.select([ours], [], [], max(0, end - time.monotonic()))[0]:
+    while select.select([master], [], [], max(0, end - time.monotonic()))[0]:
         try:
-            chunk = os.read(ours, 65_536)
-        except OSError:  # the other end was closed: that is how a terminal says "end of file"
+            chunk = os.read(master, 65_536)
+        except OSError:  # end of file: the other end was closed
             break
         out += chunk
-    os.close(ours)
+    os.close(master)
     assert child.wait(60) == 0
     return out.decode()
 
@@ -934,7 +934,7 @@ def test_the_shell_completes_names_of_roots(stub: Stub) -> None:
 
 
 @pytest.mark.parametrize(
-    ("shell", "env", "told"),
+    ("shell", "env", "expected"),
     [
         ("bash", {"COMP_WORDS": "memoryd backup ", "COMP_CWORD": "2"}, ["list", "create", "verify", "restore"]),
         ("bash", {"COMP_WORDS": "memoryd backup c", "COMP_CWORD": "2"}, ["create"]),
@@ -942,11 +942,11 @@ def test_the_shell_completes_names_of_roots(stub: Stub) -> None:
         ("fish", {"COMP_WORDS": "memoryd lock ", "COMP_CWORD": "cl"}, ["clear"]),
     ],
 )
-def test_the_shell_completes_second_words(shell: str, env: dict[str, str], told: list[str], stub: Stub) -> None:
-    asked = {**os.environ, "_MEMORYD_COMPLETE": f"{shell}_complete", "MEMORYD_SOCKET": stub.path, **env}
-    lines = program(env=asked).stdout.splitlines()
+def test_the_shell_completes_second_words(shell: str, env: dict[str, str], expected: list[str], stub: Stub) -> None:
+    completion_env = {**os.environ, "_MEMORYD_COMPLETE": f"{shell}_complete", "MEMORYD_SOCKET": stub.path, **env}
+    lines = program(env=completion_env).stdout.splitlines()
     every = lines[1::3] if shell == "zsh" else [line.partition(",")[2].partition("\t")[0] for line in lines]
-    assert sorted(every) == sorted(told)
+    assert sorted(every) == sorted(expected)
 
 
 def test_init_writes_what_it_found_and_never_overwrites(tmp_path: Path) -> None:
@@ -961,7 +961,7 @@ def test_init_writes_what_it_found_and_never_overwrites(tmp_path: Path) -> None:
     assert target.read_bytes() == text
 
 
-def test_init_says_by_what_it_found_a_store_and_names_what_it_cannot_use(tmp_path: Path) -> None:
+def test_init_reports_why_a_store_was_recognised_and_what_it_ignores(tmp_path: Path) -> None:
     for path, content in {
         "memories/learnings.jsonl": '{"id": "a", "content": "b", "type": "learning"}\n',
         "memory/MEMORY.md": "- [A](a.md) - hook\n",
@@ -986,7 +986,7 @@ def test_init_shows_no_raw_control_character_of_a_path(tmp_path: Path) -> None:
     assert target.exists()
 
 
-def test_check_offline_refuses_what_is_no_directory(tmp_path: Path) -> None:
+def test_check_offline_refuses_anything_but_a_directory(tmp_path: Path) -> None:
     file = tmp_path / "f"
     file.write_bytes(b"x")
     assert program("check", "--offline", str(tmp_path / "none")).returncode == 2
@@ -996,10 +996,10 @@ def test_check_offline_refuses_what_is_no_directory(tmp_path: Path) -> None:
 def test_second_words_are_completed(word: str, stub: Stub) -> None:
     """Each group has `list` for its bare name, which must not hide the others."""
     done = ShellComplete(cli, {"obj": None}, "memoryd", "_MEMORYD_COMPLETE")
-    found = {each.value for each in done.get_completions([word], "")}
-    assert "list" in found
-    assert len(found) > 1
-    assert stub.asked == []
+    completions = {each.value for each in done.get_completions([word], "")}
+    assert "list" in completions
+    assert len(completions) > 1
+    assert stub.calls == []
 
 
 def test_a_hit_of_one_line_is_printed_once(capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,4 +1,4 @@
-"""`memoryd demo` as a person runs it, and a second, independent look at everything it left."""
+"""`memoryd demo` as a person runs it, and an independent check of the files it leaves."""
 
 from __future__ import annotations
 
@@ -40,16 +40,16 @@ def _demo(tmp: Path, *words: str, **env: str) -> subprocess.Popen[str]:
 
 
 def _processes_in(directory: Path) -> list[str]:
-    """The command lines of all processes that name a place in the directory."""
-    found = []
+    """Return the command lines of all processes that name a path in the directory."""
+    processes = []
     for entry in Path("/proc").iterdir():
         try:
             words = (entry / "cmdline").read_bytes() if entry.name.isdecimal() else b""
         except OSError:
             continue
         if os.fsencode(directory) in words:
-            found.append(f"{entry.name} {words!r}")
-    return found
+            processes.append(f"{entry.name} {words!r}")
+    return processes
 
 
 class Run:
@@ -79,11 +79,11 @@ def test_it_ends_well_and_soon(run: Run) -> None:
     assert run.seconds < LONGEST_S
 
 
-def test_everything_it_promises_holds(run: Run) -> None:
+def test_every_claim_is_true(run: Run) -> None:
     assert problems(run.directory) == []
 
 
-def test_what_was_to_be_shown_was_shown(run: Run) -> None:
+def test_the_scenes_are_shown(run: Run) -> None:
     """Damages by code, changes with the receipts of the journal, and the memories of each store."""
     kept = Kept(run.directory)
     assert [code for code in DAMAGES if f" {code}: " not in run.text] == []
@@ -119,7 +119,7 @@ def test_it_fits_on_80_columns_and_is_plain_text(run: Run) -> None:
 
 
 @pytest.mark.slow
-def test_what_it_says_to_type_next_can_be_typed(run: Run) -> None:
+def test_the_suggested_commands_work(run: Run) -> None:
     (line,) = [line for line in run.out.splitlines() if "check --offline" in line]
     words = line.split()[1:]
     done = subprocess.run([sys.executable, "-m", "memoryd", *words], capture_output=True, text=True, timeout=60)
@@ -152,18 +152,18 @@ def test_the_check_catches_files_that_are_not_as_promised(run: Run, tmp_path: Pa
 
 
 def _found(directory: Path) -> list[bytes]:
-    """The files of the first store as they were found."""
+    """Return the files of the first store as they were before memoryd ran."""
     return [path.read_bytes() for path in (directory / "found" / "jsonl-store").glob("*.jsonl")]
 
 
 @pytest.mark.slow
 def test_the_check_catches_a_journal_that_is_not_as_promised(run: Run) -> None:
-    """The canary: each change of the journal, left out alone, must be noticed; the making of indices apart."""
-    whole = Kept(run.directory).entries
+    """The canary: a journal without any one of its changes fails the check, except for index updates."""
+    all_entries = Kept(run.directory).entries
     missed = []
-    for entry in whole:
+    for entry in all_entries:
         kept = Kept(run.directory)
-        kept.entries = [each for each in whole if each is not entry]
+        kept.entries = [each for each in all_entries if each is not entry]
         if entry["operation"] in ("permissions", "lock-clear", "archive", "undo", "add", "repair", "prune", "dedupe"):
             missed += [entry["operation"]] if _holds(kept) else []
     assert missed == []
@@ -186,21 +186,21 @@ def test_an_interrupted_demo_leaves_no_process_and_no_directory(tmp_path: Path, 
     tmp = tmp_path / "tmp"
     process = _demo(tmp)
     assert process.stdout is not None
-    seen = []
+    lines = []
     for line in process.stdout:
-        seen.append(line)
+        lines.append(line)
         if after in line:
             break
     process.send_signal(number)
     out, err = process.communicate(timeout=30)
-    assert process.returncode == 128 + number, "".join(seen) + out + err
+    assert process.returncode == 128 + number, "".join(lines) + out + err
     assert "stopped by" in out
     assert list(tmp.iterdir()) == []
     until(lambda: _processes_in(tmp) == [], "no process is left")
 
 
 @pytest.mark.slow
-def test_a_demo_nobody_reads_on_leaves_nothing(tmp_path: Path) -> None:
+def test_a_demo_whose_output_is_closed_leaves_nothing(tmp_path: Path) -> None:
     """As under `memoryd demo | head`."""
     tmp = tmp_path / "tmp"
     with _demo(tmp) as process:
@@ -212,7 +212,7 @@ def test_a_demo_nobody_reads_on_leaves_nothing(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_what_does_not_happen_is_said(tmp_path: Path) -> None:
+def test_a_failure_is_reported(tmp_path: Path) -> None:
     """A daemon that cannot start, because something it needs is broken."""
     tmp = tmp_path / "tmp"
     broken = tmp_path / "broken"
@@ -250,7 +250,7 @@ def test_colour_is_for_terminals_only(
     assert max(len(click.unstyle(line)) for line in out.getvalue().splitlines()) <= 60
 
 
-def test_a_signal_is_raised_only_where_it_may() -> None:
+def test_a_signal_is_raised_only_by_check() -> None:
     with Interrupts() as interrupts:
         interrupts.check()
         signal.raise_signal(signal.SIGTERM)

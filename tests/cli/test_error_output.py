@@ -1,4 +1,4 @@
-"""What goes to standard error beside an answer or in place of one."""
+"""Standard error, with a result or without one."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ def test_every_field_that_is_wrong_is_named(capsys: pytest.CaptureFixture[str]) 
     findings = [{"field": "id", "rule": "may not change"}, {"field": "tags[0]", "rule": "must be a string"}]
     error = InvalidMemoryError("id: may not change (and 1 more)", data={"findings": findings})
     assert exits.report_error(error, as_json=False) == 1
-    told = capsys.readouterr()
-    assert told.out == ""
-    assert told.err.splitlines()[1:] == ["  id: may not change", "  tags[0]: must be a string"]
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert captured.err.splitlines()[1:] == ["  id: may not change", "  tags[0]: must be a string"]
 
 
-def test_a_text_to_paste_goes_alone_and_what_was_withheld_beside_it(capsys: pytest.CaptureFixture[str]) -> None:
+def test_remarks_do_not_mix_with_a_text_to_paste(capsys: pytest.CaptureFixture[str]) -> None:
     out = io.StringIO()
     fresh = {"users": {"state": "fresh", "lag_ms": 0, "withheld": "memories of several users"}}
     views_memories.show_hits(Screen(out, fancy=False), {"hits": [], "embedding": "", "fresh": fresh})
@@ -35,14 +35,14 @@ def test_a_text_to_paste_goes_alone_and_what_was_withheld_beside_it(capsys: pyte
         ("unknown", "missing", "! t: missing"),
     ],
 )
-def test_a_root_that_is_not_watched_says_why(state: str, reason: str, line: str) -> None:
+def test_the_reason_of_an_unwatched_root_is_shown(state: str, reason: str, line: str) -> None:
     out = io.StringIO()
     fresh = {"t": {"state": state, "lag_ms": 0, "generation": 1, "reason": reason}}
     views_memories.show_hits(Screen(out, fancy=False), {"hits": [], "fresh": fresh})
     assert out.getvalue().splitlines() == ["nothing found", line]
 
 
-def test_words_that_answer_for_meaning_are_told_once(capsys: pytest.CaptureFixture[str]) -> None:
+def test_missing_semantic_search_is_reported_once(capsys: pytest.CaptureFixture[str]) -> None:
     out = io.StringIO()
     fresh = {name: {"state": "fresh", "lag_ms": 0, "semantic": "off by configuration"} for name in ("a", "b")}
     views_memories.show_hits(Screen(out, fancy=False), {"hits": [{"id": "m", "root": "a"}], "fresh": fresh})
@@ -58,6 +58,6 @@ def test_no_control_character_of_an_error_reaches_the_terminal(capsys: pytest.Ca
     findings = [{"field": evil, "rule": evil}] * 2
     error = InvalidMemoryError(f"no memory has the id {evil}", hint=f"see {evil}", data={"findings": findings})
     exits.report_error(error, as_json=True)
-    told = capsys.readouterr()
-    assert all(each.isprintable() or each == "\n" for each in told.err + told.out)
-    assert told.err.count("\n") == 4
+    captured = capsys.readouterr()
+    assert all(each.isprintable() or each == "\n" for each in captured.err + captured.out)
+    assert captured.err.count("\n") == 4

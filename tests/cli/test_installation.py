@@ -1,4 +1,4 @@
-"""How an installation gets an extra: by its own tool, and never by a name of memoryd in the package index."""
+"""The install command of an extra: it uses the tool of this installation, and never a package named memoryd."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ LISTED = ["numpy>=2", 'mcp<3,>=2.3; extra == "mcp"', "onnxruntime>=1.20; extra =
 def test_the_packages_of_an_extra() -> None:
     assert packages_of("minilm", LISTED) == ["onnxruntime>=1.20", "x==1"]
     assert packages_of("mcp", LISTED) == ["mcp<3,>=2.3"]
-    assert packages_of("mcp")[0].startswith("mcp"), "as this very installation tells"
+    assert packages_of("mcp")[0].startswith("mcp"), "according to the metadata of this installation"
 
 
 @pytest.mark.parametrize(
@@ -31,12 +31,12 @@ def test_the_packages_of_an_extra() -> None:
     ],
 )
 def test_by_the_tool_that_made_it(prefix: str, begins: str) -> None:
-    told = command_for("mcp", prefix, "/x/python")
-    assert told.startswith(begins)
-    assert "memoryd[" not in told
+    command = command_for("mcp", prefix, "/x/python")
+    assert command.startswith(begins)
+    assert "memoryd[" not in command
 
 
-def test_a_person_is_told_and_an_agent_is_not(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_install_command_is_for_people_not_agents(capsys: pytest.CaptureFixture[str]) -> None:
     error = InvalidMemoryError("no embedder", hint="give a vector", data={"extra": "minilm"})
     report_error(error, as_json=False)
     assert "onnxruntime" in capsys.readouterr().err

@@ -1,6 +1,6 @@
-"""`memoryd help`: the list of topics, one topic in a pager, and the man page made of all of them.
+"""`memoryd help`: the list of topics, single topics in a pager, and the man page with all of them.
 
-The topics come from the tables of the program (`tables`) and from texts (`prose`).
+The topics are made from the tables of the program (`tables`) and from texts (`prose`).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def overview() -> str:
 
 
 def topic_text(word: str, ctx: click.Context, root: click.Group) -> str:
-    """Return the text of a topic, or the help of a command; UsageError for another word."""
+    """Return the text of a topic, or the help of a command. Raises UsageError for any other word."""
     if word in TOPICS:
         return as_text(TOPICS[word].sections(root), _width())
     parent = ctx.find_root()

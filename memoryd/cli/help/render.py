@@ -1,4 +1,4 @@
-"""Topics of the reference as values, and how they are written: for a terminal, and as a man page."""
+"""Sections of the reference, rendered as text for a terminal or as a man page."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 WIDTH = 80  # columns
-_SHORT = 14  # columns of a term that stands beside its text
+_SHORT = 14  # columns of the longest term that shares a line with its text
 
 
 class Entry(NamedTuple):
-    """A term of a table and what it means."""
+    """A term of a table and its meaning."""
 
     term: str
     text: str
 
 
 class Section(NamedTuple):
-    """A heading, paragraphs separated by blank lines, then entries, then `code` that is printed as it stands."""
+    """A heading, paragraphs separated by blank lines, then entries, then `code` that is printed verbatim."""
 
     title: str
     text: str = ""
@@ -46,7 +46,7 @@ def _section_lines(section: Section, width: int) -> Iterator[str]:
 
 
 def _entry_lines(entries: Sequence[Entry], width: int) -> Iterator[str]:
-    """Yield two columns where all terms are short, else each term above its text."""
+    """Yield two columns if all terms are short, else each term above its text."""
     longest = max((len(each.term) for each in entries), default=0)
     for entry in entries:
         indent = " " * (4 + longest if longest <= _SHORT else 6)
@@ -85,6 +85,6 @@ def _paragraphs(text: str) -> list[str]:
 
 
 def _roff(text: str) -> str:
-    """Return the text with the characters escaped that mean something to roff."""
+    """Return the text with the special characters of roff escaped."""
     text = text.replace("\\", "\\e").replace("-", "\\-").replace("'", "\\(aq").replace("`", "\\(ga")
     return "\\&" + text if text.startswith(".") else text

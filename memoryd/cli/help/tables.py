@@ -33,22 +33,22 @@ class Topic(NamedTuple):
 
 
 def commands(cli: click.Group) -> tuple[Section, ...]:
-    """Every command with its usage and what it does."""
+    """Return every command with its usage and summary."""
     ctx = click.Context(cli, info_name="memoryd")
-    entries = tuple(Entry(f"memoryd {usage}", does) for usage, does in _commands(cli, ctx))
+    entries = tuple(Entry(f"memoryd {usage}", summary) for usage, summary in _commands(cli, ctx))
     return (Section("Commands", prose.COMMANDS, entries),)
 
 
-def _commands(group: click.Group, ctx: click.Context, above: str = "") -> Iterator[tuple[str, str]]:
+def _commands(group: click.Group, ctx: click.Context, prefix: str = "") -> Iterator[tuple[str, str]]:
     """Yield usage (without --json and --help) and summary of every command, in the order of the table."""
     for name in getattr(group, "commands", None) or group.list_commands(ctx):
         command = group.get_command(ctx, name)
         assert command is not None
-        inner = click.Context(command, info_name=name, parent=ctx)
+        sub_context = click.Context(command, info_name=name, parent=ctx)
         if isinstance(command, click.Group):
-            yield from _commands(command, inner, f"{above}{name} ")
+            yield from _commands(command, sub_context, f"{prefix}{name} ")
         else:
-            yield f"{above}{name}{_usage(command, inner)}", (command.help or "").partition("\n")[0]
+            yield f"{prefix}{name}{_usage(command, sub_context)}", (command.help or "").partition("\n")[0]
 
 
 def _usage(command: click.Command, ctx: click.Context) -> str:
@@ -73,7 +73,7 @@ def _value(option: click.Option, ctx: click.Context) -> str:
 
 
 def keys(_: click.Group) -> tuple[Section, ...]:
-    """Every key of the configuration with its default and meaning."""
+    """Return every key of the configuration with its default and meaning."""
     return (
         Section("Configuration", prose.KEYS, code=prose.KEYS_EXAMPLE),
         Section("[daemon]", entries=_keys(DAEMON, defaults_of(DaemonConfig()))),
@@ -100,7 +100,7 @@ def _keys(table: Mapping[str, Key], defaults: Mapping[str, object]) -> tuple[Ent
 
 
 def findings(_: click.Group) -> tuple[Section, ...]:
-    """Every finding code with its severity."""
+    """Return every finding code with its severity and meaning."""
     entries = tuple(
         Entry(f"{name} ({code.severity}{', fixable' if code.fixable else ''})", code.meaning)
         for name, code in CODES.items()
@@ -109,7 +109,7 @@ def findings(_: click.Group) -> tuple[Section, ...]:
 
 
 def methods(_: click.Group) -> tuple[Section, ...]:
-    """Every method of the control socket, and the error codes."""
+    """Return every method of the control socket, the events, and the error codes."""
     return (
         Section("Control socket", prose.SOCKET, code=prose.SOCKET_EXAMPLE),
         Section("Methods", prose.METHODS, tuple(Entry(each.name, _method(each)) for each in METHODS)),
@@ -130,11 +130,11 @@ def _kind(param: Param) -> str:
 
 
 def _errors() -> tuple[Entry, ...]:
-    """Return the errors by code, several names to a code where they share it."""
+    """Return the error codes, each with the names of its errors."""
     names: dict[int, list[str]] = {}
     for kind in sorted(_error_kinds(), key=lambda kind: -kind.rpc_code):
         names.setdefault(kind.rpc_code, []).append(kind.name)
-    return tuple(Entry(str(code), ", ".join(found)) for code, found in names.items())
+    return tuple(Entry(str(code), ", ".join(kinds)) for code, kinds in names.items())
 
 
 def _error_kinds() -> list[type[MemorydError]]:
@@ -143,7 +143,7 @@ def _error_kinds() -> list[type[MemorydError]]:
 
 
 def layouts(_: click.Group) -> tuple[Section, ...]:
-    """Every layout: its files, jobs, limits and fields."""
+    """Return every layout with its files, jobs, limits and fields."""
     return (
         Section("Layouts", prose.LAYOUTS),
         *(_layout(layout) for layout in LAYOUTS.values()),
@@ -157,7 +157,7 @@ def _layout(layout: Layout) -> Section:
     jobs = f"Scheduled jobs: {', '.join(layout.jobs)}."
     if layout.writer is None:
         jobs += " Memories are read and searched only."
-    chosen = (
+    location = (
         f"The file is chosen by {' and '.join(f'--{each}' for each in layout.location)}." if layout.location else ""
     )
     entries = tuple(
@@ -169,12 +169,12 @@ def _layout(layout: Layout) -> Section:
         for path, limit in layout.files.limits.items()
     )
     return Section(
-        layout.name, "\n\n".join(filter(None, [text, jobs, limits and f"Limits: {limits}.", chosen])), entries
+        layout.name, "\n\n".join(filter(None, [text, jobs, limits and f"Limits: {limits}.", location])), entries
     )
 
 
 def jobs(_: click.Group) -> tuple[Section, ...]:
-    """Every scheduled job with its default time and what it does."""
+    """Return every scheduled job with its default schedule and its effect."""
     entries = (
         Entry("index (after each change)", prose.JOBS["index"]),
         *(Entry(f"{job} ({schedule})", prose.JOBS[job]) for job, schedule in DEFAULT_SCHEDULE.items()),
@@ -183,13 +183,13 @@ def jobs(_: click.Group) -> tuple[Section, ...]:
 
 
 def exit_codes(_: click.Group) -> tuple[Section, ...]:
-    """Every exit code."""
+    """Return every exit code with its meaning."""
     return (Section("Exit codes", entries=tuple(Entry(str(c), m) for c, m in exits.MEANINGS.items())),)
 
 
 def files(_: click.Group) -> tuple[Section, ...]:
-    """The locations of configuration, state and socket, and the files memoryd writes in a root."""
-    derived = tuple(
+    """Return the locations of configuration, state and socket, and the files that memoryd writes in a root."""
+    index_files = tuple(
         Entry(layout.name, ", ".join(layout.index.paths)) for layout in LAYOUTS.values() if layout.index.paths
     )
     others = tuple(
@@ -200,7 +200,7 @@ def files(_: click.Group) -> tuple[Section, ...]:
     return (
         Section("Files", prose.FILES, prose.PLACES),
         Section("State directory", prose.STATE, prose.STATE_FILES),
-        Section("Index files in a root", prose.DERIVED, derived),
+        Section("Index files in a root", prose.DERIVED, index_files),
         Section("Locks and backups in a root", prose.OTHERS, others),
     )
 
