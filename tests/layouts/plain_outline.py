@@ -10,7 +10,7 @@ from typing import NamedTuple
 from memoryd.core.findings import Finding
 from memoryd.core.spans import BOM
 from memoryd.layouts.markdown_topics.lint import glued_heading_at
-from memoryd.layouts.markdown_topics.outline import Line, Section, heading_of
+from memoryd.layouts.markdown_topics.outline import Line, Section, parse_heading
 
 _FENCE = re.compile(rb" {0,3}(`{3,}|~{3,})(.*)", re.DOTALL)
 _FROM = re.compile(rb"<!-- from: (.+) -->")
@@ -28,7 +28,7 @@ class Plain(NamedTuple):
 def plain_outline(data: bytes, *, archived: bool) -> Plain:
     front = _front(data)
     lines, open_fence = _lines(data, front)
-    headings = [(line, heading_of(line.text)) for line in lines if not line.quoted]
+    headings = [(line, parse_heading(line.text)) for line in lines if not line.quoted]
     undated = tuple(line.number for line, heading in headings if heading is not None and heading.day is None)
     return Plain(lines, tuple(_sections(data, lines, archived=archived)), open_fence, front, undated)
 
@@ -48,7 +48,7 @@ def _front(data: bytes) -> int:
             return 0
         if number > 1 and line in (b"---", b"..."):
             return min(start + len(text) + 1, len(data))
-        if heading_of(line) is not None:
+        if parse_heading(line) is not None:
             return 0
     return 0
 
@@ -80,7 +80,7 @@ def _fence_after(fence: bytes | None, text: bytes) -> bytes | None:
 def _sections(data: bytes, lines: tuple[Line, ...], *, archived: bool) -> Iterator[Section]:
     begun: list[Section] = []
     for above, line in zip((None, *lines), lines, strict=False):
-        heading = None if line.quoted else heading_of(line.text)
+        heading = None if line.quoted else parse_heading(line.text)
         if heading is not None and heading.day is not None:
             named = archived and above is not None and not above.quoted and _FROM.fullmatch(above.text.strip())
             block, source = (above.start, named[1]) if named and above is not None else (line.start, None)

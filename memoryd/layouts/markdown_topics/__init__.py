@@ -1,9 +1,9 @@
 """Topic markdown: dated entries in `<topic>/<subtopic>.md`, `index.md`, and a yearly archive of each topic (seed 001,
 "Memory Operations").
 
-The directory is part of somebody's repository: files stay plain text, diffs stay small, and nothing else is written
-there. Where the pruning rules of the seed disagree, ten entries are kept, fewer only to reduce the size, and never
-fewer than five. Files of another form are read and listed as they are.
+The directory is part of a user's repository: files stay plain text, diffs stay small, and nothing else is written
+there. Where the pruning rules of the seed disagree, ten entries stay, fewer only to reduce the size, and never fewer
+than five. Files without dated entries are read and listed unchanged.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class MarkdownTopicsReader(Reader):
         return MarkdownTopicsReader(sensitive_words=policy.sensitive_words)
 
     def recognise(self, directory: Directory) -> str | None:
-        """Return what shows a directory of topic files, None where nothing does."""
+        """Return the evidence of a directory of topic files, or None."""
         return recognise(directory)
 
     def role(self, path: str) -> Role:

@@ -1,4 +1,4 @@
-"""Pruning, and moving entries to the archive and back. Pure: plans come out.
+"""Pruning, and moving entries to the archive and back. Pure: returns plans.
 
 Above ten entries or 5,120 bytes the oldest entries of a file move to the archive of its topic, by date, equal dates by
 position: down to ten entries, then further until the file is small enough, but at least five stay. Moving is not
@@ -73,15 +73,15 @@ def _entries(loaded: LoadedFile) -> list[Record]:
 def _surplus(loaded: LoadedFile, view: UpkeepView) -> list[Record]:
     """Return the entries to move, in file order. Pinned entries do not count, or others would move in their place."""
     entries = [each for each in _entries(loaded) if not _is_pinned(each, loaded, view)]
-    staying = sum(_size(each) for each in _entries(loaded)) - sum(map(_size, entries))
-    count, size = len(entries), len(loaded.data) - staying
+    pinned_size = sum(_size(each) for each in _entries(loaded)) - sum(map(_size, entries))
+    count, size = len(entries), len(loaded.data) - pinned_size
     newest_first = sorted(entries, key=lambda each: each.facts["date"], reverse=True)  # stable: equal dates by place
-    chosen: list[Record] = []
+    surplus: list[Record] = []
     while _too_long(count, size):
         record = newest_first[count - 1]
-        chosen.append(record)
+        surplus.append(record)
         count, size = count - 1, size - _size(record)
-    return sorted(chosen, key=lambda each: each.span)
+    return sorted(surplus, key=lambda each: each.span)
 
 
 def _size(record: Record) -> int:
@@ -89,14 +89,14 @@ def _size(record: Record) -> int:
 
 
 def _is_pinned(record: Record, loaded: LoadedFile, view: UpkeepView) -> bool:
-    """Return True for an entry that an undo restored, and for one whose code fence never ends and may hide other
+    """Return True for an entry that an undo restored, and for one with an unclosed code fence, which may hide other
     text."""
     return "open_fence" in record.facts or (bool(view.pinned) and sha256(record.span.of(loaded.data)) in view.pinned)
 
 
 def _plan(pruned: list[PrunedFile], view: UpkeepView) -> Plan:
-    """Return one group per file, its copies first. Files of a topic share archives: a plan writes each archive once,
-    with the first group that needs it, since a second change would have to build on the result of the first."""
+    """Return one group of actions per file, its copies first. Files of a topic share archives: a plan writes each
+    archive once, with the first group that needs it, since a second change would depend on the result of the first."""
     notes: list[Action] = []
     copies = _copies(pruned, view)
     while refused := {target: why for target, why in copies.items() if isinstance(why, str)}:
@@ -106,8 +106,8 @@ def _plan(pruned: list[PrunedFile], view: UpkeepView) -> Plan:
         copies = _copies(pruned, view)
     actions: list[Action] = []
     for each in pruned:
-        taken = [copies.pop(target, None) for target in sorted(_targets(each))]
-        actions += [copy for copy in taken if isinstance(copy, Action)]
+        needed = [copies.pop(target, None) for target in sorted(_targets(each))]
+        actions += [copy for copy in needed if isinstance(copy, Action)]
         actions += [_removal(each)] if each.records else []
     return Plan(tuple(actions), tuple(notes))
 
@@ -117,7 +117,7 @@ def _copies(pruned: list[PrunedFile], view: UpkeepView) -> dict[str, Action | st
     for each in pruned:
         for move in _moves(each):
             archives.setdefault(archive_of(each.path, move.day), []).append(move)
-    return {target: _copy(target, moves, view.archive(target)) for target, moves in archives.items()}
+    return {target: _copy_action(target, moves, view.archive(target)) for target, moves in archives.items()}
 
 
 def _targets(pruned: PrunedFile) -> set[str]:
@@ -132,8 +132,8 @@ def _moves(pruned: PrunedFile) -> list[ArchivedEntry]:
     ]
 
 
-def _copy(target: str, moves: list[ArchivedEntry], existing: bytes | None) -> Action | str | None:
-    """Return the one change of an archive; None where it holds all entries, a sentence where it cannot be changed."""
+def _copy_action(target: str, moves: list[ArchivedEntry], existing: bytes | None) -> Action | str | None:
+    """Return the change of an archive; None if it holds all entries, a sentence if it cannot be changed."""
     structure = outline(existing or b"", archived=True)
     new = missing_entries(structure, moves)
     if not new:
@@ -176,14 +176,14 @@ def forget(view: WriteView, located: Located) -> WritePlan:
 
 
 def _archived_id(target: str, archived: bytes, source: str, text: bytes) -> str:
-    """Return the id of the entry in the archive; of equal texts the one from the same source file."""
+    """Return the id of the entry in the archive; among equal texts, that of the one from the same source file."""
     same = [
         each
         for each in outline(archived, archived=True).sections
         if without_newline(_section_text(archived, each)) == without_newline(text)
     ]
-    named = [each for each in same if each.source == escape_source(source)] or same
-    return id_at(target, archived, named[0].start)
+    preferred = [each for each in same if each.source == escape_source(source)] or same
+    return id_at(target, archived, preferred[0].start)
 
 
 def unarchive(view: WriteView, located: Located) -> WritePlan:
@@ -195,16 +195,16 @@ def unarchive(view: WriteView, located: Located) -> WritePlan:
     text = record.span.of(archived)
     path = _source_path(view, located.path, section)
     before = view.content(path)
-    back = _insert_action(path, before, section, text)
+    insertion = _insert_action(path, before, section, text)
     after = b"" if before is None else before
-    if back is not None:
-        after = back.data if back.kind is Kind.CREATE else splice(after, back.edits)
+    if insertion is not None:
+        after = insertion.data if insertion.kind is Kind.CREATE else splice(after, insertion.edits)
     same = [
         each for each in outline(after).sections if without_newline(_section_text(after, each)) == without_newline(text)
     ]
     identity = id_at(path, after, same[0].start)
-    out = _removal_from_archive(located.path, archived, section, identity)
-    return WritePlan(Plan((back, out) if back is not None else (out,)), identity, path)
+    removal = _removal_from_archive(located.path, archived, section, identity)
+    return WritePlan(Plan((insertion, removal) if insertion is not None else (removal,)), identity, path)
 
 
 def _source_path(view: WriteView, archive: str, section: Section) -> str:
@@ -226,13 +226,13 @@ def _insert_action(path: str, before: bytes | None, section: Section, text: byte
     why = "restore an entry"
     if before is None:
         return Action(Kind.CREATE, path, why, data=text, copy=True)
-    known = [without_newline(_section_text(before, each)) for each in outline(before).sections]
-    if without_newline(text) in known:
+    texts = [without_newline(_section_text(before, each)) for each in outline(before).sections]
+    if without_newline(text) in texts:
         return None
     edit = _insertion(before, section, text)
     after = splice(before, [edit])
     if sorted(without_newline(_section_text(after, each)) for each in outline(after).sections) != sorted(
-        [*known, without_newline(text)]
+        [*texts, without_newline(text)]
     ):
         why = "an unclosed code fence would hide the entry or another one"
         raise ConflictError(f"{path}: {why}", hint="close the fence by hand, then try again")
@@ -240,7 +240,7 @@ def _insert_action(path: str, before: bytes | None, section: Section, text: byte
 
 
 def _insertion(before: bytes, section: Section, text: bytes) -> Edit:
-    """Insert above the first older entry. Only missing newlines are added."""
+    """Return the edit that inserts an entry above the first older one. Only missing newlines are added."""
     structure = outline(before)
     older = [each.start for each in structure.sections if each.day < section.day]
     at = older[0] if older else len(before)
@@ -254,7 +254,8 @@ def _insertion(before: bytes, section: Section, text: bytes) -> Edit:
 
 
 def _removal_from_archive(archive: str, archived: bytes, section: Section, identity: str) -> Action:
-    """Remove the entry with its source line, or the whole archive file where nothing else is in it."""
+    """Return the action that removes the entry with its source line, or the whole archive file if nothing else is in
+    it."""
     end = section.end
     rest = archived[: section.block] + archived[end:]
     why = "moved back to its topic file"
@@ -289,39 +290,39 @@ class ArchivedEntry(NamedTuple):
 
 def missing_entries(structure: Outline, moves: Sequence[ArchivedEntry]) -> list[ArchivedEntry]:
     """Return the entries that the archive does not hold yet, each once."""
-    known: set[tuple[bytes | None, bytes]] = set()
+    present: set[tuple[bytes | None, bytes]] = set()
     if any(without_newline(move.text) in structure.data for move in moves):  # otherwise skip the comparison
-        known = {(section.source, _text(structure.data, section)) for section in structure.sections}
-    left: list[ArchivedEntry] = []
+        present = {(section.source, _text(structure.data, section)) for section in structure.sections}
+    missing: list[ArchivedEntry] = []
     for move in moves:
         text = without_newline(move.text)
-        named = (escape_source(move.source), text)
-        if named not in known and (None, text) not in known:
-            known.add(named)
-            left.append(move)
-    return left
+        key = (escape_source(move.source), text)
+        if key not in present and (None, text) not in present:
+            present.add(key)
+            missing.append(move)
+    return missing
 
 
 def archive_insertions(structure: Outline, moves: Sequence[ArchivedEntry]) -> tuple[Edit, ...] | None:
-    """Insert each entry above the first one that is not newer. `moves` come newest first, so later entries of a file
-    stay above earlier ones. Returns None where the archive could not be parsed back with all of them."""
+    """Return the edits that insert each entry above the first one that is not newer, or None if the result would not
+    parse back to all entries. `moves` come newest first, so later entries of a file stay above earlier ones."""
     existing = structure.data
     blocks: dict[int, list[ArchivedEntry]] = {}
     for move in sorted(moves, key=lambda each: each.day, reverse=True):
-        blocks.setdefault(_place(existing, structure, move.day), []).append(move)
+        blocks.setdefault(_insertion_offset(existing, structure, move.day), []).append(move)
     edits = tuple(Edit(Span(at, at), _blocks(existing, at, group)) for at, group in sorted(blocks.items()))
     return edits if round_trips(structure, moves, edits) else None
 
 
-def _place(existing: bytes, structure: Outline, day: date) -> int:
+def _insertion_offset(existing: bytes, structure: Outline, day: date) -> int:
     older = next((section.block for section in structure.sections if section.day <= day), None)
     if older is not None:
         return older
     if structure.open_fence is None:
         return len(existing)
     # Text below a fence that is never closed would be part of it.
-    swallowing = [section.block for section in structure.sections if section.block <= structure.open_fence]
-    return swallowing[-1] if swallowing else structure.open_fence
+    enclosing = [section.block for section in structure.sections if section.block <= structure.open_fence]
+    return enclosing[-1] if enclosing else structure.open_fence
 
 
 def _blocks(existing: bytes, at: int, moves: Sequence[ArchivedEntry]) -> bytes:
@@ -336,18 +337,18 @@ def _blocks(existing: bytes, at: int, moves: Sequence[ArchivedEntry]) -> bytes:
 
 
 def round_trips(before: Outline, moves: Sequence[ArchivedEntry], edits: Sequence[Edit]) -> bool:
-    """Return True where the archive parses back to its entries and the new ones. Text above the first edit and below
-    the last is unchanged, so there only the structure is compared."""
+    """Return True if the archive parses back to its entries and the new ones. Text above the first edit and below the
+    last is unchanged, so only its structure is compared."""
     after = outline(splice(before.data, edits), archived=True)
     first, last = edits[0].span.start, edits[-1].span.start
     by = len(after.data) - len(before.data)
     old, new = before.sections, after.sections
     above = _count(pair[0] == pair[1] and pair[0].end <= first for pair in zip(old, new, strict=False))
     old, new = old[above:], new[above:]
-    below = _count(_shifted(*pair, by) and pair[0].start >= last for pair in zip(old[::-1], new[::-1], strict=False))
-    wanted = Counter(_section_key(before, each) for each in old[: len(old) - below])
-    wanted.update((escape_source(move.source), move.day, without_newline(move.text)) for move in moves)
-    return wanted == Counter(_section_key(after, each) for each in new[: len(new) - below])
+    below = _count(_is_shifted(*pair, by) and pair[0].start >= last for pair in zip(old[::-1], new[::-1], strict=False))
+    expected = Counter(_section_key(before, each) for each in old[: len(old) - below])
+    expected.update((escape_source(move.source), move.day, without_newline(move.text)) for move in moves)
+    return expected == Counter(_section_key(after, each) for each in new[: len(new) - below])
 
 
 def _count(alike: Iterable[bool]) -> int:
@@ -355,7 +356,7 @@ def _count(alike: Iterable[bool]) -> int:
     return sum(1 for _ in takewhile(bool, alike))
 
 
-def _shifted(old: Section, new: Section, by: int) -> bool:
+def _is_shifted(old: Section, new: Section, by: int) -> bool:
     return (old.start + by, old.end + by, old.day, old.source) == (new.start, new.end, new.day, new.source)
 
 
@@ -373,7 +374,7 @@ def without_newline(text: bytes) -> bytes:
 
 
 def escape_source(source: str) -> bytes:
-    """Return a file name for use in a comment; what would end the comment or the line is percent-encoded."""
+    """Return a file name for use in a comment; text that would end the comment or the line is percent-encoded."""
     raw = source.encode("utf-8", "surrogateescape").replace(b"-->", b"--%3E")
     return re.sub(rb"[\x00-\x1f\x7f]", lambda match: b"%%%02X" % match.group()[0], raw)
 

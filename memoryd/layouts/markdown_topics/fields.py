@@ -1,10 +1,10 @@
 """Fields of an entry: checking them, rendering a new entry, and editing single fields of an existing one. Pure.
 
 A new entry has the form of the seed and goes to the top of its file, below the title. Any further field becomes a
-labelled line of its own. Editing a field changes only its lines, everything else stays byte for byte.
+separate labelled line. Editing a field changes only its lines; everything else stays byte for byte.
 
 A field is a line `**Label:** value` with the lines below it, up to the next such line, a heading, a separator or the
-end of the entry, without trailing blank lines. If two lines have one label, the first counts.
+end of the entry, without trailing blank lines. If two lines have the same label, the first is used.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import NamedTuple
 from memoryd.core.records import NativeMemory
 from memoryd.core.spans import Edit, Span
 from memoryd.layouts.markdown_topics.lint import glued_headings
-from memoryd.layouts.markdown_topics.outline import Heading, Line, Outline, heading_of, newline_of, outline
+from memoryd.layouts.markdown_topics.outline import Heading, Line, Outline, newline_of, outline, parse_heading
 from memoryd.layouts.validation import FieldSpec, Violation, reject
 
 TEXT, TITLE, DATE = "text", "title", "date"
@@ -46,80 +46,80 @@ def build_entry(memory: NativeMemory, today: date) -> bytes:
     """
     if TEXT in memory:
         return entry_from_text(memory)
-    broken: list[Violation] = []
+    violations: list[Violation] = []
     if memory.get(TITLE) is None:
-        broken.append(Violation(TITLE, "missing; an entry needs a title"))
+        violations.append(Violation(TITLE, "missing; an entry needs a title"))
     else:
-        parse_title(memory[TITLE], broken)
+        parse_title(memory[TITLE], violations)
     day = today
     if memory.get(DATE) is not None:
-        day = parse_day(memory[DATE], broken) or day
+        day = parse_day(memory[DATE], violations) or day
     fields = {key: value for key, value in memory.items() if key not in (TITLE, DATE)}
-    texts = field_texts(fields, broken)
-    reject(broken)
+    texts = field_texts(fields, violations)
+    reject(violations)
     return render_entry(memory[TITLE], day, texts)
 
 
 def entry_from_text(memory: NativeMemory) -> bytes:
     """Return the whole entry given as `text`; no other field may be given with it."""
-    broken = [
+    violations = [
         Violation(key, "must not be given with `text`, which is the whole entry") for key in memory if key != TEXT
     ]
-    text = valid_text(TEXT, memory[TEXT], broken)
+    text = valid_text(TEXT, memory[TEXT], violations)
     entry = b""
     if text is not None:
         try:
             entry = require_one_entry(text.replace("\r\n", "\n").encode("utf-8"))
         except ValueError as error:
-            broken.append(Violation(TEXT, str(error)))
-    reject(broken)
+            violations.append(Violation(TEXT, str(error)))
+    reject(violations)
     return entry
 
 
-def parse_title(value: object, broken: list[Violation]) -> str | None:
-    """Return the title as one line. Appends to `broken` and returns None where it is not a title."""
-    text = valid_text(TITLE, value, broken)
+def parse_title(value: object, violations: list[Violation]) -> str | None:
+    """Return the title as one line. Appends to `violations` and returns None where it is not a title."""
+    text = valid_text(TITLE, value, violations)
     if text is None:
         return None
     title = " ".join(text.split())
     if not title:
-        broken.append(Violation(TITLE, "must not be empty"))
+        violations.append(Violation(TITLE, "must not be empty"))
     elif not title.isprintable() and any(unicodedata.category(each) == "Cc" for each in title):
-        broken.append(Violation(TITLE, "must not contain control characters"))
+        violations.append(Violation(TITLE, "must not contain control characters"))
     else:
         return title
     return None
 
 
-def parse_day(value: object, broken: list[Violation]) -> date | None:
-    """Return the date. Appends to `broken` and returns None where it is not a valid date."""
+def parse_day(value: object, violations: list[Violation]) -> date | None:
+    """Return the date. Appends to `violations` and returns None where it is not a valid date."""
     try:
         if isinstance(value, str) and _DAY.fullmatch(value):
             return date.fromisoformat(value)
     except ValueError:
         pass  # an impossible date is reported like any other
-    broken.append(Violation(DATE, "must be a valid date as YYYY-MM-DD"))
+    violations.append(Violation(DATE, "must be a valid date as YYYY-MM-DD"))
     return None
 
 
-def field_texts(fields: NativeMemory, broken: list[Violation]) -> dict[str, str | None]:
+def field_texts(fields: NativeMemory, violations: list[Violation]) -> dict[str, str | None]:
     """Return each field as text (empty ones as None), checked to stay inside one entry."""
     texts: dict[str, str | None] = {}
-    known: set[str] = set()
+    labels: set[str] = set()
     for key, value in fields.items():
         label = label_for(key)
         if not _LABEL.fullmatch(label):
-            broken.append(Violation(key, "field names must be words, at most 80 characters"))
-        elif label.casefold() in known:
-            broken.append(Violation(key, "given twice"))
+            violations.append(Violation(key, "field names must be words, at most 80 characters"))
+        elif label.casefold() in labels:
+            violations.append(Violation(key, "given twice"))
         else:
-            texts[key] = _text(key, value, broken)
-        known.add(label.casefold())
+            texts[key] = _text(key, value, violations)
+        labels.add(label.casefold())
     return texts
 
 
-def _text(key: str, value: object, broken: list[Violation]) -> str | None:
-    text = valid_text(key, _plain(value), broken) if value is not None else None
+def _text(key: str, value: object, violations: list[Violation]) -> str | None:
+    text = valid_text(key, _plain(value), violations) if value is not None else None
     if text is None or not text.strip():
         return None
     if fits_a_line(text):
@@ -127,7 +127,7 @@ def _text(key: str, value: object, broken: list[Violation]) -> str | None:
     try:
         render_entry("T", _ANY_DAY, {key: text})
     except ValueError as error:
-        broken.append(Violation(key, str(error)))
+        violations.append(Violation(key, str(error)))
     return text
 
 
@@ -142,14 +142,14 @@ def _plain(value: object) -> object:
     return value
 
 
-def valid_text(field: str, value: object, broken: list[Violation]) -> str | None:
-    """Return a text that UTF-8 can hold and a line-based file can show; else append to `broken` and return None."""
+def valid_text(field: str, value: object, violations: list[Violation]) -> str | None:
+    """Return a text that UTF-8 can hold and a line-based file can show; else append to `violations` and return None."""
     if not isinstance(value, str):
-        broken.append(Violation(field, "must be a text"))
+        violations.append(Violation(field, "must be a text"))
     elif _SURROGATE.search(value):
-        broken.append(Violation(field, "must be valid Unicode"))
+        violations.append(Violation(field, "must be valid Unicode"))
     elif "\0" in value:
-        broken.append(Violation(field, "must not contain NUL characters"))
+        violations.append(Violation(field, "must not contain NUL characters"))
     else:
         return value
     return None
@@ -166,11 +166,11 @@ def render_entry(title: str, day: date, fields: Mapping[str, str | None]) -> byt
     `fields` are keyed by label in any case (`context` -> `**Context:**`); empty ones are left out. Code of several
     lines goes into a fence. Raises ValueError (a sentence) where the text would not be exactly one entry.
     """
-    known = {key.casefold(): (key, value) for key, value in fields.items() if value}
-    known_lines = [(label, known.pop(label.casefold())[1]) for label in LABELS if label.casefold() in known]
-    others = [(label_for(key), value) for key, value in known.values()]
+    present = {key.casefold(): (key, value) for key, value in fields.items() if value}
+    seed_lines = [(label, present.pop(label.casefold())[1]) for label in LABELS if label.casefold() in present]
+    others = [(label_for(key), value) for key, value in present.values()]
     lines = [f"## {day.isoformat()}: {' '.join(title.split())}"]
-    lines += [field_line(label, value or "") for label, value in [*known_lines, *others]]
+    lines += [field_line(label, value or "") for label, value in [*seed_lines, *others]]
     return require_one_entry("\n".join([*lines, "---", ""]).encode("utf-8"))
 
 
@@ -191,17 +191,19 @@ def fits_a_line(value: str) -> bool:
 def require_one_entry(text: bytes) -> bytes:
     """Return a whole entry that ends in a newline; raises ValueError where the text is not exactly one entry."""
     structure = outline(text)
-    first = heading_of(text.lstrip().partition(b"\n")[0])
+    first = parse_heading(text.lstrip().partition(b"\n")[0])
     if not structure.sections or text[: structure.sections[0].start].strip():
-        raise ValueError(_begin(first))
+        raise ValueError(_start_problem(first))
     if len(structure.sections) > 1:
         number = structure.sections[1].line
         raise ValueError(f"line {number} begins another entry; put examples into a code fence")
     if structure.open_fence is not None:
         raise ValueError("a code fence is never closed and would hide the entries below")
-    glue = next((line.number for line, _ in glued_headings(structure)), None)
-    if glue is not None:
-        raise ValueError(f"line {glue} looks like another entry glued to a separator; put examples into a code fence")
+    glued_line = next((line.number for line, _ in glued_headings(structure)), None)
+    if glued_line is not None:
+        raise ValueError(
+            f"line {glued_line} looks like another entry glued to a separator; put examples into a code fence"
+        )
     return text[structure.sections[0].start :].rstrip() + b"\n"
 
 
@@ -223,7 +225,7 @@ def insert_on_top(structure: Outline, entry: bytes) -> Edit:
     return Edit(Span(end, end), lead + text)
 
 
-def _begin(first: Heading | None) -> str:
+def _start_problem(first: Heading | None) -> str:
     if first is not None and first.day is None:
         return "the date of the entry does not exist"
     return "an entry must begin with a line of the form `## YYYY-MM-DD: Title`"
@@ -272,11 +274,11 @@ def heading_edits(entry: bytes, title: str | None, day: date | None) -> Iterator
 def field_edits(entry: bytes, texts: Mapping[str, str | None], newline: bytes) -> Iterator[Edit]:
     """Yield the edits that set, add or (None) remove fields; added fields follow the order of the seed."""
     fields, top = fields_of(entry)
-    known = {field.label.casefold(): field for field in reversed(fields)}
+    present = {field.label.casefold(): field for field in reversed(fields)}
     for key in sorted(texts, key=_rank):
         label, text = label_for(key), texts[key]
         label = next((each for each in LABELS if each.casefold() == label.casefold()), label)
-        field = known.get(label.casefold())
+        field = present.get(label.casefold())
         if text is None:
             yield from [Edit(Span(field.start, field.after), b"")] if field is not None else []
             continue
@@ -284,7 +286,7 @@ def field_edits(entry: bytes, texts: Mapping[str, str | None], newline: bytes) -
         if field is not None:
             yield Edit(Span(field.value, field.end), line.removeprefix(f"**{label}:**".encode()))
         else:
-            at = _place(entry, fields, top, label)
+            at = _insertion_offset(entry, fields, top, label)
             lead = b"" if entry[:at].endswith(b"\n") else newline
             yield Edit(Span(at, at), lead + line + (b"" if lead else newline))
 
@@ -295,7 +297,7 @@ def _rank(key: str) -> int:
     return names.index(label) if label in names else len(names)
 
 
-def _place(entry: bytes, fields: Sequence[Field], top: int, label: str) -> int:
+def _insertion_offset(entry: bytes, fields: Sequence[Field], top: int, label: str) -> int:
     """Return the offset after the last field that comes before this one, or right below the heading."""
     before = [field.after for field in fields if field.start < top and _rank(field.label) <= _rank(label)]
     first = entry.find(b"\n") + 1
@@ -306,18 +308,18 @@ def fields_of(entry: bytes) -> tuple[list[Field], int]:
     """Return the fields in order, and where the first part of the entry ends: a heading, a separator or the end."""
     lines = outline(entry).lines[1:]
     starts = [(line, _label(line)) for line in lines if _label(line) is not None or _is_boundary(line)]
-    found: list[Field] = []
+    fields: list[Field] = []
     for number, (line, match) in enumerate(starts):
         if match is not None:
             limit = starts[number + 1][0].start if number + 1 < len(starts) else len(entry)
             body = entry[line.start : limit].rstrip()
             end = line.start + max(len(body), match.end())
             after = entry.find(b"\n", end, limit) + 1 or limit
-            found.append(
+            fields.append(
                 Field(match[1].decode("utf-8", "replace").strip(), line.start, line.start + match.end(), end, after)
             )
     top = next((line.start for line, match in starts if match is None), len(entry))
-    return found, top
+    return fields, top
 
 
 def _label(line: Line) -> re.Match[bytes] | None:

@@ -9,7 +9,7 @@ from memoryd.core.findings import Finding
 from memoryd.core.policy import DAY, KB
 from memoryd.core.secrets import BLOCK, Secret, find_secrets, find_words
 from memoryd.core.spans import BOM
-from memoryd.layouts.markdown_topics.outline import Line, Outline, Section, heading_of, seconds_of
+from memoryd.layouts.markdown_topics.outline import Line, Outline, Section, parse_heading, seconds_of
 
 MAX_ENTRIES = 10  # seed 001: prune above 10 entries or 5 KB, keep the latest 5 to 10
 MIN_ENTRIES = 5
@@ -61,15 +61,15 @@ def _lint_bytes(path: str, data: bytes) -> Iterator[Finding]:
 
 
 def _lint_headings(path: str, structure: Outline) -> Iterator[Finding]:
-    wrong = dict.fromkeys(structure.undated, _UNDATED) | dict.fromkeys(
+    problems = dict.fromkeys(structure.undated, _UNDATED) | dict.fromkeys(
         (line.number for line, _ in glued_headings(structure)), _GLUE
     )
-    for number, (code, what) in sorted(wrong.items()):
+    for number, (code, what) in sorted(problems.items()):
         yield Finding(code, path, what, number)
 
 
 def glued_headings(structure: Outline) -> Iterator[tuple[Line, int]]:
-    """Yield each line that has another entry glued to its beginning, and where in the line that begins."""
+    """Yield each line with another entry glued to its beginning, and the offset in the line at which that starts."""
     if any(
         match.start() and structure.data[match.start() - 1] in _BEFORE for match in _INSIDE.finditer(structure.data)
     ):
@@ -77,9 +77,9 @@ def glued_headings(structure: Outline) -> Iterator[tuple[Line, int]]:
 
 
 def glued_heading_at(line: Line) -> int | None:
-    """Return where in the line a glued entry begins, or None."""
+    """Return the offset in the line at which a glued entry starts, or None."""
     match = None if line.quoted else _GLUED.match(line.text)
-    heading = heading_of(line.text[match.end() :]) if match is not None else None
+    heading = parse_heading(line.text[match.end() :]) if match is not None else None
     return match.end() if match is not None and heading is not None and heading.day is not None else None
 
 
@@ -92,7 +92,7 @@ def _lint_sections(path: str, structure: Outline, now: float) -> Iterator[Findin
 
 
 def missing_labels(structure: Outline, section: Section) -> str:
-    """Return which labels of the seed an entry lacks, as a sentence; empty if it has them all."""
+    """Return a sentence that names the labels of the seed that an entry lacks; "" if it has them all."""
     named = {label for text in unquoted(structure, section) for label in _LABEL.findall(text)}
     missing = [label.decode() for label in _LABELS if label not in named]
     return f"the entry lacks {' and '.join(filter(None, (', '.join(missing[:-1]), missing[-1])))}" if missing else ""

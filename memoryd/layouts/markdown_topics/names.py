@@ -1,4 +1,4 @@
-"""Names: topics and subtopics of paths, the file of a new entry, headings of topics, ids of entries."""
+"""Names of topics and subtopics, paths of new entries, headings of topics, ids of entries."""
 
 from __future__ import annotations
 
@@ -62,16 +62,16 @@ def heading_for(topic: str) -> str:
 
 def printable(text: str) -> str:
     """Return text for ids, titles and messages: without invalid bytes, control characters and secrets."""
-    return _cached_plain(text) if len(text) <= _NAME else _plain(text)
+    return _cached_printable(text) if len(text) <= _NAME else _printable(text)
 
 
 @lru_cache(maxsize=1024)
-def _cached_plain(text: str) -> str:
+def _cached_printable(text: str) -> str:
     """Cache short texts: paths and titles recur with every entry and every parse of their file."""
-    return _plain(text)
+    return _printable(text)
 
 
-def _plain(text: str) -> str:
+def _printable(text: str) -> str:
     shown = text.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
     return redact("".join(" " if unicodedata.category(each) == "Cc" else each for each in shown))
 
@@ -84,31 +84,31 @@ def slug(title: str) -> str:
     return text or "entry"
 
 
-def entry_id(where: TopicPath, day: date, title: str) -> str:
+def entry_id(location: TopicPath, day: date, title: str) -> str:
     """Return `topic/subtopic#YYYY-MM-DD:slug`; `title` must be free of secrets."""
-    return _cached_id(where, day, title) if len(title) <= _NAME else _entry_id(where, day, title)
+    return _cached_id(location, day, title) if len(title) <= _NAME else _entry_id(location, day, title)
 
 
 @lru_cache(maxsize=512)
-def _cached_id(where: TopicPath, day: date, title: str) -> str:
+def _cached_id(location: TopicPath, day: date, title: str) -> str:
     """Cache ids: every change of a file computes those of all its entries."""
-    return _entry_id(where, day, title)
+    return _entry_id(location, day, title)
 
 
-def _entry_id(where: TopicPath, day: date, title: str) -> str:
-    return f"{printable('/'.join(filter(None, where)))}#{day.isoformat()}:{slug(title)}"
+def _entry_id(location: TopicPath, day: date, title: str) -> str:
+    return f"{printable('/'.join(filter(None, location)))}#{day.isoformat()}:{slug(title)}"
 
 
 def unique_ids(ids: Sequence[str], texts: Sequence[bytes]) -> list[str]:
     """Return the ids with duplicates made unique: all of them get `~` and six hex digits of their text's hash, equal
     texts then `.2`, `.3`. Trailing white space does not count, since it changes with the neighbours."""
     counts = Counter(ids)
-    seen: Counter[str] = Counter()
+    uses: Counter[str] = Counter()
     unique: list[str] = []
     for base, text in zip(ids, texts, strict=True):
         marked = base if counts[base] == 1 else f"{base}{ID_SUFFIX}{sha256(text.rstrip())[:6]}"
-        seen[marked] += 1
-        unique.append(marked if seen[marked] == 1 else f"{marked}.{seen[marked]}")
+        uses[marked] += 1
+        unique.append(marked if uses[marked] == 1 else f"{marked}.{uses[marked]}")
     return unique
 
 
@@ -122,16 +122,16 @@ def is_listable(path: str) -> bool:
     return _UNLISTABLE.search(path) is None
 
 
-def path_for(where: Mapping[str, str]) -> str:
+def path_for(location: Mapping[str, str]) -> str:
     """Return `topic/subtopic.md`. Topics may be nested; a subtopic may have its `.md`. Raises UsageError for names that
     are missing, hidden, outside the base, or in the archive."""
-    strange = sorted(key for key, value in where.items() if value and key not in ("topic", "subtopic"))
-    if strange:
-        raise UsageError(f"{strange[0]}: not supported by this layout; use topic and subtopic", hint=_HINT)
-    topic = where.get("topic", "").strip()
+    unsupported = sorted(key for key, value in location.items() if value and key not in ("topic", "subtopic"))
+    if unsupported:
+        raise UsageError(f"{unsupported[0]}: not supported by this layout; use topic and subtopic", hint=_HINT)
+    topic = location.get("topic", "").strip()
     if not topic:
         raise UsageError("topic: missing; it names the directory of the entry", hint=_HINT)
-    subtopic = where.get("subtopic", "").strip() or DEFAULT_SUBTOPIC
+    subtopic = location.get("subtopic", "").strip() or DEFAULT_SUBTOPIC
     subtopic = subtopic.removesuffix(SUFFIX) or subtopic
     parts = topic.split("/")
     if parts[0].casefold() == ARCHIVE.rstrip("/"):

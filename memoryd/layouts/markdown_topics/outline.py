@@ -115,8 +115,8 @@ def outline(data: bytes, *, archived: bool = False) -> Outline:
     return Outline(data, tuple(sections), open_fence, front, tuple(quoted), tuple(undated))
 
 
-def heading_of(text: bytes) -> Heading | None:
-    """Return the dated heading that this line is, or None."""
+def parse_heading(text: bytes) -> Heading | None:
+    """Parse a line as a dated heading; returns None for any other line."""
     match = _ENTRY.fullmatch(text.rstrip())
     if match is None:
         return None
@@ -148,7 +148,7 @@ def first_title(structure: Outline, before: int) -> bytes | None:
 
 
 def newline_of(data: bytes) -> bytes:
-    """Return the line break of the file, as its first line has it."""
+    """Return the line break that ends the first line of the file."""
     first = data.find(b"\n")
     return b"\r\n" if first > 0 and data[first - 1 : first] == b"\r" else b"\n"
 
@@ -175,41 +175,41 @@ def _front_matter(data: bytes) -> int:
                 return 0
         elif line in (b"---", b"..."):
             return min(start + len(text) + 1, len(data))
-        elif heading_of(line) is not None:
+        elif parse_heading(line) is not None:
             return 0
     return 0
 
 
 # The beginning of an entry: block, start, day (None: invalid date), title, source; see `Section`.
-_Begin = tuple[int, int, date | None, bytes, bytes | None]
+_EntryStart = tuple[int, int, date | None, bytes, bytes | None]
 
 
-def _scan(data: bytes, front: int, *, archived: bool) -> tuple[list[_Begin], list[Quoted], int | None]:
+def _scan(data: bytes, front: int, *, archived: bool) -> tuple[list[_EntryStart], list[Quoted], int | None]:
     """Return the headings outside fences, the quoted ranges, and the offset of a fence that is never closed."""
-    beginnings: list[_Begin] = []
+    starts: list[_EntryStart] = []
     quoted = [Quoted(0, front)] if front else []
     fence: bytes | None = None
-    opened = 0
-    skipped = len(BOM) if data.startswith(BOM) else 0
-    by = skipped - 1  # a line break is prepended so that the first line matches like any other
-    for match in (_ARCHIVED if archived else _LIVE).finditer(b"\n" + data[skipped:]):
+    fence_start = 0
+    bom_size = len(BOM) if data.startswith(BOM) else 0
+    shift = bom_size - 1  # a line break is prepended so that the first line matches like any other
+    for match in (_ARCHIVED if archived else _LIVE).finditer(b"\n" + data[bom_size:]):
         day, title, mark = match.group("day", "title", "fence")
         if mark is not None:
-            start = match.start("fence") + by
+            start = match.start("fence") + shift
             before, fence = fence, _fence_after(fence, mark) if start >= front else fence
             if before is None and fence is not None:
-                opened = start
+                fence_start = start
             elif before is not None and fence is None:
-                quoted.append(Quoted(opened, match.end() + by + 1))
+                quoted.append(Quoted(fence_start, match.end() + shift + 1))
             continue
-        start, title = match.start("day") - len(b"## ") + by, title.strip()
+        start, title = match.start("day") - len(b"## ") + shift, title.strip()
         if fence is None and title:  # front matter never contains a dated heading
             source = match["source"] if archived else None
-            block = start if source is None else match.start() + 1 + by
-            beginnings.append((block, start, _day(day), title, source))
+            block = start if source is None else match.start() + 1 + shift
+            starts.append((block, start, _day(day), title, source))
     if fence is not None:
-        quoted.append(Quoted(opened, len(data)))
-    return beginnings, quoted, opened if fence is not None else None
+        quoted.append(Quoted(fence_start, len(data)))
+    return starts, quoted, fence_start if fence is not None else None
 
 
 def _fence_after(fence: bytes | None, text: bytes) -> bytes | None:
@@ -220,5 +220,5 @@ def _fence_after(fence: bytes | None, text: bytes) -> bytes | None:
     mark, rest = match[1], match[2]
     if fence is None:
         return None if mark.startswith(b"`") and b"`" in rest else mark
-    closes = mark.startswith(fence) and not rest.strip()
-    return None if closes else fence
+    is_closed = mark.startswith(fence) and not rest.strip()
+    return None if is_closed else fence

@@ -1,7 +1,7 @@
 """Parsing of topic files into records, and recognition of the layout. Never raises.
 
 A file without dated entries (front matter, plain notes) is one memory as a whole: it is listed and searched, and never
-pruned. Recognition tells the layout from changelogs, journals and documentation, whose headings are dated as well.
+pruned. Recognition distinguishes the layout from changelogs, journals and documentation, which have dated headings too.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from memoryd.layouts.markdown_topics.outline import Outline, Section, first_titl
 ENTRY, DOCUMENT = "entry", "document"
 
 _MARKUP = re.compile(rb"#{1,6}( .*)?|[-*_ ]{3,}|<!--.*-->")
-_PARTING = re.compile(r"[-_\s]+")
+_SEPARATORS = re.compile(r"[-_\s]+")
 
 
 def read_document(path: str, data: bytes, *, now: float, mtime: float, words: bool = False) -> Document:
@@ -42,12 +42,12 @@ def read_document(path: str, data: bytes, *, now: float, mtime: float, words: bo
     readable = _is_text(data)
     records = tuple(_entries(path, structure, archived=archived))
     if not records and readable and has_content(structure):
-        records = (_whole(path, structure, archived=archived),)
-    waits = not readable and abs(now - mtime) < FRESH_S
+        records = (_document_record(path, structure, archived=archived),)
+    pending = not readable and abs(now - mtime) < FRESH_S
     broken = int(not readable and not records and bool(data.strip(b"\0 \t\r\n")))
-    findings = [] if waits else [*lint_file(path, data, structure, archived=archived, now=now, words=words)]
+    findings = [] if pending else [*lint_file(path, data, structure, archived=archived, now=now, words=words)]
     facts = _facts(structure, len(data))
-    return Document(path, records, tuple(findings), len(records) + broken, broken, waits, facts)
+    return Document(path, records, tuple(findings), len(records) + broken, broken, pending, facts)
 
 
 def _is_text(data: bytes) -> bool:
@@ -61,8 +61,8 @@ def _is_text(data: bytes) -> bool:
 
 
 def read_outline(path: str, structure: Outline) -> Document:
-    """Return the entries of a topic file without texts and findings: all that upkeep is decided on."""
-    return Document(path, tuple(_entries(path, structure, archived=False, whole=False)))
+    """Return the entries of a topic file without texts and findings, which upkeep does not need."""
+    return Document(path, tuple(_entries(path, structure, archived=False, with_text=False)))
 
 
 def id_at(path: str, data: bytes, start: int) -> str:
@@ -75,25 +75,25 @@ def id_in_outline(path: str, structure: Outline, start: int, *, without: Collect
     removed; the others keep their texts."""
     archived = path.startswith(ARCHIVE)
     if not structure.sections:
-        return _whole(path, structure, archived=archived).id
-    left = [section for section in structure.sections if section.start not in without]
-    ids = _names(path, structure.data, left, archived=archived)
-    return next(each.id for section, each in zip(left, ids, strict=True) if section.start >= start)
+        return _document_record(path, structure, archived=archived).id
+    remaining = [section for section in structure.sections if section.start not in without]
+    ids = _entry_names(path, structure.data, remaining, archived=archived)
+    return next(each.id for section, each in zip(remaining, ids, strict=True) if section.start >= start)
 
 
-class _Name(NamedTuple):
+class _EntryName(NamedTuple):
     id: str
     title: str
-    place: TopicPath
+    location: TopicPath
 
 
-def _names(path: str, data: bytes, sections: Sequence[Section], *, archived: bool) -> list[_Name]:
+def _entry_names(path: str, data: bytes, sections: Sequence[Section], *, archived: bool) -> list[_EntryName]:
     titles = [plain_text(section.title) for section in sections]
-    home = topic_path(path)
-    places = [_place(path, section) if archived else home for section in sections]
-    bare = [entry_id(*each) for each in zip(places, (s.day for s in sections), titles, strict=True)]
-    ids = unique_ids(bare, [data[section.start : section.end] for section in sections])
-    return [_Name(*each) for each in zip(ids, titles, places, strict=True)]
+    location = topic_path(path)
+    locations = [_topic_path(path, section) if archived else location for section in sections]
+    bases = [entry_id(*each) for each in zip(locations, (s.day for s in sections), titles, strict=True)]
+    ids = unique_ids(bases, [data[section.start : section.end] for section in sections])
+    return [_EntryName(*each) for each in zip(ids, titles, locations, strict=True)]
 
 
 def plain_text(raw: bytes) -> str:
@@ -101,10 +101,10 @@ def plain_text(raw: bytes) -> str:
     return printable(raw.decode("utf-8", "surrogateescape")).strip()
 
 
-def _entries(path: str, structure: Outline, *, archived: bool, whole: bool = True) -> Iterator[Record]:
+def _entries(path: str, structure: Outline, *, archived: bool, with_text: bool = True) -> Iterator[Record]:
     data = structure.data
-    names = _names(path, data, structure.sections, archived=archived)
-    for section, (identity, title, place) in zip(structure.sections, names, strict=True):
+    names = _entry_names(path, data, structure.sections, archived=archived)
+    for section, (identity, title, location) in zip(structure.sections, names, strict=True):
         facts: JsonObject = {"date": section.day.isoformat(), "title": title}
         if structure.open_fence is not None and section.start <= structure.open_fence < section.end:
             facts["open_fence"] = True
@@ -116,30 +116,30 @@ def _entries(path: str, structure: Outline, *, archived: bool, whole: bool = Tru
             title,
             seconds_of(section.day),
             None,
-            _tags(place.topic),
+            _tags(location.topic),
             archived,
             {},
             facts,
-            text=_search_text(data[section.start : section.end]) if whole else "",
-            labels=_labels(place) if whole else (),
+            text=_search_text(data[section.start : section.end]) if with_text else "",
+            labels=_labels(location) if with_text else (),
         )
 
 
-def _place(path: str, section: Section) -> TopicPath:
-    """Return the topic and subtopic that the id is made of; an archived entry keeps those of its source file."""
+def _topic_path(path: str, section: Section) -> TopicPath:
+    """Return the topic and subtopic for the id of an entry; an archived entry keeps those of its source file."""
     if section.source is None:
         return topic_path(path)
     subtopic = section.source.decode("utf-8", "surrogateescape").removesuffix(".md")
     return TopicPath(topic_of_archive(path), subtopic)
 
 
-def _whole(path: str, structure: Outline, *, archived: bool) -> Record:
+def _document_record(path: str, structure: Outline, *, archived: bool) -> Record:
     data = structure.data
-    place = topic_path(path)
-    title = plain_text(first_title(structure, len(data)) or b"") or printable(place.subtopic)
+    location = topic_path(path)
+    title = plain_text(first_title(structure, len(data)) or b"") or printable(location.subtopic)
     start = len(BOM) if data.startswith(BOM) else 0
-    identity = printable("/".join(filter(None, place)))
-    topic = topic_of_archive(path) if archived else place.topic
+    identity = printable("/".join(filter(None, location)))
+    topic = topic_of_archive(path) if archived else location.topic
     return Record(
         Span(start, len(data)),
         1,
@@ -153,7 +153,7 @@ def _whole(path: str, structure: Outline, *, archived: bool) -> Record:
         {},
         {"title": title},
         text=_search_text(data[start:]),
-        labels=_labels(TopicPath(topic, place.subtopic)),
+        labels=_labels(TopicPath(topic, location.subtopic)),
     )
 
 
@@ -161,10 +161,10 @@ def _tags(topic: str) -> tuple[str, ...]:
     return tuple(printable(part) for part in topic.split("/") if part)
 
 
-def _labels(place: TopicPath) -> tuple[str, ...]:
+def _labels(location: TopicPath) -> tuple[str, ...]:
     """Return the names in the path of a memory, and their words (`git-privacy` -> git-privacy, git, privacy)."""
-    names = [printable(name) for name in (*place.topic.split("/"), place.subtopic) if name]
-    parts = (part for name in names for part in (name, *_PARTING.split(name)) if part)
+    names = [printable(name) for name in (*location.topic.split("/"), location.subtopic) if name]
+    parts = (part for name in names for part in (name, *_SEPARATORS.split(name)) if part)
     return tuple(dict.fromkeys(parts))
 
 
@@ -174,14 +174,14 @@ def _search_text(raw: bytes) -> str:
 
 
 def has_content(structure: Outline, *, after: int = 0) -> bool:
-    """Return True where the text holds more than headings, separators and comments: what remains after its last entry
-    is removed is not a memory."""
+    """Return True if the text holds more than headings, separators and comments. These may remain after the last entry
+    of a file is removed, and are not a memory."""
     lines = ((line, line.text.strip()) for line in structure.lines if line.start >= after)
     return any(text and (line.quoted or not _MARKUP.fullmatch(text)) for line, text in lines)
 
 
 def _facts(structure: Outline, size: int) -> JsonObject:
-    """Return what the index and the schedule need to know about the file."""
+    """Return the facts about the file that the index and the schedule need."""
     first = structure.sections[0].block if structure.sections else size
     newest = max(structure.sections, key=lambda section: (section.day, -section.start), default=None)
     return {
@@ -200,13 +200,13 @@ _STORED = re.compile(rb"^\*Memory stored\b[^\n]*\*", re.MULTILINE | re.IGNORECAS
 
 
 def recognise(directory: Directory) -> str | None:
-    """Return what shows the layout: an index of the known form, or topic files most of whose entries have the labels.
-    None where nothing does."""
+    """Return the evidence of the layout (an index of the usual form, or topic files most of whose entries have the
+    labels), or None."""
     if "" in directory.marked_directories:
         return None
     if INDEX in directory.files and is_index(directory.head(INDEX)):
         return f'{INDEX} has the headings "Memory Index" and "Topics"'
-    return _labelled(directory)
+    return _by_labels(directory)
 
 
 def is_index(content: bytes) -> bool:
@@ -215,7 +215,7 @@ def is_index(content: bytes) -> bool:
     return any(map(_TITLE.fullmatch, headings)) and any(map(_TOPICS.fullmatch, headings))
 
 
-def _labelled(directory: Directory) -> str | None:
+def _by_labels(directory: Directory) -> str | None:
     excluded = tuple(f"{path}/" for path in directory.marked_directories)
     inner = re.compile(r"(?:^|/)memor(?:y|ies)/")  # a memory store below the project: it is a root of its own
 

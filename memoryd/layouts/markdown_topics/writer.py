@@ -1,4 +1,4 @@
-"""Storing, changing and repairing entries. Pure: plans come out (see `memoryd.layouts.protocol`).
+"""Storing, changing and repairing entries. Pure: returns plans (see `memoryd.layouts.protocol`).
 
 A new entry goes above all others whatever its date, as the seed says. Entries that then exceed the limits move to the
 archive in the same plan, oldest first. `index.md` is updated afterwards by its own renderer.
@@ -71,7 +71,7 @@ def add(view: WriteView, new: NewMemory) -> WritePlan:
 
 
 def _warnings(entry: bytes) -> tuple[str, ...]:
-    """Return what `check` will report about a new entry, so that who stored it learns it at once."""
+    """Return the findings that `check` will report about a new entry, for the receipt of `add`."""
     structure = outline(entry)
     missing = (missing_labels(structure, section) for section in structure.sections)
     return tuple(f"{each}; `check` reports it as missing-labels" for each in missing if each)
@@ -117,10 +117,10 @@ def _with_prune(view: WriteView, path: str, before: bytes, edit: Edit) -> WriteP
     return WritePlan(Plan((*copies, action), due.notes), identity, path)
 
 
-def _original_offsets(edit: Edit, put_in: Edit) -> Edit:
+def _original_offsets(edit: Edit, insertion: Edit) -> Edit:
     """Return an edit after an insertion, in offsets of the text without that insertion."""
-    by = len(put_in.new)
-    return Edit(Span(edit.span.start - by, edit.span.end - by), edit.new)
+    shift = len(insertion.new)
+    return Edit(Span(edit.span.start - shift, edit.span.end - shift), edit.new)
 
 
 def update(located: Located, changes: NativeMemory) -> WritePlan:
@@ -153,33 +153,33 @@ def _entry_replacement(record: Record, data: bytes, changes: NativeMemory) -> Ed
 
 
 def _field_changes(record: Record, data: bytes, changes: NativeMemory) -> list[Edit]:
-    broken: list[Violation] = []
-    title = parse_title(changes[TITLE], broken) if TITLE in changes else None
-    day = parse_day(changes[DATE], broken) if DATE in changes else None
-    texts = field_texts({key: value for key, value in changes.items() if key not in (TITLE, DATE)}, broken)
-    reject(broken)
+    violations: list[Violation] = []
+    title = parse_title(changes[TITLE], violations) if TITLE in changes else None
+    day = parse_day(changes[DATE], violations) if DATE in changes else None
+    texts = field_texts({key: value for key, value in changes.items() if key not in (TITLE, DATE)}, violations)
+    reject(violations)
     entry = record.span.of(data)
     edits = [*heading_edits(entry, title, day), *field_edits(entry, texts, newline_style(entry, data))]
     if len(outline(splice(entry, edits)).sections) != 1:
         reject([Violation(next(iter(texts), TITLE), "would split the entry; replace the whole entry with `text`")])
-    by = record.span.start
-    return [Edit(Span(edit.span.start + by, edit.span.end + by), edit.new) for edit in edits]
+    shift = record.span.start
+    return [Edit(Span(edit.span.start + shift, edit.span.end + shift), edit.new) for edit in edits]
 
 
 def _document_edits(located: Located, changes: NativeMemory) -> list[Edit]:
     """Return the edit that replaces the text of a document, front matter included; it has no fields. A byte order mark
     stays."""
     data, span = located.loaded.data, located.record.span
-    broken = [Violation(key, "a document without dated entries has no fields; set `text`") for key in changes]
-    broken = [each for each in broken if each.field != TEXT]
-    text = valid_text(TEXT, changes[TEXT], broken) if TEXT in changes else None
+    violations = [Violation(key, "a document without dated entries has no fields; set `text`") for key in changes]
+    violations = [each for each in violations if each.field != TEXT]
+    text = valid_text(TEXT, changes[TEXT], violations) if TEXT in changes else None
     new = (text or "").replace("\r\n", "\n").rstrip("\n").replace("\n", newline_of(data).decode()).encode()
     if text is not None:
         after = read_document(located.path, data[: span.start] + new, now=0.0, mtime=-1e9).records
         if [each.type for each in after] != [DOCUMENT]:
             rule = "must not contain dated entries: the document is one memory" if after else "must not be empty"
-            broken.append(Violation(TEXT, rule))
-    reject(broken)
+            violations.append(Violation(TEXT, rule))
+    reject(violations)
     old = span.of(data)
     return [Edit(Span(span.start, span.start + len(old.rstrip(b"\r\n"))), new)]
 
@@ -187,12 +187,12 @@ def _document_edits(located: Located, changes: NativeMemory) -> list[Edit]:
 def fixes(path: str, loaded: LoadedFile) -> tuple[Fix, ...]:
     """Return a fix for each entry that is glued to the line above it."""
     data = loaded.data
-    found: list[Fix] = []
+    all_fixes: list[Fix] = []
     for line, at in glued_headings(outline(data, archived=path.startswith(ARCHIVE))):
-        spot = Span(line.start + at, line.start + at)
+        position = Span(line.start + at, line.start + at)
         why = f"line {line.number}: insert a newline before the glued entry"
-        found.append(Fix("glued-heading", (Edit(spot, newline_of(data) * 2),), why))
-    return tuple(found)
+        all_fixes.append(Fix("glued-heading", (Edit(position, newline_of(data) * 2),), why))
+    return tuple(all_fixes)
 
 
 def recover(path: str, loaded: LoadedFile, backup: bytes, archived: frozenset[str], now: float) -> Fix | None:
@@ -200,15 +200,17 @@ def recover(path: str, loaded: LoadedFile, backup: bytes, archived: frozenset[st
     that holds anything is left to a person, since markdown is never too corrupt to read."""
     if loaded.data.strip():
         return None
-    old = read_document(path, backup, now=now, mtime=0.0)
-    back, at = b"", 0
-    for record in old.records:
+    document = read_document(path, backup, now=now, mtime=0.0)
+    restored, at = b"", 0
+    for record in document.records:
         if record.type == ENTRY and record.id in archived:
-            back += backup[at : record.span.start]
+            restored += backup[at : record.span.start]
             at = record.span.end
-    back += backup[at:]
-    ids = tuple(record.id for record in old.records if record.id not in archived)
+    restored += backup[at:]
+    ids = tuple(record.id for record in document.records if record.id not in archived)
     if not ids:
         return None
-    whole = Span(0, len(loaded.data))
-    return Fix("emptied-file", (Edit(whole, back),), f"restore {len(ids)} memories from the backup", ids, safe=False)
+    everything = Span(0, len(loaded.data))
+    return Fix(
+        "emptied-file", (Edit(everything, restored),), f"restore {len(ids)} memories from the backup", ids, safe=False
+    )

@@ -25,7 +25,7 @@ class UserDocumentReader(Reader):
     separates_users = True
 
     def recognise(self, directory: Directory) -> str | None:
-        """Return the first user's document, None where there is none."""
+        """Return the evidence of user documents, or None."""
         return recognise(directory)
 
     def role(self, path: str) -> Role:
@@ -40,8 +40,7 @@ class UserDocumentReader(Reader):
         return parser.parse(path, data, now=now, mtime=mtime)
 
     def quality(self, path: str, data: bytes, *, now: float) -> Quality:
-        """Return how much of a document is readable; the memories of a sound document are counted without being
-        read."""
+        """Return how much of a document is readable; the memories of a valid document are counted, not parsed."""
         parsed = parse_sound_document(data)
         if parsed is None:
             return parser.parse(path, data, now=now, mtime=0.0).quality

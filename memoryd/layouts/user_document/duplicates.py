@@ -1,7 +1,7 @@
 """Duplicates within one user's document; nothing crosses from one user to another.
 
 Merged, on request only: equal text (ignoring compatibility forms, case and white space) or a cosine of at least 0.95.
-From 0.75 on, two memories are only suggested: the program's own table has different facts at 0.72. The memory of higher
+From 0.75 on, two memories are only suggested: in the program's table, different facts reach 0.72. The memory of higher
 importance stays, in a tie the earlier one; its topics become the union, its content is unchanged. Each duplicate
 matches its original directly.
 """
@@ -40,7 +40,7 @@ DUE_COUNT, DUE_AFTER = 10, DAY  # the program itself checks above this count, on
 class Candidate(NamedTuple):
     """A memory with its position in the array; `text` is its normalised content."""
 
-    place: int
+    position: int
     record: Record
     item: Element
     text: str
@@ -80,9 +80,9 @@ def dedupe(view: UpkeepView, threshold: float | None) -> Plan:
         parsed = _parse(loaded)
         if parsed is None or (view.unattended and not is_due(loaded.document.facts, len(parsed.items), view.now)):
             continue
-        found = find_duplicates(loaded, parsed, bound)
-        notes += _notes(path, found, with_pairs=view.unattended)
-        if not view.unattended and (action := _action(path, loaded, parsed, found, view.now)):
+        duplicates = find_duplicates(loaded, parsed, bound)
+        notes += _notes(path, duplicates, with_pairs=view.unattended)
+        if not view.unattended and (action := _action(path, loaded, parsed, duplicates, view.now)):
             actions.append(action)
     return Plan(tuple(actions), tuple(notes))
 
@@ -103,7 +103,7 @@ def _parse(loaded: LoadedFile) -> ParsedDocument | None:
 def find_duplicates(loaded: LoadedFile, parsed: ParsedDocument, threshold: float) -> Duplicates:
     """Find duplicates by importance, then position: each memory removes its remaining duplicates."""
     ranked = _ranked(loaded, parsed)
-    near, skipped = _neighbours(loaded.data, ranked, min(threshold, SIMILAR))
+    neighbours_of, skipped = _neighbours(loaded.data, ranked, min(threshold, SIMILAR))
     pairs: list[Pair] = []
     similar: list[Pair] = []
     removed: set[int] = set()
@@ -114,7 +114,7 @@ def find_duplicates(loaded: LoadedFile, parsed: ParsedDocument, threshold: float
         if rank in removed:
             continue
         equal = {other: None for other in by_text[one.text] if other > rank}
-        close = {other: value for other, value in near(rank) if other not in equal}
+        close = {other: value for other, value in neighbours_of(rank) if other not in equal}
         for other, value in sorted({**equal, **close}.items()):
             if other in removed:
                 continue
@@ -123,19 +123,19 @@ def find_duplicates(loaded: LoadedFile, parsed: ParsedDocument, threshold: float
                 pairs.append(Pair(one, ranked[other], value))
             else:
                 similar.append(Pair(one, ranked[other], value))
-    places = {pair.duplicate.place for pair in pairs}
-    similar = [pair for pair in similar if pair.duplicate.place not in places]
+    positions = {pair.duplicate.position for pair in pairs}
+    similar = [pair for pair in similar if pair.duplicate.position not in positions]
     return Duplicates(pairs, sorted(similar, key=lambda pair: -(pair.cosine or 0)), skipped)
 
 
 def _ranked(loaded: LoadedFile, parsed: ParsedDocument) -> list[Candidate]:
-    known = iter(loaded.document.records)
+    records = iter(loaded.document.records)
     candidates = [
-        Candidate(place, next(known), item, normalised(item.native["content"]))
-        for place, item in enumerate(parsed.items)
+        Candidate(position, next(records), item, normalised(item.native["content"]))
+        for position, item in enumerate(parsed.items)
         if item is not None
     ]
-    return sorted(candidates, key=lambda one: (-one.record.facts["importance"], one.place))
+    return sorted(candidates, key=lambda one: (-one.record.facts["importance"], one.position))
 
 
 class _Neighbours:
@@ -159,13 +159,13 @@ class _Neighbours:
 
 
 def _neighbours(data: bytes, ranked: Sequence[Candidate], floor: float) -> tuple[_Neighbours, int]:
-    nearby = _Neighbours(data, ranked, floor)
-    return nearby, nearby.skipped
+    neighbours = _Neighbours(data, ranked, floor)
+    return neighbours, neighbours.skipped
 
 
-def _notes(path: str, found: Duplicates, *, with_pairs: bool) -> Iterator[Action]:
+def _notes(path: str, duplicates: Duplicates, *, with_pairs: bool) -> Iterator[Action]:
     """Yield the suggestions; `with_pairs` includes the pairs that a request would merge."""
-    listed = [*(found.pairs if with_pairs else ()), *found.similar]
+    listed = [*(duplicates.pairs if with_pairs else ()), *duplicates.similar]
     for pair in listed[:MAX_SUGGESTIONS]:
         similar = "the same text" if pair.cosine is None else f"cosine {pair.cosine:.3f}"
         yield Action(
@@ -173,17 +173,17 @@ def _notes(path: str, found: Duplicates, *, with_pairs: bool) -> Iterator[Action
         )
     if len(listed) > MAX_SUGGESTIONS:
         yield Action(Kind.NOTE, path, f"{len(listed) - MAX_SUGGESTIONS} more pairs of possible duplicates")
-    if found.skipped:
-        yield Action(Kind.NOTE, path, f"{found.skipped} embeddings are too many to compare; install numpy")
+    if duplicates.skipped:
+        yield Action(Kind.NOTE, path, f"{duplicates.skipped} embeddings are too many to compare; install numpy")
 
 
-def _action(path: str, loaded: LoadedFile, parsed: ParsedDocument, found: Duplicates, now: float) -> Action | None:
+def _action(path: str, loaded: LoadedFile, parsed: ParsedDocument, duplicates: Duplicates, now: float) -> Action | None:
     """Return one rewrite: the removals, the union of topics, and both stamps, which change even where nothing is
     removed."""
-    merges = sorted(found.pairs, key=lambda pair: pair.duplicate.place)
+    merges = sorted(duplicates.pairs, key=lambda pair: pair.duplicate.position)
     edits = [
-        *remove_elements(parsed.array, parsed.elements, [pair.duplicate.place for pair in merges]),
-        *_unions(loaded.data, found.pairs),
+        *remove_elements(parsed.array, parsed.elements, [pair.duplicate.position for pair in merges]),
+        *_unions(loaded.data, duplicates.pairs),
         *update_stamps(loaded.data, parsed, now, STAMPS),
     ]
     edits = [edit for edit in edits if edit.span.of(loaded.data) != edit.new]
@@ -204,9 +204,9 @@ def _action(path: str, loaded: LoadedFile, parsed: ParsedDocument, found: Duplic
 def _unions(data: bytes, pairs: Sequence[Pair]) -> Iterator[Edit]:
     by_original: dict[int, list[Pair]] = {}
     for pair in pairs:
-        by_original.setdefault(pair.original.place, []).append(pair)
+        by_original.setdefault(pair.original.position, []).append(pair)
     for group in by_original.values():
-        ordered = sorted(group, key=lambda pair: pair.duplicate.place)
+        ordered = sorted(group, key=lambda pair: pair.duplicate.position)
         edit = _union(data, group[0].original.item, [pair.duplicate.item for pair in ordered])
         if edit is not None:
             yield edit
@@ -214,21 +214,21 @@ def _unions(data: bytes, pairs: Sequence[Pair]) -> Iterator[Edit]:
 
 def _union(data: bytes, original: Element, duplicates: Sequence[Element]) -> Edit | None:
     """Return the edit that appends the missing topics, as written."""
-    found = members(data, original.data.value.start)
-    topics = last_member(found, "topics")
-    known = [decode(span.of(data)) for span in _topic_spans(data, topics)]
+    data_members = members(data, original.data.value.start)
+    topics = last_member(data_members, "topics")
+    known_topics = [decode(span.of(data)) for span in _topic_spans(data, topics)]
     new: list[bytes] = []
     for item in duplicates:
         for span in _topic_spans(data, last_member(members(data, item.data.value.start), "topics")):
             text = span.of(data)
             topic = decode(text)
-            if isinstance(topic, str) and topic not in known:
-                known.append(topic)
+            if isinstance(topic, str) and topic not in known_topics:
+                known_topics.append(topic)
                 new.append(text)
     if not new:
         return None
     if topics is None:
-        return set_member(data, found, original.data.value.start, "topics", b"[" + b",".join(new) + b"]")
+        return set_member(data, data_members, original.data.value.start, "topics", b"[" + b",".join(new) + b"]")
     if data[topics.value.start : topics.value.start + 1] != b"[":
         return None  # not a list: leave it alone
     return append_elements(data, topics.value, elements(data, topics.value), new, None)

@@ -60,14 +60,14 @@ def inspect(data: bytes, array: Span) -> Embedding:
     if inner.translate(None, _NUMBERS):
         return Embedding(len(elements(data, array)), "contains a value that is not a finite number")
     numbers = inner.split(b",")
-    if not _finite(inner, numbers):
+    if not _are_finite(inner, numbers):
         return Embedding(len(numbers), "contains a number that is not finite")
     if _NOT_ZERO.search(inner) is None:
         return Embedding(len(numbers), "contains only zeros")
     return Embedding(len(numbers))
 
 
-def _finite(inner: bytes, numbers: list[bytes]) -> bool:
+def _are_finite(inner: bytes, numbers: list[bytes]) -> bool:
     """Return True for finite numbers. Only large exponents and very long numbers are converted to find out."""
     small = b"E" not in inner and (b"e" not in inner or inner.count(b"e") == inner.count(b"e-"))
     if small and max(map(len, numbers)) < _MAX_DIGITS:
@@ -85,23 +85,23 @@ def embedding_size(data: bytes, array: Span) -> int:
     return len(elements(data, array))
 
 
-def common_size(found: Iterable[int]) -> int:
+def common_size(lengths: Iterable[int]) -> int:
     """Return the most common of these lengths, ignoring 0; 0 where there is none."""
-    sizes = Counter(filter(None, found))
+    sizes = Counter(filter(None, lengths))
     return sizes.most_common(1)[0][0] if sizes else 0
 
 
-def embedding_problem(found: Embedding, common: int) -> Problem | None:
+def embedding_problem(embedding: Embedding, common: int) -> Problem | None:
     """Return the problem of an unusable embedding, else None."""
-    if found.size == 0:
+    if embedding.size == 0:
         return Problem("embedding-size", "embedding: missing or empty; only text search finds this memory")
-    if found.size != common:
-        return Problem("embedding-size", f"embedding: {found.size} numbers, while most in this file have {common}")
-    return Problem("embedding-not-finite", f"embedding: {found.fault}") if found.fault else None
+    if embedding.size != common:
+        return Problem("embedding-size", f"embedding: {embedding.size} numbers, while most in this file have {common}")
+    return Problem("embedding-not-finite", f"embedding: {embedding.fault}") if embedding.fault else None
 
 
 Vector: TypeAlias = "array[float]"  # the class takes no parameter at run time before 3.12
-FindNear = Callable[[int, float], list[tuple[int, float]]]
+FindNeighbours = Callable[[int, float], list[tuple[int, float]]]
 
 MAX_PLAIN_VECTORS = 2_000  # plain Python compares so many in less than a minute
 _BLOCK = 256
@@ -110,7 +110,7 @@ _decode = msgspec.json.Decoder(list[float]).decode
 
 
 def decode_numbers(text: bytes) -> list[float]:
-    """Return the numbers of a JSON array, none where it is anything else or does not fit floats."""
+    """Return the numbers of a JSON array; [] for anything else, or if a number does not fit a float."""
     try:
         return _decode(text)
     except msgspec.DecodeError:
@@ -141,13 +141,13 @@ def cosine(a: Vector, b: Vector) -> float:
     return math.fsum(map(mul, a, b))
 
 
-def similarity_search(vectors: Sequence[Vector]) -> FindNear | None:
+def similarity_search(vectors: Sequence[Vector]) -> FindNeighbours | None:
     """Return `near(row, floor)`, which returns the later rows whose cosine with `row` is at least `floor`; None where
     the vectors are too many to compare without numpy."""
     numpy = _numpy()
     if numpy is not None:
         return _Blocks(numpy, vectors).near
-    return _plain(vectors) if len(vectors) <= MAX_PLAIN_VECTORS else None
+    return _plain_search(vectors) if len(vectors) <= MAX_PLAIN_VECTORS else None
 
 
 def _numpy() -> object:
@@ -158,7 +158,7 @@ def _numpy() -> object:
         return None
 
 
-def _plain(vectors: Sequence[Vector]) -> FindNear:
+def _plain_search(vectors: Sequence[Vector]) -> FindNeighbours:
     def near(row: int, floor: float) -> list[tuple[int, float]]:
         vector = vectors[row]
         found = ((other, sum(map(mul, vector, vectors[other]))) for other in range(row + 1, len(vectors)))
@@ -192,13 +192,15 @@ SAME_MODEL = 0.95  # cosine
 _SAMPLE_SIZE = 3  # memories; one may have been edited without its vector
 
 
-def embedding_for(view: WriteView, loaded: LoadedFile | None, known: int, content: str, given: Any) -> Sequence[float]:
-    """Return the vector to store. `known` is the size of the vectors in the document, 0 where it has none. Raises
-    InvalidMemoryError where the given one does not fit, or none is given and none can be computed."""
+def embedding_for(
+    view: WriteView, loaded: LoadedFile | None, dimension: int, content: str, given: Any
+) -> Sequence[float]:
+    """Return the vector to store. `dimension` is the size of the vectors in the document, 0 if it has none. Raises
+    InvalidMemoryError if the given vector does not fit, or if none is given and none can be computed."""
     if given is not None:
-        reject(validate_embedding(given, known))
+        reject(validate_embedding(given, dimension))
         return list(given)
-    size = known or DEFAULT_SIZE
+    size = dimension or DEFAULT_SIZE
     vector = view.embed(content, size)
     if vector is None or any(validate_embedding(list(vector), size)):
         _reject(f"missing, and no configured embedder makes vectors of {size} numbers as this file needs", size)

@@ -1,8 +1,8 @@
 """Parsing of a user's document: its memories with their spans, embeddings, findings; and recognition of the layout.
 
-A document in the form that the real program writes is split in one pass of the strict parser, which tells how long each
-value is. Anything unusual (another order of fields, repeated keys, elements that are not memories, what only Python's
-parser accepts) is split value by value, with the same result.
+A document in the form that the real program writes is split in one pass of the strict parser, which yields the length
+of each value. Anything unusual (another order of fields, repeated keys, elements that are not memories, syntax that
+only Python's parser accepts) is split value by value, with the same result.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ FILE = "__long-memories/data.json"
 STAMPS = ("updated_at", "last_deduplicated_at")
 
 
-class _Text(NamedTuple):
+class _Source(NamedTuple):
     """A document being parsed. `embeddings` are by the number of their element, with the vector where it is decoded
     already; `common` is the length that most of them have."""
 
@@ -69,21 +69,21 @@ def user_of(path: str) -> str:
 
 def parse(path: str, data: bytes, *, now: float, mtime: float) -> Document:
     """Parse a user's document. Never raises."""
-    whole, parsed = parse_document(data)
-    if whole.value is None:
-        return unreadable(path, whole, "corrupt-file", now=now, mtime=mtime)
-    if whole.rest is not None and (parsed is None or abs(now - mtime) < FRESH_S):
+    document, parsed = parse_document(data)
+    if document.value is None:
+        return unreadable(path, document, "corrupt-file", now=now, mtime=mtime)
+    if document.rest is not None and (parsed is None or abs(now - mtime) < FRESH_S):
         why = "other bytes follow the document"
-        return unreadable(path, whole._replace(problem=why), "corrupt-file", now=now, mtime=mtime)
+        return unreadable(path, document._replace(problem=why), "corrupt-file", now=now, mtime=mtime)
     if parsed is None:
         message = "not an object with a list of memories; the program would overwrite it with an empty one"
         return Document(path, (), (Finding("wrong-shape", path, message),), 1, 1)
     embeddings = {n: _embedding(data, item) for n, item in enumerate(parsed.items) if item is not None}
-    text = _Text(path, data, parsed, embeddings, common_size(each.size for each, _ in embeddings.values()))
-    records = list(_records(text))
+    source = _Source(path, data, parsed, embeddings, common_size(each.size for each, _ in embeddings.values()))
+    records = list(_records(source))
     stamps = _stamps(data, parsed)
-    findings = [*document_findings(path, data, whole), *_findings(text, records, stamps)]
-    facts = _facts(path, records, text.common, stamps) | {"damaged": whole.rest is not None}
+    findings = [*document_findings(path, data, document), *_findings(source, records, stamps)]
+    facts = _facts(path, records, source.common, stamps) | {"damaged": document.rest is not None}
     units = len(parsed.elements)
     return Document(path, tuple(records), tuple(findings), units, units - len(records), facts=facts)
 
@@ -94,27 +94,27 @@ def _embedding(data: bytes, item: Element) -> tuple[Embedding, Vector | None]:
 
 def _stamps(data: bytes, parsed: ParsedDocument) -> list[object]:
     """Return `updated_at` and `last_deduplicated_at` as written, None where missing."""
-    found = (last_member(parsed.members, key) for key in STAMPS)
-    return [decode_object(member.value.of(data)) if member else None for member in found]
+    stamps = (last_member(parsed.members, key) for key in STAMPS)
+    return [try_decode(member.value.of(data)) if member else None for member in stamps]
 
 
-def _records(text: _Text) -> Iterator[Record]:
-    user, data = user_of(text.path), text.data
-    seen: Counter[str] = Counter()
+def _records(source: _Source) -> Iterator[Record]:
+    user, data = user_of(source.path), source.data
+    uses: Counter[str] = Counter()
     line, at = 1, 0
-    for number, item in enumerate(text.parsed.items):
+    for number, item in enumerate(source.parsed.items):
         if item is None:
             continue
         line, at = line + data.count(b"\n", at, item.span.start), item.span.start
-        identity = _id(user, item.data.value.of(data), seen)
-        yield _record(item, user, line, identity, _vector(text, item, *text.embeddings[number]))
+        identity = _id(user, item.data.value.of(data), uses)
+        yield _record(item, user, line, identity, _vector(source, item, *source.embeddings[number]))
 
 
-def _vector(text: _Text, item: Element, embedding: Embedding, known: Vector | None) -> Vector | None:
-    """Return the vector, None where it is not usable."""
-    if item.embedding is None or embedding_problem(embedding, text.common) is not None:
+def _vector(source: _Source, item: Element, embedding: Embedding, decoded: Vector | None) -> Vector | None:
+    """Return the vector, or None if it is not usable."""
+    if item.embedding is None or embedding_problem(embedding, source.common) is not None:
         return None
-    return known if known is not None else decode_vector(item.embedding.of(text.data))
+    return decoded if decoded is not None else decode_vector(item.embedding.of(source.data))
 
 
 def _record(item: Element, user: str, line: int, identity: str, embedding: Vector | None) -> Record:
@@ -150,10 +150,10 @@ def _record(item: Element, user: str, line: int, identity: str, embedding: Vecto
     )
 
 
-def _id(user: str, text: bytes, seen: Counter[str]) -> str:
+def _id(user: str, text: bytes, uses: Counter[str]) -> str:
     identity = memory_id(user, text)
-    seen[identity] += 1
-    return numbered_id(identity, seen[identity])
+    uses[identity] += 1
+    return numbered_id(identity, uses[identity])
 
 
 def memory_id(user: str, text: bytes) -> str:
@@ -172,8 +172,8 @@ def numbered_id(identity: str, number: int) -> str:
     return identity if number == 1 else f"{identity}.{number}"
 
 
-def _findings(text: _Text, records: Sequence[Record], stamps: Sequence[object]) -> Iterator[Finding]:
-    path, data, parsed = text.path, text.data, text.parsed
+def _findings(source: _Source, records: Sequence[Record], stamps: Sequence[object]) -> Iterator[Finding]:
+    path, data, parsed = source.path, source.data, source.parsed
     for problem in (*schema.check_stamps(*stamps), *schema.check_size(len(parsed.elements))):
         yield Finding(problem.code, path, problem.message)
     if len({member.key for member in parsed.members}) < len(parsed.members):
@@ -181,11 +181,11 @@ def _findings(text: _Text, records: Sequence[Record], stamps: Sequence[object]) 
     for number, reason in parsed.reasons.items():
         line = data.count(b"\n", 0, parsed.elements[number].start) + 1
         yield Finding("invalid-schema", path, f"memories[{number}]: {reason}; skipped and preserved", line)
-    known = iter(records)
+    remaining = iter(records)
     for number, item in enumerate(parsed.items):
         if item is not None:
             yield from _memory_findings(
-                path, number, item, next(known), embedding_problem(text.embeddings[number][0], text.common)
+                path, number, item, next(remaining), embedding_problem(source.embeddings[number][0], source.common)
             )
 
 
@@ -267,8 +267,8 @@ def parse_document(data: bytes) -> tuple[DocumentSpan, ParsedDocument | None]:
 
 def parse_sound_document(data: bytes) -> ParsedDocument | None:
     """Return the parts of a file that is one sound document and nothing else, else None."""
-    whole, parsed = parse_document(data)
-    return parsed if whole.rest is None else None
+    document, parsed = parse_document(data)
+    return parsed if document.rest is None else None
 
 
 # --- one pass
@@ -278,7 +278,7 @@ def _parse_fast(data: bytes) -> ParsedDocument | None:
     """Return the parts, None where the file is not strict JSON in the form of the program."""
     value = Span(*text_bounds(data))
     try:
-        found = _decode(memoryview(data)[value.start : value.end])
+        decoded = _decode(memoryview(data)[value.start : value.end])
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return None
     if not is_utf8(data):  # the parser does not check what it skips
@@ -289,22 +289,22 @@ def _parse_fast(data: bytes) -> ParsedDocument | None:
     while data[at : at + 1] == b'"':
         colon = value_end(data, at)
         key, start = data[at + 1 : colon - 1], skip_space(data, skip_space(data, colon) + 1)
-        again = _parse_array(data, start, found.memories) if key == b"memories" else None
-        if b"\\" in key or (again is None and key == b"memories"):
+        parsed_array = _parse_array(data, start, decoded.memories) if key == b"memories" else None
+        if b"\\" in key or (parsed_array is None and key == b"memories"):
             return None
-        array = again or array
-        end = again.span.end if again is not None else value_end(data, start)
+        array = parsed_array or array
+        end = parsed_array.span.end if parsed_array is not None else value_end(data, start)
         present.append(Member(key.decode(), at, Span(start, end)))
         at = _skip(_BETWEEN, data, end)
     return ParsedDocument(value, present, *array) if array is not None else None
 
 
-def _parse_array(data: bytes, start: int, found: list[_Element]) -> _Array | None:
+def _parse_array(data: bytes, start: int, decoded: list[_Element]) -> _Array | None:
     spans: list[Span] = []
     items: list[Element | None] = []
     reasons: dict[int, str] = {}
     at = skip_space(data, start + 1)
-    for number, each in enumerate(found):
+    for number, each in enumerate(decoded):
         item = _parse_element(data, at, each)
         if item is None:
             return None
@@ -315,24 +315,24 @@ def _parse_array(data: bytes, start: int, found: list[_Element]) -> _Array | Non
     return _Array(Span(start, at + 1), spans, items, reasons) if data[at : at + 1] == b"]" else None
 
 
-def _parse_element(data: bytes, at: int, found: _Element) -> Element | None:
+def _parse_element(data: bytes, at: int, decoded: _Element) -> Element | None:
     """Split an element, whose values must be where the form has them: of a repeated key the parser returns the last."""
     head = _HEAD.match(data, at)
-    text, vector = bytes(found.data), bytes(found.embedding)
+    text, vector = bytes(decoded.data), bytes(decoded.embedding)
     if head is None or not data.startswith(text, head.end()):
         return None
     inner, embedding = Span(head.end(), head.end() + len(text)), None
     end = inner.end
     if vector:
-        joint = _JOINT.match(data, end)
-        if joint is None or not data.startswith(vector, joint.end()):
+        separator = _JOINT.match(data, end)
+        if separator is None or not data.startswith(vector, separator.end()):
             return None
-        end = joint.end() + len(vector)
-        embedding = Span(joint.end(), end)
+        end = separator.end() + len(vector)
+        embedding = Span(separator.end(), end)
     tail = _END.match(data, end)
     if tail is None:
         return None
-    return Element(Span(at, tail.end()), Member("data", head.start(1), inner), embedding, decode_object(text))
+    return Element(Span(at, tail.end()), Member("data", head.start(1), inner), embedding, try_decode(text))
 
 
 def _skip(mark: re.Pattern[bytes], data: bytes, at: int) -> int:
@@ -347,26 +347,26 @@ def split_document(data: bytes, value: Span) -> ParsedDocument | None:
     """Return the parts, None where the value is not an object with a list of memories."""
     if data[value.start : value.start + 1] != b"{":
         return None
-    found = members(data, value.start, value.end)
-    array = last_member(found, "memories")
+    parts = members(data, value.start, value.end)
+    array = last_member(parts, "memories")
     if array is None or data[array.value.start : array.value.start + 1] != b"[":
         return None
     spans = elements(data, array.value)
     reasons: dict[int, str] = {}
     items = [_read_element(data, span, number, reasons) for number, span in enumerate(spans)]
-    return ParsedDocument(value, found, array.value, spans, items, reasons)
+    return ParsedDocument(value, parts, array.value, spans, items, reasons)
 
 
 def _read_element(data: bytes, span: Span, number: int, reasons: dict[int, str]) -> Element | None:
     if data[span.start : span.start + 1] != b"{":
         reasons[number] = "not an object"
         return None
-    found = members(data, span.start, span.end)
-    inner, embedding = last_member(found, "data"), last_member(found, "embedding")
+    parts = members(data, span.start, span.end)
+    inner, embedding = last_member(parts, "data"), last_member(parts, "embedding")
     if inner is None:
         reasons[number] = "data: missing"
         return None
-    native = decode_object(inner.value.of(data))
+    native = try_decode(inner.value.of(data))
     return _check_element(Element(span, inner, embedding.value if embedding else None, native), number, reasons)
 
 
@@ -377,8 +377,8 @@ def _check_element(item: Element, number: int, reasons: dict[int, str]) -> Eleme
     return item if reason is None else None
 
 
-def decode_object(text: bytes) -> Any:
-    """Return the JSON value of `text`, None where it cannot be decoded."""
+def try_decode(text: bytes) -> Any:
+    """Return the JSON value of `text`, or None if it cannot be decoded."""
     try:
         return decode(text)
     except (ValueError, RecursionError):  # a number out of range
@@ -386,7 +386,7 @@ def decode_object(text: bytes) -> Any:
 
 
 def recognise(directory: Directory) -> str | None:
-    """Return the first document with a list of memories, None where there is none."""
+    """Return the evidence of the layout: the first document with a list of memories. None if there is none."""
     for path in directory.first(lambda path: f"/{path}".endswith(f"/{FILE}")):
         content = directory.json(path)
         if isinstance(content, dict) and isinstance(content.get("memories"), list):
@@ -395,7 +395,7 @@ def recognise(directory: Directory) -> str | None:
 
 
 def shrink_alarm(before: FileStats | None, after: FileStats) -> Finding | None:
-    """Return a finding where more than half of the memories disappeared between two readable versions."""
+    """Return a finding if more than half of the memories disappeared between two readable versions, else None."""
     if before is None or before.records == 0 or "damaged" not in after.facts:
         return None
     lost = before.records - after.records

@@ -43,29 +43,29 @@ FIELD_SPECS: Mapping[str, FieldSpec] = {
 
 def importance(data: NativeMemory) -> float:
     """Return the importance from 0 to 1, clamped; 0.5 where it is missing or not a number."""
-    found = data.get("importance", IMPORTANCE)
-    if isinstance(found, bool) or not isinstance(found, int | float) or math.isnan(found):
+    value = data.get("importance", IMPORTANCE)
+    if isinstance(value, bool) or not isinstance(value, int | float) or math.isnan(value):
         return IMPORTANCE
-    return float(min(max(found, 0.0), 1.0))
+    return float(min(max(value, 0.0), 1.0))
 
 
 def numeric_id(data: NativeMemory) -> int | None:
     """Return the id where it is an integer that every JSON reader represents exactly."""
-    found = data.get("id")
-    usable = isinstance(found, int) and not isinstance(found, bool) and abs(found) < 2**53
-    return found if usable else None
+    value = data.get("id")
+    usable = isinstance(value, int) and not isinstance(value, bool) and abs(value) < 2**53
+    return value if usable else None
 
 
 def created(data: NativeMemory) -> float | None:
     """Return the time of storing, which is the id in seconds, or None."""
-    found = numeric_id(data)
-    return float(found) if found is not None and 0 < found < _LATEST_ID else None
+    value = numeric_id(data)
+    return float(value) if value is not None and 0 < value < _LATEST_ID else None
 
 
 def topics(data: NativeMemory) -> list[str]:
     """Return the topics that are texts."""
-    found = data.get("topics")
-    return [each for each in found if isinstance(each, str)] if isinstance(found, list) else []
+    values = data.get("topics")
+    return [each for each in values if isinstance(each, str)] if isinstance(values, list) else []
 
 
 def unusable_reason(data: object) -> str | None:
@@ -89,8 +89,8 @@ def check_memory(data: NativeMemory) -> Iterator[Problem]:
         yield Problem("schema-bound", "importance: outside 0 to 1")
     if not isinstance(data.get("category", CATEGORY), str):
         yield Problem("field-type", "category: not text")
-    found = data.get("topics", [])
-    if not isinstance(found, list) or not all(isinstance(each, str) for each in found):
+    topics_value = data.get("topics", [])
+    if not isinstance(topics_value, list) or not all(isinstance(each, str) for each in topics_value):
         yield Problem("field-type", "topics: not a list of texts")
 
 
@@ -113,7 +113,7 @@ def check_size(count: int) -> Iterator[Problem]:
 DATA, EMBEDDING = "data", "embedding"
 
 
-class Parts(NamedTuple):
+class MemoryParts(NamedTuple):
     """A memory as given, split into its data and its embedding (None: not given)."""
 
     native: JsonObject
@@ -135,21 +135,21 @@ FIELDS: Mapping[str, Rule] = {
 _PERMANENT = ("id", "content", EMBEDDING)
 
 
-def split_parts(memory: NativeMemory) -> Parts:
+def split_parts(memory: NativeMemory) -> MemoryParts:
     """Split a memory given in either form."""
     inner = memory.get(DATA)
     if isinstance(inner, Mapping) and memory.keys() <= {DATA, EMBEDDING}:
-        return Parts(dict(inner), memory.get(EMBEDDING))
-    return Parts({key: value for key, value in memory.items() if key != EMBEDDING}, memory.get(EMBEDDING))
+        return MemoryParts(dict(inner), memory.get(EMBEDDING))
+    return MemoryParts({key: value for key, value in memory.items() if key != EMBEDDING}, memory.get(EMBEDDING))
 
 
 def with_defaults(native: NativeMemory, now: float) -> JsonObject:
     """Return the data with the program's defaults filled in; the id is the second, as in the program. Nulls of known
     fields count as not given, unknown fields stay."""
-    known = {key: value for key, value in native.items() if value is not None or key not in FIELDS}
+    fields = {key: value for key, value in native.items() if value is not None or key not in FIELDS}
     defaults = {"id": int(now), "importance": IMPORTANCE, "category": CATEGORY, "topics": []}
-    whole = {**defaults, **known}
-    return {key: whole[key] for key in FIELDS if key in whole} | whole
+    merged = {**defaults, **fields}
+    return {key: merged[key] for key in FIELDS if key in merged} | merged
 
 
 def validate_new(native: NativeMemory) -> Iterator[Violation]:
@@ -160,15 +160,15 @@ def validate_new(native: NativeMemory) -> Iterator[Violation]:
     yield from violations(FIELDS, native, native.keys())
 
 
-def validate_update(changes: NativeMemory, wanted: NativeMemory) -> Iterator[Violation]:
+def validate_update(changes: NativeMemory, changed: NativeMemory) -> Iterator[Violation]:
     """Yield the violations of `changes` as given; `wanted` are those fields of the data that really change."""
     for field in _PERMANENT:
         if changes.get(field, "") is None:
             yield Violation(field, "cannot be removed")
-    if wanted.get("id") is not None:
+    if changed.get("id") is not None:
         yield Violation("id", "cannot be changed")
-    yield from not_encodable(wanted)
-    yield from violations(FIELDS, wanted, {field for field, value in wanted.items() if value is not None})
+    yield from not_encodable(changed)
+    yield from violations(FIELDS, changed, {field for field, value in changed.items() if value is not None})
 
 
 def validate_embedding(value: object, size: int) -> Iterator[Violation]:

@@ -23,28 +23,28 @@ def format_like(example: object, now: float) -> str:
     """Return the moment in the form of `example`, or in the seed's form where `example` is not a time stamp."""
     match = _FORM.fullmatch(example) if isinstance(example, str) else None
     if match is None:
-        return _written(now, UTC, "T", 0) + "Z"
+        return _format(now, UTC, "T", 0) + "Z"
     digits = len(match["part"] or "")
     if match["sign"] is None:
-        return _written(now, UTC, match["mark"], digits) + (match["zone"] or "")
+        return _format(now, UTC, match["mark"], digits) + (match["zone"] or "")
     offset = timedelta(hours=int(match["hours"]), minutes=int(match["minutes"]))
     if offset >= timedelta(days=1):
-        return _written(now, UTC, match["mark"], digits) + "+00:00"
+        return _format(now, UTC, match["mark"], digits) + "+00:00"
     zone = timezone(-offset if match["sign"] == "-" else offset)
-    return _written(now, zone, match["mark"], digits) + match["zone"]
+    return _format(now, zone, match["mark"], digits) + match["zone"]
 
 
-def _written(now: float, zone: timezone, mark: str, digits: int) -> str:
+def _format(now: float, zone: timezone, mark: str, digits: int) -> str:
     moment = datetime.fromtimestamp(now, zone)
-    whole = moment.strftime(f"%Y-%m-%d{mark}%H:%M:%S")
-    return f"{whole}.{moment.microsecond:06}000"[: len(whole) + 1 + digits] if digits else whole
+    seconds = moment.strftime(f"%Y-%m-%d{mark}%H:%M:%S")
+    return f"{seconds}.{moment.microsecond:06}000"[: len(seconds) + 1 + digits] if digits else seconds
 
 
 def update_stamps(data: bytes, parsed: ParsedDocument, now: float, keys: Collection[str]) -> Iterator[Edit]:
     """Yield the edits of the stamps in `keys`: `updated_at` at every save, `last_deduplicated_at` at every such run."""
-    found = [last_member(parsed.members, key) for key in STAMPS]
-    written = [decode(member.value.of(data)) if member else None for member in found]
-    example = next((each for each in written if isinstance(each, str)), None)
+    stamps = [last_member(parsed.members, key) for key in STAMPS]
+    values = [decode(member.value.of(data)) if member else None for member in stamps]
+    example = next((each for each in values if isinstance(each, str)), None)
     stamp = json.dumps(format_like(example, now)).encode()
     for key in keys:
         yield set_member(data, parsed.members, parsed.value.start, key, stamp)

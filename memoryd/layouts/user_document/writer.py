@@ -1,4 +1,4 @@
-"""Storing in a user's document: adding, changing, forgetting and restoring memories by exact edits.
+"""Writer of user documents: adding, changing, forgetting and restoring memories by exact edits.
 
 `updated_at` changes with every save; nothing else of the file changes a byte, and no file of another user is read. New
 text is compact JSON. There is no archive: the caller saves the bytes of a forgotten memory, and restoring appends them.
@@ -70,20 +70,20 @@ def add(view: WriteView, new: NewMemory) -> WritePlan:
     parts = split_parts(new.memory)
     native = with_defaults(parts.native, view.now)
     path = path_for(view, new.location.get(USER, ""))
-    opened = _open(view, path)
-    loaded, size = (opened.loaded, _size_of(opened)) if opened is not None else (None, 0)
+    document = _open(view, path)
+    loaded, size = (document.loaded, _dimension(document)) if document is not None else (None, 0)
     given = validate_embedding(parts.embedding, size) if parts.embedding is not None else ()
     reject((*validate_new(native), *given))
     vector = embedding_for(view, loaded, size, native["content"], parts.embedding)
-    text = _json(native, escaped=loaded is not None and _escapes(loaded.data))
+    text = _json(native, escaped=loaded is not None and _has_escapes(loaded.data))
     element = b'{"data":' + text + b',"embedding":' + _json(vector) + b"}"
-    if opened is None:
+    if document is None:
         return _new_document(view, path, element, "store a memory in a new document")
-    return _append(opened, element, "store a memory")
+    return _append(document, element, "store a memory")
 
 
 def _open(view: WriteView, path: str) -> _OpenDocument | None:
-    """Return the user's document, None where there is none yet."""
+    """Return the user's document, or None if there is none yet."""
     loaded = view.load(path)
     return _open_loaded(view, path, loaded) if loaded is not None else None
 
@@ -101,10 +101,10 @@ def _open_loaded(view: WriteView, path: str, loaded: LoadedFile) -> _OpenDocumen
     )
 
 
-def _size_of(opened: _OpenDocument) -> int:
+def _dimension(document: _OpenDocument) -> int:
     """Return the common size of the document's embeddings, 0 where it has none."""
-    spans = (item.embedding for item in opened.parsed.items if item is not None)
-    return common_size(embedding_size(opened.loaded.data, span) for span in spans if span is not None)
+    spans = (item.embedding for item in document.parsed.items if item is not None)
+    return common_size(embedding_size(document.loaded.data, span) for span in spans if span is not None)
 
 
 def _new_document(view: WriteView, path: str, element: bytes, why: str) -> WritePlan:
@@ -115,63 +115,65 @@ def _new_document(view: WriteView, path: str, element: bytes, why: str) -> Write
     return WritePlan(Plan((Action(Kind.CREATE, path, why, (identity,), data=data),)), identity, path)
 
 
-def _append(opened: _OpenDocument, element: bytes, why: str) -> WritePlan:
+def _append(document: _OpenDocument, element: bytes, why: str) -> WritePlan:
     """Plan the insertion at the end of the list."""
-    parsed = opened.parsed
-    identity = _identity(opened, _data_of(element), len(opened.loaded.data))
-    edit = append_elements(opened.loaded.data, parsed.array, parsed.elements, [element], None)
-    return _rewritten(opened, [edit], identity, why)
+    parsed = document.parsed
+    identity = _identity(document, _data_of(element), len(document.loaded.data))
+    edit = append_elements(document.loaded.data, parsed.array, parsed.elements, [element], None)
+    return _rewrite(document, [edit], identity, why)
 
 
-def _identity(opened: _OpenDocument, text: bytes, before: int) -> str:
+def _identity(document: _OpenDocument, text: bytes, before: int) -> str:
     """Return the id of a memory with this data, inserted after the elements that begin before this byte."""
-    data, digest = opened.loaded.data, content_digest(text)
-    others = (item.data.value.of(data) for item in opened.parsed.items if item is not None and item.span.start < before)
+    data, digest = document.loaded.data, content_digest(text)
+    others = (
+        item.data.value.of(data) for item in document.parsed.items if item is not None and item.span.start < before
+    )
     same = sum(content_digest(each) == digest for each in others)
-    return numbered_id(memory_id(user_of(opened.path), text), same + 1)
+    return numbered_id(memory_id(user_of(document.path), text), same + 1)
 
 
-def _rewritten(
-    opened: _OpenDocument, edits: Sequence[Edit], identity: str, why: str, removed: Span | None = None
+def _rewrite(
+    document: _OpenDocument, edits: Sequence[Edit], identity: str, why: str, removed: Span | None = None
 ) -> WritePlan:
     """Plan the edits with a new `updated_at`."""
-    data = opened.loaded.data
-    whole = [*edits, *update_stamps(data, opened.parsed, opened.now, ("updated_at",))]
-    changed = tuple(edit for edit in whole if edit.span.of(data) != edit.new)
+    data = document.loaded.data
+    all_edits = [*edits, *update_stamps(data, document.parsed, document.now, ("updated_at",))]
+    changed = tuple(edit for edit in all_edits if edit.span.of(data) != edit.new)
     quarantine = (removed,) if removed is not None else ()
-    action = Action(Kind.REWRITE, opened.path, why, (identity,), changed, base=sha256(data), quarantine=quarantine)
-    return WritePlan(Plan((action,)), identity, opened.path, removed.of(data) if removed is not None else None)
+    action = Action(Kind.REWRITE, document.path, why, (identity,), changed, base=sha256(data), quarantine=quarantine)
+    return WritePlan(Plan((action,)), identity, document.path, removed.of(data) if removed is not None else None)
 
 
 def update(view: WriteView, located: Located, changes: NativeMemory) -> WritePlan:
     """Plan the change of a memory. New content needs a new vector, given or computed."""
-    opened = _open_loaded(view, located.path, located.loaded)
-    item = opened.parsed.items[opened.parsed.elements.index(located.record.span)]
+    document = _open_loaded(view, located.path, located.loaded)
+    item = document.parsed.items[document.parsed.elements.index(located.record.span)]
     assert item is not None, "a record is an element with data"
     parts = split_parts(changes)
-    wanted = differences(item.native, parts.native)
-    reject(validate_update({**changes, **parts.native}, wanted))
+    fields = differences(item.native, parts.native)
+    reject(validate_update({**changes, **parts.native}, fields))
     vector = None
-    if "content" in wanted or (parts.embedding is not None and parts.embedding != list(located.record.embedding or ())):
-        content = wanted["content"] if "content" in wanted else item.native["content"]
-        vector = embedding_for(view, located.loaded, _size_of(opened), content, parts.embedding)
-    if not wanted and vector is None:
+    if "content" in fields or (parts.embedding is not None and parts.embedding != list(located.record.embedding or ())):
+        content = fields["content"] if "content" in fields else item.native["content"]
+        vector = embedding_for(view, located.loaded, _dimension(document), content, parts.embedding)
+    if not fields and vector is None:
         return WritePlan(Plan(), located.record.id, located.path)
-    edits, text = _data_edits(located.loaded.data, item, wanted)
+    edits, text = _data_edits(located.loaded.data, item, fields)
     if vector is not None:
         edits.append(_vector_edit(located.loaded.data, item, vector))
-    identity = _identity(opened, text, item.span.start)
-    named = ", ".join([*wanted, *([EMBEDDING] if vector is not None else [])])
-    return _rewritten(opened, edits, identity, f"set {named}")
+    identity = _identity(document, text, item.span.start)
+    names = ", ".join([*fields, *([EMBEDDING] if vector is not None else [])])
+    return _rewrite(document, edits, identity, f"set {names}")
 
 
-def _data_edits(data: bytes, item: Element, wanted: NativeMemory) -> tuple[list[Edit], bytes]:
+def _data_edits(data: bytes, item: Element, changed: NativeMemory) -> tuple[list[Edit], bytes]:
     """Return the edits of the file, and the text of the memory's data after them."""
-    brace, escaped = item.data.value.start, _escapes(data)
-    values = {key: None if value is None else _json(value, escaped=escaped) for key, value in wanted.items()}
+    brace, escaped = item.data.value.start, _has_escapes(data)
+    values = {key: None if value is None else _json(value, escaped=escaped) for key, value in changed.items()}
     edits = update_members(data, brace, values)
-    inside = [Edit(Span(edit.span.start - brace, edit.span.end - brace), edit.new) for edit in edits]
-    return edits, splice(item.data.value.of(data), inside)
+    inner_edits = [Edit(Span(edit.span.start - brace, edit.span.end - brace), edit.new) for edit in edits]
+    return edits, splice(item.data.value.of(data), inner_edits)
 
 
 def _vector_edit(data: bytes, item: Element, vector: Sequence[float]) -> Edit:
@@ -180,17 +182,17 @@ def _vector_edit(data: bytes, item: Element, vector: Sequence[float]) -> Edit:
 
 def forget(view: WriteView, located: Located) -> WritePlan:
     """Plan the removal of a memory; its bytes are saved."""
-    opened, span = _open_loaded(view, located.path, located.loaded), located.record.span
-    edits = remove_elements(opened.parsed.array, opened.parsed.elements, [opened.parsed.elements.index(span)])
-    return _rewritten(opened, edits, located.record.id, "forget a memory", removed=span)
+    document, span = _open_loaded(view, located.path, located.loaded), located.record.span
+    edits = remove_elements(document.parsed.array, document.parsed.elements, [document.parsed.elements.index(span)])
+    return _rewrite(document, edits, located.record.id, "forget a memory", removed=span)
 
 
 def restore(view: WriteView, path: str, removed: bytes) -> WritePlan:
     """Plan the insertion of a forgotten memory at the end, byte for byte."""
-    opened = _open(view, path)
-    if opened is None:
+    document = _open(view, path)
+    if document is None:
         return _new_document(view, path, removed, "restore a memory in a new document")
-    return _append(opened, removed, "restore a memory")
+    return _append(document, removed, "restore a memory")
 
 
 def unarchive(located: Located) -> WritePlan:
@@ -213,7 +215,7 @@ def _data_of(element: bytes) -> bytes:
     return member.value.of(element)
 
 
-def _escapes(data: bytes) -> bool:
+def _has_escapes(data: bytes) -> bool:
     """Return True where the document escapes non-ASCII text as `\\u....`."""
     return data.removeprefix(BOM).isascii() and b"\\" in data and b"\\u" in data  # a search for one byte is much faster
 
@@ -295,8 +297,8 @@ def _user_column(others: Collection[list[str]]) -> int | None:
     lengths = {len(each) for each in others}
     if len(lengths) > 1:
         return None
-    columns = [len(set(column)) > 1 for column in zip(*others, strict=True)]
-    differing = [number for number, differs in enumerate(columns) if differs]
+    is_different = [len(set(column)) > 1 for column in zip(*others, strict=True)]
+    differing = [number for number, differs in enumerate(is_different) if differs]
     if not differing:
         return lengths.pop() - 1
     return differing[0] if len(differing) == 1 else None
