@@ -65,7 +65,7 @@ NOT_YET: tuple[str, ...] = ()
 DOCSTRING_STARTS = re.compile(r"(?:The same|Of|As|Where|What|Whether|Which|Whose|How|Is|Does|May|By|From|None)\b")
 """First words of a docstring that is neither an instruction nor the name of a thing."""
 
-AT_MOST = 8
+AT_MOST = 5
 """Docstrings that still start like that. Only ever lowered."""
 
 PERSISTED = {"made {} folders", r"made (\d+) folders"}

@@ -29,7 +29,7 @@ def report(event: str, **facts: object) -> None:
 
 
 def stamp() -> str:
-    """The time now, as the formats write it."""
+    """Return the current time in the form that the formats use."""
     return datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
@@ -69,13 +69,13 @@ def append(root: str, file: str, memory: dict[str, object]) -> None:
 
 
 def main(do: str, root: str, file: str = "") -> None:
-    """Do the job; one that is to die does not return."""
+    """Do the job. Does not return if the agent is to be killed."""
     if do == "die-archiving":
         with open(os.path.join(root, ".archive.lock"), "x", encoding="utf-8") as lock:
             json.dump({"pid": os.getpid(), "started_at": stamp()}, lock)
     elif do == "die":
-        held = acquire(os.path.join(root, ".lock"))
-        report("took the lock", fd=held.fileno())
+        lock_file = acquire(os.path.join(root, ".lock"))
+        report("took the lock", fd=lock_file.fileno())
     if do != "write":
         os.kill(os.getpid(), signal.SIGKILL)
     for line in sys.stdin:

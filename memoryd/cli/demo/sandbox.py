@@ -1,6 +1,6 @@
 """The throw-away directory of the demo, the processes in it, and the narrator that prints what happens.
 
-The directory holds what `script.KEPT` lists; below `found` is each store as it was before memoryd ran.
+The directory holds what `script.CONTENTS` lists; below `found` is each store as it was before memoryd ran.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ WIDEST = 100
 
 
 class Narrator:
-    """Prints to `out`; `live` is true on a terminal, where a person reads along."""
+    """Prints to `out`. `live` is true on a terminal, where a person reads the lines as they appear."""
 
     def __init__(self, out: TextIO) -> None:
         self._out = out
@@ -55,7 +55,7 @@ class Narrator:
         self.plain("\n" + (click.style(printable(text), bold=True) if self._colour else printable(text)))
 
     def say(self, kind: str, text: str) -> None:
-        """Print one timed line with the mark of its kind (a key of MARKS); a long text wraps below itself."""
+        """Print one timed line with the mark of its kind (a key of MARKS); a long text is wrapped and indented."""
         mark, colour = MARKS[kind]
         rows = textwrap.wrap(printable(text), max(self._width - len(INDENT), 20), break_on_hyphens=False)
         head = f"{time.monotonic() - self._began:5.1f} s"
@@ -64,13 +64,13 @@ class Narrator:
         self.plain(f"{head}  {mark} " + f"\n{INDENT}".join(rows))
 
     def plain(self, text: str) -> None:
-        """Print a line as it is, not wrapped: commands are copied from it."""
+        """Print a line without wrapping, so that commands can be copied."""
         self._out.write(text + "\n")
         self._out.flush()
 
 
 def shorten(text: str, length: int = 40) -> str:
-    """The beginning of a text in quotation marks, with an ellipsis where it goes on."""
+    """Return the text in quotation marks, truncated to `length` characters with an ellipsis."""
     return f"“{text if len(text) <= length else text[: length - 1].rstrip() + '…'}”"
 
 
@@ -84,7 +84,7 @@ STOP_S = 6.0  # the daemon promises 5
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
-class NotSeenError(Exception):
+class NotObservedError(Exception):
     """An expected event did not occur in time; the text says which."""
 
 
@@ -97,7 +97,7 @@ class InterruptedDemoError(Exception):
 
 
 class Interrupts:
-    """While entered, signals are noted and `check` raises them, so that no process is started and then forgotten."""
+    """A context that records signals. Only `check` raises them, so that no new process escapes `Sandbox.close`."""
 
     def __init__(self) -> None:
         self._number = 0
@@ -131,7 +131,7 @@ class Agent:
     log: Path
 
     def reports(self, event: str) -> list[dict[str, Any]]:
-        """All reports of one kind so far."""
+        """Return all reports of one kind so far."""
         lines = self.log.read_bytes().split(b"\n")[:-1]
         return [each for each in map(json.loads, lines) if each["event"] == event]
 
@@ -164,24 +164,24 @@ class Sandbox:
         self.path("agents").mkdir()
 
     def path(self, *names: str) -> Path:
-        """A path in the directory."""
+        """Return a path in the directory."""
         return self.directory.joinpath(*names)
 
-    def say(self, kind: str, text: str, *, seen: bool = True) -> None:
-        """Print one line of what was seen; raise NotSeenError with its text where it was not."""
-        require(seen, text)
+    def say(self, kind: str, text: str, *, observed: bool = True) -> None:
+        """Print one line if `observed`; otherwise raise NotObservedError with its text."""
+        require(observed, text)
         self.narrator.say(kind, text)
 
     # --- waiting
 
-    def until(self, look: Callable[[], T | None], what: str, within_s: float = PATIENCE_S) -> T:
-        """Poll `look` until it returns something true; raise NotSeenError with `what` when it does not in time."""
+    def until(self, probe: Callable[[], T | None], what: str, within_s: float = PATIENCE_S) -> T:
+        """Call `probe` until it returns something true. Raises NotObservedError with `what` if that takes too long."""
         end = time.monotonic() + within_s
-        while not (found := look()):
+        while not (result := probe()):
             if time.monotonic() > end:
-                raise NotSeenError(f"{what}: not within {within_s:g} s")
+                raise NotObservedError(f"{what}: not within {within_s:g} s")
             self.sleep(POLL_S)
-        return found
+        return result
 
     def sleep(self, seconds: float) -> None:
         """Wait, and raise InterruptedDemoError when a signal comes."""
@@ -214,8 +214,8 @@ class Sandbox:
 
     def configure(self, root: str, schedule: Mapping[str, str] | None = None, **settings: str | int) -> None:
         """Set keys of one root, and let a running daemon read them."""
-        known = self._settings.setdefault(root, {"name": root, "path": str(self.path(root))})
-        known |= settings | {f"schedule.{job}": every for job, every in (schedule or {}).items()}
+        root_settings = self._settings.setdefault(root, {"name": root, "path": str(self.path(root))})
+        root_settings |= settings | {f"schedule.{job}": every for job, every in (schedule or {}).items()}
         text = "[daemon]\nquiet_s = 1\nquiet_cap_s = 20\n"
         for keys in self._settings.values():
             text += "\n[[root]]\n" + "".join(f"{key} = {json.dumps(value)}\n" for key, value in keys.items())
@@ -227,8 +227,8 @@ class Sandbox:
         """Add a store without naming its layout, and confirm the layout that memoryd recognises."""
         self.configure(name, layout="auto", mode="maintain", **settings)
         self.until(lambda: self.row(name)["state"] == "ok", f"memoryd recognises {name} by its content")
-        found = self.row(name)["layout"]
-        require(found == name, f"memoryd takes the store for {name}, not for {found}")
+        layout = self.row(name)["layout"]
+        require(layout == name, f"memoryd takes the store for {name}, not for {layout}")
         self.call("root.confirm", name=name)
 
     # --- the daemon
@@ -256,14 +256,14 @@ class Sandbox:
         return bool(rows) and all(row["state"] not in ("starting", "scanning") for row in rows)
 
     def call(self, method: str, **params: Any) -> Any:
-        """Call one control method. Any refusal but the one of a secret becomes NotSeenError."""
+        """Call one control method. Any refusal but the one of a secret becomes NotObservedError."""
         self._interrupts.check()
         try:
             return self._client.call(method, params)
         except SensitiveError:
             raise
         except MemorydError as error:
-            raise NotSeenError(f"memoryd refused {method}: {error.message}") from error
+            raise NotObservedError(f"memoryd refused {method}: {error.message}") from error
 
     def row(self, root: str) -> dict[str, Any]:
         """Return the row of a root in `status`."""
@@ -272,11 +272,11 @@ class Sandbox:
     def change(self, root: str, operation: str) -> dict[str, Any]:
         """Wait for a change of that operation in the history of a root, and return its entry."""
 
-        def look() -> dict[str, Any] | None:
+        def probe() -> dict[str, Any] | None:
             entries = self.call("history.list", root=root)["entries"]
             return next((each for each in entries if each["operation"] == operation), None)
 
-        entry = self.until(look, f"memoryd makes a change of kind {operation} in {root}")
+        entry = self.until(probe, f"memoryd makes a change of kind {operation} in {root}")
         self.call("sync", root=root)  # the entry is written before the change is complete
         return entry
 
@@ -289,7 +289,7 @@ class Sandbox:
         return daemon.returncode, time.monotonic() - began
 
     def log_tail(self) -> list[str]:
-        """The last five lines of the daemon's log."""
+        """Return the last five lines of the daemon's log."""
         log = self.path("daemon.log")
         return log.read_text(encoding="utf-8", errors="replace").splitlines()[-5:] if log.exists() else []
 
@@ -330,7 +330,7 @@ class Sandbox:
             shutil.rmtree(self.directory)
 
 
-def require(seen: bool, what: str) -> None:
-    """Raise NotSeenError with `what` unless it was seen."""
-    if not seen:
-        raise NotSeenError(what)
+def require(observed: bool, what: str) -> None:
+    """Raise NotObservedError with `what` unless `observed`."""
+    if not observed:
+        raise NotObservedError(what)
