@@ -198,7 +198,7 @@ class Daemon:
             self.roots.settle_troubles()
             self._show_states()
             warm_up.step(now)
-            warm = NEVER if warm_up.is_done() else now + WARM_UP_S
+            warm = now + WARM_UP_S if warm_up.is_near() else NEVER
             if now >= tick:
                 tick = now + TICK_S
                 self._supervise()

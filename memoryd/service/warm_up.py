@@ -45,6 +45,11 @@ class WarmUp:
         embedder = self._roots.meaning.embedder
         return tuple(self._roots.all()) == self._warm or embedder is None or not embedder.fast
 
+    def is_near(self) -> bool:
+        """True if the moment may come within seconds. The load is the mean of a minute: while it is high, that is not
+        worth a wake-up of its own."""
+        return not self.is_done() and self._load() <= MAX_LOAD
+
     def step(self, now: float) -> threading.Thread | None:
         """Start to load if it is due and the moment is good; return the thread. `now` in monotonic seconds."""
         workers, meaning = tuple(self._roots.all()), self._roots.meaning

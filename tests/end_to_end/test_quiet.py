@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -42,8 +44,14 @@ def due(daemon: Daemon) -> list[dict[str, Any]]:
 
 def processor_s(pid: int) -> float:
     """Of all threads, to the nanosecond; `status` has it in steps of 10 ms."""
-    tasks = Path(f"/proc/{pid}/task").glob("*/schedstat")
-    return sum(int(task.read_text().split()[0]) for task in tasks) / 1e9
+    return sum(int(text.split()[0]) for text in of_threads(pid, "schedstat")) / 1e9
+
+
+def of_threads(pid: int, name: str) -> Iterator[str]:
+    """That file of each thread; one may end meanwhile, as that of a connection does."""
+    for path in Path(f"/proc/{pid}/task").glob(f"*/{name}"):
+        with suppress(FileNotFoundError, ProcessLookupError):
+            yield path.read_text()
 
 
 @pytest.fixture
@@ -122,8 +130,8 @@ def test_idle_it_does_nothing(root: Path, settled: Daemon) -> None:
 def wakeups(pid: int) -> int:
     """Voluntary context switches of all threads that are alive."""
     found = 0
-    for task in Path(f"/proc/{pid}/task").glob("*/status"):
-        lines = dict(row.partition(":")[::2] for row in task.read_text().splitlines())
+    for text in of_threads(pid, "status"):
+        lines = dict(row.partition(":")[::2] for row in text.splitlines())
         found += int(lines["voluntary_ctxt_switches"])
     return found
 

@@ -105,13 +105,16 @@ def test_once_it_is_quiet_the_vectors_are_loaded_once(worker: Worker, loaded: li
     fill(worker, embedder)
     machine = Machine(worker, embedder)
     assert not machine.warms(100.0, 100.0 + QUIET_S - 0.1)
-    assert not machine.warm_up.is_done()
+    assert machine.warm_up.is_near()
+    machine.load = MAX_LOAD + 0.1
+    assert not machine.warm_up.is_near()
+    machine.load = 0.0
     assert loaded == []
     assert machine.warms(100.0 + QUIET_S)
     assert loaded == [2]
     assert embedder.calls == 2
     assert not machine.warms(200.0, 300.0), "the same roots"
-    assert machine.warm_up.is_done(), "the main loop need not wake up for it"
+    assert not machine.warm_up.is_near(), "the main loop need not wake up for it"
     assert loaded == [2]
 
 
