@@ -263,7 +263,7 @@ class LayoutContract:
 
     @PARSED
     @given(data=st.data())
-    def test_tiling_spans_lie_in_order_and_gaps_fill_the_rest(self, data: st.DataObject) -> None:
+    def test_tiling_spans_are_in_order_and_gaps_fill_the_rest(self, data: st.DataObject) -> None:
         path, text = self._draw_file(data)
         if path not in self.layout.reader.source_paths([path]):
             return  # read only: nothing in it is ever edited by span
@@ -300,7 +300,7 @@ class LayoutContract:
         tail = self.layout.reader.parse(path, text[cut:], now=NOW, mtime=OLD, base=base)
         assert [_known(each) for each in (*head.records, *tail.records)] == [_known(each) for each in whole.records]
         assert (head.units + tail.units, head.broken + tail.broken) == (whole.units, whole.broken)
-        once = {"crlf-newlines"}  # told at the first line of each reading
+        once = {"crlf-newlines"}  # reported at the first line of each parse
         both = [each for each in (*head.findings, *tail.findings) if each.code not in once]
         assert both == [each for each in whole.findings if each.code not in once]
         assert {each.code for each in (*head.findings, *tail.findings)} == {each.code for each in whole.findings}

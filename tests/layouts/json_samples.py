@@ -10,7 +10,7 @@ CORPUS = Path(__file__).parent.parent / "corpora" / "json-files-real" / "memorie
 
 
 def corpus() -> dict[str, bytes]:
-    """The folder that the server's own repository holds, with its real damage."""
+    """The directory in the server's repository, with its real damage."""
     return {path.name: path.read_bytes() for path in sorted(CORPUS.iterdir())}
 
 

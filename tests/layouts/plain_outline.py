@@ -1,5 +1,5 @@
-"""The structure of a topic file read the plain way: every line looked at, one after the other. What the layout reads by
-looking at a few lines only is held against this."""
+"""A reference parser of topic files that checks every line in turn. The layout's parser, which checks only a few lines,
+is compared with it."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ from tests.layouts.contract import NOW, OLD, Files, document
 
 
 class Storehouse:
-    """`opened` names the files that were looked at since it was last emptied."""
+    """`opened` names the files that were read since it was last emptied."""
 
     def __init__(self, layout: Layout, files: Mapping[str, bytes] = {}, **fields: Any) -> None:
         self.layout = layout

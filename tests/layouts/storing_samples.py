@@ -1,4 +1,4 @@
-"""What storing is tried with: a store as a plain dictionary, looked at and changed as the daemon would."""
+"""A store as a plain dictionary, read and changed as the daemon would, for tests of storing."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ def view_of(
 
 
 def records_of(layout: Layout, files: Files, *, archived: bool = False) -> dict[str, tuple[str, Record]]:
-    """Every memory by its id, with the file it stands in; ids are unique in what is tried here."""
-    found: dict[str, tuple[str, Record]] = {}
+    """Return every memory by its id, with the path of its file; ids are unique in these samples."""
+    records: dict[str, tuple[str, Record]] = {}
     for path in sorted(files):
         for record in document(layout, path, files[path]).records:
             if record.archived == archived:
-                found[record.id] = (path, record)
-    return found
+                records[record.id] = (path, record)
+    return records
 
 
 def find(layout: Layout, files: Files, identity: str, *, archived: bool = False) -> Located:
@@ -47,7 +47,7 @@ def find(layout: Layout, files: Files, identity: str, *, archived: bool = False)
 
 
 def done(layout: Layout, files: Files, stored: WritePlan, *, archived: bool = False) -> Files:
-    """The store after the plan, in which the memory stands where and under the id that the plan says."""
+    """Return the store after the plan, and check that it holds the memory with the path and id of the plan."""
     after = carried_out(files, stored.plan)
     ids = [each.id for each in document(layout, stored.path, after[stored.path]).records if each.archived == archived]
     assert stored.id in ids
@@ -55,7 +55,7 @@ def done(layout: Layout, files: Files, stored: WritePlan, *, archived: bool = Fa
 
 
 def rules(error: InvalidMemoryError) -> list[tuple[str, str]]:
-    """What was refused, as told; the message names the first."""
-    told: list[dict[str, Any]] = error.data["findings"]
-    assert error.message.startswith(f"{told[0]['field']}: {told[0]['rule']}")
-    return [(each["field"], each["rule"]) for each in told]
+    """Return the field and rule of each violation; the message names the first."""
+    findings: list[dict[str, Any]] = error.data["findings"]
+    assert error.message.startswith(f"{findings[0]['field']}: {findings[0]['rule']}")
+    return [(each["field"], each["rule"]) for each in findings]

@@ -27,7 +27,7 @@ def test_a_known_program_is_named(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", sorted({**DOCUMENTS, **DATA}))
-def test_no_other_folder_is_called_so(name: str) -> None:
+def test_no_other_directory_is_identified(name: str) -> None:
     assert identify_store(directory_of({**DOCUMENTS, **DATA}[name])) is None
 
 

@@ -160,7 +160,7 @@ class TestTheRealFolder:
     def test_a_second_pass_writes_nothing(self) -> None:
         assert written(settled(corpus())) == set()
 
-    def test_the_lost_are_still_told_once_the_index_is_written_without_them(self) -> None:
+    def test_overwritten_memories_are_still_reported_once_the_index_lists_them_no_more(self) -> None:
         """Dropped ids must not vanish from the report with the index that named them."""
         files = corpus()
         first = index_of(JSON, files)
@@ -208,7 +208,7 @@ def reindexed(files: Files, remembered: Mapping[str, Any]) -> IndexResult:
 
 class TestNames:
     def test_one_file_is_one_memory_of_the_known_name(self) -> None:
-        """Fourteen digits, and the counted form; names with an underscore in front are no memories."""
+        """Fourteen digits, and the counted form; names with an underscore in front are not memories."""
         for path in (ONE, "memory_20250609163820_1.json", "memory_20250609163820_12.json"):
             assert JSON.reader.role(path) is Role.SOURCE
             assert JSON.reader.source_paths([path]) == (path,)
@@ -263,7 +263,7 @@ class TestNames:
         assert made in asked
         assert len(asked) <= 22
 
-    def test_legacy_files_are_reported_and_are_no_memories(self) -> None:
+    def test_legacy_files_are_reported_and_are_not_memories(self) -> None:
         files = {
             **store(1),
             "global_memories.json": pretty([memory(2)]),
@@ -313,7 +313,7 @@ class TestMemory:
         assert found.records[0].facts["timestamp"] == "2025-05-31T08:59:10.340Z"
 
     @pytest.mark.parametrize("data", [b"[]", b"null", b"5", b'"x"', b"{}", b'{"id":5}', b'{"id":""}', b'{"id":null}'])
-    def test_what_is_no_object_with_an_id_is_no_memory(self, data: bytes) -> None:
+    def test_only_an_object_with_an_id_is_a_memory(self, data: bytes) -> None:
         assert codes(read(data)) == ["invalid-schema"]
         assert not read(data).records
         assert codes(read(data, mtime=NOW)) == ["invalid-schema"]  # it parses, so nobody is waited for
@@ -339,7 +339,7 @@ class TestMemory:
             ("projectId", 7),
         ],
     )
-    def test_a_field_of_another_type_is_told_and_read_as_missing(self, field: str, value: Any) -> None:
+    def test_a_field_of_another_type_is_reported_and_read_as_missing(self, field: str, value: Any) -> None:
         found = read(file(1, **{field: value}))
         assert codes(found) == ["field-type"]
         assert field in found.findings[0].message
@@ -401,7 +401,7 @@ class TestMemory:
         }
         assert not read(made).findings
 
-    def test_reading_by_the_server_is_no_change_of_meaning(self) -> None:
+    def test_reading_by_the_server_is_not_a_change_of_meaning(self) -> None:
         """It rewrites the file on each read: access statistics, order and white space mean nothing."""
         one = read(file(1)).facts["meaning"]
         accessed = file(1, lastAccessed="2026-01-01T00:00:00.000Z", accessCount=7, relevanceScore=0.4)
@@ -412,7 +412,7 @@ class TestMemory:
         odd = file(1).replace(b'"number 1"', b'"\\ud83d"')
         assert read(odd).facts["meaning"] != one
 
-    def test_a_memory_of_the_future_is_told(self) -> None:
+    def test_a_memory_of_the_future_is_reported(self) -> None:
         ahead = read(file(1, created="2099-01-01T00:00:00.000Z"))
         assert codes(ahead) == ["future-stamp"]
         assert codes(read(file(1, created=iso_ms(NOW + 200)))) == [], "clocks differ a little"
@@ -443,7 +443,7 @@ class TestTorn:
             assert splice(data, fix.edits) == file(1)
             assert (found.units, found.broken) == (2, 1)  # a backup of it is worse than one of the sound file
 
-    def test_a_tail_that_may_be_a_memory_is_reported_and_kept(self) -> None:
+    def test_a_tail_that_may_be_a_memory_is_reported_and_preserved(self) -> None:
         tails = (file(2), b"\n" + file(2)[:50], b"5", b"[1]", b'"x"', b"null\n", b"}\n" + file(2), b"{")
         for tail in tails:
             data = file(1) + tail
@@ -458,11 +458,11 @@ class TestTorn:
         assert codes(read(b'{"a": 1}se\n}')) == ["corrupt-file"]
         assert JSON.repair.fixes(ONE, loaded(b'{"a": 1}se\n}'), NOW) == ()
 
-    def test_white_space_is_no_tail(self) -> None:
+    def test_white_space_is_not_a_tail(self) -> None:
         for data in (file(1) + b"\n", b"\n\n" + file(1) + b" \r\n\t"):
             assert codes(read(data)) == []
 
-    def test_a_byte_order_mark_is_told_and_goes_with_a_repair(self) -> None:
+    def test_a_byte_order_mark_is_reported_and_removed_by_a_repair(self) -> None:
         assert codes(read(b"\xef\xbb\xbf" + file(1))) == ["byte-order-mark"]
         data = b"\xef\xbb\xbf" + file(1) + b"}"
         (fix,) = JSON.repair.fixes(ONE, loaded(data), NOW)
@@ -544,7 +544,7 @@ class TestIndex:
         assert after.files[INDEX] == index_of(JSON, plain).files[INDEX]
         assert index(after)["fileIndex"] == {identity(3): name(3), identity(4): name(4), identity(2): name(9)}
         assert stats(after)["byType"]["pattern"] == 1
-        assert after.findings == ()  # a file deleted or renamed by hand is no collision
+        assert after.findings == ()  # a file deleted or renamed by hand is not a collision
 
     def test_what_means_the_same_is_not_written(self) -> None:
         """Empty buckets and the order inside a bucket do not count, nor does the style."""
@@ -584,7 +584,7 @@ class TestIndex:
         assert index_of(JSON, files).files == {INDEX: right}
 
     @pytest.mark.parametrize("content", [b"", b"{", b"[]", b"\xff", b"null", b"[" * 5000])
-    def test_a_broken_index_is_made_anew(self, content: bytes) -> None:
+    def test_a_broken_index_is_rebuilt(self, content: bytes) -> None:
         right = settled(TENDED)
         result = index_of(JSON, {**right, INDEX: content, STATS: content})
         assert dict(result.files) == {INDEX: right[INDEX], STATS: right[STATS]}
@@ -625,7 +625,7 @@ class TestIndex:
         assert finding.message.startswith("lost_to_name_collision: 1;")
 
     @pytest.mark.parametrize("tear", [lambda index: index[:-40], lambda index: index + b'"}]\n}'])
-    def test_what_a_torn_index_names_as_lost_is_told(self, tear: Callable[[bytes], bytes]) -> None:
+    def test_lost_memories_of_a_torn_index_are_reported(self, tear: Callable[[bytes], bytes]) -> None:
         files = settled(store(1, 2))
         files[name(1)] = file(11, created="2026-01-31T09:59:59.123Z")  # overwritten by a memory of the same second
         files[INDEX] = tear(files[INDEX])
@@ -749,7 +749,7 @@ class TestArchive:
         summaries = {path: _summary(path, facts[path]) for path in TENDED if JSON.reader.role(path) is Role.SOURCE}
         assert JSON.upkeep.paths(summaries) == (name(5),)
 
-    def test_nothing_else_is_tended_by_itself(self) -> None:
+    def test_nothing_else_runs_by_schedule(self) -> None:
         view = upkeep_view(JSON, TENDED, FLAG)
         assert not JSON.upkeep.enforce(view, {})
         assert not JSON.upkeep.prune(view)
@@ -788,7 +788,7 @@ class TestDedupe:
         assert self.suggested(memory(1, content=text + " 10"), memory(2, content=text + " 40")) == []
         assert self.suggested(memory(1, content=text + " 10"), memory(2, content=text + " 10"))
 
-    def test_each_is_told_once_and_never_with_itself(self) -> None:
+    def test_each_is_reported_once_and_never_with_itself(self) -> None:
         text = self.text
         assert len(self.suggested(*(memory(n, content=text) for n in range(5)))) == 4
         assert self.suggested(memory(1, content=text), memory(1, content=text)) == []

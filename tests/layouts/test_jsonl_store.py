@@ -137,7 +137,7 @@ class TestLines:
         assert [(each.code, each.line) for each in found.findings] == [("byte-order-mark", 2)]
         assert [record.span.of(data) for record in found.records] == [line(memory(1)), line(memory(2))]
 
-    def test_crlf_is_told_once_and_kept(self) -> None:
+    def test_crlf_is_reported_once_and_preserved(self) -> None:
         data = lines(memory(1), memory(2)).replace(b"\n", b"\r\n")
         found = read(data)
         assert codes(found) == ["crlf-newlines"]
@@ -190,7 +190,7 @@ class TestLines:
         assert [record.line for record in found.records] == [1, 1]
         assert (codes(found), found.units, found.broken) == (["joined-lines"], 2, 0)
 
-    def test_joined_with_something_that_is_no_object_gives_nothing(self) -> None:
+    def test_joined_with_something_other_than_an_object_gives_nothing(self) -> None:
         for rest in (b"7", b'"text"', b"[]", b"junk", b","):
             found = read(line(memory(1)) + rest + b"\n")
             assert (ids(found), codes(found)) == ([], ["invalid-json"]), rest
@@ -209,14 +209,14 @@ class TestLines:
         assert (ids(found), codes(found)) == ([uuid(1)], [])
 
     @pytest.mark.parametrize("cut", [1, 10, 100, 250])
-    def test_torn_tail_old_is_told(self, cut: int) -> None:
+    def test_torn_tail_old_is_reported(self, cut: int) -> None:
         data = lines(memory(1)) + line(memory(2))[:cut]
         found = read(data, age=FRESH_S)
         assert not found.pending
         assert (ids(found), codes(found), found.findings[0].line) == ([uuid(1)], ["torn-tail"], 2)
         assert found.findings[0].message.startswith("Invalid JSON at line 2: ")
 
-    def test_a_file_from_the_future_is_not_fresh_for_ever(self) -> None:
+    def test_a_file_from_the_future_is_not_fresh_forever(self) -> None:
         """After the clock was set back, its stamp would make it look half-written for as long as that was."""
         found = read(lines(memory(1)) + b'{"id"', age=-7200.0)
         assert (codes(found), found.pending) == (["torn-tail"], False)
@@ -276,7 +276,7 @@ class TestLines:
     @pytest.mark.parametrize(
         "number", [b"1e999", b"-1e999", b"NaN", b"Infinity", b"-Infinity", b"1.5", b"-1", b"true", b'"5"']
     )
-    def test_a_count_that_is_no_count(self, number: bytes) -> None:
+    def test_an_invalid_count(self, number: bytes) -> None:
         data = line(memory(1)).replace(b'"access_count":5', b'"access_count":' + number) + b"\n"
         found = read(data)
         assert found.records[0].facts["access_count"] == 0
@@ -313,7 +313,7 @@ class TestLines:
         )
     )
     def test_whatever_the_seeds_reader_takes_is_taken(self, native: dict[str, Any]) -> None:
-        """The seed reads with `json.loads`: what that accepts is no syntax error here, and the value is the same."""
+        """The seed reads with `json.loads`: what that accepts is not a syntax error here, and the value is the same."""
         native |= {"id": uuid(1), "content": "c"}
         for text in (json.dumps(native), json.dumps(native, ensure_ascii=False)):
             try:
@@ -431,7 +431,7 @@ class TestSchema:
         assert (found.units, found.broken) == (2, 0)
 
     @pytest.mark.parametrize("value", [b"[]", b"7", b'"text"', b"null", b"true", b"[{}]"])
-    def test_what_is_no_object_is_no_memory(self, value: bytes) -> None:
+    def test_only_an_object_is_a_memory(self, value: bytes) -> None:
         found = read(value + b"\n")
         assert (ids(found), codes(found)) == ([], ["invalid-json"])
 
@@ -510,16 +510,16 @@ class TestShippedForm:
         assert body["statistics"]["total_memories"] == 1
         assert body["statistics"]["total_storage_bytes"] == len(SHIPPED[CORE])
 
-    def test_other_json_files_are_no_part_of_the_store(self) -> None:
+    def test_other_json_files_are_not_part_of_the_store(self) -> None:
         for data in (b"{}", b"[]", b"7", b"not json"):
             assert codes(read(data, "package.json")) == ["foreign-file"]
 
-    def test_half_written_waits_and_torn_is_told(self) -> None:
+    def test_half_written_waits_and_torn_is_reported(self) -> None:
         torn = SHIPPED[self.path][:-10]
         assert read(torn, self.path, age=0.5).pending
         assert codes(read(torn, self.path)) == ["corrupt-file"]
 
-    def test_elements_that_are_no_memories(self) -> None:
+    def test_elements_that_are_not_memories(self) -> None:
         content: dict[str, Any] = {
             "core_memories": [7, {"content": "x" * 5001}, {"title": "a task"}],
             "learnings": {},
@@ -622,7 +622,7 @@ class TestIndex:
 
     def test_a_damaged_store_counts_what_can_be_used(self) -> None:
         result = index_of(STORE, DAMAGED)
-        # "x" stands in the learnings with two keys `archived`, the last of which says true.
+        # "x" is in the learnings with two keys `archived`, the last of which is true.
         assert (result.memories, result.by_type, result.archived) == (7, {"core": 4, "learning": 2, "task": 1}, 1)
         assert [(each.code, each.path, each.id) for each in result.findings] == [("duplicate-id", LEARNINGS, uuid(11))]
 
@@ -757,7 +757,7 @@ def test_quarter_is_that_of_creation_in_utc(created: str, name: str) -> None:
 
 
 @pytest.mark.parametrize("stamp", ["0001-01-01T00:00:00+14:00", "9999-12-31T23:59:59-14:00"])
-def test_a_moment_that_utc_has_no_year_for_is_no_stamp(stamp: str) -> None:
+def test_a_moment_outside_the_years_of_utc_is_not_a_stamp(stamp: str) -> None:
     found = read(lines(learning(1, stamp)), LEARNINGS)
     assert "corrected-schema" in codes(found)
     quarter(found.records[0].facts["created"])
@@ -782,7 +782,7 @@ class TestAges:
         assert moved(due(files, NOW)) == [uuid(1)]
 
     @pytest.mark.parametrize("status", ["in-progress", "blocked", None])
-    def test_an_open_task_stays_for_ever(self, status: str | None) -> None:
+    def test_an_open_task_stays_forever(self, status: str | None) -> None:
         old = iso(NOW - 400 * DAY)
         files = {TASKS: lines(task(1, status, created_at=old, updated_at=old, accessed_at=old))}
         assert moved(due(files)) == []
@@ -802,7 +802,7 @@ class TestAges:
         assert moved(due({TASKS: lines(future)})) == []
         assert moved(due({TASKS: lines(task(1, "completed", iso(NOW - 40 * DAY), updated_at=iso(NOW + 301)))})) == []
 
-    def test_a_completion_in_the_future_holds_a_task_and_is_told(self) -> None:
+    def test_a_completion_in_the_future_holds_a_task_and_is_reported(self) -> None:
         files = {TASKS: lines(task(1, "completed", iso(NOW + DAY)), task(2, "completed", iso(NOW - DAY)))}
         assert moved(due(files)) == []
         plan = enforced(files, 0)
@@ -904,7 +904,7 @@ class TestArchivedCopy:
         assert [action.kind for action in plan.actions] == [Kind.REWRITE]
         assert carried_out(files, plan) == {LEARNINGS: b"", Q4: files[Q4]}
 
-    def test_an_archived_one_of_other_content_is_no_copy(self) -> None:
+    def test_an_archived_one_of_other_content_is_not_a_copy(self) -> None:
         old = learning(1, "2025-10-05T00:00:00Z")
         files = {LEARNINGS: lines(old), Q4: lines(old | {"archived": True, "content": "an earlier wording"})}
         assert carried_out(files, due(files))[Q4].count(b"\n") == 2

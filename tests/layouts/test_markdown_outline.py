@@ -187,9 +187,9 @@ class TestShelf:
     @pytest.mark.parametrize(
         ("at", "new", "moves"),
         [
-            # What stands above looks the same, but is another text.
+            # The text above looks the same, but differs.
             (b"ab", b"AB\n<!-- from: a.md -->\n## 2025-01-02: One\n", b"## 2025-01-02: One\nab\n"),
-            # What stands below does.
+            # The text below does.
             (b"\nab", b"\nq\n<!-- from: a.md -->\n## 2025-01-02: Two", b"## 2025-01-02: One\nq\n"),
             # Another file is named.
             (b"## ", b"<!-- from: b.md -->\n", b""),
@@ -209,7 +209,7 @@ titles = st.sampled_from(["One", "one!", "Two", "Three", "T" * 300])
 class TestIds:
     @PLANNED
     @given(st.lists(st.tuples(titles, st.integers(0, 2), st.booleans()), max_size=13), titles, st.integers(0, 3))
-    def test_the_id_told_is_that_in_the_file_as_it_is_then(
+    def test_the_returned_id_is_that_in_the_new_file(
         self, entries: list[tuple[str, int, bool]], title: str, age: int
     ) -> None:
         """Where an entry of the same name leaves in the same step as well."""

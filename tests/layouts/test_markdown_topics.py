@@ -180,16 +180,16 @@ class TestEntries:
         data = f"{fence}\n{other}\n## 2025-01-01: no\n{fence}\n".encode() + entry("2025-01-02")
         assert [record.created for record in read(data).records] == [1735776000.0]
 
-    def test_backticks_in_a_line_are_no_fence(self) -> None:
+    def test_backticks_in_a_line_are_not_a_fence(self) -> None:
         assert len(read(b"```not `a` fence\n" + entry("2025-01-01")).records) == 1
 
-    def test_an_unclosed_fence_hides_what_follows_and_is_told(self) -> None:
+    def test_an_unclosed_fence_hides_what_follows_and_is_reported(self) -> None:
         found = read(entry("2025-02-02") + b"```\n" + entry("2025-01-01"))
         assert len(found.records) == 1
         assert [(f.code, f.line) for f in found.findings] == [("unclosed-fence", 6)]
 
     @pytest.mark.parametrize("lead", [b"", b"\xef\xbb\xbf", b"\r\n", b"---\ntitle: x\n---\n", b"---\n"])
-    def test_what_stands_before_the_first_entry_is_none(self, lead: bytes) -> None:
+    def test_text_before_the_first_entry_is_not_an_entry(self, lead: bytes) -> None:
         assert texts(lead + entry("2025-01-01")) == [entry("2025-01-01")]
 
     def test_windows_lines(self) -> None:
@@ -210,10 +210,10 @@ class TestEntries:
         assert not TOPICS.upkeep.prune(upkeep_view(TOPICS, {"a/b.md": data}, Policy()))
 
     @pytest.mark.parametrize("data", [b"", b"\n \n", b"# Title\n\n---\n", b"\xef\xbb\xbf", b"# T\n<!-- note -->\n"])
-    def test_an_empty_file_and_a_bare_title_are_no_memory(self, data: bytes) -> None:
+    def test_an_empty_file_and_a_bare_title_are_not_memories(self, data: bytes) -> None:
         assert read(data).records == ()
 
-    def test_bytes_that_are_no_text_are_waited_for_and_then_told(self) -> None:
+    def test_bytes_that_are_not_text_are_waited_for_and_then_reported(self) -> None:
         for data in (entry("2025-01-01") + b"caf\xc3", entry("2025-01-01") + b"\0\0\0"):
             fresh, old = read(data, mtime=NOW - 1), read(data)
             assert (fresh.pending, fresh.findings) == (True, ())
@@ -254,7 +254,7 @@ class TestIds:
     def test_slugs(self, title: str, slug: str) -> None:
         assert read(entry("2025-01-01", title)).records[0].id == f"topic/sub#2025-01-01:{slug}"
 
-    def test_names_that_are_no_text(self) -> None:
+    def test_names_that_are_not_text(self) -> None:
         assert read(entry("2025-01-01"), "a\udcff/b\nc.md").records[0].id == "a\\xff/b c#2025-01-01:a-title"
 
 
@@ -262,7 +262,7 @@ class TestFindings:
     def test_a_sound_file_has_none(self) -> None:
         assert read(b"# T\n\n" + entry("2025-02-02") + entry("2025-01-01", end="")).findings == ()
 
-    def test_not_newest_first_is_told_once_and_not_changed(self) -> None:
+    def test_not_newest_first_is_reported_once_and_not_changed(self) -> None:
         data = entry("2025-01-01") + entry("2025-03-03") + entry("2025-02-02") + entry("2025-04-04")
         assert [(f.code, f.line) for f in read(data).findings] == [("not-newest-first", 6)]
         assert TOPICS.repair.fixes("a/b.md", LoadedFile(data, read(data)), NOW) == ()
@@ -289,7 +289,7 @@ class TestFindings:
 
     @pytest.mark.parametrize("end", [b"---", b"----- ", b"---\n*Stored: today*"])
     @pytest.mark.parametrize("newline", [b"\n", b"\r\n"])
-    def test_a_glued_entry_is_told_and_healed_by_a_newline(self, end: bytes, newline: bytes) -> None:
+    def test_a_glued_entry_is_reported_and_healed_by_a_newline(self, end: bytes, newline: bytes) -> None:
         """Nothing but the newline is put in, and the second time there is nothing to heal."""
         data = (b"## 2025-02-02: A\ntext\n" + end + entry("2025-01-01")).replace(b"\n", newline)
         found = read(data)
@@ -412,7 +412,7 @@ class TestIndex:
         before = b"# Memory Index\n## Topics\n### Old\n- `a.md` - by hand\n"
         assert made(before, "new/a.md") == "# Memory Index\n## Topics\n### Old\n\n### New\n- `a.md` - by hand\n"
 
-    def test_after_any_renaming_of_folders_it_equals_a_rebuild(self) -> None:
+    def test_after_any_renaming_of_directories_it_equals_a_rebuild(self) -> None:
         content, own = b"", list[str]()
         for paths in (
             ("auth-1/x.md", "auth-1/b.md", "zeta/z.md", "top.md"),
@@ -433,12 +433,12 @@ class TestIndex:
             assert content == again.files["index.md"]
             assert render(view_of(paths, content, own)).files == {}
 
-    def test_the_heading_of_a_folder_that_is_gone_stays_where_more_stands_under_it(self) -> None:
+    def test_the_heading_of_a_removed_directory_stays_if_it_has_more_content(self) -> None:
         before = b"# Memory Index\n## Topics\n### Auth\nBy Ann.\n- `a.md` - aa\n\n### Old\n- `b.md` - bb\n\n## Notes\n"
         after = update_index(before, notes("new/a.md"), {"Auth", "Old"})
         assert after == (b"# Memory Index\n## Topics\n### Auth\nBy Ann.\n\n### New\n- `a.md` - aa\n\n## Notes\n")
 
-    def test_a_hand_written_heading_that_is_longer_than_the_folder_keeps_its_lines(self) -> None:
+    def test_a_hand_written_heading_that_is_longer_than_the_directory_keeps_its_lines(self) -> None:
         before = b"# Memory Index\n## Topics\n### Authentication\n- `oauth2.md` - by hand\n"
         assert made(before, "auth/oauth2.md") == before.decode()
         view = view_of(("auth/oauth2.md",), before, [])
@@ -478,7 +478,7 @@ class TestIndex:
             b"<!-- memoryd:begin -->\n<!-- memoryd:begin -->\n<!-- memoryd:end -->\n",
         ],
     )
-    def test_what_cannot_be_kept_is_left_and_told(self, content: bytes) -> None:
+    def test_an_index_that_cannot_be_preserved_is_left_alone_and_reported(self, content: bytes) -> None:
         found = index_of(TOPICS, {"index.md": content, "a/b.md": entry("2025-01-01")})
         assert found.files == {}
         assert [(f.code, f.path) for f in found.findings] == [("index-unmanaged", "index.md")]
@@ -496,7 +496,7 @@ class TestIndex:
         found = index_of(TOPICS, {**LONG, "a/b.md": b"text\n"})
         assert (found.memories, found.archived, found.by_type) == (34, 1, {"entry": 33, "document": 1})
 
-    def test_names_that_cannot_stand_in_a_list_are_told(self) -> None:
+    def test_unlistable_names_are_reported(self) -> None:
         found = index_of(TOPICS, {"a/b`c.md": b"text\n", "a/b\nc.md": b"text\n", "a/d e.md": b"text\n"})
         assert b"`d e.md`" in found.files["index.md"]
         assert [(f.code, f.path) for f in found.findings] == [
@@ -572,7 +572,7 @@ class TestPruning:
         assert len(moved(plan)) == 1
         assert len(after["a/b.md"]) <= 5120
 
-    def test_five_stay_whatever_their_size_and_that_is_told(self) -> None:
+    def test_five_stay_whatever_their_size_and_that_is_reported(self) -> None:
         _, after = pruned({"a/b.md": entries(9, 20_000)})
         found = read(after["a/b.md"])
         assert len(found.records) == 5
@@ -610,7 +610,7 @@ class TestPruning:
         )  # fmt: skip
         assert after["a/b.md"] == entries(10, 3000)
 
-    def test_what_leaves_later_stands_above_what_left_earlier_on_the_same_day(self) -> None:
+    def test_entries_archived_later_are_above_those_archived_earlier_on_the_same_day(self) -> None:
         files = {"a/b.md": b"".join(entry("2024-05-05", f"number {n}") for n in range(11))}
         files = pruned(files)[1]
         files["a/b.md"] = entry("2024-05-05", "number x") + files["a/b.md"]
@@ -648,7 +648,7 @@ class TestPruning:
         assert after["archive/a/2023.md"].count(b"<!-- from:") == 2
 
     def test_a_secret_blocks_no_pruning(self) -> None:
-        """Moving is not storing, or files would grow for ever."""
+        """Moving is not storing, or files would grow without bound."""
         secret = entry("2024-12-15", f"password {TOKEN}")
         plan, after = pruned({"a/b.md": entries(10, 3000) + secret})
         assert after["archive/a/2024.md"].endswith(secret)
@@ -811,7 +811,7 @@ class TestWriting:
             insert_on_top(outline(b"# T\n```\n"), entry("2025-01-01"))
 
 
-# --- the real folder
+# --- the real directory
 
 
 def corpus() -> Files:
@@ -822,7 +822,7 @@ class TestRealFolder:
     """16 entries in 12 topic files (17 if fences are ignored); `index.md` gains 10 lines and keeps its 2
     descriptions, nothing is pruned, nothing blocked."""
 
-    def test_its_licence_lies_beside_it(self) -> None:
+    def test_its_licence_is_next_to_it(self) -> None:
         assert (CORPUS.parent / "LICENSE.upstream").read_text().startswith("MIT License")
 
     def test_sixteen_entries_in_twelve_files(self) -> None:

@@ -64,7 +64,7 @@ def test_without_it_the_heading_is_the_title_else_the_name() -> None:
     assert name.title == "b/q"
 
 
-def test_what_is_no_text_is_waited_for_and_reported() -> None:
+def test_what_is_not_text_is_waited_for_and_reported() -> None:
     assert [each.code for each in document(NOTES, "x.md", b"\xff").findings] == ["corrupt-file"]
     assert document(NOTES, "x.md", b"\xff", mtime=NOW).pending
     assert document(NOTES, "x.md", b" \n").records == ()

@@ -1,4 +1,4 @@
-"""Which layout a folder has is told by what its files say, never by their names alone."""
+"""Layouts are recognised by the contents of files, never by their names alone."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ def test_what_only_looks_alike_is_not(files: Files) -> None:
 
 
 @pytest.mark.parametrize("marker", sorted(MARKERS))
-def test_topics_never_lie_in_a_repository_a_vault_or_a_site(marker: str) -> None:
+def test_a_repository_a_vault_or_a_site_holds_no_topics(marker: str) -> None:
     files = {"index.md": INDEX, "a/b.md": ENTRY}
     folder = directory_of(files)
     assert list(recognise(folder)) == ["markdown-topics"]
@@ -166,7 +166,7 @@ def test_no_layout_is_looked_for_in_a_home(
         assert too_wide(str(inside)) is None
 
 
-def test_two_shapes_are_both_told() -> None:
+def test_two_possible_layouts_are_both_reported() -> None:
     assert list(recognise(directory_of({MEMORY: file(1), "index.md": INDEX}))) == ["json-files", "markdown-topics"]
 
 
@@ -183,7 +183,7 @@ def test_few_files_are_read_and_none_to_its_end() -> None:
     assert 2 <= len(asked) <= 5 * MAX_HEADS
 
 
-def test_of_a_long_file_what_stands_in_its_head_is_read() -> None:
+def test_only_the_head_of_a_long_file_is_read() -> None:
     whole = native({"a": [1, {"b": "x"}, [], None, "y" * HEAD_SIZE], "c": 1})
     assert directory_of({"x": whole}).json("x") == {"a": [1, {"b": "x"}, [], None]}
     assert first_value(whole[: len(whole) // 2]) is None

@@ -132,7 +132,7 @@ class TestContract(LayoutContract):
     @PARSED
     @given(data=st.data())
     def test_tiling_a_span_alone_reads_as_its_record(self, data: st.DataObject) -> None:
-        """A memory put alone into its session is read as it was, but for the end of an id that told it apart."""
+        """A memory alone in its session parses to the same record, except for the suffix of a duplicate id."""
         path, source = self._draw_file(data)
         found = document(STORE, path, source)
         for record in found.records:
@@ -170,7 +170,7 @@ class TestContract(LayoutContract):
     @PLANNED
     @given(data=st.data())
     def test_dedupe_keeps_a_version_of_everything_and_is_done_at_once(self, data: st.DataObject) -> None:
-        """Surgery, fixpoint and conservation of merging: what goes is laid aside, and what stays keeps its bytes."""
+        """Surgery, fixpoint, conservation: duplicates go to quarantine, other memories keep their bytes."""
         files = self._draw_store(data)
         plan = dedupe_of(files)
         after = carried_out(files, plan)
@@ -222,7 +222,7 @@ class TestRoles:
             ("archive/aggregate/2026-01.json.tmp", Role.TEMP),
         ],
     )
-    def test_only_date_folders_hold_sessions(self, path: str, role: Role) -> None:
+    def test_only_date_directories_hold_sessions(self, path: str, role: Role) -> None:
         assert STORE.reader.role(path) is role
 
     def test_the_jobs_and_the_lock_of_the_archiver(self) -> None:
@@ -262,14 +262,14 @@ class TestReading:
             b'{"title":"]}"}',
         ]
 
-    def test_equal_titles_are_told_apart_by_their_bytes(self) -> None:
+    def test_equal_titles_get_different_ids_by_their_bytes(self) -> None:
         first, second = memory(content="a"), memory(content="b")
         found = ids(read(session(first, second, second)))
         base = "2026-01-30-14-30-00-fix-bug#decision:use-msgspec~"
         assert all(re.fullmatch(re.escape(base) + r"[0-9a-f]{6}(\.2)?", each) for each in found)
         assert found[2] == f"{found[1]}.2"
         assert len(set(found)) == 3
-        assert ids(read(session(second, first)))[1] == found[0]  # where it stands means nothing
+        assert ids(read(session(second, first)))[1] == found[0]  # its position means nothing
 
     def test_an_unparsable_fresh_file_is_waited_for(self) -> None:
         for cut in (b"", b"{", text(session(memory()))[:-30]):
@@ -308,7 +308,7 @@ class TestReading:
         assert [each.title for each in found.records] == ["b"]
         assert "duplicate-key" in codes(found)
 
-    def test_a_byte_order_mark_is_told(self) -> None:
+    def test_a_byte_order_mark_is_reported(self) -> None:
         found = read(b"\xef\xbb\xbf" + text(session(memory())))
         assert codes(found) == ["byte-order-mark"]
         assert len(found.records) == 1
@@ -354,17 +354,17 @@ class TestFindings:
             {"confidence_score": True},
         ],
     )
-    def test_a_field_of_another_kind_is_told_and_the_memory_kept(self, fields: dict[str, Any]) -> None:
+    def test_a_field_of_another_kind_is_reported_and_the_memory_preserved(self, fields: dict[str, Any]) -> None:
         found = read(session(memory(**fields)))
         assert codes(found) == ["field-type"]
         assert len(found.records) == 1
 
-    def test_an_element_that_is_no_object_is_skipped_and_kept(self) -> None:
+    def test_an_element_that_is_not_an_object_is_skipped_and_preserved(self) -> None:
         found = read(session(memory(), "x", memory("B")))
         assert codes(found) == ["invalid-schema"]
         assert (found.units, found.broken, len(found.records)) == (3, 1, 2)
 
-    def test_colons_in_a_name_are_read_and_told(self) -> None:
+    def test_colons_in_a_name_are_read_and_reported(self) -> None:
         found = read(session(memory()), "2026-01-30/14:30:00-fix-bug.json")
         assert self.one(found)[:2] == ("colon-name", "warning")
         assert ids(found) == ["2026-01-30-14-30-00-fix-bug#decision:use-msgspec"]
@@ -379,10 +379,10 @@ class TestFindings:
         assert self.one(read(session(memory(), session_id="2026-01-30-14-30-01-fix-bug")))[0] == "stamp-differs"
 
     @pytest.mark.parametrize("fields", [{"timestamp": None}, {"last_updated": "soon"}])
-    def test_absent_dates_are_told(self, fields: dict[str, Any]) -> None:
+    def test_absent_dates_are_reported(self, fields: dict[str, Any]) -> None:
         assert self.one(read(session(memory(), **fields)))[:2] == ("missing-date", "warning")
 
-    def test_a_stamp_in_the_future_is_told(self) -> None:
+    def test_a_stamp_in_the_future_is_reported(self) -> None:
         assert self.one(read(session(memory(), last_updated="2027-01-01T00:00:00Z")))[0] == "future-stamp"
 
     @pytest.mark.parametrize("fields", [{"session_id": None}, {"extraction_count": "1"}, {"suggestions": {}}])
@@ -391,7 +391,7 @@ class TestFindings:
         assert self.one(found)[0] == "field-type"
         assert found.records[0].id.startswith("2026-01-30-14-30-00-fix-bug#")
 
-    def test_what_is_said_twice_is_told(self) -> None:
+    def test_a_duplicate_memory_is_reported(self) -> None:
         found = read(TWICE, path_of(TWICE["session_id"]))
         assert codes(found) == ["duplicate-memory"]
 
@@ -412,7 +412,7 @@ class TestFindings:
         result = index_of(STORE, {ONE: text(session(memory())), again: text(session(memory()))})
         assert [(each.code, each.path) for each in result.findings] == [("duplicate-session", again)]
 
-    def test_the_counts_of_a_folder(self) -> None:
+    def test_the_counts_of_a_directory(self) -> None:
         """Archived sessions count apart; the aggregate, which repeats them, counts nowhere."""
         files = {**TENDED, "archive/aggregate/2025-09.json": text({"sessions": [session(memory())]})}
         result = index_of(STORE, files)
@@ -445,7 +445,7 @@ class TestDedupe:
         a, b = pair(17, 20)
         assert len(merged(memory("T", a), memory("T", b))[0]) == 2
 
-    def test_a_changed_number_is_no_duplicate(self) -> None:
+    def test_a_changed_number_is_not_a_duplicate(self) -> None:
         assert len(merged(memory("T", f"{LONG} 10"), memory("T", f"{LONG} 40"))[0]) == 2
 
     def test_the_higher_confidence_is_kept_whole_in_the_earlier_place(self) -> None:
@@ -754,7 +754,7 @@ class TestStoring:
         assert outcome == "kept"
         assert after == session(memory("T", LONG), last_updated="2026-01-31T10:00:00Z", extraction_count=2)
 
-    def test_the_same_title_with_another_content_stands_beside_it(self) -> None:
+    def test_a_memory_with_the_same_title_and_other_content_is_added(self) -> None:
         assert self.merge(session(memory("T", LONG)), memory("T", "else"))[1] == "added"
 
     def test_a_session_without_a_count_gets_one(self) -> None:
@@ -762,7 +762,7 @@ class TestStoring:
         assert (after["extraction_count"], after["last_updated"]) == (1, "2026-01-31T10:00:00Z")
 
     @pytest.mark.parametrize("data", [b"", b"[]", b"{", text(session(memory())) + b"x"])
-    def test_what_is_no_session_is_not_written_to(self, data: bytes) -> None:
+    def test_what_is_not_a_session_is_not_written_to(self, data: bytes) -> None:
         assert merge_memory(data, memory(), NOW) is None
 
     def test_a_new_file_has_the_seeds_shape(self) -> None:
@@ -808,7 +808,7 @@ class TestRepair:
 
 
 class TestLock:
-    """The archiver never breaks a lock: after one crash every later run is skipped for ever."""
+    """The archiver never breaks a lock: after one crash every later run is skipped."""
 
     def judge(
         self, age: float, alive: str, content: bytes = b'{"pid":4242,"started_at":"2026-01-31T09:00:00.000Z"}'
@@ -818,14 +818,14 @@ class TestLock:
         owner = parse_owner(content)
         return judge(owner, evidence, kind=rule.kind, stale_after=30, unreadable_after=300, lock_time=NOW - age)
 
-    def test_a_dead_one_is_cleared_with_the_evidence_told(self) -> None:
+    def test_a_dead_one_is_cleared_with_the_evidence_reported(self) -> None:
         verdict = self.judge(31, "dead")
         assert verdict.state is State.STALE
         assert "4242" in verdict.evidence
         assert self.judge(29, "dead").state is State.HELD
         assert self.judge(3100, "alive").state is State.HELD
 
-    def test_an_unreadable_one_is_never_cleared_unasked(self) -> None:
+    def test_an_unreadable_one_is_never_cleared_by_schedule(self) -> None:
         assert self.judge(4000, "unknown", b"??").state is State.UNPROVABLE
         assert self.judge(4000, "unknown", b"").state is State.UNPROVABLE
 
@@ -864,7 +864,7 @@ def on_disk(store: Store) -> Files:
 
 
 class TestOnDisk:
-    def test_merging_lays_aside_what_goes_and_can_be_undone(self, folder: Callable[..., Store]) -> None:
+    def test_merging_quarantines_duplicates_and_can_be_undone(self, folder: Callable[..., Store]) -> None:
         store = folder(TENDED)
         done = dedupe(store, NOW, by="schedule")
         assert done.receipt
@@ -877,7 +877,7 @@ class TestOnDisk:
         undo(store, done.receipt, NOW)
         assert on_disk(store) == TENDED
         refresh(store, None, NOW)
-        assert not dedupe(store, NOW, by="schedule").plan  # somebody wanted it back
+        assert not dedupe(store, NOW, by="schedule").plan  # a user restored it
         assert [each.path for each in dedupe(store, NOW, by="command", dry_run=True).plan.actions] == [path]
 
     def test_archiving_and_its_undo(self, folder: Callable[..., Store]) -> None:
@@ -893,7 +893,7 @@ class TestOnDisk:
         assert not archive(store, NOW, by="schedule").plan
         assert archive(store, NOW, by="command", dry_run=True).plan
 
-    def test_a_command_is_told_that_the_rule_is_off(self, folder: Callable[..., Store]) -> None:
+    def test_a_command_gets_a_note_that_the_rule_is_off(self, folder: Callable[..., Store]) -> None:
         store = folder(TENDED, Policy())
         plan = archive(store, NOW, by="command").plan
         assert (plan.actions, "archive_sessions = true" in plan.notes[0].why) == ((), True)
@@ -952,7 +952,7 @@ class TestVectorTwelve:
         os.utime(place, (NOW - age, NOW - age))
         return place
 
-    def test_a_dead_archive_lock_is_cleared_and_the_evidence_kept(self, folder: Callable[..., Store]) -> None:
+    def test_a_dead_archive_lock_is_cleared_and_the_evidence_preserved(self, folder: Callable[..., Store]) -> None:
         store = folder(TENDED)
         pid = self.dead_pid()
         stamp = iso(NOW - 31)

@@ -92,7 +92,7 @@ class TestAdd:
         made.summaries = dict  # type: ignore[method-assign]  # nothing is known
         assert made.add({"content": "x"}).path == NAME.replace("_1.json", "_2.json")
 
-    def test_no_other_file_is_looked_at(self) -> None:
+    def test_no_other_file_is_read(self) -> None:
         made = house(store(1, 2, 3))
         made.layout.require_writer().add(made.view(), NewMemory({"content": "x"}))
         assert set(made.opened) == {NAME}
@@ -102,7 +102,7 @@ class TestAdd:
         made.zone = timezone(timedelta(hours=-7))
         assert made.add({"content": "x"}).path == "memory_20260131030000_1.json"
 
-    def test_unknown_fields_stand_where_the_server_puts_them_and_null_is_not_given(self) -> None:
+    def test_unknown_fields_are_where_the_server_puts_them_and_null_counts_as_missing(self) -> None:
         made = house()
         stored = made.add({"projectId": "p", "metadata": {"a": None}, "content": "x", "tags": None, "summary": None})
         keys = list(json.loads(made.files[stored.path]))
@@ -180,7 +180,7 @@ class TestUpdate:
         assert list(rules(error.value)) == [field]
         assert made.files[NAME] == file(1)
 
-    def test_what_others_made_of_other_fields_is_no_reason_to_refuse(self) -> None:
+    def test_invalid_values_in_other_fields_prevent_no_change(self) -> None:
         made = house({NAME: file(1, tags="odd", confidence="high")})
         made.update(identity(1), content="x")
         assert made.native(identity(1))["tags"] == "odd"
@@ -222,7 +222,7 @@ class TestForgetAndBack:
         made.unarchive(identity(1))
         assert made.files == store(1)
 
-    def test_put_back_makes_the_file_anew_but_over_no_other(self) -> None:
+    def test_restore_creates_the_file_again_but_overwrites_none(self) -> None:
         made = house()
         for _ in range(2):
             made.put_back(NAME, file(1))

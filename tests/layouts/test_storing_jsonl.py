@@ -69,7 +69,7 @@ class TestWhatIsSearched:
     def test_weight_is_the_importance_in_even_steps(self, importance: str, weight: float) -> None:
         assert read_one(memory(1, importance=importance)).weight == weight
 
-    def test_no_category_is_no_label_and_no_count_grows_beyond_bounds(self) -> None:
+    def test_a_missing_category_gives_no_label_and_counts_stay_in_bounds(self) -> None:
         record = read_one(memory(1, category=None, access_count=10**400))
         assert record.labels == ()
         assert record.uses == 2**53
@@ -130,7 +130,7 @@ class TestAdd:
         assert len(ids) == 50
         assert all(map(is_uuid4, ids))
 
-    def test_the_same_number_time_and_content_are_the_same_id_so_that_a_retry_is_no_second_memory(self) -> None:
+    def test_the_same_number_time_and_content_give_the_same_id_so_that_a_retry_adds_nothing(self) -> None:
         view = house().view()
         first, again = (STORE.require_writer().add(view, NewMemory({"type": "core", "content": "x"})) for _ in range(2))
         other = STORE.require_writer().add(
@@ -224,7 +224,7 @@ class TestRefusals:
         assert list(found) == ["type", "content", "tags", "importance"]
         assert "no-such" not in repr(found)
 
-    def test_bottomless_nesting_and_names_that_are_no_texts(self) -> None:
+    def test_bottomless_nesting_and_names_that_are_not_texts(self) -> None:
         deep: list[Any] = []
         for _ in range(100_000):
             deep = [deep]
@@ -285,7 +285,7 @@ class TestLimits:
         store.update(uuid(1), content="z")
         assert len(store.files[CORE]) < len(full)
 
-    def test_below_a_hard_limit_no_file_is_looked_at(self) -> None:
+    def test_below_a_hard_limit_no_file_is_read(self) -> None:
         store = house({CORE: lines(memory(1), memory(2))}, limits=HARD)
         store.add({"type": "core", "content": "x"})
         assert store.opened == []
@@ -350,7 +350,7 @@ class TestUpdate:
         assert field in rules(error.value)
         assert store.files[CORE] == lines(memory(1))
 
-    def test_what_others_made_of_the_other_fields_is_no_reason_to_refuse(self) -> None:
+    def test_invalid_values_in_other_fields_prevent_no_change(self) -> None:
         odd = memory(1, tags=["t"] * 12, importance="huge", category=7)
         store = house({CORE: lines(odd)})
         store.update(uuid(1), content="new")
@@ -369,7 +369,7 @@ class TestUpdate:
         with pytest.raises(InvalidMemoryError):
             store.update(uuid(1), more="x" * 10_501)
 
-    def test_nothing_to_change_is_no_plan(self) -> None:
+    def test_nothing_to_change_gives_an_empty_plan(self) -> None:
         store = house({CORE: lines(memory(1))})
         stored = store.update(uuid(1), content="memory number 1", gone=None, access_count=5)
         assert not stored.plan
@@ -513,7 +513,7 @@ class TestNative:
                 for record in store.read(path).records:
                     assert repr(store.layout.reader.native(path, record.span.of(files[path]))) == repr(record.native)
 
-    def test_what_is_no_object_is_text(self) -> None:
+    def test_what_is_not_an_object_is_text(self) -> None:
         assert STORE.reader.native(CORE, b"\xff broken") == {"text": "� broken"}
 
 
@@ -589,7 +589,7 @@ class TestProperties:
             return
         record = data.draw(st.sampled_from(single))
         if any(record.id in store.files[other].decode("utf-8", "replace") for other in store.files if other != path):
-            return  # an older copy lies in an archive
+            return  # an older copy is in an archive
         before = record.span.of(files[path]).strip()
         store.forget(record.id)
         store.unarchive(record.id)

@@ -105,6 +105,6 @@ class TestLaws:
             _, after = back(between, stored.id)
         except ConflictError:
             return
-        # Of texts that stood there twice one is enough.
+        # One of two equal texts is enough.
         assert {text.rstrip() for text in spans(PATH, after[PATH])} == {text.rstrip() for text in spans(PATH, data)}
         assert list(after) == [PATH]

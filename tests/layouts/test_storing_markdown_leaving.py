@@ -35,14 +35,14 @@ class TestForget:
         (group,) = stored.plan.groups()
         assert [each.copy for each in group] == [True, False]
 
-    def test_its_id_there_is_told_apart_from_a_namesake(self) -> None:
+    def test_its_id_there_differs_from_that_of_a_namesake(self) -> None:
         shelf = b"<!-- from: oauth2.md -->\n" + entry("2025-08-03", "First")
         files = {PATH: REAL, "archive/auth/2025.md": shelf}
         stored, after = forgotten(files, FIRST)
         assert stored.id in records_of(TOPICS, after, archived=True)
         assert stored.id != FIRST
 
-    def test_what_stands_there_already_is_not_repeated(self) -> None:
+    def test_an_entry_that_is_archived_already_is_not_repeated(self) -> None:
         text = document(TOPICS, PATH, REAL).records[0].span.of(REAL)
         files = {PATH: REAL, "archive/auth/2025.md": b"<!-- from: oauth2.md -->\n" + text}
         stored, after = forgotten(files, FIRST)

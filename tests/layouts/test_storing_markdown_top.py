@@ -48,7 +48,7 @@ class TestOnTop:
         before = REAL + b"\n```\nnever closed"
         assert added({PATH: before}, FULL).endswith(before[len(b"# Title\n\n") :])
 
-    def test_equal_titles_of_one_day_are_told_apart(self) -> None:
+    def test_equal_titles_of_one_day_get_different_ids(self) -> None:
         files = {PATH: added({}, FULL)}
         stored = add(files, {**FULL, "context": "other"})
         assert re.fullmatch(r"auth/oauth2#2026-01-31:t~[0-9a-f]{6}", stored.id)
@@ -78,7 +78,7 @@ class TestPrune:
         assert not TOPICS.upkeep.prune(_upkeep(after))
         assert group[-1].ids == (stored.id, oldest.id)
 
-    def test_what_somebody_brought_back_is_not_pushed_out_as_it_is(self) -> None:
+    def test_a_restored_entry_is_not_pruned_while_unchanged(self) -> None:
         files: Files = {PATH: b"# Title\n\n" + entries(10, 3000)}
         *_, oldest = (each.span.of(files[PATH]) for each in document(TOPICS, PATH, files[PATH]).records)
         view = replace(view_of(TOPICS, files), pinned=frozenset({sha256(oldest)}))
@@ -110,7 +110,7 @@ class TestPrune:
         assert TOPICS.upkeep.prune(_upkeep(after)).actions[-1].ids == (stored.id,)
 
     def test_the_id_is_that_after_the_prune(self) -> None:
-        """Its namesake left, so that it bears the bare id."""
+        """Its namesake was archived, so it gets the id without a suffix."""
         same = entry("2026-01-31", "T")
         files = {PATH: b"".join(entry("2026-02-05", f"n{each}") for each in range(9)) + same}
         stored = add(files, FULL)

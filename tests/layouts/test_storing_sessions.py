@@ -114,7 +114,7 @@ class TestAddAnew:
          "2026-01-30-14-30-00-x.tmp.y", "2026-01-30-14-30-00-" + "é" * 100, "2026-01-30-14-30-00-\ud83d",
          "../../etc-passwd"],
     )  # fmt: skip
-    def test_what_is_no_session_id_is_refused_with_the_form(self, name: str) -> None:
+    def test_what_is_not_a_session_id_is_refused_with_the_form(self, name: str) -> None:
         made = house()
         with pytest.raises(UsageError, match="session"):
             made.add(NEW, session=name)
@@ -162,7 +162,7 @@ class TestMerging:
         assert made.files[PATH] == text(wanted)
         assert stored.plan.actions[0].quarantine == ()
 
-    def test_key_and_words_equal_and_surer_takes_the_place_and_the_old_bytes_are_laid_aside(self) -> None:
+    def test_a_surer_duplicate_replaces_the_memory_and_the_old_bytes_are_quarantined(self) -> None:
         old = memory("T", TWENTY, confidence_score=70)
         made = one(old, memory())
         before = made.files[PATH]
@@ -221,7 +221,7 @@ class TestMerging:
         assert json.loads(made.files[PATH])["extraction_count"] == 1
 
     @pytest.mark.parametrize("data", [b"[]", b"{}", b"", b'{"memories": [', text(session(memory())) + b"se\n}"])
-    def test_a_file_that_is_no_session_is_not_overwritten(self, data: bytes) -> None:
+    def test_a_file_that_is_not_a_session_is_not_overwritten(self, data: bytes) -> None:
         made = house({PATH: data})
         with pytest.raises(ConflictError, match=PATH):
             made.add(memory(), session=NAME)
@@ -235,7 +235,7 @@ class TestMerging:
 
 
 class TestUpdate:
-    def test_only_the_named_fields_and_last_updated_change_for_it_is_no_extraction(self) -> None:
+    def test_only_the_named_fields_and_last_updated_change_since_it_is_not_an_extraction(self) -> None:
         made = one(memory(more=1), memory("Other"), "no memory", extraction_count=3)
         stored = made.update(f"{NAME}#decision:use-msgspec", content="New é", more=None, extra={"a": [1]})
         changed = {**memory(content="New é"), "extra": {"a": [1]}}
@@ -272,13 +272,13 @@ class TestUpdate:
         assert list(rules(error.value)) == [field]
         assert made.files[PATH] == text(session(memory()))
 
-    def test_optional_fields_go_and_odd_ones_of_others_are_no_reason_to_refuse(self) -> None:
+    def test_optional_fields_can_be_removed_and_odd_ones_prevent_no_change(self) -> None:
         made = one(memory(confidence_score=7, category=7))
         made.update(f"{NAME}#decision:use-msgspec", reasoning=None, selected_option=None)
         wanted = memory(confidence_score=7, category=7, reasoning=None, selected_option=None)
         assert made.files[PATH] == text(session(wanted, last_updated=STAMP))
 
-    def test_nothing_to_change_is_no_plan(self) -> None:
+    def test_nothing_to_change_gives_an_empty_plan(self) -> None:
         assert not one(memory()).update(f"{NAME}#decision:use-msgspec", content="It is fast.", gone=None).plan
 
     def test_archived_and_damaged_sessions_are_not_changed(self) -> None:
@@ -388,7 +388,7 @@ class TestUnarchive:
         [("archive/2026-01/2026-01-30-14-30-00-fix-bug-1.json", NAME), (ARCHIVED, ""),
          ("archive/2026-01-30/14-30-00-fix-bug.json", "")],
     )  # fmt: skip
-    def test_the_place_is_told_by_the_id_else_by_the_name(self, path: str, name: str) -> None:
+    def test_the_path_comes_from_the_id_else_from_the_name(self, path: str, name: str) -> None:
         made = house({path: text(session(memory(), session_id=name))})
         assert made.unarchive(made.read(path).records[0].id).path == PATH
 
@@ -436,7 +436,7 @@ DATA = (
 class TestProperties:
     @PLANNED
     @given(data=st.sampled_from(DATA), native=MEMORIES)
-    def test_what_is_added_stands_there_and_every_other_memory_keeps_its_bytes(
+    def test_an_added_memory_is_present_and_every_other_memory_keeps_its_bytes(
         self, data: bytes, native: dict[str, Any]
     ) -> None:
         made = house({PATH: data})

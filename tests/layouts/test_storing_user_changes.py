@@ -102,7 +102,7 @@ class TestUpdate:
             updated(PLAIN, "likes tea", changes)
         assert [field for field, _ in rules(refused.value)] == fields
 
-    def test_what_others_made_of_the_rest_is_no_reason_to_refuse(self) -> None:
+    def test_invalid_values_in_other_fields_prevent_no_change(self) -> None:
         data = text(doc(item("a", importance="high", topics=3)))
         assert updated(data, "a", {"category": "x"}) == stamped(data).replace(b"general", b"x")
 

@@ -84,7 +84,7 @@ class TestWhose:
 
     @pytest.mark.parametrize("paths", [[], [ALICE, BOB]])
     def test_without_a_name_there_must_be_exactly_one(self, paths: list[str]) -> None:
-        """Who there is, is told: it is what the user of the command has to choose from."""
+        """The error lists the users, from which the user of the command has to choose."""
         with pytest.raises(UsageError, match=r"^user: ") as refused:
             add(dict.fromkeys(paths, PLAIN), TEA)
         assert ("files/alice" in str(refused.value)) == bool(paths)
@@ -109,7 +109,7 @@ class TestWhose:
 
 class TestWritten:
     def test_compact_with_the_defaults_and_nothing_else_touched(self) -> None:
-        """The id is the Unix second; no space stands after a separator; other alphabets are not escaped."""
+        """The id is the Unix second; no space follows a separator; other alphabets are not escaped."""
         data = added({ALICE: PLAIN}, {"content": "東京 é", "embedding": VECTOR})
         element = (
             f'{{"data":{{"id":{int(NOW)},"content":"東京 é","importance":0.5,"category":"general","topics":[]}},'
@@ -140,7 +140,7 @@ class TestWritten:
         }  # fmt: skip
 
     def test_everything_found_stays_to_the_byte(self) -> None:
-        """Numbers, escapes, spaces, a byte order mark, what is no memory: and `updated_at` keeps its own form."""
+        """Numbers, escapes, spaces, byte order mark, elements that are not memories; `updated_at` keeps its form."""
         stored = add({ALICE: ODD}, {**TEA, "content": "é"})
         data = added({ALICE: ODD}, {**TEA, "content": "é"})
         (action,) = stored.plan.actions
@@ -158,7 +158,7 @@ class TestWritten:
     def test_a_missing_stamp_is_put_in(self) -> None:
         assert json.loads(added({ALICE: b'{"memories":[]}'}, TEA))["updated_at"] == STAMP
 
-    def test_equal_memories_are_told_apart(self) -> None:
+    def test_equal_memories_get_different_ids(self) -> None:
         files: Files = {ALICE: added({ALICE: PLAIN}, TEA)}
         first = document(STORE, ALICE, files[ALICE]).records[-1].id
         again = add(files, TEA)

@@ -74,7 +74,7 @@ class TestEmbedded:
             assert refused.value.rpc_code == -32011
 
     def test_vectors_of_two_models_are_never_mixed(self) -> None:
-        """What stands there must re-embed to a cosine of 0.95; one of three is enough."""
+        """A stored memory must re-embed to a cosine of 0.95; one of three is enough."""
         with pytest.raises(InvalidMemoryError, match="did not make the vectors"):
             add({ALICE: PLAIN}, {"content": "x"}, embed=embedder)
         vector = tuple(embedder("has a dog", 3) or ())

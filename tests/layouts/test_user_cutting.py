@@ -223,6 +223,6 @@ class TestEmbeddings:
         assert numbers_found is None or (numbers_found == decode_vector(data) and not found.fault)
 
     @given(st.sampled_from(VECTORS))
-    def test_so_it_is_with_what_is_no_list_of_numbers(self, text: str) -> None:
+    def test_so_it_is_with_what_is_not_a_list_of_numbers(self, text: str) -> None:
         data = text.encode()
         assert inspect_with_numbers(data, Span(0, len(data)))[0] == inspect(data, Span(0, len(data)))

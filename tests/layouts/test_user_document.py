@@ -143,7 +143,7 @@ class TestContract(LayoutContract):
     @PLANNED
     @given(data=st.data())
     def test_conservation_no_memory_vanishes_at_any_moment(self, data: st.DataObject) -> None:
-        """What goes is laid aside, whole."""
+        """Removed memories go to quarantine whole."""
         decide, files = self._draw_plan(data)
         for action in decide(files).actions:
             source = files[action.path]
@@ -235,7 +235,7 @@ class TestReading:
         assert [each.id for each in first.records] == [each.id for each in reversed(second.records)]
         assert re.fullmatch(r"files/alice/[0-9a-f]{12}", first.records[0].id)
 
-    def test_equal_ids_of_the_program_are_no_error(self) -> None:
+    def test_equal_ids_of_the_program_are_not_errors(self) -> None:
         """They are the second of storing, and calls run in parallel."""
         found = read(doc(item("a"), item("b"), item("a")))
         assert found.findings == ()
@@ -255,13 +255,13 @@ class TestReading:
         assert str(CODES["corrupt-file"].severity) == "error"
 
     @pytest.mark.parametrize("data", [b"[]", b"{}", b'{"memories":null}', b'{"memories":{}}'])
-    def test_the_wrong_shape_is_told(self, data: bytes) -> None:
+    def test_the_wrong_shape_is_reported(self, data: bytes) -> None:
         assert codes(read(data)) == ["wrong-shape"]
 
     @pytest.mark.parametrize(
         "bad", [3, {}, {"data": 3}, {"data": {}}, item(""), item(content=None), {"data": {"content": 3}}]
     )
-    def test_an_element_that_is_no_memory_is_skipped_and_kept(self, bad: Any) -> None:
+    def test_an_element_that_is_not_a_memory_is_skipped_and_preserved(self, bad: Any) -> None:
         found = read(doc(item(), bad))
         assert codes(found) == ["invalid-schema"]
         assert (found.units, found.broken, len(found.records)) == (2, 1, 1)
@@ -279,7 +279,7 @@ class TestReading:
             ({"topics": [3]}, "field-type"),
         ],
     )
-    def test_fields_out_of_form_are_told_and_the_memory_kept(self, fields: dict[str, Any], code: str) -> None:
+    def test_fields_out_of_form_are_reported_and_the_memory_preserved(self, fields: dict[str, Any], code: str) -> None:
         found = read(doc(item(**fields)))
         assert codes(found) == [code]
         assert len(found.records) == 1
@@ -342,7 +342,7 @@ class TestEmbeddings:
             (b"[0,-10]", 2, False),
         ],
     )
-    def test_looked_at_in_the_text(self, vector: bytes, size: int, fault: bool) -> None:
+    def test_inspected_as_text(self, vector: bytes, size: int, fault: bool) -> None:
         found = inspect(b"xx" + vector + b"yy", Span(2, 2 + len(vector)))
         assert (found.size, bool(found.fault)) == (size, fault)
 
@@ -354,7 +354,7 @@ class TestEmbeddings:
         assert bool(found.fault) is (not any(numbers))
 
     def test_most_have_one_length_the_others_are_left_out(self) -> None:
-        """Not the first, not the longest: the most common one. None is dropped or computed anew."""
+        """Not the first, not the longest: the most common one. None is dropped or recomputed."""
         data = text(doc(item("a", (1.0, 2.0)), item("b"), item("c"), item("d", (1.0,) * 9), item("e", None)))
         found = read(data)
         assert [(each.code, each.id) for each in found.findings] == [
