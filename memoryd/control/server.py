@@ -79,7 +79,6 @@ class Server:
             "unsubscribe": self._unsubscribe,
             "rpc.discover": self._discover,
         }
-        self.requests = 0  # since the start; of those at the same moment one may not be counted
         self._lock = threading.Lock()
         self._connections: tuple[Connection, ...] = ()  # replaced, never changed: read without the lock
         self._numbers = itertools.count(1)
@@ -187,7 +186,6 @@ class Server:
         return {n: m for n, m in self._table.items() if n in self._handlers or n in self._builtins}
 
     def _invoke(self, connection: Connection, request: RpcRequest) -> Answer:
-        self.requests += 1
         method = self._table.get(request.method)
         served = method and (method.name in self._handlers or method.name in self._builtins)
         if method is None or not served:

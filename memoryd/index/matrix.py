@@ -16,7 +16,7 @@ from typing import Any, Protocol
 from memoryd.core.index import Neighbour
 from memoryd.core.query import Filters
 
-IDLE_S = 3600.0  # a matrix that no query used for this long is dropped
+IDLE_S = 300.0  # a matrix that no query used for this long is dropped
 CHUNK = 1_024  # vectors read at a time: eight times as many take twice as long and 10 MB more for a moment
 BLOCK = 1_024  # rows converted to 32-bit floats at a time, in a buffer that fits in the CPU cache
 WIDER = 4  # candidates per wanted result before all memories that pass the filters are queried

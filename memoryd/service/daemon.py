@@ -33,12 +33,10 @@ from memoryd.log import get_logger, set_level
 from memoryd.service.notify import Notifier, listen_fds
 from memoryd.service.roots import Roots
 from memoryd.service.timetable import BEAT_S
-from memoryd.service.warm_up import WarmUp, processor_load
 
 log = get_logger(__name__)
 
 TICK_S = 10.0  # between two looks at the paths of calm roots, which no event covers: a mount, a link, a parent
-WARM_UP_S = 2.0  # between two checks whether the moment is good to warm up
 WATCHER_TICKS = 2  # between two checks of the watcher
 TRIM_CPU_S = 0.1  # processor time between two returns of free memory: an idle process frees none
 STUCK_S = 300.0  # a worker without progress for this long counts as hung
@@ -181,14 +179,10 @@ class Daemon:
     def _loop(self) -> None:
         """Wake up for a signal, for trouble, for a ping, and at each tick to supervise the rest."""
         interval = self._notifier.watchdog_interval_s()
-        server = self._server
-        assert server is not None
-        warm_up = WarmUp(self.roots, lambda: server.requests, processor_load)
         tick = self.clock.monotonic()
         ping = NEVER if interval is None else tick
-        warm = tick
         while not self._stopping:
-            select.select([self._wake_read], [], [], max(0.0, min(tick, ping, warm) - self.clock.monotonic()))
+            select.select([self._wake_read], [], [], max(0.0, min(tick, ping) - self.clock.monotonic()))
             self._drain_wake()
             if self._reload_asked:
                 self._reload_asked = False
@@ -197,8 +191,6 @@ class Daemon:
             self._watch_clock(now)
             self.roots.settle_troubles()
             self._show_states()
-            warm_up.step(now)
-            warm = now + WARM_UP_S if warm_up.is_near() else NEVER
             if now >= tick:
                 tick = now + TICK_S
                 self._supervise()

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -44,22 +42,15 @@ def due(daemon: Daemon) -> list[dict[str, Any]]:
 
 def processor_s(pid: int) -> float:
     """Of all threads, to the nanosecond; `status` has it in steps of 10 ms."""
-    return sum(int(text.split()[0]) for text in of_threads(pid, "schedstat")) / 1e9
-
-
-def of_threads(pid: int, name: str) -> Iterator[str]:
-    """That file of each thread; one may end meanwhile, as that of a connection does."""
-    for path in Path(f"/proc/{pid}/task").glob(f"*/{name}"):
-        with suppress(FileNotFoundError, ProcessLookupError):
-            yield path.read_text()
+    tasks = Path(f"/proc/{pid}/task").glob("*/schedstat")
+    return sum(int(task.read_text().split()[0]) for task in tasks) / 1e9
 
 
 @pytest.fixture
-def settled(root: Path, daemon: MakeDaemon, request: pytest.FixtureRequest) -> Daemon:
-    """A store on which everything that was due is done; the parameter is more configuration."""
+def settled(root: Path, daemon: MakeDaemon) -> Daemon:
+    """A store on which everything that was due is done."""
     fill(root)
-    more: str = getattr(request, "param", "")
-    tending = daemon(root, config=f"[daemon]\nquiet_s = 0\nquiet_cap_s = 0\n{more}").start()
+    tending = daemon(root, config="[daemon]\nquiet_s = 0\nquiet_cap_s = 0\n").start()
     until(lambda: all(row["last_result"] for row in due(tending)), "what is due is done")
     jobs = [row["name"] for row in tending.rpc("jobs.list")["jobs"]]
     for name in jobs:
@@ -106,10 +97,8 @@ def test_rebuilding_everything_changes_nothing(root: Path, settled: Daemon) -> N
     assert checks.snapshot(root) == before
 
 
-@pytest.mark.parametrize("settled", ['[search]\nembedder = "off"\n'], indirect=True)
 def test_idle_it_does_nothing(root: Path, settled: Daemon) -> None:
-    """No write in the root, and next to no processor time, with the sweeps and looks that go on all the time. Vectors
-    are off: loading them, which an idle daemon does once, would fall into the time that is measured."""
+    """No write in the root, and next to no processor time, with the sweeps and looks that go on all the time."""
     before = checks.snapshot(root)
     used = settled.rpc("status")["resources"]
     runs = settled.job("locks")["runs"]
@@ -130,8 +119,8 @@ def test_idle_it_does_nothing(root: Path, settled: Daemon) -> None:
 def wakeups(pid: int) -> int:
     """Voluntary context switches of all threads that are alive."""
     found = 0
-    for text in of_threads(pid, "status"):
-        lines = dict(row.partition(":")[::2] for row in text.splitlines())
+    for task in Path(f"/proc/{pid}/task").glob("*/status"):
+        lines = dict(row.partition(":")[::2] for row in task.read_text().splitlines())
         found += int(lines["voluntary_ctxt_switches"])
     return found
 

@@ -50,7 +50,7 @@ class Static:
     name = NAME
     size = SIZE
     fast = True
-    idle_s = 3600.0  # five megabytes, and 10 ms for the next question
+    idle_s = 30.0
 
     def __init__(self, path: Path = TABLE) -> None:
         self._path = path
