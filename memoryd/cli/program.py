@@ -29,7 +29,7 @@ class Commands(click.Group):
     def get_command(self, ctx: click.Context, name: str) -> click.Command | None:  # noqa: ARG002 - click's signature
         """Build the command or group with this name; None if there is none."""
         if name in _LOCAL_FIRST or name in _LOCAL_LAST:
-            from memoryd.cli.local import COMMANDS  # noqa: PLC0415 - only when needed
+            from memoryd.cli.local_commands import COMMANDS  # noqa: PLC0415 - only when needed
 
             return COMMANDS[name]
         if name in groups():

@@ -17,7 +17,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import Meta
 
-from memoryd.core.policy import KB, MB, Limit, LimitKind
+from memoryd.core.defaults import KB, MB, Limit, LimitKind
 from memoryd.core.schedule import ALLOWED, Adaptive, parse_schedule
 
 Check = Callable[[object], Any]

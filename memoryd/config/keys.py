@@ -1,7 +1,7 @@
 """Every key of the configuration: the check of its value, and its meaning in one line.
 
 One table serves checks, messages, `memoryd help keys` and the commented file that `init` writes. The keys of
-a single layout are declared in that layout. Defaults are in `settings` (daemon, search) and `core.policy` (roots).
+a single layout are declared in that layout. Defaults are in `settings` (daemon, search) and `core.defaults` (roots).
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from memoryd.config import checks
 from memoryd.config.checks import Check
 from memoryd.config.settings import EMBEDDERS, LAYOUT_CHOICES, SECRETS
-from memoryd.core.policy import JOBS, Mode
+from memoryd.core.defaults import JOBS, Mode
 from memoryd.layouts.registry import LAYOUTS
 
 YEARS = 36_500  # a hundred years in days

@@ -14,7 +14,7 @@ from memoryd.config import checks
 from memoryd.config.keys import DAEMON, POLICY, ROOT, SCHEDULE, SEARCH, SECRETS_KEY, Key
 from memoryd.config.settings import DEFAULT
 from memoryd.config.toml_text import KeyPath, Problems
-from memoryd.core.policy import DEFAULT_SCHEDULE, Limit, Mode, Policy
+from memoryd.core.defaults import DEFAULT_SCHEDULE, Limit, Mode, Policy
 
 LIMIT_EXAMPLE = '{ max_bytes = "5MB", max_count = 500, kind = "soft" } or "off"'
 

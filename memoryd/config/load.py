@@ -19,7 +19,7 @@ from memoryd.config.places import Places
 from memoryd.config.roots import read_roots
 from memoryd.config.settings import Config, DaemonConfig, EndpointConfig, SearchConfig
 from memoryd.config.toml_text import Lines, Problems, read_lines
-from memoryd.core.policy import Limit
+from memoryd.core.defaults import Limit
 from memoryd.errors import ConfigError
 
 MAX_FILE_BYTES = 1024 * 1024  # a larger file is not a configuration

@@ -17,7 +17,7 @@ from memoryd.config.keys import MEMORY_CONFIGURATION, ROOT, Key
 from memoryd.config.layers import Layer, origins, policy, read_policy, read_table
 from memoryd.config.settings import COMMAND_LINE, LAYOUT_CHOICES, RootConfig
 from memoryd.config.toml_text import KeyPath, Problems
-from memoryd.core.policy import Limit
+from memoryd.core.defaults import Limit
 
 NAME_RULE = "letters, digits and . _ - + @, with / between parts, at most 64 characters, not beginning with -"
 

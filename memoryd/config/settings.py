@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from memoryd.core.policy import Policy
+from memoryd.core.defaults import Policy
 from memoryd.layouts.registry import NAMES
 
 LAYOUT_CHOICES = ("auto", *NAMES)

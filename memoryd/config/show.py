@@ -7,7 +7,7 @@ from dataclasses import asdict, fields
 from typing import NamedTuple, TypedDict
 
 from memoryd.config.settings import DEFAULT, Config, DaemonConfig, RootConfig
-from memoryd.core.policy import Limit, Policy
+from memoryd.core.defaults import Limit, Policy
 
 
 class Difference(NamedTuple):

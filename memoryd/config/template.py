@@ -14,7 +14,7 @@ from memoryd.config.keys import DAEMON, ENDPOINT, POLICY, SCHEDULE, SEARCH, SECR
 from memoryd.config.roots import derive_name
 from memoryd.config.settings import LAYOUT_CHOICES, DaemonConfig, EndpointConfig, SearchConfig
 from memoryd.config.toml_text import quoted, toml
-from memoryd.core.policy import DEFAULT_SCHEDULE, Policy
+from memoryd.core.defaults import DEFAULT_SCHEDULE, Policy
 
 WIDTH = 80  # columns of a comment
 

@@ -4,7 +4,7 @@ Backups are ordered by sequence number, not by clock. A backup made by something
 a timestamp in its name or a modification time, and is sorted before the first numbered backup taken after it. So a
 wrong clock makes a foreign backup older, never newer, and cannot push out what memoryd has verified.
 
-How many are kept (`backups` in `core.policy`) is spread over time, so that six edits in a minute leave yesterday's
+How many are kept (`backups` in `core.defaults`) is spread over time, so that six edits in a minute leave yesterday's
 backup in place. No copy is ever refused; the one with the most memories is protected instead.
 """
 

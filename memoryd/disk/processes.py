@@ -14,7 +14,7 @@ from resource import RUSAGE_SELF, getrusage
 
 import psutil
 
-from memoryd.core.staleness import Alive, Answer
+from memoryd.core.lock_staleness import Alive, Answer
 from memoryd.disk.temps import is_our_temp, target_of
 
 HAS_PROC = sys.platform == "linux"

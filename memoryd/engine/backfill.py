@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from memoryd.core.index import IndexWriter
 from memoryd.engine.deadlines import NEVER
-from memoryd.engine.host import Clock
+from memoryd.engine.interfaces import Clock
 from memoryd.errors import MemorydError
 from memoryd.log import get_logger
 from memoryd.search.embedding.embedder import Embedder

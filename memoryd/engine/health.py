@@ -14,7 +14,7 @@ from memoryd.core.findings import Finding, FindingNews, NewFindings, Severity
 from memoryd.core.secrets import redact
 from memoryd.disk.disk_errors import probe_write, refusal
 from memoryd.engine.deadlines import MAX_TROUBLE_S
-from memoryd.engine.host import Clock, Hints, Tell
+from memoryd.engine.interfaces import Clock, Hints, Tell
 from memoryd.engine.jobs import LOOKS
 from memoryd.errors import (
     BusyError,

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from memoryd.control.methods.method_types import Result
-from memoryd.engine.host import Clock
+from memoryd.engine.interfaces import Clock
 from memoryd.engine.jobs import QUIET_JOBS, Job
 from memoryd.errors import ShuttingDownError
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Collection
 
-from memoryd.engine.host import Clock
+from memoryd.engine.interfaces import Clock
 from memoryd.operations.index_files import IndexUpdate, update_index
 from memoryd.operations.memories import restore_lost_writes
 from memoryd.operations.overwrites import RetriedWrite

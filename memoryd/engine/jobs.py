@@ -33,7 +33,7 @@ from memoryd.control.methods.upkeep import (
     RepairRequest,
     UpkeepRequest,
 )
-from memoryd.core.policy import JOBS
+from memoryd.core.defaults import JOBS
 from memoryd.errors import (
     UsageError,
 )

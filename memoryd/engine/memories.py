@@ -19,7 +19,7 @@ from msgspec import UNSET, to_builtins
 from memoryd.control.methods.memories import AddRequest, AddResult, MemoryRequest, StoredMemory, UpdateRequest
 from memoryd.engine.deadlines import NEVER
 from memoryd.engine.health import Health
-from memoryd.engine.host import Clock, Tell
+from memoryd.engine.interfaces import Clock, Tell
 from memoryd.engine.jobs import Job
 from memoryd.errors import BusyError, MemorydError, NotFoundError
 from memoryd.layouts.protocol import AccessCount, NewMemory

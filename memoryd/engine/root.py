@@ -20,8 +20,8 @@ from memoryd.core.records import Role
 from memoryd.engine.backfill import Backfill
 from memoryd.engine.deadlines import CALM_LOOK_S, LATE_S, LOOK_S, MERGE_PAUSE_S, MERGE_QUIET_S, NEVER, Deadlines
 from memoryd.engine.health import FindingReports, Health
-from memoryd.engine.host import Clock, Hints, Tell
 from memoryd.engine.indexer import Indexer
+from memoryd.engine.interfaces import Clock, Hints, Tell
 from memoryd.engine.jobs import LOOKS, OPERATIONS, Job
 from memoryd.engine.memories import STORING, Memories
 from memoryd.engine.status import Publisher

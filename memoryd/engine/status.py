@@ -10,9 +10,9 @@ from dataclasses import dataclass, field
 
 from memoryd.control.methods.status import Counts, LimitRow
 from memoryd.control.methods.upkeep import LockRow
-from memoryd.core.policy import Mode
+from memoryd.core.defaults import Mode
 from memoryd.engine.health import Health, Watch
-from memoryd.engine.host import Clock
+from memoryd.engine.interfaces import Clock
 from memoryd.errors import MemorydError
 from memoryd.log import get_logger
 from memoryd.operations.backup import NO_BACKUPS, BackupSummary, count_backups

@@ -23,9 +23,9 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, tzinfo
 from typing import Literal, NamedTuple, Protocol
 
+from memoryd.core.defaults import MB, Limit, Policy
 from memoryd.core.findings import Code, Finding
 from memoryd.core.plan import Action, Kind, Plan
-from memoryd.core.policy import MB, Limit, Policy
 from memoryd.core.records import Document, Entry, Facts, JsonObject, NativeMemory, ParseOffset, Record, Role
 from memoryd.core.retention import Quality
 from memoryd.core.spans import Edit, sha256

@@ -11,7 +11,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from memoryd.core.policy import Limit
+    from memoryd.core.defaults import Limit
     from memoryd.layouts.directory import Directory
     from memoryd.layouts.protocol import Layout
 

@@ -11,7 +11,7 @@ from memoryd.core.records import Document
 from memoryd.layouts.protocol import AccessCount
 from memoryd.store import Store
 from memoryd.store.commit import Origin, change
-from memoryd.store.views import layout_of
+from memoryd.store.layout_views import layout_of
 
 
 def count_reads(store: Store, path: str, counts: Mapping[str, AccessCount], now: float) -> tuple[str, ...]:

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from msgspec import UNSET
 
 from memoryd.control.methods.status import Counts, FindingRow, LimitRow
+from memoryd.core.defaults import DAY, Limit, LimitKind
 from memoryd.core.findings import Finding
 from memoryd.core.index import FileRow
-from memoryd.core.policy import DAY, Limit, LimitKind
 from memoryd.core.schedule import Every, Off, parse_schedule
 from memoryd.disk.journal.jobs import JobTime
 from memoryd.layouts.codes import CODES, severity

@@ -9,7 +9,7 @@ from msgspec import UNSET
 
 from memoryd.control.methods.upkeep import LockRow
 from memoryd.core.findings import Finding
-from memoryd.core.staleness import Kind, State
+from memoryd.core.lock_staleness import Kind, State
 from memoryd.disk.locks.inspect import LockReport, clear, inspect
 from memoryd.disk.locks.watch import HONOUR_S
 from memoryd.errors import GuardError, NotFoundError

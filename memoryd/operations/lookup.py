@@ -35,7 +35,7 @@ from memoryd.operations.search_scope import (
     resolve_scope,
 )
 from memoryd.store import Store
-from memoryd.store.views import layout_of
+from memoryd.store.layout_views import layout_of
 
 PART = 100_000  # characters; with the longest escapes half a line of the protocol
 

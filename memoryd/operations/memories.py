@@ -30,8 +30,8 @@ from memoryd.operations.upkeep import remove_empty_directories
 from memoryd.search.embedding.embedder import Embedder
 from memoryd.store import Store
 from memoryd.store.commit import Origin, change
+from memoryd.store.layout_views import write_view, writer_of
 from memoryd.store.recent_adds import RecentChange
-from memoryd.store.views import write_view, writer_of
 
 LocatedT = TypeVar("LocatedT", Located, Located | None)
 

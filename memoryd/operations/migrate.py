@@ -14,8 +14,8 @@ from memoryd.layouts.protocol import LoadedFile, Migration
 from memoryd.log import get_logger
 from memoryd.store import Store
 from memoryd.store.commit import Origin, change
+from memoryd.store.layout_views import upkeep_view
 from memoryd.store.recovery import recover
-from memoryd.store.views import upkeep_view
 
 log = get_logger(__name__)
 

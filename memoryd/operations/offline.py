@@ -13,8 +13,8 @@ from msgspec import UNSET
 
 from memoryd.control.methods.shared import ChangeResult
 from memoryd.control.methods.status import CheckResult
+from memoryd.core.defaults import Mode, Policy
 from memoryd.core.findings import Finding
-from memoryd.core.policy import Mode, Policy
 from memoryd.disk.daemon_lock import lock_directory
 from memoryd.disk.tree import Tree
 from memoryd.errors import NotFoundError, UsageError

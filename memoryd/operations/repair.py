@@ -26,7 +26,7 @@ from memoryd.operations.refresh import refresh
 from memoryd.operations.restore import newest_good
 from memoryd.store import Store
 from memoryd.store.commit import Committed, Origin, change
-from memoryd.store.views import write_view
+from memoryd.store.layout_views import write_view
 
 MAX_TRIES = 3
 RECOVERABLE = ("corrupt-file", "emptied-file", "broken-session")

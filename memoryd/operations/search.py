@@ -33,7 +33,7 @@ from memoryd.operations.search_scope import (
     read_index,
     resolve_scope,
 )
-from memoryd.search.engine import SearchEngine
+from memoryd.search.modes import SearchEngine
 from memoryd.search.query_terms import ParsedQuery
 from memoryd.search.ranking import Candidate, Points
 from memoryd.search.semantic import Like, Question, RankingProfile, like_floats

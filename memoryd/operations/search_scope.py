@@ -15,8 +15,8 @@ from msgspec import UNSET
 
 from memoryd.control.methods.memories import Freshness, MemoryRow
 from memoryd.core.dates import iso
+from memoryd.core.defaults import Policy
 from memoryd.core.index import IndexReader, IndexUnavailable, IndexWriter, Memory
-from memoryd.core.policy import Policy
 from memoryd.core.secrets import redact
 from memoryd.errors import UsageError
 from memoryd.layouts.registry import LAYOUTS

@@ -25,8 +25,8 @@ from memoryd.operations.batch import Drafts
 from memoryd.operations.trash import drop_restored
 from memoryd.store import Store
 from memoryd.store.commit import Committed, Origin, change
+from memoryd.store.layout_views import layout_of, write_view, writer_of
 from memoryd.store.undo_content import decode_edits, load_undo_content
-from memoryd.store.views import layout_of, write_view, writer_of
 
 RESTORABLE_OPERATIONS = (
     "archive",

@@ -16,7 +16,7 @@ from memoryd.errors import GuardError, NotFoundError
 from memoryd.operations.overwrites import record_change
 from memoryd.store import Store
 from memoryd.store.commit import Committed, Origin, change
-from memoryd.store.views import upkeep_view
+from memoryd.store.layout_views import upkeep_view
 
 MASS_MOVE = 20  # a scheduled run moves at most half of a store, or this many memories
 JUMP_S = 3600.0  # a larger difference between wall clock and boot clock means that the clock was set

@@ -17,8 +17,8 @@ from functools import cache
 from math import exp
 from typing import NamedTuple
 
+from memoryd.core.defaults import DAY
 from memoryd.core.index import IndexReader, Match, Memory
-from memoryd.core.policy import DAY
 from memoryd.core.text_match import count_present, fold
 from memoryd.search.query_terms import ParsedQuery
 from memoryd.search.snippets import query_patterns

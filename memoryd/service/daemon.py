@@ -21,11 +21,11 @@ from memoryd.config.settings import Config
 from memoryd.config.show import Difference, diff
 from memoryd.control.connection import Limits
 from memoryd.control.server import Handler, Server
-from memoryd.core.policy import Limit
+from memoryd.core.defaults import Limit
 from memoryd.disk.daemon_lock import prepare_private, take
 from memoryd.disk.processes import trim_heap
 from memoryd.engine.deadlines import NEVER
-from memoryd.engine.host import Clock
+from memoryd.engine.interfaces import Clock
 from memoryd.engine.worker import Pace
 from memoryd.errors import MemorydError
 from memoryd.layouts.registry import known_limits

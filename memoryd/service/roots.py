@@ -19,7 +19,7 @@ from memoryd.disk.journal import Journal
 from memoryd.disk.journal.database import JournalError
 from memoryd.disk.journal.jobs import JobTime
 from memoryd.disk.tree import Tree
-from memoryd.engine.host import Change, Clock, Tell
+from memoryd.engine.interfaces import Change, Clock, Tell
 from memoryd.engine.job_runner import has_new_rules
 from memoryd.engine.jobs import runnable
 from memoryd.engine.worker import Pace, Worker

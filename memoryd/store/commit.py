@@ -12,8 +12,8 @@ from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from memoryd.core.defaults import MB
 from memoryd.core.plan import ANY_CONTENT, Action, Fingerprint, Kind, Plan
-from memoryd.core.policy import MB
 from memoryd.core.records import Role
 from memoryd.core.retention import Quality
 from memoryd.core.spans import inverse, sha256, splice

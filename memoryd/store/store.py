@@ -12,10 +12,10 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import partial
 
+from memoryd.core.defaults import Limit, Mode, Policy
 from memoryd.core.findings import Finding
 from memoryd.core.ignore import is_ignored
 from memoryd.core.plan import Fingerprint
-from memoryd.core.policy import Limit, Mode, Policy
 from memoryd.core.records import ParseOffset, Role
 from memoryd.core.retention import Quality
 from memoryd.disk import modes

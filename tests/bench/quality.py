@@ -27,7 +27,7 @@ from memoryd.index.sqlite import SqliteIndex
 from memoryd.search.embedding.embedder import Embedder
 from memoryd.search.embedding.static import Static
 from memoryd.search.embedding.wordpiece import DIRECTORY, TABLE
-from memoryd.search.engine import SearchEngine
+from memoryd.search.modes import SearchEngine
 from memoryd.search.query_terms import ParsedQuery
 from memoryd.search.semantic import Question, SemanticSearch
 from tests.search.questions import Asked, distractors, keywords, mixed, paraphrases

@@ -23,7 +23,7 @@ from memoryd.config.places import find_places
 from memoryd.control.methods import METHODS, TABLE
 from memoryd.control.methods.method_types import TOPICS as EVENT_TOPICS
 from memoryd.control.parameters import check_params
-from memoryd.core.policy import DEFAULT_SCHEDULE
+from memoryd.core.defaults import DEFAULT_SCHEDULE
 from memoryd.errors import MemorydError
 from memoryd.layouts.codes import CODES
 from memoryd.layouts.registry import LAYOUTS, known_limits

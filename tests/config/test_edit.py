@@ -19,7 +19,7 @@ from memoryd.config.load import parse
 from memoryd.config.settings import Config, RootConfig
 from memoryd.config.template import template
 from memoryd.config.toml_text import toml
-from memoryd.core.policy import Limit, LimitKind
+from memoryd.core.defaults import Limit, LimitKind
 from memoryd.errors import ConfigError, ConflictError, DeniedError, NotFoundError
 
 STATE = "/nowhere/state"

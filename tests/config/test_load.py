@@ -16,7 +16,7 @@ from memoryd.config.keys import POLICY
 from memoryd.config.load import load, parse
 from memoryd.config.places import Places
 from memoryd.config.settings import Config, DaemonConfig, EndpointConfig, SearchConfig
-from memoryd.core.policy import DEFAULT_SCHEDULE, Limit, LimitKind, Mode, Policy
+from memoryd.core.defaults import DEFAULT_SCHEDULE, Limit, LimitKind, Mode, Policy
 from memoryd.errors import ConfigError
 from memoryd.layouts.registry import LAYOUTS
 

@@ -10,7 +10,7 @@ from memoryd.config.keys import ENDPOINT, SEARCH
 from memoryd.config.load import parse
 from memoryd.config.settings import DaemonConfig, SearchConfig
 from memoryd.config.template import template
-from memoryd.core.policy import Policy
+from memoryd.core.defaults import Policy
 
 SETTING = re.compile(r"^# ([a-z_]+ = .*)$", re.MULTILINE)
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from memoryd.core.policy import Limit, LimitKind, Mode, Policy
+from memoryd.core.defaults import Limit, LimitKind, Mode, Policy
 
 LIMIT = {"a": Limit(LimitKind.SOFT, 1, 1)}
 

@@ -11,7 +11,7 @@ from apscheduler.triggers.cron import CronTrigger
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memoryd.core.policy import DEFAULT_SCHEDULE
+from memoryd.core.defaults import DEFAULT_SCHEDULE
 from memoryd.core.schedule import Adaptive, Cron, Every, Off, next_due, parse_schedule
 
 

@@ -21,7 +21,7 @@ from typing import Any
 import pytest
 from msgspec import to_builtins
 
-from memoryd.core.staleness import Kind, State, encode_owner, parse_owner
+from memoryd.core.lock_staleness import Kind, State, encode_owner, parse_owner
 from memoryd.disk import processes, syscalls
 from memoryd.disk.locks import file as lockfile
 from memoryd.disk.locks import hold as locking

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 import memoryd
-from memoryd.core.staleness import State
+from memoryd.core.lock_staleness import State
 from memoryd.disk.locks.file import hold_soft
 from memoryd.disk.locks.inspect import clear, inspect
 from memoryd.errors import BusyError

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any, cast
 
-from memoryd.engine.host import Clock, Hints
 from memoryd.engine.inbox import Pace
+from memoryd.engine.interfaces import Clock, Hints
 from memoryd.engine.worker import Worker
 from tests.operations.world import World
 

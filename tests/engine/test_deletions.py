@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from memoryd.engine.host import Change, Clock
+from memoryd.engine.interfaces import Change, Clock
 from tests.engine.silent import worker_of
 from tests.operations.world import CORE, World
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from memoryd.engine.health import Health
-from memoryd.engine.host import Clock
+from memoryd.engine.interfaces import Clock
 from memoryd.operations.root_check import RootCheck
 from tests.engine.silent import SILENT
 from tests.operations.world import World

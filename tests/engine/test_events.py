@@ -13,8 +13,8 @@ import pytest
 
 from memoryd.control.methods.status import SyncedRoot
 from memoryd.engine.deadlines import LOOK_S, NEVER
-from memoryd.engine.host import Change, Clock, Hints
 from memoryd.engine.inbox import Pace
+from memoryd.engine.interfaces import Change, Clock, Hints
 from memoryd.engine.jobs import Job
 from memoryd.engine.worker import Worker
 from memoryd.service.roots import Roots

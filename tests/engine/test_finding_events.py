@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
+from memoryd.core.defaults import Limit, LimitKind, Policy
 from memoryd.core.findings import NEWS_GROUPS, Finding, NewFindings
-from memoryd.core.policy import Limit, LimitKind, Policy
 from memoryd.engine.health import FindingReports
 from memoryd.log import configure
 from memoryd.operations.upkeep import enforce_limits

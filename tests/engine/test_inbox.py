@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from memoryd.engine.host import Clock
 from memoryd.engine.inbox import MAX_WAIT_S, Inbox, NextWork, Pace
+from memoryd.engine.interfaces import Clock
 from memoryd.engine.jobs import Job
 from memoryd.errors import ShuttingDownError
 from tests.daemon import until

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from memoryd.engine import indexer as indexing
-from memoryd.engine.host import Clock
 from memoryd.engine.indexer import Indexer
+from memoryd.engine.interfaces import Clock
 from tests.layouts.samples import learning, lines
 from tests.operations.world import LEARNINGS, World
 

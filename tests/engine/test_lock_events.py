@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from memoryd.engine.host import Clock
+from memoryd.engine.interfaces import Clock
 from memoryd.engine.jobs import Job
 from memoryd.engine.root import Root
 from tests.engine.silent import SILENT

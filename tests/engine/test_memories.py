@@ -9,10 +9,10 @@ from typing import Any, cast
 import pytest
 
 from memoryd.control.methods.memories import AddRequest, AddResult, UpdateRequest
-from memoryd.core.policy import Limit, LimitKind, Policy
+from memoryd.core.defaults import Limit, LimitKind, Policy
 from memoryd.engine.deadlines import NEVER
 from memoryd.engine.health import Health
-from memoryd.engine.host import Clock
+from memoryd.engine.interfaces import Clock
 from memoryd.engine.jobs import Job
 from memoryd.engine.memories import BATCH, BATCH_S, MAX_PAUSE_S, PAUSE_S, Memories
 from memoryd.errors import LimitExceededError

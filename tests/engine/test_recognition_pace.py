@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from memoryd.core.policy import Policy
+from memoryd.core.defaults import Policy
 from memoryd.disk.tree import Tree
 from memoryd.engine.deadlines import MAX_DETECT_S
-from memoryd.engine.host import Clock
+from memoryd.engine.interfaces import Clock
 from memoryd.engine.root import Root
 from memoryd.store import Store
 from tests.engine.silent import SILENT

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from memoryd.control.methods.memories import AddRequest, StoredResult
+from memoryd.core.defaults import Limit, LimitKind, Policy
 from memoryd.core.index import IndexUnavailable
-from memoryd.core.policy import Limit, LimitKind, Policy
 from memoryd.engine.jobs import Job
 from memoryd.engine.memories import STORING
 from memoryd.engine.worker import Worker

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from memoryd.core.defaults import Policy
 from memoryd.core.index import IndexWriter
-from memoryd.core.policy import Policy
 from memoryd.engine.deadlines import MERGE_PAUSE_S, MERGE_QUIET_S, NEVER
-from memoryd.engine.host import Clock
+from memoryd.engine.interfaces import Clock
 from memoryd.engine.root import Root
 from memoryd.index.sqlite import SqliteIndex
 from memoryd.store import Store

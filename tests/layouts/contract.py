@@ -15,9 +15,9 @@ from typing import Any, ClassVar
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from memoryd.core.defaults import Limit, LimitKind, Policy
 from memoryd.core.findings import SHARED_CODES
 from memoryd.core.plan import Action, Kind, Plan
-from memoryd.core.policy import Limit, LimitKind, Policy
 from memoryd.core.records import Document, Entry, ParseOffset, Record, Role
 from memoryd.core.spans import Edit, inverse, sha256, splice
 from memoryd.layouts.directory import HEAD_SIZE, Directory

@@ -11,8 +11,8 @@ from dataclasses import replace
 from datetime import UTC, tzinfo
 from typing import Any
 
+from memoryd.core.defaults import Policy
 from memoryd.core.plan import ANY_CONTENT, Action, Kind
-from memoryd.core.policy import Policy
 from memoryd.core.records import Document, Record, Role
 from memoryd.core.spans import sha256, splice
 from memoryd.layouts.protocol import (

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
-from memoryd.core.policy import Policy
+from memoryd.core.defaults import Policy
 from memoryd.core.records import Record
 from memoryd.errors import InvalidMemoryError
 from memoryd.layouts.protocol import FileStats, Layout, LoadedFile, Located, WritePlan, WriteView

@@ -14,8 +14,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from memoryd.core.defaults import DAY, Policy
 from memoryd.core.plan import Kind, Plan
-from memoryd.core.policy import DAY, Policy
 from memoryd.core.records import FRESH_S, Document, Entry, Role
 from memoryd.core.spans import sha256, splice
 from memoryd.layouts.json_files import JSON_FILES

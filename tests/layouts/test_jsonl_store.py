@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from msgspec import to_builtins
 
 from memoryd.core.dates import iso, parse_stamp, quarter
+from memoryd.core.defaults import Limit, LimitKind, Policy
 from memoryd.core.json_spans import with_member
 from memoryd.core.plan import Kind, Plan
-from memoryd.core.policy import Limit, LimitKind, Policy
 from memoryd.core.records import FRESH_S, Document, ParseOffset, Role
 from memoryd.core.spans import sha256
 from memoryd.layouts.jsonl_store import JSONL_STORE

@@ -13,9 +13,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from memoryd.core.defaults import Policy
 from memoryd.core.findings import Finding
 from memoryd.core.plan import Kind, Plan
-from memoryd.core.policy import Policy
 from memoryd.core.records import Document, Record, Role
 from memoryd.core.spans import sha256, splice
 from memoryd.disk.git_state import blocked_by_git

@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 import pytest
 
 from memoryd.core.dates import parse_stamp
-from memoryd.core.policy import Policy
+from memoryd.core.defaults import Policy
 from memoryd.core.query import Filters
 from memoryd.core.records import Role
 from memoryd.errors import UsageError

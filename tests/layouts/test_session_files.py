@@ -17,11 +17,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from memoryd.core.dates import iso, parse_stamp
+from memoryd.core.defaults import Policy
+from memoryd.core.lock_staleness import Evidence, State, judge, parse_owner
 from memoryd.core.plan import Kind, Plan
-from memoryd.core.policy import Policy
 from memoryd.core.records import Document, Record, Role
 from memoryd.core.spans import sha256, splice
-from memoryd.core.staleness import Evidence, State, judge, parse_owner
 from memoryd.disk.temps import is_our_temp
 from memoryd.layouts.codes import CODES
 from memoryd.layouts.protocol import FileStats, Layout, LoadedFile, LockRule, UpkeepView

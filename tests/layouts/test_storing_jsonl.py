@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from memoryd.core.dates import iso
+from memoryd.core.defaults import Limit, LimitKind, Policy
 from memoryd.core.plan import ANY_CONTENT, Kind
-from memoryd.core.policy import Limit, LimitKind, Policy
 from memoryd.core.records import Record
 from memoryd.errors import ConflictError, InvalidMemoryError, LimitExceededError, UsageError
 from memoryd.layouts.jsonl_store import JSONL_STORE

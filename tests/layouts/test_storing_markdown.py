@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from memoryd.core.defaults import Policy
 from memoryd.core.plan import Kind
-from memoryd.core.policy import Policy
 from memoryd.errors import UsageError
 from memoryd.layouts.protocol import NewMemory
 from tests.layouts.contract import document

@@ -6,8 +6,8 @@ import re
 from dataclasses import replace
 from datetime import date
 
+from memoryd.core.defaults import Policy
 from memoryd.core.plan import Kind
-from memoryd.core.policy import Policy
 from memoryd.core.spans import sha256
 from memoryd.layouts.protocol import NewMemory, UpkeepView
 from tests.layouts.contract import Files, document, upkeep_view

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from memoryd.core.defaults import Policy
 from memoryd.core.plan import Kind
-from memoryd.core.policy import Policy
 from memoryd.core.records import Record
 from memoryd.errors import BusyError, ConflictError, InvalidMemoryError, UsageError
 from memoryd.layouts.protocol import LoadedFile, Located, NewMemory

@@ -18,8 +18,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from memoryd.core.dates import iso, parse_stamp
+from memoryd.core.defaults import Policy
 from memoryd.core.plan import Kind, Plan
-from memoryd.core.policy import Policy
 from memoryd.core.records import Document, Role
 from memoryd.core.spans import Span, splice
 from memoryd.disk.temps import is_our_temp

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from memoryd.core.policy import Policy
+from memoryd.core.defaults import Policy
 from memoryd.core.records import Document, ParseOffset
 from memoryd.layouts.jsonl_store import JsonlReader
 from tests.operations.world import World

@@ -20,8 +20,8 @@ from hypothesis import note
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
+from memoryd.core.defaults import DAY, Policy
 from memoryd.core.plan import Plan
-from memoryd.core.policy import DAY, Policy
 from memoryd.core.records import Role
 from memoryd.disk.journal import Entry
 from memoryd.disk.temps import is_our_temp

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from memoryd.core.dates import iso
+from memoryd.core.defaults import Limit, LimitKind, Policy
 from memoryd.core.plan import Kind
-from memoryd.core.policy import Limit, LimitKind, Policy
 from memoryd.disk.locks.hold import DirectoryLock
 from memoryd.errors import BusyError, ConflictError, GuardError, NotFoundError
 from memoryd.operations.check import check

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from memoryd.core.dates import compact
-from memoryd.core.policy import Policy
+from memoryd.core.defaults import Policy
 from memoryd.core.spans import sha256
 from memoryd.disk.blobs import quarantine
 from memoryd.engine.jobs import OPERATIONS, Job

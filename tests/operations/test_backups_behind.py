@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from memoryd.core.policy import DAY, Policy
+from memoryd.core.defaults import DAY, Policy
 from memoryd.operations.check import check, note_backups
 from tests.layouts.samples import lines, memory
 from tests.operations.conftest import MakeWorld

@@ -12,7 +12,7 @@ import pytest
 
 from memoryd.control.methods import TABLE
 from memoryd.control.parameters import check_params
-from memoryd.core.policy import Limit, LimitKind, Policy
+from memoryd.core.defaults import Limit, LimitKind, Policy
 from memoryd.errors import InvalidMemoryError, LimitExceededError, SensitiveError, UsageError
 from memoryd.layouts.protocol import NewMemory
 from memoryd.operations import memories

@@ -10,7 +10,7 @@ from types import ModuleType, SimpleNamespace
 
 import pytest
 
-from memoryd.core.policy import Policy
+from memoryd.core.defaults import Policy
 from memoryd.errors import ConfigError, SensitiveError
 from memoryd.operations.secret_check import reject_secrets, scan_with_betterleaks
 from tests.operations.world import World

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from memoryd.core.defaults import Policy
 from memoryd.core.plan import Action, Kind, Plan
-from memoryd.core.policy import Policy
 from memoryd.core.spans import sha256
 from memoryd.disk import atomic
 from memoryd.disk.atomic import StoreChangedError

@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from memoryd.core.defaults import DAY, Limit, LimitKind, Policy
 from memoryd.core.findings import Finding
-from memoryd.core.policy import DAY, Limit, LimitKind, Policy
 from memoryd.disk import nofollow
 from memoryd.disk.locks.watch import HONOUR_S
 from memoryd.disk.nofollow import MB

@@ -16,9 +16,9 @@ from typing import Any, cast
 
 import pytest
 
-from memoryd.core.policy import Policy
+from memoryd.core.defaults import Policy
 from memoryd.disk.locks.watch import HONOUR_S
-from memoryd.engine.host import Clock, Hints
+from memoryd.engine.interfaces import Clock, Hints
 from memoryd.engine.job_runner import MIN_BUSY_S
 from memoryd.errors import BusyError
 from memoryd.operations.check import check

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from memoryd.core.policy import Policy
+from memoryd.core.defaults import Policy
 from memoryd.index.sqlite.cache import EntryCache, SummaryCache
 from memoryd.operations.index_files import INDEX_STATE, update_index
 from memoryd.operations.refresh import refresh

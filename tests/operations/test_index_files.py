@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from memoryd.core.policy import Mode, Policy
+from memoryd.core.defaults import Mode, Policy
 from memoryd.disk.locks.hold import DirectoryLock
 from memoryd.layouts.codes import severity
 from memoryd.layouts.protocol import IndexResult, IndexView

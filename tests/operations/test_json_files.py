@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from memoryd.core.policy import DAY, Policy
+from memoryd.core.defaults import DAY, Policy
 from memoryd.errors import BusyError, ConflictError, NotFoundError
 from memoryd.layouts.json_files import JSON_FILES
 from memoryd.layouts.json_files.names import is_memory
@@ -28,7 +28,7 @@ from memoryd.operations.repair import repair
 from memoryd.operations.undo import undo
 from memoryd.operations.upkeep import archive, dedupe
 from memoryd.store import Store
-from memoryd.store.views import write_view
+from memoryd.store.layout_views import write_view
 from tests.layouts.contract import NOW
 from tests.layouts.json_samples import CORPUS, corpus, file, identity, memory, name, pretty
 

@@ -19,7 +19,7 @@ from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import run_state_machine_as_test
 
-from memoryd.core.policy import DAY, Policy
+from memoryd.core.defaults import DAY, Policy
 from memoryd.index.sqlite import SqliteIndex
 from memoryd.layouts.json_files import JSON_FILES
 from memoryd.layouts.json_files.schema import iso_ms

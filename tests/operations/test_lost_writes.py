@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from memoryd.core.policy import Policy
+from memoryd.core.defaults import Policy
 from memoryd.layouts.codes import severity
 from memoryd.layouts.protocol import NewMemory
 from memoryd.operations import memories

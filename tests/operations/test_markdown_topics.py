@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from memoryd.core.policy import Policy
+from memoryd.core.defaults import Policy
 from memoryd.disk import atomic
 from memoryd.disk.temps import is_our_temp
 from memoryd.engine.jobs import OPERATIONS, Job

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from memoryd.core.policy import Limit, LimitKind, Policy
+from memoryd.core.defaults import Limit, LimitKind, Policy
 from memoryd.core.secrets import SUGGESTION, VIOLATION
 from memoryd.disk.tree import Tree
 from memoryd.errors import ConflictError, InvalidMemoryError, LimitExceededError, NotFoundError, SensitiveError
@@ -21,7 +21,7 @@ from memoryd.operations.memories import Context, Outcome
 from memoryd.operations.undo import undo
 from memoryd.operations.upkeep import archive
 from memoryd.store import Store
-from memoryd.store.views import write_view
+from memoryd.store.layout_views import write_view
 from tests.layouts.samples import learning, line, lines, memory, uuid
 from tests.operations.conftest import MakeWorld
 from tests.operations.world import CORE, LEARNINGS, LIVE, World

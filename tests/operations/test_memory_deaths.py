@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from memoryd.core.policy import Policy
+from memoryd.core.defaults import Policy
 from memoryd.disk.journal.trash import TrashedMemory, TrashTable
 from memoryd.disk.temps import is_our_temp
 from memoryd.errors import NotFoundError

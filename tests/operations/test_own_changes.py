@@ -11,8 +11,8 @@ from memoryd.core.spans import Edit, Span, sha256
 from memoryd.disk.tree import Tree
 from memoryd.operations.undo import undo
 from memoryd.store.commit import Origin, change
+from memoryd.store.layout_views import IndexedFiles
 from memoryd.store.line_files import PendingChanges
-from memoryd.store.views import IndexedFiles
 from tests.layouts.samples import lines, memory, uuid
 from tests.operations.world import CORE, World
 

@@ -26,7 +26,7 @@ from memoryd.operations.memories import Context
 from memoryd.operations.undo import undo
 from memoryd.operations.upkeep import archive
 from memoryd.store import store as whole_store
-from memoryd.store.views import layout_of, upkeep_view, write_view
+from memoryd.store.layout_views import layout_of, upkeep_view, write_view
 from tests.examples import examples
 from tests.layouts.samples import learning, line, lines, uuid
 from tests.operations.world import LEARNINGS, World

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from memoryd.core.policy import Limit, LimitKind, Policy
+from memoryd.core.defaults import Limit, LimitKind, Policy
 from memoryd.operations.backup import create_backups
 from memoryd.operations.restore import restore
 from memoryd.operations.upkeep import archive, enforce_limits

@@ -6,7 +6,7 @@ import shutil
 
 import pytest
 
-from memoryd.core.policy import Policy
+from memoryd.core.defaults import Policy
 from memoryd.errors import RootMissingError
 from memoryd.operations.backup import create_backups
 from memoryd.operations.refresh import refresh

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from memoryd.core.policy import Policy
+from memoryd.core.defaults import Policy
 from memoryd.disk.temps import is_our_temp
 from memoryd.layouts.json_files.names import INDEX, STATS
 from memoryd.operations.index_files import update_index

@@ -6,7 +6,7 @@ from itertools import chain
 
 import pytest
 
-from memoryd.core.policy import Policy
+from memoryd.core.defaults import Policy
 from memoryd.core.secrets import Judgement, judge
 from memoryd.errors import SensitiveError
 from memoryd.operations import secret_check

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from memoryd.core.policy import Policy
+from memoryd.core.defaults import Policy
 from memoryd.errors import SensitiveError
 from memoryd.layouts.protocol import NewMemory
 from memoryd.operations import memories

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from memoryd.core.policy import DAY, Policy
+from memoryd.core.defaults import DAY, Policy
 from memoryd.layouts.session_files.names import slug
 from memoryd.operations.backup import create_backups
 from memoryd.operations.refresh import refresh

@@ -17,7 +17,7 @@ from memoryd.index.sqlite import SqliteIndex
 from memoryd.operations.search import SearchQuery, search, similar_to_memory, similar_to_vector
 from memoryd.operations.search_scope import SearchRoot
 from memoryd.search.embedding.static import Static
-from memoryd.search.engine import SearchEngine
+from memoryd.search.modes import SearchEngine
 from memoryd.search.semantic import SemanticSearch
 
 NOW = 1_767_225_600.0

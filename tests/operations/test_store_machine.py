@@ -22,7 +22,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
 
 from memoryd.core.dates import iso
-from memoryd.core.policy import Limit, LimitKind, Policy
+from memoryd.core.defaults import Limit, LimitKind, Policy
 from memoryd.core.records import Role
 from memoryd.disk.journal import Entry
 from memoryd.errors import ConflictError, GuardError, NotFoundError, UsageError

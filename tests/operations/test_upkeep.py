@@ -15,8 +15,8 @@ from pathlib import Path
 import pytest
 
 from memoryd.control.methods.status import Counts
+from memoryd.core.defaults import Limit, LimitKind, Mode, Policy
 from memoryd.core.json_spans import members, with_member
-from memoryd.core.policy import Limit, LimitKind, Mode, Policy
 from memoryd.core.spans import Edit, Span
 from memoryd.errors import GuardError, NotFoundError
 from memoryd.layouts.jsonl_store import JSONL_STORE

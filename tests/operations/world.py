@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from memoryd.core.policy import Policy
+from memoryd.core.defaults import Policy
 from memoryd.core.records import Role
 from memoryd.disk.temps import is_our_temp
 from memoryd.operations.index_files import IndexUpdate, update_index

@@ -9,9 +9,9 @@ from typing import Any, ClassVar
 
 from msgspec import to_builtins
 
+from memoryd.core.defaults import Policy
 from memoryd.core.index import FileRow
 from memoryd.core.plan import Fingerprint
-from memoryd.core.policy import Policy
 from memoryd.core.query import Filters
 from memoryd.core.records import Document, Record
 from memoryd.core.spans import Span

@@ -14,7 +14,7 @@ from memoryd.core.vectors import pack_floats
 from memoryd.index.sqlite import SqliteIndex
 from memoryd.search.embedding.embedder import EmbedderError
 from memoryd.search.embedding.static import Static
-from memoryd.search.engine import SearchEngine
+from memoryd.search.modes import SearchEngine
 from memoryd.search.query_terms import ParsedQuery
 from memoryd.search.ranking import Candidate
 from memoryd.search.semantic import Like, Question, SemanticSearch, like_floats

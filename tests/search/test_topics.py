@@ -10,7 +10,7 @@ import pytest
 
 from memoryd.core.query import Mode
 from memoryd.operations.search import SearchQuery, search
-from memoryd.search.engine import SearchEngine
+from memoryd.search.modes import SearchEngine
 from memoryd.search.semantic import SemanticSearch
 from tests.search.stored import NOW, Stored, memory
 from tests.search.test_semantic import Letters, fill

@@ -17,7 +17,7 @@ from memoryd.control.methods.memories import AddRequest
 from memoryd.disk.daemon_lock import lock_directory
 from memoryd.disk.journal.database import JournalError
 from memoryd.disk.tree import Tree
-from memoryd.engine.host import Clock
+from memoryd.engine.interfaces import Clock
 from memoryd.engine.jobs import Job
 from memoryd.engine.root import Root
 from memoryd.engine.worker import Worker

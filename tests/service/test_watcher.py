@@ -19,7 +19,7 @@ from typing import Any
 
 import pytest
 
-from memoryd.engine.host import Change
+from memoryd.engine.interfaces import Change
 from memoryd.service.watching import watcher as watcher_module
 from memoryd.service.watching.inotify_limits import Coverage, held_of, kernel_device, limit_hint
 from memoryd.service.watching.manager import PROBE_KEY, TouchCall, TroubleCall

@@ -215,7 +215,7 @@ class Sandbox:
     def configure(self, root: str, schedule: Mapping[str, str] | None = None, **settings: str | int) -> None:
         """Set keys of one root, and let a running daemon read them."""
         root_settings = self._settings.setdefault(root, {"name": root, "path": str(self.path(root))})
-        root_settings |= settings | {f"schedule.{job}": every for job, every in (schedule or {}).items()}
+        root_settings.update(settings | {f"schedule.{job}": every for job, every in (schedule or {}).items()})
         text = "[daemon]\nquiet_s = 1\nquiet_cap_s = 20\n"
         for keys in self._settings.values():
             text += "\n[[root]]\n" + "".join(f"{key} = {json.dumps(value)}\n" for key, value in keys.items())

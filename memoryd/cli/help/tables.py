@@ -18,7 +18,7 @@ from memoryd.config.template import defaults_of
 from memoryd.config.toml_text import toml
 from memoryd.control.methods import METHODS, Method, Param
 from memoryd.control.methods.method_types import TOPICS as EVENT_TOPICS
-from memoryd.core.policy import DEFAULT_SCHEDULE, Policy
+from memoryd.core.defaults import DEFAULT_SCHEDULE, Policy
 from memoryd.errors import MemorydError
 from memoryd.layouts.codes import CODES
 from memoryd.layouts.protocol import Layout

@@ -19,7 +19,7 @@ from typing import Literal
 
 from memoryd.core.dates import iso
 from memoryd.core.lock_owner import MAX_RECORD
-from memoryd.core.staleness import LockOwner, parse_owner
+from memoryd.core.lock_staleness import LockOwner, parse_owner
 from memoryd.disk import processes, syscalls
 from memoryd.disk.syscalls import UNSUPPORTED
 from memoryd.disk.temps import temp_name

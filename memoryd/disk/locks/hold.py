@@ -21,7 +21,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from types import TracebackType
 
-from memoryd.core.staleness import LockOwner, encode_owner, is_reused, lock_time, parse_owner
+from memoryd.core.lock_staleness import LockOwner, encode_owner, is_reused, lock_time, parse_owner
 from memoryd.disk import processes
 from memoryd.disk.locks import file as lockfile
 from memoryd.disk.locks.watch import HONOUR_S, LockWatch, Trace, identity_of

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
-from memoryd.core.staleness import (
+from memoryd.core.lock_staleness import (
     Evidence,
     Kind,
     LockOwner,

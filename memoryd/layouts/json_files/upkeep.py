@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
+from memoryd.core.defaults import DAY
 from memoryd.core.json_spans import with_member
 from memoryd.core.plan import Action, Kind, Plan
-from memoryd.core.policy import DAY
 from memoryd.core.records import Record
 from memoryd.core.spans import Edit, Span, replace_surrogates, sha256
 from memoryd.layouts.json_files.parser import FirstValue, first_value, is_memory_object, is_torn

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
+from memoryd.core.defaults import MB, Limit, LimitKind
 from memoryd.core.findings import ERROR, INFO, WARNING, Code
-from memoryd.core.policy import MB, Limit, LimitKind
 from memoryd.core.records import Document, NativeMemory, ParseOffset, Role
 from memoryd.layouts.directory import Directory
 from memoryd.layouts.jsonl_store import agent_json, archive, index, parser, repair, schema, writer

@@ -15,9 +15,9 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import NamedTuple
 
 from memoryd.core.dates import quarter
+from memoryd.core.defaults import DAY, Limit, LimitKind
 from memoryd.core.json_spans import with_member
 from memoryd.core.plan import Action, Kind, Plan
-from memoryd.core.policy import DAY, Limit, LimitKind
 from memoryd.core.records import Record
 from memoryd.core.spans import Edit, Span, sha256
 from memoryd.layouts.protocol import LoadedFile, UpkeepView

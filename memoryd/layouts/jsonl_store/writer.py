@@ -14,9 +14,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from memoryd.core.dates import iso
+from memoryd.core.defaults import Limit, LimitKind
 from memoryd.core.json_spans import skip_space, update_members, with_member
 from memoryd.core.plan import ANY_CONTENT, Action, Kind, Plan
-from memoryd.core.policy import Limit, LimitKind
 from memoryd.core.records import NativeMemory, ParseOffset, Record, Role
 from memoryd.core.spans import Edit, splice
 from memoryd.errors import ConflictError, LimitExceededError, UsageError

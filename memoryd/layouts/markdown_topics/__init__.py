@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from memoryd.core.defaults import Policy
 from memoryd.core.findings import ERROR, INFO, WARNING, Code
-from memoryd.core.policy import Policy
 from memoryd.core.records import Document, ParseOffset, Role
 from memoryd.layouts.directory import Directory
 from memoryd.layouts.markdown_topics import archive, fields, index, writer

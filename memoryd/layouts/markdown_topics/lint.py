@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from memoryd.core.defaults import DAY, KB
 from memoryd.core.findings import Finding
-from memoryd.core.policy import DAY, KB
 from memoryd.core.secrets import BLOCK, Secret, find_secrets, find_words
 from memoryd.core.spans import BOM
 from memoryd.layouts.markdown_topics.outline import Line, Outline, Section, parse_heading, seconds_of

@@ -15,7 +15,7 @@ from datetime import date
 from functools import cached_property, lru_cache
 from typing import NamedTuple
 
-from memoryd.core.policy import DAY
+from memoryd.core.defaults import DAY
 from memoryd.core.spans import BOM
 
 _ENTRY = re.compile(rb"## (\d{4}-\d{2}-\d{2}): (.+)")

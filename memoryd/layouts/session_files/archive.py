@@ -19,6 +19,7 @@ from collections.abc import Collection, Iterator, Sequence
 from datetime import UTC, datetime
 from typing import NamedTuple
 
+from memoryd.core.defaults import DAY
 from memoryd.core.json_spans import (
     Member,
     append_elements,
@@ -31,7 +32,6 @@ from memoryd.core.json_spans import (
     set_member,
 )
 from memoryd.core.plan import Action, Kind, Plan
-from memoryd.core.policy import DAY
 from memoryd.core.records import JsonObject, NativeMemory, Record
 from memoryd.core.similarity import Tokens, overlap, same, tokens
 from memoryd.core.spans import Edit, Span, sha256, splice

@@ -8,8 +8,8 @@ are isolated: no record, duplicate or backup crosses from one path to another.
 
 from __future__ import annotations
 
+from memoryd.core.defaults import MB
 from memoryd.core.findings import WARNING, Code
-from memoryd.core.policy import MB
 from memoryd.core.records import Document, NativeMemory, ParseOffset, Role
 from memoryd.core.retention import Quality
 from memoryd.layouts.directory import Directory

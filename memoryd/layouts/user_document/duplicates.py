@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
+from memoryd.core.defaults import DAY
 from memoryd.core.json_spans import (
     Member,
     append_elements,
@@ -22,7 +23,6 @@ from memoryd.core.json_spans import (
     set_member,
 )
 from memoryd.core.plan import Action, Kind, Plan
-from memoryd.core.policy import DAY
 from memoryd.core.records import Record
 from memoryd.core.similarity import normalised
 from memoryd.core.spans import Edit, Span, sha256

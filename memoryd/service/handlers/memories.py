@@ -21,7 +21,7 @@ from memoryd.control.protocol import fits
 from memoryd.control.requests import Answer
 from memoryd.control.server import handler
 from memoryd.core.dates import parse_stamp
-from memoryd.core.policy import DAY
+from memoryd.core.defaults import DAY
 from memoryd.core.query import Filters
 from memoryd.core.secrets import redact
 from memoryd.engine.jobs import Job
@@ -32,7 +32,7 @@ from memoryd.operations.lookup import LoadedMemory, list_memories, not_found, re
 from memoryd.operations.search import LIMIT as SEARCH_LIMIT
 from memoryd.operations.search import SearchQuery, search, similar_to_memory, similar_to_vector
 from memoryd.operations.search_scope import SearchRoot, owners_in, user_in
-from memoryd.search.engine import SearchEngine
+from memoryd.search.modes import SearchEngine
 from memoryd.service.daemon import Daemon
 from memoryd.service.futures import gather
 from memoryd.service.handlers.base import Handlers, Table

@@ -5,7 +5,7 @@ or, if events may have been missed, that everything must be checked. The caller 
 then relies on events.
 
 `on_touch(root key, relative path | None, kind)`: None means check everything, because a directory was created,
-moved or deleted. `kind`: see `memoryd.engine.host.Change`.
+moved or deleted. `kind`: see `memoryd.engine.interfaces.Change`.
 
 `on_trouble(reason, root key | None)`, where None means all roots:
 - `overflow`: the kernel dropped events. Scan; a directory created meanwhile has no watch until a rebuild.
@@ -26,7 +26,7 @@ import time
 from collections.abc import Callable, Iterable
 from typing import Protocol
 
-from memoryd.engine.host import Change
+from memoryd.engine.interfaces import Change
 from memoryd.log import get_logger
 from memoryd.service.watching.inotify_limits import Coverage, held_of, limit_hint
 from memoryd.service.watching.probe import Probe

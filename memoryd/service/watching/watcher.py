@@ -28,7 +28,7 @@ from watchdog.observers.api import BaseObserver, EventDispatcher, ObservedWatch
 from watchdog.utils import BaseThread
 
 from memoryd.core.ignore import is_ignored
-from memoryd.engine.host import Change
+from memoryd.engine.interfaces import Change
 from memoryd.layouts.registry import LAYOUTS
 from memoryd.log import get_logger
 from memoryd.service.watching.inotify_limits import kernel_table

@@ -1,9 +1,9 @@
 """Decide from evidence whether a lock file is stale. Pure.
 
 A lock file is never cleared by age alone or by PID alone. It is stale if it is older than the grace time (strictly
-more, `lock_stale_after_s` in `core.policy`), the process it names is provably dead on this machine, its flock is free,
-and it is on a local file system. A `.lock` that names no process that could be proved dead (empty, unreadable, or from
-another host) may be cleared after five minutes, because a holder of its flock would still show. A soft lock (its
+more, `lock_stale_after_s` in `core.defaults`), the process it names is provably dead on this machine, its flock is
+free, and it is on a local file system. A `.lock` that names no process that could be proved dead (empty, unreadable, or
+from another host) may be cleared after five minutes, because a holder of its flock would still show. A soft lock (its
 existence is the lock) of that kind is never cleared automatically.
 
 Times are seconds since the epoch, UTC, as floats.

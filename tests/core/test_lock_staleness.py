@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from memoryd.core.lock_owner import MAX_PID, MAX_RECORD
-from memoryd.core.staleness import (
+from memoryd.core.lock_staleness import (
     Evidence,
     Kind,
     LockOwner,
