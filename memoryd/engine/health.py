@@ -8,6 +8,7 @@ from __future__ import annotations
 import errno
 import os
 from collections import deque
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from memoryd.core.findings import Finding, FindingNews, NewFindings, Severity
@@ -67,6 +68,7 @@ class Health:
         self.paused = False
         self.watching = False
         self.watch = Watch()
+        self._rewatched = False  # after the last scan: what changed in between caused no event
         self.linked = False  # some file has a further name: a change through that one causes no event here
         self.doubts: deque[tuple[float, str]] = deque(maxlen=20)
         self.index_delay_reason: str | None = None  # why an index write is delayed
@@ -87,8 +89,8 @@ class Health:
 
     @property
     def watched_whole(self) -> bool:
-        """True if events cover every directory."""
-        return self.watching and self.watch.held >= self.watch.wanted
+        """True if events have covered every directory since the last scan."""
+        return self.watching and self.watch.held >= self.watch.wanted and not self._rewatched
 
     @property
     def trusts_events(self) -> bool:
@@ -114,15 +116,19 @@ class Health:
         watchable = self._store.network_fs is None
         self.watching = watchable and self._hints.watch(self._store.name, self._store.tree.path)
 
-    def count_watches(self, directories: list[tuple[int, int]]) -> None:
-        """Count the watches that the kernel really has; a root with gaps is watched anew once."""
+    def count_watches(self, directories: Mapping[str, tuple[int, int]]) -> None:
+        """Count the watches that the kernel really has; one with gaps is watched anew once and soon scanned again."""
         name = self._store.name
+        self._rewatched = False
         if not self.watching:
             self.watch = Watch("scan", len(directories), 0)
             return
         wanted, held = self._hints.coverage(name, directories)
+        if held < wanted and self._hints.barrier():  # of a directory made just now the event may be on its way
+            wanted, held = self._hints.coverage(name, directories)
         if held < wanted:
             self.rewatch()
+            self._rewatched = True
             wanted, held = self._hints.coverage(name, directories)
         self.watch = Watch("events", wanted, held)
 

@@ -4,7 +4,7 @@ subscribers. `Clock` is the one place below the services where time is read."""
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from typing import Protocol
@@ -46,8 +46,8 @@ class Hints(Protocol):
     def unwatch(self, root: str) -> None:
         """Watch it no longer."""
 
-    def coverage(self, root: str, directories: list[tuple[int, int]]) -> tuple[int, int]:
-        """Return how many directories ought to be watched, and how many are. Each is (device, inode)."""
+    def coverage(self, root: str, directories: Mapping[str, tuple[int, int]]) -> tuple[int, int]:
+        """Return how many directories ought to be watched, and how many are under their path -> (device, inode)."""
 
     def barrier(self) -> bool:
         """Wait until the roots have been told of every event from before this call. False if that is not certain."""

@@ -7,7 +7,7 @@ on it. Used by the thread that owns the root, except `status`, `cares_for`, `not
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 
 from msgspec import UNSET, to_builtins
@@ -262,8 +262,7 @@ class Root:
             self.look()
             return ()
         if done.directories is not None:
-            self.health.linked = done.linked
-            self._note_scan(list(done.directories.values()), began)
+            self._note_scan(done.directories, began)
         self._note_changes(done, since)
         for told in self._indexer.restore_lost():
             self.health.note_undone(told)
@@ -278,7 +277,7 @@ class Root:
             self.memories.catch_up()
             self._note_changes(self._indexer.read(paths, watching=self.health.watching), since)
 
-    def _note_scan(self, directories: list[tuple[int, int]], began: float) -> None:
+    def _note_scan(self, directories: Mapping[str, tuple[int, int]], began: float) -> None:
         """After a full scan: count the watches, and set the time of the next one."""
         now = self._clock.monotonic()
         self._publisher.last_scan = self._clock.wall()
@@ -291,6 +290,7 @@ class Root:
         self.deadlines.schedule_scan(now, schedule, reliable=self.health.watched_whole)
 
     def _note_changes(self, done: RefreshResult, since: float) -> None:
+        self.health.linked = done.linked or (self.health.linked and done.directories is None)
         if not (done.changed or done.deleted):
             return
         self.last_change = self._clock.monotonic()

@@ -46,8 +46,8 @@ class RefreshResult:
     """The result of indexing changed files.
 
     `waiting`: half-written files to read again. `accessed`: changed files with the same meaning as before, since
-    reading a memory may rewrite its file. Of a full scan, `directories`: path -> (dev, inode); `linked`: a file has
-    several hard links; `loss`: why the root is suspect, in which case nothing was removed from the catalogue.
+    reading a memory may rewrite its file. `linked`: a file has several hard links. Of a full scan, `directories`: path
+    -> (dev, inode); `loss`: why the root is suspect, in which case nothing was removed from the catalogue.
     """
 
     changed: tuple[str, ...] = ()
@@ -80,6 +80,7 @@ def refresh(
 def _refresh_paths(store: Store, paths: Iterable[str], now: float, *, verify: bool) -> RefreshResult:
     outcomes: dict[str, str] = {}
     deleted: list[str] = []
+    linked = False
     for path in paths:
         if store.role(path) not in READ_ROLES:
             continue
@@ -94,9 +95,10 @@ def _refresh_paths(store: Store, paths: Iterable[str], now: float, *, verify: bo
             if row is not None:
                 note_deletion(store, path)
         else:
+            linked |= found.nlink > 1
             outcomes[path] = index_file(store, path, found, row, now, verify=verify)
     _forget(store, deleted, now)
-    return _result(outcomes, deleted)
+    return replace(_result(outcomes, deleted), linked=linked)
 
 
 def _refresh_all(store: Store, now: float, *, verify: bool, deletions_observed: bool) -> RefreshResult:

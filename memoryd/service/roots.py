@@ -282,8 +282,8 @@ class Roots:
         """Stop watching a root."""
         self.watcher.unwatch(root)
 
-    def coverage(self, root: str, directories: list[tuple[int, int]]) -> tuple[int, int]:
-        """Return how many directories should be watched, and how many are. Each is (device, inode)."""
+    def coverage(self, root: str, directories: Mapping[str, tuple[int, int]]) -> tuple[int, int]:
+        """Return how many directories should be watched, and how many are under their path -> (device, inode)."""
         found = self.watcher.coverage(root, directories)
         return found.wanted, found.held
 
@@ -322,10 +322,10 @@ class Roots:
 
     def _troubled(self, reason: str, root: str | None) -> None:
         for worker in self.all():
-            if reason == "overflow":
-                worker.touch(None)  # before a later event can end a barrier
-            elif worker.name == root and reason in ("root-gone", "root-moved"):
+            if worker.name == root and reason in ("root-gone", "root-moved"):
                 worker.look_soon()
+            elif root in (None, worker.name):
+                worker.touch(None)  # before a later event can end a barrier
         if reason == "root-moved":
             return  # no event was missed
         self._troubles.append((reason, root))

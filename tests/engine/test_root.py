@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import errno
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -36,7 +36,7 @@ class Hints:
     def unwatch(self, root: str) -> None:
         self.watched = [each for each in self.watched if each != root]
 
-    def coverage(self, root: str, directories: list[tuple[int, int]]) -> tuple[int, int]:
+    def coverage(self, root: str, directories: Mapping[str, tuple[int, int]]) -> tuple[int, int]:
         del root
         return len(directories), len(directories) - self.missing
 

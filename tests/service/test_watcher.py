@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import errno
 import gc
 import json
@@ -24,6 +25,7 @@ from memoryd.service.watching import watcher as watcher_module
 from memoryd.service.watching.inotify_limits import Coverage, held_of, kernel_device, limit_hint
 from memoryd.service.watching.manager import PROBE_KEY, TouchCall, TroubleCall
 from memoryd.service.watching.watcher import WatchdogStream, Watcher
+from tests.agents import AT_FDCWD, RENAME_EXCHANGE
 from tests.crowd import by_threads
 from tests.daemon import until
 
@@ -116,9 +118,9 @@ def root(watcher: Watcher, tmp_path: Path) -> Path:
     return path
 
 
-def directories(root: Path) -> list[tuple[int, int]]:
-    stats = [os.stat(path) for path, _, _ in os.walk(root)]
-    return [(found.st_dev, found.st_ino) for found in stats]
+def directories(root: Path) -> dict[str, tuple[int, int]]:
+    places = {os.path.relpath(path, root): os.stat(path) for path, _, _ in os.walk(root)}
+    return {"" if path == "." else path: (found.st_dev, found.st_ino) for path, found in places.items()}
 
 
 def reader_of(stream: WatchdogStream) -> threading.Thread:
@@ -327,7 +329,7 @@ def test_a_missing_root_leaks_nothing(watcher: Watcher, reports: Reports, tmp_pa
     assert not watcher.watch("agents", str(tmp_path / "nowhere"))
     assert not watcher.watch("file", str(tmp_path / "file"))
     assert threading.active_count() == threads
-    assert watcher.coverage("agents", [(1, 2)]) == Coverage(1, 0)
+    assert watcher.coverage("agents", {"": (1, 2)}) == Coverage(1, 0)
     assert watcher.alive() == ["emitter:agents", "emitter:file"]
     (tmp_path / "nowhere").mkdir()
     assert watcher.watch("agents", str(tmp_path / "nowhere"))
@@ -376,16 +378,63 @@ def test_coverage_counts_what_the_kernel_watches(watcher: Watcher, root: Path, t
     assert watcher.watch("big", str(tmp_path / "big"))
     wanted = directories(tmp_path / "big")
     assert watcher.coverage("big", wanted) == Coverage(41, 41)
-    assert watcher.coverage("big", [*wanted, *directories(tmp_path / "state")]) == Coverage(43, 42)
+    assert watcher.coverage("big", {**wanted, "new": wanted["d0"]}) == Coverage(42, 41)
+    assert watcher.coverage("big", {**wanted, "d1": wanted["d0"]}) == Coverage(41, 40)
     assert watcher.coverage("unknown", wanted) == Coverage(41, 0)
+
+
+def exchange(one: Path, other: Path) -> None:
+    renameat2 = ctypes.CDLL(None, use_errno=True).renameat2
+    assert renameat2(AT_FDCWD, os.fsencode(one), AT_FDCWD, os.fsencode(other), RENAME_EXCHANGE) == 0
+
+
+def test_directories_known_by_wrong_names_are_not_covered(watcher: Watcher, root: Path) -> None:
+    """The library mixes up two directories that change places; their events are reported under each other's path."""
+    for name in ("a", "b"):
+        (root / name).mkdir()
+    assert watcher.barrier(WAIT)
+    assert watcher.coverage("agents", directories(root)) == Coverage(3, 3)
+    exchange(root / "a", root / "b")
+    assert watcher.barrier(WAIT)
+    assert watcher.coverage("agents", directories(root)).held < 3
+    assert watcher.watch("agents", str(root))
+    assert watcher.coverage("agents", directories(root)) == Coverage(3, 3)
+
+
+def test_a_file_that_becomes_readable_is_reported(watcher: Watcher, root: Path, reports: Reports) -> None:
+    (root / "f").write_text("x")
+    assert watcher.barrier(WAIT)
+    reports.touches.clear()
+    (root / "f").chmod(0o644)
+    assert watcher.barrier(WAIT)
+    assert reports.touches == [("agents", "f", False)]
+
+
+def test_writes_to_a_file_that_was_made_without_a_name_are_reported(
+    watcher: Watcher, root: Path, reports: Reports
+) -> None:
+    try:
+        fd = os.open(root, os.O_TMPFILE | os.O_RDWR, 0o600)
+    except OSError as error:
+        pytest.skip(f"no O_TMPFILE here: {error.strerror}")
+    inside = os.open(root, os.O_DIRECTORY)
+    os.link(f"/proc/self/fd/{fd}", "f", dst_dir_fd=inside, follow_symlinks=True)
+    os.close(inside)
+    reports.wait_touch("agents", "f", False)
+    assert watcher.barrier(WAIT)
+    reports.touches.clear()
+    os.write(fd, b"more")
+    os.close(fd)
+    assert watcher.barrier(WAIT)
+    assert ("agents", None, False) in reports.touches
 
 
 def test_the_devices_of_stat_and_kernel_are_compared_rightly() -> None:
     dev = os.makedev(259, 70_000)
     assert kernel_device(dev) == 259 << 20 | 70_000
-    table = frozenset({(kernel_device(dev), 7), (kernel_device(dev), 8)})
-    assert held_of([(dev, 7), (dev, 7), (dev, 9)], table) == Coverage(2, 1)
-    assert held_of([(dev + 1, 8)], table) == Coverage(1, 1)  # btrfs: another device to stat, same inode
+    table = {"/r": (kernel_device(dev), 7), "/r/a": (kernel_device(dev), 8)}
+    assert held_of({"/r": (dev, 7), "/r/a": (dev, 9)}, table) == Coverage(2, 1)
+    assert held_of({"/r/a": (dev + 1, 8)}, table) == Coverage(1, 1)  # btrfs: another device to stat, same inode
 
 
 def test_the_limit_is_named() -> None:
@@ -435,6 +484,14 @@ def test_a_probe_directory_that_went_is_noticed_and_made_again(
     assert watcher.rebuild("probe")
     assert watcher.alive() == []
     assert (tmp_path / "state" / "probe").is_dir()
+
+
+def test_a_rebuild_asks_for_a_scan_of_every_root(watcher: Watcher, root: Path, reports: Reports) -> None:
+    """Before a barrier on the new stream can pass: what changed during the rebuild caused no event."""
+    assert root.is_dir()
+    reports.touches.clear()
+    assert watcher.rebuild("test")
+    assert reports.touches == [("agents", None, False)]
 
 
 def test_a_dead_reader_is_noticed(
@@ -580,8 +637,8 @@ CHILD = textwrap.dedent(
     touched, troubles = set(), []
     watcher = Watcher(lambda key, path, gone: touched.add(path), lambda *said: troubles.append(said), probe)
     def directories():
-        found = [os.stat(path) for path, _, _ in os.walk(root)]
-        return [(stat.st_dev, stat.st_ino) for stat in found]
+        found = {path[len(root) + 1 :]: os.stat(path) for path, _, _ in os.walk(root)}
+        return {path: (stat.st_dev, stat.st_ino) for path, stat in found.items()}
     def answer(line):
         if line == "start":
             return [watcher.start(), watcher.watch("agents", root)]
@@ -708,7 +765,8 @@ def test_unreadable_directories_are_uncovered_but_harmless(watcher: Watcher, roo
         (root / name).mkdir(mode=0o000)
     try:
         assert watcher.watch("agents", str(root))
-        wanted = [(found.st_dev, found.st_ino) for found in map(os.stat, (root, root / "a", root / "b"))]
+        found = {name: os.stat(root / name) for name in ("", "a", "b")}
+        wanted = {name: (each.st_dev, each.st_ino) for name, each in found.items()}
         assert watcher.coverage("agents", wanted) == Coverage(3, 1)
     finally:
         for name in ("a", "b"):

@@ -8,7 +8,7 @@ Linux lists every watch of a descriptor in /proc/self/fdinfo as
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 SYSCTLS = {
@@ -29,33 +29,32 @@ class Coverage:
     held: int
 
 
-def kernel_table(fd: int) -> frozenset[tuple[int, int]]:
-    """(device in the kernel's encoding, inode) of every watch of the inotify descriptor `fd`.
+def kernel_table(fd: int) -> dict[int, tuple[int, int]]:
+    """Watch descriptor -> (device in the kernel's encoding, inode), of every watch of the inotify descriptor `fd`.
 
     Empty when the descriptor is closed; OSError is not raised.
     """
     try:
         with open(f"/proc/self/fdinfo/{fd}", encoding="ascii") as lines:
-            return frozenset(_place(line) for line in lines if line.startswith("inotify "))
+            return dict(_watch(line) for line in lines if line.startswith("inotify "))
     except OSError:
-        return frozenset()
+        return {}
 
 
-def held_of(directories: Iterable[tuple[int, int]], table: frozenset[tuple[int, int]]) -> Coverage:
-    """Count the distinct `directories`, given as (st_dev, st_ino), that are in `table`.
+def held_of(directories: Mapping[str, tuple[int, int]], table: Mapping[str, tuple[int, int]]) -> Coverage:
+    """Count the `directories`, given as path -> (st_dev, st_ino), that `table` has under the same path.
 
     Where no directory of a device is found by device, inode numbers alone decide: btrfs subvolumes and
     overlays show another device to `stat` than the kernel prints.
     """
-    by_device: dict[int, set[int]] = {}
-    for dev, ino in directories:
-        by_device.setdefault(dev, set()).add(ino)
-    any_device = {ino for _, ino in table}
+    by_device: dict[int, dict[str, int]] = {}
+    for path, (dev, ino) in directories.items():
+        by_device.setdefault(dev, {})[path] = ino
     held = 0
     for dev, inodes in by_device.items():
-        exact = sum((kernel_device(dev), ino) in table for ino in inodes)
-        held += exact or len(inodes & any_device)
-    return Coverage(sum(map(len, by_device.values())), held)
+        exact = sum(table.get(path) == (kernel_device(dev), ino) for path, ino in inodes.items())
+        held += exact or sum(path in table and table[path][1] == ino for path, ino in inodes.items())
+    return Coverage(len(directories), held)
 
 
 def kernel_device(st_dev: int) -> int:
@@ -74,9 +73,9 @@ def limit_hint(*, instances: bool = False) -> str:
     return f"{name} is {value}; raise it with: sysctl -w {name}={max(value * 2, enough)}"
 
 
-def _place(line: str) -> tuple[int, int]:
+def _watch(line: str) -> tuple[int, tuple[int, int]]:
     fields = dict(part.split(":", 1) for part in line.split()[1:] if ":" in part)
-    return int(fields["sdev"], 16), int(fields["ino"], 16)
+    return int(fields["wd"], 16), (int(fields["sdev"], 16), int(fields["ino"], 16))
 
 
 def _number(path: str) -> int | None:

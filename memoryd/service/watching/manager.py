@@ -23,7 +23,7 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Mapping
 from typing import Protocol
 
 from memoryd.engine.interfaces import Change
@@ -145,8 +145,9 @@ class Stream(Protocol):
     def owns(self, thread: threading.Thread) -> bool:
         """True if it is one of the threads of this stream."""
 
-    def kernel_watches(self) -> frozenset[tuple[int, int]] | None:
-        """Return (device, inode) of each directory the kernel watches; None if unknown."""
+    def kernel_watches(self, key: str) -> dict[str, tuple[int, int]] | None:
+        """Return path -> (device, inode) of each directory the kernel watches and whose events are reported under that
+        path; None if unknown."""
 
     def stop(self) -> None:
         """End all watching; may wait forever if a thread is stuck."""
@@ -236,18 +237,20 @@ class WatchManager:
             for key in self._paths:
                 if not self._schedule(key):
                     self._report("unwatched", key)
+                self._on_touch(key, None, Change.MODIFIED)  # before a barrier on the new stream can pass
             return True
 
-    def coverage(self, key: str, directories: Iterable[tuple[int, int]]) -> Coverage:
-        """Return how many of a root's directories, given as (st_dev, st_ino), the kernel really watches.
+    def coverage(self, key: str, directories: Mapping[str, tuple[int, int]]) -> Coverage:
+        """Return how many of a root's directories, given as path -> (st_dev, st_ino), the kernel really watches under
+        that path: events of a directory known by a wrong name are as good as lost.
 
         If the kernel does not tell (not Linux), a live watch counts as complete.
         """
-        wanted = set(directories)
         with self._lock:
             if self._stream is None or not self._stream.watching(key):
-                return Coverage(len(wanted), 0)
-            table = self._stream.kernel_watches()
+                return Coverage(len(directories), 0)
+            table, root = self._stream.kernel_watches(key), self._paths[key]
+        wanted = {f"{root}/{path}" if path else root: place for path, place in directories.items()}
         return Coverage(len(wanted), len(wanted)) if table is None else held_of(wanted, table)
 
     def limit_hint(self) -> str:

@@ -7,6 +7,7 @@ What is reported, and in which order to use it, is in `manager`; here are the wa
 from __future__ import annotations
 
 import os
+import re
 import sys
 import threading
 import time
@@ -24,7 +25,7 @@ from watchdog.events import (
     FileSystemEvent,
     FileSystemEventHandler,
 )
-from watchdog.observers.api import BaseObserver, EventDispatcher, ObservedWatch
+from watchdog.observers.api import BaseObserver, EventDispatcher, EventEmitter, ObservedWatch
 from watchdog.utils import BaseThread
 
 from memoryd.core.ignore import is_ignored
@@ -50,6 +51,7 @@ EVENTS: list[type[FileSystemEvent]] = [
 ]
 GOING = (FileDeletedEvent, FileMovedEvent, DirDeletedEvent, DirMovedEvent)
 LOCKS = frozenset(os.fsencode(layout.files.lock) for layout in LAYOUTS.values() if layout.files.lock is not None)
+NAMELESS = re.compile(rb"#\d+")  # the kernel's name of a file opened with O_TMPFILE, also when it has got another one
 JOIN_S = 2.0
 GATHER_S = 0.002
 # Events in one reading, fewer than the longest names leave room for: the kernel drops what is not read.
@@ -135,15 +137,14 @@ if sys.platform == "linux":
                 elif event.path == self._path:
                     self._router.report_moved()
                 return
-            if raw.is_attrib:
-                return
             if raw.is_moved_from:
                 self._note_source(event)
             if raw.is_delete or raw.is_moved_from:
                 kind = Change.GONE
             else:
                 kind = Change.COMPLETE if raw.is_close_write or raw.is_moved_to else Change.MODIFIED
-            self._router.report(os.fsdecode(event.path), kind, is_directory=raw.is_directory)
+            anywhere = raw.is_directory or NAMELESS.fullmatch(raw.name) is not None
+            self._router.report(os.fsdecode(event.path), kind, is_directory=anywhere)
 
         def get_queued_moved_from_event(self, cookie: int) -> PathedInotifyEvent | None:
             return self._sources.get(cookie)
@@ -187,6 +188,12 @@ if sys.platform == "linux":
                 if isinstance(self._inotify_fd, _Reader):
                     self._inotify_fd.report("desync")
 
+        def paths(self) -> dict[str, int]:
+            """Return path -> watch descriptor of each directory whose events are reported under this path."""
+            with self._lock:
+                watches, names = self._active_callbacks_by_path, self._active_callbacks_by_watch
+                return {os.fsdecode(path): wd for path, wd in watches.items() if names.get(wd) == path}
+
     class _Emitter(InotifyEmitter):
         def on_thread_start(self) -> None:
             self._inotify = _Group(
@@ -196,6 +203,11 @@ if sys.platform == "linux":
                 event_mask=Mask(self.get_event_mask_from_filter() | InotifyConstants.IN_MOVE_SELF),
                 follow_symlink=self.watch.follow_symlink,
             )
+
+        def paths(self) -> dict[str, int]:
+            """Return the paths of its group; none before it begins and after it ends."""
+            group = self._inotify
+            return group.paths() if isinstance(group, _Group) else {}
 
     class _Observer(InotifyObserver):
         def __init__(self, report: Callable[[str], None]) -> None:
@@ -211,6 +223,9 @@ if sys.platform == "linux":
         assert isinstance(observer, _Observer)
         observer.reader.routers[os.fsencode(path)] = router
 
+    def _paths(emitter: EventEmitter) -> dict[str, int]:
+        return emitter.paths() if isinstance(emitter, _Emitter) else {}
+
 else:
     from watchdog.observers import Observer
 
@@ -220,6 +235,10 @@ else:
 
     def _add_router(observer: BaseObserver, path: str, router: _Router) -> None:
         """The observer's own dispatcher calls the router."""
+
+    def _paths(emitter: EventEmitter) -> dict[str, int]:
+        del emitter  # there are no watch descriptors
+        return {}
 
 
 class Watcher(WatchManager):
@@ -276,10 +295,15 @@ class WatchdogStream:
         """True if it is one of the threads of this stream."""
         return thread in {self._observer, self._reader(), *self._observer.emitters}
 
-    def kernel_watches(self) -> frozenset[tuple[int, int]] | None:
-        """Return (device, inode) of each directory the kernel watches; None if unknown."""
+    def kernel_watches(self, key: str) -> dict[str, tuple[int, int]] | None:
+        """Return path -> (device, inode) of each directory the kernel watches and whose events are reported under that
+        path; None if unknown."""
         fd = getattr(self._reader(), "_inotify_fd", None)
-        return None if fd is None else kernel_table(fd)
+        if fd is None:
+            return None
+        table, watch = kernel_table(fd), self._watches.get(key)
+        emitters = [each for each in self._observer.emitters if each.watch == watch]
+        return {path: table[wd] for emitter in emitters for path, wd in _paths(emitter).items() if wd in table}
 
     def stop(self) -> None:
         """Stop all threads. May wait forever if a thread is stuck, so call it on a helper thread.
