@@ -1,6 +1,7 @@
 """The errors memoryd raises: one class per kind, each with its JSON-RPC error code and process exit code.
 
-Bad content in a memory file is never an error: it is a `Finding` (core/findings.py).
+Bad content in a memory file is never an error: it is a `Finding` (core/findings.py). What each exit code means is in
+`cli/exits.py`; a new one begins there.
 """
 
 from __future__ import annotations

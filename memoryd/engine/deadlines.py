@@ -1,6 +1,7 @@
 """Deadlines of one root, as plain values; all times are monotonic seconds and passed in.
 
-A full scan is the truth; how often it runs depends on its cost and on how reliable events are.
+A full scan is the truth; how often it runs depends on its cost and on how reliable events are. How long changes settle
+is decided in `settler`.
 """
 
 from __future__ import annotations

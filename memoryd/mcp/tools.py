@@ -1,4 +1,7 @@
-"""The tools: name, description, arguments, result, hints and operation of each; texts for agents."""
+"""The tools: name, description, arguments, result, hints and operation of each; texts for agents.
+
+Arguments are in `schemas`, operations in `memories`, the list for people in `cli/help/prose.py`.
+"""
 
 from __future__ import annotations
 

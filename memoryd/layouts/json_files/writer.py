@@ -1,5 +1,5 @@
 """Writer of memory files: a new file under a free name, exact edits, the flag `archived`. See
-`memoryd.layouts.protocol`.
+`memoryd.layouts.protocol`. Which values are accepted is decided in `schema`.
 
 The real server overwrites a file whose name is taken; memoryd looks for a free name and creates the file exclusively.
 Forgetting sets the flag: the layout moves and deletes nothing.

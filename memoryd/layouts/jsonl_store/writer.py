@@ -1,5 +1,5 @@
 """Writer of the JSONL store: one appended line per memory, exact edits of a line, the quarterly archive. See
-`memoryd.layouts.protocol`.
+`memoryd.layouts.protocol`. Which values are accepted is decided in `schema`.
 
 A new memory is appended without reading the file, so the cost does not grow with the store. An update writes only the
 values that change. Forgetting archives.

@@ -1,4 +1,5 @@
 """Storing, changing and repairing entries. Pure: returns plans (see `memoryd.layouts.protocol`).
+Which values are accepted is decided in `fields`.
 
 A new entry goes above all others whatever its date, as the seed says. Entries that then exceed the limits move to the
 archive in the same plan, oldest first. `index.md` is updated afterwards by its own renderer.

@@ -1,5 +1,5 @@
 """Writer of session files: adding, changing, forgetting and restoring memories, and repair. See
-`memoryd.layouts.protocol`.
+`memoryd.layouts.protocol`. Which values are accepted is decided in `schema`.
 
 The memories stored by one call are one extraction: `extraction_count` and `last_updated` change, even where an existing
 memory of higher confidence wins. A change by hand is an update without extraction: only `last_updated` changes.
