@@ -308,8 +308,7 @@ class Scan:
     `files`: regular files. `directories`: path -> (dev, inode), the root as "". `irregular`: links, FIFOs,
     sockets, devices and directories of other devices, none of them entered. `unreadable`: directories and
     files that could not be read (completely): earlier knowledge of what is below them stays valid.
-    `skipped`: directories left out. `linked`: some file has another hard link, perhaps outside the root. `complete` is
-    False if the walk stopped at the limit on files.
+    `skipped`: directories left out. `complete` is False if the walk stopped at the limit on files.
     """
 
     files: dict[str, Fingerprint]
@@ -317,7 +316,6 @@ class Scan:
     irregular: tuple[str, ...]
     unreadable: tuple[str, ...]
     skipped: tuple[str, ...] = ()
-    linked: bool = False
     complete: bool = True
 
 
@@ -330,7 +328,6 @@ class _Progress:
     irregular: list[str] = field(default_factory=list)
     unreadable: list[str] = field(default_factory=list)
     skipped: list[str] = field(default_factory=list)
-    linked: bool = False
 
 
 def scan(
@@ -363,7 +360,7 @@ def scan(
         finally:
             os.close(fd)
     rest = tuple(found.irregular), tuple(found.unreadable), tuple(found.skipped)
-    return Scan(found.files, found.directories, *rest, found.linked, complete=len(found.files) <= max_files)
+    return Scan(found.files, found.directories, *rest, complete=len(found.files) <= max_files)
 
 
 def _enter(fd: int, path: str, device: int, found: _Progress) -> list[str]:
@@ -388,7 +385,6 @@ def _enter(fd: int, path: str, device: int, found: _Progress) -> list[str]:
                 continue
             if stat.S_ISREG(state.st_mode):
                 found.files[name] = fingerprint_of(state)
-                found.linked |= state.st_nlink > 1
             else:
                 found.irregular.append(name)
     return below

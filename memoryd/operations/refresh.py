@@ -119,7 +119,9 @@ def _refresh_all(store: Store, now: float, *, verify: bool, deletions_observed: 
     _forget(store, deleted, now)
     store.pending_changes.indexed_all()
     store.root_findings["files"] = tuple(_odd_files(store, scan.irregular, scan.unreadable))
-    return replace(_result(outcomes, deleted, scan.directories), linked=scan.linked)
+    return replace(
+        _result(outcomes, deleted, scan.directories), linked=any(found.nlink > 1 for found in scan.files.values())
+    )
 
 
 def _forget(store: Store, deleted: Iterable[str], now: float) -> None:
