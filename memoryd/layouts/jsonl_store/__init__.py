@@ -14,9 +14,9 @@ from memoryd.core.defaults import MB, Limit, LimitKind
 from memoryd.core.findings import ERROR, INFO, WARNING, Code
 from memoryd.core.records import Document, NativeMemory, ParseOffset, Role
 from memoryd.layouts.directory import Directory
-from memoryd.layouts.jsonl_store import agent_json, archive, index, parser, repair, schema, writer
+from memoryd.layouts.jsonl_store import archive, index, parser, repair, schema, writer
 from memoryd.layouts.jsonl_store.parser import recognise
-from memoryd.layouts.jsonl_store.schema import FILE_TYPES
+from memoryd.layouts.jsonl_store.schema import FILE_TYPES, INDEX, is_agent_file
 from memoryd.layouts.protocol import (
     FileRules,
     IndexRenderer,
@@ -49,9 +49,9 @@ class JsonlReader(Reader):
             return Role.BACKUP
         if is_temp(path):
             return Role.TEMP
-        if path in FILE_TYPES or agent_json.is_candidate(path):
+        if path in FILE_TYPES or is_agent_file(path):
             return Role.SOURCE
-        if path == index.INDEX:
+        if path == INDEX:
             return Role.INDEX
         return Role.ARCHIVE if archive.is_archive(path) else Role.FOREIGN
 
@@ -62,8 +62,8 @@ class JsonlReader(Reader):
 
     def parse(self, path: str, data: bytes, *, now: float, mtime: float, base: ParseOffset) -> Document:
         """Parse a JSONL file, an archive, or an `<agent-id>.json` file. Never raises."""
-        if agent_json.is_candidate(path):
-            return agent_json.parse(path, data, now=now, mtime=mtime)
+        if is_agent_file(path):
+            return parser.parse_agent_file(path, data, now=now, mtime=mtime)
         counted = path in FILE_TYPES
         kind = FILE_TYPES[path] if counted else archive.archived_type(path)
         return parser.parse_lines(path, data, kind, now=now, mtime=mtime, base=base, counted=counted)
@@ -92,7 +92,7 @@ JSONL_STORE = Layout(
     ),
     # No migrations: 1.0.0 is the first version.
     index=IndexRenderer(
-        (index.INDEX,),
+        (INDEX,),
         index.render,
         is_managed=lambda _path, content: index.is_ours(content),
         version=index.version_of,

@@ -17,11 +17,9 @@ from memoryd.core.dates import iso
 from memoryd.core.findings import Finding
 from memoryd.core.records import Entry, JsonObject, Role
 from memoryd.layouts.directory import is_other_json
-from memoryd.layouts.jsonl_store import agent_json
-from memoryd.layouts.jsonl_store.schema import IMPORTANCE, TYPES
+from memoryd.layouts.jsonl_store.schema import IMPORTANCE, INDEX, TYPES, is_agent_file
 from memoryd.layouts.protocol import IndexResult, IndexView
 
-INDEX = "index.json"
 VERSION = "1.0.0"
 _KEYS = ("version", "last_updated", "statistics", "tags_index", "category_index", "importance_index")
 
@@ -35,7 +33,7 @@ def render(view: IndexView) -> IndexResult:
     by_type = body["statistics"]["by_type"]
     listed, archived = counts
     # Memories in `<agent-id>.json` files count too, but no index lists them.
-    memories = listed + sum(f.records for f in view.files.values() if agent_json.is_candidate(f.path))
+    memories = listed + sum(f.records for f in view.files.values() if is_agent_file(f.path))
     if newer is not None and view.newer_index == "read-only":
         message = f"version {newer[:20]} is newer than this memoryd supports; nothing in the directory is written"
         findings = (*findings, Finding("index-newer", INDEX, message))
