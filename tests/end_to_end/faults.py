@@ -9,10 +9,10 @@ import pytest
 
 
 class Fault:
-    """Lets a running daemon meet a fault at its nth call of one kind, in whichever thread. `only`: calls on
-    this file."""
+    """Lets a running daemon meet a fault at its nth call of one kind, in whichever thread. `number`: as strace takes
+    it, "1+" means every call. `only`: calls on this file, named as in the call."""
 
-    def __init__(self, pid: int, call: str, fault: str, number: int, *, only: str | None = None) -> None:
+    def __init__(self, pid: int, call: str, fault: str, number: int | str, *, only: str | None = None) -> None:
         what = f"inject={call}:{fault}:when={number}"
         command = ["strace", "-f", "-o", "/dev/null", "-e", f"trace={call}", "-e", what, "-p", str(pid)]
         command += ["-P", only] if only else []
