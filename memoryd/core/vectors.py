@@ -28,16 +28,6 @@ def pack_floats(numbers: Sequence[float]) -> bytes:
     return array("f", numbers).tobytes()
 
 
-def pack_bytes(numbers: Sequence[int]) -> bytes:
-    """Pack numbers as one byte each, scaled so that the largest is 127: only the direction matters."""
-    most, least = max(numbers), min(numbers)
-    largest = max(most, -least)
-    if not largest:
-        return bytes(len(numbers))
-    half = largest // 2
-    return array("b", [(127 * number + half) // largest for number in numbers]).tobytes()
-
-
 def unpack(vector: bytes, size: int) -> Sequence[float]:
     """Unpack a vector of `size` numbers of one byte or 32 bits each."""
     return array("b" if len(vector) == size else "f", vector)

@@ -17,7 +17,7 @@ from memoryd.core.query import Filters, Mode
 from memoryd.core.vectors import agent_model, cosine, pack_floats, unpack
 from memoryd.errors import MemorydError
 from memoryd.search.embedding.embedder import Embedder
-from memoryd.search.embedding.wordpiece import words
+from memoryd.search.embedding.static import words
 from memoryd.search.query_terms import ParsedQuery
 from memoryd.search.ranking import PART, PHRASE, SOME, Candidate, Points, Why, text_part
 

@@ -16,10 +16,11 @@ from memoryd.core.index import Neighbour
 from memoryd.core.query import Filters
 from memoryd.core.records import Record
 from memoryd.core.spans import Span
-from memoryd.core.vectors import cosine, pack_bytes, pack_floats, unpack
+from memoryd.core.vectors import cosine, pack_floats, unpack
 from memoryd.index.matrix import IDLE_S, MatrixCache, Similarities, Vectors
 from memoryd.index.sqlite import SqliteIndex
 from memoryd.index.sqlite.reader import SqliteReader
+from memoryd.search.embedding.static import pack_bytes
 from tests.index.records import put
 
 SIZE = 16

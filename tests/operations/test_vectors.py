@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from memoryd.core.vectors import pack_bytes, pack_floats
+from memoryd.core.vectors import pack_floats
 from memoryd.operations.memories import vector_maker
+from memoryd.search.embedding.static import pack_bytes
 
 TOKEN = "ghp_" + "aB3dE6gH9" * 4
 

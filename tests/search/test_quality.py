@@ -7,8 +7,7 @@ import json
 
 import pytest
 
-from memoryd.search.embedding.static import SIZE, Static
-from memoryd.search.embedding.wordpiece import DIRECTORY, HEAD, TABLE, Table, word_rows
+from memoryd.search.embedding.static import DIRECTORY, HEAD, SIZE, TABLE, Static, Table, word_rows
 from tests.bench.quality import FIGURES, MODES, SETS, Quality, measure, quality
 
 MARGIN = 0.01

@@ -12,14 +12,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memoryd.core.vectors import cosine, pack_bytes, unpack
+from memoryd.core.vectors import cosine, unpack
 from memoryd.search.embedding.embedder import EmbedderError
-from memoryd.search.embedding.static import SIZE, Static
-from memoryd.search.embedding.wordpiece import (
+from memoryd.search.embedding.static import (
     HEAD,
     MAGIC,
     MAX_WORDS,
+    SIZE,
+    Static,
     Table,
+    pack_bytes,
     pieces,
     read_vocabulary,
     rows_of,

@@ -13,10 +13,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from memoryd.core.vectors import cosine
-from memoryd.search.embedding import word_alignment
-from memoryd.search.embedding.static import Static
-from memoryd.search.embedding.word_alignment import MAX_COMPARED, WordAlignment
-from memoryd.search.embedding.wordpiece import HEAD, MAGIC, Table, rows_of, word_rows, words
+from memoryd.search.embedding import static
+from memoryd.search.embedding.static import (
+    HEAD,
+    MAGIC,
+    MAX_COMPARED,
+    Static,
+    Table,
+    WordAlignment,
+    rows_of,
+    word_rows,
+    words,
+)
 from tests.examples import examples
 
 KNOWN = cache(word_rows)
@@ -48,7 +56,7 @@ def looked_up_words(patch: pytest.MonkeyPatch) -> list[str]:
         found.append(word)
         return rows_of(word, known)
 
-    patch.setattr(word_alignment, "rows_of", noted)
+    patch.setattr(static, "rows_of", noted)
     return found
 
 
@@ -56,7 +64,7 @@ def looked_up_words(patch: pytest.MonkeyPatch) -> list[str]:
 @given(texts, st.lists(texts, min_size=1, max_size=6), st.integers(1, 5))
 def test_it_is_what_each_word_by_itself_gives(question: str, some: list[str], block: int) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(word_alignment, "BLOCK", block)
+        patch.setattr(static, "BLOCK", block)
         found = WordAlignment(TABLE(), KNOWN()).align(question, some)
     assert found == pytest.approx([by_hand(question, text) for text in some], abs=1e-5)
 
@@ -64,7 +72,7 @@ def test_it_is_what_each_word_by_itself_gives(question: str, some: list[str], bl
 @given(st.text(st.characters(codec="ascii"), max_size=60) | st.text(max_size=30))
 def test_the_words_are_those_of_the_vocabulary_without_signs(text: str) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(word_alignment, "MAX_CACHED", 0)  # so that each is looked up
+        patch.setattr(static, "MAX_ALIGNED", 0)  # so that each is looked up
         looked_up = looked_up_words(patch)
         APART().align("", [text])
     assert looked_up == list(dict.fromkeys(word for word in words(text) if word.isalnum()))
@@ -98,7 +106,7 @@ def test_more_words_than_are_cached(monkeypatch: pytest.MonkeyPatch) -> None:
     """All are forgotten when they become too many, with the same result."""
     texts = [f"word{number} alpha beta{number}" for number in range(40)]
     expected = Static().align("alpha word7", texts)
-    monkeypatch.setattr(word_alignment, "MAX_CACHED", 50)
+    monkeypatch.setattr(static, "MAX_ALIGNED", 50)
     few = WordAlignment(TABLE(), KNOWN())
     looked_up = looked_up_words(monkeypatch)
     for turn in range(20):

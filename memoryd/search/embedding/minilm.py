@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from memoryd.search.embedding.embedder import EmbedderError
-from memoryd.search.embedding.wordpiece import pieces, read_vocabulary, words
+from memoryd.search.embedding.static import pieces, read_vocabulary, words
 
 NAME = "minilm-l6-v2-int8"
 SIZE = 384

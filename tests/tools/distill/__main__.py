@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
-from memoryd.search.embedding.wordpiece import DIRECTORY, read_vocabulary, words
+from memoryd.search.embedding.static import DIRECTORY, read_vocabulary, words
 from tests.tools.distill import corpus, packing, sentences, student
 from tests.tools.distill.teacher import Teacher
 

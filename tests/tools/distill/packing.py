@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from memoryd.search.embedding.wordpiece import HEAD, MAGIC
+from memoryd.search.embedding.static import HEAD, MAGIC
 from tests.tools.distill.teacher import Array
 
 HEAVIEST = 4095  # times 127 times the most words of a text it still fits into 31 bits

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from memoryd.search.embedding.wordpiece import rows_of, words
+from memoryd.search.embedding.static import rows_of, words
 from tests.tools.distill.teacher import Array
 
 SMOOTH = 1e-3  # a of a / (a + p)

