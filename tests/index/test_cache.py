@@ -15,7 +15,7 @@ from memoryd.core.index import FileRow, FileSummary, ReplacedRange
 from memoryd.core.plan import Fingerprint
 from memoryd.core.records import Document, Entry, Record
 from memoryd.core.spans import Span
-from memoryd.index.sqlite import SqliteIndex, cache
+from memoryd.index.sqlite import SqliteIndex, reader
 from memoryd.index.sqlite.database import Database, Row
 from tests.examples import examples
 from tests.index.records import put, record, row
@@ -106,8 +106,8 @@ def check(directory: Path, steps: list[Step]) -> None:
 
 
 def compare(index: SqliteIndex) -> None:
-    with index.reader() as reader:
-        fresh = list(reader.entries(PATHS[::-1])), list(reader.entries(PATHS[1:2])), list(reader.summaries())
+    with index.reader() as lent:
+        fresh = list(lent.entries(PATHS[::-1])), list(lent.entries(PATHS[1:2])), list(lent.summaries())
     assert answers(index) == fresh
 
 
@@ -137,12 +137,12 @@ HISTORY: list[Step] = [
 
 @pytest.mark.parametrize("limit", [1000, 3])
 def test_also_of_an_index_too_large_to_keep(limit: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cache, "CACHED_RECORDS", limit)
-    monkeypatch.setattr(cache, "CACHED_FILES", limit)
+    monkeypatch.setattr(reader, "CACHED_RECORDS", limit)
+    monkeypatch.setattr(reader, "CACHED_FILES", limit)
     check(tmp_path, HISTORY)
 
 
-@pytest.mark.parametrize("part", [cache.EntryCache, cache.SummaryCache])
+@pytest.mark.parametrize("part", [reader.EntryCache, reader.SummaryCache])
 def test_canary_a_change_that_is_not_noted(part: type[object], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(part, "note_change", lambda *_: None)
     with pytest.raises(AssertionError):
@@ -150,7 +150,7 @@ def test_canary_a_change_that_is_not_noted(part: type[object], tmp_path: Path, m
 
 
 def test_canary_a_failed_change_that_is_believed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cache.EntryCache, "clear", lambda _: None)
+    monkeypatch.setattr(reader.EntryCache, "clear", lambda _: None)
     with pytest.raises(AssertionError):
         check(tmp_path, HISTORY)
 

@@ -18,9 +18,8 @@ from memoryd.core.index import FileRow, FileSummary, IndexReader, IndexWriter, R
 from memoryd.core.records import Document, Entry, Record
 from memoryd.core.spans import Span, replace_surrogates
 from memoryd.core.words import indexable
-from memoryd.index.sqlite.cache import EntryCache, SummaryCache
 from memoryd.index.sqlite.database import INSERT_RECORD, ConnectionPool, Database, file_values, key_of
-from memoryd.index.sqlite.reader import Shared, SqliteReader
+from memoryd.index.sqlite.reader import EntryCache, Shared, SqliteReader, SummaryCache
 from memoryd.index.texts import Text, clean, redacted, text_of
 
 KeysByText = dict[Text, list[int]]
