@@ -17,10 +17,9 @@ from memoryd.control.methods.shared import ChangeResult, PlanRow
 from memoryd.control.methods.status import SyncedRoot
 from memoryd.control.methods.upkeep import LockRow, LocksResult, ReindexResult
 from memoryd.core.records import Role
-from memoryd.engine.backfill import Backfill
 from memoryd.engine.deadlines import CALM_LOOK_S, LATE_S, LOOK_S, MERGE_PAUSE_S, MERGE_QUIET_S, NEVER, Deadlines
 from memoryd.engine.health import FindingReports, Health
-from memoryd.engine.indexer import Indexer
+from memoryd.engine.indexer import Backfill, Indexer
 from memoryd.engine.interfaces import Clock, Hints, Tell
 from memoryd.engine.jobs import LOOKS, OPERATIONS, Job
 from memoryd.engine.memories import STORING, Memories

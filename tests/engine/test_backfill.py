@@ -17,8 +17,8 @@ from memoryd.core.plan import Fingerprint
 from memoryd.core.records import Document, Record
 from memoryd.core.spans import Span
 from memoryd.core.vectors import pack_floats
-from memoryd.engine.backfill import AT_ONCE, FIRST, FIRST_PAUSE_S, MAX_PAUSE_S, SLOW_BATCH, Backfill
 from memoryd.engine.deadlines import NEVER
+from memoryd.engine.indexer import AT_ONCE, FIRST, FIRST_PAUSE_S, MAX_PAUSE_S, SLOW_BATCH, Backfill
 from memoryd.engine.interfaces import Clock
 from memoryd.index.sqlite import SqliteIndex
 from memoryd.search.embedding.embedder import EmbedderError
