@@ -23,8 +23,8 @@ from typing import Final, Literal
 
 from memoryd.core.plan import Fingerprint
 from memoryd.disk import syscalls
-from memoryd.disk.nofollow import NotRegularError, fingerprint_of, lstat, open_regular, pread_all
 from memoryd.disk.replaced_file import ReplacedFile, digest_of
+from memoryd.disk.syscalls import NotRegularError, fingerprint_of, lstat, open_regular, pread_all
 from memoryd.disk.temps import Temp, still_holds, temp_name
 from memoryd.disk.tree import Tree
 

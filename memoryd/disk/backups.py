@@ -21,7 +21,7 @@ from memoryd.core.retention import Backup, Quality, backup_name, drop, order, pa
 from memoryd.disk import atomic
 from memoryd.disk.journal import Journal
 from memoryd.disk.journal.backups import BackupRow
-from memoryd.disk.nofollow import NotBeneathError, NotRegularError
+from memoryd.disk.syscalls import NotBeneathError, NotRegularError
 from memoryd.disk.tree import Tree
 from memoryd.errors import ConflictError, NotFoundError
 

@@ -16,7 +16,7 @@ from contextlib import suppress
 
 from memoryd.disk import atomic
 from memoryd.disk.journal import Journal
-from memoryd.disk.nofollow import MB, NotRegularError
+from memoryd.disk.syscalls import MB, NotRegularError
 from memoryd.disk.temps import is_our_temp
 from memoryd.disk.tree import Tree
 from memoryd.errors import MemorydError

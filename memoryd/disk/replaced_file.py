@@ -10,8 +10,7 @@ from __future__ import annotations
 import hashlib
 import os
 
-from memoryd.disk.nofollow import MB, pread_all
-from memoryd.disk.syscalls import is_proven_sole_opener, is_sole_opener
+from memoryd.disk.syscalls import MB, is_proven_sole_opener, is_sole_opener, pread_all
 from memoryd.disk.temps import unlink_if
 
 

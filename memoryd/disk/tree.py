@@ -21,19 +21,20 @@ from types import TracebackType
 from typing import Self
 
 from memoryd.core.plan import Fingerprint
-from memoryd.disk.nofollow import (
+from memoryd.disk.syscalls import (
     MB,
     ChangingError,
     NotBeneathError,
     TooLargeError,
+    birth_time_ns,
     fingerprint_of,
     lstat,
     open_directory,
     open_regular,
     parts_of,
     pread_all,
+    sync_directory,
 )
-from memoryd.disk.syscalls import birth_time_ns, sync_directory
 
 ATTEMPTS = 3  # reads of a file that changes meanwhile
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from memoryd.control.methods.method_types import Result
 from memoryd.control.methods.shared import ChangeResult
-from memoryd.disk.nofollow import MB, ChangingError, TooLargeError
+from memoryd.disk.syscalls import MB, ChangingError, TooLargeError
 from memoryd.engine.interfaces import Clock, Hints, Tell
 
 # Destructive upkeep waits for a pause of the writers.

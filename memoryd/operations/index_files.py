@@ -19,8 +19,8 @@ from memoryd.disk import atomic
 from memoryd.disk.atomic import StoreChangedError
 from memoryd.disk.journal import Entry as JournalEntry
 from memoryd.disk.journal import Step
-from memoryd.disk.nofollow import ChangingError, TooLargeError
 from memoryd.disk.snapshots import FileState
+from memoryd.disk.syscalls import ChangingError, TooLargeError
 from memoryd.errors import BusyError
 from memoryd.layouts.protocol import IndexResult, IndexView, Layout
 from memoryd.store import Store

@@ -21,7 +21,7 @@ from memoryd.core.query import Filters
 from memoryd.core.records import ParseOffset, Record, Role
 from memoryd.core.secrets import redact
 from memoryd.core.spans import Span, sha256
-from memoryd.disk.nofollow import ChangingError, NotBeneathError, NotRegularError, TooLargeError
+from memoryd.disk.syscalls import ChangingError, NotBeneathError, NotRegularError, TooLargeError
 from memoryd.disk.tree import Tree
 from memoryd.errors import BusyError, ConflictError, NotFoundError, RootMissingError, UsageError
 from memoryd.layouts.protocol import Layout, Located

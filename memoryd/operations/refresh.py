@@ -14,7 +14,7 @@ from memoryd.core.index import FileRow, ReplacedRange
 from memoryd.core.plan import Fingerprint
 from memoryd.core.records import Document, ParseOffset, Role
 from memoryd.core.spans import Span, sha256
-from memoryd.disk.nofollow import MB, ChangingError, NotBeneathError, NotRegularError, TooLargeError
+from memoryd.disk.syscalls import MB, ChangingError, NotBeneathError, NotRegularError, TooLargeError
 from memoryd.operations.access_counts import add_counts
 from memoryd.operations.overwrites import (
     find_lost_writes,

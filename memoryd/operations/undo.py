@@ -17,7 +17,7 @@ from memoryd.core.records import ParseOffset, Record, Role
 from memoryd.core.spans import Edit, Span, sha256, splice
 from memoryd.disk.journal import Entry, Step
 from memoryd.disk.journal.trash import Pin
-from memoryd.disk.nofollow import NotBeneathError, NotRegularError, TooLargeError
+from memoryd.disk.syscalls import NotBeneathError, NotRegularError, TooLargeError
 from memoryd.errors import ConflictError
 from memoryd.layouts.protocol import Located
 from memoryd.operations import index_files

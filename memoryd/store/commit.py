@@ -22,9 +22,9 @@ from memoryd.disk.atomic import StoreChangedError
 from memoryd.disk.blobs import quarantine
 from memoryd.disk.journal import Step
 from memoryd.disk.locks.hold import HeldLock, LockLostError
-from memoryd.disk.nofollow import ChangingError
 from memoryd.disk.replaced_file import ReplacedFile
 from memoryd.disk.snapshots import FileState
+from memoryd.disk.syscalls import ChangingError
 from memoryd.errors import BusyError, LimitExceededError
 from memoryd.store.late_writes import LateWrite
 from memoryd.store.line_files import OwnChange, digest_of, lines_of

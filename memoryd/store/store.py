@@ -24,9 +24,9 @@ from memoryd.disk.blobs import Blobs
 from memoryd.disk.daemon_lock import lock_directory
 from memoryd.disk.git_state import blocked_by_git, paths_in_git_dir
 from memoryd.disk.journal import Journal
-from memoryd.disk.nofollow import NotBeneathError, NotRegularError, TooLargeError
 from memoryd.disk.processes import network_file_system
 from memoryd.disk.snapshots import Vault
+from memoryd.disk.syscalls import NotBeneathError, NotRegularError, TooLargeError
 from memoryd.disk.tree import PathState, Scan, Tree
 from memoryd.errors import BusyError, MemorydError, RootMissingError
 from memoryd.index.sqlite import open_index

@@ -20,8 +20,8 @@ from hypothesis import strategies as st
 
 from memoryd.disk import atomic, syscalls, temps
 from memoryd.disk.atomic import ANY, StoreChangedError
-from memoryd.disk.nofollow import ChangingError, NotBeneathError, NotRegularError
 from memoryd.disk.replaced_file import ReplacedFile
+from memoryd.disk.syscalls import ChangingError, NotBeneathError, NotRegularError
 from memoryd.disk.tree import Tree
 
 OLD = b'{"id":1}\n{"id":2}\n'

@@ -16,7 +16,7 @@ from memoryd.disk import atomic
 from memoryd.disk.backups import BackupInfo, CreateResult, choose, create, list_backups, read_backup, verify
 from memoryd.disk.blobs import Blobs
 from memoryd.disk.journal import Journal
-from memoryd.disk.nofollow import NotBeneathError
+from memoryd.disk.syscalls import NotBeneathError
 from memoryd.disk.tree import Tree
 from memoryd.errors import ConflictError, NotFoundError
 

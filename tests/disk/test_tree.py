@@ -15,9 +15,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memoryd.disk import nofollow
+from memoryd.disk import syscalls
 from memoryd.disk import tree as tree_module
-from memoryd.disk.nofollow import ChangingError, NotBeneathError, NotRegularError, TooLargeError
+from memoryd.disk.syscalls import ChangingError, NotBeneathError, NotRegularError, TooLargeError
 from memoryd.disk.tree import PathState, Tree
 
 
@@ -103,7 +103,7 @@ class TestPaths:
     @given(st.text(alphabet="./a\0é", max_size=12))
     def test_an_accepted_path_stays_beneath(self, path: str) -> None:
         try:
-            parts = nofollow.parts_of(path)
+            parts = syscalls.parts_of(path)
         except ValueError:
             return
         assert os.path.normpath(path) == path
@@ -201,7 +201,7 @@ class TestRead:
         self, root: Path, tree: Tree, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         (root / "a").write_bytes(b"x")
-        real = nofollow.lstat
+        real = syscalls.lstat
 
         def look_then_swap(directory: int, name: str, path: str) -> object:
             found = real(directory, name, path)
@@ -209,7 +209,7 @@ class TestRead:
             os.mkfifo(root / "a")
             return found
 
-        monkeypatch.setattr(nofollow, "lstat", look_then_swap)
+        monkeypatch.setattr(syscalls, "lstat", look_then_swap)
         with pytest.raises(NotRegularError):
             tree.read("a")
 
@@ -228,7 +228,7 @@ class TestRead:
         self, root: Path, tree: Tree, monkeypatch: pytest.MonkeyPatch, rounds: int
     ) -> None:
         (root / "a").write_bytes(b"0")
-        real, done = nofollow.pread_all, [0]
+        real, done = syscalls.pread_all, [0]
 
         def read_while_written(fd: int, start: int, length: int) -> bytes:
             content = real(fd, start, length)
@@ -250,7 +250,7 @@ class TestRead:
     ) -> None:
         (root / "a").write_bytes(b"old")
         (root / "b").write_bytes(b"new")
-        real = nofollow.pread_all
+        real = syscalls.pread_all
 
         def read_while_replaced(fd: int, start: int, length: int) -> bytes:
             if (root / "b").exists():

@@ -14,9 +14,9 @@ import pytest
 
 from memoryd.core.defaults import DAY, Limit, LimitKind, Policy
 from memoryd.core.findings import Finding
-from memoryd.disk import nofollow
+from memoryd.disk import syscalls
 from memoryd.disk.locks.watch import HONOUR_S
-from memoryd.disk.nofollow import MB
+from memoryd.disk.syscalls import MB
 from memoryd.errors import GuardError
 from memoryd.layouts.codes import CODES
 from memoryd.operations.backup import create_backups
@@ -143,7 +143,7 @@ def _link(site: Site) -> Place:
 
 def _failing_disk(site: Site) -> Place:
     site.write(LEARNINGS, lines(GOOD))
-    genuine = nofollow.open_regular
+    genuine = syscalls.open_regular
 
     def open_regular(directory: int, file: str, path: str, *more: Any) -> int:
         if path == LEARNINGS:

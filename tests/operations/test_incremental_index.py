@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from memoryd.core.defaults import Policy
-from memoryd.index.sqlite.cache import EntryCache, SummaryCache
+from memoryd.index.sqlite.reader import EntryCache, SummaryCache
 from memoryd.operations.index_files import INDEX_STATE, update_index
 from memoryd.operations.refresh import refresh
 from memoryd.store import Store

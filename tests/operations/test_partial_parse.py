@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from memoryd.core.spans import sha256
 from memoryd.disk import atomic
-from memoryd.disk.nofollow import ChangingError
+from memoryd.disk.syscalls import ChangingError
 from memoryd.errors import MemorydError, UsageError
 from memoryd.layouts.protocol import AccessCount
 from memoryd.operations import memories

@@ -10,7 +10,7 @@ import pytest
 
 from memoryd.core.findings import Finding
 from memoryd.core.records import Document, ParseOffset
-from memoryd.disk.nofollow import MB, ChangingError
+from memoryd.disk.syscalls import MB, ChangingError
 from memoryd.disk.tree import Tree
 from memoryd.errors import ShuttingDownError
 from memoryd.layouts.jsonl_store import JsonlReader
