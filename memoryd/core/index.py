@@ -53,6 +53,28 @@ class FileRow:
     pending: bool = False
     facts: Mapping[str, Any] = field(default_factory=dict)
 
+    @property
+    def settled(self) -> bool:
+        """True if an equal fingerprint proves that the file is unchanged."""
+        return bool(self.digest) and not (self.recently_modified or self.pending)
+
+
+class FileStamp(NamedTuple):
+    """The part of a `FileRow` that shows whether the file has changed. `settled`: it was read completely, and long
+    enough after its last change for an equal fingerprint to prove that it is unchanged."""
+
+    dev: int
+    inode: int
+    size: int
+    mtime_ns: int
+    ctime_ns: int
+    settled: bool
+    records: int
+
+    def matches(self, found: Fingerprint) -> bool:
+        """True if the file with this fingerprint is unchanged."""
+        return self.settled and self[:5] == found[:5]
+
 
 class FileSummary(NamedTuple):
     """The part of a `FileRow` that layouts need. `size` is in bytes."""
@@ -212,6 +234,10 @@ class IndexReader(Protocol):
         """Return one file; None if it is not in the index."""
         return self.files().get(path)
 
+    def stamps(self) -> dict[str, FileStamp]:
+        """Return the stamp of every file by path."""
+        return {path: FileStamp(*row.fingerprint[:5], row.settled, row.records) for path, row in self.files().items()}
+
     def summaries(self) -> Iterator[FileSummary]:
         """Yield the summary of every file."""
         for row in self.files().values():
@@ -330,6 +356,11 @@ class IndexWriter(IndexReader, Protocol):
 
     def replace(self, row: FileRow, document: Document) -> None:
         """Replace the file by the document. A memory with unchanged text keeps its key and its vector."""
+
+    def add(self, files: Sequence[tuple[FileRow, Document]]) -> None:
+        """Add files that are not in the index, which is faster than one by one."""
+        for row, document in files:
+            self.replace(row, document)
 
     def append(self, row: FileRow, tail: Document, *, recounted: Sequence[str] = ()) -> None:
         """Add the records of the appended tail; `row` describes the whole file.

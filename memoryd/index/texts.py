@@ -30,6 +30,24 @@ def text_of(record: Record) -> Text:
     )
 
 
+class CleanRecord(NamedTuple):
+    """What an index stores of a record, redacted."""
+
+    text: Text
+    type: str
+    facts: Mapping[str, object]
+
+
+def clean_record(record: Record) -> CleanRecord:
+    """Return the texts, the type and the facts of a record, redacted. Most are clean: one check of all of them proves
+    it."""
+    tags, labels = "\n".join(map(one_line, record.tags)), "\n".join(record.labels)
+    joined = "\n".join((record.title, record.type, tags, labels, record.text, *_strings(record.facts)))
+    if redacted(joined) == joined:
+        return CleanRecord(Text(record.title, tags, labels, record.text), record.type, record.facts)
+    return CleanRecord(text_of(record), redacted(record.type), clean(record.facts))
+
+
 def _clean(text: str) -> str:
     return redacted(text) if text else ""
 

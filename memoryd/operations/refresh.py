@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from memoryd.core.findings import Finding
-from memoryd.core.index import FileRow, ReplacedRange
+from memoryd.core.index import FileRow, FileStamp, ReplacedRange
 from memoryd.core.plan import Fingerprint
 from memoryd.core.records import Document, ParseOffset, Role
 from memoryd.core.spans import Span, sha256
@@ -35,6 +35,7 @@ STORAGE_PATHS = (  # a sample file of each directory in which a layout stores ar
 )
 RECENT_S = 2.0  # two writes within one clock tick look the same: a file modified this recently is hashed again
 CHUNK_SIZE = 256 * 1024  # bytes of a line-based file that are parsed at a time
+GROUP_FILES, GROUP_BYTES = 256, 1024 * 1024  # new files that enter the catalogue together
 RECENT_ENTRIES = 50  # journal entries to search
 ONCE_PER_FILE = ("crlf-newlines",)
 WHOLE_FILE_CODES = ("corrupt-file", "emptied-file")
@@ -103,17 +104,20 @@ def _refresh_paths(store: Store, paths: Iterable[str], now: float, *, verify: bo
 
 def _refresh_all(store: Store, now: float, *, verify: bool, deletions_observed: bool) -> RefreshResult:
     scan = store.scan()
-    known = store.catalogue.files()
-    wanted = {path: found for path, found in scan.files.items() if store.role(path) in READ_ROLES}
+    known = store.catalogue.stamps()
+    wanted = _readable(store, scan.files)
     deleted = [path for path in known if path not in wanted and not _is_under(path, scan.unreadable)]
     missing = [path for path in deleted if not store.is_ignored(path)]  # newly ignored files are no loss
     loss = None if deletions_observed else _mass_loss(known, missing)
     if loss:
         return RefreshResult(directories=scan.directories, loss=loss)
-    outcomes: dict[str, str] = {}
+    outcomes = _index_new(store, {path: found for path, found in wanted.items() if path not in known}, now)
     for path, found in wanted.items():
+        stamp = known.get(path)
+        if stamp is None or (stamp.matches(found) and not verify):
+            continue
         store.check_stopping()
-        outcomes[path] = index_file(store, path, found, known.get(path), now, verify=verify)
+        outcomes[path] = index_file(store, path, found, store.catalogue.file(path), now, verify=verify)
     for path in missing:
         note_deletion(store, path)
     _forget(store, deleted, now)
@@ -122,6 +126,43 @@ def _refresh_all(store: Store, now: float, *, verify: bool, deletions_observed: 
     return replace(
         _result(outcomes, deleted, scan.directories), linked=any(found.nlink > 1 for found in scan.files.values())
     )
+
+
+def _readable(store: Store, files: dict[str, Fingerprint]) -> dict[str, Fingerprint]:
+    """Return the scanned files that are read. A scan enters no ignored directory, so only globs can ignore a file."""
+    if store.layout is None:
+        return {}
+    role = store.role if store.policy.ignore else store.layout.reader.role
+    return {path: found for path, found in files.items() if role(path) in READ_ROLES}
+
+
+def _index_new(store: Store, files: Mapping[str, Fingerprint], now: float) -> dict[str, str]:
+    """Index files that are not in the catalogue, many at once. Returns what `index_file` does, by path."""
+    outcomes: dict[str, str] = {}
+    group: list[tuple[FileRow, Document]] = []
+    size = 0
+    try:
+        for path, found in files.items():
+            store.check_stopping()
+            read = _read(store, path, found)
+            if isinstance(read, str):
+                outcomes[path] = read
+                continue
+            content, fingerprint = read
+            if _has_chunks(store, content):
+                outcomes[path] = _index_in_chunks(store, _new_row(store, path, content, fingerprint, now), content, now)
+                continue
+            row, document = _parsed(store, path, content, fingerprint, now)
+            outcomes[path] = "half-written" if document.pending else "changed"
+            save_version(store, row, content, now)
+            group.append((row, document))
+            size += len(content)
+            if len(group) >= GROUP_FILES or size >= GROUP_BYTES:
+                full, group, size = group, [], 0
+                store.catalogue.add(full)
+    finally:
+        store.catalogue.add(group)  # a shutdown keeps what was read
+    return outcomes
 
 
 def _forget(store: Store, deleted: Iterable[str], now: float) -> None:
@@ -147,9 +188,9 @@ def _is_under(path: str, directories: Iterable[str]) -> bool:
     return any(path == directory or path.startswith(f"{directory}/") or not directory for directory in directories)
 
 
-def _mass_loss(known: dict[str, FileRow], missing: list[str]) -> str | None:
+def _mass_loss(known: dict[str, FileStamp], missing: list[str]) -> str | None:
     lost_records = sum(known[path].records for path in missing)
-    total = sum(row.records for row in known.values())
+    total = sum(stamp.records for stamp in known.values())
     if lost_records > MASS_LOSS and lost_records * 2 > total:
         return f"{lost_records} of {total} memories are gone and nobody was seen to delete them"
     return None
@@ -231,8 +272,14 @@ def _index_changed(
         return "same"
     if row and index_own_change(store, row, found, now):
         return "changed"
+    read = _read(store, path, found)
+    return read if isinstance(read, str) else _index_content(store, path, *read, row, now)
+
+
+def _read(store: Store, path: str, found: Fingerprint) -> tuple[bytes, Fingerprint] | str:
+    """Return the content of a file and its fingerprint, or the outcome if it cannot be read now."""
     try:
-        content, fingerprint = store.tree.read(path, growing=True)
+        read = store.tree.read(path, growing=True)
     except (FileNotFoundError, ChangingError):
         return "waiting"  # it is being replaced; an event or the next scan follows
     except TooLargeError:
@@ -240,7 +287,8 @@ def _index_changed(
         return _note_unread(store, path, found, Finding("too-large", path, message))
     except OSError as error:
         return _note_unread(store, path, found, Finding("unreadable", path, f"cannot be read: {error.strerror}"))
-    return _index_content(store, path, content, fingerprint, row, now)
+    clear_unread(store, path)
+    return read
 
 
 def _unchanged(row: FileRow, found: Fingerprint) -> bool:
@@ -261,30 +309,21 @@ def _note_unread(store: Store, path: str, found: Fingerprint, finding: Finding) 
 
 def clear_unread(store: Store, path: str) -> None:
     """Clear the finding about a file that can be read again, or was deleted."""
-    store.root_findings["unread"] = tuple(each for each in store.root_findings.get("unread", ()) if each.path != path)
+    unread = store.root_findings.get("unread")
+    if unread:
+        store.root_findings["unread"] = tuple(each for each in unread if each.path != path)
 
 
 def _index_content(
     store: Store, path: str, content: bytes, fingerprint: Fingerprint, row: FileRow | None, now: float
 ) -> str:
     assert store.layout is not None
-    clear_unread(store, path)
-    digest = sha256(content)
-    mtime = fingerprint.mtime_ns / 1e9
-    recently_modified = abs(now - mtime) < RECENT_S
-    if row and row.digest == digest and not row.pending:
+    new = _new_row(store, path, content, fingerprint, now)
+    mtime, recently_modified = fingerprint.mtime_ns / 1e9, new.recently_modified
+    if row and row.digest == new.digest and not row.pending:
         if not _unchanged(row, fingerprint) or row.recently_modified != recently_modified:
             store.catalogue.restamp(replace(row, fingerprint=fingerprint, recently_modified=recently_modified))
         return "same"
-    new = FileRow(
-        path,
-        str(store.role(path)),
-        fingerprint,
-        digest,
-        lines=content.count(b"\n"),
-        ends_with_newline=content.endswith(b"\n"),
-        recently_modified=recently_modified,
-    )
     if row and _has_grown(store, row, content):
         base = ParseOffset(row.fingerprint.size, row.lines + 1)
         tail = store.layout.reader.parse(path, content[base.offset :], now=now, mtime=mtime, base=base)
@@ -292,7 +331,7 @@ def _index_content(
         findings = (*_new_findings(store, path, tail), *_file_findings(store, grown, content))
         store.catalogue.append(grown, replace(tail, findings=findings), recounted=WHOLE_FILE_CODES)
         return "half-written" if tail.pending else "changed"
-    if store.layout.files.append_only and len(content) > CHUNK_SIZE:
+    if _has_chunks(store, content):
         return _index_in_chunks(store, new, content, now)
     document = store.layout.reader.parse(path, content, now=now, mtime=mtime, base=ParseOffset())
     if row and row.records and document.pending and not document.records and not store.layout.files.append_only:
@@ -302,19 +341,52 @@ def _index_content(
         )
         return "waiting"
     read = with_counts(new, document, None)
-    findings = (*document.findings, *_file_findings(store, read, content), *overwrite_findings(store, read, document))
-    find_lost_writes(store, path, content, document, now)
-    store.catalogue.replace(read, replace(add_counts(store, document), findings=findings))
+    store.catalogue.replace(read, _completed(store, read, content, document, now))
     save_version(store, read, content, now)
     if document.pending:
         return "half-written"
     return "accessed" if row and _has_same_meaning(row, document) else "changed"
 
 
+def _parsed(store: Store, path: str, content: bytes, fingerprint: Fingerprint, now: float) -> tuple[FileRow, Document]:
+    """Parse a whole file that is not in the catalogue."""
+    assert store.layout is not None
+    mtime = fingerprint.mtime_ns / 1e9
+    document = store.layout.reader.parse(path, content, now=now, mtime=mtime, base=ParseOffset())
+    row = with_counts(_new_row(store, path, content, fingerprint, now), document, None)
+    return row, _completed(store, row, content, document, now)
+
+
+def _new_row(store: Store, path: str, content: bytes, fingerprint: Fingerprint, now: float) -> FileRow:
+    """Return the row of a file without the counts of its memories."""
+    return FileRow(
+        path,
+        str(store.role(path)),
+        fingerprint,
+        sha256(content),
+        lines=content.count(b"\n"),
+        ends_with_newline=content.endswith(b"\n"),
+        recently_modified=abs(now - fingerprint.mtime_ns / 1e9) < RECENT_S,
+    )
+
+
+def _completed(store: Store, row: FileRow, content: bytes, document: Document, now: float) -> Document:
+    """Return a document with what the store knows of the file: findings about the whole file, and counts of reads."""
+    more = (*_file_findings(store, row, content), *overwrite_findings(store, row, document))
+    find_lost_writes(store, row.path, content, document, now)
+    counted = add_counts(store, document)
+    return replace(counted, findings=(*document.findings, *more)) if more else counted
+
+
 def _has_same_meaning(row: FileRow, document: Document) -> bool:
     """True if the file means the same as before, in layouts that can tell."""
     meaning = document.facts.get("meaning")
     return meaning is not None and row.facts.get("meaning") == meaning
+
+
+def _has_chunks(store: Store, content: bytes) -> bool:
+    """True for a line-based file that is indexed in chunks."""
+    return store.layout is not None and store.layout.files.append_only and len(content) > CHUNK_SIZE
 
 
 def _index_in_chunks(store: Store, new: FileRow, content: bytes, now: float) -> str:
@@ -357,7 +429,7 @@ def _new_findings(store: Store, path: str, tail: Document) -> Iterable[Finding]:
 def _file_findings(store: Store, row: FileRow, content: bytes) -> Iterable[Finding]:
     """Yield findings about the whole file: mostly unreadable, or empty while its newest backup is not."""
     path = row.path
-    if store.role(path) is not Role.SOURCE or row.pending:
+    if row.role != Role.SOURCE or row.pending:
         return
     damaged = row.units - row.records
     if row.units > 1 and damaged * 2 > row.units:

@@ -41,6 +41,37 @@ class TestFiles:
         assert {each.path: each[1:] for each in index.summaries()}["a"] == ("source", 100, 3, 1, 2, {"n": [1, "x"]})
         assert index.totals() == (2, 200)
 
+    def test_files_added_together_are_those_added_one_by_one(self, engine: Opens) -> None:
+        one, other = engine("one"), engine("other")
+        secret = replace(record(1), text=f"it is {TOKEN}")
+        files = [
+            (row("a", 2), Document("a", (record(0), secret), (Finding("field-type", "a", f"no {TOKEN}", 1),))),
+            (row("b"), Document("b", ())),
+            (row("c", 1), Document("c", (replace(record(0), embedding=[1.0, 2.0]),))),
+        ]
+        one.add(files)
+        for each in files:
+            other.replace(*each)
+        assert one.files() == other.files()
+        assert one.findings() == other.findings()
+        assert one.newest(EVERYTHING, 9) == other.newest(EVERYTHING, 9)
+        assert [*one.entries(["a", "b", "c"])] == [*other.entries(["a", "b", "c"])]
+        assert said(one) == said(other)
+        assert one.take_new_findings() == other.take_new_findings()
+        one.close()
+        other.close()
+
+    def test_a_stamp_matches_an_unchanged_file_that_was_read_completely(self, index: IndexWriter) -> None:
+        whole, found = row("a", 3), Fingerprint(1, 2, 3, 4, 5)
+        index.replace(replace(whole, fingerprint=found), Document("a", ()))
+        assert index.stamps()["a"].records == 3
+        assert index.stamps()["a"].matches(found._replace(mode=0o600, nlink=2))
+        for field in ("dev", "inode", "size", "mtime_ns", "ctime_ns"):
+            assert not index.stamps()["a"].matches(found._replace(**{field: 9}))
+        for doubt in ({"pending": True}, {"recently_modified": True}, {"digest": ""}):
+            index.restamp(replace(whole, fingerprint=found, **doubt))
+            assert not index.stamps()["a"].matches(found)
+
     def test_restamp_changes_the_file_alone(self, index: IndexWriter) -> None:
         put_texts(index, "a", "zebra")
         changed = replace(row("a", 1), fingerprint=Fingerprint(1, 2, 3, 4, 5), pending=True)

@@ -12,7 +12,9 @@ from memoryd.core.plan import Fingerprint
 from memoryd.core.records import Document, Record
 from memoryd.core.spans import Span
 from memoryd.index.sqlite import SqliteIndex
-from memoryd.index.texts import clean
+from memoryd.index.texts import clean, clean_record, redacted, text_of
+from tests.index.records import record
+from tests.secrets.corpus import SHAPES, Shape
 
 TOKEN = "ghp_" + "a1B2" * 9
 
@@ -39,3 +41,13 @@ def test_facts_without_secrets_are_unchanged() -> None:
 
 def test_facts_that_are_no_utf8_are_written_all_the_same() -> None:
     assert clean({"a": ["\ud800", TOKEN]}) == {"a": ["?", "[redacted:github-token]"]}
+
+
+@pytest.mark.parametrize("shape", SHAPES, ids=lambda shape: shape.name)
+@pytest.mark.parametrize("place", ["title", "text", "type", "tags", "labels", "facts"])
+def test_one_check_of_a_whole_record_overlooks_nothing_that_a_check_of_its_parts_finds(
+    shape: Shape, place: str
+) -> None:
+    value = {"tags": (shape.text,), "labels": (shape.text,), "facts": {"x": [shape.text]}}.get(place, shape.text)
+    made = record(0, **{"title": "Words", "text": "It is so", "labels": ("one",), "facts": {"y": "z"}, place: value})
+    assert clean_record(made) == (text_of(made), redacted(made.type), clean(made.facts))

@@ -57,6 +57,9 @@ FILES = (
     "SELECT path, role, dev, inode, size, mtime_ns, ctime_ns, digest, lines, whole, units, broken,"
     " records, young, pending, facts FROM files"
 )
+STAMPS = (
+    "SELECT path, dev, inode, size, mtime_ns, ctime_ns, digest <> '' AND NOT young AND NOT pending, records FROM files"
+)
 SUMMARIES = "SELECT path, role, size, units, broken, records, facts FROM files"
 PLACES = (
     "SELECT path, role, start, end, line, id, archived, dev, inode, size, mtime_ns, ctime_ns, digest, young"

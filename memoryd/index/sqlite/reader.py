@@ -7,19 +7,21 @@ when it is needed: nothing is cached that was not read from the database. Of a l
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import chain, groupby
 from operator import itemgetter
 
 from memoryd.core.findings import Finding
-from memoryd.core.index import ID_SUFFIX, FileRow, FileSummary, Place
+from memoryd.core.index import ID_SUFFIX, FileRow, FileStamp, FileSummary, Place
 from memoryd.core.records import Entry
 from memoryd.core.spans import replace_surrogates
 from memoryd.index.sqlite.database import (
     ENTRIES,
     FILES,
     PLACES,
+    STAMPS,
     SUMMARIES,
     Database,
     Row,
@@ -96,6 +98,10 @@ class SqliteReader:
         """Return one indexed file; None if it is not indexed."""
         row = self._db.row(f"{FILES} WHERE path = ?", (key_of(path),))
         return file_row(row) if row else None
+
+    def stamps(self) -> dict[str, FileStamp]:
+        """Return the stamp of every file by path."""
+        return {os.fsdecode(key): FileStamp(*values) for key, *values in self._db.stream(STAMPS)}
 
     def summaries(self) -> Iterator[FileSummary]:
         """Yield the summary of every file, at half the cost of `files`."""

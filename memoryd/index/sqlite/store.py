@@ -20,7 +20,7 @@ from memoryd.core.spans import Span, replace_surrogates
 from memoryd.core.words import indexable
 from memoryd.index.sqlite.database import INSERT_RECORD, ConnectionPool, Database, file_values, key_of
 from memoryd.index.sqlite.reader import EntryCache, Shared, SqliteReader, SummaryCache
-from memoryd.index.texts import Text, clean, redacted, text_of
+from memoryd.index.texts import CleanRecord, Text, clean_record, redacted
 
 KeysByText = dict[Text, list[int]]
 """The keys of the records of one file, by their texts."""
@@ -43,21 +43,20 @@ def keys_by_text(db: Database, path: bytes, within: Span | None = None) -> KeysB
     return known
 
 
-def insert(db: Database, records: Sequence[Record], known: KeysByText) -> list[tuple[int, str, str]]:
-    """Add new texts to the index and return (key, title, tags) of each record, in order. Texts found in `known` keep
-    their key and are taken out of `known`."""
+def insert(db: Database, records: Sequence[CleanRecord], known: KeysByText) -> list[int]:
+    """Add new texts to the index and return the key of each record, in order. Texts found in `known` keep their key and
+    are taken out of `known`."""
     row = db.row("SELECT seq FROM sqlite_sequence WHERE name = 'records'")
     last = int(row[0]) if row else 0
-    keyed: list[tuple[int, str, str]] = []
+    keyed: list[int] = []
     new: list[tuple[int, Text]] = []
     for record in records:
-        text = text_of(record)
-        if keys := known.get(text):
+        if keys := known.get(record.text):
             key = keys.pop(0)
         else:
             key = last = last + 1
-            new.append((key, text))
-        keyed.append((key, text.title, text.tags))
+            new.append((key, record.text))
+        keyed.append(key)
     db.run_many("INSERT INTO texts VALUES (?,?,?)", ((key, text.labels, text.body) for key, text in new))
     db.run_many(_INSERT_WORDS, map(_indexed, new))
     return keyed
@@ -147,7 +146,7 @@ class SqliteIndex(SqliteReader):
             self._commit()
 
     @contextmanager
-    def _change(self) -> Iterator[None]:
+    def _change(self, files: int = 1) -> Iterator[None]:
         """Apply a change completely or not at all; if it fails, uncommitted changes of the batch are lost with it."""
         try:
             yield
@@ -156,7 +155,7 @@ class SqliteIndex(SqliteReader):
             self._db.rollback()
             self._uncommitted = 0
             raise
-        self._uncommitted += 1
+        self._uncommitted += files
         self.can_tidy = True
         if not self._batch or self._uncommitted >= CHANGES_PER_COMMIT:
             self._commit()
@@ -177,9 +176,16 @@ class SqliteIndex(SqliteReader):
             found = self._finding_counts(key, document)
             self.vectors.drop_agent_vectors(key, document.records)
             self._delete_rows(key)
-            self._insert(row, document, known, found)
+            self._insert([(row, document)], known, found)
             remove(self._db, known)
             self._note_change(row.path)
+
+    def add(self, files: Sequence[tuple[FileRow, Document]]) -> None:
+        """Add files that are not in the index."""
+        with self._change(len(files)):
+            self._insert(files, {}, {})
+            for row, _ in files:
+                self._note_change(row.path)
 
     def append(self, row: FileRow, tail: Document, *, recounted: Sequence[str] = ()) -> None:
         """Add the records of the tail to a file that grew; `row` describes the whole file. Findings with the codes
@@ -189,7 +195,7 @@ class SqliteIndex(SqliteReader):
             found = {each: count for each, count in self._finding_counts(key, tail).items() if each[0] in recounted}
             self._db.run("DELETE FROM files WHERE path = ?", (key,))
             self._db.run_many("DELETE FROM findings WHERE path = ? AND code = ?", [(key, code) for code in recounted])
-            self._insert(row, tail, {}, found)
+            self._insert([(row, tail)], {}, found)
             self._summaries.note_change(row.path)
             if tail.records:
                 self._entries.note_change(row.path, tail.records[0].span.start)
@@ -203,7 +209,7 @@ class SqliteIndex(SqliteReader):
             before = self._finding_counts(key, document)
             self._shift(key, changed)
             after = self._finding_counts(key, document)
-            self._insert(row, document, known, {each: count - after.get(each, 0) for each, count in before.items()})
+            self._insert([(row, document)], known, {each: count - after.get(each, 0) for each, count in before.items()})
             remove(self._db, known)
             self._note_change(row.path, changed.span.start)
 
@@ -268,23 +274,31 @@ class SqliteIndex(SqliteReader):
         query = "SELECT code, id, COUNT(*) FROM findings WHERE path = ? GROUP BY code, id"
         return {(code, identity): count for code, identity, count in self._db.rows(query, (key,))}
 
-    def _insert(self, row: FileRow, document: Document, known: KeysByText, found: _FindingCounts) -> None:
+    def _insert(self, files: Sequence[tuple[FileRow, Document]], known: KeysByText, found: _FindingCounts) -> None:
+        """Insert rows, records and findings of files. `known` and `found` are those of the only file, where a file is
+        replaced."""
+        self._db.run_many(_INSERT_FILE, [file_values(row) for row, _ in files])
+        records = [(key_of(row.path), each) for row, document in files for each in document.records]
+        cleaned = [clean_record(record) for _, record in records]
+        keys = insert(self._db, cleaned, known)
+        self._db.run_many(INSERT_RECORD, map(_record, keys, records, cleaned))
+        self.vectors.put_agent_vectors([record for _, record in records], keys)
+        for row, document in files:
+            if document.findings:
+                self._insert_findings(key_of(row.path), document, found)
+
+    def _insert_findings(self, path: bytes, document: Document, found: _FindingCounts) -> None:
         findings = [replace(each, message=redacted(each.message)) for each in document.findings]
         self._new_findings.note(findings, found)
-        self._db.run(_INSERT_FILE, file_values(row))
-        path = key_of(row.path)
-        keyed = insert(self._db, document.records, known)
-        rows = (_record(path, each, *text) for each, text in zip(document.records, keyed, strict=True))
-        self._db.run_many(INSERT_RECORD, rows)
-        self.vectors.put_agent_vectors(document.records, [key for key, _, _ in keyed])
         self._db.run_many(
             "INSERT INTO findings VALUES (?,?,?,?,?)",
             [(path, f.code, f.line, replace_surrogates(f.id) if f.id else None, f.message) for f in findings],
         )
 
 
-def _record(path: bytes, record: Record, key: int, title: str, tags: str) -> tuple[object, ...]:
-    """Convert a record to the columns of INSERT_RECORD; title and tags are redacted already."""
+def _record(key: int, of_file: tuple[bytes, Record], cleaned: CleanRecord) -> tuple[object, ...]:
+    """Convert a record of the file at this path to the columns of INSERT_RECORD."""
+    path, record = of_file
     return (
         key,
         path,
@@ -292,16 +306,16 @@ def _record(path: bytes, record: Record, key: int, title: str, tags: str) -> tup
         record.span.end,
         record.line,
         replace_surrogates(record.id),
-        redacted(record.type),
-        title,
+        cleaned.type,
+        cleaned.text.title,
         record.created,
         record.used,
         record.archived,
-        tags,
+        cleaned.text.tags,
         replace_surrogates(record.owner),
         record.weight,
         record.uses,
-        _encode(clean(record.facts)),
+        _encode(cleaned.facts),
     )
 
 
