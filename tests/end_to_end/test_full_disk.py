@@ -286,6 +286,21 @@ def test_a_state_that_is_full_from_the_start(disk: Disk, root: Path, daemon: Mak
         assert (root / "learnings.jsonl").read_bytes() == lines
 
 
+@pytest.mark.parametrize("disk", ["4m"], indirect=True)
+def test_a_state_that_is_read_only_at_a_start(disk: Disk, root: Path, daemon: MakeDaemon) -> None:
+    """As after an error of its disk: another start is worth it, so the end is not that of missing permissions."""
+    add(root, 5)
+    tending = daemon(root, config=OFF, prefix=disk.prefix)
+    tending.state = disk.path
+    disk.inside("mount", "-o", "remount,ro", str(disk.path))
+    assert tending.spawn().wait(20) == 74, tending.said()
+    assert "ead-only" in tending.said()
+    assert "hint:" in tending.said()
+    tending.log.unlink()
+    disk.inside("mount", "-o", "remount,rw", str(disk.path))
+    assert tending.start().root()["memories"] == 5
+
+
 def answers(tending: Daemon) -> bool:
     try:
         return bool(tending.rpc("ping"))
