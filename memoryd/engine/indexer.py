@@ -1,4 +1,4 @@
-"""What one root has in its catalogue and index files: changed files, and the vectors of new and changed memories.
+"""The catalogue and index files of one root: reading changed files, and making vectors of new and changed memories.
 
 `Indexer` reads changed files into the catalogue and keeps the index files of the layout up to date. What was found and
 written is returned; what it means for the root (health, deadlines, events) is decided there.

@@ -31,7 +31,7 @@ def text_of(record: Record) -> Text:
 
 
 class CleanRecord(NamedTuple):
-    """What an index stores of a record, redacted."""
+    """The parts of a record that an index stores, redacted."""
 
     text: Text
     type: str

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -48,6 +49,7 @@ def test_facts_that_are_no_utf8_are_written_all_the_same() -> None:
 def test_one_check_of_a_whole_record_overlooks_nothing_that_a_check_of_its_parts_finds(
     shape: Shape, place: str
 ) -> None:
-    value = {"tags": (shape.text,), "labels": (shape.text,), "facts": {"x": [shape.text]}}.get(place, shape.text)
-    made = record(0, **{"title": "Words", "text": "It is so", "labels": ("one",), "facts": {"y": "z"}, place: value})
+    value: Any = {"tags": (shape.text,), "labels": (shape.text,), "facts": {"x": [shape.text]}}.get(place, shape.text)
+    fields: dict[str, Any] = {"title": "Words", "text": "It is so", "labels": ("one",), "facts": {"y": "z"}}
+    made = record(0, **{**fields, place: value})
     assert clean_record(made) == (text_of(made), redacted(made.type), clean(made.facts))
