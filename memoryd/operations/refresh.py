@@ -35,7 +35,7 @@ STORAGE_PATHS = (  # a sample file of each directory in which a layout stores ar
 )
 RECENT_S = 2.0  # two writes within one clock tick look the same: a file modified this recently is hashed again
 CHUNK_SIZE = 256 * 1024  # bytes of a line-based file that are parsed at a time
-GROUP_FILES, GROUP_BYTES = 256, 1024 * 1024  # new files that enter the catalogue together
+GROUP_FILES, GROUP_BYTES = 64, CHUNK_SIZE  # new files that enter the catalogue together
 RECENT_ENTRIES = 50  # journal entries to search
 ONCE_PER_FILE = ("crlf-newlines",)
 WHOLE_FILE_CODES = ("corrupt-file", "emptied-file")
@@ -140,29 +140,36 @@ def _index_new(store: Store, files: Mapping[str, Fingerprint], now: float) -> di
     """Index files that are not in the catalogue, many at once. Returns what `index_file` does, by path."""
     outcomes: dict[str, str] = {}
     group: list[tuple[FileRow, Document]] = []
-    size = 0
     try:
         for path, found in files.items():
             store.check_stopping()
-            read = _read(store, path, found)
-            if isinstance(read, str):
-                outcomes[path] = read
-                continue
-            content, fingerprint = read
-            if _has_chunks(store, content):
-                outcomes[path] = _index_in_chunks(store, _new_row(store, path, content, fingerprint, now), content, now)
-                continue
-            row, document = _parsed(store, path, content, fingerprint, now)
-            outcomes[path] = "half-written" if document.pending else "changed"
-            save_version(store, row, content, now)
-            group.append((row, document))
-            size += len(content)
-            if len(group) >= GROUP_FILES or size >= GROUP_BYTES:
-                full, group, size = group, [], 0
-                store.catalogue.add(full)
+            outcomes[path] = _read_new(store, path, found, now, group)
+            if len(group) >= GROUP_FILES or sum(row.fingerprint.size for row, _ in group) >= GROUP_BYTES:
+                _add_group(store, group)
     finally:
-        store.catalogue.add(group)  # a shutdown keeps what was read
+        _add_group(store, group)  # a shutdown keeps what was read
     return outcomes
+
+
+def _read_new(store: Store, path: str, found: Fingerprint, now: float, group: list[tuple[FileRow, Document]]) -> str:
+    """Read one file into the group; a large line-based one enters the catalogue at once. Returns its outcome."""
+    read = _read(store, path, found)
+    if isinstance(read, str):
+        return read
+    content, fingerprint = read
+    if _has_chunks(store, content):
+        return _index_in_chunks(store, _new_row(store, path, content, fingerprint, now), content, now)
+    row, document = _parsed(store, path, content, fingerprint, now)
+    save_version(store, row, content, now)
+    group.append((row, document))
+    return "half-written" if document.pending else "changed"
+
+
+def _add_group(store: Store, group: list[tuple[FileRow, Document]]) -> None:
+    """Add the files to the catalogue and empty the group, also if that fails."""
+    files = tuple(group)
+    group.clear()
+    store.catalogue.add(files)
 
 
 def _forget(store: Store, deleted: Iterable[str], now: float) -> None:
