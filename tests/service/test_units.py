@@ -21,7 +21,7 @@ import pytest
 
 from memoryd.cli import exits
 from memoryd.cli.program import cli
-from memoryd.control.client import Client
+from memoryd.errors import NoDaemonError
 from tests.daemon import Daemon, until
 
 TOP = Path(__file__).parents[2]
@@ -185,9 +185,15 @@ def test_a_socket_that_was_passed_is_used_and_left(root: Path, tmp_path: Path) -
     with Daemon(tmp_path / "d", config=config) as daemon:
         daemon.prefix = [activate, f"--listen={daemon.socket}", "--fdname=control", *_passing(daemon.env)]
         started = daemon.spawn()
-        until(lambda: os.path.exists(daemon.socket), "the socket is there")
-        with Client(daemon.socket) as client:
-            assert client.call("ping")["pid"] == started.pid  # it was executed in place
+
+        def pinged() -> dict[str, Any] | None:
+            """The name is there a moment before anybody listens."""
+            try:
+                return dict(daemon.rpc("ping"))
+            except NoDaemonError:
+                return None
+
+        assert until(pinged, "the socket answers")["pid"] == started.pid  # it was executed in place
         done = subprocess.run(daemon.command("stop"), env=daemon.env, capture_output=True, text=True, timeout=30)
         assert (done.returncode, daemon.wait()) == (0, 0), done.stderr
         assert os.path.exists(daemon.socket)  # not ours to remove
