@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from memoryd.core.findings import Finding
-from memoryd.core.index import Before, IndexReader, IndexWriter, Neighbour, ReplacedRange
+from memoryd.core.index import Before, FileRow, IndexReader, IndexWriter, Neighbour, ReplacedRange
 from memoryd.core.plan import Fingerprint
 from memoryd.core.query import Filters, Term, TextQuery
 from memoryd.core.records import Document, Record
@@ -40,6 +40,27 @@ class TestFiles:
         assert index.file("c") is None
         assert {each.path: each[1:] for each in index.summaries()}["a"] == ("source", 100, 3, 1, 2, {"n": [1, "x"]})
         assert index.totals() == (2, 200)
+
+    def test_the_totals_follow_every_change(self, index: IndexWriter) -> None:
+        def sized(path: str, size: int) -> FileRow:
+            return replace(row(path), fingerprint=Fingerprint(1, 2, size, 4, 5))
+
+        assert index.totals() == (0, 0)
+        index.replace(sized("a", 10), Document("a", ()))
+        index.add([(sized("b", 20), Document("b", ())), (sized("c", 30), Document("c", ()))])
+        assert index.totals() == (3, 60)
+        index.replace(sized("a", 11), Document("a", ()))
+        assert index.totals() == (3, 61)
+        index.append(sized("a", 15), Document("a", ()))
+        index.restamp(sized("b", 25))
+        assert index.totals() == (3, 70)
+        index.replace_range(sized("c", 31), ReplacedRange(Span(0, 0), 0, 1, 1), Document("c", ()))
+        assert index.totals() == (3, 71)
+        index.forget("b")
+        index.forget("unknown")
+        assert index.totals() == (2, 46)
+        index.clear()
+        assert index.totals() == (0, 0)
 
     def test_files_added_together_are_those_added_one_by_one(self, engine: Opens) -> None:
         one, other = engine("one"), engine("other")

@@ -96,6 +96,7 @@ class SqliteIndex(SqliteReader):
         self._new_findings = NewFindings(quiet)
         self._entries = EntryCache(self._db)
         self._summaries = SummaryCache(self._db)
+        self._totals: tuple[int, int] | None = None
         self._batch = False
         self._uncommitted = 0  # changes that are not committed yet
         self.can_tidy = True
@@ -125,6 +126,20 @@ class SqliteIndex(SqliteReader):
         """Yield the summary of every file; those of unchanged files come from memory."""
         return self._summaries.summaries(super().summaries)
 
+    def totals(self) -> tuple[int, int]:
+        """Return the number of files and their total size in bytes, counted once and then kept."""
+        if self._totals is None:
+            self._totals = super().totals()
+        return self._totals
+
+    def _note_size(self, key: bytes, size: int | None) -> None:
+        """Update the totals: the file is about to get this size, or to be removed (None)."""
+        if self._totals is None:
+            return
+        files, total = self._totals
+        [known] = self._db.row("SELECT size FROM files WHERE path = ?", (key,)) or (None,)
+        self._totals = files + (size is not None) - (known is not None), total + (size or 0) - (known or 0)
+
     def _note_change(self, path: str, start: int = 0) -> None:
         self._entries.note_change(path, start)
         self._summaries.note_change(path)
@@ -132,6 +147,7 @@ class SqliteIndex(SqliteReader):
     def _forget_cached(self) -> None:
         self._entries.clear()
         self._summaries.clear()
+        self._totals = None
 
     # --- changes
 
@@ -175,6 +191,7 @@ class SqliteIndex(SqliteReader):
             known = keys_by_text(self._db, key)
             found = self._finding_counts(key, document)
             self.vectors.drop_agent_vectors(key, document.records)
+            self._note_size(key, row.fingerprint.size)
             self._delete_rows(key)
             self._insert([(row, document)], known, found)
             remove(self._db, known)
@@ -183,6 +200,7 @@ class SqliteIndex(SqliteReader):
     def add(self, files: Sequence[tuple[FileRow, Document]]) -> None:
         """Add files that are not in the index."""
         with self._change(len(files)):
+            self._totals = None
             self._insert(files, {}, {})
             for row, _ in files:
                 self._note_change(row.path)
@@ -193,6 +211,7 @@ class SqliteIndex(SqliteReader):
         key = key_of(row.path)
         with self._change():
             found = {each: count for each, count in self._finding_counts(key, tail).items() if each[0] in recounted}
+            self._note_size(key, row.fingerprint.size)
             self._db.run("DELETE FROM files WHERE path = ?", (key,))
             self._db.run_many("DELETE FROM findings WHERE path = ? AND code = ?", [(key, code) for code in recounted])
             self._insert([(row, tail)], {}, found)
@@ -207,6 +226,7 @@ class SqliteIndex(SqliteReader):
         with self._change():
             known = keys_by_text(self._db, key, changed.span)
             before = self._finding_counts(key, document)
+            self._note_size(key, row.fingerprint.size)
             self._shift(key, changed)
             after = self._finding_counts(key, document)
             self._insert([(row, document)], known, {each: count - after.get(each, 0) for each, count in before.items()})
@@ -216,6 +236,7 @@ class SqliteIndex(SqliteReader):
     def restamp(self, row: FileRow) -> None:
         """Store a new fingerprint for unchanged content."""
         with self._change():
+            self._note_size(key_of(row.path), row.fingerprint.size)
             self._db.run(_INSERT_FILE, file_values(row))
             self._summaries.note_change(row.path)
 
@@ -224,6 +245,7 @@ class SqliteIndex(SqliteReader):
         key = key_of(path)
         with self._change():
             remove(self._db, keys_by_text(self._db, key))
+            self._note_size(key, None)
             self._delete_rows(key)
             self._note_change(path)
 
