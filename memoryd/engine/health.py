@@ -8,9 +8,12 @@ from __future__ import annotations
 import errno
 import os
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+from msgspec import to_builtins
+
+from memoryd.control.methods.upkeep import LockRow
 from memoryd.core.findings import Finding, FindingNews, NewFindings, Severity
 from memoryd.core.secrets import redact
 from memoryd.disk.disk_errors import probe_write, refusal
@@ -44,6 +47,7 @@ MIN_TROUBLE_S = 1.0
 STARVED_S = 3.0  # an index that waits longer than this for a lock is reported
 ON_SUSPECT = ("lock.list", "backup.list", "plan")  # read-only commands allowed on a suspect root
 STUCK_S = 10.0  # a git operation that lasts longer is reported as stuck
+CLEARED = ("removed", "emptied")  # what became of a lock
 ON_PAUSED = ("lock.list", "backup.list")  # allowed on a paused root: neither reads a memory
 
 
@@ -196,6 +200,14 @@ class Health:
         """Report a memory that an agent's older state had erased and that has been stored again."""
         log.warning("stored again", root=self._store.name, file=back.path, receipt=back.receipt)
         self._tell("finding", {"root": self._store.name, "code": back.code, **back._asdict()})
+
+    def note_cleared(self, locks: Iterable[LockRow]) -> None:
+        """Report cleared locks. One that is left because another process has it open is a finding, not an event."""
+        for lock in locks:
+            if lock.action in CLEARED:
+                told = to_builtins(lock)
+                log.warning("lock cleared", root=self._store.name, **told)
+                self._tell("health", {"root": self._store.name, "lock": told})
 
     def note_changes(self, done: RefreshResult) -> None:
         """Report what changed. A memory that was only read is not reported."""

@@ -199,6 +199,11 @@ class Inbox:
             return frozenset()
         return None if batch.everything else batch.paths
 
+    def pending(self) -> frozenset[str] | None:
+        """Return the pending paths, settled or not, and keep them; None if anything may have changed."""
+        with self._changed:
+            return self._settler.pending()
+
     def take_all(self, name: str) -> list[Job]:
         """Take every waiting command of that name."""
         return self._take(lambda job: job.name == name)

@@ -57,13 +57,16 @@ class Indexer:
         """Check anew whether the layout fits: the root was away."""
         self._fits = False
 
-    def read(self, paths: Collection[str] | None, *, watching: bool, verify: bool = False) -> RefreshResult:
-        """Read what changed into the catalogue (None: look at everything). `verify` also reads what looks unchanged. If
-        files are gone without an event, and the root is watched (`watching`), wait a moment for one."""
+    def read(
+        self, paths: Collection[str] | None, *, watching: bool, verify: bool = False, tails: bool = False
+    ) -> RefreshResult:
+        """Read what changed into the catalogue (None: look at everything). `verify` also reads what looks unchanged;
+        `tails` reads only the appended end of a file. If files are gone without an event, and the root is watched
+        (`watching`), wait a moment for one."""
         store, wall = self._store, self._clock.wall
         seen = self._deleted.is_set()
         try:
-            done = refresh(store, paths, wall(), verify=verify, deletions_observed=seen)
+            done = refresh(store, paths, wall(), verify=verify, tails=tails, deletions_observed=seen)
         except BaseException:
             store.index.dirty = True  # what was indexed before the failure will not be reported as changed again
             raise

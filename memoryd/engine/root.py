@@ -7,15 +7,14 @@ on it. Used by the thread that owns the root, except `status`, `cares_for`, `not
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 
 from msgspec import UNSET, to_builtins
 
 from memoryd.control.methods.method_types import Result
 from memoryd.control.methods.shared import ChangeResult, PlanRow
-from memoryd.control.methods.status import SyncedRoot
-from memoryd.control.methods.upkeep import LockRow, LocksResult, ReindexResult
+from memoryd.control.methods.upkeep import LocksResult, ReindexResult
 from memoryd.core.records import Role
 from memoryd.engine.deadlines import CALM_LOOK_S, LATE_S, LOOK_S, MERGE_PAUSE_S, MERGE_QUIET_S, NEVER, Deadlines
 from memoryd.engine.health import FindingReports, Health
@@ -37,7 +36,6 @@ from memoryd.store import Store
 
 log = get_logger(__name__)
 
-CLEARED = ("removed", "emptied")
 _REPORTED_ROLES = (Role.SOURCE, Role.ARCHIVE, Role.INDEX)
 INDEX_WAIT_S = 1.0  # for the lock if no client waits for the index; then it is retried
 
@@ -244,22 +242,30 @@ class Root:
         """Read what changed (None: look at everything), then update the index. Returns half-written files, to be looked
         at again. `since` is when (monotonic) the first change was hinted at; `verify` also reads what looks
         unchanged."""
-        if not self.health.is_active:
+        waiting = self._read(paths, since, verify=verify)
+        if waiting is None:
             return ()
+        self._write_index(force=False, wait_s=INDEX_WAIT_S)
+        return waiting
+
+    def _read(self, paths: Collection[str] | None, since: float, *, verify: bool = False) -> tuple[str, ...] | None:
+        """Read what changed, as `process` does. None if the root cannot be read now."""
+        if not self.health.is_active:
+            return None
         self.memories.catch_up()
         if self.store.layout is None and not self.deadlines.may_detect(self._clock.monotonic()):
-            return ()
+            return None
         self.recognise()
         if self.store.layout is None:
             self._schedule_scan(self._clock.monotonic())
             self.publish()
-            return ()
+            return None
         began = self._clock.monotonic()
         done = self._indexer.read(paths, watching=self.health.watching, verify=verify)
         if done.loss:
             mark_suspect(self.store, done.loss)
             self.look()
-            return ()
+            return None
         if done.directories is not None:
             self._note_scan(done.directories, began)
         self._note_changes(done, since)
@@ -267,14 +273,13 @@ class Root:
             self.health.note_undone(told)
         if self._indexer.wants_fit(everything=paths is None):
             self.health.note_fit(self._indexer.check_fit())
-        self._write_index(force=False, wait_s=INDEX_WAIT_S)
         return done.waiting
 
     def index_for_search(self, paths: Collection[str], since: float) -> None:
         """Read files that have just been closed. The index files follow when the root has settled."""
         if self.health.is_active and self._scanned and self.store.layout is not None:
             self.memories.catch_up()
-            self._note_changes(self._indexer.read(paths, watching=self.health.watching), since)
+            self._note_changes(self._indexer.read(paths, watching=self.health.watching, tails=True), since)
 
     def _note_scan(self, directories: Mapping[str, tuple[int, int]], began: float) -> None:
         """After a full scan: count the watches, and set the time of the next one."""
@@ -338,26 +343,27 @@ class Root:
             self.health.note_recovery()
             self.publish()
 
-    def sync(self, timeout_s: float, paths: Collection[str] | None) -> tuple[SyncedRoot, tuple[str, ...]]:
-        """Read what changed (None: scan) and put the index on disk. Raises TimeoutExpiredError if that takes longer;
-        never returns a stale ok."""
+    def sync(self, timeout_s: float, paths: Collection[str] | None) -> tuple[str, ...]:
+        """Read what changed (None: scan) and put the index on disk. Returns half-written files. Raises
+        TimeoutExpiredError if that takes longer; never returns a stale ok."""
         began = self._clock.monotonic()
         self.look()
         self.health.require("sync")
         self.memories.write_reads()
         self.deadlines.detect = 0.0
-        waiting = self.process(paths, began)
+        waiting = self._read(paths, began)
         self.health.require("sync")
         self._backfill.notify(all_of_it=True)
         self._note_vectors()
         if self.store.layout is not None:
             self._force_index(began, timeout_s)
-        waited = round((self._clock.monotonic() - began) * 1000)
-        generation, reason = self._publisher.generation, self.health.index_blocked_reason
-        done = SyncedRoot(
-            generation=generation, waited_ms=waited, scanned=paths is None, written=not reason, reason=reason or UNSET
-        )
-        return done, waiting
+        return waiting or ()
+
+    def sync_search(self, paths: Collection[str]) -> None:
+        """Make what changed at these paths searchable; the index files follow when the root has settled."""
+        self.look()
+        self.health.require("sync")
+        self.index_for_search(paths, self._clock.monotonic())
 
     def _force_index(self, began: float, timeout_s: float) -> None:
         while True:
@@ -457,17 +463,9 @@ class Root:
             self._publisher.backups_known = False
             self._after_change(job, result.receipt, result.plan)
         if job.name in ("locks", "lock.clear") and isinstance(result, LocksResult):
-            self._tell_cleared(result.locks)
+            self.health.note_cleared(result.locks)
         self.publish()
         return result
-
-    def _tell_cleared(self, locks: Iterable[LockRow]) -> None:
-        """Report cleared locks. One that is left because another process has it open is a finding, not an event."""
-        for lock in locks:
-            if lock.action in CLEARED:
-                told = to_builtins(lock)
-                log.warning("lock cleared", root=self.store.name, **told)
-                self._tell("health", {"root": self.store.name, "lock": told})
 
     def _after_change(self, job: Job, receipt: str, plan: PlanRow) -> None:
         """Report our own change and read it at once; it is no sign of other writers."""

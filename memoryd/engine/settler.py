@@ -98,6 +98,12 @@ class Settler:
         self._closed.clear()
         return taken
 
+    def pending(self) -> frozenset[str] | None:
+        """Return all paths that wait, deferred ones included; None if anything may have changed. They stay in their
+        batch, but the closed ones need not be taken any more."""
+        self._closed.clear()
+        return None if self._everything else frozenset(self._paths | self._deferred.keys())
+
     def ready(self, now: float) -> Batch | None:
         """Remove and return the batch that is due; None while there is none or the root is not quiet yet."""
         ripe = {path: until for path, until in self._deferred.items() if until <= now}

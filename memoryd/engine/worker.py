@@ -10,6 +10,8 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from contextlib import nullcontext
 
+from msgspec import UNSET
+
 from memoryd.control.methods.method_types import Result
 from memoryd.control.methods.status import SyncedRoot, SyncRequest
 from memoryd.engine.inbox import Inbox, Pace
@@ -241,13 +243,14 @@ class Worker:
     # --- performing
 
     def _perform(self, job: Job) -> None:
-        """Run a command and answer it, with its failure as well. Waiting syncs share one scan, which begins after each
-        of them was submitted."""
+        """Run a command and answer it, with its failure as well. Waiting syncs share one, which begins after each of
+        them was submitted and does as much as any of them wants."""
         self.step = job.name
         same = self.inbox.take_all("sync") if job.name == "sync" else []
         jobs = [each for each in (job, *same) if each.begin()]
         if not jobs:
             return
+        job = next((each for each in same if not each.asked(SyncRequest).search_only), job)
         work = self._own if job.name in OWN else self.root.run_job
         perform = self.runner.recorded if job.recorded else self.runner.attempt
         with (
@@ -277,8 +280,7 @@ class Worker:
 
     def _own(self, job: Job) -> Result:
         if job.name == "sync":
-            asked = job.asked(SyncRequest).timeout_ms
-            return self._sync(SYNC_S if asked is None else asked / 1000)
+            return self._sync(job.asked(SyncRequest))
         if job.name == "reindex":
             return self.root.reindex(dry_run=job.dry_run)
         root, memories = self.root, self.memories
@@ -295,15 +297,32 @@ class Worker:
     def _rescan(self) -> None:
         self._look_again(self.root.process(None, self._clock.monotonic()))
 
-    def _sync(self, timeout_s: float) -> SyncedRoot:
+    def _sync(self, request: SyncRequest) -> SyncedRoot:
         """Index what changed before this call: the paths that events named if all of these have arrived, or else what a
-        scan finds."""
+        scan finds. For the search alone, known paths do not have to wait for the index files."""
+        began = self._clock.monotonic()
         in_order = self.root.health.trusts_events and self._hints.barrier()
+        if request.search_only and in_order and self.store.layout is not None:
+            pending = self.inbox.pending()
+            if pending is not None:
+                self.root.sync_search(pending)
+                return self._synced(began, scanned=False, reason="only search was asked for; the index files follow")
         paths = self.inbox.take_hints()
         try:
-            result, waiting = self.root.sync(timeout_s, paths if in_order else None)
+            timeout_s = SYNC_S if request.timeout_ms is None else request.timeout_ms / 1000
+            waiting = self.root.sync(timeout_s, paths if in_order else None)
         except BaseException:
             self.inbox.touch(None)
             raise
         self._look_again(waiting)
-        return result
+        scanned = not in_order or paths is None
+        return self._synced(began, scanned=scanned, reason=self.root.health.index_blocked_reason)
+
+    def _synced(self, began: float, *, scanned: bool, reason: str | None) -> SyncedRoot:
+        return SyncedRoot(
+            generation=self.status.generation,
+            waited_ms=round((self._clock.monotonic() - began) * 1000),
+            scanned=scanned,
+            written=not reason,
+            reason=reason or UNSET,
+        )

@@ -2,6 +2,10 @@
 
 Events are only hints of what changed; a full scan is authoritative. If a line-based file has grown, only the new lines
 are parsed. If memoryd made the change, it knows the changed lines and the file is not even read.
+
+To make a line searchable at once, only the end of a file is read (`tails`): a file that grew, on the same inode and
+after the same last bytes, was appended to. Its row stays marked as recently modified, so that the next refresh, which
+comes before the index files are written, reads the whole file and finds what else was changed.
 """
 
 from __future__ import annotations
@@ -24,6 +28,7 @@ from memoryd.operations.overwrites import (
     save_version,
 )
 from memoryd.store import Store
+from memoryd.store.line_files import MAX_BYTES, digest_of
 
 READ_ROLES = (Role.SOURCE, Role.ARCHIVE)
 STORAGE_ROLES = (Role.ARCHIVE, Role.BACKUP)
@@ -66,19 +71,21 @@ def refresh(
     now: float,
     *,
     verify: bool = False,
+    tails: bool = False,
     deletions_observed: bool = True,
 ) -> RefreshResult:
-    """Index what changed at these paths, or anywhere (None). `verify` also hashes files that look unchanged.
+    """Index what changed at these paths, or anywhere (None). `verify` also hashes files that look unchanged; `tails`
+    reads only the end of a file that seems to have been appended to.
 
     Unless `deletions_observed` (events showed them), a sudden loss of most memories is returned and nothing is indexed.
     """
     with store.catalogue.batch():
         if paths is None:
             return _refresh_all(store, now, verify=verify, deletions_observed=deletions_observed)
-        return _refresh_paths(store, paths, now, verify=verify)
+        return _refresh_paths(store, paths, now, verify=verify, tails=tails)
 
 
-def _refresh_paths(store: Store, paths: Iterable[str], now: float, *, verify: bool) -> RefreshResult:
+def _refresh_paths(store: Store, paths: Iterable[str], now: float, *, verify: bool, tails: bool) -> RefreshResult:
     outcomes: dict[str, str] = {}
     deleted: list[str] = []
     linked = False
@@ -97,7 +104,8 @@ def _refresh_paths(store: Store, paths: Iterable[str], now: float, *, verify: bo
                 note_deletion(store, path)
         else:
             linked |= found.nlink > 1
-            outcomes[path] = index_file(store, path, found, row, now, verify=verify)
+            by_tail = tails and row is not None and _index_tail(store, row, found, now)
+            outcomes[path] = "changed" if by_tail else index_file(store, path, found, row, now, verify=verify)
     _forget(store, deleted, now)
     return replace(_result(outcomes, deleted), linked=linked)
 
@@ -248,7 +256,42 @@ def index_own_change(store: Store, row: FileRow, found: Fingerprint, now: float)
         records=row.records - len(old_part.records),
     )
     store.catalogue.replace_range(with_counts(changed, new_part, changed), replaced, new_part)
+    if change.start + len(change.new) == change.after.size:
+        store.file_ends.note(row.path, change.after, change.digest, change.new)
     return True
+
+
+def _index_tail(store: Store, row: FileRow, found: Fingerprint, now: float) -> bool:
+    """Index the lines that another program appended to a file, without reading what stood before them. Returns False
+    if that is not known to be all that changed."""
+    end, size = store.file_ends.of(row), found.size - row.fingerprint.size
+    if end is None or row.pending or not (row.ends_with_newline and 0 < size <= MAX_BYTES):
+        return False
+    assert store.layout is not None
+    overlap = len(end.last)
+    try:
+        content, fingerprint = store.tree.read_span(row.path, row.fingerprint.size - overlap, size + overlap)
+    except (OSError, ChangingError):
+        return False  # reading the whole file tells why
+    same = fingerprint.same_content(found) and found.same_file(row.fingerprint)
+    if not same or content[:overlap] != end.last or not content.endswith(b"\n"):
+        return False
+    added, digest = content[overlap:], end.digest.copy()
+    digest.update(added)
+    base = ParseOffset(row.fingerprint.size, row.lines + 1)
+    tail = store.layout.reader.parse(row.path, added, now=now, mtime=found.mtime_ns / 1e9, base=base)
+    lines = row.lines + added.count(b"\n")
+    read = replace(row, fingerprint=found, digest=digest.hexdigest(), lines=lines, recently_modified=True)
+    _append(store, read, tail, row)
+    store.file_ends.note(row.path, found, digest, content)
+    return True
+
+
+def _append(store: Store, read: FileRow, tail: Document, row: FileRow) -> None:
+    """Index the new end of a file, with what it means for the whole file. `row` describes the file without it."""
+    grown = with_counts(read, tail, row)
+    findings = (*_new_findings(store, row.path, tail), *_file_findings(store, grown, is_empty=False))
+    store.catalogue.append(grown, replace(tail, findings=findings), recounted=WHOLE_FILE_CODES)
 
 
 def with_counts(row: FileRow, part: Document, before: FileRow | None) -> FileRow:
@@ -334,9 +377,7 @@ def _index_content(
     if row and _has_grown(store, row, content):
         base = ParseOffset(row.fingerprint.size, row.lines + 1)
         tail = store.layout.reader.parse(path, content[base.offset :], now=now, mtime=mtime, base=base)
-        grown = with_counts(new, tail, row)
-        findings = (*_new_findings(store, path, tail), *_file_findings(store, grown, content))
-        store.catalogue.append(grown, replace(tail, findings=findings), recounted=WHOLE_FILE_CODES)
+        _append(store, new, tail, row)
         return "half-written" if tail.pending else "changed"
     if _has_chunks(store, content):
         return _index_in_chunks(store, new, content, now)
@@ -366,11 +407,14 @@ def _parsed(store: Store, path: str, content: bytes, fingerprint: Fingerprint, n
 
 def _new_row(store: Store, path: str, content: bytes, fingerprint: Fingerprint, now: float) -> FileRow:
     """Return the row of a file without the counts of its memories."""
+    digest = digest_of(content)
+    if store.layout is not None and store.layout.files.append_only:
+        store.file_ends.note(path, fingerprint, digest, content)
     return FileRow(
         path,
         str(store.role(path)),
         fingerprint,
-        sha256(content),
+        digest.hexdigest(),
         lines=content.count(b"\n"),
         ends_with_newline=content.endswith(b"\n"),
         recently_modified=abs(now - fingerprint.mtime_ns / 1e9) < RECENT_S,
@@ -379,7 +423,7 @@ def _new_row(store: Store, path: str, content: bytes, fingerprint: Fingerprint, 
 
 def _completed(store: Store, row: FileRow, content: bytes, document: Document, now: float) -> Document:
     """Return a document with what the store knows of the file: findings about the whole file, and counts of reads."""
-    more = (*_file_findings(store, row, content), *overwrite_findings(store, row, document))
+    more = (*_file_findings(store, row, is_empty=not content), *overwrite_findings(store, row, document))
     find_lost_writes(store, row.path, content, document, now)
     counted = add_counts(store, document)
     return replace(counted, findings=(*document.findings, *more)) if more else counted
@@ -413,7 +457,7 @@ def _index_in_chunks(store: Store, new: FileRow, content: bytes, now: float) -> 
         if base.offset == 0:
             store.catalogue.replace(so_far, part)
         else:
-            findings = (*_new_findings(store, new.path, part), *_file_findings(store, so_far, content))
+            findings = (*_new_findings(store, new.path, part), *_file_findings(store, so_far, is_empty=False))
             store.catalogue.append(so_far, replace(part, findings=findings), recounted=WHOLE_FILE_CODES)
         base = ParseOffset(end, base.line + content.count(b"\n", base.offset, end))
     return "half-written" if so_far is not None and so_far.pending else "changed"
@@ -433,7 +477,7 @@ def _new_findings(store: Store, path: str, tail: Document) -> Iterable[Finding]:
     return [each for each in tail.findings if each.code not in ONCE_PER_FILE or each.code not in known]
 
 
-def _file_findings(store: Store, row: FileRow, content: bytes) -> Iterable[Finding]:
+def _file_findings(store: Store, row: FileRow, *, is_empty: bool) -> Iterable[Finding]:
     """Yield findings about the whole file: mostly unreadable, or empty while its newest backup is not."""
     path = row.path
     if row.role != Role.SOURCE or row.pending:
@@ -442,7 +486,7 @@ def _file_findings(store: Store, row: FileRow, content: bytes) -> Iterable[Findi
     if row.units > 1 and damaged * 2 > row.units:
         message = f"{damaged} of {row.units} lines cannot be used; compare `memoryd backup list` and restore"
         yield Finding("corrupt-file", path, message)
-    if not content and _is_backed_up(store, path) and not _emptied_by_memoryd(store, path):
+    if is_empty and _is_backed_up(store, path) and not _emptied_by_memoryd(store, path):
         message = "the file is empty while its newest backup is not; restore it, or ignore this if it was meant"
         yield Finding("emptied-file", path, message)
 

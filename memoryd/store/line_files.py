@@ -6,6 +6,9 @@ lines are indexed; a rewrite of one line indexes one line. Consecutive appends w
 indexed. This keeps the cost of storing one memory independent of the size of the store. If another program wrote, or
 replaced the inode, the file is read as usual.
 
+`FileEnds` remembers how indexed files ended, so that of a file that another program appended to only the new lines are
+read.
+
 `partial_parse` parses only the lines of the requested memories. A rewrite reads the whole file but need not parse all
 of it: if its digest is that of the catalogue, every memory is exactly where the catalogue says. Lines appended since
 are parsed as well.
@@ -27,6 +30,7 @@ if TYPE_CHECKING:
     from hashlib import _Hash
 
 MAX_FILES = 64  # with more of them, all recorded changes are dropped
+END_BYTES = 4096  # of an indexed file that must still stand before appended lines
 MAX_BYTES = 1024 * 1024  # of changed lines; after a larger change the file is read again
 
 
@@ -114,6 +118,34 @@ class PendingChanges:
         own = self._changes.get(path)
         fits = own is not None and own.before.same_content(before) and own.after.same_content(after)
         return own if fits else None
+
+
+class FileEnd(NamedTuple):
+    """The last bytes of a file as it was indexed, and the digest of its whole content."""
+
+    fingerprint: Fingerprint
+    digest: _Hash
+    last: bytes
+
+
+class FileEnds:
+    """The ends of line-based files as they were indexed. Used by the thread that owns the root."""
+
+    def __init__(self) -> None:
+        self._ends: dict[str, FileEnd] = {}
+
+    def note(self, path: str, fingerprint: Fingerprint, digest: _Hash, last: bytes) -> None:
+        """Record the end of a file that has just been indexed, whole or in part."""
+        if len(self._ends) >= MAX_FILES:
+            self._ends.clear()
+        self._ends[path] = FileEnd(fingerprint, digest, last[-END_BYTES:])
+
+    def of(self, row: FileRow) -> FileEnd | None:
+        """Return the end of a file as it was indexed; None if it is unknown."""
+        end = self._ends.get(row.path)
+        if end is None or not end.last or not end.fingerprint.same_content(row.fingerprint):
+            return None
+        return end if end.digest.hexdigest() == row.digest else None
 
 
 def _follows(before: OwnChange, change: OwnChange) -> bool:

@@ -35,7 +35,7 @@ from memoryd.layouts.protocol import MAX_BYTES, FileStats, IndexResult, Layout, 
 from memoryd.layouts.registry import LAYOUTS
 from memoryd.log import get_logger
 from memoryd.store.late_writes import LateWrites
-from memoryd.store.line_files import PendingChanges, partial_parse
+from memoryd.store.line_files import FileEnds, PendingChanges, partial_parse
 from memoryd.store.locks import StoreLock
 from memoryd.store.recent_adds import RecentChange, RecentChanges, from_json, to_json
 
@@ -125,6 +125,7 @@ class Store(StoreLock):
         self.late_writes = LateWrites(self.journal, self.blobs)
         self.index = IndexState()
         self.pending_changes = PendingChanges()
+        self.file_ends = FileEnds()
         # Findings by topic that the catalogue does not have: limits, locks, modes, irregular files.
         self.root_findings: dict[str, tuple[Finding, ...]] = {}
         self.embed: Callable[[str, int], Sequence[float] | None] = no_embedding  # until an embedder is set

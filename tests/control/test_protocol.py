@@ -282,6 +282,7 @@ def test_discover_describes_every_row() -> None:
     sync = next(method for method in described["methods"] if method["name"] == "sync")
     assert {p["name"]: p["schema"]["type"] for p in sync["params"]} == {
         "root": "string",
+        "search_only": "boolean",
         "timeout_ms": "integer",
     }
 

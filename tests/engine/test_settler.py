@@ -36,6 +36,17 @@ def test_a_writer_that_never_pauses_is_cut_off_by_the_cap() -> None:
     assert settler.ready(11.0) == Batch(frozenset({"busy"}), False, 10.0)
 
 
+def test_pending_paths_are_told_and_stay() -> None:
+    settler = Settler(quiet_s=0.1, cap_s=1.0)
+    settler.touch("a", 10.0, at_once=True)
+    settler.defer("b", 12.0)
+    assert settler.pending() == frozenset({"a", "b"})
+    assert settler.closed(10.0) == frozenset()
+    assert settler.ready(10.1) == Batch(frozenset({"a"}), False, 10.0)
+    settler.touch_all(11.0)
+    assert settler.pending() is None
+
+
 def _due_under_the_cap(settler: Settler) -> float:
     """When a batch is due that begins at 0 and whose writer never pauses."""
     for step in range(20):

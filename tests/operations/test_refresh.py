@@ -10,6 +10,7 @@ import pytest
 
 from memoryd.core.findings import Finding
 from memoryd.core.records import Document, ParseOffset
+from memoryd.core.spans import sha256
 from memoryd.disk.syscalls import MB, ChangingError
 from memoryd.disk.tree import Tree
 from memoryd.errors import ShuttingDownError
@@ -19,6 +20,8 @@ from memoryd.operations.check import all_findings
 from memoryd.operations.index_files import update_index
 from memoryd.operations.refresh import RECENT_S, refresh
 from memoryd.store import Store
+from memoryd.store.line_files import END_BYTES, FileEnds
+from tests.index.records import EVERYTHING
 from tests.layouts.samples import learning, line, lines, memory, task, uuid
 from tests.operations.world import CORE, LEARNINGS, LIVE, Q3, TASKS, World
 
@@ -58,6 +61,90 @@ def filled(world: World) -> None:
     world.write(LEARNINGS, lines(learning(11), learning(12)))
     world.write(TASKS, lines(task(21, "in-progress")))
     world.write(Q3, lines(learning(31, archived=True)))
+
+
+def overwrite(path: Path, start: int, content: bytes) -> None:
+    """Change some bytes of a file where it lies, as an editor of records does."""
+    with open(path, "r+b") as file:
+        file.seek(start)
+        file.write(content)
+
+
+class TestTails:
+    """What makes an appended line searchable at once: `tails` reads only the end of a file."""
+
+    @pytest.fixture
+    def read_whole(self, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+        """The files read as a whole from here on."""
+        paths: list[str] = []
+        real = Tree.read
+
+        def spy(tree: Tree, path: str, **how: Any) -> Any:
+            paths.append(path)
+            return real(tree, path, **how)
+
+        monkeypatch.setattr(Tree, "read", spy)
+        return paths
+
+    def ids(self, world: World) -> list[str]:
+        return [each.id for each in world.store.catalogue.entries([CORE])]
+
+    def test_only_the_end_is_read_and_the_whole_later(self, world: World, read_whole: list[str]) -> None:
+        world.write(CORE, lines(memory(1), memory(2)))
+        world.look()
+        read_whole.clear()
+        for number in (3, 4):
+            world.append(CORE, memory(number))
+            assert world.look([CORE], tails=True).changed == (CORE,)
+        assert read_whole == []
+        row = world.store.catalogue.file(CORE)
+        assert row is not None
+        assert (row.digest, row.lines, row.records) == (sha256(world.read(CORE)), 4, 4)
+        assert self.ids(world) == [uuid(each) for each in (1, 2, 3, 4)]
+        assert world.look([CORE]).changed == ()
+        assert read_whole == [CORE]
+
+    def test_what_else_was_changed_is_found_when_the_root_has_settled(
+        self, world: World, read_whole: list[str]
+    ) -> None:
+        """In place, with old times, and further from the end than is compared."""
+        padding = memory(2, content="x" * 2 * END_BYTES)
+        world.write(CORE, lines(memory(1, content="before"), padding))
+        world.look()
+        read_whole.clear()
+        overwrite(world.root / CORE, world.read(CORE).index(b"before"), b"behind")
+        world.append(CORE, memory(3))
+        os.utime(world.root / CORE, (world.now - 900, world.now - 900))
+        world.look([CORE], tails=True)
+        assert read_whole == []
+        world.look([CORE])
+        row = world.store.catalogue.file(CORE)
+        assert row is not None
+        assert row.digest == sha256(world.read(CORE))
+        assert "behind" in {each.body for each in world.store.catalogue.newest(EVERYTHING, 9)}
+
+    @pytest.mark.parametrize("change", ["end edited", "replaced", "shorter", "no newline", "unknown end"])
+    def test_another_change_is_read_whole_at_once(self, world: World, read_whole: list[str], change: str) -> None:
+        world.write(CORE, lines(memory(1, content="before")))
+        world.look()
+        path, content = world.root / CORE, world.read(CORE)
+        grown = content.replace(b"before", b"behind") + lines(memory(2))
+        if change == "end edited":
+            overwrite(path, 0, grown)
+        elif change == "replaced":
+            (path.parent / "new").write_bytes(grown)
+            (path.parent / "new").rename(path)
+        elif change == "shorter":
+            os.truncate(path, 0)
+        elif change == "no newline":
+            path.write_bytes(content + line(memory(2)))
+        else:
+            world.store.file_ends = FileEnds()
+            world.append(CORE, memory(2))
+        read_whole.clear()
+        world.look([CORE], tails=True)
+        assert read_whole == [CORE]
+        assert self.ids(world) == ([] if change == "shorter" else [uuid(1), uuid(2)])
 
 
 def fresh_findings(world: World, tmp_path: Path) -> list[Finding]:

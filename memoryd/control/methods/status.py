@@ -135,9 +135,12 @@ class StatusResult(Result, kw_only=True):
 
 
 class SyncRequest(Request, kw_only=True):
-    """The root to bring up to date, and the time limit."""
+    """The root to bring up to date, how far, and the time limit."""
 
     root: Root = None
+    search_only: Annotated[
+        bool, parameter("return once changes can be found; index files follow a moment later", Option("--search-only"))
+    ] = False
     timeout_ms: Annotated[
         Annotated[int, Meta(ge=0, le=600_000)] | None,
         parameter("give up after this long (default: 60 s)", Option("--timeout", "SECONDS", scale=1000)),
