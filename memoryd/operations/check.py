@@ -12,6 +12,7 @@ from memoryd.control.methods.status import Counts, FindingRow, LimitRow
 from memoryd.core.defaults import DAY, Limit, LimitKind
 from memoryd.core.findings import Finding
 from memoryd.core.index import FileRow
+from memoryd.core.records import Role
 from memoryd.core.schedule import Every, Off, parse_schedule
 from memoryd.disk.journal.jobs import JobTime
 from memoryd.layouts.codes import CODES, severity
@@ -61,6 +62,29 @@ def count_findings(findings: Iterable[Finding]) -> Counts:
     """Count findings by severity."""
     counts = Counter(str(severity(finding)) for finding in findings)
     return Counts(counts["error"], counts["warning"], counts["info"])
+
+
+STORAGE_ROLES = (Role.ARCHIVE, Role.BACKUP)
+STORAGE_PATHS = (  # a sample file of each directory in which a layout stores archives or backups
+    "archive/2026/learnings_2026_Q1.jsonl",
+    "archive/topic/2026.md",
+    "archive/2026-01/2026-01-30-14-30-00-name.json",
+    ".backup/learnings.jsonl.backup.20260130_143000",
+)
+
+
+def odd_files(store: Store, irregular: Iterable[str], unreadable: Iterable[str]) -> Iterable[Finding]:
+    """Yield a finding for each link or special file that a scan met (`irregular`), and for each unreadable path."""
+    for path in irregular:
+        top = f"{path.partition('/')[0]}/"
+        if any(place.startswith(top) and store.role(place) in STORAGE_ROLES for place in STORAGE_PATHS):
+            message = "a link or special file in place of a directory; nothing is written through it"
+            yield Finding("not-a-regular-file", path, message)
+        elif store.role(path) not in (Role.FOREIGN, Role.TEMP):
+            message = "a link, pipe, socket or device in place of a file; it is not opened: replace it with a file"
+            yield Finding("not-a-regular-file", path, message)
+    for path in unreadable:
+        yield Finding("unreadable", path, "cannot stat; check its owner and mode")
 
 
 NEAR = 0.85  # of a limit

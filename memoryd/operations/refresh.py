@@ -20,6 +20,7 @@ from memoryd.core.records import Document, ParseOffset, Role
 from memoryd.core.spans import Span, sha256
 from memoryd.disk.syscalls import MB, ChangingError, NotBeneathError, NotRegularError, TooLargeError
 from memoryd.operations.access_counts import add_counts
+from memoryd.operations.check import odd_files
 from memoryd.operations.overwrites import (
     find_lost_writes,
     losses_of_deleted_files,
@@ -31,13 +32,6 @@ from memoryd.store import Store
 from memoryd.store.line_files import MAX_BYTES, digest_of
 
 READ_ROLES = (Role.SOURCE, Role.ARCHIVE)
-STORAGE_ROLES = (Role.ARCHIVE, Role.BACKUP)
-STORAGE_PATHS = (  # a sample file of each directory in which a layout stores archives or backups
-    "archive/2026/learnings_2026_Q1.jsonl",
-    "archive/topic/2026.md",
-    "archive/2026-01/2026-01-30-14-30-00-name.json",
-    ".backup/learnings.jsonl.backup.20260130_143000",
-)
 RECENT_S = 2.0  # two writes within one clock tick look the same: a file modified this recently is hashed again
 CHUNK_SIZE = 256 * 1024  # bytes of a line-based file that are parsed at a time
 GROUP_FILES, GROUP_BYTES = 64, CHUNK_SIZE  # new files that enter the catalogue together
@@ -130,7 +124,7 @@ def _refresh_all(store: Store, now: float, *, verify: bool, deletions_observed: 
         note_deletion(store, path)
     _forget(store, deleted, now)
     store.pending_changes.indexed_all()
-    store.root_findings["files"] = tuple(_odd_files(store, scan.irregular, scan.unreadable))
+    store.root_findings["files"] = tuple(odd_files(store, scan.irregular, scan.unreadable))
     return replace(
         _result(outcomes, deleted, scan.directories), linked=any(found.nlink > 1 for found in scan.files.values())
     )
@@ -209,19 +203,6 @@ def _mass_loss(known: dict[str, FileStamp], missing: list[str]) -> str | None:
     if lost_records > MASS_LOSS and lost_records * 2 > total:
         return f"{lost_records} of {total} memories are gone and nobody was seen to delete them"
     return None
-
-
-def _odd_files(store: Store, irregular: Iterable[str], unreadable: Iterable[str]) -> Iterable[Finding]:
-    for path in irregular:
-        top = f"{path.partition('/')[0]}/"
-        if any(place.startswith(top) and store.role(place) in STORAGE_ROLES for place in STORAGE_PATHS):
-            message = "a link or special file in place of a directory; nothing is written through it"
-            yield Finding("not-a-regular-file", path, message)
-        elif store.role(path) not in (Role.FOREIGN, Role.TEMP):
-            message = "a link, pipe, socket or device in place of a file; it is not opened: replace it with a file"
-            yield Finding("not-a-regular-file", path, message)
-    for path in unreadable:
-        yield Finding("unreadable", path, "cannot stat; check its owner and mode")
 
 
 def index_own_change(store: Store, row: FileRow, found: Fingerprint, now: float) -> bool:
