@@ -33,7 +33,7 @@ def markdown(root: Path, *_: object) -> Write:
             (root / topic).mkdir(parents=True)
         for number, group in enumerate(_topic_files(drafts)):
             path = f"{TOPICS[number % len(TOPICS)]}/{_subtopic(group[0], number)}.md"
-            entries = [_entry(draft) for draft in reversed(group)]
+            entries = [entry_text(draft) for draft in reversed(group)]
             put(root / path, f"# {group[0].title}\n\n".encode() + "\n".join(entries).encode())
             yield from ((draft, Place(path)) for draft in group)
 
@@ -45,7 +45,7 @@ def _topic_files(drafts: Iterable[Draft]) -> Iterator[list[Draft]]:
     group: list[Draft] = []
     size = 0
     for draft in drafts:
-        own = len(_entry(draft).encode())
+        own = len(entry_text(draft).encode())
         if _alone(draft):
             yield [draft]
             continue
@@ -68,8 +68,8 @@ def _subtopic(draft: Draft, number: int) -> str:
     return f"{draft.tags[0]}-{'-'.join(draft.title.lower().split()[:2])}-{number}"
 
 
-def _entry(draft: Draft) -> str:
-    """Parted after the first sentences: context, problem, solution."""
+def entry_text(draft: Draft) -> str:
+    """One entry of a topic file, parted after the first sentences: context, problem, solution."""
     parts = draft.body.split(". ", 2)
     labels = ("Context", "Problem", "Solution")[-len(parts) :]
     said = "\n".join(f"**{label}:** {part}" for label, part in zip(labels, parts, strict=True))
@@ -94,23 +94,29 @@ def sessions(root: Path, *_: object) -> Write:
 
 
 def _session(root: Path, drafts: list[Draft]) -> Written:
-    stamp = iso(drafts[0].created)
-    name = f"{stamp[:19].replace('T', '-').replace(':', '-')}-{drafts[0].tags[0]}-{drafts[0].number}"
-    path = f"{name[:10]}/{name[11:]}.json"
+    path, content = session_file(drafts, iso(drafts[0].created)[:10])
     (root / path).parent.mkdir(exist_ok=True)
+    put(root / path, content)
+    return ((draft, Place(path)) for draft in drafts)
+
+
+def session_file(drafts: list[Draft], day: str) -> tuple[str, bytes]:
+    """The path and the content of a session of one day, at the time of its first memory."""
+    stamp = f"{day}{iso(drafts[0].created)[10:]}"
+    name = f"{stamp[:19].replace('T', '-').replace(':', '-')}-{drafts[0].tags[0]}-{drafts[0].number}"
     native = {
         "session_id": name,
         "timestamp": stamp,
         "last_updated": stamp,
         "extraction_count": 1,
-        "memories": [_extracted(draft) for draft in drafts],
+        "memories": [session_memory(draft) for draft in drafts],
         "suggestions": [],
     }
-    put(root / path, pretty(native) + b"\n")
-    return ((draft, Place(path)) for draft in drafts)
+    return f"{name[:10]}/{name[11:]}.json", pretty(native) + b"\n"
 
 
-def _extracted(draft: Draft) -> dict[str, Any]:
+def session_memory(draft: Draft) -> dict[str, Any]:
+    """One memory of a session."""
     first = draft.body.split(". ", 1)[0][:80] if draft.needle is None else "what was said"
     return {
         "type": EXTRACTED[draft.number % 5],
@@ -151,16 +157,22 @@ def documents(root: Path, count: int, users: int | None, embeddings: bool) -> Wr
 def _document(root: Path, user: int, drafts: list[Draft], *, embeddings: bool) -> Written:
     path = f"user-{user:04}/__long-memories/data.json"
     (root / path).parent.mkdir(parents=True)
-    memories = [_memory(draft, embeddings=embeddings) for draft in drafts]
-    stamp = iso(drafts[-1].created).encode()
-    put(root / path, _DOCUMENT % (b",".join(memories), stamp))
+    memories = [user_memory(draft, embeddings=embeddings) for draft in drafts]
+    stamp = iso(drafts[-1].created)
+    put(root / path, user_document(memories, stamp))
     return (
-        (draft, Place(path, _DOCUMENT % (memory, stamp) if draft.needle else None))
+        (draft, Place(path, user_document([memory], stamp) if draft.needle else None))
         for draft, memory in zip(drafts, memories, strict=True)
     )
 
 
-def _memory(draft: Draft, *, embeddings: bool) -> bytes:
+def user_document(memories: Iterable[bytes], stamp: str) -> bytes:
+    """The document of a user with these memories."""
+    return _DOCUMENT % (b",".join(memories), stamp.encode())
+
+
+def user_memory(draft: Draft, *, embeddings: bool = True) -> bytes:
+    """One memory of a user's document."""
     said = msgspec.json.encode(_remembered(draft))
     if not embeddings:
         return b'{"data":%b}' % said

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.bench.corpora import WRITTEN, Corpus, Planted, generate
-from tests.bench.latency import percentile
+from tests.bench.results import percentile
 from tests.bench.rig import Rig, running
 
 MODES = ("text", "hybrid")

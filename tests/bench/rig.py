@@ -29,10 +29,10 @@ class Rig(NamedTuple):
         return self.client.call(method, params)
 
 
-def config(*corpora: Corpus) -> str:
-    """Each is a root that is called like its layout."""
-    off = "\n".join(f'{job} = "off"' for job in JOBS)
-    return "\n".join([f"[defaults.schedule]\n{off}", *map(_root, corpora)])
+def config(*corpora: Corpus, off: Sequence[str] = JOBS) -> str:
+    """Each is a root that is called like its layout; `off` are the jobs that never run."""
+    jobs = "\n".join(f'{job} = "off"' for job in off)
+    return "\n".join([f"[defaults.schedule]\n{jobs}", *map(_root, corpora)])
 
 
 def _root(corpus: Corpus) -> str:
@@ -42,8 +42,8 @@ def _root(corpus: Corpus) -> str:
 
 
 @contextmanager
-def running(base: Path, *corpora: Corpus, prefix: Sequence[str] = ()) -> Iterator[Rig]:
-    with Daemon(base, config=config(*corpora), prefix=prefix) as daemon:
+def running(base: Path, *corpora: Corpus, off: Sequence[str] = JOBS) -> Iterator[Rig]:
+    with Daemon(base, config=config(*corpora, off=off)) as daemon:
         try:
             daemon.spawn()
             began = time.monotonic()

@@ -22,12 +22,12 @@ from dataclasses import asdict, dataclass
 from itertools import islice
 from pathlib import Path
 
+from tests.bench.cases.search import questions
 from tests.bench.changes import Changes
 from tests.bench.corpora import Corpus, generate
-from tests.bench.latency import percentile
 from tests.bench.needles import table
+from tests.bench.results import percentile
 from tests.bench.rig import Rig, config, running, timed
-from tests.bench.search import questions
 from tests.daemon import Daemon
 
 LAYOUT = "jsonl-store"

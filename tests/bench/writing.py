@@ -29,9 +29,7 @@ def jsonl(root: Path, *_: object) -> Write:
             files = {name: opened.enter_context(open(root / name, "ab", opener=private)) for name in JSONL}
             for draft in drafts:
                 name = [*JSONL][draft.number % 3]
-                # Both are seen: the seed's own `json.dumps` escapes, other programs do not.
-                text = json.dumps(_line(draft, JSONL[name]), ensure_ascii=draft.number % 2 == 0, separators=(",", ":"))
-                line = text.encode() + b"\n"
+                line = jsonl_line(draft, JSONL[name])
                 files[name].write(line)
                 yield draft, Place(name, line)
         for name in JSONL:
@@ -40,7 +38,13 @@ def jsonl(root: Path, *_: object) -> Write:
     return write
 
 
-def _line(draft: Draft, kind: str) -> dict[str, Any]:
+def jsonl_line(draft: Draft, kind: str) -> bytes:
+    """One line of the JSONL store. Both forms are seen: the seed's own `json.dumps` escapes, other programs do not."""
+    text = json.dumps(_native(draft, kind), ensure_ascii=draft.number % 2 == 0, separators=(",", ":"))
+    return text.encode() + b"\n"
+
+
+def _native(draft: Draft, kind: str) -> dict[str, Any]:
     stamp = iso(draft.created)
     needle = draft.needle
     said = f"{draft.title}. {draft.body}" if needle and needle.where is Where.TITLE else draft.body
@@ -66,15 +70,21 @@ def _line(draft: Draft, kind: str) -> dict[str, Any]:
 def json_files(root: Path, *_: object) -> Write:
     def write(drafts: Iterable[Draft]) -> Written:
         for draft in drafts:
-            digits = iso(draft.created).translate({ord(each): None for each in "-:TZ"})
-            name = f"memory_{digits[:14]}.json"
-            put(root / name, pretty(_file(draft)))
+            name = json_name(draft.created)
+            put(root / name, pretty(json_file(draft)))
             yield draft, Place(name)
 
     return write
 
 
-def _file(draft: Draft) -> dict[str, Any]:
+def json_name(created: int) -> str:
+    """The name of a memory's file by the second it was made in."""
+    digits = iso(created).translate({ord(each): None for each in "-:TZ"})
+    return f"memory_{digits[:14]}.json"
+
+
+def json_file(draft: Draft) -> dict[str, Any]:
+    """The one memory of a JSON file."""
     stamp = iso(draft.created).replace("Z", ".000Z")
     return {
         "content": draft.body,
