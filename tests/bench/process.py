@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 
 _KB = re.compile(r"^(VmRSS|VmHWM):\s+(\d+) kB", re.MULTILINE)
@@ -43,7 +44,12 @@ def wakeups(pid: int) -> int:
 
 
 def _of_threads(pid: int, name: str) -> Iterable[str]:
-    return [path.read_text() for path in Path(f"/proc/{pid}/task").glob(f"*/{name}")]
+    """The file of each thread; one that ends meanwhile is left out."""
+    found = []
+    for path in Path(f"/proc/{pid}/task").glob(f"*/{name}"):
+        with suppress(FileNotFoundError, ProcessLookupError):
+            found.append(path.read_text())
+    return found
 
 
 def await_quiet(pid: int, timeout_s: float) -> bool:
