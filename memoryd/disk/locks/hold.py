@@ -63,11 +63,12 @@ class HeldLock:
 
     def check(self) -> None:
         """Check right before each rename that the lock still excludes others. Raises LockLostError."""
-        if not lockfile.is_current(self.dir_fd, self.name, self.fd):
-            raise self._lost_error("was removed or replaced")
+        # The name comes last: reading the kernel's lock table takes milliseconds, in which the file can be removed.
         holder = _deleted_lock_holder(self.dir_fd, self.name, self.trace)
         if holder is not None:
             raise self._lost_error(f"is beside process {holder}, which is inside with a removed one")
+        if not lockfile.is_current(self.dir_fd, self.name, self.fd):
+            raise self._lost_error("was removed or replaced")
 
     def _lost_error(self, what: str) -> LockLostError:
         return LockLostError(
