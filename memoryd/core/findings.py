@@ -89,9 +89,18 @@ SHARED_CODES: Mapping[str, Code] = {
         "an unreadable session file that no program is writing; `repair --code broken-session` moves it to quarantine",
         fixable=True,
     ),
-    "shrunk": Code(ERROR, "a user's document lost more than half of its memories at once; see `memoryd backup list`"),
+    "shrunk": Code(
+        ERROR,
+        "another program made a file lose more than half of its memories (ten or more; in a user's document any number)"
+        " and they are nowhere else; stays until restored, written again, or accepted with `repair --code shrunk`",
+    ),
     "change-was-undone": Code(
         WARNING, "the agent overwrote a change of memoryd with an older state (it caches the file)"
+    ),
+    "late-writes": Code(
+        WARNING,
+        "a program still writes to the old version of a file that memoryd replaced, under a temporary name; what it"
+        " appends is carried over, what it changes in place is not",
     ),
     "index-unmanaged": Code(
         WARNING, "the index belongs to another program, or cannot be kept current in its form; left unchanged"

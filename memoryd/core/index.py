@@ -18,7 +18,7 @@ from memoryd.core.findings import Finding, FindingNews
 from memoryd.core.plan import Fingerprint
 from memoryd.core.query import Filters, Term, TextQuery
 from memoryd.core.records import Document, Entry, Role
-from memoryd.core.spans import Span, replace_surrogates
+from memoryd.core.spans import Span, replace_surrogates, sha256
 from memoryd.core.vectors import cosine, is_agent_model, unpack
 
 
@@ -159,6 +159,18 @@ def whole_text(title: str, body: str, labels: str, tags: str) -> str:
     return "\n".join(part for part in (head, body, labels, tags) if part)
 
 
+class Identity(NamedTuple):
+    """The id of a memory, and a digest of its text ("" if it has none), which stays the same when it is moved."""
+
+    id: str
+    text: str
+
+
+def identity(id_: str, title: str, body: str) -> Identity:
+    """Return the identity of a memory with this redacted title and body."""
+    return Identity(id_, sha256(f"{title}\n{body}".encode())[:16] if title or body else "")
+
+
 class Before(NamedTuple):
     """A position in a list of memories, newest first: after the memory shown last.
 
@@ -253,6 +265,11 @@ class IndexReader(Protocol):
 
     def entries(self, paths: Sequence[str]) -> Iterator[Entry]:
         """Yield the records of these files in the given order of files, those of a file in its order."""
+
+    def identities(self, path: str | None = None) -> list[Identity]:
+        """Return the identities of the memories in one file, or in all."""
+        memories = self.newest(EVERYTHING, ANY_NUMBER)
+        return [identity(each.id, each.title, each.body) for each in memories if path in (None, each.path)]
 
     def live_count(self, path: str) -> int:
         """Count the memories of a file as index files do: duplicate ids once, without those marked as archived."""

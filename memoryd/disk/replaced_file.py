@@ -29,6 +29,7 @@ class ReplacedFile:
         self.temp = temp
         self.base_size = base_size
         self._digest = digest
+        self._mtime_ns = os.fstat(fd).st_mtime_ns
         self._directory = os.dup(directory)
         try:
             self._fd = os.dup(fd)
@@ -45,6 +46,12 @@ class ReplacedFile:
         """True if the first `base_size` bytes are unchanged; False if a program wrote in place instead of appending.
         Then its change is in the whole old inode, not only at the end."""
         return digest_of(self._fd, self.base_size) == self._digest
+
+    def written_at(self) -> int | None:
+        """Return the modification time (ns) if a program wrote to the inode since it was replaced, else None. Costs one
+        fstat."""
+        mtime_ns = os.fstat(self._fd).st_mtime_ns
+        return None if mtime_ns == self._mtime_ns else mtime_ns
 
     def is_sole_opener(self) -> bool:
         """True if no other process has the inode open, so that no more bytes can arrive."""

@@ -60,6 +60,38 @@ class FileState:
     content_digest: str = ""
 
 
+class UnsavedVersions:
+    """Versions of files in memory, to be saved later. Of each file the newest, and the one with the most memories."""
+
+    MAX_SIZE = 4 * 1024 * 1024  # bytes; what exceeds it is left to the next change of its file, or the next backup
+
+    def __init__(self) -> None:
+        self._states: dict[str, tuple[FileState, ...]] = {}
+        self._size = 0
+
+    def note(self, state: FileState) -> None:
+        """Add the newest version of a file."""
+        known = self._states.pop(state.file, ())
+        self._size -= _size(known)
+        best = max((*known, state), key=lambda each: each.quality.records)
+        states = (state,) if best.quality.records == state.quality.records else (best, state)
+        if self._size + _size(states) <= self.MAX_SIZE:
+            self._states[state.file] = states
+            self._size += _size(states)
+
+    def states(self) -> list[FileState]:
+        """Return them, those of each file in the order in which they were noted."""
+        return [state for each in self._states.values() for state in each]
+
+    def clear(self) -> None:
+        """Forget them: they are saved."""
+        self._states, self._size = {}, 0
+
+
+def _size(states: Iterable[FileState]) -> int:
+    return sum(len(each.content or b"") for each in states)
+
+
 @dataclass(frozen=True, slots=True)
 class Version:
     """One stored content of one file. `valid`: the verdict of the last read."""
@@ -135,6 +167,14 @@ class Vault:
             if seq != before:
                 _drop_versions(db, _surplus_versions(db, to_blob(state.file), keep, now))
         return None if seq == before else _version(self._db.rows(f"{_VERSIONS_WITH_SIZE} WHERE v.seq = ?", seq)[0])
+
+    def add_versions(self, states: Sequence[FileState], now: float, *, keep: int) -> None:
+        """Store versions of several files, as `add_version` does."""
+        with self._db.writing() as db:
+            for state in states:
+                self._version_of(db, state, now)
+            for file in {state.file for state in states}:
+                _drop_versions(db, _surplus_versions(db, to_blob(file), keep, now))
 
     def _version_of(self, db: sqlite3.Connection, state: FileState, now: float) -> int:
         """Return the number of the file's newest version if it is unchanged, else add a version."""

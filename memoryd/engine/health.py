@@ -39,6 +39,7 @@ from memoryd.operations.recognition import LayoutMismatch, Recognition
 from memoryd.operations.refresh import RefreshResult
 from memoryd.operations.root_check import RootCheck
 from memoryd.store import Store
+from memoryd.store.late_writes import LATE_WRITES_TOPIC
 
 log = get_logger(__name__)
 
@@ -333,6 +334,8 @@ class Health:
         reasons += [each.message for each in self._store.root_findings.get("guard", ())]
         held = (each for each in self._store.root_findings.get("locks", ()) if each.code == "held-lock")
         reasons += [f"{each.path}: {each.message}" for each in held]
+        reasons += self._store.loss_reasons
+        reasons += [f"{each.path}: {each.message}" for each in self._store.root_findings.get(LATE_WRITES_TOPIC, ())]
         if self.layout_mismatch is not None:
             reasons.append(self.layout_mismatch)
         if self._store.index.result.unmanaged is not None:

@@ -26,6 +26,7 @@ from memoryd.engine.status import Publisher
 from memoryd.errors import InvalidMemoryError, MemorydError, TimeoutExpiredError
 from memoryd.layouts.registry import LAYOUTS
 from memoryd.log import get_logger
+from memoryd.operations.file_versions import save_versions
 from memoryd.operations.index_files import IndexUpdate, reclaim
 from memoryd.operations.migrate import recover_and_migrate
 from memoryd.operations.recognition import recognise_root
@@ -33,6 +34,7 @@ from memoryd.operations.refresh import RefreshResult
 from memoryd.operations.root_check import RootCheck, accept_all, check_root, create_root, mark_suspect, remove_new_root
 from memoryd.search.embedding.embedder import Embedder
 from memoryd.store import Store
+from memoryd.store.late_writes import LATE_WRITES_TOPIC
 
 log = get_logger(__name__)
 
@@ -93,13 +95,13 @@ class Root:
         """Write what still waits, and close the store."""
         self._hints.unwatch(self.store.name)
         self.memories.end()
+        save_versions(self.store, self._clock.wall())
         self.store.close()
 
     def next_due(self) -> float:
         """Return when (monotonic) `on_timer` has something to do. For any thread."""
-        if not self.health.is_active:
-            return self.deadlines.next_due()
-        return min(self.deadlines.next_due(), self.memories.next_due(), self._backfill.next_due)
+        due = self.deadlines.next_due()
+        return min(due, self.memories.next_due(), self._backfill.next_due) if self.health.is_active else due
 
     def on_timer(self) -> None:
         """Run what is due: check the path, merge late appends, scan, or write a delayed index."""
@@ -127,9 +129,12 @@ class Root:
             self.deadlines.late = NEVER
         elif now >= self.deadlines.late:
             self.deadlines.late = now + LATE_S
+            reported = self.store.root_findings.get(LATE_WRITES_TOPIC, ())
             carried = self.store.merge_late_writes(self._clock.wall())
             if carried:
                 log.warning("late append carried over", root=self.store.name, bytes=carried)
+            if self.store.root_findings[LATE_WRITES_TOPIC] != reported:
+                self.publish()
 
     def merge_fulltext(self, now: float) -> None:
         """Merge segments of the full-text index, a little at a time."""
@@ -246,6 +251,7 @@ class Root:
         if waiting is None:
             return ()
         self._write_index(force=False, wait_s=INDEX_WAIT_S)
+        save_versions(self.store, self._clock.wall())
         return waiting
 
     def _read(self, paths: Collection[str] | None, since: float, *, verify: bool = False) -> tuple[str, ...] | None:
@@ -276,7 +282,7 @@ class Root:
         return done.waiting
 
     def index_for_search(self, paths: Collection[str], since: float) -> None:
-        """Read files that have just been closed. The index files follow when the root has settled."""
+        """Read files that have just been closed. The index files follow once the root has settled."""
         if self.health.is_active and self._scanned and self.store.layout is not None:
             self.memories.catch_up()
             self._note_changes(self._indexer.read(paths, watching=self.health.watching, tails=True), since)
@@ -389,16 +395,14 @@ class Root:
         return ReindexResult(plan=PlanRow([]), memories=done.result.memories, written=list(done.written))
 
     def read_all(self, *, verify: bool = False) -> None:
-        """Look at everything for a command that has its own result; an index that cannot be written now follows
-        later."""
+        """Look at everything for a command; an index that cannot be written now follows later."""
         try:
             self.process(None, self._clock.monotonic(), verify=verify)
         except OSError as error:
             self.trouble(error)
 
     def index_own(self, paths: Collection[str]) -> None:
-        """Read files that memoryd has just changed. A failure is noted and retried later: the change itself succeeded,
-        so its caller must not get an error."""
+        """Read files that memoryd has just changed. A failure is noted and retried: the change itself succeeded."""
         self.deadlines.late = self._clock.monotonic() + LATE_S
         try:
             if self.health.check.state == "ok":  # else it is not known whose files these are: a scan follows
@@ -481,8 +485,7 @@ class Root:
     # --- trouble and status
 
     def trouble(self, error: BaseException | None) -> MemorydError:
-        """Make the root read-only while its disk fails, and retry with growing pauses. Returns the error for the
-        user."""
+        """Make the root read-only while its disk fails, and retry with growing pauses. Returns the worded error."""
         worded, pause = self.health.trouble(error)
         self.deadlines.hold_off(self._clock.monotonic(), pause)
         try:

@@ -257,6 +257,7 @@ class FileRules:
     append_only: bool = False  # files grow at the end, so only the appended tail is parsed
     owner_only: bool = False  # directories have mode 700 and files mode 600
     agent_caches_file: bool = False  # the agent overwrites files from its cache, so each good version is saved
+    keeps_versions: bool = False  # each version of a small file is saved once the root has settled
     waits_for_git: bool = False  # no writes while a git operation is running
     limits: Mapping[str, Limit] = field(default_factory=dict)  # by path
     max_bytes: int = MAX_BYTES  # larger files are not read

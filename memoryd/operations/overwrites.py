@@ -1,6 +1,6 @@
-"""Detect agents that overwrite a file with an older state: memories disappear, or changes of memoryd are undone.
+"""Detect agents that overwrite a file with an older state, so that changes of memoryd are undone.
 
-In layouts whose agents cache and overwrite whole files, each good version is backed up at once.
+In layouts where that is usual, the changes of memoryd are recorded; in the others recent additions are stored again.
 """
 
 from __future__ import annotations
@@ -12,119 +12,13 @@ from typing import Any, NamedTuple
 from memoryd.core.findings import Finding, Severity
 from memoryd.core.index import FileRow
 from memoryd.core.records import Document, Role
-from memoryd.core.retention import Quality
 from memoryd.core.spans import sha256
-from memoryd.disk.snapshots import FileState, Version
 from memoryd.errors import BusyError, MemorydError
-from memoryd.layouts.protocol import FileStats
 from memoryd.store import Store
 from memoryd.store.recent_adds import RecentChange
 
 MEMORYD_CHANGES = "ours"  # journal key: path -> {"out": removed ids, "in": added ids, "sha": digest after the change}
-LOSSES = "losses"  # journal key: path -> {"records": number before the loss, "seq": the version that has them}
-ACCEPTED_LOSSES = "losses_accepted"  # journal key: path -> number of its newest version when a loss was accepted
 MAX_IDS = 200  # per file; further ids are not watched
-
-
-def overwrite_findings(store: Store, after: FileRow, document: Document) -> Iterator[Finding]:
-    """Yield findings about a file that was just indexed."""
-    assert store.layout is not None
-    if after.role != Role.SOURCE or after.pending:
-        return
-    yield from _losses(store, after)
-    yield from _undo_findings(store, after, document)
-
-
-def _losses(store: Store, after: FileRow) -> Iterator[Finding]:
-    """Yield a loss until the file has as many memories again, is restored, or the user accepts the loss.
-
-    The next memory that the agent stores, often within seconds, must not hide it.
-    """
-    assert store.layout is not None
-    open_losses: dict[str, Any] = store.journal.facts.get(LOSSES, {})
-    loss = open_losses.get(after.path)
-    if loss is not None and (after.records >= loss["records"] or _is_our_version(store, after)):
-        loss = open_losses.pop(after.path)
-        store.journal.facts.set(LOSSES, open_losses)
-        return
-    if loss is not None:
-        yield Finding("shrunk", after.path, _loss_message(loss["records"], after.records))
-        return
-    version = _last_good(store, after.path, after.digest)
-    if version is None or _is_our_version(store, after) or _is_newest_change(store, after):
-        return
-    before = FileStats(version.file, Role.SOURCE, version.size, version.quality.units, 0, version.quality.records, {})
-    found = store.layout.repair.alarms(before, _summary(after))
-    if found:
-        _note_loss(store, version)
-    elif after.records < version.quality.records and "damaged" in after.facts:
-        store.vault.pin_version(
-            version.file, version.sha256
-        )  # unreadable, so the agent may start with an empty file next
-    yield from found
-
-
-def _last_good(store: Store, path: str, digest: str | None = None) -> Version | None:
-    """Return the newest other version with memories, after the last accepted loss."""
-    assert store.layout is not None
-    if not store.layout.files.agent_caches_file:
-        return None
-    accepted = store.journal.facts.get(ACCEPTED_LOSSES, {}).get(path, 0)
-    held = (v for v in store.vault.versions(path) if v.valid and v.quality.records and v.sha256 != digest)
-    return next((v for v in held if v.seq > accepted), None)
-
-
-def _note_loss(store: Store, version: Version) -> None:
-    store.vault.pin_version(version.file, version.sha256)  # so that the next versions do not push it out
-    open_losses: dict[str, Any] = store.journal.facts.get(LOSSES, {})
-    store.journal.facts.set(
-        LOSSES, {**open_losses, version.file: {"records": version.quality.records, "seq": version.seq}}
-    )
-
-
-def _loss_message(before: int, after: int) -> str:
-    return (
-        f"{before} memories became {after}; restore them (see `memoryd backup list`), or accept the loss with "
-        "`memoryd repair --code shrunk`"
-    )
-
-
-def note_deletion(store: Store, path: str) -> None:
-    """Record the deletion of a file, so that its last good version is compared with the file that replaces it."""
-    version = _last_good(store, path)
-    if version is not None and path not in store.journal.facts.get(LOSSES, {}):
-        _note_loss(store, version)
-
-
-def losses_of_deleted_files(store: Store) -> tuple[Finding, ...]:
-    """Return the losses of deleted files; those of existing files are among their findings."""
-    open_losses: dict[str, Any] = store.journal.facts.get(LOSSES, {})
-    deleted = (path for path in open_losses if store.catalogue.file(path) is None)
-    return tuple(Finding("shrunk", path, _loss_message(open_losses[path]["records"], 0)) for path in deleted)
-
-
-def accept_losses(store: Store) -> list[str]:
-    """Accept all reported losses; return their paths."""
-    open_losses: dict[str, Any] = store.journal.facts.get(LOSSES, {})
-    accepted: dict[str, int] = store.journal.facts.get(ACCEPTED_LOSSES, {})
-    newest = {path: max((v.seq for v in store.vault.versions(path)), default=0) for path in open_losses}
-    store.journal.facts.set(ACCEPTED_LOSSES, {**accepted, **newest})
-    store.journal.facts.set(LOSSES, {})
-    return sorted(open_losses)
-
-
-def _summary(row: FileRow) -> FileStats:
-    size = row.fingerprint.size
-    return FileStats(row.path, Role(row.role), size, row.units, row.broken, row.records, row.facts)
-
-
-def save_version(store: Store, row: FileRow, content: bytes, now: float) -> None:
-    """Back up the new version of a file before the agent writes again, unless it is less readable than before."""
-    assert store.layout is not None
-    if store.layout.files.agent_caches_file and row.role == Role.SOURCE and not row.pending:
-        quality = Quality(row.units, row.records)
-        state = FileState(row.path, row.digest, row.fingerprint.mode or 0o600, quality, content)
-        store.vault.add_version(state, now, keep=store.policy.backups)
 
 
 def record_change(
@@ -152,23 +46,27 @@ def record_change(
     store.journal.facts.set(MEMORYD_CHANGES, changes)
 
 
-def _is_our_version(store: Store, row: FileRow) -> bool:
+def is_memoryd_version(store: Store, row: FileRow) -> bool:
+    """True if the last recorded change of memoryd left the file as it is."""
     change = store.journal.facts.get(MEMORYD_CHANGES, {}).get(row.path)
     return change is not None and bool(change["sha"] == row.digest)
 
 
-def _is_newest_change(store: Store, row: FileRow) -> bool:
+def is_newest_change(store: Store, row: FileRow) -> bool:
     """True if the newest change of memoryd left the file as it is. Undos and restores are only found this way."""
     newest = store.journal.entries(1)
     return any(step.path == row.path and step.after_sha == row.digest for each in newest for step in each.steps)
 
 
-def _undo_findings(store: Store, row: FileRow, document: Document) -> Iterator[Finding]:
+def undo_findings(store: Store, row: FileRow, document: Document) -> Iterator[Finding]:
+    """Yield a finding if the recorded change of memoryd to a file that was just indexed is undone."""
+    if row.role != Role.SOURCE or row.pending:
+        return
     known: dict[str, Any] = store.journal.facts.get(MEMORYD_CHANGES, {})
     change = known.get(row.path)
     if change is None or change["sha"] == row.digest:
         return
-    present = {record.id for record in document.records} if not _is_newest_change(store, row) else None
+    present = {record.id for record in document.records} if not is_newest_change(store, row) else None
     back = sorted(set(change["out"]) & present) if present is not None else []
     lost = sorted(set(change["in"]) - present) if present is not None else []
     if back:

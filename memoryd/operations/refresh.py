@@ -21,13 +21,9 @@ from memoryd.core.spans import Span, sha256
 from memoryd.disk.syscalls import MB, ChangingError, NotBeneathError, NotRegularError, TooLargeError
 from memoryd.operations.access_counts import add_counts
 from memoryd.operations.check import odd_files
-from memoryd.operations.overwrites import (
-    find_lost_writes,
-    losses_of_deleted_files,
-    note_deletion,
-    overwrite_findings,
-    save_version,
-)
+from memoryd.operations.file_versions import note_version
+from memoryd.operations.losses import note_deletion, note_loss, overwrite_losses, update_losses
+from memoryd.operations.overwrites import find_lost_writes, undo_findings
 from memoryd.store import Store
 from memoryd.store.line_files import MAX_BYTES, digest_of
 
@@ -45,9 +41,10 @@ MASS_LOSS = 20  # memories; a loss of more than this, and more than half, needs 
 class RefreshResult:
     """The result of indexing changed files.
 
-    `waiting`: half-written files to read again. `accessed`: changed files with the same meaning as before, since
-    reading a memory may rewrite its file. `linked`: a file has several hard links. Of a full scan, `directories`: path
-    -> (dev, inode); `loss`: why the root is suspect, in which case nothing was removed from the catalogue.
+    `waiting`: files to look at again soon: half-written ones, and those whose loss of memories may be temporary.
+    `accessed`: changed files with the same meaning as before, since reading a memory may rewrite its file. `linked`: a
+    file has several hard links. Of a full scan, `directories`: path -> (dev, inode); `loss`: why the root is suspect,
+    in which case nothing was removed from the catalogue.
     """
 
     changed: tuple[str, ...] = ()
@@ -75,8 +72,13 @@ def refresh(
     """
     with store.catalogue.batch():
         if paths is None:
-            return _refresh_all(store, now, verify=verify, deletions_observed=deletions_observed)
-        return _refresh_paths(store, paths, now, verify=verify, tails=tails)
+            done = _refresh_all(store, now, verify=verify, deletions_observed=deletions_observed)
+        else:
+            done = _refresh_paths(store, paths, now, verify=verify, tails=tails)
+        if not store.has_losses:
+            return done
+        unsure = update_losses(store, done.changed, now)
+        return replace(done, waiting=tuple(dict.fromkeys((*done.waiting, *unsure))))
 
 
 def _refresh_paths(store: Store, paths: Iterable[str], now: float, *, verify: bool, tails: bool) -> RefreshResult:
@@ -95,7 +97,7 @@ def _refresh_paths(store: Store, paths: Iterable[str], now: float, *, verify: bo
             store.pending_changes.indexed(path)
             deleted += [path] if row else []
             if row is not None:
-                note_deletion(store, path)
+                note_deletion(store, path, now)
         else:
             linked |= found.nlink > 1
             by_tail = tails and row is not None and _index_tail(store, row, found, now)
@@ -121,7 +123,7 @@ def _refresh_all(store: Store, now: float, *, verify: bool, deletions_observed: 
         store.check_stopping()
         outcomes[path] = index_file(store, path, found, store.catalogue.file(path), now, verify=verify)
     for path in missing:
-        note_deletion(store, path)
+        note_deletion(store, path, now)
     _forget(store, deleted, now)
     store.pending_changes.indexed_all()
     store.root_findings["files"] = tuple(odd_files(store, scan.irregular, scan.unreadable))
@@ -160,9 +162,12 @@ def _read_new(store: Store, path: str, found: Fingerprint, now: float, group: li
         return read
     content, fingerprint = read
     if _has_chunks(store, content):
-        return _index_in_chunks(store, _new_row(store, path, content, fingerprint, now), content, now)
+        done = _index_in_chunks(store, _new_row(store, path, content, fingerprint, now), content, now)
+        note_loss(store, None, done, now)
+        return "half-written" if done.pending else "changed"
     row, document = _parsed(store, path, content, fingerprint, now)
-    save_version(store, row, content, now)
+    note_loss(store, None, row, now)
+    note_version(store, row, content, now)
     group.append((row, document))
     return "half-written" if document.pending else "changed"
 
@@ -180,7 +185,6 @@ def _forget(store: Store, deleted: Iterable[str], now: float) -> None:
             store.index.note_deletion(now)
         clear_unread(store, path)
         store.catalogue.forget(path)
-    store.root_findings["losses"] = losses_of_deleted_files(store)
 
 
 def _result(
@@ -293,6 +297,8 @@ def index_file(store: Store, path: str, found: Fingerprint, row: FileRow | None,
     (indexed, to be read again) or waiting (not readable at the moment)."""
     outcome = _index_changed(store, path, found, row, now, verify=verify)
     store.pending_changes.indexed(path)
+    if outcome != "waiting":
+        store.removed_ids.pop(path, None)
     return outcome
 
 
@@ -361,7 +367,10 @@ def _index_content(
         _append(store, new, tail, row)
         return "half-written" if tail.pending else "changed"
     if _has_chunks(store, content):
-        return _index_in_chunks(store, new, content, now)
+        known = store.catalogue.identities(path) if row is not None else []
+        done = _index_in_chunks(store, new, content, now)
+        note_loss(store, row, done, now, known)
+        return "half-written" if done.pending else "changed"
     document = store.layout.reader.parse(path, content, now=now, mtime=mtime, base=ParseOffset())
     if row and row.records and document.pending and not document.records and not store.layout.files.append_only:
         # Another program is rewriting the file; until it can be parsed, its old content stays in use.
@@ -370,8 +379,10 @@ def _index_content(
         )
         return "waiting"
     read = with_counts(new, document, None)
-    store.catalogue.replace(read, _completed(store, read, content, document, now))
-    save_version(store, read, content, now)
+    completed = _completed(store, read, content, document, now)
+    note_loss(store, row, read, now)
+    store.catalogue.replace(read, completed)
+    note_version(store, read, content, now)
     if document.pending:
         return "half-written"
     return "accessed" if row and _has_same_meaning(row, document) else "changed"
@@ -404,7 +415,11 @@ def _new_row(store: Store, path: str, content: bytes, fingerprint: Fingerprint, 
 
 def _completed(store: Store, row: FileRow, content: bytes, document: Document, now: float) -> Document:
     """Return a document with what the store knows of the file: findings about the whole file, and counts of reads."""
-    more = (*_file_findings(store, row, is_empty=not content), *overwrite_findings(store, row, document))
+    more = (
+        *_file_findings(store, row, is_empty=not content),
+        *overwrite_losses(store, row),
+        *undo_findings(store, row, document),
+    )
     find_lost_writes(store, row.path, content, document, now)
     counted = add_counts(store, document)
     return replace(counted, findings=(*document.findings, *more)) if more else counted
@@ -421,9 +436,9 @@ def _has_chunks(store: Store, content: bytes) -> bool:
     return store.layout is not None and store.layout.files.append_only and len(content) > CHUNK_SIZE
 
 
-def _index_in_chunks(store: Store, new: FileRow, content: bytes, now: float) -> str:
-    """Index a large line-based file in chunks, so that memory use does not grow with the store. Until the last chunk,
-    the row has no digest: after a crash or a stop the file is read again."""
+def _index_in_chunks(store: Store, new: FileRow, content: bytes, now: float) -> FileRow:
+    """Index a large line-based file in chunks, so that memory use does not grow with the store; return its row. Until
+    the last chunk, the row has no digest: after a crash or a stop the file is read again."""
     assert store.layout is not None
     mtime = new.fingerprint.mtime_ns / 1e9
     so_far: FileRow | None = None
@@ -441,7 +456,8 @@ def _index_in_chunks(store: Store, new: FileRow, content: bytes, now: float) -> 
             findings = (*_new_findings(store, new.path, part), *_file_findings(store, so_far, is_empty=False))
             store.catalogue.append(so_far, replace(part, findings=findings), recounted=WHOLE_FILE_CODES)
         base = ParseOffset(end, base.line + content.count(b"\n", base.offset, end))
-    return "half-written" if so_far is not None and so_far.pending else "changed"
+    assert so_far is not None
+    return so_far
 
 
 def _has_grown(store: Store, row: FileRow, content: bytes) -> bool:
@@ -467,14 +483,10 @@ def _file_findings(store: Store, row: FileRow, *, is_empty: bool) -> Iterable[Fi
     if row.units > 1 and damaged * 2 > row.units:
         message = f"{damaged} of {row.units} lines cannot be used; compare `memoryd backup list` and restore"
         yield Finding("corrupt-file", path, message)
-    if is_empty and _is_backed_up(store, path) and not _emptied_by_memoryd(store, path):
+    backed_up = is_empty and any(row.bytes for row in store.journal.backups.rows(path)[-1:])
+    if backed_up and not _emptied_by_memoryd(store, path):
         message = "the file is empty while its newest backup is not; restore it, or ignore this if it was meant"
         yield Finding("emptied-file", path, message)
-
-
-def _is_backed_up(store: Store, path: str) -> bool:
-    """True if the newest backup of the file is not empty."""
-    return any(row.bytes for row in store.journal.backups.rows(path)[-1:])
 
 
 def _emptied_by_memoryd(store: Store, path: str) -> bool:

@@ -19,8 +19,9 @@ from memoryd.errors import UsageError
 from memoryd.layouts.codes import CODES
 from memoryd.layouts.protocol import Fix, LoadedFile
 from memoryd.operations.locks import sweep_locks
+from memoryd.operations.losses import accept_losses
 from memoryd.operations.memories import restore_lost_writes
-from memoryd.operations.overwrites import RetriedWrite, accept_losses
+from memoryd.operations.overwrites import RetriedWrite
 from memoryd.operations.permissions import tighten
 from memoryd.operations.refresh import refresh
 from memoryd.operations.restore import newest_good
@@ -51,7 +52,8 @@ def _repair(store: Store, now: float, codes: Collection[str] | None, *, dry_run:
 
     if codes is not None and "shrunk" in codes and not dry_run:
         for path in accept_losses(store):
-            store.catalogue.forget(path)
+            if store.layout is not None and store.layout.files.agent_caches_file:
+                store.catalogue.forget(path)  # its loss is among the findings of the file
             refresh(store, [path], now)
 
     def decide() -> Plan:

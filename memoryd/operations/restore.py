@@ -15,6 +15,8 @@ from memoryd.disk import backups
 from memoryd.disk.snapshots import Version
 from memoryd.errors import NotFoundError, UsageError
 from memoryd.operations.backup import directory_backups
+from memoryd.operations.file_versions import save_versions
+from memoryd.operations.losses import records_to_restore
 from memoryd.store import Store
 from memoryd.store.commit import Committed, Origin, change
 
@@ -41,6 +43,7 @@ def restore(
     The current content is backed up first, so the restore can be undone. Raises UsageError if neither `file` nor `at`
     says what to restore, and NotFoundError.
     """
+    save_versions(store, now)
     contents, modes, source = _select(store, now, file, at)
 
     def decide() -> Plan:
@@ -68,7 +71,10 @@ def _select(store: Store, now: float, file: str | None, at: str | None) -> tuple
     live = _live_content(store, file) if file is not None else None
     quality = store.quality(file, live, now) if file is not None and live is not None else Quality(0, 0)
     available = directory_backups(store, now, file=file)
-    chosen = backups.choose(available, at, live=sha256(live) if live is not None else None, records=quality.records)
+    records = quality.records
+    if file is not None:
+        records = records_to_restore(store, file, records, [each.records or 0 for each in available if each.valid])
+    chosen = backups.choose(available, at, live=sha256(live) if live is not None else None, records=records)
     return {chosen.file: backups.read_backup(store.tree, chosen)}, {}, chosen.name
 
 
@@ -132,17 +138,23 @@ def _difference(live: dict[str, bytes | None], wanted: dict[str, bytes]) -> tupl
 def choose_versions(store: Store, now: float, *, file: str | None, at: str | None) -> list[Version]:
     """Choose what to restore: one version of a file, or all files of a snapshot. Raises NotFoundError.
 
-    Without `at`, the newest that differs from the current content and has no fewer memories; if there is none, the
-    newest that differs, else the newest.
+    Without `at`, the newest that differs from the current content and has no fewer memories, after a loss no fewer than
+    before it; if there is none, the newest that differs, else the newest.
     """
     hint = "`memoryd backup list` shows the snapshots, with --file the versions of one file"
     if at is not None and at.startswith("v"):
         chosen = [v for v in store.vault.versions(file) if v.id == at]
     elif file is not None and at is None:
-        chosen = _best([[v] for v in store.vault.versions(file) if v.valid], _live_states(store, now, file))
+        versions = [v for v in store.vault.versions(file) if v.valid]
+        live = _live_states(store, now, file)
+        records = sum(count for _, count in live.values())
+        wanted = records_to_restore(store, file, records, [v.quality.records for v in versions])
+        chosen = _best([[v] for v in versions], live, wanted)
     else:
         snapshots = [s for s in store.vault.snapshots() if at in (None, s.id)]
-        chosen = _best([store.vault.files(s.seq) for s in snapshots], _live_states(store, now))
+        live = _live_states(store, now)
+        wanted = sum(count for _, count in live.values())
+        chosen = _best([store.vault.files(s.seq) for s in snapshots], live, wanted)
         chosen = [version for version in chosen if file in (None, version.file)]
     if not chosen:
         raise NotFoundError(f"root {store.name}: there is no backup {at or file or ''}".rstrip(), hint=hint)
@@ -166,9 +178,9 @@ def _live_states(store: Store, now: float, file: str | None = None) -> dict[str,
     return states
 
 
-def _best(newest_first: list[list[Version]], live: dict[str, tuple[str, int]]) -> list[Version]:
+def _best(newest_first: list[list[Version]], live: dict[str, tuple[str, int]], records: int) -> list[Version]:
+    """Return the newest of these that differs from the live files and holds this many memories."""
     hashes = {path: digest for path, (digest, _) in live.items()}
-    records = sum(count for _, count in live.values())
     other = [each for each in newest_first if {v.file: v.sha256 for v in each} != hashes]
     enough = [each for each in other if sum(v.quality.records for v in each) >= records]
     return next(iter(enough or other or newest_first), [])

@@ -17,6 +17,7 @@ from memoryd.core.index import FileRow
 from memoryd.core.records import Role
 from memoryd.disk.tree import PathState
 from memoryd.errors import AlreadyRunningError, DeniedError
+from memoryd.operations.losses import accept_losses
 from memoryd.store import Store
 
 MAX_COMPARED = 500  # files whose contents are compared, a sample of all
@@ -196,7 +197,9 @@ def accept(store: Store) -> None:
 def accept_all(store: Store) -> None:
     """Accept the current directory and the loss of files, so that no later scan reports the loss again."""
     accept(store)
+    accept_losses(store, [*store.catalogue.files()])
     for path in store.catalogue.files():
+        store.removed_ids[path] = None  # what is missing at the next scan is accepted too
         if _is_gone(store, path):
             store.catalogue.forget(path)
 

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 RETRYABLE = (StoreChangedError, LockLostError, ChangingError)
 ATTEMPTS = 25
 NONDESTRUCTIVE = ("add", "update", "unarchive")  # operations that leave every other memory unchanged
+KEEPING = (*NONDESTRUCTIVE, "touch", "permissions", "migrate")  # operations that remove no memory
 REMOVALS = ("archive", "limits", "prune", "forget", "dedupe")  # operations that remove only the memories they name
 # Steps that remove nothing can be verified in the files: the journal need not be on disk before them.
 ADDITIVE = (Kind.APPEND, Kind.CREATE)
@@ -132,6 +133,8 @@ def commit(store: Store, plan: Plan, origin: Origin, held: HeldLock | None, now:
     store.journal.finish(receipt, "done")
     if origin.operation not in NONDESTRUCTIVE:
         _stop_watching(store, plan, origin.operation)
+    if origin.operation not in KEEPING:
+        _note_removals(store, plan, origin.operation)
     return receipt
 
 
@@ -141,6 +144,15 @@ def _stop_watching(store: Store, plan: Plan, operation: str) -> None:
         recent = store.recent.get(action.path, {})
         for identity in action.ids if operation in REMOVALS else list(recent):
             recent.pop(identity, None)
+
+
+def _note_removals(store: Store, plan: Plan, operation: str) -> None:
+    """Note what leaves each file, so that it is not taken for a loss if another program writes the file as well before
+    it is indexed."""
+    for action in plan.actions:
+        known = store.removed_ids.get(action.path, frozenset[str]())
+        named = frozenset(action.ids) if operation in REMOVALS else None
+        store.removed_ids[action.path] = None if known is None or named is None else known | named
 
 
 def _summary(plan: Plan) -> str:

@@ -7,8 +7,10 @@ only be searched for in /proc, two seconds must have passed as well.
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 
+from memoryd.core.findings import Finding
 from memoryd.core.spans import sha256, splice
 from memoryd.disk import atomic
 from memoryd.disk.blobs import Blobs, quarantine
@@ -18,6 +20,7 @@ from memoryd.disk.tree import Tree
 from memoryd.store.undo_content import decode_edits, has_undo_content, load_undo_content
 
 MIN_AGE_S = 2.0
+LATE_WRITES_TOPIC = "late-writes"
 
 
 @dataclass(slots=True)
@@ -30,6 +33,27 @@ class LateWrite:
     position: int
     merged_size: int
     replaced_at: float
+    reported: tuple[int, Finding] | None = None  # and the modification time it was made for
+
+    def finding(self, now: float) -> Finding | None:
+        """Return a finding if a program has written to it and still has it open after two seconds."""
+        written_at = self.replaced.written_at()
+        if written_at is None or now - self.replaced_at < MIN_AGE_S:
+            return None
+        if self.reported is None or self.reported[0] != written_at:
+            self.reported = written_at, _finding(self.replaced)
+        return self.reported[1]
+
+
+def _finding(replaced: ReplacedFile) -> Finding:
+    path = replaced.path
+    if replaced.unmodified():
+        state = f"what it appends is copied to {path}"
+    else:
+        state = f"what it changed in place is only here, and goes to quarantine, not to {path}, when it closes the file"
+    place = path if replaced.temp is None else os.path.join(os.path.dirname(path), replaced.temp)
+    message = f"a program still writes to {path} as it was before memoryd replaced it: {state}; have it reopen the file"
+    return Finding("late-writes", place, message)
 
 
 class LateWrites:
@@ -58,6 +82,11 @@ class LateWrites:
             ):
                 self._release(each, now)
         return merged
+
+    def findings(self, now: float) -> tuple[Finding, ...]:
+        """Return a finding for each inode to which a program still writes."""
+        found = (each.finding(now) for each in self.waiting)
+        return tuple(each for each in found if each is not None)
 
     def close(self) -> None:
         """Release inodes that no process can still write to; the recovery at the next start handles the rest."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Callable, Collection, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, nullcontext
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -25,7 +25,7 @@ from memoryd.disk.daemon_lock import lock_directory
 from memoryd.disk.git_state import blocked_by_git, paths_in_git_dir
 from memoryd.disk.journal import Journal
 from memoryd.disk.processes import network_file_system
-from memoryd.disk.snapshots import Vault
+from memoryd.disk.snapshots import UnsavedVersions, Vault
 from memoryd.disk.syscalls import NotBeneathError, NotRegularError, TooLargeError
 from memoryd.disk.tree import PathState, Scan, Tree
 from memoryd.errors import BusyError, MemorydError, RootMissingError
@@ -34,7 +34,7 @@ from memoryd.layouts.codes import QUIET
 from memoryd.layouts.protocol import MAX_BYTES, FileStats, IndexResult, Layout, LoadedFile, no_embedding
 from memoryd.layouts.registry import LAYOUTS
 from memoryd.log import get_logger
-from memoryd.store.late_writes import LateWrites
+from memoryd.store.late_writes import LATE_WRITES_TOPIC, LateWrites
 from memoryd.store.line_files import FileEnds, PendingChanges, partial_parse
 from memoryd.store.locks import StoreLock
 from memoryd.store.recent_adds import RecentChange, RecentChanges, from_json, to_json
@@ -136,6 +136,13 @@ class Store(StoreLock):
         self.recent: RecentChanges = from_json(self.journal.facts.get(RECENT_CHANGES, []))
         self.lost_writes: list[tuple[str, str, RecentChange]] = []
         self.lost_write_findings: list[tuple[float, Finding]] = []
+        # Losses to judge, by path: the number of memories before, a sample of their identities, and the time. Why the
+        # root is not well because of losses. What memoryd removed since a file was indexed; None: anything.
+        self.noted_losses: dict[str, tuple[int, list[tuple[str, str]], float]] = {}
+        self.has_losses = True  # any to judge or to report; those saved earlier are read at the first refresh
+        self.loss_reasons: tuple[str, ...] = ()
+        self.removed_ids: dict[str, frozenset[str] | None] = {}
+        self.unsaved_versions = UnsavedVersions()
         self.clock_jump_s = 0.0  # of the wall clock against the boot clock, while memoryd runs
         self.attachments = 0  # how often the directory was opened; each time all watches become invalid
         self.owner = os.geteuid()
@@ -267,15 +274,15 @@ class Store(StoreLock):
             log.warning("stopped watching recent additions", root=self.name, reason=str(error))
 
     def merge_late_writes(self, now: float) -> int:
-        """Copy bytes appended to replaced inodes to the live files. Returns the number of bytes; 0 while another
-        program holds the lock."""
-        if not self.late_writes.has_new():
-            return self.late_writes.merge(self.tree, now)
+        """Copy bytes appended to replaced inodes to the live files, and update the findings about them. Returns the
+        number of bytes; 0 while another program holds the lock."""
         try:
-            with self.locked(LATE_LOCK_WAIT_S, honour_soft=False):
+            with self.locked(LATE_LOCK_WAIT_S, honour_soft=False) if self.late_writes.has_new() else nullcontext():
                 return self.late_writes.merge(self.tree, now)
         except BusyError:
             return 0
+        finally:
+            self.root_findings[LATE_WRITES_TOPIC] = self.late_writes.findings(now)
 
     # --- reading
 

@@ -7,6 +7,7 @@ import json
 import os
 import time
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -29,6 +30,7 @@ from memoryd.operations.refresh import refresh
 from memoryd.operations.repair import MAX_TRIES, repair
 from memoryd.operations.upkeep import archive, dedupe, enforce_limits
 from memoryd.store import Store
+from memoryd.store.late_writes import MIN_AGE_S
 from tests.layouts import json_samples, session_samples
 from tests.layouts.contract import NOW
 from tests.layouts.json_samples import identity, name, pretty
@@ -56,6 +58,7 @@ class Site:
         self.patch = patch
         self.store = Store("m", str(self.root), layout, policy, str(base / "state"))
         self.store.attach()
+        self.handles = ExitStack()
 
     def write(self, path: str, content: bytes, age: float = 3600.0) -> None:
         file = self.root / path
@@ -133,6 +136,20 @@ def _held_lock(site: Site) -> Place:
     list_locks(site.store, site.now)
     site.now += HONOUR_S
     return Place(".lock")
+
+
+def _late_writer(site: Site) -> Place:
+    """Write in place through a handle that was opened before memoryd replaced the file."""
+    site.write(LEARNINGS, lines(learning(1, "2020-01-01T00:00:00Z", content=SAID), GOOD))
+    site.sync()
+    handle = site.handles.enter_context((site.root / LEARNINGS).open("r+b"))
+    assert archive(site.store, site.now, by="schedule").receipt is not None
+    handle.write(b" ")
+    handle.flush()
+    site.now += MIN_AGE_S
+    site.store.merge_late_writes(site.now)
+    [late] = site.store.late_writes.waiting
+    return Place(late.replaced.temp or LEARNINGS)
 
 
 def _link(site: Site) -> Place:
@@ -326,6 +343,7 @@ CASES: dict[str, Case] = {
     "stale-lock": Case("jsonl-store", _lock(b'{"pid": 4194303}')),
     "backups-behind": Case("jsonl-store", _failing_backups),
     "held-lock": Case("jsonl-store", _held_lock),
+    "late-writes": Case("jsonl-store", _late_writer),
     "unprovable-lock": Case("jsonl-store", _lock(b"mine")),
     "repair-given-up": Case("json-files", _repaired_again),
     "possible-duplicate": Case("json-files", _alike),
@@ -371,6 +389,7 @@ def make_site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Calla
 
     yield make
     for site in made:
+        site.handles.close()
         site.store.close()
 
 

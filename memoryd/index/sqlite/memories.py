@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from memoryd.core.index import Before, Memory, whole_text
+from memoryd.core.index import Before, Identity, Memory, identity, whole_text
 from memoryd.core.query import Filters
 from memoryd.core.spans import replace_surrogates
-from memoryd.index.sqlite.database import Database, Row, path_of
+from memoryd.index.sqlite.database import Database, Row, key_of, path_of
 from memoryd.index.texts import one_line, redacted
 
 _FROM_TEXTS = "FROM records AS r JOIN texts AS t USING (key)"
@@ -97,6 +97,12 @@ class Memories:
         where, values = conditions(filters)
         query = f"{_KEYS} WHERE r.id = ?{where}"
         return [key for (key,) in self._db.rows(query, (replace_surrogates(identity), *values))]
+
+    def identities(self, path: str | None = None) -> list[Identity]:
+        """Return the identities of the memories in one file, or in all."""
+        query = f"SELECT r.id, r.title, t.body {_FROM_TEXTS}"
+        rows = self._db.stream(query) if path is None else self._db.stream(f"{query} WHERE r.path = ?", (key_of(path),))
+        return [identity(*row) for row in rows]
 
     def owners(self) -> tuple[str, ...]:
         """Return the names of all owners, sorted; "" for memories without one."""

@@ -60,6 +60,7 @@ class SqliteReader:
         self.memories = self._memories.memories
         self.newest = self._memories.newest
         self.openings = self._memories.openings
+        self.identities = self._memories.identities
         self.owners = self._memories.owners
         self.keys_of = self._memories.keys_of
         self.match = self.fulltext.match

@@ -81,7 +81,7 @@ MARKDOWN_TOPICS = Layout(
     name="markdown-topics",
     summary="Dated entries in `TOPIC/SUBTOPIC.md`, newest first; yearly archive.",
     reader=_READER,
-    files=FileRules(waits_for_git=True),
+    files=FileRules(waits_for_git=True, keeps_versions=True),
     index=IndexRenderer((INDEX,), index.render),  # text around the generated part is preserved
     upkeep=Upkeep(("prune",), _upkeep_paths, archive=archive.archive, prune=archive.prune),
     repair=Repair(lambda path, loaded, _now: writer.fixes(path, loaded), writer.recover),

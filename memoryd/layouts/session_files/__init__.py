@@ -81,7 +81,7 @@ SESSION_FILES = Layout(
     name="session-files",
     summary="One JSON file per session, in one directory per day; `.archive.lock`.",
     reader=_READER,
-    files=FileRules(locks=(LockRule(names.LOCK, "soft"),)),
+    files=FileRules(locks=(LockRule(names.LOCK, "soft"),), keeps_versions=True),
     index=IndexRenderer(render=duplicates.count_sessions),
     upkeep=Upkeep(("dedupe", "archive"), _upkeep_paths, archive=archive.archive, dedupe=duplicates.dedupe),
     repair=Repair(

@@ -1,0 +1,381 @@
+"""Detect files that another program made lose most of their memories: the finding `shrunk`.
+
+A loss stays reported until the memories are back, a backup was restored, or the user accepts it. In layouts whose
+agents cache and overwrite whole files any loss of more than half counts, against the last version kept. In the others
+it counts from ten memories on, against the file as last indexed, and memories that are now elsewhere in the root are
+not lost. There it is reported once the file has been left alone for two seconds: its program may still be writing it,
+or moving memories to another file.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Collection, Iterator, Sequence
+from typing import NamedTuple
+
+import msgspec
+
+from memoryd.core.findings import Finding
+from memoryd.core.index import FileRow, Identity, identity
+from memoryd.core.records import FRESH_S, Document, ParseOffset, Role
+from memoryd.core.spans import sha256
+from memoryd.disk.snapshots import Version
+from memoryd.disk.syscalls import NotBeneathError, NotRegularError
+from memoryd.errors import NotFoundError
+from memoryd.index.texts import text_of
+from memoryd.layouts.protocol import FileStats
+from memoryd.operations.overwrites import is_memoryd_version, is_newest_change
+from memoryd.store import Store
+from memoryd.store.commit import KEEPING
+
+LOSSES = "losses"  # journal key: path -> Loss
+ACCEPTED_LOSSES = "losses_accepted"  # journal key: path -> number of its newest version when a loss was accepted
+LOSSES_TOPIC = "losses"
+MIN_LOST = 10  # memories; fewer are everyday work of an agent
+MAX_SAMPLE = 256  # identities saved per loss: enough to judge how many memories are elsewhere
+MAX_LOSSES = 1000  # files; removing a large store must not fill the journal
+MAX_REASONS = 5  # files named in `status`
+RECENT_ENTRIES = 50  # journal entries to search
+
+
+class Loss(msgspec.Struct):
+    """A loss that is neither made good nor accepted.
+
+    `records`: number of memories before it. `seq`: the version that has them, in layouts whose agents cache files. In
+    the others, `since`: when it was seen (epoch seconds); `confirmed`: it is reported; `sample`: identities of missing
+    memories, as (digest of the id, digest of the text), `of` the number of them at first, and `searched`: those
+    elsewhere in the root were removed from it.
+    """
+
+    records: int
+    seq: int = 0
+    since: float = 0.0
+    confirmed: bool = True
+    sample: list[tuple[str, str]] = []
+    of: int = 0
+    searched: bool = False
+
+    @property
+    def lost(self) -> int:
+        """The number of memories that are nowhere in the root, extrapolated from the sample."""
+        return round(self.records * len(self.sample) / self.of) if self.of else self.records
+
+
+def open_losses(store: Store) -> dict[str, Loss]:
+    """Return the losses by path."""
+    return msgspec.convert(store.journal.facts.get(LOSSES, {}), dict[str, Loss])
+
+
+def _save(store: Store, losses: dict[str, Loss]) -> None:
+    store.journal.facts.set(LOSSES, msgspec.to_builtins(losses))
+    store.has_losses = True
+
+
+# --- noting a loss
+
+
+def is_loss(before: int, after: int) -> bool:
+    """True if so many memories are gone that it must not go unnoticed."""
+    return before - after >= MIN_LOST and (before - after) * 2 > before
+
+
+def note_loss(
+    store: Store, before: FileRow | None, after: FileRow, now: float, known: Sequence[Identity] | None = None
+) -> None:
+    """Note the loss if a file about to be indexed as `after` has lost most of its memories. `known`: the identities of
+    its memories before, if the index no longer has them."""
+    if not _is_watched(store, after.path):
+        return
+    if before is None:
+        _compare_with_backup(store, after, now)
+    elif is_loss(before.records, after.records) and not _is_own_change(store, before, after.digest):
+        _note(store, after.path, before.records, after.records, known, now)
+
+
+def note_deletion(store: Store, path: str, now: float) -> None:
+    """Note that a file with memories was deleted."""
+    if _caches(store):
+        version = _last_good(store, path)
+        losses = open_losses(store)
+        if version is not None and path not in losses:
+            _note_version(store, version)
+        return
+    row = store.catalogue.file(path)
+    if row is None or not _is_watched(store, path) or not is_loss(row.records, 0):
+        return
+    if not _is_own_change(store, row, None):
+        _note(store, path, row.records, 0, None, now)
+
+
+def _caches(store: Store) -> bool:
+    return store.layout is not None and store.layout.files.agent_caches_file
+
+
+def _is_watched(store: Store, path: str) -> bool:
+    return store.layout is not None and not _caches(store) and store.role(path) is Role.SOURCE
+
+
+def _is_own_change(store: Store, before: FileRow, digest: str | None) -> bool:
+    """True if the newest change of memoryd to the file made it from what was indexed to this digest (None: removed)."""
+    wanted = digest
+    for entry in store.journal.entries(RECENT_ENTRIES):
+        for step in reversed(entry.steps):
+            if step.path != before.path:
+                continue
+            if step.after_sha != wanted:
+                return False
+            if step.before_sha == before.digest:
+                return True
+            wanted = step.before_sha
+    return False
+
+
+def _note(store: Store, path: str, before: int, after: int, known: Sequence[Identity] | None, now: float) -> None:
+    """Add a loss to those that `update_losses` judges. What memoryd itself has just removed is not lost."""
+    removed = store.removed_ids.get(path, frozenset[str]())
+    if removed is None:
+        return
+    identities = store.catalogue.identities(path) if known is None else known
+    missing = [each for each in identities if each.id not in removed]
+    count = before - (len(identities) - len(missing))
+    if is_loss(count, after):
+        earlier = store.noted_losses.get(path)
+        if earlier is None or earlier[0] < count:
+            store.noted_losses[path] = (count, _sample(missing), now)
+            store.has_losses = True
+
+
+def _sample(identities: Sequence[Identity]) -> list[tuple[str, str]]:
+    """Return digests of evenly spread identities: ids may contain what the journal must not."""
+    step = max(1, -(-len(identities) // MAX_SAMPLE))
+    return [_digests(each) for each in identities[::step]]
+
+
+def _digests(each: Identity) -> tuple[str, str]:
+    return sha256(each.id.encode("utf-8", "surrogatepass"))[:12], each.text[:12]
+
+
+def _compare_with_backup(store: Store, after: FileRow, now: float) -> None:
+    """Compare a file that the index does not know with its newest backup: the index may have been rebuilt."""
+    newest = next((each for each in _backups(store, after.path) if each.records), None)
+    if newest is None or not is_loss(newest.records, after.records):
+        return
+    if newest.seq <= store.journal.facts.get(ACCEPTED_LOSSES, {}).get(after.path, 0):
+        return
+    entries = (each for each in store.journal.entries(RECENT_ENTRIES) if each.at >= newest.taken)
+    if any(step.path == after.path for each in entries if each.operation not in KEEPING for step in each.steps):
+        return
+    try:
+        content = _content_of(store, newest)
+    except (OSError, NotFoundError, NotBeneathError, NotRegularError):
+        return  # `backup verify` reports a damaged backup
+    assert store.layout is not None
+    found = store.layout.reader.parse(after.path, content, now=now, mtime=newest.taken, base=ParseOffset())
+    _note(store, after.path, newest.records, after.records, _identities(found), now)
+
+
+def _identities(document: Document) -> list[Identity]:
+    texts = ((record, text_of(record)) for record in document.records)
+    return [identity(record.id, text.title, text.body) for record, text in texts]
+
+
+# --- judging the losses
+
+
+def update_losses(store: Store, changed: Collection[str], now: float) -> tuple[str, ...]:
+    """Judge the losses anew after these files were indexed, and publish what is left of them. Returns the paths to look
+    at again soon."""
+    losses = open_losses(store)
+    noted, store.noted_losses = store.noted_losses, {}
+    if not losses and not noted:
+        store.root_findings[LOSSES_TOPIC] = store.loss_reasons = ()
+        store.has_losses = False
+        return ()
+    before = msgspec.to_builtins(losses)
+    for path, (records, sample, since) in noted.items():
+        if path in losses or len(losses) < MAX_LOSSES:
+            losses[path] = _merge(losses.get(path), Loss(records, 0, since, False, sample, len(sample)))
+    rows = {path: store.catalogue.file(path) for path in losses}
+    if not _caches(store):
+        losses = _judge(store, losses, rows, changed, now)
+    if msgspec.to_builtins(losses) != before:
+        _save(store, losses)
+    store.root_findings[LOSSES_TOPIC] = tuple(_findings(store, losses, rows))
+    store.loss_reasons = tuple(_reasons(losses, rows))
+    return tuple(path for path, loss in losses.items() if not loss.confirmed)
+
+
+def _merge(known: Loss | None, new: Loss) -> Loss:
+    if known is None:
+        return new
+    sample = [*known.sample, *(each for each in new.sample if each not in known.sample)]
+    records, since = max(known.records, new.records), min(known.since, new.since)
+    return Loss(records, 0, since, known.confirmed, sample, max(known.of, len(sample)))
+
+
+def _judge(
+    store: Store, losses: dict[str, Loss], rows: dict[str, FileRow | None], changed: Collection[str], now: float
+) -> dict[str, Loss]:
+    """Return the losses that are left. A memory that is in any other file is not lost."""
+    everything = None if all(loss.searched for loss in losses.values()) else _present(store.catalogue.identities())
+    seen = everything
+    if seen is None and changed:
+        seen = _present([each for path in changed for each in store.catalogue.identities(path)])
+    left: dict[str, Loss] = {}
+    for path, loss in losses.items():
+        row = rows[path]
+        if row is not None and (row.records >= loss.records or _was_restored(store, row)):
+            continue
+        if seen:
+            loss.sample = [each for each in loss.sample if each[0] not in seen and (not each[1] or each[1] not in seen)]
+        loss.searched |= everything is not None
+        if loss.of and (
+            loss.lost < MIN_LOST if loss.confirmed else not is_loss(loss.records, loss.records - loss.lost)
+        ):
+            continue
+        loss.confirmed |= _left_alone(row, now) or not 0 <= now - loss.since < FRESH_S
+        left[path] = loss
+    return left
+
+
+def _present(identities: Sequence[Identity]) -> set[str]:
+    return {digest for each in identities for digest in _digests(each) if digest}
+
+
+def _left_alone(row: FileRow | None, now: float) -> bool:
+    return row is not None and not row.pending and abs(now - row.fingerprint.mtime_ns / 1e9) >= FRESH_S
+
+
+def _was_restored(store: Store, row: FileRow) -> bool:
+    """True if the user restored this content."""
+    for entry in store.journal.entries(RECENT_ENTRIES):
+        for step in entry.steps:
+            if step.path == row.path:
+                return entry.operation == "restore" and step.after_sha == row.digest
+    return False
+
+
+# --- backups that have the memories
+
+
+class _Backup(NamedTuple):
+    """A backup of `file`, in the state directory or (`path`) in the root."""
+
+    id: str
+    seq: int
+    records: int
+    taken: float
+    version: Version | None
+    path: str
+
+
+def _backups(store: Store, file: str) -> list[_Backup]:
+    """Return the valid backups of a file made by memoryd, newest first."""
+    directory = store.layout.files.backup_dir if store.layout is not None else None
+    if directory is not None:
+        rows = (row for row in reversed(store.journal.backups.rows(file)) if row.valid)
+        return [_Backup(r.id, r.seq, r.quality.records, r.taken, None, f"{directory}/{r.name}") for r in rows]
+    versions = (version for version in store.vault.versions(file) if version.valid)
+    return [_Backup(v.id, v.seq, v.quality.records, v.taken, v, "") for v in versions]
+
+
+def _content_of(store: Store, backup: _Backup) -> bytes:
+    return store.tree.read(backup.path)[0] if backup.version is None else store.vault.content(backup.version)
+
+
+def records_to_restore(store: Store, file: str, live: int, available: Collection[int]) -> int:
+    """Return how many memories a backup must hold to be the one to restore: as many as the file has, and after a loss
+    as many as before it, or as the best one has."""
+    loss = open_losses(store).get(file)
+    return live if loss is None else max(live, min(loss.records, max(available, default=0)))
+
+
+# --- reporting
+
+
+def _message(store: Store, path: str, before: int, after: int) -> str:
+    accept = "or accept the loss with `memoryd repair --code shrunk`"
+    best = max(_backups(store, path), key=lambda each: each.records, default=None)  # the first, so the newest of equals
+    if best is None or best.records <= after:
+        return f"{before} memories became {after}, and no backup has more; restore them from elsewhere, {accept}"
+    command = f"`memoryd backup restore {shlex.quote(store.name)} --at {best.id}`"
+    if best.records < before:
+        return f"{before} memories became {after}; the best backup has only {best.records}: {command}, {accept}"
+    return f"{before} memories became {after}; {command} brings back {best.records}, {accept}"
+
+
+def _findings(store: Store, losses: dict[str, Loss], rows: dict[str, FileRow | None]) -> Iterator[Finding]:
+    """Yield the confirmed losses, but for those that are among the findings of an existing file."""
+    for path, loss in losses.items():
+        row = rows[path]
+        if loss.confirmed and (row is None or not _caches(store)):
+            yield Finding("shrunk", path, _message(store, path, loss.records, row.records if row else 0))
+
+
+def _reasons(losses: dict[str, Loss], rows: dict[str, FileRow | None]) -> Iterator[str]:
+    confirmed = [path for path, loss in losses.items() if loss.confirmed]
+    for path in confirmed[:MAX_REASONS]:
+        row = rows[path]
+        left = row.records if row is not None else 0
+        yield f"{path}: {losses[path].records} memories became {left}; see `memoryd check`"
+    if len(confirmed) > MAX_REASONS:
+        yield f"{len(confirmed) - MAX_REASONS} more files lost most of their memories; see `memoryd check`"
+
+
+def accept_losses(store: Store, paths: Collection[str] = ()) -> list[str]:
+    """Accept all losses, and any of these files that are not reported yet; return the paths of the reported ones."""
+    losses = open_losses(store)
+    accepted: dict[str, int] = store.journal.facts.get(ACCEPTED_LOSSES, {})
+    newest = {path: max((each.seq for each in _backups(store, path)), default=0) for path in {*losses, *paths}}
+    store.journal.facts.set(ACCEPTED_LOSSES, {**accepted, **{path: seq for path, seq in newest.items() if seq}})
+    _save(store, {})
+    return sorted(losses)
+
+
+# --- layouts whose agents cache files
+
+
+def overwrite_losses(store: Store, after: FileRow) -> Iterator[Finding]:
+    """Yield the loss of a file that its agent overwrites from a cache.
+
+    The next memory that the agent stores, often within seconds, must not hide it.
+    """
+    if store.layout is None or not _caches(store) or after.role != Role.SOURCE or after.pending:
+        return
+    losses = open_losses(store)
+    loss = losses.get(after.path)
+    if loss is not None and (after.records >= loss.records or is_memoryd_version(store, after)):
+        del losses[after.path]
+        _save(store, losses)
+        return
+    if loss is not None:
+        yield Finding("shrunk", after.path, _message(store, after.path, loss.records, after.records))
+        return
+    version = _last_good(store, after.path, after.digest)
+    if version is None or is_memoryd_version(store, after) or is_newest_change(store, after):
+        return
+    before = FileStats(version.file, Role.SOURCE, version.size, version.quality.units, 0, version.quality.records, {})
+    found = store.layout.repair.alarms(before, _summary(after))
+    if found:
+        _note_version(store, version)
+    elif after.records < version.quality.records and "damaged" in after.facts:
+        # Unreadable, so the agent may start with an empty file next.
+        store.vault.pin_version(version.file, version.sha256)
+    yield from found
+
+
+def _last_good(store: Store, path: str, digest: str | None = None) -> Version | None:
+    """Return the newest other version with memories, after the last accepted loss."""
+    accepted = store.journal.facts.get(ACCEPTED_LOSSES, {}).get(path, 0)
+    held = (v for v in store.vault.versions(path) if v.valid and v.quality.records and v.sha256 != digest)
+    return next((v for v in held if v.seq > accepted), None)
+
+
+def _note_version(store: Store, version: Version) -> None:
+    store.vault.pin_version(version.file, version.sha256)  # so that the next versions do not push it out
+    _save(store, {**open_losses(store), version.file: Loss(version.quality.records, version.seq)})
+
+
+def _summary(row: FileRow) -> FileStats:
+    size = row.fingerprint.size
+    return FileStats(row.path, Role(row.role), size, row.units, row.broken, row.records, row.facts)
