@@ -292,6 +292,15 @@ class TestMemories:
             assert {each.partition("#")[2] for each in found(index, "zebra", filters)} == ids, filters
             assert {each.partition("#")[2] for each in found(index, substring, filters)} == ids, filters
 
+    def test_identities_are_of_ids_and_texts_wherever_they_are(self, index: IndexWriter) -> None:
+        put_texts(index, "a", "zebra", "heron")
+        put_texts(index, "b", "zebra")
+        here, there = index.identities("a"), index.identities("b")
+        assert [each.id for each in here] == ["m0", "m1"]
+        assert there[0].text == here[0].text != here[1].text
+        assert sorted(index.identities()) == sorted([*here, *there])
+        assert index.identities("c") == []
+
     def test_owners_and_ids(self, index: IndexWriter) -> None:
         put(index, "a", record(0, owner="bob"), record(1, owner="ann"), record(2, id="m1"))
         assert index.owners() == ("", "ann", "bob")
