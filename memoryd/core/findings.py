@@ -127,6 +127,7 @@ class NewFindings:
     """
 
     def __init__(self, quiet: Collection[str] = ()) -> None:
+        self.waiting = False  # any to report
         self._quiet = quiet
         self._single: list[Finding] = []
         self._groups: dict[tuple[str, str], FindingNews] = {}
@@ -149,6 +150,7 @@ class NewFindings:
                 self._add(finding)
 
     def _add(self, finding: Finding) -> None:
+        self.waiting = True
         self._number += 1
         if self._number <= NEWS_SINGLE:
             self._single.append(finding)
@@ -163,4 +165,5 @@ class NewFindings:
         few = self._number <= NEWS_SINGLE
         news = [FindingNews(each) for each in self._single] if few else list(self._groups.values())
         self._single, self._groups, self._number = [], {}, 0
+        self.waiting = False
         return news

@@ -1,4 +1,5 @@
-"""Paths below a root that are ignored: directories of tools, which hold no memories, and the configured globs."""
+"""Paths below a root that hold no memories: directories of tools, temporary files, and what the configured globs
+match."""
 
 from __future__ import annotations
 
@@ -19,6 +20,17 @@ TOOL_DIRECTORIES = (
 
 _TOKEN = re.compile(r"\*\*|\*|\?|[^*?]+")
 _REGEX = {"**": ".*", "*": "[^/]*", "?": "[^/]"}
+
+# Temporary and backup names of other programs, as real writers use them.
+_FOREIGN_TEMP = re.compile(
+    r"(\.tmp$|\.tmp\.|^\.tmp-|^\.fs-[0-9a-f]+\.tmp$|\.[0-9a-f]{32}\.tmp$|\.bak$|~$|^\.#|\.sw[px]$"
+    r"|\.sync-conflict-|\(conflicted copy|^\.nfs[0-9a-f]+$)"
+)
+
+
+def is_temp(path: str) -> bool:
+    """Return True for a temporary or backup file of any program, which is never read or indexed."""
+    return _FOREIGN_TEMP.search(path.rpartition("/")[2]) is not None
 
 
 def is_ignored(path: str, ignore: tuple[str, ...] = ()) -> bool:

@@ -15,11 +15,11 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple, Protocol
 
 from memoryd.core.findings import Finding, FindingNews
-from memoryd.core.plan import Fingerprint
 from memoryd.core.query import Filters, Term, TextQuery
 from memoryd.core.records import Document, Entry, Role
-from memoryd.core.spans import Span, replace_surrogates, sha256
+from memoryd.core.spans import Fingerprint, Span, replace_surrogates, sha256
 from memoryd.core.vectors import cosine, is_agent_model, unpack
+from memoryd.core.words import whole_text
 
 
 class IndexUnavailable(OSError):  # noqa: N818 - names the condition
@@ -148,15 +148,6 @@ class Memory(NamedTuple):
     def opening(self, characters: int) -> str:
         """Return title, tags and the first characters of the text."""
         return whole_text(self.title, self.body[:characters], "", self.tags)
-
-
-def whole_text(title: str, body: str, labels: str, tags: str) -> str:
-    """Return the whole text of a memory, without the title if the body starts with it.
-
-    `labels` and `tags` are joined by newlines.
-    """
-    head = "" if body.startswith(title.rstrip("….")) else title
-    return "\n".join(part for part in (head, body, labels, tags) if part)
 
 
 class Identity(NamedTuple):

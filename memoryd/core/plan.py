@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import NamedTuple
 
 from memoryd.core.spans import Edit, Span
 
@@ -73,30 +72,3 @@ class Plan:
         if current:
             complete.append(tuple(current))
         return complete
-
-
-class Fingerprint(NamedTuple):
-    """Identity and state of a file from `stat`. Equal fingerprints mean that the file has not changed since it was
-    read, unless it was written twice within one clock tick; so recently modified files are hashed again."""
-
-    dev: int
-    inode: int
-    size: int
-    mtime_ns: int
-    ctime_ns: int
-    mode: int = 0
-    uid: int = 0
-    nlink: int = 1
-
-    def same_file(self, other: Fingerprint) -> bool:
-        """True for the same inode, whatever its content."""
-        return (self.dev, self.inode) == (other.dev, other.inode)
-
-    def same_content(self, other: Fingerprint | None) -> bool:
-        """True if all but mode, owner and change time are equal: a chmod does not change the content."""
-        return other is not None and (self.dev, self.inode, self.size, self.mtime_ns) == (
-            other.dev,
-            other.inode,
-            other.size,
-            other.mtime_ns,
-        )

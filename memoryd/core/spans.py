@@ -1,7 +1,7 @@
 """Exact edits on bytes: the only way memoryd changes what an agent wrote.
 
 Files are handled as bytes and never decoded as a whole, so that broken encodings, unusual newlines and unknown
-fields survive unchanged. Offsets are byte offsets.
+fields survive unchanged. Offsets are byte offsets. A fingerprint tells whether a file still is what was read.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import NamedTuple
 
 BOM = b"\xef\xbb\xbf"  # the byte order mark of UTF-8
 
@@ -65,3 +66,30 @@ def replace_surrogates(text: str) -> str:
 def sha256(content: bytes) -> str:
     """Return the SHA-256 digest in hex."""
     return hashlib.sha256(content).hexdigest()
+
+
+class Fingerprint(NamedTuple):
+    """Identity and state of a file from `stat`. Equal fingerprints mean that the file has not changed since it was
+    read, unless it was written twice within one clock tick; so recently modified files are hashed again."""
+
+    dev: int
+    inode: int
+    size: int
+    mtime_ns: int
+    ctime_ns: int
+    mode: int = 0
+    uid: int = 0
+    nlink: int = 1
+
+    def same_file(self, other: Fingerprint) -> bool:
+        """True for the same inode, whatever its content."""
+        return (self.dev, self.inode) == (other.dev, other.inode)
+
+    def same_content(self, other: Fingerprint | None) -> bool:
+        """True if all but mode, owner and change time are equal: a chmod does not change the content."""
+        return other is not None and (self.dev, self.inode, self.size, self.mtime_ns) == (
+            other.dev,
+            other.inode,
+            other.size,
+            other.mtime_ns,
+        )

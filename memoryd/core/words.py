@@ -125,3 +125,12 @@ whether which while who whom whose why will with within without would yet you yo
 """
 STOP_WORDS = frozenset(_STOP.split())
 """English words that carry little information about the subject of a text."""
+
+
+def whole_text(title: str, body: str, labels: str, tags: str) -> str:
+    """Return the whole text of a memory, without the title if the body starts with it.
+
+    `labels` and `tags` are joined by newlines.
+    """
+    head = "" if body.startswith(title.rstrip("….")) else title
+    return "\n".join(part for part in (head, body, labels, tags) if part)

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final, Literal
 
-from memoryd.core.plan import Fingerprint
+from memoryd.core.spans import Fingerprint
 from memoryd.disk import syscalls
 from memoryd.disk.replaced_file import ReplacedFile, digest_of
 from memoryd.disk.syscalls import NotRegularError, fingerprint_of, lstat, open_regular, pread_all

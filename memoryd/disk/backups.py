@@ -16,8 +16,8 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
-from memoryd.core.plan import Fingerprint
 from memoryd.core.retention import Backup, Quality, backup_name, drop, order, parse_backup_name
+from memoryd.core.spans import Fingerprint
 from memoryd.disk import atomic
 from memoryd.disk.journal import Journal
 from memoryd.disk.journal.backups import BackupRow

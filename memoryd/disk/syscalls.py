@@ -20,7 +20,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import suppress
 
-from memoryd.core.plan import Fingerprint
+from memoryd.core.spans import Fingerprint
 
 UNSUPPORTED = frozenset({errno.ENOSYS, errno.EINVAL, errno.ENOTSUP})  # the kernel or file system lacks the call
 

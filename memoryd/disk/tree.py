@@ -20,7 +20,7 @@ from enum import StrEnum
 from types import TracebackType
 from typing import Self
 
-from memoryd.core.plan import Fingerprint
+from memoryd.core.spans import Fingerprint
 from memoryd.disk.syscalls import (
     MB,
     ChangingError,

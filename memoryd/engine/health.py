@@ -17,7 +17,7 @@ from memoryd.control.methods.upkeep import LockRow
 from memoryd.core.findings import Finding, FindingNews, NewFindings, Severity
 from memoryd.core.secrets import redact
 from memoryd.disk.disk_errors import probe_write, refusal
-from memoryd.engine.deadlines import MAX_TROUBLE_S
+from memoryd.engine.inbox import MAX_TROUBLE_S
 from memoryd.engine.interfaces import Clock, Hints, Tell
 from memoryd.engine.jobs import LOOKS
 from memoryd.errors import (
@@ -377,7 +377,7 @@ class FindingReports:
             self._report(new)
         for name, findings in self._store.root_findings.items():
             before = self._reported.get(name, ())
-            if findings is before or name in REPORTED_BY_LIMITS:
+            if findings == before or name in REPORTED_BY_LIMITS:
                 continue
             known = {(each.code, each.path, each.id) for each in before}
             serious = (each for each in findings if severity(each) is not Severity.INFO)

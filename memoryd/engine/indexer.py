@@ -14,7 +14,7 @@ from collections.abc import Callable, Collection
 from typing import NamedTuple
 
 from memoryd.core.index import IndexWriter
-from memoryd.engine.deadlines import NEVER
+from memoryd.engine.inbox import NEVER
 from memoryd.engine.interfaces import Clock
 from memoryd.errors import MemorydError
 from memoryd.log import get_logger

@@ -16,8 +16,8 @@ from memoryd.control.methods.method_types import Result
 from memoryd.control.methods.shared import ChangeResult, PlanRow
 from memoryd.control.methods.upkeep import LocksResult, ReindexResult
 from memoryd.core.records import Role
-from memoryd.engine.deadlines import CALM_LOOK_S, LATE_S, LOOK_S, MERGE_PAUSE_S, MERGE_QUIET_S, NEVER, Deadlines
 from memoryd.engine.health import FindingReports, Health
+from memoryd.engine.inbox import CALM_LOOK_S, LATE_S, LOOK_S, MERGE_PAUSE_S, MERGE_QUIET_S, NEVER, Deadlines
 from memoryd.engine.indexer import Backfill, Indexer
 from memoryd.engine.interfaces import Clock, Hints, Tell
 from memoryd.engine.jobs import LOOKS, OPERATIONS, Job
@@ -244,14 +244,14 @@ class Root:
     # --- reading in and the index
 
     def process(self, paths: Collection[str] | None, since: float, *, verify: bool = False) -> tuple[str, ...]:
-        """Read what changed (None: look at everything), then update the index. Returns half-written files, to be looked
-        at again. `since` is when (monotonic) the first change was hinted at; `verify` also reads what looks
-        unchanged."""
+        """Read what changed (None: anywhere), then update the index. Returns half-written files, to be read again.
+        `since`: when (monotonic) the first change was hinted at; `verify` also reads what looks unchanged."""
         waiting = self._read(paths, since, verify=verify)
         if waiting is None:
             return ()
         self._write_index(force=False, wait_s=INDEX_WAIT_S)
-        save_versions(self.store, self._clock.wall())
+        if self.store.layout is not None and self.store.layout.files.keeps_versions:
+            save_versions(self.store, self._clock.wall())
         return waiting
 
     def _read(self, paths: Collection[str] | None, since: float, *, verify: bool = False) -> tuple[str, ...] | None:
@@ -366,7 +366,7 @@ class Root:
         return waiting or ()
 
     def sync_search(self, paths: Collection[str]) -> None:
-        """Make what changed at these paths searchable; the index files follow when the root has settled."""
+        """Make what changed at these paths searchable; the index files follow."""
         self.look()
         self.health.require("sync")
         self.index_for_search(paths, self._clock.monotonic())

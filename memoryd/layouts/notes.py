@@ -6,12 +6,12 @@ import re
 
 from memoryd.core.dates import parse_stamp
 from memoryd.core.findings import Finding
+from memoryd.core.ignore import is_temp
 from memoryd.core.records import FRESH_S, Document, ParseOffset, Record, Role
 from memoryd.core.secrets import redact
 from memoryd.core.spans import Span
-from memoryd.layouts.directory import Directory
 from memoryd.layouts.front_matter import FrontMatter, read
-from memoryd.layouts.protocol import Layout, Reader, is_temp
+from memoryd.layouts.protocol import Layout, Reader
 
 _HEADING = re.compile(r"^#[ \t]+(.+)$", re.MULTILINE)
 
@@ -20,9 +20,6 @@ class NotesReader(Reader):
     """A reader of `.md` files outside hidden directories, each one note."""
 
     reads_any_text = True
-
-    def recognise(self, directory: Directory) -> str | None:
-        """Return None: the layout must be named in the configuration."""
 
     def role(self, path: str) -> Role:
         """Return SOURCE for notes, FOREIGN for everything else."""

@@ -15,7 +15,6 @@ lists every violation as `{"field", "rule"}`.
 
 from __future__ import annotations
 
-import re
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -32,17 +31,6 @@ from memoryd.core.spans import Edit, sha256
 from memoryd.errors import UsageError
 from memoryd.layouts.directory import Directory
 from memoryd.layouts.validation import FieldSpec
-
-# Temporary and backup names of other programs, as real writers use them.
-_FOREIGN_TEMP = re.compile(
-    r"(\.tmp$|\.tmp\.|^\.tmp-|^\.fs-[0-9a-f]+\.tmp$|\.[0-9a-f]{32}\.tmp$|\.bak$|~$|^\.#|\.sw[px]$"
-    r"|\.sync-conflict-|\(conflicted copy|^\.nfs[0-9a-f]+$)"
-)
-
-
-def is_temp(path: str) -> bool:
-    """Return True for a temporary or backup file of any program, which is never read or indexed."""
-    return _FOREIGN_TEMP.search(path.rpartition("/")[2]) is not None
 
 
 class LoadedFile:
@@ -209,9 +197,10 @@ class Reader(ABC):
     parses_fragments = False  # True if a part of a file that holds complete memories parses like a file
     separates_users = False  # True if each memory belongs to one user, and no other user may see it
 
-    @abstractmethod
     def recognise(self, directory: Directory) -> str | None:
         """Return the evidence that a directory has this layout, as text for people; None if there is none."""
+        del directory
+        return None  # unless a layout says otherwise, it must be named in the configuration
 
     @abstractmethod
     def role(self, path: str) -> Role:

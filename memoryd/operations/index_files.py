@@ -11,10 +11,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from memoryd.core.findings import Finding, Severity
-from memoryd.core.plan import Action, Fingerprint, Kind, Plan
+from memoryd.core.plan import Action, Kind, Plan
 from memoryd.core.records import Entry, Role
 from memoryd.core.retention import Quality
-from memoryd.core.spans import Edit, Span, sha256
+from memoryd.core.spans import Edit, Fingerprint, Span, sha256
 from memoryd.disk import atomic
 from memoryd.disk.atomic import StoreChangedError
 from memoryd.disk.journal import Entry as JournalEntry

@@ -10,8 +10,8 @@ from msgspec import UNSET
 from memoryd.control.methods.upkeep import LockRow
 from memoryd.core.findings import Finding
 from memoryd.core.lock_staleness import Kind, State
+from memoryd.disk.locks.file import HONOUR_S
 from memoryd.disk.locks.inspect import LockReport, clear, inspect
-from memoryd.disk.locks.watch import HONOUR_S
 from memoryd.errors import GuardError, NotFoundError
 from memoryd.layouts.protocol import LockRule
 from memoryd.store import Store

@@ -15,9 +15,8 @@ from dataclasses import dataclass, replace
 
 from memoryd.core.findings import Finding
 from memoryd.core.index import FileRow, FileStamp, ReplacedRange
-from memoryd.core.plan import Fingerprint
 from memoryd.core.records import Document, ParseOffset, Role
-from memoryd.core.spans import Span, sha256
+from memoryd.core.spans import Fingerprint, Span, sha256
 from memoryd.disk.syscalls import MB, ChangingError, NotBeneathError, NotRegularError, TooLargeError
 from memoryd.operations.access_counts import add_counts
 from memoryd.operations.check import odd_files

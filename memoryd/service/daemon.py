@@ -24,7 +24,7 @@ from memoryd.control.server import Handler, Server
 from memoryd.core.defaults import Limit
 from memoryd.disk.daemon_lock import prepare_private, take
 from memoryd.disk.processes import trim_heap
-from memoryd.engine.deadlines import NEVER
+from memoryd.engine.inbox import NEVER
 from memoryd.engine.interfaces import Clock
 from memoryd.engine.worker import Pace
 from memoryd.errors import MemorydError
@@ -97,7 +97,7 @@ class Daemon:
         self._stopping = False
         self._reload_asked = False
         self._notifier = Notifier(os.environ)
-        self.roots = Roots(places.state_dir, self.clock, self.tell, self._wake)
+        self.roots = Roots(places.state_dir, self.clock, self._wake)
         self._server: Server | None = None
         self._clockwatch = ClockWatch()
         self._seen_progress: dict[str, tuple[int, float]] = {}
@@ -123,6 +123,7 @@ class Daemon:
             hello = {"version": __version__, "pid": os.getpid(), "instance": self.instance}
             limits = Limits(clients=self.config.daemon.max_clients)
             self._server = Server(address, self._serve_methods(self), hello, limits=limits)
+            self.roots.tell = self._server.publish
             self._server.open()
             owner.publish(self._sidecar(self._server.path))
             return self._serve()
@@ -310,10 +311,3 @@ class Daemon:
     def forget_path(self, path: str) -> None:
         """Drop a root of the command line that was removed at run time."""
         self.extra = [(each, layout) for each, layout in self.extra if os.path.abspath(each) != path]
-
-    # --- events
-
-    def tell(self, topic: str, event: dict[str, object]) -> None:
-        """Publish an event to its subscribers, once the server is open."""
-        if self._server is not None:
-            self._server.publish(topic, event)

@@ -92,12 +92,11 @@ class Roots:
         self,
         state_dir: str,
         clock: Clock,
-        tell: Tell,
         wake: Callable[[], None],
     ) -> None:
         self._state_dir = state_dir
         self._clock = clock
-        self._tell = tell
+        self.tell: Tell = _no_subscribers  # until the server is there
         self._wake = wake
         self._lock = threading.RLock()
         self._changing = threading.Lock()
@@ -187,7 +186,7 @@ class Roots:
         embedder = self.meaning.embedder
         if embedder is not None:
             store.embed = vector_maker(embedder)
-        worker = Worker(store, pace, self._clock, self, self._tell, embedder)
+        worker = Worker(store, pace, self._clock, self, self.tell, embedder)
         with self._lock:
             self._workers[root.name] = worker
         worker.start()
@@ -203,7 +202,7 @@ class Roots:
         layout = None if root.layout == "auto" else root.layout
         broken = Broken(root.name, path, layout, str(root.policy.mode), reason, hint)
         log.error("root failed", root=root.name, reason=reason, hint=hint)
-        self._tell("health", {"root": root.name, "reason": reason})
+        self.tell("health", {"root": root.name, "reason": reason})
         with self._lock:
             self._broken[root.name] = broken
 
@@ -351,7 +350,7 @@ class Roots:
             reasons.setdefault(reason, set()).add(root)
         for reason, roots in reasons.items():
             log.warning("file watching may be incomplete", reason=reason)
-            self._tell("health", {"reason": f"watching: {reason}"})
+            self.tell("health", {"reason": f"watching: {reason}"})
             if reason == "probe":
                 self.watcher.rebuild(reason)
             for worker in self.all():
@@ -412,3 +411,7 @@ def _job_row(worker: Worker, job: str, time: JobTime | None, next_run: float | N
         failures=time.failures if time else 0,
         missed=time.missed if time else 0,
     )
+
+
+def _no_subscribers(topic: str, event: dict[str, object]) -> None:
+    """Publish to nobody: no client is connected yet."""

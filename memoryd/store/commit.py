@@ -13,10 +13,10 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from memoryd.core.defaults import MB
-from memoryd.core.plan import ANY_CONTENT, Action, Fingerprint, Kind, Plan
+from memoryd.core.plan import ANY_CONTENT, Action, Kind, Plan
 from memoryd.core.records import Role
 from memoryd.core.retention import Quality
-from memoryd.core.spans import inverse, sha256, splice
+from memoryd.core.spans import Fingerprint, inverse, sha256, splice
 from memoryd.disk import atomic, backups
 from memoryd.disk.atomic import StoreChangedError
 from memoryd.disk.blobs import quarantine

@@ -21,9 +21,8 @@ from collections.abc import Collection, Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from memoryd.core.index import FileRow, IndexReader, Place
-from memoryd.core.plan import Fingerprint
 from memoryd.core.records import Document, ParseOffset
-from memoryd.core.spans import Edit, sha256
+from memoryd.core.spans import Edit, Fingerprint, sha256
 from memoryd.layouts.protocol import Layout, LoadedFile
 
 if TYPE_CHECKING:

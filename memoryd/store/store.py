@@ -7,28 +7,32 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Callable, Collection, Mapping, Sequence
-from contextlib import ExitStack, nullcontext
+import threading
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from functools import partial
 
 from memoryd.core.defaults import Limit, Mode, Policy
 from memoryd.core.findings import Finding
 from memoryd.core.ignore import is_ignored
-from memoryd.core.plan import Fingerprint
 from memoryd.core.records import ParseOffset, Role
 from memoryd.core.retention import Quality
+from memoryd.core.spans import Fingerprint
 from memoryd.disk import modes
 from memoryd.disk.backups import HashCache
 from memoryd.disk.blobs import Blobs
 from memoryd.disk.daemon_lock import lock_directory
 from memoryd.disk.git_state import blocked_by_git, paths_in_git_dir
 from memoryd.disk.journal import Journal
+from memoryd.disk.locks.file import LockWatch, Trace, hold_soft
+from memoryd.disk.locks.hold import DirectoryLock, HeldLock
 from memoryd.disk.processes import network_file_system
 from memoryd.disk.snapshots import UnsavedVersions, Vault
 from memoryd.disk.syscalls import NotBeneathError, NotRegularError, TooLargeError
 from memoryd.disk.tree import PathState, Scan, Tree
-from memoryd.errors import BusyError, MemorydError, RootMissingError
+from memoryd.errors import BusyError, MemorydError, RootMissingError, ShuttingDownError
 from memoryd.index.sqlite import open_index
 from memoryd.layouts.codes import QUIET
 from memoryd.layouts.protocol import MAX_BYTES, FileStats, IndexResult, Layout, LoadedFile, no_embedding
@@ -36,7 +40,6 @@ from memoryd.layouts.registry import LAYOUTS
 from memoryd.log import get_logger
 from memoryd.store.late_writes import LATE_WRITES_TOPIC, LateWrites
 from memoryd.store.line_files import FileEnds, PendingChanges, partial_parse
-from memoryd.store.locks import StoreLock
 from memoryd.store.recent_adds import RecentChange, RecentChanges, from_json, to_json
 
 log = get_logger(__name__)
@@ -45,6 +48,7 @@ _ROLES = {str(role): role for role in Role}
 RECENT_CHANGES = "watched"  # journal key: recent changes, across a restart
 DELETION_QUIET_S, MAX_DELETION_S = 1.0, 10.0
 LATE_LOCK_WAIT_S = 0.2  # for the lock
+UNATTENDED_WAIT_S = 0.05
 CONFIRMED = "confirmed_layout"  # journal key: the layout that the user has confirmed
 
 
@@ -96,6 +100,106 @@ class IndexState:
         last = max(last, min(self.deletion_event, now))
         until = min(last + DELETION_QUIET_S, first + MAX_DELETION_S)
         return until if last <= now < until else None
+
+
+class StoreLock(ABC):
+    """The lock of one store: how long operations wait for it, and what runs meanwhile. Used by the thread that owns
+    the root, except `stopping`, which ends every wait."""
+
+    def __init__(self) -> None:
+        self.lock_trace = Trace()
+        self.lock_watch = LockWatch()
+        self.stopping = threading.Event()
+        self.idle_callback: Callable[[], None] = lambda: None  # called while waiting: work that needs no lock
+        self._lingering: HeldLock | None = None  # a lock to be released after the answer
+        self._release_later = False
+        self._longest_wait_s = float("inf")
+
+    @property
+    @abstractmethod
+    def tree(self) -> Tree:
+        """The open directory. Raises RootMissingError if it does not exist."""
+
+    @property
+    @abstractmethod
+    def layout(self) -> Layout | None:
+        """The layout; None while it is unknown."""
+
+    @contextmanager
+    def locked(self, wait_s: float, *, honour_soft: bool = True) -> Iterator[HeldLock | None]:
+        """Take the store's lock, if its layout has one. Raises BusyError if it is not acquired within `wait_s`."""
+        if self.layout is None or self.layout.files.lock is None:
+            yield None
+            return
+        if not self.lock_trace.followed:
+            self.lock_trace.follow(self.tree.fd, self.layout.files.lock)
+        self._release()
+        lock = DirectoryLock(
+            self.tree.fd,
+            self.layout.files.lock,
+            honour_soft=honour_soft,
+            sleep=self._wait,
+            trace=self.lock_trace,
+            watch=self.lock_watch,
+        )
+        held = lock.hold(min(wait_s, self._longest_wait_s))
+        try:
+            yield held
+        except BaseException:
+            held.release()
+            raise
+        self._lingering = held
+        if not self._release_later:
+            self._release()
+
+    @contextmanager
+    def release_later(self) -> Iterator[None]:
+        """Delay the release of the last lock taken inside to the end, so that the caller is answered first."""
+        self._release_later = True
+        try:
+            yield
+        finally:
+            self._release_later = False
+            self._release()
+
+    @contextmanager
+    def unattended(self) -> Iterator[None]:
+        """Limit each wait for a lock to a moment: the root's only thread has changes to index."""
+        self._longest_wait_s = UNATTENDED_WAIT_S
+        try:
+            yield
+        finally:
+            self._longest_wait_s = float("inf")
+
+    def check_stopping(self) -> None:
+        """Raise ShuttingDownError during a shutdown. Called between parts of long work that can be repeated."""
+        if self.stopping.is_set():
+            raise _shutting_down()
+
+    def forget_lock(self) -> None:
+        """Release the lock and stop following its file, before the directory is closed."""
+        self._release()
+        self.lock_trace.close()
+
+    def _release(self) -> None:
+        held, self._lingering = self._lingering, None
+        if held is not None:
+            held.release()
+
+    def _wait(self, seconds: float) -> None:
+        """Wait between two attempts to take the lock. Raises ShuttingDownError during a shutdown."""
+        self.idle_callback()
+        if self.stopping.wait(seconds):
+            raise _shutting_down()
+
+    @contextmanager
+    def soft_locked(self) -> Iterator[None]:
+        """Take the lock files of programs that lock by the existence of a file. Raises BusyError if one exists."""
+        with ExitStack() as held:
+            for rule in self.layout.files.locks if self.layout else ():
+                if rule.kind == "soft":
+                    held.enter_context(hold_soft(self.tree.fd, rule.name))
+            yield
 
 
 class Store(StoreLock):
@@ -352,3 +456,7 @@ class Store(StoreLock):
         if self.layout is None or not self.layout.files.waits_for_git:
             return None
         return blocked_by_git(paths_in_git_dir(self.tree.path))
+
+
+def _shutting_down() -> ShuttingDownError:
+    return ShuttingDownError("memoryd is shutting down", hint="try again after it has started")

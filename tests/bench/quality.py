@@ -19,10 +19,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 from memoryd.core.index import FileRow
-from memoryd.core.plan import Fingerprint
 from memoryd.core.query import Filters, Mode
 from memoryd.core.records import Document, Record
-from memoryd.core.spans import Span
+from memoryd.core.spans import Fingerprint, Span
 from memoryd.index.sqlite import SqliteIndex
 from memoryd.search.embedding.embedder import Embedder
 from memoryd.search.embedding.static import DIRECTORY, TABLE, Static

@@ -13,11 +13,10 @@ from typing import Any, cast
 import pytest
 
 from memoryd.core.index import FileRow
-from memoryd.core.plan import Fingerprint
 from memoryd.core.records import Document, Record
-from memoryd.core.spans import Span
+from memoryd.core.spans import Fingerprint, Span
 from memoryd.core.vectors import pack_floats
-from memoryd.engine.deadlines import NEVER
+from memoryd.engine.inbox import NEVER
 from memoryd.engine.indexer import AT_ONCE, FIRST, FIRST_PAUSE_S, MAX_PAUSE_S, SLOW_BATCH, Backfill
 from memoryd.engine.interfaces import Clock
 from memoryd.index.sqlite import SqliteIndex

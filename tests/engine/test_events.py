@@ -12,8 +12,7 @@ from typing import Any, cast
 import pytest
 
 from memoryd.control.methods.status import SyncedRoot
-from memoryd.engine.deadlines import LOOK_S, NEVER
-from memoryd.engine.inbox import Pace
+from memoryd.engine.inbox import LOOK_S, NEVER, Pace
 from memoryd.engine.interfaces import Change, Clock, Hints
 from memoryd.engine.jobs import Job
 from memoryd.engine.worker import Worker
@@ -217,7 +216,7 @@ def test_a_renamed_or_removed_root_is_looked_at_without_the_main_loop(
     monkeypatch.setattr("memoryd.service.roots.Watcher", lambda _touch, trouble, _: reports.append(trouble))
     looked: list[str] = []
     worker = SimpleNamespace(name="one", look_soon=lambda: looked.append("one"), touch=lambda _: None)
-    roots = Roots(str(tmp_path), Clock(), lambda *_: None, lambda: None)
+    roots = Roots(str(tmp_path), Clock(), lambda: None)
     monkeypatch.setattr(roots, "all", lambda: [worker])
     for trouble, root in (("root-moved", "two"), ("probe", "one"), ("root-moved", "one"), ("root-gone", "one")):
         reports[0](trouble, root)

@@ -11,7 +11,7 @@ import pytest
 
 from memoryd.control.methods.memories import AddRequest, AddResult
 from memoryd.engine import health as root_health
-from memoryd.engine.deadlines import BLIND_SCAN_S, CALM_LOOK_S, LOOK_S, MIN_SCAN_S, NEVER
+from memoryd.engine.inbox import BLIND_SCAN_S, CALM_LOOK_S, LOOK_S, MIN_SCAN_S, NEVER
 from memoryd.engine.interfaces import Clock
 from memoryd.engine.jobs import Job
 from memoryd.engine.root import Root

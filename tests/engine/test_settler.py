@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memoryd.engine.settler import Batch, Settler
+from memoryd.engine.inbox import Batch, Settler
 
 EPSILON = 1e-9
 

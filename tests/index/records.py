@@ -7,10 +7,9 @@ from typing import Any
 
 from memoryd.core.findings import Finding
 from memoryd.core.index import FileRow, IndexReader, IndexWriter
-from memoryd.core.plan import Fingerprint
 from memoryd.core.query import Filters, Term, TextQuery
 from memoryd.core.records import Document, Record
-from memoryd.core.spans import Span
+from memoryd.core.spans import Fingerprint, Span
 
 EVERYTHING = Filters(archived=True)
 

@@ -12,9 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from memoryd.core.index import FileRow, FileSummary, ReplacedRange
-from memoryd.core.plan import Fingerprint
 from memoryd.core.records import Document, Entry, Record
-from memoryd.core.spans import Span
+from memoryd.core.spans import Fingerprint, Span
 from memoryd.index.sqlite import SqliteIndex, reader
 from memoryd.index.sqlite.database import Database, Row
 from tests.examples import examples

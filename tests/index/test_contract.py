@@ -12,10 +12,9 @@ from hypothesis import strategies as st
 
 from memoryd.core.findings import Finding
 from memoryd.core.index import Before, FileRow, IndexReader, IndexWriter, Neighbour, ReplacedRange
-from memoryd.core.plan import Fingerprint
 from memoryd.core.query import Filters, Term, TextQuery
 from memoryd.core.records import Document, Record
-from memoryd.core.spans import Span
+from memoryd.core.spans import Fingerprint, Span
 from memoryd.core.vectors import pack_floats
 from memoryd.core.words import tokens
 from tests.examples import examples

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from memoryd.core.defaults import Policy
 from memoryd.core.index import IndexWriter
-from memoryd.engine.deadlines import MERGE_PAUSE_S, MERGE_QUIET_S, NEVER
+from memoryd.engine.inbox import MERGE_PAUSE_S, MERGE_QUIET_S, NEVER
 from memoryd.engine.interfaces import Clock
 from memoryd.engine.root import Root
 from memoryd.index.sqlite import SqliteIndex

@@ -9,9 +9,8 @@ import pytest
 
 from memoryd.core.findings import Finding
 from memoryd.core.index import FileRow
-from memoryd.core.plan import Fingerprint
 from memoryd.core.records import Document, Record
-from memoryd.core.spans import Span
+from memoryd.core.spans import Fingerprint, Span
 from memoryd.index.sqlite import SqliteIndex
 from memoryd.index.texts import clean, clean_record, redacted, text_of
 from tests.index.records import record

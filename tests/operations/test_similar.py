@@ -9,9 +9,8 @@ from typing import Any
 import pytest
 
 from memoryd.core.index import FileRow
-from memoryd.core.plan import Fingerprint
 from memoryd.core.records import Document, Record
-from memoryd.core.spans import Span
+from memoryd.core.spans import Fingerprint, Span
 from memoryd.errors import NotFoundError, UsageError
 from memoryd.index.sqlite import SqliteIndex
 from memoryd.operations.search import SearchQuery, search, similar_to_memory, similar_to_vector

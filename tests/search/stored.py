@@ -11,10 +11,9 @@ from msgspec import to_builtins
 
 from memoryd.core.defaults import Policy
 from memoryd.core.index import FileRow
-from memoryd.core.plan import Fingerprint
 from memoryd.core.query import Filters
 from memoryd.core.records import Document, Record
-from memoryd.core.spans import Span
+from memoryd.core.spans import Fingerprint, Span
 from memoryd.index.sqlite import SqliteIndex
 from memoryd.operations.lookup import list_memories
 from memoryd.operations.search import SearchQuery, search

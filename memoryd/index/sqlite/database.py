@@ -16,7 +16,7 @@ import msgspec
 
 from memoryd.core import words
 from memoryd.core.index import FileRow, FileSummary, IndexUnavailable, Place
-from memoryd.core.plan import Fingerprint
+from memoryd.core.spans import Fingerprint
 from memoryd.index.texts import clean
 
 Row = tuple[Any, ...]  # one value per column of the query

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from memoryd.core.index import Before, Identity, Memory, identity, whole_text
+from memoryd.core.index import Before, Identity, Memory, identity
 from memoryd.core.query import Filters
 from memoryd.core.spans import replace_surrogates
+from memoryd.core.words import whole_text
 from memoryd.index.sqlite.database import Database, Row, key_of, path_of
 from memoryd.index.texts import one_line, redacted
 

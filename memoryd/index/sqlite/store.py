@@ -13,7 +13,7 @@ from functools import partial
 
 import msgspec
 
-from memoryd.core.findings import NewFindings
+from memoryd.core.findings import FindingNews, NewFindings
 from memoryd.core.index import FileRow, FileSummary, IndexReader, IndexWriter, ReplacedRange
 from memoryd.core.records import Document, Entry, Record
 from memoryd.core.spans import Span, replace_surrogates
@@ -100,7 +100,6 @@ class SqliteIndex(SqliteReader):
         self._batch = False
         self._uncommitted = 0  # changes that are not committed yet
         self.can_tidy = True
-        self.take_new_findings = self._new_findings.take
         self.missing_vectors = self.vectors.missing
         self.put_vectors = self.vectors.put
         self.release_idle = shared.epoch.matrices.release_idle
@@ -262,6 +261,10 @@ class SqliteIndex(SqliteReader):
                 self._db.run(f"DELETE FROM {table}")  # noqa: S608 - the names stand in the line above
             self._db.run("INSERT INTO words(words) VALUES ('delete-all')")
             self._forget_cached()
+
+    def take_new_findings(self) -> list[FindingNews]:
+        """Return the findings that were added and not reported yet, and forget them."""
+        return self._new_findings.take() if self._new_findings.waiting else []
 
     def tidy(self) -> bool:
         """Merge some segments of the full-text index, which makes queries faster: 0.1 s at most. False when nothing is

@@ -10,11 +10,12 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Sequence
 from struct import pack
 
-from memoryd.core.index import Neighbour, Sample, whole_text
+from memoryd.core.index import Neighbour, Sample
 from memoryd.core.query import Filters
 from memoryd.core.records import Record
 from memoryd.core.spans import replace_surrogates
 from memoryd.core.vectors import agent_model
+from memoryd.core.words import whole_text
 from memoryd.index.matrix import MatrixCache
 from memoryd.index.sqlite.database import Database
 from memoryd.index.sqlite.memories import conditions

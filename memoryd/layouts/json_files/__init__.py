@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 
 from memoryd.core.findings import INFO, WARNING, Code, Finding
+from memoryd.core.ignore import is_temp
 from memoryd.core.records import Document, NativeMemory, ParseOffset, Role
 from memoryd.layouts.directory import Directory, is_other_json
 from memoryd.layouts.json_files import duplicates, index, names, parser, schema, upkeep, writer
@@ -24,7 +25,6 @@ from memoryd.layouts.protocol import (
     Repair,
     Upkeep,
     Writer,
-    is_temp,
 )
 
 _INDEX_PATHS = (names.INDEX, names.STATS)

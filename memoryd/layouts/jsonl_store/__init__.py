@@ -12,6 +12,7 @@ from collections.abc import Collection
 
 from memoryd.core.defaults import MB, Limit, LimitKind
 from memoryd.core.findings import ERROR, INFO, WARNING, Code
+from memoryd.core.ignore import is_temp
 from memoryd.core.records import Document, NativeMemory, ParseOffset, Role
 from memoryd.layouts.directory import Directory
 from memoryd.layouts.jsonl_store import archive, index, parser, repair, schema, writer
@@ -26,7 +27,6 @@ from memoryd.layouts.protocol import (
     Repair,
     Upkeep,
     Writer,
-    is_temp,
 )
 
 _LOCK, _BACKUP = ".lock", ".backup"

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 
 from memoryd.core.defaults import Policy
 from memoryd.core.findings import ERROR, INFO, WARNING, Code
+from memoryd.core.ignore import is_temp
 from memoryd.core.records import Document, ParseOffset, Role
 from memoryd.layouts.directory import Directory
 from memoryd.layouts.markdown_topics import archive, fields, index, writer
@@ -28,7 +29,6 @@ from memoryd.layouts.protocol import (
     Repair,
     Upkeep,
     Writer,
-    is_temp,
 )
 
 

@@ -10,10 +10,10 @@ from datetime import date
 from functools import lru_cache
 from typing import NamedTuple
 
+from memoryd.core.ignore import is_temp
 from memoryd.core.secrets import redact
 from memoryd.core.spans import sha256
 from memoryd.errors import UsageError
-from memoryd.layouts.protocol import is_temp
 
 _UNLISTABLE = re.compile(r"[`\x00-\x1f\x7f]")
 ARCHIVE = "archive/"

@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from memoryd.core.findings import INFO, WARNING, Code
+from memoryd.core.ignore import is_temp
 from memoryd.core.records import Document, NativeMemory, ParseOffset, Role
 from memoryd.layouts.directory import Directory
 from memoryd.layouts.json_document import recover_whole
@@ -27,7 +28,6 @@ from memoryd.layouts.protocol import (
     Repair,
     Upkeep,
     Writer,
-    is_temp,
 )
 from memoryd.layouts.session_files import archive, duplicates, names, parser, schema, writer
 from memoryd.layouts.session_files.parser import recognise

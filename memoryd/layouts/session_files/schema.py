@@ -16,9 +16,9 @@ import unicodedata
 from collections.abc import Iterator, Mapping
 from typing import TypeGuard
 
+from memoryd.core.ignore import is_temp
 from memoryd.core.records import FUTURE_S, JsonObject, NativeMemory
 from memoryd.errors import UsageError
-from memoryd.layouts.protocol import is_temp
 from memoryd.layouts.session_files import names
 from memoryd.layouts.session_files.names import parse_moment, session_path, stamp_digits
 from memoryd.layouts.validation import TEXTS, FieldSpec, Problem, Rule, Violation, is_text, violations

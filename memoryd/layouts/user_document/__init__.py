@@ -10,11 +10,12 @@ from __future__ import annotations
 
 from memoryd.core.defaults import MB
 from memoryd.core.findings import WARNING, Code
+from memoryd.core.ignore import is_temp
 from memoryd.core.records import Document, NativeMemory, ParseOffset, Role
 from memoryd.core.retention import Quality
 from memoryd.layouts.directory import Directory
 from memoryd.layouts.json_document import recover_whole, torn_file_fixes
-from memoryd.layouts.protocol import FileRules, Layout, Reader, Repair, Upkeep, Writer, is_temp
+from memoryd.layouts.protocol import FileRules, Layout, Reader, Repair, Upkeep, Writer
 from memoryd.layouts.user_document import duplicates, parser, schema, writer
 from memoryd.layouts.user_document.parser import parse_sound_document, recognise, shrink_alarm
 

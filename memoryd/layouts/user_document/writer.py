@@ -14,6 +14,7 @@ import json
 from collections.abc import Collection, Iterable, Sequence
 from typing import NamedTuple
 
+from memoryd.core.ignore import is_temp
 from memoryd.core.json_spans import (
     append_elements,
     decode,
@@ -28,7 +29,7 @@ from memoryd.core.plan import Action, Kind, Plan
 from memoryd.core.records import NativeMemory
 from memoryd.core.spans import BOM, Edit, Span, sha256, splice
 from memoryd.errors import BusyError, ConflictError, NotFoundError, UsageError
-from memoryd.layouts.protocol import LoadedFile, Located, NewMemory, WritePlan, WriteView, is_temp
+from memoryd.layouts.protocol import LoadedFile, Located, NewMemory, WritePlan, WriteView
 from memoryd.layouts.user_document.embeddings import common_size, embedding_for, embedding_size
 from memoryd.layouts.user_document.parser import (
     FILE,

@@ -108,7 +108,7 @@ class RootHandlers(Handlers):
 
         def row(_: object) -> RootsResult:
             status = worker.status
-            self._daemon.tell("root", {"root": worker.name, "state": status.state, "reason": "; ".join(status.reasons)})
+            self._roots.tell("root", {"root": worker.name, "state": status.state, "reason": "; ".join(status.reasons)})
             return self._rows([worker])
 
         return gather({worker.name: done}, row)
