@@ -16,7 +16,7 @@ from typing import Any, Literal, NamedTuple, Protocol
 
 from memoryd.core.findings import Finding, FindingNews
 from memoryd.core.query import Filters, Term, TextQuery
-from memoryd.core.records import Document, Entry, Role
+from memoryd.core.records import Document, Entry, Facts, Role
 from memoryd.core.spans import Fingerprint, Span, replace_surrogates, sha256
 from memoryd.core.vectors import cosine, is_agent_model, unpack
 from memoryd.core.words import whole_text
@@ -118,6 +118,37 @@ class ReplacedRange(NamedTuple):
     lines: int
     new_bytes: int
     new_lines: int
+
+
+class Piece(NamedTuple):
+    """An unchanged part of a file, with one memory: its size in bytes, the digest of its bytes, how many newlines it
+    has, and the type and id of the memory."""
+
+    size: int
+    digest: bytes
+    lines: int
+    type: str
+    id: str
+
+
+class Pieces(NamedTuple):
+    """A file as it was parsed: what stands before the memories, a piece for each of them, the size in bytes of what
+    stands after them, and the facts of the document."""
+
+    head: bytes
+    pieces: tuple[Piece, ...]
+    tail_size: int
+    facts: Facts
+
+
+class DocumentChange(NamedTuple):
+    """A change of a file: a range of it, and its new memories. The counts, facts and findings of `document` are
+    those of the whole file; its findings replace those with the codes `recounted`."""
+
+    replaced: ReplacedRange
+    document: Document
+    pieces: Pieces
+    recounted: tuple[str, ...]
 
 
 ID_SUFFIX = re.compile(r"~[0-9a-f]{6}(\.\d+)?")
@@ -376,8 +407,11 @@ class IndexWriter(IndexReader, Protocol):
         Findings with the codes `recounted` are about the whole file: those of the tail replace the stored ones.
         """
 
-    def replace_range(self, row: FileRow, changed: ReplacedRange, document: Document) -> None:
-        """Replace a range of lines in a file without findings by the document, and move what follows.
+    def replace_range(
+        self, row: FileRow, changed: ReplacedRange, document: Document, *, recounted: Sequence[str] = ()
+    ) -> None:
+        """Replace a range of lines by the document, and move what follows. The file has no findings, or only some with
+        the codes `recounted` about the whole file, which those of the document replace.
 
         `row` describes the whole file after the change.
         """

@@ -63,21 +63,23 @@ class FileState:
 class UnsavedVersions:
     """Versions of files in memory, to be saved later. Of each file the newest, and the one with the most memories."""
 
-    MAX_SIZE = 4 * 1024 * 1024  # bytes; what exceeds it is left to the next change of its file, or the next backup
+    MAX_SIZE = 32 * 1024 * 1024  # bytes; they are saved within about a second
 
     def __init__(self) -> None:
         self._states: dict[str, tuple[FileState, ...]] = {}
         self._size = 0
 
-    def note(self, state: FileState) -> None:
-        """Add the newest version of a file."""
-        known = self._states.pop(state.file, ())
-        self._size -= _size(known)
+    def note(self, state: FileState) -> bool:
+        """Add the newest version of a file. Returns False if it does not fit."""
+        known = self._states.get(state.file, ())
         best = max((*known, state), key=lambda each: each.quality.records)
         states = (state,) if best.quality.records == state.quality.records else (best, state)
-        if self._size + _size(states) <= self.MAX_SIZE:
-            self._states[state.file] = states
-            self._size += _size(states)
+        size = self._size - _size(known) + _size(states)
+        if size > self.MAX_SIZE:
+            return False
+        self._states.pop(state.file, None)  # to the end
+        self._states[state.file], self._size = states, size
+        return True
 
     def states(self) -> list[FileState]:
         """Return them, those of each file in the order in which they were noted."""

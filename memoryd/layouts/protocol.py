@@ -24,6 +24,7 @@ from typing import Literal, NamedTuple, Protocol
 
 from memoryd.core.defaults import MB, Limit, Policy
 from memoryd.core.findings import Code, Finding
+from memoryd.core.index import DocumentChange, Pieces
 from memoryd.core.plan import Action, Kind, Plan
 from memoryd.core.records import Document, Entry, Facts, JsonObject, NativeMemory, ParseOffset, Record, Role
 from memoryd.core.retention import Quality
@@ -210,6 +211,17 @@ class Reader(ABC):
     def parse(self, path: str, data: bytes, *, now: float, mtime: float, base: ParseOffset) -> Document:
         """Parse a whole file, or its appended tail that begins at `base`. Never raises."""
 
+    def pieces(self, data: bytes, document: Document) -> Pieces | None:
+        """Return the pieces of a file that was parsed whole, so that a change of it can be parsed by itself; None where
+        that is not possible."""
+        del data, document
+        return None
+
+    def parse_change(self, path: str, data: bytes, before: Pieces) -> DocumentChange | None:
+        """Return what changed in a file since it had these pieces; None where it must be parsed whole."""
+        del path, data, before
+        return None
+
     def configured(self, policy: Policy) -> Reader:
         """Return the reader with the options of `policy` applied."""
         del policy
@@ -250,6 +262,11 @@ class FileRules:
     waits_for_git: bool = False  # no writes while a git operation is running
     limits: Mapping[str, Limit] = field(default_factory=dict)  # by path
     max_bytes: int = MAX_BYTES  # larger files are not read
+
+    @property
+    def saves_versions(self) -> bool:
+        """True if versions of files are saved between backups."""
+        return self.agent_caches_file or self.keeps_versions
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,8 +12,9 @@ from memoryd.control.methods.status import Counts, FindingRow, LimitRow
 from memoryd.core.defaults import DAY, Limit, LimitKind
 from memoryd.core.findings import Finding
 from memoryd.core.index import FileRow
-from memoryd.core.records import Role
+from memoryd.core.records import Document, Role
 from memoryd.core.schedule import Every, Off, parse_schedule
+from memoryd.core.spans import Fingerprint
 from memoryd.disk.journal.jobs import JobTime
 from memoryd.layouts.codes import CODES, severity
 from memoryd.operations.locks import list_locks
@@ -224,3 +225,22 @@ def _delay_reason(job: JobTime, interval: float, now: float) -> str | None:
 
 def _format_age(seconds: float) -> str:
     return f"{seconds / DAY:.0f} days" if seconds >= 2 * DAY else f"{seconds / 3600:.1f} hours"
+
+
+def note_unread(store: Store, path: str, found: Fingerprint, finding: Finding) -> str:
+    """Record that a file cannot be read. Its old row stays in use and is reported as stale; a file that was never read
+    gets an empty row."""
+    clear_unread(store, path)
+    store.root_findings["unread"] = (*store.root_findings.get("unread", ()), finding)
+    if store.catalogue.file(path) is None:
+        row = FileRow(path, str(store.role(path)), found, "", pending=True)
+        store.catalogue.replace(row, Document(path, (), ()))
+        return "changed"
+    return "same"
+
+
+def clear_unread(store: Store, path: str) -> None:
+    """Clear the finding about a file that can be read again, or was deleted."""
+    unread = store.root_findings.get("unread")
+    if unread:
+        store.root_findings["unread"] = tuple(each for each in unread if each.path != path)

@@ -22,17 +22,20 @@ log = get_logger(__name__)
 MAX_VERSION_SIZE = 256 * 1024
 
 
-def note_version(store: Store, row: FileRow, content: bytes, now: float) -> None:
-    """Note the new version of a file before its agent writes again: save it at once, or leave it to `save_versions`."""
+def note_version(store: Store, row: FileRow, content: bytes, now: float, *, later: bool = False) -> None:
+    """Note the new version of a file before its agent writes again: save it at once, or leave it to `save_versions`,
+    also where agents cache files if it may be done `later`."""
     assert store.layout is not None
     rules = store.layout.files
-    if row.role != Role.SOURCE or row.pending or not (rules.agent_caches_file or rules.keeps_versions):
+    if row.role != Role.SOURCE or row.pending or not rules.saves_versions:
         return
     state = FileState(row.path, row.digest, row.fingerprint.mode or 0o600, Quality(row.units, row.records), content)
-    if rules.agent_caches_file:
+    if not rules.agent_caches_file:
+        if row.records and len(content) <= MAX_VERSION_SIZE:
+            store.unsaved_versions.note(state)
+    elif not later or not store.unsaved_versions.note(state):
+        save_versions(store, now)
         store.vault.add_version(state, now, keep=store.policy.backups)
-    elif row.records and len(content) <= MAX_VERSION_SIZE:
-        store.unsaved_versions.note(state)
 
 
 def save_versions(store: Store, now: float) -> None:

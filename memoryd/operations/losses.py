@@ -24,6 +24,7 @@ from memoryd.disk.syscalls import NotBeneathError, NotRegularError
 from memoryd.errors import NotFoundError
 from memoryd.index.texts import text_of
 from memoryd.layouts.protocol import FileStats
+from memoryd.operations.file_versions import save_versions
 from memoryd.operations.overwrites import is_memoryd_version, is_newest_change
 from memoryd.store import Store
 from memoryd.store.commit import KEEPING
@@ -95,6 +96,7 @@ def note_loss(
 def note_deletion(store: Store, path: str, now: float) -> None:
     """Note that a file with memories was deleted."""
     if _caches(store):
+        save_versions(store, now)
         version = _last_good(store, path)
         losses = open_losses(store)
         if version is not None and path not in losses:

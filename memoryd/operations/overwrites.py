@@ -52,6 +52,11 @@ def is_memoryd_version(store: Store, row: FileRow) -> bool:
     return change is not None and bool(change["sha"] == row.digest)
 
 
+def is_watched(store: Store, path: str) -> bool:
+    """True if a change of memoryd to this file is watched, to tell when it was undone."""
+    return path in store.recent or path in store.journal.facts.get(MEMORYD_CHANGES, {})
+
+
 def is_newest_change(store: Store, row: FileRow) -> bool:
     """True if the newest change of memoryd left the file as it is. Undos and restores are only found this way."""
     newest = store.journal.entries(1)

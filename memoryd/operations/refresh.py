@@ -1,11 +1,10 @@
 """Index changed files: the whole file, the lines appended to it, or only the lines that memoryd changed.
 
-Events are only hints of what changed; a full scan is authoritative. If a line-based file has grown, only the new lines
-are parsed. If memoryd made the change, it knows the changed lines and the file is not even read.
+Events are only hints of what changed; a full scan is authoritative. If memoryd made a change to lines, the file is not
+even read. Of a line-based file that grew, and of a large document, only what changed is parsed.
 
-To make a line searchable at once, only the end of a file is read (`tails`): a file that grew, on the same inode and
-after the same last bytes, was appended to. Its row stays marked as recently modified, so that the next refresh, which
-comes before the index files are written, reads the whole file and finds what else was changed.
+To make a line searchable at once, only the end of a file is read (`tails`). Its row stays marked as recently modified,
+so that the next refresh, before the index files are written, reads the whole file and finds what else was changed.
 """
 
 from __future__ import annotations
@@ -19,10 +18,10 @@ from memoryd.core.records import Document, ParseOffset, Role
 from memoryd.core.spans import Fingerprint, Span, sha256
 from memoryd.disk.syscalls import MB, ChangingError, NotBeneathError, NotRegularError, TooLargeError
 from memoryd.operations.access_counts import add_counts
-from memoryd.operations.check import odd_files
-from memoryd.operations.file_versions import note_version
+from memoryd.operations.check import clear_unread, note_unread, odd_files
+from memoryd.operations.file_versions import note_version, save_versions
 from memoryd.operations.losses import note_deletion, note_loss, overwrite_losses, update_losses
-from memoryd.operations.overwrites import find_lost_writes, undo_findings
+from memoryd.operations.overwrites import find_lost_writes, is_watched, undo_findings
 from memoryd.store import Store
 from memoryd.store.line_files import MAX_BYTES, digest_of
 
@@ -41,9 +40,8 @@ class RefreshResult:
     """The result of indexing changed files.
 
     `waiting`: files to look at again soon: half-written ones, and those whose loss of memories may be temporary.
-    `accessed`: changed files with the same meaning as before, since reading a memory may rewrite its file. `linked`: a
-    file has several hard links. Of a full scan, `directories`: path -> (dev, inode); `loss`: why the root is suspect,
-    in which case nothing was removed from the catalogue.
+    `accessed`: changed files with the same meaning as before. `linked`: a file has several hard links. Of a full scan,
+    `directories`: path -> (dev, inode); `loss`: why the root is suspect, and nothing was removed from the catalogue.
     """
 
     changed: tuple[str, ...] = ()
@@ -320,34 +318,15 @@ def _read(store: Store, path: str, found: Fingerprint) -> tuple[bytes, Fingerpri
         return "waiting"  # it is being replaced; an event or the next scan follows
     except TooLargeError:
         message = f"{found.size} bytes, more than {store.max_bytes // MB} MB are not read"
-        return _note_unread(store, path, found, Finding("too-large", path, message))
+        return note_unread(store, path, found, Finding("too-large", path, message))
     except OSError as error:
-        return _note_unread(store, path, found, Finding("unreadable", path, f"cannot be read: {error.strerror}"))
+        return note_unread(store, path, found, Finding("unreadable", path, f"cannot be read: {error.strerror}"))
     clear_unread(store, path)
     return read
 
 
 def _unchanged(row: FileRow, found: Fingerprint) -> bool:
     return row.fingerprint.same_content(found) and row.fingerprint.ctime_ns == found.ctime_ns
-
-
-def _note_unread(store: Store, path: str, found: Fingerprint, finding: Finding) -> str:
-    """Record that a file cannot be read. Its old row stays in use and is reported as stale; a file that was never read
-    gets an empty row."""
-    clear_unread(store, path)
-    store.root_findings["unread"] = (*store.root_findings.get("unread", ()), finding)
-    if store.catalogue.file(path) is None:
-        row = FileRow(path, str(store.role(path)), found, "", pending=True)
-        store.catalogue.replace(row, Document(path, (), ()))
-        return "changed"
-    return "same"
-
-
-def clear_unread(store: Store, path: str) -> None:
-    """Clear the finding about a file that can be read again, or was deleted."""
-    unread = store.root_findings.get("unread")
-    if unread:
-        store.root_findings["unread"] = tuple(each for each in unread if each.path != path)
 
 
 def _index_content(
@@ -370,6 +349,10 @@ def _index_content(
         done = _index_in_chunks(store, new, content, now)
         note_loss(store, row, done, now, known)
         return "half-written" if done.pending else "changed"
+    if row and _index_change(store, row, new, content, now):
+        return "changed"
+    if store.layout.files.agent_caches_file:
+        save_versions(store, now)  # with which this one is compared
     document = store.layout.reader.parse(path, content, now=now, mtime=mtime, base=ParseOffset())
     if row and row.records and document.pending and not document.records and not store.layout.files.append_only:
         # Another program is rewriting the file; until it can be parsed, its old content stays in use.
@@ -385,6 +368,25 @@ def _index_content(
     if document.pending:
         return "half-written"
     return "accessed" if row and _has_same_meaning(row, document) else "changed"
+
+
+def _index_change(store: Store, row: FileRow, new: FileRow, content: bytes, now: float) -> bool:
+    """Index only the changed part of a document. Returns False if it must be parsed whole: also after a loss, and while
+    a change of memoryd to it is watched."""
+    assert store.layout is not None
+    pieces = store.file_pieces.of(row)
+    if pieces is None or row.pending or is_watched(store, row.path):
+        return False
+    change = store.layout.reader.parse_change(row.path, content, pieces)
+    known = store.catalogue.finding_counts(row.path)
+    if change is None or change.document.units < row.records or any(code not in change.recounted for _, code in known):
+        return False
+    document = change.document
+    read = replace(new, units=document.units, records=document.units, facts=document.facts)
+    store.catalogue.replace_range(read, change.replaced, add_counts(store, document), recounted=change.recounted)
+    store.file_pieces.note(row.path, new.digest, change.pieces)
+    note_version(store, read, content, now, later=True)
+    return True
 
 
 def _parsed(store: Store, path: str, content: bytes, fingerprint: Fingerprint, now: float) -> tuple[FileRow, Document]:
@@ -414,12 +416,11 @@ def _new_row(store: Store, path: str, content: bytes, fingerprint: Fingerprint, 
 
 def _completed(store: Store, row: FileRow, content: bytes, document: Document, now: float) -> Document:
     """Return a document with what the store knows of the file: findings about the whole file, and counts of reads."""
-    more = (
-        *_file_findings(store, row, is_empty=not content),
-        *overwrite_losses(store, row),
-        *undo_findings(store, row, document),
-    )
+    told = (*overwrite_losses(store, row), *undo_findings(store, row, document))
+    more = (*_file_findings(store, row, is_empty=not content), *told)
     find_lost_writes(store, row.path, content, document, now)
+    if store.layout is not None:
+        store.file_pieces.note(row.path, row.digest, store.layout.reader.pieces(content, document))
     counted = add_counts(store, document)
     return replace(counted, findings=(*document.findings, *more)) if more else counted
 
@@ -436,8 +437,8 @@ def _has_chunks(store: Store, content: bytes) -> bool:
 
 
 def _index_in_chunks(store: Store, new: FileRow, content: bytes, now: float) -> FileRow:
-    """Index a large line-based file in chunks, so that memory use does not grow with the store; return its row. Until
-    the last chunk, the row has no digest: after a crash or a stop the file is read again."""
+    """Index a large line-based file in chunks, to bound memory use; return its row. Until the last chunk the row has
+    no digest: after a crash or a stop the file is read again."""
     assert store.layout is not None
     mtime = new.fingerprint.mtime_ns / 1e9
     so_far: FileRow | None = None

@@ -9,6 +9,8 @@ replaced the inode, the file is read as usual.
 `FileEnds` remembers how indexed files ended, so that of a file that another program appended to only the new lines are
 read.
 
+`FilePieces` remembers the pieces of large documents, so that of a changed one only the changed part is parsed.
+
 `partial_parse` parses only the lines of the requested memories. A rewrite reads the whole file but need not parse all
 of it: if its digest is that of the catalogue, every memory is exactly where the catalogue says. Lines appended since
 are parsed as well.
@@ -20,7 +22,7 @@ import hashlib
 from collections.abc import Collection, Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from memoryd.core.index import FileRow, IndexReader, Place
+from memoryd.core.index import FileRow, IndexReader, Pieces, Place
 from memoryd.core.records import Document, ParseOffset
 from memoryd.core.spans import Edit, Fingerprint, sha256
 from memoryd.layouts.protocol import Layout, LoadedFile
@@ -117,6 +119,29 @@ class PendingChanges:
         own = self._changes.get(path)
         fits = own is not None and own.before.same_content(before) and own.after.same_content(after)
         return own if fits else None
+
+
+class FilePieces:
+    """The pieces of large files as they were indexed, by path. Used by the thread that owns the root."""
+
+    MAX_FILES = 8
+
+    def __init__(self) -> None:
+        self._known: dict[str, tuple[str, Pieces]] = {}
+
+    def note(self, path: str, digest: str, pieces: Pieces | None) -> None:
+        """Record the pieces of a file that has just been indexed; None forgets it."""
+        self._known.pop(path, None)
+        if pieces is None:
+            return
+        if len(self._known) >= self.MAX_FILES:
+            del self._known[next(iter(self._known))]  # the one that changed least recently
+        self._known[path] = (digest, pieces)
+
+    def of(self, row: FileRow) -> Pieces | None:
+        """Return the pieces of a file as it was indexed; None if they are unknown."""
+        digest, pieces = self._known.get(row.path, ("", None))
+        return pieces if digest == row.digest else None
 
 
 class FileEnd(NamedTuple):

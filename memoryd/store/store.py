@@ -39,7 +39,7 @@ from memoryd.layouts.protocol import MAX_BYTES, FileStats, IndexResult, Layout, 
 from memoryd.layouts.registry import LAYOUTS
 from memoryd.log import get_logger
 from memoryd.store.late_writes import LATE_WRITES_TOPIC, LateWrites
-from memoryd.store.line_files import FileEnds, PendingChanges, partial_parse
+from memoryd.store.line_files import FileEnds, FilePieces, PendingChanges, partial_parse
 from memoryd.store.recent_adds import RecentChange, RecentChanges, from_json, to_json
 
 log = get_logger(__name__)
@@ -230,6 +230,7 @@ class Store(StoreLock):
         self.index = IndexState()
         self.pending_changes = PendingChanges()
         self.file_ends = FileEnds()
+        self.file_pieces = FilePieces()
         # Findings by topic that the catalogue does not have: limits, locks, modes, irregular files.
         self.root_findings: dict[str, tuple[Finding, ...]] = {}
         self.embed: Callable[[str, int], Sequence[float] | None] = no_embedding  # until an embedder is set

@@ -106,13 +106,16 @@ class ToyIndex(IndexWriter):
     def append(self, row: FileRow, tail: Document, *, recounted: Sequence[str] = ()) -> None:
         self._write(row, tail, set(), [each for each in self.found.get(row.path, []) if each.code not in recounted])
 
-    def replace_range(self, row: FileRow, changed: ReplacedRange, document: Document) -> None:
+    def replace_range(
+        self, row: FileRow, changed: ReplacedRange, document: Document, *, recounted: Sequence[str] = ()
+    ) -> None:
         (start, end), n = (changed.span.start, changed.span.end), changed.new_lines - changed.lines
         by, here = changed.new_bytes - (end - start), [i for i in self.items.values() if i.memory.path == row.path]
         for m, s, facts in (item for item in here if item.span.start >= end):
             self.items = {**self.items, m.key: Item(m._replace(line=m.line + n), Span(s.start + by, s.end + by), facts)}
         gone = {item.memory.key for item in here if start <= item.span.start < end}
-        self._write(row, document, gone, self.found.get(row.path, []))
+        kept = [each for each in self.found.get(row.path, []) if each.code not in recounted]
+        self._write(row, document, gone, kept)
 
     def _write(self, row: FileRow, document: Document, gone: Collection[int], kept: list[Finding]) -> None:
         """Put the records of the document in place of those that are `gone`, beside the findings that are `kept`."""

@@ -218,15 +218,18 @@ class SqliteIndex(SqliteReader):
             if tail.records:
                 self._entries.note_change(row.path, tail.records[0].span.start)
 
-    def replace_range(self, row: FileRow, changed: ReplacedRange, document: Document) -> None:
-        """Replace some lines of a file without findings by those of the document and move what is below. `row`
-        describes the whole file."""
+    def replace_range(
+        self, row: FileRow, changed: ReplacedRange, document: Document, *, recounted: Sequence[str] = ()
+    ) -> None:
+        """Replace some lines of a file by those of the document and move what is below. `row` describes the whole
+        file, which has no findings but those with the codes `recounted`: those of the document replace them."""
         key = key_of(row.path)
         with self._change():
             known = keys_by_text(self._db, key, changed.span)
             before = self._finding_counts(key, document)
             self._note_size(key, row.fingerprint.size)
             self._shift(key, changed)
+            self._db.run_many("DELETE FROM findings WHERE path = ? AND code = ?", [(key, code) for code in recounted])
             after = self._finding_counts(key, document)
             self._insert([(row, document)], known, {each: count - after.get(each, 0) for each, count in before.items()})
             remove(self._db, known)

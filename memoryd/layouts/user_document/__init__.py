@@ -11,12 +11,13 @@ from __future__ import annotations
 from memoryd.core.defaults import MB
 from memoryd.core.findings import WARNING, Code
 from memoryd.core.ignore import is_temp
+from memoryd.core.index import DocumentChange, Pieces
 from memoryd.core.records import Document, NativeMemory, ParseOffset, Role
 from memoryd.core.retention import Quality
 from memoryd.layouts.directory import Directory
 from memoryd.layouts.json_document import recover_whole, torn_file_fixes
 from memoryd.layouts.protocol import FileRules, Layout, Reader, Repair, Upkeep, Writer
-from memoryd.layouts.user_document import duplicates, parser, schema, writer
+from memoryd.layouts.user_document import changes, duplicates, parser, schema, writer
 from memoryd.layouts.user_document.parser import parse_sound_document, recognise, shrink_alarm
 
 
@@ -39,6 +40,14 @@ class UserDocumentReader(Reader):
         """Parse a user's document. Never raises."""
         del base  # one document, always parsed whole
         return parser.parse(path, data, now=now, mtime=mtime)
+
+    def pieces(self, data: bytes, document: Document) -> Pieces | None:
+        """Return the pieces of a document that was parsed whole; None where a change cannot be taken by itself."""
+        return changes.split_pieces(data, document)
+
+    def parse_change(self, path: str, data: bytes, before: Pieces) -> DocumentChange | None:
+        """Return what changed in a document; None where it must be parsed whole."""
+        return changes.parse_change(path, data, before)
 
     def quality(self, path: str, data: bytes, *, now: float) -> Quality:
         """Return how much of a document is readable; the memories of a valid document are counted, not parsed."""

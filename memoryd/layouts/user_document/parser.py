@@ -81,9 +81,10 @@ def parse(path: str, data: bytes, *, now: float, mtime: float) -> Document:
     embeddings = {n: _embedding(data, item) for n, item in enumerate(parsed.items) if item is not None}
     source = _Source(path, data, parsed, embeddings, common_size(each.size for each, _ in embeddings.values()))
     records = list(_records(source))
-    stamps = _stamps(data, parsed)
+    stamps = stamps_of(data, parsed)
     findings = [*document_findings(path, data, document), *_findings(source, records, stamps)]
-    facts = _facts(path, records, source.common, stamps) | {"damaged": document.rest is not None}
+    types = dict(Counter(record.type for record in records))
+    facts = facts_of(path, types, source.common, stamps, damaged=document.rest is not None)
     units = len(parsed.elements)
     return Document(path, tuple(records), tuple(findings), units, units - len(records), facts=facts)
 
@@ -92,7 +93,7 @@ def _embedding(data: bytes, item: Element) -> tuple[Embedding, Vector | None]:
     return inspect_with_numbers(data, item.embedding) if item.embedding is not None else (ABSENT, None)
 
 
-def _stamps(data: bytes, parsed: ParsedDocument) -> list[object]:
+def stamps_of(data: bytes, parsed: ParsedDocument) -> list[object]:
     """Return `updated_at` and `last_deduplicated_at` as written, None where missing."""
     stamps = (last_member(parsed.members, key) for key in STAMPS)
     return [try_decode(member.value.of(data)) if member else None for member in stamps]
@@ -107,7 +108,7 @@ def _records(source: _Source) -> Iterator[Record]:
             continue
         line, at = line + data.count(b"\n", at, item.span.start), item.span.start
         identity = _id(user, item.data.value.of(data), uses)
-        yield _record(item, user, line, identity, _vector(source, item, *source.embeddings[number]))
+        yield read_record(item, user, line, identity, _vector(source, item, *source.embeddings[number]))
 
 
 def _vector(source: _Source, item: Element, embedding: Embedding, decoded: Vector | None) -> Vector | None:
@@ -117,7 +118,8 @@ def _vector(source: _Source, item: Element, embedding: Embedding, decoded: Vecto
     return decoded if decoded is not None else decode_vector(item.embedding.of(source.data))
 
 
-def _record(item: Element, user: str, line: int, identity: str, embedding: Vector | None) -> Record:
+def read_record(item: Element, user: str, line: int, identity: str, embedding: Vector | None) -> Record:
+    """Return the record of an element that is a memory."""
     native = item.native
     category, topics = (
         get_text(native, "category") or schema.CATEGORY,
@@ -197,14 +199,18 @@ def _memory_findings(
         yield Finding(problem.code, path, f"memories[{number}]: {problem.message}", record.line, record.id)
 
 
-def _facts(path: str, records: Sequence[Record], common: int, stamps: Sequence[object]) -> JsonObject:
+def facts_of(
+    path: str, by_type: dict[str, int], common: int, stamps: Sequence[object], *, damaged: bool = False
+) -> JsonObject:
+    """Return the facts of a document: `common` is the length of most embeddings."""
     updated, deduplicated = (parse_stamp(each) for each in stamps)
     return {
         "user": user_of(path),
         "dimension": common,
         "updated": updated.seconds if updated else None,
         "deduplicated": deduplicated.seconds if deduplicated else None,
-        "by_type": dict(Counter(record.type for record in records)),
+        "by_type": by_type,
+        "damaged": damaged,
     }
 
 
@@ -254,11 +260,12 @@ class _Document(msgspec.Struct, gc=False):
 
 
 _decode = msgspec.json.Decoder(_Document).decode
+_decode_list = msgspec.json.Decoder(list[_Element]).decode
 
 
 def parse_document(data: bytes) -> tuple[DocumentSpan, ParsedDocument | None]:
     """Return the span of the document and its parts; None where it is not an object with a list of memories."""
-    parsed = _parse_fast(data)
+    parsed = parse_fast(data)
     if parsed is not None:
         return DocumentSpan(parsed.value), parsed
     document = find_document(data)
@@ -274,8 +281,8 @@ def parse_sound_document(data: bytes) -> ParsedDocument | None:
 # --- one pass
 
 
-def _parse_fast(data: bytes) -> ParsedDocument | None:
-    """Return the parts, None where the file is not strict JSON in the form of the program."""
+def parse_fast(data: bytes) -> ParsedDocument | None:
+    """Return the parts of a document, None where the file is not strict JSON in the form of the program."""
     value = Span(*text_bounds(data))
     try:
         decoded = _decode(memoryview(data)[value.start : value.end])
@@ -313,6 +320,36 @@ def _parse_array(data: bytes, start: int, decoded: list[_Element]) -> _Array | N
         at = _skip(_BETWEEN, data, item.span.end)
     at = skip_space(data, at)
     return _Array(Span(start, at + 1), spans, items, reasons) if data[at : at + 1] == b"]" else None
+
+
+def parse_elements(data: bytes, span: Span, *, follows: bool) -> list[Element] | None:
+    """Return the elements that fill this part of a list, with a comma before the first if it `follows` others; None
+    where they do not, or are not strict JSON in the form of the program."""
+    if span.start == span.end:
+        return []
+    at = _skip(_BETWEEN, data, span.start) if follows else skip_space(data, span.start)
+    text = data[at : span.end]
+    try:
+        decoded = _decode_list(b"[%b]" % text)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return None
+    if (follows and at == span.start) or not decoded or not is_utf8(text):
+        return None
+    found: list[Element] = []
+    for each in decoded:
+        item = _parse_element(data, _skip(_BETWEEN, data, found[-1].span.end) if found else at, each)
+        if item is None or schema.unusable_reason(item.native) is not None:
+            return None
+        found.append(item)
+    return found if found[-1].span.end == span.end else None
+
+
+def usable_embedding(data: bytes, item: Element, size: int) -> Vector | None:
+    """Return the vector of an element if it is usable and of this length."""
+    if item.embedding is None:
+        return None
+    embedding, vector = inspect_with_numbers(data, item.embedding)
+    return vector if embedding_problem(embedding, size) is None else None
 
 
 def _parse_element(data: bytes, at: int, decoded: _Element) -> Element | None:
