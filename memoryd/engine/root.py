@@ -206,11 +206,11 @@ class Root:
             self.deadlines.not_detected(began, self._clock.monotonic())
 
     def recover_once(self) -> None:
-        """Recover the root before the first write. Reading needs no recovery, so on a disk that refuses writes this is
-        tried again before each one. Raises the error of the disk, and BusyError where a migration finds no gap between
-        the writers."""
+        """Recover the root before the first write; on a disk that refuses writes this is tried again before each one.
+        Raises the error of the disk, and BusyError where a migration finds no gap between the writers."""
         if not self._recovered:
             self._recovered = recover_and_migrate(self.store, self._clock.wall())
+            self.deadlines.late = self._clock.monotonic()
 
     def pause(self) -> None:
         """Stop reading and writing until the root is resumed."""

@@ -8,7 +8,8 @@ the archive and does not repeat them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import os
+from collections.abc import Callable, Iterator, Sequence
 from itertools import groupby
 
 from memoryd.core.records import Role
@@ -17,6 +18,9 @@ from memoryd.disk import atomic, temps
 from memoryd.disk.blobs import quarantine
 from memoryd.disk.journal import Entry, Step
 from memoryd.disk.locks.inspect import clear
+from memoryd.disk.replaced_file import ReplacedFile
+from memoryd.disk.syscalls import is_sole_opener, open_regular
+from memoryd.store.late_writes import LateWrite
 from memoryd.store.store import Store
 from memoryd.store.undo_content import decode_edits, has_undo_content, load_undo_content
 
@@ -173,25 +177,45 @@ _ROLL_BACK: dict[str, Callable[[Store, Step], bool]] = {
 
 def _remove_temps(store: Store, now: float) -> list[str]:
     """Remove temporary files of an earlier memoryd process. If one is a replaced inode, bytes appended to it since are
-    copied to the live file first."""
+    copied to the live file first, and while another program has it open it is watched again."""
     messages: list[str] = []
     directories = sorted(store.scan().directories)
     for path, _ in (found for directory in directories for found in temps.our_temps(store.tree, directory)):
-        rescued = _rescue_content(store, path, now)
+        live = temps.target_of(path)
+        content = store.tree.read(path)[0] if store.role(live) is Role.SOURCE else None  # others are derived from these
+        rescued = _rescue_content(store, live, content, now) if content is not None else ""
+        if content is not None and _watch_again(store, path, live, len(content), now):
+            messages.append(f"{path} was left by a crash and another program still has it open{rescued}")
+            continue
         store.tree.unlink(path)
         messages.append(f"{path} was left by a crash and is removed{rescued}")
     return messages
 
 
-def _rescue_content(store: Store, path: str, now: float) -> str:
-    """Save content that exists only in this temporary file: late appends, or a change made in place. Returns the end of
+def _watch_again(store: Store, path: str, live: str, size: int, now: float) -> bool:
+    """Watch a replaced inode that another program still has open, from this size on. Returns False if none has."""
+    newest = next(_replacing_steps(store, live), None)
+    if newest is None or _state_of(store, newest[1]) == "before":
+        return False  # new content of memoryd, which was never in use
+    receipt, step = newest
+    with store.tree.parent(path) as (directory, name):
+        fd = open_regular(directory, name, path)
+        try:
+            if is_sole_opener(fd, name):
+                return False
+            base_size, digest = step.before_size or 0, step.before_sha or ""
+            replaced = ReplacedFile(directory, name, fd, live, base_size=base_size, digest=digest)
+        finally:
+            os.close(fd)
+    store.late_writes.waiting.append(LateWrite(replaced, receipt, step.position, size, now))
+    return True
+
+
+def _rescue_content(store: Store, live: str, content: bytes, now: float) -> str:
+    """Save content that exists only in a temporary file: late appends, or a change made in place. Returns the end of
     the message about it."""
-    live = temps.target_of(path)
-    if store.role(live) is not Role.SOURCE:
-        return ""  # other files are derived from these
-    content, _ = store.tree.read(path)
     current = _content(store, live) or b""
-    steps = _replacing_steps(store, live)
+    steps = [step for _, step in _replacing_steps(store, live)]
     last = next((step for step in steps if step.kind == "rewrite"), None)
     if current.startswith(content) or last is None or _state_of(store, last) == "before":
         return ""  # if the last exchange never happened, this is new content of memoryd
@@ -209,7 +233,9 @@ def _rescue_content(store: Store, path: str, now: float) -> str:
     return f", {len(extra)} late bytes were carried into {live}"
 
 
-def _replacing_steps(store: Store, path: str) -> list[Step]:
-    """Return the recent steps that replaced an inode at this path, newest first."""
-    steps = (step for entry in store.journal.entries(RECENT_ENTRIES) for step in reversed(entry.steps))
-    return [step for step in steps if step.path == path and step.kind in ("rewrite", "remove")]
+def _replacing_steps(store: Store, path: str) -> Iterator[tuple[str, Step]]:
+    """Yield the recent steps that replaced an inode at this path, newest first, each with its receipt."""
+    for entry in store.journal.entries(RECENT_ENTRIES):
+        for step in reversed(entry.steps):
+            if step.path == path and step.kind in ("rewrite", "remove"):
+                yield entry.receipt, step

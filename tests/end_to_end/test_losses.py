@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.agents import line, memory
-from tests.daemon import Daemon
+from tests.daemon import Daemon, until
 from tests.end_to_end.conftest import MakeDaemon
 
 pytestmark = pytest.mark.slow
@@ -83,3 +83,16 @@ def test_a_program_that_writes_to_a_replaced_file_is_told(root: Path, daemon: Ma
     assert found(held, "late-writes") == []
     kept = [each for each in held.rpc("backup.list")["backups"] if "changed in place" in each.get("reason", "")]
     assert len(kept) == 1, "what was written in place is kept"
+
+
+def test_a_program_that_writes_to_a_replaced_file_after_a_kill_loses_nothing(root: Path, daemon: MakeDaemon) -> None:
+    learnings = root / "learnings.jsonl"
+    learnings.write_text(line(memory(days=400)) + line(memory()))
+    held = daemon(root, config=OFF).start()
+    with open(learnings, "a", encoding="utf-8") as handle:
+        assert held.rpc("archive", root="memories")["receipt"]
+        held.kill()
+        held.start()
+        handle.write(line(memory(content="written after the kill")))
+        handle.flush()
+        until(lambda: "written after the kill" in learnings.read_text(), "it is carried over")

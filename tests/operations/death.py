@@ -15,6 +15,7 @@ import pytest
 
 from memoryd.disk import syscalls
 from memoryd.disk.journal.database import Database
+from memoryd.disk.replaced_file import ReplacedFile
 
 CALLS = ("rename", "replace", "unlink", "write", "pwrite", "ftruncate", "fsync", "link", "mkdir", "rmdir", "fchmod")
 
@@ -55,9 +56,14 @@ class Death:
 
 @contextmanager
 def dying(at: int) -> Iterator[Death]:
-    """Die at the `at`-th changing call; `Died` ends the block silently."""
+    """Die at the `at`-th changing call; `Died` ends the block silently, and replaced files are closed, as the kernel
+    does."""
     death = Death(at)
-    writing = Database.writing
+    writing, opening, opened = Database.writing, ReplacedFile.__init__, list[ReplacedFile]()
+
+    def replaced(self: ReplacedFile, *args: Any, **more: Any) -> None:
+        opening(self, *args, **more)
+        opened.append(self)
 
     @contextmanager
     def transaction(self: Database, *, durable: bool = True) -> Iterator[Any]:
@@ -71,7 +77,10 @@ def dying(at: int) -> Iterator[Death]:
             patch.setattr(os, name, death.wrap(name, getattr(os, name)))
         patch.setattr(syscalls, "rename_with_flags", death.wrap("exchange", syscalls.rename_with_flags))
         patch.setattr(Database, "writing", transaction)
+        patch.setattr(ReplacedFile, "__init__", replaced)
         try:
             yield death
         except Died:
             assert death.reached  # raised by this death, not by another
+            for each in opened:
+                each.detach()

@@ -384,6 +384,43 @@ def test_late_appends_are_merged_after_a_kill(world: World) -> None:
     assert world.temps() == []
 
 
+@pytest.mark.parametrize("between", [0, 1])
+def test_a_writer_that_outlives_a_kill_loses_nothing(world: World, between: int) -> None:
+    """It still has the replaced file open when memoryd has recovered, and goes on writing."""
+    filled(world)
+    with world.path(LEARNINGS).open("ab") as agent:
+        archive(world.store, world.now, by="schedule")
+        world.kill()
+        if between:
+            agent.write(lines(learning(500)))
+            agent.flush()
+        messages = world.rise()
+        assert any("still has it open" in each for each in messages)
+        agent.write(lines(learning(501)))
+        agent.flush()
+        world.settle()
+        assert uuid(501) in ids(world, LEARNINGS)
+        agent.write(lines(learning(502)))
+    world.settle()
+    world.settle()
+    expected = [uuid(2), *([uuid(500)] if between else []), uuid(501), uuid(502)]
+    assert ids(world, LEARNINGS) == sorted(expected)
+    assert world.temps() == []
+
+
+def test_a_change_in_place_after_a_kill_is_kept(world: World) -> None:
+    filled(world)
+    with world.path(LEARNINGS).open("r+b") as agent:
+        archive(world.store, world.now, by="schedule")
+        world.kill()
+        world.rise()
+        agent.write(b"{ ")
+    world.settle()
+    [kept] = world.store.journal.quarantine.entries()
+    assert kept.file == LEARNINGS
+    assert world.temps() == []
+
+
 def test_recovery_of_a_clean_store_reports_nothing(world: World) -> None:
     filled(world)
     archive(world.store, world.now, by="schedule")
