@@ -44,8 +44,8 @@ INDEX_WAIT_S = 1.0  # for the lock if no client waits for the index; then it is 
 
 class Root:
     """One watched directory and everything that runs on it. `last_change` is when (monotonic) another program changed
-    something; `wants_limits`: a file is above a soft limit; `unsettled`: files that memoryd changed and whose index
-    follows when the root has settled."""
+    something; `wants_limits`: a file is above a soft limit; `unsettled`: files to read once the root has
+    settled: those that memoryd changed, and those that a scan found half-written or in doubt."""
 
     def __init__(self, store: Store, clock: Clock, hints: Hints, tell: Tell, embedder: Embedder | None = None) -> None:
         self.store = store
@@ -119,7 +119,7 @@ class Root:
             self.publish()
         self.merge_fulltext(now)
         if now >= self.deadlines.scan:
-            self.process(None, now)
+            self.unsettled.update(self.process(None, now))
         elif now >= self.deadlines.index:
             self._try_again()
 
@@ -186,7 +186,7 @@ class Root:
             self.recover_once()
         except (OSError, MemorydError) as error:
             self.trouble(error)  # what is there can be read all the same
-        self.process(None, self._clock.monotonic())
+        self.unsettled.update(self.process(None, self._clock.monotonic()))
         if self.health.reason is not None and self.deadlines.index == NEVER:
             self.deadlines.index = self._clock.monotonic()  # trouble from before the root was away may be over
         if self.store.layout is not None and self.health.is_active:
@@ -239,7 +239,7 @@ class Root:
         log.info("layout confirmed", root=self.store.name, layout=self.store.layout.name)
         self.store.index.dirty, self._recovered = True, False
         self._hints.scheduled(self.store.name)
-        self.process(None, self._clock.monotonic())
+        self.unsettled.update(self.process(None, self._clock.monotonic()))
 
     # --- reading in and the index
 
@@ -390,7 +390,7 @@ class Root:
             return ReindexResult(plan=PlanRow([]))
         self.store.catalogue.clear()
         reclaim(self.store)
-        self.process(None, self._clock.monotonic())
+        self.unsettled.update(self.process(None, self._clock.monotonic()))
         done = self._write_index(force=True, wait_s=self.store.policy.lock_wait_s)
         return ReindexResult(plan=PlanRow([]), memories=done.result.memories, written=list(done.written))
 

@@ -166,6 +166,7 @@ class Worker:
     def _run(self) -> None:
         try:
             self._guarded(self.root.begin)
+            self._after()
             self.ready.set()
             while not self.inbox.ends:
                 self._guarded(self._turn)
