@@ -18,6 +18,8 @@ from memoryd.core.vectors import agent_model, is_agent_model, pack_floats
 from memoryd.core.words import tokens
 from memoryd.index.texts import clean, one_line, redacted, text_of
 
+Codes = Sequence[str]
+
 
 class Item(NamedTuple):
     memory: Memory
@@ -71,9 +73,7 @@ class ToyIndex(IndexWriter):
 
     def newest(self, filters: Filters, limit: int, before: Before | None = None) -> list[Memory]:
         found = sorted((i.memory for i in self.items.values() if i.let_in(filters)), key=order, reverse=True)
-        if before is not None:
-            found = [m for m in found if order(m) < order(before)]
-        return found[:limit]
+        return [m for m in found if before is None or order(m) < order(before)][:limit]
 
     def match(self, query: TextQuery, filters: Filters, limit: int) -> list[Match]:
         found, pieces = list[Match](), tuple(dict.fromkeys(term.text.casefold() for term in query.terms))
@@ -101,24 +101,20 @@ class ToyIndex(IndexWriter):
         return {key for key, item in self.items.items() if item.memory.path == path}
 
     def replace(self, row: FileRow, document: Document) -> None:
-        self._write(row, document, self._keys(row.path), [])
+        self._write(row, document, self._keys(row.path), None)
 
     def append(self, row: FileRow, tail: Document, *, recounted: Sequence[str] = ()) -> None:
-        self._write(row, tail, set(), [each for each in self.found.get(row.path, []) if each.code not in recounted])
+        self._write(row, tail, set(), recounted)
 
-    def replace_range(
-        self, row: FileRow, changed: ReplacedRange, document: Document, *, recounted: Sequence[str] = ()
-    ) -> None:
+    def replace_range(self, row: FileRow, changed: ReplacedRange, document: Document, *, recounted: Codes = ()) -> None:
         (start, end), n = (changed.span.start, changed.span.end), changed.new_lines - changed.lines
         by, here = changed.new_bytes - (end - start), [i for i in self.items.values() if i.memory.path == row.path]
         for m, s, facts in (item for item in here if item.span.start >= end):
             self.items = {**self.items, m.key: Item(m._replace(line=m.line + n), Span(s.start + by, s.end + by), facts)}
-        gone = {item.memory.key for item in here if start <= item.span.start < end}
-        kept = [each for each in self.found.get(row.path, []) if each.code not in recounted]
-        self._write(row, document, gone, kept)
+        self._write(row, document, {i.memory.key for i in here if start <= i.span.start < end}, recounted)
 
-    def _write(self, row: FileRow, document: Document, gone: Collection[int], kept: list[Finding]) -> None:
-        """Put the records of the document in place of those that are `gone`, beside the findings that are `kept`."""
+    def _write(self, row: FileRow, document: Document, gone: Collection[int], recounted: Codes | None) -> None:
+        """Put the records of the document in place of those that are `gone`; None: its findings too, whatever code."""
         free, vectors, new = {key: self.items[key].memory for key in gone}, dict(self.vectors), dict[int, Item]()
         for r in document.records:
             text, plain = text_of(r), replace_surrogates
@@ -132,8 +128,9 @@ class ToyIndex(IndexWriter):
             elif is_agent_model(vectors.get(key, ("", b""))[0]):
                 del vectors[key]
         found = [replace(each, message=redacted(each.message)) for each in document.findings]
-        before = [each for each in self.found.get(row.path, []) if each not in kept]
-        self.news.note(found, Counter((each.code, each.id) for each in before))
+        old = self.found.get(row.path, [])
+        kept = [each for each in old if recounted is not None and each.code not in recounted]
+        self.news.note(found, Counter((each.code, each.id) for each in old if each not in kept))
         self.found = {**self.found, row.path: [*kept, *found]}
         self.rows = {**self.rows, row.path: replace(row, facts=clean(row.facts))}
         self.items = {**{key: i for key, i in self.items.items() if key not in gone}, **new}
@@ -141,7 +138,7 @@ class ToyIndex(IndexWriter):
 
     def forget(self, path: str) -> None:
         if path in self.rows:
-            self._write(self.rows[path], Document(path, ()), self._keys(path), [])
+            self._write(self.rows[path], Document(path, ()), self._keys(path), None)
         self.rows = {each: row for each, row in self.rows.items() if each != path}
 
     def set_access(self, path: str, uses: Mapping[str, int]) -> None:
