@@ -16,10 +16,13 @@ from memoryd.cli.help import man_page
 from memoryd.cli.program import cli
 from memoryd.layouts.registry import LAYOUTS
 from tests.bench.quality import FIGURES
+from tests.bench.report import readme as figures
+from tests.bench.results import load
 from tests.secrets import measure
 
 TOP = Path(__file__).parents[1]
 README = TOP / "README.md"
+BENCHMARK = TOP / "tests/bench/figures.json"
 MAN_PAGE = TOP / "memoryd/cli/help/memoryd.1"
 _MARKED = re.compile(r"(<!-- made: (?P<name>[a-z.-]+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
@@ -48,6 +51,7 @@ def quality() -> str:
 
 TABLES: Mapping[str, Callable[[], str]] = {
     "layouts": layouts,
+    "figures": lambda: figures(load(BENCHMARK)),
     "quality": quality,
     "secrets": lambda: _table(("half of the corpus", "secrets found", "false alarms"), measure.rows()),
 }

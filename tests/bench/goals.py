@@ -60,6 +60,7 @@ GOALS: Mapping[tuple[str, str], BySize] = {
     (SEARCHABLE, "document of 7 MB"): {ANY: Goal(p50=40)},
     (INDEX_FILE, ""): {1_000: Goal(p50=60, p99=240), 10_000: Goal(p50=120, p99=480)},
     (SYNC, "after one write"): {100_000: Goal(p50=6)},
+    (SYNC, "search only, after one write"): {100_000: Goal(p50=6)},
     (SYNC, "nothing to do"): {100_000: Goal(p50=2)},
     (FIRST_INDEX, "searchable"): {9_999: None, 100_000: Goal(times=3)},
     (KNOWN_START, "searchable"): {99_999: None, 100_000: Goal(times=3)},
@@ -85,6 +86,7 @@ FILE_EACH = {(KNOWN_START, "searchable"): ("json-files",)}
 GROWTH: Mapping[tuple[str, str], float] = {
     (SEARCHABLE, ""): 0.1,
     (SYNC, "after one write"): 0.1,
+    (SYNC, "search only, after one write"): 0.1,
     (SYNC, "nothing to do"): 0.1,
 }
 """The highest exponent of growth over the sizes."""

@@ -22,7 +22,14 @@ FIGURES: Sequence[tuple[str, Sequence[Quantity]]] = (
         ((goals.SEARCHABLE, ""), (goals.SEARCHABLE, "document of 7 MB")),
     ),
     ("file closed → index file on disk", ((goals.INDEX_FILE, ""),)),
-    ("`sync` after one write; with nothing to do", ((goals.SYNC, "after one write"), (goals.SYNC, "nothing to do"))),
+    (
+        "`sync` after one write; `--search-only`; with nothing to do",
+        (
+            (goals.SYNC, "after one write"),
+            (goals.SYNC, "search only, after one write"),
+            (goals.SYNC, "nothing to do"),
+        ),
+    ),
     (
         "process start → searchable: first index; known store",
         ((goals.FIRST_INDEX, "searchable"), (goals.KNOWN_START, "searchable")),

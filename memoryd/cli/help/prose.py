@@ -68,8 +68,9 @@ JSON-RPC 2.0, one UTF-8 JSON object per line of at most 1,048,576 bytes, on a Un
 directory of mode 700; other users are refused). Requests on one connection may overlap; replies carry the id. Errors
 carry `data.code` and usually `data.hint`. `rpc.discover` returns all of this as an OpenRPC document.
 
-`sync` is a barrier: what was written before the call is indexed on disk when it returns. In the session below, `>`
-marks the lines that were typed; long replies, each one line on the wire, are wrapped and indented here.
+`sync` is a barrier: what was written before the call is indexed on disk when it returns; with `search_only` it can be
+found, and the index files follow within a second. In the session below, `>` marks the lines that were typed; long
+replies, each one line on the wire, are wrapped and indented here.
 """
 SOCKET_EXAMPLE = """
 $ nc -U "$XDG_RUNTIME_DIR/memoryd/control.sock"

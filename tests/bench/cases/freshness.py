@@ -124,9 +124,9 @@ def _rewrites(store: Store, size: int) -> list[float]:
 
 
 def sync(store: Store) -> Iterator[Row]:
-    """`sync` right after a write, proved by a search; and `sync` with nothing to do."""
+    """`sync` right after a write, with and without the index files, proved by a search; and with nothing to do."""
     agent, client, rig = store.agent(), store.rig.client, store.rig
-    after, idle, ping, lost = list[float](), list[float](), list[float](), 0
+    after, searchable, idle, ping, lost = list[float](), list[float](), list[float](), list[float](), 0
     floor = _Floor(store)
     with closing(floor):
         for _ in range(store.effort.writes):
@@ -135,10 +135,16 @@ def sync(store: Store) -> Iterator[Row]:
             after.append(timed(lambda: rig.call("sync", root=store.layout)))
             lost += not _finds(client, store, change.word)
             time.sleep(PAUSE_S / 3)
+            another = agent.next()
+            another.carry_out(store.corpus.root)
+            searchable.append(timed(lambda: rig.call("sync", root=store.layout, search_only=True)))
+            lost += not _finds(client, store, another.word)
+            rig.call("sync", root=store.layout)
             idle.append(timed(lambda: rig.call("sync", root=store.layout)))
             ping.append(timed(lambda: rig.call("ping")))
             floor.measure(change)
     large = store.layout == "user-document"
     variant = "after one write of 7 MB" if large else "after one write"
     yield row(goals.SYNC, variant, store.layout, store.size, after, floor=floor.answers, lost=lost)
+    yield row(goals.SYNC, f"search only, {variant}", store.layout, store.size, searchable, floor=floor.answers)
     yield row(goals.SYNC, "nothing to do", store.layout, store.size, idle, floor=ping)
