@@ -121,9 +121,8 @@ def _clear(store: Store, rule: LockRule, now: float, by: str, *, force: bool) ->
     if report is not None and report.action in ("removed", "emptied"):
         receipt = store.journal.begin("lock-clear", by, f"{report.path}: {report.evidence}", (), now)
         store.journal.finish(receipt, "done")
-        store.root_findings["locks"] = tuple(
-            finding for finding in store.root_findings["locks"] if finding.path != rule.name
-        )
+        known = store.root_findings.get("locks", ())
+        store.root_findings["locks"] = tuple(finding for finding in known if finding.path != rule.name)
     return report
 
 

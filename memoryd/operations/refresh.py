@@ -364,6 +364,7 @@ def _index_content(
     completed = _completed(store, read, content, document, now)
     note_loss(store, row, read, now)
     store.catalogue.replace(read, completed)
+    store.file_pieces.note(path, read.digest, store.layout.reader.pieces(content, document))
     note_version(store, read, content, now)
     if document.pending:
         return "half-written"
@@ -419,8 +420,6 @@ def _completed(store: Store, row: FileRow, content: bytes, document: Document, n
     told = (*overwrite_losses(store, row), *undo_findings(store, row, document))
     more = (*_file_findings(store, row, is_empty=not content), *told)
     find_lost_writes(store, row.path, content, document, now)
-    if store.layout is not None:
-        store.file_pieces.note(row.path, row.digest, store.layout.reader.pieces(content, document))
     counted = add_counts(store, document)
     return replace(counted, findings=(*document.findings, *more)) if more else counted
 

@@ -132,7 +132,7 @@ def _judge(store: Store, suspect: dict[str, object], now: float) -> RootCheck:
         since = None  # the clock was set back: the minute starts again
     valid = not suspect.get("loss") and _holds_memories(store, now)
     if valid and isinstance(since, float) and now - since >= TRUST_S:
-        accept(store)
+        _accept_other(store)
         return RootCheck("ok")
     if valid != (since is not None) or since != suspect.get("valid_since"):
         store.journal.facts.set("suspect", {**suspect, "valid_since": now if valid else None})
@@ -194,12 +194,18 @@ def accept(store: Store) -> None:
     store.index.dirty = True
 
 
-def accept_all(store: Store) -> None:
-    """Accept the current directory and the loss of files, so that no later scan reports the loss again."""
+def _accept_other(store: Store) -> None:
+    """Accept a directory with other memories as the root: what the known files held is not lost, but elsewhere."""
     accept(store)
     accept_losses(store, [*store.catalogue.files()])
     for path in store.catalogue.files():
         store.removed_ids[path] = None  # what is missing at the next scan is accepted too
+
+
+def accept_all(store: Store) -> None:
+    """Accept the current directory and the loss of files, so that no later scan reports the loss again."""
+    _accept_other(store)
+    for path in store.catalogue.files():
         if _is_gone(store, path):
             store.catalogue.forget(path)
 

@@ -18,6 +18,7 @@ from memoryd.disk.atomic import StoreChangedError
 from memoryd.disk.locks import file as lockfile
 from memoryd.operations import memories
 from memoryd.operations.backup import create_backups
+from memoryd.operations.locks import clear_lock
 from memoryd.operations.memories import Context
 from memoryd.operations.restore import restore
 from memoryd.operations.undo import undo
@@ -419,6 +420,13 @@ def test_a_change_in_place_after_a_kill_is_kept(world: World) -> None:
     [kept] = world.store.journal.quarantine.entries()
     assert kept.file == LEARNINGS
     assert world.temps() == []
+
+
+def test_a_lock_is_cleared_before_any_look_at_locks(world: World) -> None:
+    filled(world)
+    world.path(".lock").write_bytes(b"")
+    [report] = clear_lock(world.store, world.now, path=".lock", force=True)
+    assert (report.action, world.path(".lock").exists()) == ("removed", False)
 
 
 def test_recovery_of_a_clean_store_reports_nothing(world: World) -> None:
