@@ -1,0 +1,100 @@
+"""The memories and questions of the benchmark.
+
+`memories.txt` and `questions.txt` are written by hand and belong together; `others.txt` and the patterns of
+`tests/search` are spelled out to any number of memories of 5 to 80 words that answer no question. Of each kind of
+question every second one belongs to the half that values are chosen by; the rest is for reporting.
+"""
+
+from __future__ import annotations
+
+import random
+import re
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Literal, NamedTuple
+
+HERE = Path(__file__).parent
+PATTERNS = HERE.parent.parent / "search" / "distractors.txt"
+NOW = datetime(2026, 11, 25, 12, tzinfo=UTC).timestamp()
+DAY = 86_400.0
+OLDEST = 900  # days
+SHORTEST, LONGEST = 5, 80  # words
+SENTENCES = 6
+
+Half = Literal["tune", "report", "all"]
+
+_CHOICE = re.compile(r"\{([^}]*)\}")
+
+
+class Written(NamedTuple):
+    """A memory; `age` in days before NOW."""
+
+    name: str
+    text: str
+    age: float
+    importance: float | None
+    uses: int
+
+
+class Asked(NamedTuple):
+    """A question and the names of the memories that answer it; none if nothing does."""
+
+    kind: str
+    text: str
+    answers: tuple[str, ...]
+    half: Half
+
+
+def _rows(name: str) -> Iterator[list[str]]:
+    for line in (HERE / name).read_text(encoding="utf-8").splitlines():
+        if line and not line.startswith("#"):
+            yield [part.strip() for part in f"{line} ".split(" | ")]  # the last part may be empty
+
+
+def memories() -> list[Written]:
+    return [
+        Written(name, text, float(age), None if importance == "-" else float(importance), int(uses))
+        for name, age, importance, uses, text in _rows("memories.txt")
+    ]
+
+
+def questions(half: Half = "all") -> list[Asked]:
+    turn: Counter[str] = Counter()
+    found: list[Asked] = []
+    for kind, text, answers in _rows("questions.txt"):
+        found.append(Asked(kind, text, tuple(answers.split()), "report" if turn[kind] % 2 else "tune"))
+        turn[kind] += 1
+    return [each for each in found if half in ("all", each.half)]
+
+
+def others(count: int, seed: int = 1) -> list[Written]:
+    """`count` different memories that answer no question."""
+    chance = random.Random(seed)
+    about = [block.splitlines() for block in (HERE / "others.txt").read_text(encoding="utf-8").split("\n\n")]
+    about[0] = [line for line in about[0] if not line.startswith("#")]
+    mixed = PATTERNS.read_text(encoding="utf-8").splitlines()
+    texts: dict[str, None] = {}
+    while len(texts) < count:
+        texts[_text(chance, chance.choice(about) if len(texts) % 2 else mixed)] = None
+    return [
+        Written(
+            f"other-{number}",
+            text,
+            chance.uniform(0, OLDEST),
+            chance.choice((None, *(tenth / 10 for tenth in range(1, 10)))),
+            int(chance.expovariate(0.6)),
+        )
+        for number, text in enumerate(texts)
+    ]
+
+
+def _text(chance: random.Random, sentences: Sequence[str]) -> str:
+    """Some sentences that stand together, with one of the choices each time."""
+    while True:
+        first, count = chance.randrange(len(sentences)), chance.randint(1, SENTENCES)
+        some = [*sentences[first:], *sentences[:first]][:count]
+        text = _CHOICE.sub(lambda found: chance.choice(found[1].split("|")), " ".join(some))
+        if SHORTEST <= len(text.split()) <= LONGEST:
+            return text

@@ -1,0 +1,86 @@
+"""The benchmark of finding: its memories and questions fit together, and its figures mean what they say."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+
+from tests.bench.finding.__main__ import by_kind, mean_of, told_apart, worth
+from tests.bench.finding.arms import Found, PlainBm25, fused
+from tests.bench.finding.material import (
+    LONGEST,
+    OLDEST,
+    SHORTEST,
+    Asked,
+    Written,
+    memories,
+    others,
+    questions,
+)
+
+
+def found(*names: str, score: float = 1.0) -> list[Found]:
+    return [Found(name, score - number / 100, {}) for number, name in enumerate(names)]
+
+
+def asked(*answers: str, kind: str = "mixed") -> Asked:
+    return Asked(kind, "?", answers, "report")
+
+
+def test_every_answer_is_a_memory() -> None:
+    names = [each.name for each in memories()]
+    assert len(names) == len(set(names)) >= 120
+    assert {answer for each in questions() for answer in each.answers} <= set(names)
+
+
+def test_there_are_questions_of_every_kind_in_both_halves() -> None:
+    kinds = {"paraphrase", "keyword", "mixed", "forms", "multi", "time", "none", "language"}
+    halves = Counter((each.kind, each.half) for each in questions())
+    assert set(halves) == {(kind, half) for kind in kinds for half in ("tune", "report")}
+    assert min(halves.values()) >= 8
+    assert len(questions()) >= 160
+    assert {each.text for each in questions("tune")}.isdisjoint(each.text for each in questions("report"))
+    assert all(bool(each.answers) == (each.kind != "none") for each in questions())
+    assert all(len(each.answers) > 1 for each in questions() if each.kind == "multi")
+
+
+def test_the_other_memories_are_short_and_long_old_and_new() -> None:
+    made = others(1_000)
+    lengths = [len(each.text.split()) for each in made]
+    assert len({each.text for each in made}) == 1_000
+    assert (min(lengths), max(lengths)) >= (SHORTEST, LONGEST - 10)
+    assert max(lengths) <= LONGEST
+    assert sum(length > 30 for length in lengths) > 300
+    assert max(each.age for each in made) - min(each.age for each in made) > OLDEST * 0.9
+    assert len({each.importance for each in made}) > 5
+    assert made == others(1_000)
+
+
+def test_worth_is_the_reciprocal_rank_and_of_several_the_average_precision() -> None:
+    assert worth(asked("b"), found("a", "b")) == 0.5
+    assert worth(asked("x"), found("a", "b")) == 0
+    assert worth(asked("a", "c"), found("a", "b", "c")) == pytest.approx((1 + 2 / 3) / 2)
+    assert worth(asked("a", "x"), found("a")) == 0.5
+
+
+def test_questions_without_an_answer_are_told_apart_by_the_score_of_right_hits() -> None:
+    answers = [(asked("a"), found("a", score=score / 10)) for score in range(1, 11)]
+    answers += [(asked(kind="none"), found("z", score=0.15)), (asked(kind="none"), found("z", score=0.25))]
+    answers += [(asked(kind="none"), [])]
+    assert told_apart(answers) == [1.0, 0.0, 1.0]
+    assert set(by_kind(answers)) == {"mixed", "all", "none"}
+
+
+def test_the_interval_surrounds_the_mean() -> None:
+    some = mean_of([0.0, 1.0] * 20)
+    assert some.low < some.value == 0.5 < some.high
+    assert mean_of([1.0] * 5) == (1.0, 1.0, 1.0)
+
+
+def test_plain_bm25_and_fusion() -> None:
+    plain = PlainBm25([Written(name, text, 1, None, 0) for name, text in (("a", "red cars"), ("b", "a blue boat"))])
+    assert [each.name for each in plain.ask("which car?")] == ["a"]
+    both = fused(plain.ask, lambda _: found("b", "a"))
+    assert [each.name for each in both("boats")] == ["b", "a"]
+    plain.close()
