@@ -72,7 +72,7 @@ def test_filters_and_limit_hold_for_pieces_too(folder: Stored) -> None:
 
 
 def test_newer_memories_are_found_as_well(folder: Stored) -> None:
-    """The word list is cached; newer memories are searched directly until it is reloaded."""
+    """The word list is cached; the words of newer memories are added to it until it is loaded again."""
     folder.texts("ghosted")
     assert folder.ids("host") == ["m0"]
     folder.put(memory("later", "frosthost"), memory("m0", "gone now"))
@@ -80,11 +80,21 @@ def test_newer_memories_are_found_as_well(folder: Stored) -> None:
 
 
 def test_and_when_very_many_came_in(folder: Stored, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fulltext, "MAX_NEW", 3)
+    monkeypatch.setattr(fulltext, "RELOAD", 1_000_000)
     folder.texts("ghosted")
     folder.ids("host")
     folder.put(*(memory(f"n{number}", f"x{number}host") for number in range(9)))
     assert len(folder.ids("host", limit=20)) == 10
+
+
+def test_a_long_word_list_is_extended_by_the_words_of_newer_memories(
+    folder: Stored, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fulltext, "RELOAD", 0)
+    folder.texts("ghosted", "hostel")
+    assert set(folder.ids("host")) == {"m0", "m1"}
+    folder.put(memory("title", "", title="Frosthost"), memory("tag", "", tags=("höstlich",)), memory("m1", "gone now"))
+    assert set(folder.ids("host")) == {"m0", "title", "tag"}
 
 
 def test_a_piece_that_nearly_every_word_holds(folder: Stored) -> None:

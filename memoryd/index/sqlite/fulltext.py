@@ -25,7 +25,7 @@ from memoryd.index.sqlite.memories import Memories, conditions
 MAX_SCORED = 3_000  # memories with any of the words that FTS5 scores without a limit on the newest
 NEWEST = 2_500  # memories that are scored if more match
 MAX_WORDS = 400  # words that contain a substring; if there are more, nearly every memory has one of them
-MAX_NEW = 2_000  # memories newer than the word list; searching more of them costs more than a new list
+RELOAD = 300  # characters of the word list that are loaded in the time in which a new memory is split into words
 _MAX_BM25 = 2.2  # the limit of BM25 for a word that occurs infinitely often: k1 + 1
 _COMMON = 1_000  # counts from here on stay cached while the index changes little
 _MIN_COUNT_LIMIT = 4_000  # counting never stops below this number of memories
@@ -37,29 +37,39 @@ _ROWIDS = "SELECT rowid FROM words WHERE words MATCH ?"
 _PHRASE_FIRST = "ORDER BY whole DESC, score DESC, w.rowid DESC LIMIT ?"
 _FROM = "FROM words AS w CROSS JOIN records AS r ON r.key = w.rowid WHERE words MATCH ?"
 _COUNT = "(SELECT count(*) FROM (SELECT 1 FROM words WHERE words MATCH ? LIMIT ?))"
+_NEWER = "SELECT r.title, r.tags, t.labels, t.body FROM records AS r JOIN texts AS t USING (key) WHERE r.key > ?"
 _TOTALS = "SELECT block FROM words_data WHERE id = 1"  # maintained by FTS5: number of rows, then of words in each field
 
 
 class WordList:
     """The vocabulary of an index in memory, to find words that contain a substring; shared by all its readers.
 
-    It may contain words that have been deleted, and lacks those of memories newer than the key it was made at."""
+    It may contain words that have been deleted."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._words: tuple[int, str] | None = None
+        self._upto = -1  # the newest key it covers
+        self._loaded = ""  # the vocabulary when it was loaded, each word between newlines
+        self._newer: dict[str, None] = {}  # the words of memories since then
+        self._words = ""  # both
 
-    def words_up_to(self, last_key: int, words: Callable[[], Iterable[str]]) -> tuple[int, str]:
-        """Return the newest key it covers, and all words, each between newlines. `words` is called to reload the
-        vocabulary when more than MAX_NEW memories are newer."""
+    def words_up_to(
+        self, last_key: int, vocabulary: Callable[[], Iterable[str]], words_after: Callable[[int], Iterable[str]]
+    ) -> str:
+        """Return the words of all memories up to this key, each between newlines. Newer memories are split into words
+        (`words_after` a key); if there are very many, the whole vocabulary is loaded, which then takes less time."""
         with self._lock:
-            if self._words is None or last_key - self._words[0] > MAX_NEW:
-                self._words = last_key, "\n".join(("", *words(), ""))
+            if self._upto < 0 or (last_key - self._upto) * RELOAD > len(self._loaded):
+                self._loaded, self._newer = "\n".join(("", *vocabulary(), "")), {}
+                self._words, self._upto = self._loaded, last_key
+            elif last_key > self._upto:
+                self._newer.update(dict.fromkeys(words_after(self._upto)))
+                self._words, self._upto = self._loaded + "\n".join((*self._newer, "")), last_key
             return self._words
 
 
 def words_containing(words: str, piece: str, limit: int) -> list[str] | None:
-    """Return the words (each between newlines) that contain `piece`; None if there are more than `most`."""
+    """Return the words (each between newlines) that contain `piece`; None if there are more than `limit`."""
     found: list[str] = []
     at = words.find(piece)
     while at >= 0:
@@ -268,19 +278,24 @@ class FullText:
         if run:
             return self._memories.matching(_expression(Term(" ".join(run))), filters)
         longest = max((word for word in words if word.isalnum()), key=len, default="")
-        upto, holding = self._words_with(longest) if longest else (0, None)
+        holding = self._words_with(longest) if longest else None
         if holding is None:
-            return self._memories.all_after(filters, sign=sign if longest else piece)
+            return self._memories.all_with(sign if longest else piece, filters)
         some = " OR ".join(_expression(Term(word)) for word in holding)
-        later = self._memories.all_after(filters, after=upto)
-        return chain(later, self._memories.matching(some, filters)) if some else later
+        return self._memories.matching(some, filters) if some else iter(())
 
-    def _words_with(self, piece: str) -> tuple[int, list[str] | None]:
-        """Return a key, and the words that contain the piece in memories up to it (None: too many)."""
-        upto, words = self._word_list.words_up_to(
-            self._memories.last_key(), lambda: [row[0] for row in self._db.rows("SELECT term FROM vocabulary")]
-        )
-        return upto, words_containing(words, piece, MAX_WORDS)
+    def _words_with(self, piece: str) -> list[str] | None:
+        """Return the words that contain the piece (None: too many)."""
+        words = self._word_list.words_up_to(self._memories.last_key(), self._vocabulary, self._words_after)
+        return words_containing(words, piece, MAX_WORDS)
+
+    def _vocabulary(self) -> Iterator[str]:
+        return (row[0] for row in self._db.rows("SELECT term FROM vocabulary"))
+
+    def _words_after(self, key: int) -> Iterator[str]:
+        """Yield the words of all memories with a higher key."""
+        texts = self._db.rows(_NEWER, (key,))
+        return chain.from_iterable(tokens("\n".join(parts)) for parts in texts)
 
 
 def _expression(term: Term) -> str:

@@ -82,15 +82,14 @@ class Memories:
         query = f"SELECT {_COLUMNS} {_FROM_WORDS}{where} ORDER BY w.rowid DESC"
         return map(_memory, self._db.stream(query, (expression, *values)))
 
-    def all_after(self, filters: Filters, *, after: int = 0, sign: str = "") -> Iterator[Memory]:
-        """Yield every memory with a key above `after`, newest key first; with `sign` in title, tags or body, ignoring
-        the case of ASCII."""
+    def all_with(self, sign: str, filters: Filters) -> Iterator[Memory]:
+        """Yield every memory with `sign` in title, tags or body, ignoring the case of ASCII, newest key first."""
         where, values = conditions(filters)
-        given: list[str | float] = [after, *values]
+        given: list[str | float] = [*values]
         if sign:
             where += " AND (instr(lower(t.body), ?) OR instr(lower(r.title), ?) OR instr(lower(r.tags), ?))"
             given += [sign] * 3
-        query = f"SELECT {_COLUMNS} {_FROM_TEXTS} WHERE r.key > ?{where} ORDER BY r.key DESC"
+        query = f"SELECT {_COLUMNS} {_FROM_TEXTS} WHERE 1{where} ORDER BY r.key DESC"
         return map(_memory, self._db.stream(query, given))
 
     def keys_of(self, identity: str, filters: Filters) -> list[int]:
