@@ -18,7 +18,7 @@ from memoryd.core.findings import Finding, FindingNews
 from memoryd.core.query import Filters, Term, TextQuery
 from memoryd.core.records import Document, Entry, Facts, Role
 from memoryd.core.spans import Fingerprint, Span, replace_surrogates, sha256
-from memoryd.core.vectors import cosine, is_agent_model, unpack
+from memoryd.core.vectors import cosine, is_agent_model, unpack, without_common
 from memoryd.core.words import whole_text
 
 
@@ -175,10 +175,6 @@ class Memory(NamedTuple):
     uses: int
     labels: str
     body: str
-
-    def opening(self, characters: int) -> str:
-        """Return title, tags and the first characters of the text."""
-        return whole_text(self.title, self.body[:characters], "", self.tags)
 
 
 class Identity(NamedTuple):
@@ -346,25 +342,31 @@ class IndexReader(Protocol):
         return [len(self.match(TextQuery((term,)), EVERYTHING, ANY_NUMBER)) for term in terms]
 
     def nearest(
-        self, vector: Sequence[float], model: str, filters: Filters, limit: int, also: Collection[int] = ()
+        self,
+        vector: Sequence[float],
+        model: str,
+        filters: Filters,
+        limit: int,
+        also: Collection[int] = (),
+        *,
+        less_common: float = 0.0,
     ) -> list[Neighbour] | None:
         """Return at most `limit` memories with the nearest vectors of the model, then those of `also` with a vector.
 
         The nearest come first, of equal ones the last added. Returns None if no memory has a vector of this model.
+        `less_common`: the share of the mean of all vectors that is subtracted from `vector` first (`mean_share`).
         """
-        cosines: dict[int, float] = {}
-        for memory in self.newest(EVERYTHING, ANY_NUMBER):
-            stored = self.vector(memory.key)
-            if stored is not None and stored[0] == model:
-                cosines[memory.key] = cosine(vector, unpack(stored[1], len(vector)))
+        found = [(each.key, self.vector(each.key)) for each in self.newest(EVERYTHING, ANY_NUMBER)]
+        vectors = {
+            key: unpack(stored[1], len(vector)) for key, stored in found if stored is not None and stored[0] == model
+        }
+        if less_common:
+            vector = without_common(vector, list(vectors.values()), less_common)
+        cosines = {key: cosine(vector, each) for key, each in vectors.items()}
         allowed = [each.key for each in self.newest(filters, ANY_NUMBER) if each.key in cosines]
         best = sorted(allowed, key=lambda key: (-cosines[key], -key))[:limit]
         more = [key for key in also if key in cosines and key not in best]
         return [Neighbour(key, cosines[key]) for key in (*best, *more)] if cosines else None
-
-    def openings(self, keys: Sequence[int], characters: int) -> dict[int, str]:
-        """Return title, tags and the first characters of the text of each memory, by key."""
-        return {key: memory.opening(characters) for key, memory in self.memories(keys).items()}
 
     def vector(self, key: int) -> tuple[str, bytes] | None:
         """Return the model and the packed vector of a memory; None if it has none."""

@@ -37,3 +37,26 @@ def cosine(a: Sequence[float], b: Sequence[float]) -> float:
     """Return the cosine of the angle between two vectors, -1 to 1; 0 if one of them is zero."""
     length = sqrt(sum(map(mul, a, a)) * sum(map(mul, b, b)))
     return sum(map(mul, a, b)) / length if length else 0.0
+
+
+FEW = 20  # vectors; the mean of so many counts half
+
+
+def mean_share(share: float, count: int) -> float:
+    """Return the share of the mean of `count` vectors to subtract: less of few, whose mean shows what these are about
+    and not what all texts have in common."""
+    return share * count / (count + FEW)
+
+
+def without_common(vector: Sequence[float], vectors: Sequence[Sequence[float]], share: float) -> list[float]:
+    """Return a vector of length 1 less a share of the mean of the others, each taken at length 1."""
+    part = mean_share(share, len(vectors)) / (len(vectors) or 1)
+    numbers = _unit(vector)
+    for each in vectors:
+        numbers = [number - part * other for number, other in zip(numbers, _unit(each), strict=True)]
+    return numbers
+
+
+def _unit(vector: Sequence[float]) -> list[float]:
+    length = sqrt(sum(map(mul, vector, vector))) or 1.0
+    return [number / length for number in vector]

@@ -15,6 +15,7 @@ from typing import Any, Protocol
 
 from memoryd.core.index import Neighbour
 from memoryd.core.query import Filters
+from memoryd.core.vectors import mean_share
 
 IDLE_S = 300.0  # a matrix that no query used for this long is dropped
 CHUNK = 1_024  # vectors read at a time: eight times as many take twice as long and 10 MB more for a moment
@@ -94,15 +95,18 @@ class MatrixCache:
         self._lock = threading.Lock()
         self._matrices: dict[str, _Matrix] = {}
 
-    def compare(self, source: Vectors, model: str, vector: Sequence[float]) -> Similarities:
-        """Compare a vector with all stored vectors of its model."""
+    def compare(self, source: Vectors, model: str, vector: Sequence[float], less_common: float = 0.0) -> Similarities:
+        """Compare a vector, less a share of the mean of all, with all stored vectors of its model."""
         numpy = importlib.import_module("numpy")
         with self._lock:
             matrix = self._matrices.setdefault(model, _Matrix(numpy, len(vector)))
             matrix.update(source, model)
             matrix.idle_since = None
             keys, rows, lengths = (each[: matrix.count] for each in (matrix.keys, matrix.rows, matrix.lengths))
+            common = matrix.units * (mean_share(less_common, matrix.count) / max(matrix.count, 1))
         given = numpy.array(vector, dtype="f4")
+        if less_common:
+            given = (given / (numpy.linalg.norm(given) or 1) - common).astype("f4")
         values, buffer = numpy.empty(len(keys), "f4"), numpy.empty((BLOCK, len(vector)), "f4")
         for at in range(0, len(keys), BLOCK):
             some = rows[at : at + BLOCK]
@@ -127,7 +131,8 @@ class MatrixCache:
 
 class _Matrix:
     """Vectors of one model. Keys ascend; slots past `count` are spare. Rows stay packed, one byte or 32 bits a number;
-    `lengths` are their norms. A slice handed out stays valid: rows are only appended after it."""
+    `lengths` are their norms, `units` the sum of all at length 1. A slice handed out stays valid: rows are only
+    appended after it."""
 
     def __init__(self, numpy: Any, size: int) -> None:
         self._numpy = numpy
@@ -141,6 +146,7 @@ class _Matrix:
         self._compacted = 0  # the count after the last compaction
         self.keys = self._numpy.empty(0, "i8")
         self.lengths = self._numpy.empty(0, "f4")
+        self.units = self._numpy.zeros(self._size, "f8")
         self.rows = self._numpy.empty((0, self._size), "i1")
 
     def update(self, source: Vectors, model: str) -> None:
@@ -166,10 +172,11 @@ class _Matrix:
             self.lengths = self._grow(self.lengths, (capacity,), "f4")
             self.rows = self._grow(self.rows, (capacity, self._size), form)
         self.keys[self.count : until] = [key for key, _ in piece]
-        lengths = numpy.linalg.norm(numbers.astype("f4"), axis=1)
-        self.lengths[self.count : until] = numpy.where(
-            lengths > 0, lengths, 1
-        )  # avoids a division by zero; the cosine is 0 anyway
+        floats = numbers.astype("f4")
+        lengths = numpy.linalg.norm(floats, axis=1)
+        lengths[lengths == 0] = 1  # avoids a division by zero; the cosine is 0 anyway
+        self.lengths[self.count : until] = lengths
+        self.units += (1 / lengths) @ floats
         self.rows[self.count : until] = numbers
         self.count = until
 

@@ -31,11 +31,14 @@ Why = Mapping[str, object]
 
 
 class Candidate(NamedTuple):
-    """A memory that was found. `score` is 0..1 and comparable between roots; `why` lists its parts."""
+    """A memory that was found. `score` is 0..1 and comparable between roots; `why` lists its parts.
+
+    `text`: how well its words match, 0..1; 0 if it was not found by its words."""
 
     key: int
     score: float
     why: Why
+    text: float = 0.0
 
 
 class Span(NamedTuple):
@@ -83,7 +86,7 @@ def candidate(span: Span, match: Match, now: float) -> Candidate:
         "weight": match.weight,
         "uses": match.uses,
     }
-    return Candidate(match.key, score(span, match, now), why)
+    return Candidate(match.key, score(span, match, now), why, match.score)
 
 
 def recency(created: float | None, now: float) -> float:
@@ -141,13 +144,7 @@ def rank_by_points(
 
 
 def _order(found: Candidate) -> tuple[float, float, int]:
-    return found.score, text_part(found), found.key
-
-
-def text_part(found: Candidate) -> float:
-    """Return how well the text of a candidate matched, 0..1; 0 if it was not found by its text."""
-    part = found.why.get("text")
-    return part if isinstance(part, float) else 0.0
+    return found.score, found.text, found.key
 
 
 def with_meaning_below(ranked: Sequence[Candidate], found: Sequence[Candidate]) -> list[Candidate]:
@@ -176,7 +173,7 @@ class _PointCounter:
         earned = points_earned(self._points, counts, memory, self._now)
         earned_score = score_of_points(self._points, earned, len(self._words))
         why = {**found.why, "points": round(earned, 3)}
-        return Candidate(found.key, earned_score, {**why, **counts._asdict()})
+        return Candidate(found.key, earned_score, {**why, **counts._asdict()}, found.text)
 
     def _is_phrase(self, found: Candidate) -> bool:
         """True if the memory contains the query as a phrase."""

@@ -8,35 +8,32 @@ with one of an embedder that is shown to make the same vectors.
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from memoryd.core.index import IndexReader, Sample
-from memoryd.core.query import Filters, Mode
+from memoryd.core.query import Filters, Mode, TextQuery
 from memoryd.core.vectors import agent_model, cosine, pack_floats, unpack
 from memoryd.errors import MemorydError
 from memoryd.search.embedding.embedder import Embedder
-from memoryd.search.embedding.static import words
 from memoryd.search.query_terms import ParsedQuery
-from memoryd.search.ranking import PART, PHRASE, SOME, Candidate, Points, Why, text_part
+from memoryd.search.ranking import PHRASE, Candidate, Points, Why
 
 SAME = 0.95  # a stored vector that an embedder makes again with this cosine is of its model
 SAMPLES = 3
 MAX_JUDGED = 256  # samples whose result is cached
+POOL = 64  # nearest memories that are fused with those found by their words
+# All texts have much in common, long ones most of all, and so their vectors. This share of the mean of all vectors is
+# subtracted from that of the question; without it, long memories are similar to any question (tests.bench.finding).
+LESS_COMMON = 0.4
+# What a match of the text adds to the cosine: TEXT_WEIGHT * text ** TEXT_POWER. One or two common words count for
+# almost nothing: more made the results of paraphrases worse (tests.bench.finding).
+TEXT_WEIGHT, TEXT_POWER = 1.5, 2.5
 MAX_NAMED = 3  # memories; a name in more of them no longer distinguishes them
-ALIGN_CHARS = 2_000  # characters from the start of a memory whose words are compared one by one
-POOL = 64  # nearest memories that are compared in detail
-WORD_WEIGHT = 0.3  # weight of the word alignment in the similarity, if words were compared
-LOW, HIGH = 0.15, 0.95  # similarities mapped to score 0 and to MAX_SEMANTIC
-MAX_SEMANTIC = 0.9
-# Minimum similarity of a match by meaning alone, with and without word alignment. With it, all correct results of
-# tests/search are above 0.4; without it (MiniLM, whole texts), 99 of 100 are above 0.3.
-MIN_SCORE, MIN_TEXT_SCORE = 0.33, 0.25
-# The text score of a match of only some words, if there is also a semantic match: PARTIAL_WEIGHT * part **
-# PARTIAL_POWER. One or two common words count for almost nothing: more made paraphrase results worse (tests/search).
-PARTIAL_WEIGHT, PARTIAL_POWER = 0.5, 2.5
-NAMED = 0.9  # score of a rare name: nearly as certain as a match of all words
+NAMED = 0.6  # what a name adds at least: more than any meaning does
+LOW, HIGH = 0.1, 1.1  # sums of cosine and text that are mapped to the scores 0 and 1
+MIN_COSINE = 0.1  # of a match by meaning alone; fewer of ten right answers are below it than one
 EXACT = 0.99  # phrase matches score above this, everything else below
 
 
@@ -91,8 +88,8 @@ class SemanticSearch:
             found = self._match(reader, question, (), max(limit, POOL))
         except VectorsMissingError as reason:
             return [], str(reason)
-        ranked = sorted(found.items(), key=lambda each: (-meaning_score(each[1]), -each[0]))
-        return [Candidate(key, meaning_score(meant), {"semantic": meant.why()}) for key, meant in ranked[:limit]], None
+        ranked = sorted(found.cosines.items(), key=lambda each: (-each[1], -each[0]))
+        return [Candidate(key, scaled(cosine), {"semantic": found.why(key)}) for key, cosine in ranked[:limit]], None
 
     def hybrid(
         self, reader: IndexReader, question: Question, by_text: Sequence[Candidate], limit: int
@@ -102,7 +99,7 @@ class SemanticSearch:
             found = self._match(reader, question, [each.key for each in by_text], POOL)
         except VectorsMissingError as reason:
             return [], str(reason)
-        return fuse(by_text, found, limit), None
+        return fuse(by_text, found, limit, self._named(reader, question)), None
 
     def tidy(self, now: float) -> None:
         """Let an idle embedder free its memory. `now` in seconds."""
@@ -115,46 +112,24 @@ class SemanticSearch:
             self.embedder.release()
             self._idle = asked, float("inf")
 
-    def _match(
-        self, reader: IndexReader, question: Question, also: Sequence[int], limit: int
-    ) -> dict[int, SemanticMatch]:
+    def _match(self, reader: IndexReader, question: Question, also: Sequence[int], limit: int) -> Meant:
         """Match the nearest memories, and those of `also`."""
         model, vector = self._vector(reader, question)
-        near = reader.nearest(vector, model, question.filters, limit, also)
+        less = LESS_COMMON if question.like is None else 0.0
+        near = reader.nearest(vector, model, question.filters, limit, also, less_common=less)
         if near is None:
             raise VectorsMissingError("no memory has a vector yet")
-        cosines = {each.key: each.cosine for each in near}
-        texts = self._texts(reader, question, model, list(cosines))
-        aligned = self._align(question, texts)
-        named = self._rare_names(question, texts)
-        return {key: SemanticMatch(value, aligned.get(key), model, key in named) for key, value in cosines.items()}
+        return Meant(model, {each.key: each.cosine for each in near})
 
-    def _texts(self, reader: IndexReader, question: Question, model: str, keys: list[int]) -> Mapping[int, str]:
-        """Return the opening texts of the memories by key, if the embedder compares single words."""
-        if not hasattr(self.embedder, "align") or question.like is not None or not keys:
-            return {}
-        if model != getattr(self.embedder, "name", None):
-            return {}
-        return reader.openings(keys, ALIGN_CHARS)
-
-    def _align(self, question: Question, texts: Mapping[int, str]) -> dict[int, float]:
-        """Return how well the words of the query match words of each memory, by key."""
-        align = getattr(self.embedder, "align", None)
-        if align is None or not texts:
-            return {}
-        return dict(zip(texts, align(question.query.raw, list(texts.values())), strict=True))
-
-    def _rare_names(self, question: Question, texts: Mapping[int, str]) -> set[int]:
-        """Return the few memories with a word of the query that the embedder does not know: a name, whose only meaning
-        is the memories that contain it."""
+    def _named(self, reader: IndexReader, question: Question) -> set[int]:
+        """Return the few memories with a word of the question that the embedder does not know: a name, whose only
+        meaning is the memories that contain it."""
         knows = getattr(self.embedder, "knows", None)
-        if knows is None or not texts:
-            return set()
-        unknown = {word.casefold() for word in words(question.query.raw) if word.isalnum() and not knows(word)}
-        if not unknown:
-            return set()
-        found = {key for key, text in texts.items() if _has(text.casefold(), unknown)}
-        return found if len(found) <= MAX_NAMED else set()
+        names = [term for term in question.query.exact if knows is not None and not knows(term.text)]
+        counts = reader.term_frequencies(names) if names else []
+        rare = [term for term, count in zip(names, counts, strict=True) if 0 < count <= MAX_NAMED]
+        matches = (reader.match(TextQuery((term,)), question.filters, MAX_NAMED) for term in rare)
+        return {match.key for found in matches for match in found}
 
     def _vector(self, reader: IndexReader, question: Question) -> tuple[str, Sequence[float]]:
         """Return the model and the vector to compare with."""
@@ -203,11 +178,6 @@ class SemanticSearch:
             return self._verdicts[shown]
 
 
-def _has(text: str, unknown: set[str]) -> bool:
-    """True if the text has one of the words; it is only split if one of them occurs as a substring."""
-    return any(map(text.__contains__, unknown)) and not unknown.isdisjoint(words(text))
-
-
 def _reproduced(samples: Sequence[Sample], embedder: Embedder) -> bool:
     fitting = [each for each in samples if each.model == agent_model(embedder.size)]
     if not fitting:
@@ -229,69 +199,48 @@ def like_floats(numbers: Sequence[float]) -> Like:
 # --- fusion with the text search
 
 
-class SemanticMatch(NamedTuple):
-    """A match by meaning. `cosine`: of the whole texts. `words`: the similarity of single words (None: not compared).
-    `named`: it is one of few memories with a word of the query that the embedder does not know."""
+class Meant(NamedTuple):
+    """The memories matched by meaning: the cosine of each by its key, with vectors of this model."""
 
-    cosine: float
-    words: float | None
     model: str
-    named: bool = False
+    cosines: Mapping[int, float]
 
-    def why(self) -> Why:
-        """Return the parts of the score by name, as plain JSON."""
-        parts: dict[str, object] = {"model": self.model, "cosine": round(self.cosine, 4)}
-        if self.words is not None:
-            parts["words"] = round(self.words, 4)
-        if self.named:
-            parts["named"] = True
-        return parts
+    def why(self, key: int) -> Why:
+        """Return the parts of a score by name, as plain JSON."""
+        return {"model": self.model, "cosine": round(self.cosines[key], 4)}
 
 
-def nearness(meant: SemanticMatch) -> float:
-    """Return the similarity of the meanings, -1..1."""
-    return meant.cosine if meant.words is None else (1 - WORD_WEIGHT) * meant.cosine + WORD_WEIGHT * meant.words
+def scaled(similarity: float) -> float:
+    """Return the score of a sum of cosine and text, 0..1."""
+    return min(max((similarity - LOW) / (HIGH - LOW), 0.0), 1.0)
 
 
-def below_threshold(meant: SemanticMatch) -> bool:
-    """True if the similarity is too low for a match by meaning alone."""
-    return nearness(meant) < (MIN_TEXT_SCORE if meant.words is None else MIN_SCORE)
+def fuse(by_text: Sequence[Candidate], meant: Meant, limit: int, named: Collection[int] = ()) -> list[Candidate]:
+    """Fuse both rankings by a weighted sum: at most `limit` candidates, best first; ties go to the newest key.
 
-
-def meaning_score(meant: SemanticMatch) -> float:
-    """Return the score of a match by meaning, 0..1."""
-    near = nearness(meant)
-    return MAX_SEMANTIC * min(max((near - LOW) / (HIGH - LOW), 0.0), 1.0) + max(
-        near - HIGH, 0.0
-    )  # above HIGH, more similar still ranks first
-
-
-def fuse(by_text: Sequence[Candidate], by_meaning: Mapping[int, SemanticMatch], limit: int) -> list[Candidate]:
-    """Fuse both rankings, 1 - (1-a)(1-b): at most `limit` candidates, best first; ties go to the newest key.
-
-    Either search can find a memory alone, and one found by both scores higher. A phrase match (the text search's upper
-    spans) is nearly certain; a match by meaning never is."""
+    A memory that contains the words of the question one after another ranks before all others, then those of `named`.
+    One that has no vector yet counts as far away as the last of the nearest."""
     texts = {each.key: each for each in by_text}
-    scores = [
-        (_fused_score(texts.get(key), by_meaning.get(key)), key)
-        for key in {**texts, **by_meaning}
-        if key in texts or not below_threshold(by_meaning[key])
-    ]
+    farthest = min(meant.cosines.values(), default=0.0)
+    scores: list[tuple[float, int]] = []
+    for key in {**texts, **meant.cosines}:
+        text, cosine = texts.get(key), meant.cosines.get(key, farthest)
+        if text is None and cosine < MIN_COSINE:
+            continue
+        added = TEXT_WEIGHT * text.text**TEXT_POWER if text is not None else 0.0
+        score = EXACT * scaled(cosine + max(added, NAMED if key in named else 0.0))
+        if text is not None and text.why.get("match") == PHRASE.name:
+            score = EXACT + (1 - EXACT) * (score + text.score) / 2
+        scores.append((score, key))
     scores.sort(reverse=True)
-    return [Candidate(key, score, _why(texts.get(key), by_meaning.get(key))) for score, key in scores[:limit]]
+    return [_fused(key, score, texts.get(key), meant, named) for score, key in scores[:limit]]
 
 
-def _fused_score(text: Candidate | None, meant: SemanticMatch | None) -> float:
-    by_text = text.score if text is not None else 0.0
-    match = text.why.get("match") if text is not None else None
-    if text is not None and meant is not None and match in (SOME.name, PART.name):
-        by_text = NAMED if meant.named else PARTIAL_WEIGHT * text_part(text) ** PARTIAL_POWER
-    by_meaning = meaning_score(meant) if meant is not None else 0.0
-    score = 1 - (1 - by_text) * (1 - by_meaning)
-    return EXACT + (1 - EXACT) * score if match == PHRASE.name else EXACT * score
-
-
-def _why(text: Candidate | None, meant: SemanticMatch | None) -> Why:
+def _fused(key: int, score: float, text: Candidate | None, meant: Meant, named: Collection[int]) -> Candidate:
     """Merge the parts of the scores of both searches."""
     why: dict[str, object] = dict(text.why) if text is not None else {}
-    return why if meant is None else {**why, "semantic": meant.why()}
+    if key in meant.cosines:
+        why["semantic"] = meant.why(key)
+    if key in named:
+        why["named"] = True
+    return Candidate(key, score, why, text.text if text is not None else 0.0)

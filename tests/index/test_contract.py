@@ -490,6 +490,18 @@ class TestVectors:
         also = nearest(index, vectors[0], Filters(type="none"), 7, (known["text 5"], 10**9))
         assert [each.key for each in also] == [known["text 5"]]
 
+    def test_what_all_vectors_have_in_common_can_be_left_out(self, index: IndexWriter) -> None:
+        """Among 40 that say a little of everything, one that says what is asked for."""
+        put_texts(index, "a", "answer", *(f"other {n}" for n in range(40)))
+        known = keys(index)
+        index.put_vectors(MODEL, [(key, pack_floats((1.0, 1.0))) for key in known.values()])
+        index.put_vectors(MODEL, [(known["answer"], pack_floats((3.0, 0.9)))])
+        [plain] = index.nearest((1.0, 0.7), MODEL, EVERYTHING, 1) or []
+        [less] = index.nearest((1.0, 0.7), MODEL, EVERYTHING, 1, less_common=0.5) or []
+        assert plain.key != known["answer"] == less.key
+        assert less.cosine == pytest.approx(0.973, abs=0.002)
+        assert index.nearest((1.0, 0.7), MODEL, EVERYTHING, 1) == [plain], "nothing of it is kept"
+
     def test_vectors_of_another_model_are_none(self, index: IndexWriter) -> None:
         put_texts(index, "a", "one")
         assert index.nearest((1.0, 0.0), MODEL, EVERYTHING, 5) is None

@@ -10,7 +10,7 @@ import pytest
 from memoryd.search.embedding.static import DIRECTORY, HEAD, SIZE, TABLE, Static, Table, word_rows
 from tests.bench.quality import FIGURES, MODES, SETS, Quality, measure, quality
 
-MARGIN = 0.01
+MARGIN = 0.02
 
 
 @pytest.fixture(scope="module")
@@ -30,7 +30,7 @@ def test_the_figures_beside_the_table_are_those_of_the_table(measured: dict[str,
 
 
 def test_paraphrases_are_found(measured: dict[str, dict[str, Quality]]) -> None:
-    assert measured["paraphrases"]["hybrid"].mrr >= 0.70
+    assert measured["paraphrases"]["hybrid"].mrr >= 0.60
     assert measured["paraphrases"]["text"].mrr < 0.2, (
         "words alone find next to nothing: the questions are what they say"
     )

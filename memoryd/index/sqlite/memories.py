@@ -7,7 +7,6 @@ from collections.abc import Iterator, Sequence
 from memoryd.core.index import Before, Identity, Memory, identity
 from memoryd.core.query import Filters
 from memoryd.core.spans import replace_surrogates
-from memoryd.core.words import whole_text
 from memoryd.index.sqlite.database import Database, Row, key_of, path_of
 from memoryd.index.texts import one_line, redacted
 
@@ -17,7 +16,6 @@ _FROM_WORDS = (
     " WHERE words MATCH ?"
 )
 _KEYS = "SELECT r.key FROM records AS r"
-_OPENINGS = "SELECT r.key, r.title, substr(t.body, 1, ?), r.tags FROM records AS r JOIN texts AS t USING (key)"
 _CREATED = "ifnull(r.created, -1e18)"  # as in records_by_created
 _UNDATED = -1e18
 _COLUMNS = (
@@ -53,12 +51,6 @@ class Memories:
             rows = self._db.rows(f"SELECT {_COLUMNS} {_FROM_TEXTS} WHERE r.key IN ({marks})", missing)
             cache.update((row[0], _memory(row)) for row in rows)
         return {key: cache[key] for key in keys if key in cache}
-
-    def openings(self, keys: Sequence[int], characters: int) -> dict[int, str]:
-        """Return title, tags and the first characters of the text of each memory, by key."""
-        marks = ",".join("?" * len(keys))
-        rows = self._db.rows(f"{_OPENINGS} WHERE r.key IN ({marks})", (characters, *keys)) if keys else []
-        return {key: whole_text(title, body, "", tags) for key, title, body, tags in rows}
 
     def newest(self, filters: Filters, limit: int, before: Before | None = None) -> list[Memory]:
         """Return memories by creation time, newest first and undated last; then by id and key, descending."""

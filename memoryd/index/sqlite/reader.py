@@ -59,7 +59,6 @@ class SqliteReader:
         self.vectors = Vectors(db, shared.epoch)
         self.memories = self._memories.memories
         self.newest = self._memories.newest
-        self.openings = self._memories.openings
         self.identities = self._memories.identities
         self.owners = self._memories.owners
         self.keys_of = self._memories.keys_of

@@ -107,11 +107,19 @@ class Vectors:
     # --- reading
 
     def nearest(
-        self, vector: Sequence[float], model: str, filters: Filters, limit: int, also: Collection[int] = ()
+        self,
+        vector: Sequence[float],
+        model: str,
+        filters: Filters,
+        limit: int,
+        also: Collection[int] = (),
+        *,
+        less_common: float = 0.0,
     ) -> list[Neighbour] | None:
         """Return the `limit` nearest memories by their vectors of the model, nearest first, ties to the newest key;
-        then those of `also` that have a vector. None if no memory has a vector of this model."""
-        similarities = self._epoch.matrices.compare(self, model, vector)
+        then those of `also` that have a vector. None if no memory has a vector of this model. `less_common`: the share
+        of the mean of all vectors that is subtracted from `vector` first."""
+        similarities = self._epoch.matrices.compare(self, model, vector, less_common)
         if not len(similarities):
             return None
         best = similarities.best(self, filters, limit)
