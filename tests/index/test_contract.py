@@ -462,8 +462,20 @@ class TestVectors:
         assert [key for key, _ in index.missing_vectors(MODEL, 0, 10)] == [known["none"]]
         index.put_vectors(MODEL, [(known["own"], b"1234")])
         assert index.vector(known["own"]) == ("own:2", pack_floats((1.0, 0.5)))
-        put(index, "a", record(1, "own", owner="ann"))
+        index.put_vectors(MODEL, [(known["none"], b"1234")])
+        assert index.missing_vectors(MODEL, 0, 10) == []
+        put(index, "a", record(1, "own", owner="ann"), record(2, "none"))
         assert index.vector(known["own"]) is None, "its agent took it back"
+        assert [key for key, _ in index.missing_vectors(MODEL, 0, 10)] == [known["own"]]
+
+    def test_what_comes_after_none_was_missing_is_missing(self, index: IndexWriter) -> None:
+        put(index, "a", record(1, "first", embedding=(1.0, 0.5)), record(2, "second", embedding=(1.0, 0.5)))
+        assert index.missing_vectors(MODEL, 0, 10) == []
+        put(index, "b", record(1, "third"))
+        third = keys(index)["third"]
+        assert [key for key, _ in index.missing_vectors(MODEL, 0, 10)] == [third]
+        assert index.missing_vectors(MODEL, third, 10) == []
+        assert [key for key, _ in index.missing_vectors(MODEL, 0, 10)] == [third], "a gap below was looked at"
 
     def test_samples_are_those_of_the_owner(self, index: IndexWriter) -> None:
         put(index, "a", record(1, "of ann", embedding=(1.0, 2.0), owner="ann"), record(3, "x", embedding=(1.0,)))

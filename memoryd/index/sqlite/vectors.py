@@ -50,6 +50,8 @@ class Vectors:
     def __init__(self, db: Database, epoch: Epoch) -> None:
         self._db = db
         self._epoch = epoch
+        # While model and `changes` are these, no vector is missing from the first key (excluded) to the second.
+        self._complete = (("", 0), 0, 0)
 
     @property
     def changes(self) -> int:
@@ -101,8 +103,15 @@ class Vectors:
 
     def missing(self, model: str, after: int, limit: int) -> list[tuple[int, str]]:
         """Return (key, redacted text) of memories without a vector of the model or of an agent, by key."""
+        known, (low, high) = (model, self.changes), self._complete[1:]
+        if self._complete[0] != known or not low <= after <= high:
+            low, high = after, after
         query = f"{_TEXTS} {_WITHOUT_VECTOR} AND r.key > ? ORDER BY r.key LIMIT ?"
-        return [(key, whole_text(*parts)) for key, *parts in self._db.rows(query, (model, after, limit))]
+        rows = self._db.rows(query, (model, high, limit))
+        if not rows:
+            last = self._db.row("SELECT max(key) FROM records")
+            self._complete = known, low, max(high, last[0] or 0 if last else 0)
+        return [(key, whole_text(*parts)) for key, *parts in rows]
 
     # --- reading
 
