@@ -216,6 +216,17 @@ def test_after_a_barrier_every_earlier_event_has_been_reported(
         assert (f"sub/below-{number}", Change.COMPLETE) in reports.kinds
 
 
+def test_a_barrier_does_not_wait_for_the_end_of_a_burst(
+    watcher: Watcher, root: Path, reports: Reports, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(watcher_module, "GATHER_S", 10 * WAIT)
+    (root / "first").write_text("x")
+    reports.wait(lambda: "first" in dict(reports.kinds))
+    (root / "second").write_text("x")
+    assert watcher.barrier(WAIT)
+    assert ("second", Change.COMPLETE) in reports.kinds
+
+
 def test_canary_without_a_barrier_some_event_is_still_to_come(root: Path, reports: Reports) -> None:
     missing = 0
     for number in range(50):

@@ -149,6 +149,9 @@ class Stream(Protocol):
         """Return path -> (device, inode) of each directory the kernel watches and whose events are reported under that
         path; None if unknown."""
 
+    def hurry(self) -> None:
+        """Report at once what has happened, without waiting for more of a burst."""
+
     def stop(self) -> None:
         """End all watching; may wait forever if a thread is stuck."""
 
@@ -294,7 +297,7 @@ class WatchManager:
         if stream is None or not stream.in_order:
             return False
         try:
-            passed = self._probe.wait(timeout_s)
+            passed = self._probe.wait(timeout_s, stream.hurry)
         except OSError:
             return False
         return passed and generation == self._generation

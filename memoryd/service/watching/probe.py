@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import os
 import threading
+from collections.abc import Callable
 
 MISSES_THAT_COUNT = 2  # one miss can be a machine under load
 
@@ -62,9 +63,9 @@ class Probe:
                 self._laid_at = None
                 self._misses = 0
 
-    def wait(self, timeout_s: float) -> bool:
-        """Create a file and wait for its event, which comes after all earlier ones of the same descriptor. False if it
-        does not come in time. Raises OSError if the file cannot be created."""
+    def wait(self, timeout_s: float, created: Callable[[], None]) -> bool:
+        """Create a file, call `created`, and wait for the event of the file, which comes after all earlier ones of the
+        same descriptor. False if it does not come in time. Raises OSError if the file cannot be created."""
         passed = threading.Event()
         with self._lock:
             self._count += 1
@@ -72,6 +73,7 @@ class Probe:
             self._waiting[name] = passed
         try:
             self._touch(name)
+            created()
             return passed.wait(timeout_s)
         finally:
             with self._lock:

@@ -82,17 +82,28 @@ if sys.platform == "linux":
             self.report = report
             self.routers: dict[bytes, _Router] = {}  # by the path of the watch
             self._rested = 0.0
+            self._hurried = threading.Event()
             super().__init__()
             os.set_inheritable(self._inotify_fd, False)
 
         def read_events(self, *, event_buffer_size: int = DEFAULT_EVENT_BUFFER_SIZE) -> list[InotifyEvent]:
             """Read the first event of a burst at once and the others together: a change causes six, and each wake-up of
             this thread takes the interpreter from the thread that makes the change."""
-            self.stopped_event.wait(max(0.0, self._rested - time.monotonic()))  # the end does not wait for it
+            self._hurried.wait(max(0.0, self._rested - time.monotonic()))
+            self._hurried.clear()
             events = super().read_events(event_buffer_size=event_buffer_size)
             if len(events) < READ_EVENTS:
                 self._rested = time.monotonic() + GATHER_S
             return events
+
+        def hurry(self) -> None:
+            """Read at once: somebody waits for an event that has happened."""
+            self._hurried.set()
+
+        def stop(self) -> None:
+            """End without waiting for more of a burst."""
+            super().stop()
+            self.hurry()
 
         def handle_event(self, event: InotifyEvent) -> None:
             """watchdog answers to an overflow by removing and adding every watch, which alone fills the queue again.
@@ -304,6 +315,12 @@ class WatchdogStream:
         table, watch = kernel_table(fd), self._watches.get(key)
         emitters = [each for each in self._observer.emitters if each.watch == watch]
         return {path: table[wd] for emitter in emitters for path, wd in _paths(emitter).items() if wd in table}
+
+    def hurry(self) -> None:
+        """Report at once what has happened, without waiting for more."""
+        hurry = getattr(self._reader(), "hurry", None)
+        if hurry is not None:
+            hurry()
 
     def stop(self) -> None:
         """Stop all threads. May wait forever if a thread is stuck, so call it on a helper thread.
