@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from functools import partial
 from itertools import count
@@ -14,10 +15,9 @@ from tests.bench import goals
 from tests.bench.corpora import Corpus, generate
 from tests.bench.floors import LIMIT, FtsTable, read_texts
 from tests.bench.results import Row, row
-from tests.bench.rig import Rig, running, timed
+from tests.bench.rig import READ_IN_S, Rig, running, timed
 from tests.bench.store import SMALL, Place, Store
 from tests.bench.wording import Wording
-from tests.daemon import UNSETTLED
 
 OTHER_ROOT = 10_000  # memories of the root that is indexed for the first time meanwhile
 
@@ -94,15 +94,16 @@ def search_busy(place: Place) -> Iterator[Row]:
     with running(place.base / "daemon", corpus) as rig, closing(_table(place.base / "raw.sqlite", corpus)) as table:
         for _ in range(20):
             asked.ask(rig, "text")
-        rig.call("root.add", path=str(other.root), name="other", layout=other.layout)
-        while not _ready(rig) or not took:
-            for _ in range(20):
+        with ThreadPoolExecutor(1) as beside:
+            adding = beside.submit(_add, rig, other)  # answered only when every file is indexed
+            while not adding.done() or not took:
                 question = asked.next()
                 took.append(timed(partial(asked.ask, rig, "text", question)))
                 floor.append(timed(partial(table.search, question)))
+            adding.result()
     yield row(goals.SEARCH_BUSY, "text", corpus.layout, place.size, took, floor=floor)
 
 
-def _ready(rig: Rig) -> bool:
-    (found,) = rig.call("status", root="other")["roots"]
-    return found["state"] not in UNSETTLED
+def _add(rig: Rig, corpus: Corpus) -> None:
+    """Add a root, on a connection of its own."""
+    rig.daemon.rpc("root.add", timeout=READ_IN_S, path=str(corpus.root), name="other", layout=corpus.layout)
