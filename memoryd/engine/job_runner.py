@@ -80,6 +80,14 @@ class JobRunner:
             self._hints.retry(self._store.name, job.name, BATCH_PAUSE_S)
         return result, error
 
+    def note_idle_run(self, name: str) -> bool:
+        """Count and report a scheduled run that has nothing to do. False if it must run and be recorded. For any
+        thread."""
+        noted = self._store.journal.jobs.note_idle_run(name, self._clock.wall())
+        if noted:
+            self._report(name, "ok", None)
+        return noted
+
     def _compare_clocks(self, job: Job) -> None:
         """Measure the jump of the wall clock. A manual archive run confirms that the clock is right."""
         ahead = self._clock.wall() - self._clock.boot()
@@ -125,7 +133,10 @@ class JobRunner:
             (log.debug if again else log.warning)(
                 "job", root=self._store.name, job=job.name, result=result, reason=reason
             )
-        self._tell("job", {"root": self._store.name, "job": job.name, "result": result, "reason": reason})
+        self._report(job.name, result, reason)
+
+    def _report(self, name: str, result: str, reason: str | None) -> None:
+        self._tell("job", {"root": self._store.name, "job": name, "result": result, "reason": reason})
 
 
 def _busy(store: Store, error: ChangingError) -> BusyError:

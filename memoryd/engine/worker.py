@@ -23,6 +23,7 @@ from memoryd.engine.root import Root
 from memoryd.engine.status import RootStatus
 from memoryd.errors import MemorydError, ShuttingDownError
 from memoryd.log import get_logger
+from memoryd.operations.locks import is_lock_free
 from memoryd.search.embedding.embedder import Embedder
 from memoryd.store import Store
 
@@ -91,7 +92,10 @@ class Worker:
         return self.inbox.submit(job)
 
     def enqueue_scheduled(self, name: str) -> None:
-        """Queue a scheduled job; at most one of each name waits."""
+        """Queue a scheduled job; at most one of each name waits. A sweep where there is no lock needs no thread."""
+        idle = name == "locks" and self.root.health.may_run(name, writes=True) and is_lock_free(self.store)
+        if idle and self.runner.note_idle_run(name):
+            return
         self.inbox.enqueue_scheduled(name)
 
     def run_now(self, name: str) -> Future[Result]:

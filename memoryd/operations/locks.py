@@ -12,7 +12,8 @@ from memoryd.core.findings import Finding
 from memoryd.core.lock_staleness import Kind, State
 from memoryd.disk.locks.file import HONOUR_S
 from memoryd.disk.locks.inspect import LockReport, clear, inspect
-from memoryd.errors import GuardError, NotFoundError
+from memoryd.disk.syscalls import lstat
+from memoryd.errors import GuardError, MemorydError, NotFoundError
 from memoryd.layouts.protocol import LockRule
 from memoryd.store import Store
 
@@ -29,6 +30,17 @@ def lock_row(report: LockReport) -> LockRow:
         evidence=report.evidence,
         action=UNSET if report.action == "none" else report.action,
     )
+
+
+def is_lock_free(store: Store) -> bool:
+    """True if no lock file exists and none is reported, so that a sweep would change nothing. For any thread."""
+    if store.layout is None or store.root_findings.get("locks"):
+        return False
+    try:
+        fd = store.tree.fd
+        return all(lstat(fd, rule.name, rule.name) is None for rule in store.layout.files.locks)
+    except (OSError, MemorydError):
+        return False  # the directory is being closed, or its disk fails: the sweep reports it
 
 
 def list_locks(store: Store, now: float, *, watch: bool = False) -> list[LockReport]:

@@ -32,12 +32,12 @@ from memoryd.layouts.registry import known_limits
 from memoryd.log import get_logger, set_level
 from memoryd.service.notify import Notifier, listen_fds
 from memoryd.service.roots import Roots
-from memoryd.service.timetable import BEAT_S
 
 log = get_logger(__name__)
 
 TICK_S = 10.0  # between two looks at the paths of calm roots, which no event covers: a mount, a link, a parent
-WATCHER_TICKS = 2  # between two checks of the watcher
+WATCHER_TICKS = 6  # between two checks of the watcher
+TOGETHER_S = 0.1  # what is due this soon is done at once, so that it needs no wake-up of its own
 TRIM_CPU_S = 0.1  # processor time between two returns of free memory: an idle process frees none
 STUCK_S = 300.0  # a worker without progress for this long counts as hung
 
@@ -64,6 +64,12 @@ class ClockWatch:
             return None
         jump = (wall - previous[0]) - (monotonic - previous[1])
         return jump if abs(jump) > self.threshold_s else None
+
+
+def seconds_to_tick(wall: float) -> float:
+    """Return the seconds until the next tick, just after a whole multiple of `TICK_S`: most jobs fall on these."""
+    left = TICK_S - wall % TICK_S + TOGETHER_S / 10
+    return left if left > TOGETHER_S else left + TICK_S
 
 
 Serve = Callable[["Daemon"], Mapping[str, Handler]]
@@ -156,6 +162,7 @@ class Daemon:
         for worker in self.roots.all():
             while not worker.ready.wait(0.2) and not self._stopping:
                 self._drain_wake()
+                self.roots.timetable.run_due()
                 self._notifier.extend_timeout(30.0)
 
     def _end(self) -> int:
@@ -178,27 +185,32 @@ class Daemon:
     # --- the main loop
 
     def _loop(self) -> None:
-        """Wake up for a signal, for trouble, for a ping, and at each tick to supervise the rest."""
+        """Wake up for a signal, for trouble, for a job, for a ping, and at each tick to supervise the rest."""
         interval = self._notifier.watchdog_interval_s()
         tick = self.clock.monotonic()
         ping = NEVER if interval is None else tick
         while not self._stopping:
-            select.select([self._wake_read], [], [], max(0.0, min(tick, ping) - self.clock.monotonic()))
-            self._drain_wake()
+            job_s = self.roots.timetable.next_due() - self.clock.wall()
+            self._sleep(min(min(tick, ping) - self.clock.monotonic(), job_s))
             if self._reload_asked:
                 self._reload_asked = False
                 self._reload_by_signal()
             now = self.clock.monotonic()
             self._watch_clock(now)
             self.roots.settle_troubles()
+            self.roots.timetable.run_due()
             self._show_states()
-            if now >= tick:
-                tick = now + TICK_S
+            if now >= tick - TOGETHER_S:
+                tick = now + seconds_to_tick(self.clock.wall())
                 self._supervise()
-            if interval is not None and now >= ping:
-                ping = now + interval
+            if interval is not None and now >= ping - TOGETHER_S:
+                ping = now + (interval - interval % TICK_S or interval)
                 if self._healthy(now):
                     self._notifier.watchdog()
+
+    def _sleep(self, seconds: float) -> None:
+        select.select([self._wake_read], [], [], max(0.0, seconds))
+        self._drain_wake()
 
     def _supervise(self) -> None:
         self.roots.check_places()
@@ -216,8 +228,7 @@ class Daemon:
             self.roots.after_jump(jump)
 
     def _healthy(self, now: float) -> bool:
-        """Return True if every worker made progress or is idle, and the timetable ticks. A slow disk is fine as long as
-        there is progress."""
+        """Return True if every worker made progress or is idle. A slow disk is fine as long as there is progress."""
         for worker in self.roots.all():
             count, since = self._seen_progress.get(worker.name, (-1, now))
             if worker.progress != count or worker.step == "idle":
@@ -225,7 +236,7 @@ class Daemon:
             elif now - since > STUCK_S or not worker.alive:
                 self._notifier.status(f"root {worker.name} hangs in {worker.step}")
                 return False
-        return self.roots.timetable.tick_age() < 2 * BEAT_S
+        return True
 
     def _show_states(self) -> None:
         """Report changed root states to the service manager."""

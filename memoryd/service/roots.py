@@ -86,7 +86,8 @@ class ScheduledJob(NamedTuple):
 
 
 class Roots:
-    """The workers by root name, thread-safe. `wake` is called when the main loop has trouble to handle."""
+    """The workers by root name, thread-safe. `wake` is called when the main loop has trouble to handle or a job to
+    start earlier."""
 
     def __init__(
         self,
@@ -107,14 +108,13 @@ class Roots:
         self._search: SearchConfig | None = None
         self.meaning = SemanticSearch(None)
         self.watcher = Watcher(self._touched, self._troubled, os.path.join(state_dir, "probe"))
-        self.timetable = Timetable(self._due, clock.wall)
+        self.timetable = Timetable(self._due, clock.wall, wake)
 
     # --- life
 
     def start(self) -> None:
-        """Start the watcher and the timetable."""
+        """Start the watcher."""
         self.watcher.start()
-        self.timetable.start()
 
     @contextmanager
     def changing(self) -> Iterator[None]:
@@ -134,7 +134,7 @@ class Roots:
         """Stop timetable and watcher, then all workers at once; return False if one had to be abandoned."""
         self._ending = True
         self._await_change(STOP_S)
-        self.timetable.shutdown()
+        self.timetable.clear()
         self.watcher.stop()
         workers = self.all()
         enders = [threading.Thread(target=worker.stop, args=(STOP_S,)) for worker in workers]

@@ -1,8 +1,8 @@
-"""The timetable of all scheduled work: the only module that uses APScheduler.
+"""The timetable: when each job of each root is due. The daemon's main loop asks it and sleeps until then.
 
-A job that is due is only put into the inbox of its root, which takes microseconds; the worker of the root runs it when
-it can. Each job is armed for a single time, and armed again after it has fired: if the clock jumps a year ahead, one
-run is due, while an interval trigger would enumerate every missed second of that year.
+It runs in wall-clock time: after a clock jump every due time is computed anew. Intervals of whole tens of seconds fall
+on whole tens of seconds, so that what is due in several roots wakes the process once. APScheduler does the arithmetic
+of cron lines; it is loaded with the first one.
 """
 
 from __future__ import annotations
@@ -13,124 +13,79 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from apscheduler.events import EVENT_JOB_ERROR, EVENT_JOB_MAX_INSTANCES, EVENT_JOB_MISSED, JobEvent
-from apscheduler.executors.base import BaseExecutor, run_job
-from apscheduler.job import Job
-from apscheduler.jobstores.base import JobLookupError
-from apscheduler.jobstores.memory import MemoryJobStore
-from apscheduler.schedulers.background import BackgroundScheduler
-from apscheduler.schedulers.base import STATE_STOPPED
-from apscheduler.schedulers.blocking import BlockingScheduler
-from apscheduler.triggers.cron import CronTrigger
-from apscheduler.triggers.date import DateTrigger
-
 from memoryd.core.dates import zone_of
 from memoryd.core.schedule import Adaptive, Cron, Every, Off, Schedule, next_due
 from memoryd.log import get_logger
 
 log = get_logger(__name__)
 
-BEAT_S = 30.0  # interval of the heartbeat that proves the scheduler runs
+GRID_S = 10  # whole multiples of this fall on multiples of it
 MAX_ADAPTIVE_S = 3600.0  # interval of an adaptive job before `arm` has set its next run
 MAX_AHEAD_S = 10 * 365 * 86_400.0  # keeps arithmetic with dates in range
+NEVER = float("inf")
 
 
 @dataclass(slots=True)
 class _Entry:
-    """One job. `last` is its last success, later its last run; `serial` tells a stale trigger from the armed one."""
+    """One job. `last` is its last success, later its last run; `at` is when it runs next."""
 
     schedule: Schedule
     last: float | None
     zone: str
-    serial: int = 0
-    at: float | None = None
-
-
-class AfterPass(BaseExecutor):  # type: ignore[misc]  # APScheduler has no types
-    """Runs due jobs on the scheduler's own thread, so that nothing else wakes up for them. It runs them after the pass
-    over all jobs, which holds a lock that arming a job takes last."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._due: list[tuple[Job, list[datetime]]] = []
-
-    def _do_submit_job(self, job: Job, run_times: list[datetime]) -> None:
-        self._due.append((job, run_times))
-
-    def run_due(self) -> None:
-        """Run what the pass has found."""
-        due, self._due = self._due, []
-        for job, run_times in due:
-            self._run_job_success(job.id, run_job(job, "default", run_times, self._logger.name))
-
-
-class Scheduler(BackgroundScheduler):  # type: ignore[misc]  # APScheduler has no types
-    """APScheduler's BackgroundScheduler on a single thread, and without one race: if it is stopped during a pass over
-    its jobs, it looks for a job among those of an unstarted scheduler, and its thread would die."""
-
-    def __init__(self, **options: object) -> None:
-        self._after_pass = AfterPass()
-        super().__init__(executors={"default": self._after_pass}, **options)
-
-    def _process_jobs(self) -> float | None:
-        wait_s: float | None = super()._process_jobs()
-        self._after_pass.run_due()
-        return wait_s
-
-    def shutdown(self, wait: bool = True) -> None:
-        """Stop, without waiting for a job that is running."""
-        BlockingScheduler.shutdown(self, wait)
-
-    def remove_job(self, job_id: str, jobstore: str | None = None) -> None:
-        """Remove a job. A missing one is no error once the scheduler is stopped."""
-        try:
-            super().remove_job(job_id, jobstore)
-        except JobLookupError:
-            if self.state != STATE_STOPPED:
-                raise
+    at: float = NEVER
 
 
 class Timetable:
-    """Calls `enqueue(root, job)` when a job is due. Times are wall-clock seconds; methods are thread-safe.
+    """Calls `enqueue(root, job)` for each job that is due when `run_due` is called, and `wake` when a job is due sooner
+    than `next_due` told last. Times are wall-clock seconds; methods are thread-safe.
 
-    `enqueue` must not block. If it raises, the error is counted in `errors`; the job stays armed for its next run.
+    `enqueue` must not block. If it raises, the job stays armed for its next run.
     """
 
     def __init__(
         self,
         enqueue: Callable[[str, str], None],
         clock: Callable[[], float] = time.time,
-        monotonic: Callable[[], float] = time.monotonic,
+        wake: Callable[[], None] = lambda: None,
     ) -> None:
         self._enqueue = enqueue
         self._clock = clock
-        self._monotonic = monotonic
+        self._wake = wake
         self._lock = threading.RLock()
         self._entries: dict[tuple[str, str], _Entry] = {}
-        self._serial = 0
-        self._beat_at = self._monotonic()
-        self._beat_id = ""
-        self.missed = 0
-        self.errors = 0
-        self._scheduler = Scheduler(
-            jobstores={"default": MemoryJobStore()},
-            job_defaults={"coalesce": True, "max_instances": 1, "misfire_grace_time": None},
-            timezone=UTC,
-        )
-        mask = EVENT_JOB_ERROR | EVENT_JOB_MISSED | EVENT_JOB_MAX_INSTANCES
-        self._scheduler.add_listener(self._count_problem, mask)
+        self._told = -NEVER  # by `next_due`
 
-    def start(self) -> None:
-        """Start the scheduler and its heartbeat."""
-        self._scheduler.start()
-        self._arm_beat(self._clock())
+    # --- for the main loop
 
-    def shutdown(self) -> None:
-        """Stop without waiting: waiting would hold a lock of the scheduler that running jobs may need."""
+    def next_due(self) -> float:
+        """Return when the next job is due; NEVER if there is none. Something due sooner calls `wake` from now on."""
+        with self._lock:
+            self._told = min((entry.at for entry in self._entries.values()), default=NEVER)
+            return self._told
+
+    def run_due(self) -> None:
+        """Enqueue what is due, in order of its due time, and arm it for its next run."""
+        now = self._clock()
+        with self._lock:
+            due = sorted((entry.at, key) for key, entry in self._entries.items() if entry.at <= now)
+        for at, key in due:
+            with self._lock:
+                entry = self._entries.get(key)
+                if entry is None or entry.at != at:
+                    continue  # removed or armed again meanwhile
+                entry.last = now
+                self._arm(entry, _next(entry, now))
+            try:
+                self._enqueue(*key)
+            except Exception:  # the other jobs go on
+                log.exception("a scheduled job could not be queued", root=key[0], job=key[1])
+
+    # --- for any thread
+
+    def clear(self) -> None:
+        """Remove all jobs of all roots."""
         with self._lock:
             self._entries.clear()
-        if self._scheduler.running:
-            self._scheduler.shutdown(wait=False)
 
     def set(
         self,
@@ -151,23 +106,21 @@ class Timetable:
         with self._lock:
             entry = _Entry(schedule, last_success, timezone)
             at = None if isinstance(schedule, Off) else _next(entry, now)
-            self._disarm((root, job))
             self._entries.pop((root, job), None)
             if at is not None:
                 self._entries[root, job] = entry
-                self._arm((root, job), at)
+                self._arm(entry, at)
 
     def arm(self, root: str, job: str, at: float) -> None:
         """Set the time of the next run: of an adaptive job, or for a retry. An unknown job is ignored."""
         with self._lock:
             if (root, job) in self._entries:
-                self._arm((root, job), at)
+                self._arm(self._entries[root, job], at)
 
     def remove(self, root: str) -> None:
         """Remove all jobs of a root."""
         with self._lock:
             for key in [key for key in self._entries if key[0] == root]:
-                self._disarm(key)
                 del self._entries[key]
 
     def next_run(self, root: str, job: str) -> float | None:
@@ -178,71 +131,21 @@ class Timetable:
     def rearm_all(self, now: float) -> None:
         """Recompute the next run of every job after a clock jump; an overdue job runs at once."""
         with self._lock:
-            for key, entry in self._entries.items():
-                self._arm(key, _next(entry, now))
-        self._arm_beat(now)
+            for entry in self._entries.values():
+                self._arm(entry, _next(entry, now))
 
-    def tick_age(self) -> float:
-        """Return monotonic seconds since the last heartbeat; more than two `BEAT_S`: scheduler or `enqueue` hangs."""
-        return self._monotonic() - self._beat_at
-
-    def _fire(self, key: tuple[str, str], serial: int) -> None:
-        with self._lock:
-            entry = self._entries.get(key)
-            if entry is None or entry.serial != serial:
-                return  # removed or armed again after this trigger had fired
-            now = self._clock()
-            entry.last = now
-            self._arm(key, _next(entry, now))
-        self._enqueue(*key)
-
-    def _beat(self) -> None:
-        self._beat_at = self._monotonic()
-        self._arm_beat(self._clock())
-
-    def _arm_beat(self, now: float) -> None:
-        with self._lock:
-            self._drop(self._beat_id)
-            self._beat_id = self._add(self._beat, [], now + BEAT_S)
-
-    def _arm(self, key: tuple[str, str], at: float) -> None:
-        self._disarm(key)
-        entry = self._entries[key]
+    def _arm(self, entry: _Entry, at: float) -> None:
         entry.at = at
-        self._add(self._fire, [key, self._serial + 1], at)
-        entry.serial = self._serial
-
-    def _disarm(self, key: tuple[str, str]) -> None:
-        entry = self._entries.get(key)
-        if entry is not None:
-            self._drop(str(entry.serial))
-
-    def _add(self, call: Callable[..., None], args: list[object], at: float) -> str:
-        """Add one trigger under a new id: with an id in use, a job that is due again while it runs would be dropped."""
-        self._serial += 1
-        when = DateTrigger(datetime.fromtimestamp(at, UTC), timezone=UTC)
-        self._scheduler.add_job(call, when, args=args, id=str(self._serial))
-        return str(self._serial)
-
-    def _drop(self, job_id: str) -> None:
-        try:
-            self._scheduler.remove_job(job_id)
-        except JobLookupError:
-            return  # it has fired already
-
-    def _count_problem(self, event: JobEvent) -> None:
-        if event.code == EVENT_JOB_ERROR:
-            self.errors += 1
-            log.error("a scheduled job could not be queued", error=repr(event.exception))
-        else:
-            self.missed += 1
+        if at < self._told:
+            self._told = at
+            self._wake()
 
 
 def _next(entry: _Entry, now: float) -> float:
     """Return the time of the next run, never before `now`: an overdue job is due now."""
     match entry.schedule:
         case Every():
-            at = next_due(entry.schedule, entry.last, now)
+            at = _on_grid(next_due(entry.schedule, entry.last, now), entry.schedule, now)
         case Cron():
             at = next_cron(entry.schedule, entry.zone, entry.last, now)
         case Adaptive():
@@ -252,9 +155,20 @@ def _next(entry: _Entry, now: float) -> float:
     return min(max(now if at is None else at, now), now + MAX_AHEAD_S)
 
 
+def _on_grid(at: float | None, schedule: Every, now: float) -> float | None:
+    """Return the last grid time up to `at`, or `at` itself if that is over: a run is never later for it, and never more
+    than `GRID_S` early."""
+    if at is None or schedule.seconds % GRID_S or at <= now:
+        return at
+    on_grid = at - at % GRID_S
+    return on_grid if on_grid > now else at
+
+
 def next_cron(cron: Cron, timezone: str, last: float | None, now: float) -> float | None:
     """Return the first time of a cron line after the last success, or after `now` if there is none or it is in the
     future. None if the line never matches again."""
+    from apscheduler.triggers.cron import CronTrigger  # noqa: PLC0415 - brings asyncio; no default schedule has such a line
+
     minute, hour, day, month, weekday = cron.fields
     zone = zone_of(timezone)
     trigger = CronTrigger(minute=minute, hour=hour, day=day, month=month, day_of_week=weekday, timezone=zone)

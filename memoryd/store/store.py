@@ -363,6 +363,7 @@ class Store(StoreLock):
         """Close everything; recent changes are saved for the next start."""
         self.late_writes.close()
         self._save_recent()
+        self._save_job_runs()
         self.detach()
         self.catalogue.close()
         self.journal.close()
@@ -377,6 +378,13 @@ class Store(StoreLock):
                 self.journal.facts.set(RECENT_CHANGES, to_json(self.recent))
         except (OSError, MemorydError, TypeError, ValueError) as error:
             log.warning("stopped watching recent additions", root=self.name, reason=str(error))
+
+    def _save_job_runs(self) -> None:
+        """Save the runs that were counted in memory, so that they do not count as missed."""
+        try:
+            self.journal.jobs.flush()
+        except (OSError, MemorydError) as error:
+            log.warning("the last runs of jobs are not recorded", root=self.name, reason=str(error))
 
     def merge_late_writes(self, now: float) -> int:
         """Copy bytes appended to replaced inodes to the live files, and update the findings about them. Returns the

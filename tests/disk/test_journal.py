@@ -18,6 +18,7 @@ import memoryd
 from memoryd.core.retention import Quality
 from memoryd.disk.blobs import Blobs
 from memoryd.disk.journal import Entry, Journal, Step
+from memoryd.disk.journal.jobs import MOST_IDLE_RUNS
 from memoryd.disk.journal.trash import Pin
 from memoryd.errors import BusyError, MemorydError, NotFoundError
 from memoryd.service.handlers.upkeep import history_entry
@@ -155,6 +156,27 @@ def test_job_times_count_runs_failures_and_what_was_cut_off(journal: Journal) ->
     assert journal.jobs.fail_interrupted() == []
     journal.jobs.record_end("archive", "ok", NOW + 30)
     assert journal.jobs.times()["archive"].last_error is None
+
+
+def test_runs_that_had_nothing_to_do_are_counted_without_a_write(journal: Journal) -> None:
+    journal.jobs.record_start("locks", NOW)
+    journal.jobs.record_end("locks", "failed", NOW + 1, "busy")
+    written = journal.database.connection.total_changes
+    assert [journal.jobs.note_idle_run("locks", NOW + 10 * each) for each in range(1, MOST_IDLE_RUNS + 2)] == [
+        *[True] * MOST_IDLE_RUNS,
+        False,
+    ]
+    assert journal.database.connection.total_changes == written
+    last = NOW + 10 * MOST_IDLE_RUNS
+    counted = journal.jobs.times()["locks"]
+    assert (counted.runs, counted.failures, counted.last_result) == (MOST_IDLE_RUNS + 1, 1, "ok")
+    assert (counted.last_start, counted.last_end, counted.last_success, counted.last_error) == (last, last, last, None)
+    journal.jobs.flush()
+    assert journal.jobs.times()["locks"] == counted
+    assert journal.jobs.note_idle_run("locks", last + 10)
+    journal.jobs.record_start("locks", last + 20)
+    journal.jobs.record_end("locks", "ok", last + 21)
+    assert journal.jobs.times()["locks"].runs == MOST_IDLE_RUNS + 3
 
 
 def test_meta_holds_json(journal: Journal) -> None:

@@ -17,7 +17,7 @@ pytestmark = pytest.mark.slow
 
 IDLE_S = 20.0
 CALM_S = 5.0  # after the last work, until nothing more follows from it
-MOST_PER_S = 2.0  # wake-ups of the whole process
+MOST_PER_S = 0.6  # wake-ups of the whole process
 
 
 def fill(root: Path) -> None:

@@ -1,111 +1,148 @@
-"""The timetable on a real scheduler. Nothing sleeps to be right: tests wait for the firing itself."""
+"""The timetable, driven step by step: time is what the test says."""
 
 from __future__ import annotations
 
-import threading
-import time
-from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import pytest
-from apscheduler.jobstores.base import JobLookupError
+from hypothesis import given
+from hypothesis import strategies as st
 
 from memoryd.core.schedule import Cron, parse_schedule
 from memoryd.disk.journal import Journal
 from memoryd.service.roots import first_armed
-from memoryd.service.timetable import MAX_ADAPTIVE_S, Scheduler, Timetable, next_cron
-from tests.daemon import until
+from memoryd.service.timetable import GRID_S, MAX_ADAPTIVE_S, NEVER, Timetable, next_cron
 
 YEAR = 365 * 86_400.0
-WAIT = 20.0
+START = 1_790_000_003.5  # not on the grid
 
 
-class Inbox:
-    """Collects what was enqueued; `wait` returns once that many firings came."""
+class Site:
+    """A timetable at `now`, and what it has enqueued. `woken` counts the calls of `wake`."""
 
     def __init__(self) -> None:
+        self.now = START
         self.got: list[tuple[str, str]] = []
-        self.broken = False
-        self.changed = threading.Condition()
+        self.broken: set[str] = set()
+        self.woken = 0
+        self.table = Timetable(self._enqueue, clock=lambda: self.now, wake=self._wake)
 
-    def __call__(self, root: str, job: str) -> None:
-        if self.broken:
+    def _enqueue(self, root: str, job: str) -> None:
+        if job in self.broken:
             raise RuntimeError("inbox closed")
-        with self.changed:
-            self.got.append((root, job))
-            self.changed.notify_all()
+        self.got.append((root, job))
 
-    def wait(self, count: int) -> None:
-        with self.changed:
-            assert self.changed.wait_for(lambda: len(self.got) >= count, WAIT), self.got
+    def _wake(self) -> None:
+        self.woken += 1
+
+    def every(self, job: str, schedule: str, last: float | None, root: str = "agents") -> None:
+        self.table.set(root, job, parse_schedule(schedule), last, self.now)
+
+    def run(self, at: float | None = None) -> list[tuple[str, str]]:
+        """What is enqueued by one call at this time."""
+        if at is not None:
+            self.now = at
+        self.got.clear()
+        self.table.run_due()
+        return list(self.got)
 
 
 @pytest.fixture
-def inbox() -> Inbox:
-    return Inbox()
-
-
-@pytest.fixture
-def timetable(inbox: Inbox) -> Iterator[Timetable]:
-    table = Timetable(inbox)
-    table.start()
-    yield table
-    table.shutdown()
+def site() -> Site:
+    return Site()
 
 
 def moment(text: str) -> float:
     return datetime.fromisoformat(text).replace(tzinfo=UTC).timestamp()
 
 
-def test_a_job_overdue_for_a_year_runs_once(timetable: Timetable, inbox: Inbox) -> None:
-    now = time.time()
-    timetable.set("agents", "archive", parse_schedule("every 1m"), now - YEAR, now)
-    timetable.set("agents", "backup", parse_schedule("every 1d"), None, now)
-    inbox.wait(2)
-    timetable.set("agents", "marker", parse_schedule("every 1d"), None, now)
-    inbox.wait(3)
-    assert sorted(inbox.got) == [("agents", "archive"), ("agents", "backup"), ("agents", "marker")]
-    assert timetable.next_run("agents", "archive") == pytest.approx(time.time() + 60, abs=10)
+def test_a_job_overdue_for_a_year_runs_once(site: Site) -> None:
+    site.every("archive", "every 1m", START - YEAR)
+    site.every("backup", "every 1d", None)
+    assert site.run() == [("agents", "archive"), ("agents", "backup")]
+    assert site.run() == []
+    assert site.table.next_run("agents", "archive") == START + 56.5
 
 
-def test_a_job_that_ran_lately_waits(timetable: Timetable, inbox: Inbox) -> None:
-    now = time.time()
-    timetable.set("agents", "archive", parse_schedule("every 6h"), now - 3600, now)
-    assert timetable.next_run("agents", "archive") == pytest.approx(now + 5 * 3600)
-    assert inbox.got == []
+def test_a_job_that_ran_lately_waits(site: Site) -> None:
+    site.every("archive", "every 6h", START - 3600)
+    assert site.table.next_run("agents", "archive") == START + 5 * 3600 - 3.5
+    assert site.run() == []
 
 
-def test_an_interval_goes_on(timetable: Timetable, inbox: Inbox) -> None:
-    now = time.time()
-    timetable.set("agents", "locks", parse_schedule("every 1s"), now, now)
-    inbox.wait(2)
-    assert set(inbox.got) == {("agents", "locks")}
+def test_an_interval_goes_on(site: Site) -> None:
+    site.every("locks", "every 1s", START)
+    assert [len(site.run(START + second)) for second in (0.5, 1, 1.5, 2)] == [0, 1, 0, 1]
 
 
-def test_off_takes_a_job_off(timetable: Timetable) -> None:
-    now = time.time()
-    timetable.set("agents", "dedupe", parse_schedule("every 6h"), now, now)
-    timetable.set("agents", "dedupe", parse_schedule("off"), now, now)
-    assert timetable.next_run("agents", "dedupe") is None
+def test_jobs_of_several_roots_fall_together(site: Site) -> None:
+    """Each wake-up of an idle process is one for all of them."""
+    for root, at in (("one", START), ("two", START + 4.4), ("three", START + 9.9)):
+        site.now = at
+        site.every("locks", "every 10s", at, root)
+    times = set()
+    while site.now < START + 100:
+        site.now = site.table.next_due()
+        times.add(site.now)
+        site.table.run_due()
+    assert all(at % GRID_S == 0 for at in times)
+    assert len(times) == 11
 
 
-def test_a_changed_schedule_replaces_the_old_one(timetable: Timetable) -> None:
-    now = time.time()
-    timetable.set("agents", "dedupe", parse_schedule("every 6h"), now, now)
-    timetable.set("agents", "dedupe", parse_schedule("every 2h"), now, now)
-    assert timetable.next_run("agents", "dedupe") == pytest.approx(now + 7200)
+@given(
+    seconds=st.sampled_from([1, 7, 10, 30, 45, 60, 3600]),
+    last=st.floats(START - 4000, START),
+    now=st.floats(START, START + 4000),
+)
+def test_the_grid_delays_no_run_and_repeats_none(seconds: int, last: float, now: float) -> None:
+    site = Site()
+    site.now = now
+    site.every("locks", f"every {seconds}s", last)
+    at = site.table.next_run("agents", "locks")
+    assert at is not None
+    assert at >= now
+    assert at <= max(now, last + seconds)
+    assert at >= last + seconds - GRID_S
+    assert len(site.run(at)) == 1
+    assert site.run(at) == []
 
 
-def test_a_removed_root_never_fires(timetable: Timetable, inbox: Inbox) -> None:
-    now = time.time()
-    timetable.set("gone", "locks", parse_schedule("every 1s"), now, now)
-    timetable.set("here", "locks", parse_schedule("every 1s"), now, now)
-    timetable.remove("gone")
-    inbox.wait(2)
-    assert timetable.next_run("gone", "locks") is None
-    assert {root for root, _ in inbox.got} == {"here"}
+def test_something_due_sooner_than_told_wakes_the_sleeper(site: Site) -> None:
+    assert site.table.next_due() == NEVER
+    site.every("archive", "every 6h", START)
+    assert site.woken == 1
+    site.every("prune", "every 12h", START)
+    assert site.woken == 1
+    assert site.table.next_due() == site.table.next_run("agents", "archive")
+    site.table.arm("agents", "prune", START + 1)
+    assert site.woken == 2
+    site.table.next_due()
+    site.run(START + 2)
+    assert site.woken == 2, "what runs on the sleeper's own thread does not wake it"
+
+
+def test_off_takes_a_job_off(site: Site) -> None:
+    site.every("dedupe", "every 6h", START)
+    site.every("dedupe", "off", START)
+    assert site.table.next_run("agents", "dedupe") is None
+
+
+def test_a_changed_schedule_replaces_the_old_one(site: Site) -> None:
+    site.every("dedupe", "every 6h", START)
+    site.every("dedupe", "every 2h", START)
+    assert site.table.next_run("agents", "dedupe") == START + 7200 - 3.5
+
+
+def test_a_removed_root_never_fires(site: Site) -> None:
+    site.every("locks", "every 1s", START, "gone")
+    site.every("locks", "every 1s", START, "here")
+    site.table.remove("gone")
+    assert site.run(START + 2) == [("here", "locks")]
+    assert site.table.next_run("gone", "locks") is None
+    site.table.clear()
+    assert site.table.next_due() == NEVER
 
 
 @pytest.mark.parametrize(
@@ -157,45 +194,32 @@ def test_an_unknown_zone_changes_nothing() -> None:
     assert table.next_run("agents", "archive") == 6 * 3600
 
 
-def test_a_failing_inbox_is_counted_and_the_job_armed_again(timetable: Timetable, inbox: Inbox) -> None:
-    inbox.broken = True
-    now = time.time()
-    timetable.set("agents", "backup", parse_schedule("every 6h"), None, now)
-    until(lambda: timetable.errors > 0, "it fails")
-    assert timetable.errors == 1
-    assert timetable.missed == 0
-    assert timetable.next_run("agents", "backup") == pytest.approx(now + 6 * 3600, abs=10)
+def test_a_failing_inbox_delays_no_other_job(site: Site) -> None:
+    site.broken.add("backup")
+    for job in ("archive", "backup", "verify"):
+        site.every(job, "every 6h", None)
+    assert site.run() == [("agents", "archive"), ("agents", "verify")]
+    assert site.table.next_run("agents", "backup") == START + 6 * 3600 - 3.5
 
 
-def test_an_adaptive_job_runs_when_armed_and_by_itself_within_an_hour(timetable: Timetable, inbox: Inbox) -> None:
-    now = time.time()
-    timetable.set("agents", "rescan", parse_schedule("adaptive"), None, now)
-    assert timetable.next_run("agents", "rescan") == pytest.approx(now + MAX_ADAPTIVE_S)
-    timetable.arm("agents", "rescan", now)
-    inbox.wait(1)
-    assert timetable.next_run("agents", "rescan") == pytest.approx(now + MAX_ADAPTIVE_S, abs=10)
-    timetable.arm("agents", "unheard-of", now)
-    assert timetable.next_run("agents", "unheard-of") is None
+def test_an_adaptive_job_runs_when_armed_and_by_itself_within_an_hour(site: Site) -> None:
+    site.every("rescan", "adaptive", None)
+    assert site.table.next_run("agents", "rescan") == START + MAX_ADAPTIVE_S
+    site.table.arm("agents", "rescan", START)
+    assert site.run() == [("agents", "rescan")]
+    assert site.table.next_run("agents", "rescan") == START + MAX_ADAPTIVE_S
+    site.table.arm("agents", "unheard-of", START)
+    assert site.table.next_run("agents", "unheard-of") is None
 
 
-def test_after_a_jump_ahead_each_job_runs_once(inbox: Inbox) -> None:
-    wall = [time.time()]
-    table = Timetable(inbox, clock=lambda: wall[0])
-    table.start()
-    try:
-        for root in ("one", "two"):
-            table.set(root, "locks", parse_schedule("every 10s"), wall[0], wall[0])
-        wall[0] += YEAR
-        table.rearm_all(wall[0])
-        assert table.next_run("one", "locks") == wall[0]
-        # The scheduler itself lives in true time, so what is due in a year is brought forward by hand.
-        table.arm("one", "locks", 0.0)
-        table.arm("two", "locks", 0.0)
-        inbox.wait(2)
-        assert sorted(inbox.got) == [("one", "locks"), ("two", "locks")]
-        assert table.next_run("one", "locks") == wall[0] + 10
-    finally:
-        table.shutdown()
+def test_after_a_jump_ahead_each_job_runs_once(site: Site) -> None:
+    for root in ("one", "two"):
+        site.every("locks", "every 10s", START, root)
+    site.now += YEAR
+    site.table.rearm_all(site.now)
+    assert site.table.next_run("one", "locks") == site.now
+    assert site.run() == [("one", "locks"), ("two", "locks")]
+    assert site.run() == []
 
 
 def test_after_a_jump_back_nothing_waits_for_the_old_time() -> None:
@@ -209,82 +233,23 @@ def test_after_a_jump_back_nothing_waits_for_the_old_time() -> None:
     assert table.next_run("agents", "archive") == moment("2026-03-02T03:15")
 
 
-def test_a_firing_that_was_overtaken_by_a_change_does_nothing(inbox: Inbox) -> None:
+def test_a_job_that_was_given_another_time_meanwhile_does_not_run(site: Site) -> None:
     """Both are due in one pass. While the first runs, the second gets another time."""
-    entered, release = threading.Event(), threading.Event()
+    table: Timetable
 
     def enqueue(root: str, job: str) -> None:
-        if job == "backup":
-            entered.set()
-            release.wait(WAIT)
-        inbox(root, job)
+        site.got.append((root, job))
+        table.arm("agents", "locks", START + 100)
 
-    table, now = Timetable(enqueue), time.time()
-    for at, job in enumerate(("backup", "locks"), 1):
-        table.set("agents", job, parse_schedule("every 10h"), None, now)
-        table.arm("agents", job, float(at))
-    table.start()
-    assert entered.wait(WAIT)
-    table.set("agents", "locks", parse_schedule("every 20h"), now, now)
-    table.set("agents", "dedupe", parse_schedule("every 6h"), None, now)
-    release.set()
-    inbox.wait(2)
-    assert inbox.got == [("agents", "backup"), ("agents", "dedupe")]
-    assert table.next_run("agents", "locks") == now + 20 * 3600
-    table.shutdown()
+    table = Timetable(enqueue, clock=lambda: START)
+    for job in ("backup", "locks"):
+        table.set("agents", job, parse_schedule("every 10h"), None, START)
+    table.run_due()
+    assert site.got == [("agents", "backup")]
+    assert table.next_run("agents", "locks") == START + 100
 
 
-def test_jobs_run_on_the_thread_of_the_scheduler_alone(inbox: Inbox) -> None:
-    """A pool would wake two more times for each."""
-    before, threads = set(threading.enumerate()), set()
-
-    def enqueue(root: str, job: str) -> None:
-        threads.update(set(threading.enumerate()) - before)
-        inbox(root, job)
-
-    table = Timetable(enqueue)
-    table.start()
-    table.set("agents", "locks", parse_schedule("every 1s"), None, time.time())
-    inbox.wait(2)
-    table.shutdown()
-    assert len(threads) == 1
-
-
-def test_the_clock_proves_that_it_runs(inbox: Inbox) -> None:
-    ahead = 0.0
-    table = Timetable(inbox, monotonic=lambda: time.monotonic() + ahead)
-    table.start()
-    ahead = 100.0
-    assert table.tick_age() > 99
-    table.rearm_all(0.0)  # a beat due long ago is due now
-    until(lambda: table.tick_age() < 50, "it beats")
-    table.shutdown()
-
-
-def test_stopping_does_not_wait_for_an_inbox_that_hangs() -> None:
-    entered, release = threading.Event(), threading.Event()
-
-    def hang(_root: str, _job: str) -> None:
-        entered.set()
-        release.wait(WAIT)
-
-    table = Timetable(hang)
-    table.start()
-    table.set("agents", "locks", parse_schedule("every 1s"), None, time.time())
-    assert entered.wait(WAIT)
-    done = threading.Event()
-
-    def stop() -> None:
-        table.shutdown()
-        done.set()
-
-    threading.Thread(target=stop, daemon=True).start()
-    assert done.wait(WAIT / 2)
-    release.set()
-    table.shutdown()  # twice is fine
-
-
-def test_cron_lines_in_utc_need_no_zone_tables(timetable: Timetable, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cron_lines_in_utc_need_no_zone_tables(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     """A slim container has none; UTC is the default, so the daemon must not fail there."""
 
     def none(name: str) -> ZoneInfo:
@@ -292,24 +257,8 @@ def test_cron_lines_in_utc_need_no_zone_tables(timetable: Timetable, monkeypatch
 
     monkeypatch.setattr("memoryd.core.dates.ZoneInfo", none)
     now = moment("2026-03-10T12:00:00")
-    timetable.set("agents", "archive", parse_schedule("15 3 * * *"), now, now)
-    assert timetable.next_run("agents", "archive") == moment("2026-03-11T03:15:00")
-
-
-def test_stopped_in_the_middle_of_a_pass_its_thread_ends_in_order() -> None:
-    """APScheduler then looks for the job it has just submitted among those of a scheduler not yet started."""
-    scheduler = Scheduler(timezone=UTC)
-    scheduler.start()
-    scheduler.shutdown(wait=False)
-    scheduler.remove_job("already gone")
-
-
-def test_a_job_that_is_not_there_is_still_told_while_it_runs() -> None:
-    scheduler = Scheduler(timezone=UTC)
-    scheduler.start()
-    with pytest.raises(JobLookupError):
-        scheduler.remove_job("never there")
-    scheduler.shutdown(wait=False)
+    site.table.set("agents", "archive", parse_schedule("15 3 * * *"), now, now)
+    assert site.table.next_run("agents", "archive") == moment("2026-03-11T03:15:00")
 
 
 def test_an_hour_that_comes_twice_fires_a_line_that_names_it_once() -> None:

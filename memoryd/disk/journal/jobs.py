@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import threading
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 
 from memoryd.disk.journal.database import Database, printable
 
+MOST_IDLE_RUNS = 60  # of one job in a row without a record
 RESULTS = frozenset({"ok", "failed", "refused_by_guard", "busy", "skipped"})
 
 JOB_TABLES = (
@@ -34,13 +37,43 @@ class JobTime:
 
 
 class JobTable:
-    """The history of every job. Most writes are not synced: a lock sweep every ten seconds must not wake a disk."""
+    """The history of every job. Most writes are not synced: a lock sweep every ten seconds must not wake a disk. Runs
+    that had nothing to do are counted in memory, and written with the next run of their job or at the end."""
 
     def __init__(self, db: Database) -> None:
         self._db = db
+        self._idle_lock = threading.Lock()
+        self._idle: dict[str, tuple[int, float]] = {}  # by job: runs, and when the last one was
+
+    def note_idle_run(self, name: str, now: float) -> bool:
+        """Count a run that had nothing to do, without a write and without waiting for one. False if there were so many
+        that one must be recorded."""
+        with self._idle_lock:
+            runs = self._idle.get(name, (0, 0.0))[0]
+            if runs >= MOST_IDLE_RUNS:
+                return False
+            self._idle[name] = (runs + 1, now)
+        return True
+
+    def flush(self, names: Iterable[str] | None = None) -> None:
+        """Write the idle runs of these jobs (None: all)."""
+        with self._idle_lock:
+            wanted = list(self._idle) if names is None else [name for name in names if name in self._idle]
+            idle = [(name, *self._idle.pop(name)) for name in wanted]
+        if not idle:
+            return
+        with self._db.writing(durable=False) as db:
+            for name, runs, at in idle:
+                db.execute("INSERT OR IGNORE INTO jobs (name) VALUES (?)", (name,))
+                db.execute(
+                    "UPDATE jobs SET last_start = ?1, last_end = ?1, last_success = ?1, last_result = 'ok', "
+                    "last_error = NULL, runs = runs + ?2 WHERE name = ?3",
+                    (at, runs, name),
+                )
 
     def record_start(self, name: str, now: float) -> None:
         """Record that the job starts, so that a crash during the run is detected."""
+        self.flush([name])
         with self._db.writing(durable=False) as db:
             db.execute("INSERT OR IGNORE INTO jobs (name) VALUES (?)", (name,))
             db.execute("UPDATE jobs SET last_start = ?, running = 1, runs = runs + 1 WHERE name = ?", (now, name))
@@ -77,7 +110,12 @@ class JobTable:
 
     def times(self) -> dict[str, JobTime]:
         """Return the history of each job that has run, by name."""
-        return {
-            row["name"]: JobTime(**{**dict(row), "running": bool(row["running"])})
-            for row in self._db.rows("SELECT * FROM jobs ORDER BY name")
-        }
+        with self._idle_lock:
+            idle = dict(self._idle)
+        rows = self._db.rows("SELECT * FROM jobs ORDER BY name")
+        found = {row["name"]: JobTime(**{**dict(row), "running": bool(row["running"])}) for row in rows}
+        for name, (runs, at) in idle.items():
+            known = found.get(name, JobTime(name))
+            ran = replace(known, last_start=at, last_end=at, last_success=at, last_result="ok", last_error=None)
+            found[name] = replace(ran, runs=known.runs + runs)
+        return found
