@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -17,7 +19,7 @@ from memoryd.core.records import Document, Record
 from memoryd.core.spans import Fingerprint, Span
 from memoryd.core.vectors import pack_floats
 from memoryd.engine.inbox import NEVER
-from memoryd.engine.indexer import AT_ONCE, FIRST, FIRST_PAUSE_S, MAX_PAUSE_S, SLOW_BATCH, Backfill
+from memoryd.engine.indexer import AT_ONCE, FIRST, FIRST_PAUSE_S, MAX_PAUSE_S, NICE, SLOW_BATCH, Backfill
 from memoryd.engine.interfaces import Clock
 from memoryd.index.sqlite import SqliteIndex
 from memoryd.search.embedding.embedder import EmbedderError
@@ -190,6 +192,20 @@ def test_a_slow_embedder_works_beside(world: World) -> None:
     world.until(filling, lambda: world.have() == SLOW_BATCH + 3)
     assert embedder.batches == [SLOW_BATCH, 3]
     world.until(filling, lambda: filling.next_due == NEVER)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="no priority for each thread")
+def test_a_slow_embedder_yields_to_all_others(world: World) -> None:
+    def priority() -> int:
+        return os.getpriority(os.PRIO_PROCESS, threading.get_native_id())
+
+    seen: list[int] = []
+    filling = world.filling(Numbers(fast=False, before=lambda texts: seen.append(priority())))
+    world.put(1)
+    before = priority()
+    world.until(filling, lambda: world.have() == 1)
+    assert seen == [max(before, NICE)]
+    assert priority() == before
 
 
 def test_what_goes_while_its_vector_is_made_leaves_none(world: World) -> None:
