@@ -11,6 +11,7 @@ import click
 
 from memoryd import __version__
 from memoryd.cli import exits
+from memoryd.cli.first_contact import try_command
 from memoryd.cli.options import complete_roots, example, json_option, socket_of
 from memoryd.cli.screen import print_json, printable
 from memoryd.control.methods import LAYOUTS, LEVELS, TOPICS
@@ -210,5 +211,6 @@ def help_command(ctx: click.Context, topic: str | None, man: bool) -> None:
 
 
 COMMANDS: dict[str, click.Command] = {
-    command.name or "": command for command in (run, demo, init, events, mcp, completion, help_command, version)
+    command.name or "": command
+    for command in (run, demo, try_command, init, events, mcp, completion, help_command, version)
 }

@@ -14,7 +14,7 @@ from memoryd.control.methods import METHODS, by_command, groups
 from memoryd.errors import UsageError
 
 # Commands are listed in the order of use.
-_LOCAL_FIRST = ("run", "demo", "init")
+_LOCAL_FIRST = ("run", "demo", "try", "init")
 _LOCAL_LAST = ("events", "mcp", "completion", "help", "version")
 
 

@@ -638,7 +638,7 @@ def test_every_help_has_an_example(command: tuple[str, ...], capsys: pytest.Capt
 
 def test_the_table_is_reachable() -> None:
     """The commands are those of the method table and the local ones."""
-    local = {("run",), ("demo",), ("init",), ("events",), ("mcp",), ("completion",), ("help",), ("version",)}
+    local = {("run",), ("demo",), ("try",), ("init",), ("events",), ("mcp",), ("completion",), ("help",), ("version",)}
     groups = {(method.command[0],) for method in CLIENT_METHODS if method.command and len(method.command) > 1}
     assert set(all_commands()) == {method.command for method in CLIENT_METHODS} | groups | local
 

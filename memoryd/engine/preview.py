@@ -1,0 +1,125 @@
+"""`memoryd try`: what memoryd would see and do in a directory, without a daemon and without a write to it.
+
+The working data is kept in a private temporary directory, which is removed at the end.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+
+from msgspec import UNSET, Struct, UnsetType
+
+from memoryd.control.methods.shared import ActionRow
+from memoryd.control.methods.status import Counts, FindingRow
+from memoryd.control.methods.upkeep import PlannedResult
+from memoryd.core.defaults import Mode, Policy
+from memoryd.disk.tree import Tree
+from memoryd.engine.jobs import OPERATIONS, Job
+from memoryd.errors import UsageError
+from memoryd.operations.backup import create_backups
+from memoryd.operations.check import check, count_findings, finding_row
+from memoryd.operations.index_files import update_index
+from memoryd.operations.locks import list_locks
+from memoryd.operations.recognition import Recognition, recognise_layout
+from memoryd.operations.refresh import refresh
+from memoryd.store import Store
+
+REMOVABLE = "stale"  # the state of a lock that the daemon would clear
+
+
+class Preview(Struct, kw_only=True):
+    """The view of one directory and of the changes due there. `layout` is None if memoryd cannot use it; then
+    `why` is the reason and `hint` what to do, and the rest is absent."""
+
+    path: str
+    layout: str | None
+    why: str
+    hint: str | UnsetType = UNSET
+    memories: int | UnsetType = UNSET
+    archived: int | UnsetType = UNSET
+    findings: list[FindingRow] | UnsetType = UNSET
+    summary: Counts | UnsetType = UNSET
+    actions: list[ActionRow] | UnsetType = UNSET
+
+
+def preview(path: str, now: float, layout: str | None = None) -> Preview:
+    """Look at the directory at `path`, with the layout named or the one recognised. Raises UsageError if there is no
+    such directory."""
+    real = os.path.realpath(os.path.expanduser(path))
+    if not os.path.lexists(real):
+        raise UsageError(f"{path} does not exist", hint="check the spelling; name an existing memory directory")
+    if not os.path.isdir(real):
+        raise UsageError(f"{path} is not a directory", hint="name the directory that contains the memory files")
+    try:
+        with Tree(real) as tree:
+            recognised = recognise_layout(tree)
+    except OSError as error:
+        return Preview(path=real, layout=None, why=f"cannot be read: {error.strerror}", hint="check its owner and mode")
+    name = layout or recognised.layout
+    if name is None:
+        return Preview(path=real, layout=None, why=unusable(recognised), hint=advice(real, recognised))
+    return _examine(real, name, recognised.matches.get(name, "named on the command line"), now)
+
+
+def unusable(recognised: Recognition) -> str:
+    """Return why a directory without a recognised layout cannot be a root."""
+    if recognised.refusal is not None:
+        return recognised.refusal
+    if recognised.known is not None:
+        return f"looks like {recognised.known}; memoryd has no layout for it"
+    if recognised.matches:
+        return f"looks like {' and like '.join(recognised.matches)}"
+    return "has the files of no layout"
+
+
+def advice(path: str, recognised: Recognition) -> str:
+    """Return what a person can do about a directory without a recognised layout."""
+    if recognised.subdirectory is not None:
+        return f"the memories are in {os.path.join(path, recognised.subdirectory)}; name that directory"
+    if recognised.matches:
+        return f"choose one with --layout: {', '.join(recognised.matches)}"
+    if recognised.known is not None:
+        return "name --layout notes to search it without writing"
+    return "name the directory that contains the memories; `memoryd help layouts` describes the layouts"
+
+
+def _examine(path: str, layout: str, why: str, now: float) -> Preview:
+    with tempfile.TemporaryDirectory(prefix="memoryd-try-") as state:
+        store = Store(os.path.basename(path), path, layout, Policy(mode=Mode.OBSERVE), state)
+        try:
+            store.attach_read_only()
+            refresh(store, None, now)
+            index = _index_actions(store, now)
+            findings = check(store, now)
+            planned = OPERATIONS["plan"](store, Job("plan"), now)
+            assert isinstance(planned, PlannedResult)
+            counts = store.index.result
+            return Preview(
+                path=path,
+                layout=layout,
+                why=why,
+                memories=counts.memories,
+                archived=counts.archived,
+                findings=[finding_row(store.name, each) for each in findings],
+                summary=count_findings(findings),
+                actions=[*index, *_lock_actions(store, now), *_backup_actions(store, now), *planned.actions],
+            )
+        finally:
+            store.close()
+
+
+def _index_actions(store: Store, now: float) -> list[ActionRow]:
+    """Return the index files that would be written: those whose meaning would change."""
+    changed = update_index(store, now).result.files
+    return [ActionRow(kind="write", path=name, ids=[], why="brings the index up to date") for name in changed]
+
+
+def _lock_actions(store: Store, now: float) -> list[ActionRow]:
+    stale = [each for each in list_locks(store, now) if str(each.state) == REMOVABLE]
+    return [ActionRow(kind="remove", path=each.path, ids=[], why=f"stale lock: {each.evidence}") for each in stale]
+
+
+def _backup_actions(store: Store, now: float) -> list[ActionRow]:
+    due = [each for each in create_backups(store, now, dry_run=True) if each.outcome == "due"]
+    return [ActionRow(kind="copy", path=each.file or ".", ids=[], why="no current backup") for each in due]

@@ -1,0 +1,101 @@
+"""`try` and `init`: what a person sees before memoryd may write anything."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+LINE = '{"id": "%s", "content": "b", "type": "learning", "created_at": "2020-01-01T00:00:00Z"}\n'
+
+
+def program(*args: str, home: Path, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
+    """Run memoryd with its own home and temporary directory."""
+    temporary = home / "tmp"
+    temporary.mkdir(parents=True, exist_ok=True)
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("MEMORYD_", "XDG_"))}
+    command = [sys.executable, "-B", "-m", "memoryd", *args]
+    return subprocess.run(
+        command,
+        env={**kept, "HOME": str(home), "TMPDIR": str(temporary)},
+        cwd=cwd or home,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+        stdin=subprocess.DEVNULL,
+    )
+
+
+def state_of(directory: Path) -> dict[str, tuple[object, ...]]:
+    """Return the mode, mtime, inode and content of everything below."""
+    found: dict[str, tuple[object, ...]] = {}
+    for path in [directory, *sorted(directory.rglob("*"))]:
+        stat = path.lstat()
+        content = path.read_bytes() if path.is_file() else b""
+        found[str(path)] = (stat.st_mode, stat.st_mtime_ns, stat.st_ino, content)
+    return found
+
+
+def make_store(directory: Path) -> Path:
+    """Make a store with a broken line, a stale lock, wide modes, no index and no backup."""
+    directory.mkdir(parents=True)
+    (directory / "learnings.jsonl").write_text(LINE % "a" + "{broken\n" + LINE % "b")
+    (directory / ".lock").write_text("4194304999\n2020-01-01T00:00:00Z\n")
+    os.utime(directory / ".lock", (1_600_000_000, 1_600_000_000))
+    (directory / "learnings.jsonl").chmod(0o644)
+    return directory
+
+
+def test_try_shows_findings_and_changes_and_writes_nothing(tmp_path: Path) -> None:
+    home, store = tmp_path / "home", make_store(tmp_path / "a" / "memories")
+    (home / "tmp").mkdir(parents=True)
+    before, before_home = state_of(store), state_of(home).keys()
+    done = program("try", str(store), home=home)
+    assert done.returncode == 0, done.stderr
+    assert "jsonl-store: learnings.jsonl:1 holds a memory" in done.stdout
+    for expected in ("error invalid-json learnings.jsonl:2", "write index.json", "copy learnings.jsonl", "chmod "):
+        assert expected in done.stdout
+    assert state_of(store) == before
+    assert state_of(home).keys() == before_home, "nothing is left elsewhere either"
+
+
+def test_try_as_json_has_every_finding_and_action(tmp_path: Path) -> None:
+    store = make_store(tmp_path / "memories")
+    done = program("try", str(store), "--json", home=tmp_path / "home")
+    [found] = json.loads(done.stdout)["directories"]
+    assert (found["layout"], found["memories"]) == ("jsonl-store", 2)
+    assert "invalid-json" in {each["code"] for each in found["findings"]}
+    kinds = {(each["kind"], each["path"]) for each in found["actions"]}
+    assert {("write", "index.json"), ("copy", "learnings.jsonl"), ("chmod", "learnings.jsonl")} <= kinds
+
+
+def test_try_agrees_with_what_upkeep_moves(tmp_path: Path) -> None:
+    """An old learning is due for the archive."""
+    store = make_store(tmp_path / "memories")
+    found = json.loads(program("try", str(store), "--json", home=tmp_path / "home").stdout)["directories"][0]
+    moved = [each["ids"] for each in found["actions"] if each.get("job") == "archive" and each["kind"] == "rewrite"]
+    assert moved == [["a", "b"]]
+
+
+def test_try_says_why_a_directory_cannot_be_used(tmp_path: Path) -> None:
+    (tmp_path / "plain").mkdir()
+    (tmp_path / "plain" / "x.py").write_text("print()\n")
+    make_store(tmp_path / "above" / "memories")
+    done = program("try", str(tmp_path / "plain"), str(tmp_path / "above"), home=tmp_path / "home")
+    assert done.returncode == 1
+    assert "has the files of no layout" in done.stdout
+    assert f"the memories are in {tmp_path}/above/memories; name that directory" in done.stdout
+
+
+@pytest.mark.parametrize(("name", "message"), [("nope", "does not exist"), ("file", "is not a directory")])
+def test_try_refuses_a_typo(tmp_path: Path, name: str, message: str) -> None:
+    (tmp_path / "file").write_text("x")
+    done = program("try", str(tmp_path / name), home=tmp_path / "home")
+    assert done.returncode == 2
+    assert message in done.stderr
+    assert "hint: " in done.stderr
