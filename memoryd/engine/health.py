@@ -54,7 +54,8 @@ ON_PAUSED = ("lock.list", "backup.list")  # allowed on a paused root: neither re
 
 @dataclass(frozen=True, slots=True)
 class Watch:
-    """How well a root is watched: `mode` is events or scan; wanted and held count directories."""
+    """How well a root is watched: `mode` is events or scan; wanted and held count directories, 0 until the first scan
+    has found them."""
 
     mode: str = "scan"
     wanted: int = 0
@@ -120,6 +121,7 @@ class Health:
         """Set up watching anew, if the file system reports changes."""
         watchable = self._store.network_fs is None
         self.watching = watchable and self._hints.watch(self._store.name, self._store.tree.path)
+        self.watch = Watch("events" if self.watching else "scan")
 
     def count_watches(self, directories: Mapping[str, tuple[int, int]]) -> None:
         """Count the watches that the kernel really has; one with gaps is watched anew once and soon scanned again."""

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from memoryd.control.methods.method_types import Result
+from memoryd.core.index import IndexWriter
 from memoryd.core.schedule import Adaptive, Every, parse_schedule
 from memoryd.engine.interfaces import Clock
 from memoryd.engine.jobs import QUIET_JOBS, Job
@@ -59,6 +60,13 @@ class Deadlines:
     def rest(self) -> None:
         """Cancel all but the check of the path: the root is missing, suspect or paused."""
         self.scan = self.index = self.late = self.merge = NEVER
+
+    def merge_fulltext(self, now: float, catalogue: IndexWriter) -> None:
+        """Merge segments of the full-text index if that is due, a little at a time."""
+        if now >= self.merge:
+            self.merge = now + MERGE_PAUSE_S if catalogue.tidy() else NEVER
+        elif self.merge == NEVER and catalogue.can_tidy:
+            self.merge = now + MERGE_QUIET_S
 
     def hold_off(self, now: float, pause_s: float) -> None:
         """Retry after a pause, since the disk fails."""

@@ -17,12 +17,12 @@ from memoryd.control.methods.shared import ChangeResult, PlanRow
 from memoryd.control.methods.upkeep import LocksResult, ReindexResult
 from memoryd.core.records import Role
 from memoryd.engine.health import FindingReports, Health
-from memoryd.engine.inbox import CALM_LOOK_S, LATE_S, LOOK_S, MERGE_PAUSE_S, MERGE_QUIET_S, NEVER, Deadlines
+from memoryd.engine.inbox import CALM_LOOK_S, LATE_S, LOOK_S, NEVER, Deadlines
 from memoryd.engine.indexer import Backfill, Indexer
 from memoryd.engine.interfaces import Clock, Hints, Tell
 from memoryd.engine.jobs import LOOKS, OPERATIONS, Job
 from memoryd.engine.memories import STORING, Memories
-from memoryd.engine.status import Publisher
+from memoryd.engine.status import ProgressReporter, Publisher
 from memoryd.errors import InvalidMemoryError, MemorydError, TimeoutExpiredError
 from memoryd.layouts.registry import LAYOUTS
 from memoryd.log import get_logger
@@ -60,6 +60,7 @@ class Root:
         self._publisher = Publisher(store, clock, self.health)
         self.memories = Memories(store, clock, tell, self.health, self.read_all, self.index_own)
         self._scanned = self._recovered = False
+        self._progress = ProgressReporter(store, clock, self._publish_scanning)
         self.last_change = clock.monotonic() - 1e6
         self.wants_limits = False
         self.unsettled: set[str] = set()
@@ -117,7 +118,7 @@ class Root:
         self.memories.run_due(now)
         if self._backfill.run(now) and self._note_vectors():
             self.publish()
-        self.merge_fulltext(now)
+        self.deadlines.merge_fulltext(now, self.store.catalogue)
         if now >= self.deadlines.scan:
             self.unsettled.update(self.process(None, now))
         elif now >= self.deadlines.index:
@@ -135,14 +136,6 @@ class Root:
                 log.warning("late append carried over", root=self.store.name, bytes=carried)
             if self.store.root_findings[LATE_WRITES_TOPIC] != reported:
                 self.publish()
-
-    def merge_fulltext(self, now: float) -> None:
-        """Merge segments of the full-text index, a little at a time."""
-        catalogue = self.store.catalogue
-        if now >= self.deadlines.merge:
-            self.deadlines.merge = now + MERGE_PAUSE_S if catalogue.tidy() else NEVER
-        elif self.deadlines.merge == NEVER and catalogue.can_tidy:
-            self.deadlines.merge = now + MERGE_QUIET_S
 
     # --- is it there, and whose is it
 
@@ -178,7 +171,7 @@ class Root:
         """Watch the root, recover it, and read everything."""
         if self.store.layout is not None or self.store.too_wide is None:
             self.health.rewatch()  # before anything is told: what is not watched yet would look like what cannot be
-        self.publish(state="scanning")
+        self._publish_scanning()
         self._scanned = True
         self.recognise()
         self._hints.scheduled(self.store.name)
@@ -186,7 +179,8 @@ class Root:
             self.recover_once()
         except (OSError, MemorydError) as error:
             self.trouble(error)  # what is there can be read all the same
-        self.unsettled.update(self.process(None, self._clock.monotonic()))
+        with self._progress.reading_all():
+            self.unsettled.update(self.process(None, self._clock.monotonic()))
         if self.health.reason is not None and self.deadlines.index == NEVER:
             self.deadlines.index = self._clock.monotonic()  # trouble from before the root was away may be over
         if self.store.layout is not None and self.health.is_active:
@@ -390,7 +384,8 @@ class Root:
             return ReindexResult(plan=PlanRow([]))
         self.store.catalogue.clear()
         reclaim(self.store)
-        self.unsettled.update(self.process(None, self._clock.monotonic()))
+        with self._progress.reading_all():
+            self.unsettled.update(self.process(None, self._clock.monotonic()))
         done = self._write_index(force=True, wait_s=self.store.policy.lock_wait_s)
         return ReindexResult(plan=PlanRow([]), memories=done.result.memories, written=list(done.written))
 
@@ -494,7 +489,10 @@ class Root:
             log.debug("status is incomplete", root=self.store.name, error=str(broken))
         return worded
 
-    def publish(self, state: str | None = None) -> None:
-        """Publish the status, and report new findings. `state` overrides the current one."""
-        self.status = self._publisher.make(state)
+    def publish(self) -> None:
+        """Publish the status, and report new findings."""
+        self.status = self._publisher.make()
         self._reports.report_new()
+
+    def _publish_scanning(self) -> None:
+        self.status = self._publisher.scanning(self.status)

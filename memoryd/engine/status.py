@@ -6,11 +6,14 @@ A new member also needs its field in `control.methods.status`, its row in `servi
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
 
 from memoryd.control.methods.status import Counts, LimitRow
 from memoryd.control.methods.upkeep import LockRow
 from memoryd.core.defaults import Mode
+from memoryd.core.records import Role
 from memoryd.engine.health import Health, Watch
 from memoryd.engine.interfaces import Clock
 from memoryd.errors import MemorydError
@@ -48,6 +51,10 @@ class RootStatus:
 
 log = get_logger(__name__)
 
+PUBLISH_EVERY_S = 0.25  # while every file of a root is being read
+PUBLISH_COST = 20  # and no more often than a twentieth of the time allows
+LOG_EVERY_S = 5.0
+
 
 class Publisher:
     """Builds the status. Set `backups_known` to False if a backup may have come or gone: they are counted again."""
@@ -65,8 +72,8 @@ class Publisher:
         """Return the status before anything was looked at."""
         return RootStatus(self._store.name, self._store.path, self._layout(), self._mode())
 
-    def make(self, state: str | None = None) -> RootStatus:
-        """Return the current status. `state` overrides the current one, as while the first scan runs."""
+    def make(self) -> RootStatus:
+        """Return the current status."""
         store, result = self._store, self._store.index.result
         found, reasons = self._health.state()
         files, size = store.catalogue.totals()
@@ -76,7 +83,7 @@ class Publisher:
             path=store.path,
             layout=self._layout(),
             mode=self._mode(),
-            state=state or found,
+            state=found,
             reasons=reasons,
             memories=result.memories,
             archived=result.archived,
@@ -91,6 +98,25 @@ class Publisher:
             limits=limit_rows(store),
             unread=tuple(each.path for each in store.root_findings.get("unread", ())),
             backups=self._backups,
+        )
+
+    def scanning(self, before: RootStatus) -> RootStatus:
+        """Return a status with what has been read so far, at little cost. The rest stays as it was. Until a layout is
+        recognised there are no reasons: that none is known yet is no trouble."""
+        summaries = list(self._store.catalogue.summaries())
+        archived = sum(each.records for each in summaries if each.role == Role.ARCHIVE)
+        return replace(
+            before,
+            layout=self._layout(),
+            mode=self._mode(),
+            state="scanning",
+            reasons=() if self._store.layout is None else self._health.state()[1],
+            watch=self._health.watch,
+            memories=sum(each.records for each in summaries) - archived,
+            archived=archived,
+            files=len(summaries),
+            bytes=sum(each.size for each in summaries),
+            findings=finding_counts(self._store),
         )
 
     def _look(self) -> tuple[LockRow, ...]:
@@ -116,3 +142,41 @@ class Publisher:
 
     def _layout(self) -> str | None:
         return self._store.layout.name if self._store.layout else None
+
+
+class ProgressReporter:
+    """Reports long work of one root while it goes on: counts that grow in the status, and a line in the log every few
+    seconds. `publish` shows the root as being scanned. Used by the thread that owns the root."""
+
+    def __init__(self, store: Store, clock: Clock, publish: Callable[[], None]) -> None:
+        self._store = store
+        self._clock = clock
+        self._publish = publish
+        self._reading_all = False  # for the first time, or anew: the counts are not complete
+        self._published = self._logged = 0.0
+        self._pause_s = PUBLISH_EVERY_S
+        store.progress.observer = self._advanced
+
+    @contextmanager
+    def reading_all(self) -> Iterator[None]:
+        """Show the root as being scanned while the block reads every file."""
+        self._reading_all = True
+        try:
+            yield
+        finally:
+            self._reading_all = False
+
+    def _advanced(self) -> None:
+        progress, now = self._store.progress.current(), self._clock.monotonic()
+        if progress is None:
+            return
+        began = now - progress.elapsed_s
+        if self._reading_all and now - max(began, self._published) >= self._pause_s:
+            self._publish()
+            self._published = self._clock.monotonic()
+            self._pause_s = max(PUBLISH_EVERY_S, (self._published - now) * PUBLISH_COST)
+        if now - max(began, self._logged) >= LOG_EVERY_S:
+            self._logged = now
+            amounts = {"done": progress.done, "total": progress.total, "unit": progress.unit}
+            left = {} if progress.left_s is None else {"left_s": round(progress.left_s, 1)}
+            log.info(progress.step, root=self._store.name, percent=progress.percent, **amounts, **left)

@@ -46,7 +46,7 @@ class Worker:
         self._clock = clock
         self._hints = hints
         store.idle_callback = self._while_locked
-        store.lock_watch.monotonic = clock.monotonic
+        store.lock_watch.monotonic = store.progress.monotonic = clock.monotonic
         self.root = Root(store, clock, hints, tell, embedder)
         self.runner = JobRunner(store, clock, hints, tell, self.root.trouble)
         self.inbox = Inbox(pace, clock, self.root.next_due, lambda: self.root.last_change)

@@ -77,7 +77,8 @@ def update_index(
         state.dirty = True
         return IndexUpdate(state.result, blocked_reason=f"{unread[0]} cannot be read", retry_at=now + CONTENTION_S)
     view = _view(store, previous, now)
-    result = _only_existing(store.layout.index.render(view), view)
+    with store.progress.measure("indexing", "memories", sum(each.records for each in view.files.values())):
+        result = _only_existing(store.layout.index.render(view), view)
     foreign = _foreign(state, previous)
     state.result = result = _withhold_foreign(result, store.layout, foreign)
     if result.next_state != view.state:
@@ -155,6 +156,7 @@ def _entries(store: Store, paths: Sequence[str]) -> Iterator[Entry]:
     for number, entry in enumerate(store.catalogue.entries(paths)):
         if number % CHECK_EVERY == 0:
             store.check_stopping()
+            store.progress.reach(number)
         yield entry
 
 

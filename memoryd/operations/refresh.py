@@ -112,13 +112,17 @@ def _refresh_all(store: Store, now: float, *, verify: bool, deletions_observed: 
     loss = None if deletions_observed else _mass_loss(known, missing)
     if loss:
         return RefreshResult(directories=scan.directories, loss=loss)
-    outcomes = _index_new(store, {path: found for path, found in wanted.items() if path not in known}, now)
-    for path, found in wanted.items():
-        stamp = known.get(path)
-        if stamp is None or (stamp.matches(found) and not verify):
-            continue
-        store.check_stopping()
-        outcomes[path] = index_file(store, path, found, store.catalogue.file(path), now, verify=verify)
+    new = {path: found for path, found in wanted.items() if path not in known}
+    changed = {
+        path: found for path, found in wanted.items() if path in known and (verify or not known[path].matches(found))
+    }
+    with store.progress.measure("reading", "bytes", sum(found.size for found in (*new.values(), *changed.values()))):
+        outcomes = _index_new(store, new, now)
+        for path, found in changed.items():
+            store.check_stopping()
+            before = store.progress.done
+            outcomes[path] = index_file(store, path, found, store.catalogue.file(path), now, verify=verify)
+            store.progress.reach(before + found.size)
     for path in missing:
         note_deletion(store, path, now)
     _forget(store, deleted, now)
@@ -144,7 +148,9 @@ def _index_new(store: Store, files: Mapping[str, Fingerprint], now: float) -> di
     try:
         for path, found in files.items():
             store.check_stopping()
+            before = store.progress.done
             outcomes[path] = _read_new(store, path, found, now, group)
+            store.progress.reach(before + found.size)
             if len(group) >= GROUP_FILES or sum(row.fingerprint.size for row, _ in group) >= GROUP_BYTES:
                 _add_group(store, group)
     finally:
@@ -441,7 +447,7 @@ def _index_in_chunks(store: Store, new: FileRow, content: bytes, now: float) -> 
     assert store.layout is not None
     mtime = new.fingerprint.mtime_ns / 1e9
     so_far: FileRow | None = None
-    base = ParseOffset()
+    base, before = ParseOffset(), store.progress.done
     while base.offset < len(content):
         store.check_stopping()
         newline = content.find(b"\n", base.offset + CHUNK_SIZE)
@@ -455,6 +461,7 @@ def _index_in_chunks(store: Store, new: FileRow, content: bytes, now: float) -> 
             findings = (*_new_findings(store, new.path, part), *_file_findings(store, so_far, is_empty=False))
             store.catalogue.append(so_far, replace(part, findings=findings), recounted=WHOLE_FILE_CODES)
         base = ParseOffset(end, base.line + content.count(b"\n", base.offset, end))
+        store.progress.reach(before + end)
     assert so_far is not None
     return so_far
 

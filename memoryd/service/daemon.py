@@ -26,7 +26,7 @@ from memoryd.disk.daemon_lock import prepare_private, take
 from memoryd.disk.processes import trim_heap
 from memoryd.engine.inbox import NEVER
 from memoryd.engine.interfaces import Clock
-from memoryd.engine.worker import Pace
+from memoryd.engine.worker import Pace, Worker
 from memoryd.errors import MemorydError
 from memoryd.layouts.registry import known_limits
 from memoryd.log import get_logger, set_level
@@ -164,6 +164,7 @@ class Daemon:
                 self._drain_wake()
                 self.roots.timetable.run_due()
                 self._notifier.extend_timeout(30.0)
+                self._show_states()
 
     def _end(self) -> int:
         log.info("stopping")
@@ -247,7 +248,7 @@ class Daemon:
 
     def _summary(self) -> str:
         failed = [f"{each.name} failed" for each in self.roots.broken()]
-        return ", ".join([*(f"{worker.name} {worker.status.state}" for worker in self.roots.all()), *failed])
+        return ", ".join([*map(_state_line, self.roots.all()), *failed])
 
     # --- signals
 
@@ -322,3 +323,10 @@ class Daemon:
     def forget_path(self, path: str) -> None:
         """Drop a root of the command line that was removed at run time."""
         self.extra = [(each, layout) for each, layout in self.extra if os.path.abspath(each) != path]
+
+
+def _state_line(worker: Worker) -> str:
+    """Return the name and state of a root, and how far its work is if that takes long."""
+    progress = worker.store.progress.current()
+    state = f"{worker.name} {worker.status.state}"
+    return state if progress is None else f"{state}, {progress.step} {progress.percent} %"

@@ -10,6 +10,7 @@ from memoryd import __version__
 from memoryd.control.methods.status import (
     BackupCount,
     Counts,
+    ProgressRow,
     Rescan,
     Resources,
     RootRow,
@@ -19,6 +20,7 @@ from memoryd.control.methods.status import (
 from memoryd.control.methods.upkeep import JobRow
 from memoryd.control.metrics import Family
 from memoryd.core.dates import iso
+from memoryd.core.progress import Progress
 from memoryd.disk.processes import resources
 from memoryd.engine.worker import Worker
 from memoryd.service.daemon import Daemon
@@ -95,7 +97,16 @@ def root_row(daemon: Daemon, worker: Worker) -> RootRow:
         limits=list(published.limits),
         backups=BackupCount(published.backups.number, _when(published.backups.newest)),
         busy_with=worker.step,
+        progress=_progress_row(worker.store.progress.current()),
     )
+
+
+def _progress_row(progress: Progress | None) -> ProgressRow | None:
+    if progress is None:
+        return None
+    rounded = (None if each is None else round(each, 1) for each in (progress.rate, progress.left_s))
+    step, unit, done, total = progress.step, progress.unit, progress.done, progress.total
+    return ProgressRow(step, unit, done, total, progress.percent, round(progress.elapsed_s, 3), *rounded)
 
 
 def broken_row(root: Broken) -> RootRow:

@@ -17,6 +17,7 @@ from functools import partial
 from memoryd.core.defaults import Limit, Mode, Policy
 from memoryd.core.findings import Finding
 from memoryd.core.ignore import is_ignored
+from memoryd.core.progress import ProgressMeter
 from memoryd.core.records import ParseOffset, Role
 from memoryd.core.retention import Quality
 from memoryd.core.spans import Fingerprint
@@ -110,6 +111,7 @@ class StoreLock(ABC):
         self.lock_trace = Trace()
         self.lock_watch = LockWatch()
         self.stopping = threading.Event()
+        self.progress = ProgressMeter()
         self.idle_callback: Callable[[], None] = lambda: None  # called while waiting: work that needs no lock
         self._lingering: HeldLock | None = None  # a lock to be released after the answer
         self._release_later = False

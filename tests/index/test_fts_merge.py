@@ -71,16 +71,16 @@ def test_the_worker_does_it_after_some_quiet_a_little_at_a_time(tmp_path: Path) 
     for number in range(60):
         put_texts(store.catalogue, f"f{number}", f"zebra {number}")
     worker = Root(store, Clock(), SILENT, lambda *_: None)
-    worker.merge_fulltext(100.0)
+    worker.deadlines.merge_fulltext(100.0, store.catalogue)
     assert due(worker) == 100.0 + MERGE_QUIET_S
-    worker.merge_fulltext(100.1)
+    worker.deadlines.merge_fulltext(100.1, store.catalogue)
     assert untidy(store.catalogue)
     now, turns = 101.0, 0
     while due(worker) != NEVER:
-        worker.merge_fulltext(now)
+        worker.deadlines.merge_fulltext(now, store.catalogue)
         now, turns = now + MERGE_PAUSE_S, turns + 1
         assert turns < 100
     assert not untidy(store.catalogue)
-    worker.merge_fulltext(now + 1000)
+    worker.deadlines.merge_fulltext(now + 1000, store.catalogue)
     assert due(worker) == NEVER
     store.close()

@@ -76,9 +76,23 @@ class BackupCount(Struct):
     newest: str | None = None
 
 
+class ProgressRow(Struct):
+    """Long work that goes on: its step, and how much of it is done, in `unit`; `rate` is per second, `left_s` the
+    seconds it still takes at that rate. Both are null while it is too early to tell."""
+
+    step: str
+    unit: str
+    done: int
+    total: int
+    percent: int
+    elapsed_s: float
+    rate: float | None
+    left_s: float | None
+
+
 class RootRow(Struct, kw_only=True):
     """One root. `lag_ms` is the age of the oldest change that is not in the index yet, `busy_with` the current step of
-    work."""
+    work, `progress` how far it is if it takes long. In state scanning, counts are of what has been read so far."""
 
     name: str
     path: str
@@ -100,6 +114,7 @@ class RootRow(Struct, kw_only=True):
     limits: list[LimitRow]
     backups: BackupCount
     busy_with: str | None = None
+    progress: ProgressRow | None = None
 
 
 class Resources(Struct):
