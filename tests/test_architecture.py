@@ -32,6 +32,7 @@ FLOORS = {
     "operations": 4,
     "engine": 5,
     "mcp": 4,
+    "installer": 6,
     "service": 6,
     "cli": 7,
     "__main__": 8,

@@ -14,7 +14,7 @@ from memoryd.control.methods import METHODS, by_command, groups
 from memoryd.errors import UsageError
 
 # Commands are listed in the order of use.
-_LOCAL_FIRST = ("run", "demo", "try", "init")
+_LOCAL_FIRST = ("run", "demo", "try", "init", "service")
 _LOCAL_LAST = ("events", "mcp", "completion", "help", "version")
 
 
@@ -28,6 +28,10 @@ class Commands(click.Group):
 
     def get_command(self, ctx: click.Context, name: str) -> click.Command | None:  # noqa: ARG002 - click's signature
         """Build the command or group with this name; None if there is none."""
+        if name == "service":
+            from memoryd.cli.service_command import service  # noqa: PLC0415 - only when needed
+
+            return service
         if name in _LOCAL_FIRST or name in _LOCAL_LAST:
             from memoryd.cli.local_commands import COMMANDS  # noqa: PLC0415 - only when needed
 

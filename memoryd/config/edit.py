@@ -177,27 +177,28 @@ def _write(path: str, old: str | None, new: str, wanted: dict[str, object], stat
     return config
 
 
-def write_config(path: str, text: str) -> None:
+def write_config(path: str, text: str, *, mode: int = 0o600) -> None:
     """Replace a configuration file atomically; of a symbolic link, its target.
 
-    Mode and owner are kept; a new file is 0600, its new directories 0700. Raises DeniedError if the system does not
+    Mode and owner are kept; a new file gets `mode`, its new directories 0700. Raises DeniedError if the system does not
     allow it, ConfigError for any other failure; then the file is unchanged.
     """
     real = os.path.realpath(path)
     try:
         os.makedirs(os.path.dirname(real), mode=0o700, exist_ok=True)
-        _replace(real, text.encode())
+        _replace(real, text.encode(), mode)
     except OSError as error:
         kind = DeniedError if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS) else ConfigError
         raise kind(f"{path} cannot be written: {error.strerror}", hint="nothing was changed") from error
 
 
-def _replace(real: str, content: bytes) -> None:
+def _replace(real: str, content: bytes, mode: int) -> None:
     temp = f"{real}.memoryd-{os.getpid()}-{next(_numbers)}.tmp"
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
     try:
         with open(os.open(temp, flags, 0o600), "wb") as file:
             file.write(content)
+            os.fchmod(file.fileno(), mode)
             _keep_mode(real, file.fileno())
             file.flush()
             os.fsync(file.fileno())
