@@ -18,13 +18,15 @@ Mode = Literal["text", "semantic", "hybrid"]
 class Filters:
     """Conditions on memories, applied before ranking.
 
-    `tags`: exact (`test` does not match `testing`); a memory must have all of them. `since`: the oldest creation
-    time, in epoch seconds. `archived`: include archived ones. `owner`: only memories of this user; None: of all.
+    `tags`: exact (`test` does not match `testing`); a memory must have all of them. `since`, `until`: creation times
+    in epoch seconds, from `since` up to, but without, `until`. `archived`: include archived ones. `owner`: only
+    memories of this user; None: of all.
     """
 
     type: str | None = None
     tags: tuple[str, ...] = ()
     since: float | None = None
+    until: float | None = None
     archived: bool = False
     owner: str | None = None
 

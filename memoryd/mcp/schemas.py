@@ -85,7 +85,8 @@ _ID = Argument("The id, as search_memories and list_memories give it.", required
 _FILTERS = {
     "type": Argument("Only memories of this type, e.g. learning, task, decision."),
     "tags": Argument("Only memories that have every one of these tags."),
-    "since": Argument("Only memories since this date (2026-01-31) or age (7d, 24h)."),
+    "since": Argument("Only memories since this date (2026-01-31), age (7d, 24h) or period (last week, in May)."),
+    "until": Argument("Only memories until this date or period, its last day included; as since."),
     "archived": Argument("true: archived memories too."),
     "user": Argument(
         "user-document: only this user's memories. Users are kept apart: where there are several, none's are shown "

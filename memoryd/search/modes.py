@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
+from dataclasses import replace
 
 from memoryd.core.index import IndexReader, Match
 from memoryd.core.query import Filters, Term, TextQuery, informative_terms
+from memoryd.search.periods import Period, period_in, prefers_newest
 from memoryd.search.query_terms import ParsedQuery
 from memoryd.search.ranking import (
     ALL,
@@ -16,6 +18,7 @@ from memoryd.search.ranking import (
     Candidate,
     Span,
     candidate,
+    prefer_times,
     rank_by_points,
     score,
     with_meaning_below,
@@ -107,7 +110,22 @@ class SearchEngine:
         self._meaning = meaning
 
     def find(self, reader: IndexReader, question: Question) -> list[Candidate]:
-        """Return at most `question.limit` memories, the best first."""
+        """Return at most `question.limit` memories, the best first. Those of a time that the question names, or the
+        newest if it asks for what holds now, are preferred."""
+        period, newest = period_in(question.query.raw, question.now), prefers_newest(question.query.raw)
+        if question.like is not None or not (period or newest):
+            return self._fill(reader, question)
+        found = self._fill(reader, replace(question, limit=max(question.limit, MAX_POINTED)))
+        if period is not None:
+            within = _within(question, period)
+            known = {each.key: each for each in found}
+            for each in self._find(reader, within) if within.query.units else []:
+                known[each.key] = max(known.get(each.key, each), each, key=_score)
+            found = list(known.values())
+        return prefer_times(reader, found, period, newest=newest, now=question.now)[: question.limit]
+
+    def _fill(self, reader: IndexReader, question: Question) -> list[Candidate]:
+        """Return the memories found, and if there are too few, those with a part of a word."""
         found = self._find(reader, question)
         fill = question.profile.fill
         if len(found) < question.limit and (fill or not found):
@@ -148,6 +166,18 @@ class SearchEngine:
     def _like_a_vector(self, reader: IndexReader, question: Question) -> list[Candidate]:
         """Search by a given vector; the text search takes no part."""
         return self._meaning.search(reader, question, question.limit)[0] if self._meaning is not None else []
+
+
+def _score(found: Candidate) -> float:
+    return found.score
+
+
+def _within(question: Question, period: Period) -> Question:
+    """Return the question without the words of its period, asked of memories of that period."""
+    given = question.filters
+    since = max((each for each in (given.since, period.since) if each is not None), default=None)
+    until = min((each for each in (given.until, period.until) if each is not None), default=None)
+    return replace(question, query=ParsedQuery(period.rest), filters=replace(given, since=since, until=until))
 
 
 def _with_reason(found: Sequence[Candidate], missing: str) -> list[Candidate]:

@@ -3,8 +3,8 @@
 The kind of match comes first: the query as a phrase, all of its words, all informative words in any form, some of them,
 or a part of a word. Each kind has a span of scores. The position in the span is the score of the index, as a fraction
 of the highest score these words could reach in that root, which puts small and large roots on the same scale. Age,
-weight in the layout and number of reads move a memory within the span by a fifth at most, so a much better text match
-always wins.
+weight in the layout and number of reads take away a tenth of the position at most, so a much better text match always
+wins.
 
 Topic files are ranked by the points of seed 001 instead: for keywords, context, tags, recency and use.
 """
@@ -20,11 +20,14 @@ from typing import NamedTuple
 from memoryd.core.defaults import DAY
 from memoryd.core.index import IndexReader, Match, Memory
 from memoryd.core.text_match import count_present, fold
+from memoryd.search.periods import Period
 from memoryd.search.query_terms import ParsedQuery
 from memoryd.search.snippets import query_patterns
 
-PRIOR_SHARE = 0.2  # the share of age, weight and uses in a span
+PRIOR_SHARE = 0.1  # of its position in a span, what an old memory without weight and uses loses
 _HALF_LIFE = 90 * DAY
+IN_PERIOD = 0.6  # what a memory of the time that a question names gains
+NEWEST = 0.3  # what a memory of today gains if the question asks for what holds now
 
 Why = Mapping[str, object]
 """The parts of a score by name, plain JSON."""
@@ -74,7 +77,7 @@ def score(span: Span, match: Match, now: float) -> float:
     """Return the score of a match in its span. `now` in seconds."""
     prior = 0.5 * recency(match.created, now) + 0.15 * match.uses / (match.uses + 5)
     prior += 0.175 if match.weight is None else 0.35 * min(max(match.weight, 0.0), 1.0)
-    return span.low + (span.high - span.low) * ((1 - PRIOR_SHARE) * match.score + PRIOR_SHARE * prior)
+    return span.low + (span.high - span.low) * match.score * (1 - PRIOR_SHARE * (1 - prior))
 
 
 def candidate(span: Span, match: Match, now: float) -> Candidate:
@@ -94,6 +97,25 @@ def recency(created: float | None, now: float) -> float:
     if created is None:
         return 0.0
     return float(0.5 ** ((now - created) / _HALF_LIFE)) if created < now else 1.0
+
+
+def prefer_times(
+    reader: IndexReader, found: Sequence[Candidate], period: Period | None, *, newest: bool, now: float
+) -> list[Candidate]:
+    """Sort candidates again: those of the period before others, with `newest` the newer ones, unless others match much
+    better. `now` in seconds."""
+    memories = reader.memories([each.key for each in found])
+    full = (1 + IN_PERIOD * (period is not None)) * (1 + NEWEST * newest)
+    ranked: list[Candidate] = []
+    for each in found:
+        created = memories[each.key].created if each.key in memories else None
+        inside = period is not None and period.contains(created)
+        factor = (1 + IN_PERIOD * inside) * (1 + NEWEST * newest * recency(created, now))
+        why = {**each.why, "period": str(period)} if inside else {**each.why}
+        if newest:
+            why["newest"] = round(recency(created, now), 4)
+        ranked.append(each._replace(score=each.score * factor / full, why=why))
+    return sorted(ranked, key=lambda each: (-each.score, -each.key))
 
 
 class Counts(NamedTuple):

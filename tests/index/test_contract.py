@@ -281,6 +281,8 @@ class TestMemories:
             Filters(tags=("two",)): [],
             Filters(tags=("",)): [],
             Filters(since=20.0): [1],
+            Filters(until=20.0): [0],
+            Filters(since=20.0, until=20.1): [1],
             Filters(owner="bob"): [2],
             Filters(owner=""): [0],
         }

@@ -27,10 +27,10 @@ class Item(NamedTuple):
     facts: Mapping[str, Any]
 
     def let_in(self, by: Filters) -> bool:
-        m, tags = self.memory, {redacted(one_line(tag)) for tag in by.tags}
-        since = by.since is None or (m.created is not None and m.created >= by.since)
+        m, late, tags = self.memory, by.until or 1e99, {redacted(one_line(tag)) for tag in by.tags}
         same = by.type in (None, m.type) and by.owner in (None, m.owner) and by.archived >= m.archived
-        return since and same and tags <= set(m.tags.split("\n") if m.tags else ())
+        timely = {by.since, by.until} == {None} or (by.since or 0) <= (late if m.created is None else m.created) < late
+        return timely and same and tags <= set(m.tags.split("\n") if m.tags else ())
 
     def has(self, term: Term) -> bool:
         m, end = self.memory, "" if term.prefix else " "

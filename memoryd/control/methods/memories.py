@@ -39,7 +39,12 @@ Tags = Annotated[
     list[str] | None, parameter("only memories with this tag; repeat to require several tags", Option("--tag", "TAG"))
 ]
 Since = Annotated[
-    Name | None, parameter("only memories created since: 2026-01-31, a timestamp, or 30d", Option("--since", "D"))
+    Name | None,
+    parameter("only memories created since: 2026-01-31, a timestamp, 30d, or 'last week'", Option("--since", "D")),
+]
+Until = Annotated[
+    Name | None,
+    parameter("only memories created until then, that day included; as --since", Option("--until", "D")),
 ]
 Archived = Annotated[bool, parameter("include archived memories", Option("--archived"))]
 Count = Annotated[int, Meta(ge=1, le=1000)]
@@ -58,6 +63,7 @@ class SearchRequest(Request, kw_only=True):
     type: OfType = None
     tags: Tags = None
     since: Since = None
+    until: Until = None
     archived: Archived = False
     user: User = None
     mode: Annotated[Mode | None, parameter("how to search (default: hybrid)", Option("--mode"))] = None
@@ -88,6 +94,7 @@ class ListRequest(Request, kw_only=True):
     type: OfType = None
     tags: Tags = None
     since: Since = None
+    until: Until = None
     archived: Archived = False
     user: User = None
     limit: Annotated[Count | None, parameter("maximum number of results (default: 50)", Option("--limit", "N"))] = None

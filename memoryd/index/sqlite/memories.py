@@ -128,6 +128,9 @@ def conditions(filters: Filters) -> tuple[str, tuple[str | float, ...]]:
     if filters.since is not None:
         parts.append(f" AND {_CREATED} >= ?")
         values.append(filters.since)
+    if filters.until is not None:
+        parts.append(" AND r.created < ?")
+        values.append(filters.until)
     if filters.owner is not None:
         parts.append(" AND r.owner = ?")
         values.append(replace_surrogates(filters.owner))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from concurrent.futures import wait
 
@@ -20,8 +19,6 @@ from memoryd.control.methods.memories import (
 from memoryd.control.protocol import fits
 from memoryd.control.requests import Answer
 from memoryd.control.server import handler
-from memoryd.core.dates import parse_stamp
-from memoryd.core.defaults import DAY
 from memoryd.core.query import Filters
 from memoryd.core.secrets import redact
 from memoryd.engine.jobs import Job
@@ -33,14 +30,13 @@ from memoryd.operations.search import LIMIT as SEARCH_LIMIT
 from memoryd.operations.search import SearchQuery, search, similar_to_memory, similar_to_vector
 from memoryd.operations.search_scope import SearchRoot, owners_in, user_in
 from memoryd.search.modes import SearchEngine
+from memoryd.search.periods import parse_bound
 from memoryd.service.daemon import Daemon
 from memoryd.service.futures import gather
 from memoryd.service.handlers.base import Handlers, Table
 
 ALWAYS_FITS = 80_000  # bytes of a memory that fits into one reply even if every character is escaped
 FLUSH_WAIT_S = 1.0  # the longest that a read waits for the indexing of memories stored before it
-_AGE = re.compile(r"(\d{1,6})\s*([smhdw])")
-_UNITS = {"s": 1, "m": 60, "h": 3600, "d": DAY, "w": 7 * DAY}
 
 
 def memory_handlers(daemon: Daemon) -> Table:
@@ -125,7 +121,8 @@ class MemoryHandlers(Handlers):
         return Filters(
             type=request.type,
             tags=tuple(request.tags or ()),
-            since=_parse_since(request.since, self._clock.wall()) if request.since is not None else None,
+            since=_bound("since", request.since, self._clock.wall()),
+            until=_bound("until", request.until, self._clock.wall()),
             archived=request.archived,
         )
 
@@ -245,14 +242,12 @@ def _ambiguous(identity: str, matches: list[tuple[str, str]]) -> ConflictError:
     )
 
 
-def _parse_since(text: str, now: float) -> float:
-    """Parse a date, a timestamp or an age (`30d`, `12h`) to seconds since the epoch. Raises UsageError."""
-    age = _AGE.fullmatch(text.strip())
-    if age is not None:
-        return now - int(age[1]) * _UNITS[age[2]]
-    stamp = parse_stamp(text.strip())
-    if stamp is None:
+def _bound(name: str, text: str | None, now: float) -> float | None:
+    """Return a time that a request names, in seconds since the epoch. Raises UsageError."""
+    found = parse_bound(text, now, end=name == "until") if text is not None else None
+    if text is not None and found is None:
         raise UsageError(
-            "invalid --since value", hint="give a date such as 2026-01-31, a timestamp, or an age such as 30d or 12h"
+            f"invalid --{name} value",
+            hint="give a date such as 2026-01-31, a timestamp, an age such as 30d or 12h, or words such as 'last week'",
         )
-    return stamp.seconds
+    return found

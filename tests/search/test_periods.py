@@ -1,0 +1,96 @@
+"""Times in questions: which period is meant, and what that does to the order of the hits."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+import pytest
+
+from memoryd.search.periods import parse_bound, period_in, prefers_newest
+from tests.search.stored import DAY, NOW, Stored, memory
+
+WEDNESDAY = datetime(2026, 11, 25, 12, tzinfo=UTC).astimezone()
+
+
+def day(text: str) -> float:
+    """The beginning of a day here."""
+    return datetime.fromisoformat(text).replace(tzinfo=WEDNESDAY.tzinfo).timestamp()
+
+
+@pytest.mark.parametrize(
+    ("question", "since", "until"),
+    [
+        ("what broke yesterday", "2026-11-24", "2026-11-25"),
+        ("what broke today?", "2026-11-25", "2026-11-26"),
+        ("outage last week", "2026-11-16", "2026-11-23"),
+        ("this week", "2026-11-23", "2026-11-30"),
+        ("plans of last month", "2026-10-01", "2026-11-01"),
+        ("flood in the last year", "2025-01-01", "2026-01-01"),
+        ("a journey in May", "2026-05-01", "2026-06-01"),
+        ("a journey in December", "2025-12-01", "2026-01-01"),
+        ("the fair of May 2024", "2024-05-01", "2024-06-01"),
+        ("in 2025", "2025-01-01", "2026-01-01"),
+        ("what was done on 2026-02-28", "2026-02-28", "2026-03-01"),
+        ("on Monday", "2026-11-23", "2026-11-24"),
+        ("last Wednesday", "2026-11-18", "2026-11-19"),
+        ("three days ago", "2026-11-22", "2026-11-23"),
+        ("2 weeks ago", "2026-11-09", "2026-11-16"),
+        ("changes since May", "2026-05-01", None),
+        ("changes before May", None, "2026-05-01"),
+    ],
+)
+def test_a_period_is_the_days_it_names(question: str, since: str | None, until: str | None) -> None:
+    found = period_in(question, WEDNESDAY.timestamp())
+    assert found is not None
+    assert found.since == (day(since) if since else None)
+    assert found.until == (day(until) if until else None)
+    assert found.words in question
+    assert not set(found.words.split()) & set(found.rest.split()) - {"the", "in", "of"}
+
+
+@pytest.mark.parametrize(
+    "question",
+    ["may I deploy", "march of the ants", "room 2024", "port 8080", "2026-02-30", "the week", "in the house"],
+)
+def test_other_words_are_no_period(question: str) -> None:
+    assert period_in(question, WEDNESDAY.timestamp()) is None
+
+
+def test_bounds_of_filters() -> None:
+    now = WEDNESDAY.timestamp()
+    assert parse_bound("30d", now, end=False) == now - 30 * DAY
+    assert parse_bound("last week", now, end=False) == day("2026-11-16")
+    assert parse_bound("last week", now, end=True) == day("2026-11-23")
+    assert parse_bound("2026-01-31", now, end=True) == datetime(2026, 2, 1, tzinfo=UTC).timestamp()
+    assert parse_bound("2026-01-31T10:00:00Z", now, end=True) == datetime(2026, 1, 31, 10, tzinfo=UTC).timestamp()
+    assert parse_bound("whenever", now, end=False) is None
+
+
+def test_what_holds_now() -> None:
+    assert prefers_newest("the current baseline")
+    assert prefers_newest("who is on call NOW?")
+    assert not prefers_newest("how to know the currents")
+
+
+def test_of_versions_the_newest_is_first_if_asked_for(stored: Stored) -> None:
+    stored.put(
+        memory("old", "baseline of the ranking model: run 31", age=290, weight=1.0, uses=50),
+        memory("new", "baseline of the ranking model: run 74", age=20, weight=0.0),
+        *(memory(f"other {n}", f"the model railway, part {n}", age=0) for n in range(30)),
+    )
+    assert stored.ids("baseline of the ranking model")[:2] == ["old", "new"]
+    assert stored.ids("current baseline of the ranking model")[:2] == ["new", "old"]
+    assert stored.hits("latest baseline")[0]["why"]["newest"] > 0.8
+
+
+def test_a_period_is_preferred_and_explained(stored: Stored) -> None:
+    stored.put(
+        memory("old", "outage of the checkout", age=100),
+        memory("new", "an outage of two hours in which the shop could not be reached at all", age=1),
+        memory("other", "lunch", age=1),
+    )
+    first, second = stored.hits("outage yesterday")[:2]
+    assert (first["id"], second["id"]) == ("new", "old")
+    assert first["why"]["period"].startswith("yesterday: ")
+    assert "period" not in second["why"]
+    assert stored.ids("outage", until=NOW - 50 * DAY) == ["old"]
