@@ -61,6 +61,13 @@ class ProgressMeter:
         """The units done of the current step, 0 without one."""
         return self._step[0].done if self._step else 0
 
+    @contextmanager
+    def part(self, size: int) -> Iterator[None]:
+        """Do a part of the current step, of `size` units; it may note how far it is."""
+        end = self.done + size
+        yield
+        self.reach(end)
+
     def reach(self, done: int) -> None:
         """Note that this many units of the current step are done. Progress never goes back or above the total."""
         if self._step is None:

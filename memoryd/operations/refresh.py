@@ -112,17 +112,14 @@ def _refresh_all(store: Store, now: float, *, verify: bool, deletions_observed: 
     loss = None if deletions_observed else _mass_loss(known, missing)
     if loss:
         return RefreshResult(directories=scan.directories, loss=loss)
-    new = {path: found for path, found in wanted.items() if path not in known}
-    changed = {
-        path: found for path, found in wanted.items() if path in known and (verify or not known[path].matches(found))
-    }
-    with store.progress.measure("reading", "bytes", sum(found.size for found in (*new.values(), *changed.values()))):
-        outcomes = _index_new(store, new, now)
-        for path, found in changed.items():
-            store.check_stopping()
-            before = store.progress.done
-            outcomes[path] = index_file(store, path, found, store.catalogue.file(path), now, verify=verify)
-            store.progress.reach(before + found.size)
+    stale = {path: at for path, at in wanted.items() if verify or path not in known or not known[path].matches(at)}
+    with store.progress.measure("reading", "bytes", sum(found.size for found in stale.values())):
+        outcomes = _index_new(store, {path: found for path, found in stale.items() if path not in known}, now)
+        for path, found in stale.items():
+            if path in known:
+                store.check_stopping()
+                with store.progress.part(found.size):
+                    outcomes[path] = index_file(store, path, found, store.catalogue.file(path), now, verify=verify)
     for path in missing:
         note_deletion(store, path, now)
     _forget(store, deleted, now)
@@ -148,9 +145,8 @@ def _index_new(store: Store, files: Mapping[str, Fingerprint], now: float) -> di
     try:
         for path, found in files.items():
             store.check_stopping()
-            before = store.progress.done
-            outcomes[path] = _read_new(store, path, found, now, group)
-            store.progress.reach(before + found.size)
+            with store.progress.part(found.size):
+                outcomes[path] = _read_new(store, path, found, now, group)
             if len(group) >= GROUP_FILES or sum(row.fingerprint.size for row, _ in group) >= GROUP_BYTES:
                 _add_group(store, group)
     finally:

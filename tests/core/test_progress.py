@@ -53,6 +53,15 @@ def test_an_inner_step_gives_way_to_the_outer_one() -> None:
         assert meter.done == 4
 
 
+def test_a_part_is_counted_once_however_far_it_said_it_was() -> None:
+    meter = ProgressMeter()
+    with meter.measure("reading", "bytes", 10):
+        for inner in (0, 2):
+            with meter.part(3):
+                meter.reach(meter.done + inner)
+        assert meter.done == 6
+
+
 @given(st.integers(1, 1000), st.lists(st.integers(-5, 2000)))
 def test_it_never_goes_back_nor_above_the_total(total: int, points: list[int]) -> None:
     meter, seen = ProgressMeter(), [0]
