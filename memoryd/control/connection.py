@@ -182,6 +182,7 @@ class Connection:
         self._limits = limits
         self._outbox = Outbox()
         self._lines = LineReader()
+        self._first_line = threading.Event()
         self._replies = Replies(peer, lambda request: invoke(self, request), mutates, self._enqueue, limits.pending)
         self._reader = threading.Thread(target=self._read_all, name=f"control-in-{peer.connection}", daemon=True)
         self._writer = threading.Thread(target=self._write_all, name=f"control-out-{peer.connection}", daemon=True)
@@ -197,6 +198,12 @@ class Connection:
         self._outbox.put_event(params)
 
     # -- ending -----------------------------------------------------------------------------------
+
+    def await_reply(self, deadline: float) -> None:
+        """Wait until `deadline` (monotonic) for the first request of a new client and for all pending replies."""
+        self._first_line.wait(max(0.0, deadline - time.monotonic()))
+        self._replies.wait_answered(deadline - time.monotonic())
+        self._outbox.wait_empty(max(0.0, deadline - time.monotonic()))
 
     def settle(self, deadline: float) -> None:
         """Wait until `deadline` (monotonic) for pending replies, then answer the rest with "shutting down" and accept
@@ -233,6 +240,7 @@ class Connection:
         except OSError as error:
             get_logger(__name__).debug("client_gone", connection=self.peer.connection, reason=str(error))
         finally:
+            self._first_line.set()  # a client that has gone sends none
             self._outbox.finish()
             self._writer.join(self._limits.stall_s + 1)
             self._discard()
@@ -261,6 +269,7 @@ class Connection:
                 if not self._outbox.wait_capacity(self._limits.stall_s):
                     return False
                 self._replies.answer(line)
+                self._first_line.set()
             if self._lines.too_long:
                 return self._refuse(protocol.TOO_LONG)
             started = bool(lines) or since is None

@@ -122,6 +122,22 @@ class Server:
         """Number of connected clients."""
         return len(self._connections)
 
+    def hand_over(self, grace: float) -> None:
+        """Stop accepting on a socket that was passed in: a client that connects from now on waits for the next process.
+        Connected clients get `grace` seconds for the request they have sent or are about to send. Nothing happens on a
+        socket that this process bound, because nobody would accept its clients."""
+        if self._endpoint is None or self._endpoint.identity is not None:
+            return
+        self._stop_accepting(grace)
+        deadline = time.monotonic() + grace
+        for connection in self._connections:
+            connection.await_reply(deadline)
+
+    def _stop_accepting(self, timeout: float) -> None:
+        if self._wake is not None and self._acceptor is not None:
+            self._wake.close()
+            self._acceptor.join(timeout)
+
     def drain(self) -> None:
         """Refuse new work (jobs and changes) with "shutting down". Reads such as `status` and work under way are still
         answered."""
@@ -136,9 +152,7 @@ class Server:
             self._closing = self._draining = True
         if self._endpoint is None:
             return  # never opened
-        if self._wake is not None and self._acceptor is not None:
-            self._wake.close()
-            self._acceptor.join(grace + 1)
+        self._stop_accepting(grace + 1)
         self._endpoint.remove()
         self._endpoint.sock.close()
         self._end_connections(time.monotonic() + grace)

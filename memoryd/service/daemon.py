@@ -39,6 +39,7 @@ TICK_S = 10.0  # between two looks at the paths of calm roots, which no event co
 WATCHER_TICKS = 6  # between two checks of the watcher
 TOGETHER_S = 0.1  # what is due this soon is done at once, so that it needs no wake-up of its own
 TRIM_CPU_S = 0.1  # processor time between two returns of free memory: an idle process frees none
+HAND_OVER_S = 0.5  # for clients that are connected when the daemon stops, if the socket outlives it
 STUCK_S = 300.0  # a worker without progress for this long counts as hung
 
 
@@ -170,6 +171,7 @@ class Daemon:
         log.info("stopping")
         self._notifier.stopping()
         assert self._server is not None
+        self._server.hand_over(HAND_OVER_S)
         self._server.drain()
         clean = self.roots.stop()
         self._server.close(0.5)

@@ -671,6 +671,36 @@ def test_a_socket_passed_in_is_used_and_not_removed(daemon: Daemon, tmp_path: Pa
     assert os.path.exists(socket_path)
 
 
+def test_a_passed_socket_goes_to_the_next_process_without_a_lost_request(daemon: Daemon, tmp_path: Path) -> None:
+    """Connected clients are still answered by the first server; later ones wait for the second."""
+    path = str(tmp_path / "given.sock")
+    listener = socket.socket(socket.AF_UNIX)
+    listener.bind(path)
+    listener.listen()
+    first = Server(listener.dup(), daemon.handlers(), {**HELLO, "instance": "first"})
+    first.start()
+    with RawClient(path) as silent, RawClient(path) as busy, ThreadPoolExecutor(1) as pool:
+        assert silent.receive()["params"]["instance"] == "first"
+        assert busy.receive()["params"]["instance"] == "first"
+        busy.send({"jsonrpc": "2.0", "id": 1, "method": "archive"})
+        daemon.wait_jobs(1)
+        over = pool.submit(first.hand_over, 30)
+        until(lambda: all(thread.name != "control-accept" for thread in threading.enumerate()))
+        with RawClient(path) as late:
+            late.send({"jsonrpc": "2.0", "id": 1, "method": "ping"})
+            assert not over.done()
+            silent.send({"jsonrpc": "2.0", "id": 1, "method": "ping"})
+            assert "result" in silent.receive()
+            assert not over.done()
+            daemon.jobs[0].set_result({"plan": {"actions": []}})
+            assert "result" in busy.receive()
+            over.result(30)
+            first.close(0.2)
+            with Server(listener, daemon.handlers(), {**HELLO, "instance": "second"}):
+                assert late.receive()["params"]["instance"] == "second"
+                assert "result" in late.receive()
+
+
 # -- the client ----------------------------------------------------------------------------------
 
 

@@ -58,7 +58,7 @@ class Box:
 
     def _inside(self, words: tuple[str, ...] | list[str], *, check: bool) -> subprocess.CompletedProcess[str]:
         done = subprocess.run(
-            ["nsenter", "-t", str(self._leader), "-a", *words], capture_output=True, text=True, timeout=60
+            ["nsenter", "-t", str(self._leader), "-a", *words], capture_output=True, text=True, timeout=150
         )
         if check and done.returncode:
             raise AssertionError(f"{' '.join(words)}: {done.returncode}\n{done.stdout}{done.stderr}")

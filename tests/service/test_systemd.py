@@ -6,6 +6,7 @@ import json
 import os
 import sys
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -16,7 +17,8 @@ from tests.service.box import HOME, RUNTIME, UID, Box, BoxError, boot
 
 pytestmark = [pytest.mark.slow, pytest.mark.root_only]
 
-UNITS = Path(__file__).parents[2] / "systemd"
+PACKAGE = Path(__file__).parents[2]
+UNITS = PACKAGE / "systemd"
 ROOT = f"{HOME}/.claude/agents/memories"
 CONFIG = f"{HOME}/.config/memoryd/config.toml"
 SERVICE = "memoryd.service"
@@ -209,6 +211,54 @@ def test_with_the_socket_unit_a_command_starts_it_and_stop_stops_it(running: Box
     assert running.user("test", "-S", f"{RUNTIME}/memoryd/control.sock").returncode == 0
     running.systemctl("stop", "memoryd.socket")
     assert running.user("test", "-e", f"{RUNTIME}/memoryd/control.sock", check=False).returncode == 1
+
+
+# Stores one memory after the other, each over a connection of its own, until it finds the file `enough`.
+WRITER = f"""
+import itertools, json, os, sys
+from memoryd.control.client import Client
+done, failed = [], []
+for number in itertools.count():
+    if os.path.exists("{HOME}/enough"):
+        break
+    content = f"memory {{sys.argv[1]}} {{number}} of a client that knows nothing of restarts"
+    try:
+        with Client("{RUNTIME}/memoryd/control.sock", timeout=30) as client:
+            memory = {{"type": "learning", "content": content}}
+            client.call("memory.add", {{"root": "agents", "memory": memory}})
+            done.append(content)
+    except Exception as error:
+        failed.append(f"{{content}}: {{error}}")
+print(json.dumps([done, failed]))
+"""
+
+
+def test_fifty_restarts_with_the_socket_lose_and_double_no_request(running: Box) -> None:
+    """Clients connect, write and read all the time; none may notice that the daemon is another one."""
+    running.systemctl("stop", SERVICE)
+    running.write(CONFIG, GOOD + '[root.limits]\n"learnings.jsonl" = "off"\n')
+    running.user("rm", "-f", f"{HOME}/enough")
+    running.systemctl("start", "memoryd.socket", SERVICE)
+    python = ["/usr/bin/env", f"PYTHONPATH={PACKAGE}", sys.executable, "-c", WRITER]
+    with ThreadPoolExecutor(3) as pool:
+        writers = [pool.submit(running.user, *python, str(number)) for number in range(3)]
+        try:
+            pids = set()
+            for _ in range(50):
+                running.systemctl("restart", SERVICE)
+                pids.add(_main_pid(running))
+        finally:
+            running.write(f"{HOME}/enough", "")
+        done, failed = zip(*(json.loads(writer.result().stdout) for writer in writers), strict=True)
+    assert [*failed] == [[], [], []]
+    assert len(pids) == 50
+    assert all(len(each) >= 50 for each in done)
+    running.user("memoryd", "sync")
+    lines = running.user("cat", f"{ROOT}/learnings.jsonl").stdout.splitlines()
+    contents = [json.loads(each)["content"] for each in lines]
+    stored = [content for content in contents if content.endswith("restarts")]
+    assert sorted(stored) == sorted(content for each in done for content in each)
+    running.write(f"{ROOT}/learnings.jsonl", "")
 
 
 def test_the_box_is_apart_from_this_machine(box: Box) -> None:
