@@ -289,6 +289,10 @@ class IndexReader(Protocol):
         memories = self.newest(EVERYTHING, ANY_NUMBER)
         return [identity(each.id, each.title, each.body) for each in memories if path in (None, each.path)]
 
+    def has_records(self) -> bool:
+        """True if any file has a memory."""
+        return any(each.records for each in self.summaries())
+
     def live_count(self, path: str) -> int:
         """Count the memories of a file as index files do: duplicate ids once, without those marked as archived."""
         return len({each.id for each in self.entries([path]) if not each.archived})

@@ -68,18 +68,12 @@ class Indexer:
         (`watching`), wait a moment for one."""
         store, wall = self._store, self._clock.wall
         seen = self._deleted.is_set()
-        try:
-            done = refresh(store, paths, wall(), verify=verify, tails=tails, deletions_observed=seen)
-        except BaseException:
-            store.index.dirty = True  # what was indexed before the failure will not be reported as changed again
-            raise
+        done = refresh(store, paths, wall(), verify=verify, tails=tails, deletions_observed=seen)
         if done.loss and watching and self._deleted.wait(DELETE_EVENT_S):
             seen = True  # the event arrived during the scan
             done = refresh(store, paths, wall(), verify=verify, deletions_observed=True)
         if seen and paths is None:
             self._deleted.clear()
-        if done.changed or done.deleted:
-            store.index.dirty = True
         return done
 
     def restore_lost(self) -> list[RetriedWrite]:
@@ -96,7 +90,7 @@ class Indexer:
         """Return the mismatch with the configured layout, if any. The check is settled once there is none and a memory
         could be read."""
         found = layout_mismatch(self._store)
-        self._fits = found is None and any(each.records for each in self._store.files().values())
+        self._fits = found is None and self._store.catalogue.has_records()
         return found
 
     def write(self, *, force: bool, wait_s: float) -> IndexUpdate:

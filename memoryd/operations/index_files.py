@@ -24,7 +24,7 @@ from memoryd.disk.syscalls import ChangingError, TooLargeError
 from memoryd.errors import BusyError
 from memoryd.layouts.protocol import IndexResult, IndexView, Layout
 from memoryd.store import Store
-from memoryd.store.store import IndexState
+from memoryd.store.index_state import IndexState
 from memoryd.store.undo_content import load_undo_content, save_undo_content
 
 QUIET_S = 2.0
@@ -87,8 +87,9 @@ def update_index(
     released = released_findings(store)
     store.root_findings["index"] = (*result.findings, *released)
     refusal = _write_refusal(store, result) or (released[0].message if released else None)
+    state.current = False
     if refusal or not result.files:
-        state.dirty, state.fingerprints = False, fingerprints
+        state.dirty, state.current, state.fingerprints = False, refusal is None, fingerprints
         return IndexUpdate(result, blocked_reason=refusal)
     blocked = store.blocked()
     if blocked is not None:
@@ -238,7 +239,7 @@ def _write(
         return IndexUpdate(result, delay_reason=error.message, retry_at=now + RETRY_S)
     except (StoreChangedError, ChangingError):
         return IndexUpdate(result, delay_reason="the index changed while it was written", retry_at=now + RETRY_S)
-    state.dirty = False
+    state.dirty, state.current = False, True
     return IndexUpdate(result, written=tuple(result.files))
 
 

@@ -79,9 +79,8 @@ def layout_mismatch(store: Store) -> LayoutMismatch | None:
 
     The search index must be current.
     """
-    files = store.files().values()
     layout_is_specific = store.layout is not None and not store.layout.reader.reads_any_text
-    if layout_is_specific and any(each.records for each in files):
+    if layout_is_specific and store.catalogue.has_records():
         return None
     directory = _directory(store.tree, store.policy.ignore)
     if directory is None or store.layout is None or store.layout.reader.recognise(directory) is not None:
@@ -91,13 +90,13 @@ def layout_mismatch(store: Store) -> LayoutMismatch | None:
         return LayoutMismatch(
             f"looks like {known}; memoryd has no layout for it and changes nothing here", foreign=True
         )
-    if any(each.records for each in files):
+    if store.catalogue.has_records():
         return None
     present = [
         path for path in directory.files if store.role(path) not in _AUXILIARY_ROLES and not path.startswith(".")
     ]
     layout_files = [path for path in present if _belongs_to_layout(store, path)]
-    unread = [each.path for each in files if each.units and each.path in layout_files]
+    unread = [each.path for each in store.files().values() if each.units and each.path in layout_files]
     if not unread and (layout_files or not present):
         return None
     found = recognise_layout(store.tree, store.policy.ignore)

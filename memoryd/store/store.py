@@ -11,9 +11,10 @@ import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 
+from memoryd import __version__
 from memoryd.core.defaults import Limit, Mode, Policy
 from memoryd.core.findings import Finding
 from memoryd.core.ignore import is_ignored
@@ -36,9 +37,10 @@ from memoryd.disk.tree import PathState, Scan, Tree
 from memoryd.errors import BusyError, MemorydError, RootMissingError, ShuttingDownError
 from memoryd.index.sqlite import open_index
 from memoryd.layouts.codes import QUIET
-from memoryd.layouts.protocol import MAX_BYTES, FileStats, IndexResult, Layout, LoadedFile, no_embedding
+from memoryd.layouts.protocol import MAX_BYTES, FileStats, Layout, LoadedFile, no_embedding
 from memoryd.layouts.registry import LAYOUTS
 from memoryd.log import get_logger
+from memoryd.store.index_state import recall, remember
 from memoryd.store.late_writes import LATE_WRITES_TOPIC, LateWrites
 from memoryd.store.line_files import FileEnds, FilePieces, PendingChanges, partial_parse
 from memoryd.store.recent_adds import RecentChange, RecentChanges, from_json, to_json
@@ -47,7 +49,6 @@ log = get_logger(__name__)
 
 _ROLES = {str(role): role for role in Role}
 RECENT_CHANGES = "watched"  # journal key: recent changes, across a restart
-DELETION_QUIET_S, MAX_DELETION_S = 1.0, 10.0
 LATE_LOCK_WAIT_S = 0.2  # for the lock
 UNATTENDED_WAIT_S = 0.05
 CONFIRMED = "confirmed_layout"  # journal key: the layout that the user has confirmed
@@ -65,42 +66,6 @@ class Source:
 
     loaded: LoadedFile
     fingerprint: Fingerprint
-
-
-@dataclass(slots=True)
-class IndexState:
-    """The last observed and written state of each index file.
-
-    `dirty`: something was indexed since. `overwrites`: how often in a row another program replaced our version.
-    `foreign_versions`: a version by another program, and when it was first observed. `deletions`: the first and last
-    time of a run of deleted files without a pause. `deletion_event`: the time of the last event for a deleted source
-    file, which may still have to be indexed; set by any thread.
-    """
-
-    dirty: bool = True
-    fingerprints: dict[str, Fingerprint | None] = field(default_factory=dict)
-    written_sha: dict[str, str] = field(default_factory=dict)
-    written_at: dict[str, float] = field(default_factory=dict)
-    overwrites: dict[str, int] = field(default_factory=dict)
-    foreign_versions: dict[str, tuple[Fingerprint, float]] = field(default_factory=dict)
-    result: IndexResult = field(default_factory=IndexResult)
-    deletions: tuple[float, float] | None = None
-    deletion_event: float = 0.0
-
-    def note_deletion(self, now: float) -> None:
-        """Record the deletion of a source file at `now` (epoch seconds)."""
-        first = self.deletions[0] if self.deletions and self.hold_until(now) is not None else now
-        self.deletions = (first, now)
-
-    def hold_until(self, now: float) -> float | None:
-        """Return until when no index is written, because the whole directory may be about to be removed and a new file
-        would prevent that; None if the index may be written."""
-        if self.deletions is None:
-            return None
-        first, last = self.deletions
-        last = max(last, min(self.deletion_event, now))
-        until = min(last + DELETION_QUIET_S, first + MAX_DELETION_S)
-        return until if last <= now < until else None
 
 
 class StoreLock(ABC):
@@ -229,7 +194,7 @@ class Store(StoreLock):
             self.catalogue.clear()  # memories indexed under the other setting are indexed again
             self.journal.facts.set("sensitive_words", policy.sensitive_words)
         self.late_writes = LateWrites(self.journal, self.blobs)
-        self.index = IndexState()
+        self.index = recall(self.journal.facts, self._index_rules())
         self.pending_changes = PendingChanges()
         self.file_ends = FileEnds()
         self.file_pieces = FilePieces()
@@ -365,7 +330,7 @@ class Store(StoreLock):
         """Close everything; recent changes are saved for the next start."""
         self.late_writes.close()
         self._save_recent()
-        self._save_job_runs()
+        self._save_end()
         self.detach()
         self.catalogue.close()
         self.journal.close()
@@ -381,12 +346,18 @@ class Store(StoreLock):
         except (OSError, MemorydError, TypeError, ValueError) as error:
             log.warning("stopped watching recent additions", root=self.name, reason=str(error))
 
-    def _save_job_runs(self) -> None:
-        """Save the runs that were counted in memory, so that they do not count as missed."""
+    def _save_end(self) -> None:
+        """Save what the next start need not find out again: the state of the index files, and the runs that were
+        counted in memory, which would count as missed."""
         try:
             self.journal.jobs.flush()
+            remember(self.journal.facts, self.index, self._index_rules())
         except (OSError, MemorydError) as error:
-            log.warning("the last runs of jobs are not recorded", root=self.name, reason=str(error))
+            log.warning("the next start takes longer", root=self.name, reason=str(error))
+
+    def _index_rules(self) -> str:
+        """Name all that decides the content of the index files beside the memories."""
+        return f"{__version__} {self.layout.name if self.layout else ''} {self.policy.newer_index}"
 
     def merge_late_writes(self, now: float) -> int:
         """Copy bytes appended to replaced inodes to the live files, and update the findings about them. Returns the

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from memoryd.engine import indexer as indexing
 from memoryd.engine.indexer import Indexer
 from memoryd.engine.interfaces import Clock
 from tests.layouts.samples import learning, lines
@@ -61,7 +60,7 @@ def test_a_failure_leaves_the_index_due(world: World, monkeypatch: pytest.Monkey
         raise OSError(5, "Input/output error")
 
     with monkeypatch.context() as patch:
-        patch.setattr(indexing, "refresh", fail)
+        patch.setattr(world.store, "scan", fail)
         with pytest.raises(OSError, match="Input"):
             indexer.read(None, watching=False)
     assert world.store.index.dirty

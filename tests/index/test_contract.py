@@ -131,6 +131,12 @@ class TestRecords:
         assert index.live_count("a") == 2
         assert index.live_count("b") == 0
 
+    def test_a_file_without_memories_has_none(self, index: IndexWriter) -> None:
+        put(index, "a")
+        assert not index.has_records()
+        put(index, "b", record(0))
+        assert index.has_records()
+
     def test_places_are_those_of_the_id_or_of_its_suffixed_ones(self, index: IndexWriter) -> None:
         put(index, "a", *(record(n, id=f"x{each}") for n, each in enumerate(("~0a1b2c", "~0a1b2c.1", "~other", "y"))))
         put(index, "b", record(0, id="y"), record(1, id="y~0a1b2c"), record(2, id="y", archived=True))

@@ -64,10 +64,7 @@ class World:
 
     def look(self, touched: Iterable[str] | None = None, **how: Any) -> RefreshResult:
         """Index what changed, as an event or a scan would."""
-        done = refresh(self.store, touched, self.now, **how)
-        if done.changed or done.deleted:
-            self.store.index.dirty = True
-        return done
+        return refresh(self.store, touched, self.now, **how)
 
     def sync(self) -> IndexUpdate:
         self.look()

@@ -147,6 +147,10 @@ class SqliteReader:
             for row in ahead.pop(key, ()):
                 yield path, row
 
+    def has_records(self) -> bool:
+        """True if any file has a memory."""
+        return self._db.row("SELECT 1 FROM files WHERE records > 0 LIMIT 1") is not None
+
     def live_count(self, path: str) -> int:
         """Count the memories of one file, equal ids once, archived ones left out."""
         query = "SELECT COUNT(DISTINCT id) FROM records WHERE path = ? AND NOT archived"

@@ -1,0 +1,106 @@
+"""A start that finds the index files as they were left renders nothing, and never trusts what it may not trust."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from memoryd.core.records import Entry
+from memoryd.operations.index_files import update_index
+from memoryd.operations.refresh import refresh
+from tests.layouts.samples import learning, lines
+from tests.operations.world import LEARNINGS, World
+
+INDEX = "index.json"
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> World:
+    made = World(tmp_path)
+    made.write(LEARNINGS, lines(learning(1), learning(2)))
+    assert made.sync().written == (INDEX,)
+    return made
+
+
+def renders(world: World, monkeypatch: pytest.MonkeyPatch) -> int:
+    """How often the entries of the index are read for one look at everything."""
+    entries, calls = world.store.catalogue.entries, list[Sequence[str]]()
+
+    def count(paths: Sequence[str]) -> Iterator[Entry]:
+        calls.append(paths)
+        return entries(paths)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(world.store.catalogue, "entries", count)
+        world.look()
+        update_index(world.store, world.now)
+    return len(calls)
+
+
+def listed(world: World) -> bytes:
+    return world.path(INDEX).read_bytes()
+
+
+def test_after_an_orderly_end_nothing_is_rendered(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = world.store.index.result
+    for _ in range(2):
+        world.restart()
+        assert renders(world, monkeypatch) == 0
+        found = world.store.index.result
+        assert (found.memories, found.archived, found.by_type) == (2, before.archived, before.by_type)
+
+
+def change_a_file(world: World) -> None:
+    world.write(LEARNINGS, lines(learning(1), learning(2), learning(3)))
+
+
+def remove_the_index(world: World) -> None:
+    world.path(INDEX).unlink()
+
+
+def spoil_the_index(world: World) -> None:
+    world.write(INDEX, listed(world).replace(b"learning", b"teaching"))
+
+
+def change_the_catalogue(world: World) -> None:
+    """As `memoryd dedupe --dry-run` does in a process of its own, which writes no index."""
+    change_a_file(world)
+    store = world.open()
+    refresh(store, None, world.now)
+    store.close()
+
+
+@pytest.mark.parametrize("happens", [change_a_file, remove_the_index, spoil_the_index, change_the_catalogue])
+def test_what_changes_meanwhile_is_noticed(
+    world: World, monkeypatch: pytest.MonkeyPatch, happens: Callable[[World], None]
+) -> None:
+    world.store.close()
+    happens(world)
+    world.rise()
+    assert renders(world, monkeypatch) == 1
+    world.now += 120
+    world.sync()
+    kept = listed(world)
+    world.store.catalogue.clear()
+    world.store.index.dirty = True
+    world.sync()
+    assert listed(world) == kept, "an index made from nothing is the same"
+
+
+def test_after_a_crash_or_under_other_rules_it_is_rendered(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    world.kill()
+    world.rise()
+    assert renders(world, monkeypatch) == 1
+    world.policy = replace(world.policy, newer_index="rebuild")
+    world.restart()
+    assert renders(world, monkeypatch) == 1
+
+
+def test_an_index_that_was_not_written_is_not_taken_for_current(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    change_a_file(world)
+    world.look()
+    world.restart()
+    assert renders(world, monkeypatch) == 1
