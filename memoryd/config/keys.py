@@ -8,11 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import get_args
 
 from memoryd.config import checks
 from memoryd.config.checks import Check
 from memoryd.config.settings import EMBEDDERS, LAYOUT_CHOICES, SECRETS
 from memoryd.core.defaults import JOBS, Mode
+from memoryd.core.query import Rerank
 from memoryd.layouts.registry import LAYOUTS
 
 YEARS = 36_500  # a hundred years in days
@@ -41,6 +43,10 @@ SEARCH: Mapping[str, Key] = {
     "embedder": Key(
         checks.choice(*EMBEDDERS),
         "source of embeddings: static (included), minilm (better, slow; extra `minilm`), endpoint (a server), or off",
+    ),
+    "rerank": Key(
+        checks.choice(*get_args(Rerank)),
+        "rank the best 20 results of a search again: minilm (better, slower; extra `minilm`), or off",
     ),
 }
 

@@ -44,10 +44,11 @@ class EndpointConfig:
 
 @dataclass(frozen=True, slots=True)
 class SearchConfig:
-    """The settings of the semantic search: which embedder makes the vectors."""
+    """The settings of the semantic search: which embedder makes the vectors, and which ranks the best results again."""
 
     embedder: str = "static"
     endpoint: EndpointConfig = field(default_factory=EndpointConfig)
+    rerank: str = "off"
 
 
 @dataclass(frozen=True, slots=True)

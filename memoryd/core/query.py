@@ -12,6 +12,7 @@ from operator import itemgetter
 from typing import Literal, NamedTuple
 
 Mode = Literal["text", "semantic", "hybrid"]
+Rerank = Literal["off", "minilm"]
 
 
 @dataclass(frozen=True, slots=True)

@@ -108,6 +108,7 @@ Search = _arguments(
         "root": _ROOT,
         **_FILTERS,
         "mode": Argument("hybrid (default): by words and by meaning."),
+        "rerank": Argument("minilm: rank the best 20 again with a better model, slower."),
         "limit": Argument("How many memories at most (default 10).", maximum=_MAX_RESULTS),
         "max_tokens": Argument(
             "Give whole memories instead of snippets, best first, of so many tokens together at most."

@@ -22,6 +22,7 @@ from memoryd.core.secrets import redact
 from memoryd.core.spans import replace_surrogates
 from memoryd.core.text_match import Pattern, fold, spots
 from memoryd.core.vectors import numbers_in
+from memoryd.core.words import whole_text
 from memoryd.errors import NotFoundError, UsageError
 from memoryd.layouts.registry import LAYOUTS
 from memoryd.operations.search_scope import (
@@ -33,9 +34,11 @@ from memoryd.operations.search_scope import (
     read_index,
     resolve_scope,
 )
+from memoryd.search.embedding.embedder import EmbedderError
 from memoryd.search.modes import SearchEngine
 from memoryd.search.query_terms import ParsedQuery
 from memoryd.search.ranking import Candidate, Points
+from memoryd.search.rerank import JUDGED, Reranker
 from memoryd.search.semantic import Like, Question, RankingProfile, like_floats
 from memoryd.search.snippets import query_patterns, snippet, word_names
 
@@ -49,6 +52,7 @@ class SearchQuery:
 
     `user`: whose memories, in layouts that separate users. `max_tokens`: return whole memories that fit in this budget.
     `like`: a vector to search by instead of `query`. `excluded`: a memory (root, key) to leave out.
+    `rerank_required`: fail if the hits cannot be ranked again.
     """
 
     query: str
@@ -59,6 +63,7 @@ class SearchQuery:
     user: str | None = None
     like: Like | None = None
     excluded: tuple[str, int] | None = None
+    rerank_required: bool = False
 
 
 class Hit(NamedTuple):
@@ -79,28 +84,34 @@ def search(
     now: float,
     clock: Callable[[], float],
     engine: SearchEngine = TEXT_ONLY,
+    reranker: Reranker | None = None,
 ) -> SearchResult:
     """Search the roots and return the result of `memory.search`, best hits first.
 
-    With `max_tokens` the result has `embedding`, the text of the hits that fit, and `tokens`. `now` is in epoch
-    seconds; `clock` returns monotonic seconds.
+    `reranker` ranks the best hits again; if it cannot, the hits stay as they are and say so, or with
+    `request.rerank_required` EmbedderError is raised. With `max_tokens` the result has `embedding`, the text of the
+    hits that fit, and `tokens`. `now` is in epoch seconds; `clock` returns monotonic seconds.
     """
     started = clock()
     words = ParsedQuery(replace_surrogates(request.query))
     fresh = {root.name: freshness(root) for root in roots}
     hits: list[Hit] = []
+    limit = request.limit if reranker is None else max(request.limit, JUDGED)
     allowed = resolve_scope(owners_in(roots), request.user, fresh)
     note_unread_files(roots, allowed, fresh)
     for root in roots:
         if root.name in allowed:
             filters = replace(request.filters, owner=allowed[root.name])
-            found = _find(root, replace(request, filters=filters), words, now, engine, fresh[root.name])
+            wanted = replace(request, filters=filters, limit=limit)
+            found = _find(root, wanted, words, now, engine, fresh[root.name])
             if request.mode == "semantic":
                 fresh[root.name].semantic = _missing_semantic(found)
             hits += found
     hits.sort(
         key=lambda hit: (-round(hit.candidate.score, 6), hit.root.name)
     )  # the engine orders equal hits of one root
+    if reranker is not None:
+        hits = _reranked(hits, reranker, words.raw, required=request.rerank_required)
     hits = hits[: request.limit]
     packed: tuple[str, int] | None = None
     if request.max_tokens is not None:
@@ -126,6 +137,23 @@ def _find(
         return [Hit(root, memories[each.key], each) for each in found if each.key in memories]
 
     return read_index(root, fresh, query)
+
+
+def _reranked(hits: list[Hit], reranker: Reranker, question: str, *, required: bool) -> list[Hit]:
+    """Rank the best hits again. Labels and tags are not judged: what many memories share tells nothing."""
+    memories = [hit.memory for hit in hits[:JUDGED]]
+    texts = [whole_text(memory.title, memory.body, "", "") for memory in memories]
+    try:
+        ranked = reranker.rerank(question, [hit.candidate for hit in hits], texts)
+    except EmbedderError as error:
+        if required:
+            raise
+        return [_with_why(hit, "rerank", error.message) for hit in hits]
+    return [hits[position]._replace(candidate=candidate) for position, candidate in ranked]
+
+
+def _with_why(hit: Hit, name: str, reason: str) -> Hit:
+    return hit._replace(candidate=hit.candidate._replace(why={**hit.candidate.why, name: reason}))
 
 
 def _missing_semantic(found: Sequence[Hit]) -> str | UnsetType:

@@ -16,7 +16,7 @@ from memoryd.core.index import IndexReader, Sample
 from memoryd.core.query import Filters, Mode, TextQuery
 from memoryd.core.vectors import agent_model, cosine, pack_floats, unpack
 from memoryd.errors import MemorydError
-from memoryd.search.embedding.embedder import Embedder
+from memoryd.search.embedding.embedder import Embedder, IdleRelease
 from memoryd.search.query_terms import ParsedQuery
 from memoryd.search.ranking import PHRASE, Candidate, Points, Why
 
@@ -79,7 +79,7 @@ class SemanticSearch:
         self.embedder = embedder
         self._reason = reason
         self._lock = threading.Lock()
-        self._idle = (0, float("inf"))  # the embedder's call count, and when it was last read
+        self._idle = None if embedder is None else IdleRelease(embedder)
         self._verdicts: dict[tuple[Sample, ...], bool] = {}
 
     def search(self, reader: IndexReader, question: Question, limit: int) -> tuple[list[Candidate], str | None]:
@@ -103,14 +103,8 @@ class SemanticSearch:
 
     def tidy(self, now: float) -> None:
         """Let an idle embedder free its memory. `now` in seconds."""
-        if self.embedder is None:
-            return
-        asked, since = self._idle
-        if self.embedder.calls != asked:
-            self._idle = self.embedder.calls, now
-        elif now - since > self.embedder.idle_s:
-            self.embedder.release()
-            self._idle = asked, float("inf")
+        if self._idle is not None:
+            self._idle.tidy(now)
 
     def _match(self, reader: IndexReader, question: Question, also: Sequence[int], limit: int) -> Meant:
         """Match the nearest memories, and those of `also`."""

@@ -12,6 +12,20 @@ from memoryd.control.methods.method_types import GatheredResult, Result
 R = TypeVar("R", bound=Result)
 
 
+def run_in_thread(name: str, work: Callable[[], Result]) -> Future[Result]:
+    """Run slow work on a thread of its own, so that the client's next requests are answered meanwhile."""
+    future: Future[Result] = Future()
+
+    def run() -> None:
+        try:
+            future.set_result(work())
+        except BaseException as error:  # noqa: BLE001 - the future reports it
+            future.set_exception(error)
+
+    threading.Thread(target=run, name=name, daemon=True).start()
+    return future
+
+
 def gather(
     futures: Mapping[str, Future[Result]],
     merge: Callable[[dict[str, Result]], GatheredResult],

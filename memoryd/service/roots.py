@@ -30,6 +30,7 @@ from memoryd.search.embedding.embedder import Embedder
 from memoryd.search.embedding.endpoint import Endpoint
 from memoryd.search.embedding.minilm import MiniLM
 from memoryd.search.embedding.static import Static
+from memoryd.search.rerank import Reranker
 from memoryd.search.semantic import SemanticSearch
 from memoryd.service.timetable import Timetable
 from memoryd.service.watching.watcher import Watcher
@@ -107,6 +108,7 @@ class Roots:
         self._troubles: deque[tuple[str, str | None]] = deque(maxlen=1000)
         self._search: SearchConfig | None = None
         self.meaning = SemanticSearch(None)
+        self._reranker = Reranker(MiniLM())
         self.watcher = Watcher(self._touched, self._troubled, os.path.join(state_dir, "probe"))
         self.timetable = Timetable(self._due, clock.wall, wake)
 
@@ -151,10 +153,17 @@ class Roots:
             self._end(name)
         if config.search != self._search:
             self._search, self.meaning = config.search, build_semantic_search(config.search, os.environ)
+            embedder = self.meaning.embedder
+            self._reranker = Reranker(embedder if isinstance(embedder, MiniLM) else MiniLM())
         for name in wanted:
             root = config.root(name)
             assert root is not None
             self._begin(root, pace)
+
+    def reranker(self, wanted: str | None) -> Reranker | None:
+        """Return what ranks results again, as wanted or (None) as configured; None if nothing does."""
+        configured = self._search.rerank if self._search is not None else "off"
+        return self._reranker if (wanted or configured) == "minilm" else None
 
     def check_owners(self, config: Config, names: Iterable[str]) -> None:
         """Raise AlreadyRunningError if another daemon owns one of these roots, before anything is started."""
@@ -378,6 +387,7 @@ class Roots:
         self.watcher.probe(self._clock.monotonic())
         now = self._clock.wall()
         self.meaning.tidy(now)
+        self._reranker.tidy(now)
         for worker in self.all():
             worker.store.catalogue.release_idle(now)
 

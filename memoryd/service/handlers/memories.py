@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from concurrent.futures import wait
+from functools import partial
 
 from memoryd.control.methods.memories import (
     AddRequest,
@@ -13,7 +14,6 @@ from memoryd.control.methods.memories import (
     ListResult,
     MemoryRequest,
     SearchRequest,
-    SearchResult,
     UpdateRequest,
 )
 from memoryd.control.protocol import fits
@@ -31,8 +31,9 @@ from memoryd.operations.search import SearchQuery, search, similar_to_memory, si
 from memoryd.operations.search_scope import SearchRoot, owners_in, user_in
 from memoryd.search.modes import SearchEngine
 from memoryd.search.periods import parse_bound
+from memoryd.search.rerank import Reranker
 from memoryd.service.daemon import Daemon
-from memoryd.service.futures import gather
+from memoryd.service.futures import gather, run_in_thread
 from memoryd.service.handlers.base import Handlers, Table
 
 ALWAYS_FITS = 80_000  # bytes of a memory that fits into one reply even if every character is escaped
@@ -62,8 +63,8 @@ class MemoryHandlers(Handlers):
 
     # --- reading
 
-    def search(self, request: SearchRequest) -> SearchResult:
-        """Search the catalogues of the requested roots."""
+    def search(self, request: SearchRequest) -> Answer:
+        """Search the catalogues of the requested roots; on a thread of its own if a model ranks the results again."""
         roots, user, similar = self._search_roots(request), request.user, request.similar
         like, excluded = (None if request.vector is None else similar_to_vector(request.vector)), None
         if similar is not None:
@@ -78,9 +79,20 @@ class MemoryHandlers(Handlers):
             user=user,
             like=like,
             excluded=excluded,
+            rerank_required=request.rerank is not None,
         )
         engine = SearchEngine(self._roots.meaning)
-        return search(roots, query, now=self._clock.wall(), clock=self._clock.monotonic, engine=engine)
+        now, clock = self._clock.wall(), self._clock.monotonic
+        reranker = self._reranker(request)
+        work = partial(search, roots, query, now=now, clock=clock, engine=engine, reranker=reranker)
+        return work() if reranker is None else run_in_thread("memoryd-rerank", work)
+
+    def _reranker(self, request: SearchRequest) -> Reranker | None:
+        """Return what ranks the hits of this search again, if anything. Raises UsageError if nothing can."""
+        possible = request.query is not None and request.mode != "text"
+        if request.rerank == "minilm" and not possible:
+            raise UsageError("rerank: needs a query, and the mode hybrid or semantic")
+        return self._roots.reranker(request.rerank) if possible else None
 
     def page(self, request: ListRequest) -> ListResult:
         """List a page of memories that fits into one reply."""

@@ -22,6 +22,7 @@ from typing import NamedTuple
 
 from memoryd.core.query import Mode
 from memoryd.search.embedding.static import Static
+from memoryd.search.rerank import Reranker
 from tests.bench.finding.arms import Arm, Found, KeptVectors, PlainBm25, PureCosine, Stored, fused
 from tests.bench.finding.material import Asked, Written, memories, others, questions
 
@@ -120,6 +121,7 @@ def main() -> None:
         arms["bm25"] = plain.ask
         if given.minilm:
             arms |= _with_minilm(written, given.minilm, folder, given.layout, plain.ask, stack.callback)
+            arms["hybrid, rerank"] = known.arm("hybrid", _reranker(given.minilm))
         answers = measure(arms, questions(given.half))
     print(
         f"{len(written)} memories, half: {given.half}\n{table({arm: by_kind(each) for arm, each in answers.items()})}"
@@ -137,6 +139,12 @@ def _with_minilm(
     known, pure = Stored(folder / "minilm.db", written, kept, layout), PureCosine(written, kept)
     at_end(known.close)
     return {"minilm": pure.ask, "bm25 + minilm": fused(bm25, pure.ask), "hybrid, minilm": known.arm("hybrid")}
+
+
+def _reranker(place: Path) -> Reranker:
+    from memoryd.search.embedding.minilm import MiniLM  # noqa: PLC0415 - an extra
+
+    return Reranker(KeptVectors(MiniLM(), place))
 
 
 if __name__ == "__main__":

@@ -21,6 +21,7 @@ from memoryd.operations.search import SearchQuery, search
 from memoryd.operations.search_scope import SearchRoot
 from memoryd.search.embedding.embedder import Embedder
 from memoryd.search.modes import SearchEngine
+from memoryd.search.rerank import Reranker
 from memoryd.search.semantic import SemanticSearch
 from tests.bench.finding.material import DAY, NOW, Written
 
@@ -58,10 +59,10 @@ class Stored:
             )
         self._root = SearchRoot("all", self.catalogue, layout, "ok", 1, 0)
 
-    def arm(self, mode: Mode) -> Arm:
+    def arm(self, mode: Mode, reranker: Reranker | None = None) -> Arm:
         def ask(question: str) -> list[Found]:
             query = SearchQuery(question, mode=mode, limit=LIMIT)
-            told = search([self._root], query, now=NOW, clock=time.monotonic, engine=self._engine)
+            told = search([self._root], query, now=NOW, clock=time.monotonic, engine=self._engine, reranker=reranker)
             return [Found(hit.id, hit.score, dict(hit.why)) for hit in told.hits]
 
         return ask
