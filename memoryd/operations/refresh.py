@@ -67,17 +67,14 @@ def refresh(
 
     Unless `deletions_observed` (events showed them), a sudden loss of most memories is returned and nothing is indexed.
     """
-    try:
-        with store.catalogue.batch():
-            if paths is None:
-                done = _refresh_all(store, now, verify=verify, deletions_observed=deletions_observed)
-            else:
-                done = _refresh_paths(store, paths, now, verify=verify, tails=tails)
-            unsure = update_losses(store, done.changed, now) if store.has_losses else ()
-    except BaseException:
-        store.index.dirty = True  # what was indexed before the failure will not be reported as changed again
-        raise
-    store.index.dirty |= bool(done.changed or done.deleted)
+    due, store.index.dirty = store.index.dirty, True  # stays due after a failure: what was indexed is not told again
+    with store.catalogue.batch():
+        if paths is None:
+            done = _refresh_all(store, now, verify=verify, deletions_observed=deletions_observed)
+        else:
+            done = _refresh_paths(store, paths, now, verify=verify, tails=tails)
+        unsure = update_losses(store, done.changed, now) if store.has_losses else ()
+    store.index.dirty = due or bool(done.changed or done.deleted)
     return replace(done, waiting=tuple(dict.fromkeys((*done.waiting, *unsure)))) if unsure else done
 
 
