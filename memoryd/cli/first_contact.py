@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
+from collections.abc import Mapping
 from typing import Any
 
 import click
@@ -55,7 +56,7 @@ def try_command(ctx: click.Context, paths: tuple[str, ...], layout: str | None, 
     ctx.exit(exits.FINDINGS if any(each["layout"] is None for each in found) else exits.DONE)
 
 
-def _show_preview(screen: Screen, found: dict[str, Any]) -> None:
+def _show_preview(screen: Screen, found: Mapping[str, Any]) -> None:
     screen.heading(str(found["path"]))
     if found["layout"] is None:
         screen.fields([("not usable", found["why"]), ("hint", found.get("hint"))])
