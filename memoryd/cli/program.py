@@ -17,6 +17,9 @@ from memoryd.errors import UsageError
 _LOCAL_FIRST = ("run", "demo", "try", "init", "service")
 _LOCAL_LAST = ("events", "mcp", "completion", "help", "version")
 
+# Commands that end the daemon, or move, merge or remove memories: nobody should run one by mistake.
+_NEVER_SUGGESTED = ("stop", "archive", "forget", "repair", "dedupe", "undo", "restore")
+
 
 class Commands(click.Group):
     """A group that builds its commands on demand."""
@@ -46,9 +49,10 @@ class Commands(click.Group):
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """Find the command to run. Raises UsageError with the nearest name for an unknown one."""
         if args and not args[0].startswith("-") and self.get_command(ctx, args[0]) is None:
-            from memoryd.control.parameters import nearest  # noqa: PLC0415 - loads difflib
+            from memoryd.config.checks import nearest  # noqa: PLC0415 - loads difflib
 
-            hint = nearest(args[0], dict.fromkeys(self.list_commands(ctx)))
+            near = nearest(args[0], [name for name in self.list_commands(ctx) if name not in _NEVER_SUGGESTED])
+            hint = f"did you mean {near!r}?" if near else "`memoryd --help` lists the commands"
             raise UsageError(f"there is no command {args[0]!r}", hint=hint)
         return super().resolve_command(ctx, args)
 

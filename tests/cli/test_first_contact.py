@@ -99,3 +99,17 @@ def test_try_refuses_a_typo(tmp_path: Path, name: str, message: str) -> None:
     assert done.returncode == 2
     assert message in done.stderr
     assert "hint: " in done.stderr
+
+
+@pytest.mark.parametrize(("typed", "hint"), [("serach", "did you mean 'search'?"), ("intt", "did you mean 'init'?")])
+def test_a_mistyped_command_is_answered_with_the_nearest(tmp_path: Path, typed: str, hint: str) -> None:
+    done = program(typed, home=tmp_path)
+    assert (done.returncode, f"hint: {hint}" in done.stderr) == (2, True), done.stderr
+
+
+@pytest.mark.parametrize("typed", ["top", "stpo", "forgt", "archve", "repiar", "dedup", "und", "restor"])
+def test_no_suggestion_is_destructive(tmp_path: Path, typed: str) -> None:
+    done = program(typed, home=tmp_path)
+    assert done.returncode == 2
+    for name in ("stop", "forget", "'archive'", "repair", "dedupe", "undo", "restore"):
+        assert name not in done.stderr.partition("hint:")[2]
