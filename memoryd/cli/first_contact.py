@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import time
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from memoryd.cli import exits
 from memoryd.cli.options import example, json_option
-from memoryd.cli.screen import Screen, make_screen, print_json
+from memoryd.cli.screen import Screen, make_screen, print_json, printable
 from memoryd.control.methods import LAYOUTS
+from memoryd.errors import ConflictError, UsageError
+
+if TYPE_CHECKING:
+    from memoryd.config.detect import Detected
 
 SHOWN = 12  # findings and actions of each directory; --json has them all
 
@@ -87,3 +92,107 @@ def _report_rest(screen: Screen, rows: list[Any]) -> None:
 
 def _count(number: int, one: str, many: str | None = None) -> str:
     return f"{number} {one if number == 1 else many or one + 's'}"
+
+
+@click.command(epilog=example("memoryd init", "memoryd init ~/src --yes", "memoryd --config ./memoryd.toml init"))
+@click.argument("paths", nargs=-1, metavar="[PATH]...")
+@click.option("--yes", is_flag=True, help="Do not ask, and let memoryd write in the directories found.")
+@click.option("--dry-run", is_flag=True, help="Print what would be written.")
+@click.pass_context
+def init(ctx: click.Context, paths: tuple[str, ...], yes: bool, dry_run: bool) -> None:
+    """Write a configuration with the directories found.
+
+    It has every setting as a comment, and the memory directories found as roots: those in the usual places and up to
+    four levels below your home directory, or below each PATH. On a terminal it asks before it writes; elsewhere memoryd
+    only observes the roots, unless you give --yes. An existing file is never overwritten.
+    """
+    from memoryd.config.edit import write_config  # noqa: PLC0415 - only when needed
+    from memoryd.config.places import find_places  # noqa: PLC0415 - only when needed
+    from memoryd.config.template import template  # noqa: PLC0415 - only when needed
+
+    target = find_places(**ctx.find_root().obj, must_exist=False).config_target
+    if os.path.lexists(target) and not dry_run:
+        hint = "edit it, add a directory with `memoryd root add PATH`, or name another file with --config"
+        raise ConflictError(f"{target} already exists and was not changed", hint=hint)
+    found = _find(paths)
+    stores = [place for place in found if place.layout is not None]
+    if dry_run:
+        click.echo(printable(template(stores), keep="\n\t"), nl=False)
+        return
+    _show_found(found)
+    asks = sys.stdin.isatty() and not yes
+    if asks and not click.confirm(printable(f"Write {target}?"), default=True):
+        click.echo("nothing was written")
+        return
+    mode = "observe" if stores and not (_may_write() if asks else yes) else None
+    write_config(target, template(stores, mode=mode))
+    click.echo(f"wrote {printable(target)}")
+    if mode is not None:
+        click.echo('memoryd only observes them; to let it write, remove `mode = "observe"` from the file')
+    click.echo("next: memoryd run")
+
+
+def _may_write() -> bool:
+    return click.confirm("May memoryd write there (index files, upkeep)? If not, it only observes", default=True)
+
+
+def _show_found(found: Sequence[Detected]) -> None:
+    for place in found:
+        if place.layout is not None:
+            click.echo(printable(f"  found {place.path} ({place.layout}: {place.why})"))
+    for place in found:
+        if place.layout is None:
+            click.echo(printable(f"  not usable {place.path}: {place.why}"))
+            click.echo(printable(f"    {place.hint}"))
+    if not any(place.layout is not None for place in found):
+        click.echo("  found no memory directory; name yours (`memoryd init PATH`) or add it to the file")
+
+
+def _find(paths: Sequence[str]) -> list[Detected]:
+    """Look in the usual places and below the home directory, or below the paths. Raises UsageError for a path that is
+    not a directory."""
+    from memoryd.config import detect  # noqa: PLC0415 - only when needed
+
+    home = os.path.expanduser("~")
+    tops = [os.path.abspath(os.path.expanduser(path)) for path in paths]
+    for top in tops:
+        if not os.path.isdir(top):
+            what = "is not a directory" if os.path.lexists(top) else "does not exist"
+            raise UsageError(f"{top} {what}", hint="check the spelling; name a directory")
+    places = list(tops)
+    for top in tops or [home]:
+        walked = detect.walk(top)
+        places += walked.paths
+        for path in walked.unreadable:
+            click.echo(printable(f"skipped {path}: it cannot be read"), err=True)
+        if not walked.complete:
+            limit = f"{detect.MAX_DIRECTORIES:,} directories"
+            click.echo(printable(f"looked at the first {limit} below {top}; name a PATH to look further"), err=True)
+    usual = [] if tops else detect.detect(home, _inspect, os.getcwd())
+    taken = [os.path.realpath(place.path) for place in usual]
+    more = detect.examine(places, lambda path: None if _is_taken(path, taken) else _inspect(path, mention=path in tops))
+    return [*usual, *more]
+
+
+def _is_taken(path: str, taken: Sequence[str]) -> bool:
+    return any(f"{path}/".startswith(f"{each}/") or f"{each}/".startswith(f"{path}/") for each in taken)
+
+
+def _inspect(path: str, *, mention: bool = False) -> tuple[str | None, str, str] | None:
+    """Return the layout of a directory with the reason; or why it cannot be used and what to do, if it is called
+    `memory`, belongs to a known program, or is to be mentioned."""
+    from memoryd.config.detect import STORE_NAMES  # noqa: PLC0415 - only when needed
+    from memoryd.disk.tree import Tree  # noqa: PLC0415 - only when needed
+    from memoryd.operations.recognition import advice, recognise_layout, unusable  # noqa: PLC0415 - only when needed
+
+    try:
+        with Tree(path) as tree:
+            found = recognise_layout(tree)
+    except OSError as error:
+        click.echo(printable(f"skipped {path}: {error.strerror}"), err=True)
+        return None
+    if found.layout is not None:
+        return found.layout, found.matches[found.layout], ""
+    if mention or found.known is not None or found.matches or os.path.basename(path) in STORE_NAMES:
+        return None, unusable(found), advice(path, found)
+    return None

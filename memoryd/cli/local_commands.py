@@ -4,21 +4,16 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import click
 
 from memoryd import __version__
 from memoryd.cli import exits
-from memoryd.cli.first_contact import try_command
+from memoryd.cli.first_contact import init, try_command
 from memoryd.cli.options import complete_roots, example, json_option, socket_of
-from memoryd.cli.screen import print_json, printable
+from memoryd.cli.screen import print_json
 from memoryd.control.methods import LAYOUTS, LEVELS, TOPICS
-from memoryd.errors import ConflictError, MemorydError, NoDaemonError
-
-if TYPE_CHECKING:
-    from memoryd.config.detect import Detected
+from memoryd.errors import MemorydError, NoDaemonError, UsageError
 
 
 @click.command(epilog=example("memoryd run ~/.claude/agents/memories --layout jsonl-store"))
@@ -42,6 +37,10 @@ def run(ctx: click.Context, paths: tuple[str, ...], layout: str | None, log_form
 
     places = find_places(**ctx.find_root().obj)
     absolute = tuple(os.path.abspath(os.path.expanduser(path)) for path in paths)
+    for path in absolute if layout is None else ():
+        if not os.path.lexists(path):
+            hint = "check the spelling, or give --layout for a directory that will be created later"
+            raise UsageError(f"{path} does not exist", hint=hint)
     try:
         code = start.run(places, paths=absolute, layout=layout, log_format=log_format, log_level=log_level)
     except MemorydError as error:
@@ -63,69 +62,6 @@ def demo(ctx: click.Context, keep: bool) -> None:
     from memoryd.cli import demo as show  # noqa: PLC0415 - imports the whole daemon
 
     ctx.exit(show.run(keep=keep))
-
-
-@click.command(epilog=example("memoryd init", "memoryd --config ./memoryd.toml init"))
-@click.option("--dry-run", is_flag=True, help="Print what would be written.")
-@click.pass_context
-def init(ctx: click.Context, dry_run: bool) -> None:
-    """Write a configuration with the directories found.
-
-    It has every setting as a comment, and the memory directories found on this machine as roots. An existing file is
-    never overwritten.
-    """
-    from memoryd.config.detect import detect  # noqa: PLC0415 - only when needed
-    from memoryd.config.edit import write_config  # noqa: PLC0415 - only when needed
-    from memoryd.config.places import find_places  # noqa: PLC0415 - only when needed
-    from memoryd.config.template import template  # noqa: PLC0415 - only when needed
-
-    target = find_places(**ctx.find_root().obj, must_exist=False).config_target
-    if os.path.lexists(target) and not dry_run:
-        raise ConflictError(
-            f"{target} already exists and was not changed", hint="edit it, or name another file with --config"
-        )
-    detected = detect(os.path.expanduser("~"), _inspect, os.getcwd())
-    stores = [place for place in detected if place.layout is not None]
-    text = template(stores, mode=None if dry_run else _mode_of(stores))
-    if dry_run:
-        click.echo(printable(text, keep="\n\t"), nl=False)
-        return
-    write_config(target, text)
-    click.echo(f"wrote {printable(target)}")
-    for place in stores:
-        click.echo(printable(f"  found {place.path} ({place.layout}: {place.why})"))
-    for place in detected:
-        if place.layout is None:
-            click.echo(printable(f"  ignored {place.path}: {place.why}; memoryd has no layout for it"))
-    if not stores:
-        click.echo("  found no memory directory in the usual places; add yours to the file")
-    click.echo("next: memoryd run")
-
-
-def _mode_of(stores: Sequence[Detected]) -> str | None:
-    """Ask on a terminal whether memoryd may write in these directories. Return the mode, None for the default."""
-    if not stores or not sys.stdin.isatty():
-        return None
-    for place in stores:
-        click.echo(printable(f"{place.path} looks like {place.layout}: {place.why}"))
-    may_write = click.confirm("May memoryd write there (index files, upkeep)? If not, it only observes", default=True)
-    return None if may_write else "observe"
-
-
-def _inspect(path: str) -> tuple[str | None, str] | None:
-    """Return the layout of a directory with the reason, (None, the name of a known foreign store), or None."""
-    from memoryd.disk.tree import Tree  # noqa: PLC0415 - only when needed
-    from memoryd.operations.recognition import recognise_layout  # noqa: PLC0415 - only when needed
-
-    try:
-        with Tree(path) as tree:
-            recognition = recognise_layout(tree)
-    except OSError as error:
-        click.echo(printable(f"skipped {path}: {error.strerror}"), err=True)
-        return None
-    if recognition.layout is not None:
-        return recognition.layout, recognition.matches[recognition.layout]
-    return (None, recognition.known) if recognition.known is not None else None
 
 
 @click.command(params=[json_option()], epilog=example("memoryd events --topic change --json"))

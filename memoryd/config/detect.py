@@ -1,10 +1,12 @@
-"""Detection of memory directories in the usual places, for `memoryd init`: read once, never written."""
+"""Detection of memory directories in the usual places and in a bounded tree, for `memoryd init`: nothing is written."""
 
 from __future__ import annotations
 
 import glob
 import os
-from collections.abc import Callable, Iterator
+import re
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
 # Beneath the home directory, then beneath the working directory.
@@ -24,13 +26,38 @@ LOCAL_PLACES = ("memories", "memory", ".claude/memory", ".cursor/memories", "dat
 OTHER_PLACES = (".claude/projects/*/memory", ".codex/memories", ".serena/memories/global")
 OTHER_LOCAL_PLACES = ("memory-bank", ".serena", ".serena/memories", ".openclaw/workspace")
 
+MAX_DEPTH = 4  # levels below the directory that a walk starts from
+MAX_DIRECTORIES = 5_000  # that a walk lists
+STORE_NAMES = ("memory", "memories")
+_HIDDEN_PLACES = (".claude/memory", ".claude/memories", ".cursor/memory", ".cursor/memories", ".agents/memories")
+_SKIPPED = frozenset({"node_modules", "__pycache__", "site-packages", "venv", "target", "Library"})
+_USERS = "__long-memories"  # beneath the directory of each user of a user-document
+# The names of files and directories that a store of some layout may have; the content decides.
+_TELLTALE = re.compile(r".*\.jsonl|_index\.json|memory_\d+\.json|MEMORY\.md|index\.md|\d{4}-\d\d-\d\d", re.ASCII)
+
 
 class Detected(NamedTuple):
-    """A directory in the format of one layout, or with `layout` None that of another program; `why` is for people."""
+    """A directory in the format of one layout, or with `layout` None one that cannot be used; `why` and `hint` are for
+    people."""
 
     path: str
     layout: str | None
     why: str
+    hint: str = ""
+
+
+class Walk(NamedTuple):
+    """The directories of a tree that may be stores. `complete` is False if the tree has more directories than a walk
+    lists; `unreadable` are those that could not be listed."""
+
+    paths: list[str]
+    complete: bool
+    unreadable: list[str]
+
+
+Recognise = Callable[[str], tuple[str | None, str] | tuple[str | None, str, str] | None]
+"""Reads a directory: returns its layout and the reason; or None with the reason why it cannot be used, and what to do;
+or None if there is nothing to say about it."""
 
 
 def candidate_paths(home: str, cwd: str | None = None) -> list[str]:
@@ -41,26 +68,66 @@ def candidate_paths(home: str, cwd: str | None = None) -> list[str]:
     return list(dict.fromkeys(places))
 
 
-def detect(
-    home: str, recognise: Callable[[str], tuple[str | None, str] | None], cwd: str | None = None
-) -> list[Detected]:
+def detect(home: str, recognise: Recognise, cwd: str | None = None) -> list[Detected]:
     """Find memory directories in the usual places.
 
-    `recognise` reads a directory and returns its layout and the reason, or None and the program it belongs to, or None
-    if it is neither. Only content decides: programs whose files memoryd does not know also use the directory names
-    `memory` and `memories`. A directory that is reached by two names counts once.
+    Only content decides: programs whose files memoryd does not know also use the directory names `memory` and
+    `memories`.
     """
+    return examine((*candidate_paths(home, cwd), *_other_paths(home, cwd)), recognise)
+
+
+def examine(places: Iterable[str], recognise: Recognise) -> list[Detected]:
+    """Find memory directories among these paths. One that is reached by two names counts once, and one inside or around
+    an earlier store is left out, because roots may not overlap."""
     found: list[Detected] = []
     seen: set[str] = set()
-    for place in (*candidate_paths(home, cwd), *_other_paths(home, cwd)):
+    stores: list[str] = []
+    for place in places:
         real = os.path.realpath(place)
-        if real in seen or not os.path.isdir(real):
+        if real in seen or not os.path.isdir(real) or any(_overlap(real, store) for store in stores):
             continue
         seen.add(real)
         recognised = recognise(real)
-        if recognised is not None:
-            found.append(Detected(place, *recognised))
+        if recognised is None:
+            continue
+        found.append(Detected(place, *recognised))
+        if found[-1].layout is not None:
+            stores.append(real)
     return found
+
+
+def walk(top: str, max_directories: int = MAX_DIRECTORIES) -> Walk:
+    """List the directories at and below `top` that may be stores, the shallow ones first. Links and hidden directories
+    are not entered, but the usual hidden places of each directory are listed."""
+    paths: dict[str, None] = {}
+    unreadable: list[str] = []
+    queue, entered = deque([(top, 0)]), 0
+    while queue and entered < max_directories:
+        (directory, depth), entered = queue.popleft(), entered + 1
+        try:
+            with os.scandir(directory) as entries:
+                names = {entry.name: entry.is_dir(follow_symlinks=False) for entry in entries}
+        except OSError:
+            unreadable.append(directory)
+            continue
+        if any(map(_TELLTALE.fullmatch, names)):
+            paths[directory] = None
+        if names.get(_USERS):
+            paths[os.path.dirname(directory)] = None
+        hidden = (place for place in _HIDDEN_PLACES if names.get(place.partition("/")[0]))
+        paths |= dict.fromkeys(os.path.join(directory, place) for place in hidden)
+        for name in sorted(name for name, is_directory in names.items() if is_directory):
+            path = os.path.join(directory, name)
+            if name in STORE_NAMES:
+                paths[path] = None
+            if depth < MAX_DEPTH and not name.startswith(".") and name not in _SKIPPED:
+                queue.append((path, depth + 1))
+    return Walk(sorted(paths, key=lambda path: path.count("/")), not queue, unreadable)
+
+
+def _overlap(path: str, other: str) -> bool:
+    return f"{path}/".startswith(f"{other}/") or f"{other}/".startswith(f"{path}/")
 
 
 def _other_paths(home: str, cwd: str | None) -> Iterator[str]:

@@ -21,7 +21,7 @@ from memoryd.operations.backup import create_backups
 from memoryd.operations.check import check, count_findings, finding_row
 from memoryd.operations.index_files import update_index
 from memoryd.operations.locks import list_locks
-from memoryd.operations.recognition import Recognition, recognise_layout
+from memoryd.operations.recognition import advice, recognise_layout, unusable
 from memoryd.operations.refresh import refresh
 from memoryd.store import Store
 
@@ -60,28 +60,6 @@ def preview(path: str, now: float, layout: str | None = None) -> Preview:
     if name is None:
         return Preview(path=real, layout=None, why=unusable(recognised), hint=advice(real, recognised))
     return _examine(real, name, recognised.matches.get(name, "named on the command line"), now)
-
-
-def unusable(recognised: Recognition) -> str:
-    """Return why a directory without a recognised layout cannot be a root."""
-    if recognised.refusal is not None:
-        return recognised.refusal
-    if recognised.known is not None:
-        return f"looks like {recognised.known}; memoryd has no layout for it"
-    if recognised.matches:
-        return f"looks like {' and like '.join(recognised.matches)}"
-    return "has the files of no layout"
-
-
-def advice(path: str, recognised: Recognition) -> str:
-    """Return what a person can do about a directory without a recognised layout."""
-    if recognised.subdirectory is not None:
-        return f"the memories are in {os.path.join(path, recognised.subdirectory)}; name that directory"
-    if recognised.matches:
-        return f"choose one with --layout: {', '.join(recognised.matches)}"
-    if recognised.known is not None:
-        return "name --layout notes to search it without writing"
-    return "name the directory that contains the memories; `memoryd help layouts` describes the layouts"
 
 
 def _examine(path: str, layout: str, why: str, now: float) -> Preview:

@@ -63,6 +63,28 @@ def recognise_layout(tree: Tree, ignore: tuple[str, ...] = ()) -> Recognition:
     return Recognition(matches, subdirectory, known=known)
 
 
+def unusable(recognised: Recognition) -> str:
+    """Return why a directory without a recognised layout cannot be a root."""
+    if recognised.refusal is not None:
+        return recognised.refusal
+    if recognised.known is not None:
+        return f"looks like {recognised.known}; memoryd has no layout for it"
+    if recognised.matches:
+        return f"looks like {' and like '.join(recognised.matches)}"
+    return "has the files of no layout"
+
+
+def advice(path: str, recognised: Recognition) -> str:
+    """Return what a person can do about a directory without a recognised layout."""
+    if recognised.subdirectory is not None:
+        return f"the memories are in {os.path.join(path, recognised.subdirectory)}; name that directory"
+    if recognised.matches:
+        return f"choose one with --layout: {', '.join(recognised.matches)}"
+    if recognised.known is not None:
+        return "name --layout notes to search it without writing"
+    return "name the directory that contains the memories; `memoryd help layouts` describes the layouts"
+
+
 def recognise_root(store: Store) -> Recognition:
     """Recognise the layout of a root. If exactly one matches, the store uses it from now on."""
     if store.too_wide is not None:

@@ -972,7 +972,7 @@ def test_init_reports_why_a_store_was_recognised_and_what_it_ignores(tmp_path: P
     target = tmp_path / "new.toml"
     done = program("--config", str(target), "init", cwd=tmp_path, env={**os.environ, "HOME": str(tmp_path / "home")})
     assert f"found {tmp_path}/memories (jsonl-store: learnings.jsonl:1 holds a memory)" in done.stdout
-    assert f"ignored {tmp_path}/memory: Claude Code auto memory (MEMORY.md and 1 note)" in done.stdout
+    assert f"not usable {tmp_path}/memory: looks like Claude Code auto memory (MEMORY.md and 1 note)" in done.stdout
     text = target.read_text()
     assert 'layout = "jsonl-store"' in text.partition("# found: ")[2]
     assert "auto memory" not in text

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import json
 import os
+import pty
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
 
+from memoryd.config.detect import examine, walk
+
 LINE = '{"id": "%s", "content": "b", "type": "learning", "created_at": "2020-01-01T00:00:00Z"}\n'
 
 
-def program(*args: str, home: Path, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
+def program(*args: str, home: Path, stdin: int = subprocess.DEVNULL) -> subprocess.CompletedProcess[str]:
     """Run memoryd with its own home and temporary directory."""
     temporary = home / "tmp"
     temporary.mkdir(parents=True, exist_ok=True)
@@ -22,12 +26,12 @@ def program(*args: str, home: Path, cwd: Path | None = None) -> subprocess.Compl
     return subprocess.run(
         command,
         env={**kept, "HOME": str(home), "TMPDIR": str(temporary)},
-        cwd=cwd or home,
+        cwd=home,
         capture_output=True,
         text=True,
         timeout=60,
         check=False,
-        stdin=subprocess.DEVNULL,
+        stdin=stdin,
     )
 
 
@@ -113,3 +117,100 @@ def test_no_suggestion_is_destructive(tmp_path: Path, typed: str) -> None:
     assert done.returncode == 2
     for name in ("stop", "forget", "'archive'", "repair", "dedupe", "undo", "restore"):
         assert name not in done.stderr.partition("hint:")[2]
+
+
+def configured(target: Path) -> dict[str, tuple[object, ...]]:
+    """Return layout and mode of each root in a configuration, by path."""
+    roots = tomllib.loads(target.read_text()).get("root", [])
+    return {root["path"]: (root["layout"], root.get("mode")) for root in roots}
+
+
+def make_notes(directory: Path) -> Path:
+    """Make a store of Claude Code."""
+    directory.mkdir(parents=True)
+    (directory / "MEMORY.md").write_text("- [A](a.md) - hook\n")
+    (directory / "a.md").write_text("a note\n")
+    return directory
+
+
+def test_init_walks_the_home_directory(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    stores = [make_store(home / place) for place in (".claude/agents/memories", "src/app/memory", "x/data/memories")]
+    make_store(home / "src/app/node_modules/memory")
+    make_store(home / "a/b/c/d/e/f/memory")
+    notes = make_notes(home / "src/editor/memory")
+    before = state_of(home / "src")
+    done = program("--config", str(tmp_path / "c.toml"), "init", "--yes", home=home)
+    assert done.returncode == 0, done.stderr
+    assert configured(tmp_path / "c.toml") == {str(store): ("jsonl-store", None) for store in stores}
+    assert f"not usable {notes}: looks like Claude Code auto memory" in done.stdout
+    assert "next: memoryd run" in done.stdout
+    assert state_of(home / "src") == before
+
+
+def test_init_walks_the_paths_given_and_nothing_else(tmp_path: Path) -> None:
+    home, other = tmp_path / "home", tmp_path / "other"
+    make_store(home / ".claude/agents/memories")
+    store, odd = make_store(other / "deep/er/store"), other / "x/memories"
+    odd.mkdir(parents=True)
+    (odd / "a.py").write_text("pass\n")
+    done = program("--config", str(tmp_path / "c.toml"), "init", str(other), "--yes", home=home)
+    assert list(configured(tmp_path / "c.toml")) == [str(store)]
+    assert f"not usable {odd}: has the files of no layout" in done.stdout
+
+
+def test_init_without_a_terminal_grants_no_write_access(tmp_path: Path) -> None:
+    store = make_store(tmp_path / "home/memories")
+    done = program("--config", str(tmp_path / "c.toml"), "init", home=tmp_path / "home")
+    assert configured(tmp_path / "c.toml") == {str(store): ("jsonl-store", "observe")}
+    assert 'remove `mode = "observe"`' in done.stdout
+
+
+def test_init_refuses_a_typo(tmp_path: Path) -> None:
+    done = program("--config", str(tmp_path / "c.toml"), "init", str(tmp_path / "nope"), "--yes", home=tmp_path)
+    assert (done.returncode, (tmp_path / "c.toml").exists()) == (2, False)
+    assert "does not exist" in done.stderr
+
+
+@pytest.mark.parametrize(("typed", "mode"), [(b"n\n", ""), (b"y\nn\n", "observe"), (b"y\ny\n", None)])
+def test_init_asks_on_a_terminal_before_it_writes(tmp_path: Path, typed: bytes, mode: str | None) -> None:
+    store, target = make_store(tmp_path / "memories"), tmp_path / "c.toml"
+    terminal, side = pty.openpty()
+    try:
+        os.write(terminal, typed)
+        done = program("--config", str(target), "init", home=tmp_path, stdin=side)
+    finally:
+        os.close(terminal)
+        os.close(side)
+    assert done.returncode == 0, done.stderr
+    assert f"Write {target}?" in done.stdout
+    if mode == "":
+        assert not target.exists()
+    else:
+        assert configured(target) == {str(store): ("jsonl-store", mode)}
+
+
+def test_a_walk_is_bounded_and_says_so(tmp_path: Path) -> None:
+    for name in "abc":
+        (tmp_path / name / "memory").mkdir(parents=True)
+    assert len(walk(str(tmp_path)).paths) == 3
+    assert walk(str(tmp_path)).complete
+    assert not walk(str(tmp_path), max_directories=2).complete
+
+
+def test_a_walk_finds_stores_by_the_names_in_them(tmp_path: Path) -> None:
+    for place in ("users/mia/__long-memories", "sessions/2025-09-17", "plain/src"):
+        (tmp_path / place).mkdir(parents=True)
+    assert walk(str(tmp_path)).paths == [str(tmp_path / "sessions"), str(tmp_path / "users")]
+
+
+def test_stores_that_overlap_are_found_once(tmp_path: Path) -> None:
+    (tmp_path / "a/memory").mkdir(parents=True)
+    found = examine([str(tmp_path / "a"), str(tmp_path / "a/memory"), str(tmp_path)], lambda _: ("notes", "so"))
+    assert [place.path for place in found] == [str(tmp_path / "a")]
+
+
+def test_run_refuses_a_typo(tmp_path: Path) -> None:
+    done = program("run", str(tmp_path / "nope"), home=tmp_path)
+    assert done.returncode == 2
+    assert "does not exist" in done.stderr
