@@ -167,7 +167,9 @@ def _find(paths: Sequence[str]) -> list[Detected]:
             click.echo(printable(f"skipped {path}: it cannot be read"), err=True)
         if not walked.complete:
             limit = f"{detect.MAX_DIRECTORIES:,} directories"
-            click.echo(printable(f"looked at the first {limit} below {top}; name a PATH to look further"), err=True)
+            click.echo(
+                printable(f"searched the first {limit} below {top}; name a PATH to search another part"), err=True
+            )
     usual = [] if tops else detect.detect(home, _inspect, os.getcwd())
     taken = [os.path.realpath(place.path) for place in usual]
     more = detect.examine(places, lambda path: None if _is_taken(path, taken) else _inspect(path, mention=path in tops))

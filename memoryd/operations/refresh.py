@@ -1,10 +1,7 @@
 """Index changed files: the whole file, the lines appended to it, or only the lines that memoryd changed.
 
-Events are only hints of what changed; a full scan is authoritative. If memoryd made a change to lines, the file is not
-even read. Of a line-based file that grew, and of a large document, only what changed is parsed.
-
-To make a line searchable at once, only the end of a file is read (`tails`). Its row stays marked as recently modified,
-so that the next refresh, before the index files are written, reads the whole file and finds what else was changed.
+Events are only hints; a full scan is authoritative. If memoryd made a change to lines, the file is not even read. With
+`tails` only its end is read, and its row stays marked as recently modified, so that the next refresh reads all of it.
 """
 
 from __future__ import annotations
