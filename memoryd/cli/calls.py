@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 STOP_WAIT_S = 10.0
 _REPLY_MARGIN_S = 10
+LONG_S = 30  # methods that may take longer show a bar
 
 Values: TypeAlias = "dict[str, Any]"
 
@@ -25,7 +26,13 @@ def call_daemon(path: str, method: str, params: Values, *, waits_s: float, quiet
     with Client(path) as client:
         if params.get("force") and not quiet:
             _show_evidence(client.call("lock.list", {key: params[key] for key in params if key != "force"}))
-        result = _call(client, method, params, _timeout(waits_s, params))
+        if waits_s > LONG_S and not quiet:
+            from memoryd.cli.progress_bar import progress_bar  # noqa: PLC0415 - only for long work
+
+            with progress_bar(path, params.get("root")):
+                result = _call(client, method, params, _timeout(waits_s, params))
+        else:
+            result = _call(client, method, params, _timeout(waits_s, params))
     if not isinstance(result, dict):
         result = {"result": result}
     if method == "shutdown":

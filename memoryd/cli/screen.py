@@ -12,33 +12,30 @@ from memoryd.control.wire import readable
 
 TYPE_CHECKING = False  # without typing, which costs a client command too much
 if TYPE_CHECKING:
-    from typing import Any, TextIO
+    from typing import TextIO
 
+_GREEN, _YELLOW, _RED = "32", "33", "31"
 _STYLES = {
-    "ok": "green",
-    "done": "green",
-    "yes": "green",
-    "warning": "yellow",
-    "near": "yellow",
-    "degraded": "yellow",
-    "suspect": "yellow",
-    "paused": "yellow",
-    "stale": "yellow",
-    "error": "red",
-    "over": "red",
-    "failed": "red",
-    "missing": "red",
-    "no": "red",
+    **dict.fromkeys(("ok", "done", "yes"), _GREEN),
+    **dict.fromkeys(("warning", "near", "degraded", "suspect", "paused", "stale", "scanning", "read_only"), _YELLOW),
+    **dict.fromkeys(("error", "over", "failed", "missing", "no"), _RED),
+    "header": "1",
+    "rule": "2",
 }
 
 
 class Screen:
-    """A text stream for results. With `fancy`, tables are drawn by rich; otherwise only plain lines are written."""
+    """A text stream for results. With `fancy` it is a terminal of `width` columns: tables are drawn and times are
+    relative to `now`; otherwise only plain lines are written. `colour` is as `fancy` unless given."""
 
-    def __init__(self, out: TextIO, *, fancy: bool) -> None:
+    def __init__(
+        self, out: TextIO, *, fancy: bool, colour: bool | None = None, width: int = 80, now: float | None = None
+    ) -> None:
         self._out = out
         self._fancy = fancy
-        self._console: Any = None
+        self._colour = fancy if colour is None else colour
+        self.width = width
+        self._now = time.time() if now is None else now
 
     def line(self, text: str = "") -> None:
         """Write text and a newline."""
@@ -46,22 +43,47 @@ class Screen:
 
     def heading(self, text: str) -> None:
         """Write a line, in bold on a terminal."""
-        self._out.write(f"\x1b[1m{printable(text)}\x1b[0m\n" if self._fancy else printable(text) + "\n")
+        self._out.write(self._styled(printable(text), "header") + "\n")
 
     @property
     def fancy(self) -> bool:
-        """True if the output is a terminal with colour."""
+        """True if the output is a terminal."""
         return self._fancy
 
-    def table(self, headers: Sequence[str], rows: Iterable[Sequence[object]], empty: str = "none") -> None:
-        """Write a table, or the text `empty` if there are no rows."""
+    def when(self, at: object) -> str:
+        """Format a time: relative to now on a terminal, else local date and time. A dash for nothing."""
+        seconds = epoch_of(at)
+        return format_age(self._now - seconds) if self._fancy and seconds is not None else format_time(at)
+
+    def table(
+        self,
+        headers: Sequence[str],
+        rows: Iterable[Sequence[object]],
+        empty: str = "none",
+        *,
+        wrapped: Sequence[str] = (),
+        one_line: Sequence[str] = (),
+    ) -> None:
+        """Write a table, or the text `empty` if there are no rows. On a terminal only the columns in `wrapped` and
+        `one_line` are ever broken or cut."""
         cells = [[printable(str(cell)) for cell in row] for row in rows]
         if not cells:
             self.line(empty)
         elif self._fancy:
-            self._draw(headers, cells)
+            from memoryd.cli.tables import draw  # noqa: PLC0415 - for a terminal only
+
+            for line in draw(headers, cells, self.width, wrapped=wrapped, one_line=one_line, style=self._styled):
+                self._out.write(line + "\n")
         else:
             self._align([[header.upper() for header in headers], *cells])
+
+    def note(self, text: str) -> None:
+        """Write a line that is cut to the width of a terminal, and whole elsewhere."""
+        if self._fancy:
+            from memoryd.cli.tables import cut  # noqa: PLC0415 - for a terminal only
+
+            text = cut(printable(text), self.width)
+        self.line(text)
 
     def fields(self, pairs: Iterable[tuple[str, object]], indent: int = 2) -> None:
         """Write aligned lines of `name  value`; pairs without a value are left out."""
@@ -76,29 +98,33 @@ class Screen:
             line = "  ".join(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True))
             self._out.write(line.rstrip() + "\n")
 
-    def _draw(self, headers: Sequence[str], rows: list[list[str]]) -> None:
-        from rich import box  # noqa: PLC0415 - 50 ms, for a terminal only
-        from rich.console import Console  # noqa: PLC0415 - only when needed
-        from rich.table import Table  # noqa: PLC0415 - only when needed
-        from rich.text import Text  # noqa: PLC0415 - only when needed
-
-        self._console = self._console or Console(file=self._out, highlight=False)
-        table = Table(box=box.SIMPLE_HEAD, pad_edge=False, header_style="bold")
-        for header in headers:
-            table.add_column(header, overflow="fold")
-        for row in rows:
-            table.add_row(*[Text(cell, style=_STYLES.get(cell, "")) for cell in row])
-        self._console.print(table)
+    def _styled(self, text: str, cell: str) -> str:
+        code = _STYLES.get(cell.partition(" ")[0]) if self._colour else None
+        return f"\x1b[{code}m{text}\x1b[0m" if code and text else text
 
 
 def wants_fancy(out: TextIO, env: Mapping[str, str]) -> bool:
-    """Return True for a terminal, unless NO_COLOR is set or the terminal is dumb."""
-    return out.isatty() and not env.get("NO_COLOR") and env.get("TERM") != "dumb"
+    """Return True for a terminal with colour: not if NO_COLOR is set or the terminal is dumb."""
+    return _is_terminal(out, env) and not env.get("NO_COLOR")
+
+
+def _is_terminal(out: TextIO, env: Mapping[str, str]) -> bool:
+    return out.isatty() and env.get("TERM") != "dumb"
 
 
 def make_screen(out: TextIO) -> Screen:
-    """Return a screen for the stream, fancy if it is a terminal."""
-    return Screen(out, fancy=wants_fancy(out, os.environ))
+    """Return a screen for the stream, fancy if it is a terminal. Without colour the tables stay."""
+    env = os.environ
+    return Screen(out, fancy=_is_terminal(out, env), colour=wants_fancy(out, env), width=_width(out, env))
+
+
+def _width(out: TextIO, env: Mapping[str, str]) -> int:
+    if env.get("COLUMNS", "").isdecimal() and int(env["COLUMNS"]) > 0:
+        return int(env["COLUMNS"])
+    try:
+        return os.get_terminal_size(out.fileno()).columns or 80
+    except (OSError, ValueError):
+        return 80
 
 
 def print_json(document: object) -> None:
@@ -148,14 +174,40 @@ def format_duration(seconds: object) -> str:
     return f"{seconds:.0f} s" if abs(seconds) >= 10 else f"{seconds:.1f} s"
 
 
+def format_age(seconds: float) -> str:
+    """Format how long ago a time was, or, if negative, how far away it is."""
+    if abs(seconds) < 1:
+        return "now"
+    return f"{format_duration(seconds)} ago" if seconds > 0 else f"in {format_duration(-seconds)}"
+
+
 def format_time(at: object) -> str:
-    """Format epoch seconds as local date and time; return text unchanged and a dash for nothing."""
+    """Format a time as local date and time: epoch seconds, or UTC text with `Z`. Return other text unchanged and a dash
+    for nothing."""
+    seconds = epoch_of(at)
+    if seconds is None:
+        return str(at) if at else "-"
+    try:
+        return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(seconds))
+    except (OverflowError, ValueError, OSError):
+        return str(at)
+
+
+def epoch_of(at: object) -> float | None:
+    """Return seconds since the epoch of a number, or of UTC text such as 2026-11-25T09:30:00Z; else None. Written out,
+    since importing datetime would cost a client command too much."""
     if isinstance(at, (int, float)) and not isinstance(at, bool):
-        try:
-            return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(at))
-        except (OverflowError, ValueError, OSError):
-            return str(at)
-    return str(at) if at else "-"
+        return float(at)
+    if not isinstance(at, str) or len(at) < 20 or at[10] != "T" or at[-1] != "Z":
+        return None
+    try:
+        year, month, day = int(at[:4]), int(at[5:7]), int(at[8:10])
+        clock = int(at[11:13]) * 3600 + int(at[14:16]) * 60 + float(at[17:-1])
+    except ValueError:
+        return None
+    years = year - (month <= 2)  # they begin in March, so that a leap day is the last one
+    days = 365 * years + years // 4 - years // 100 + years // 400 + (153 * ((month + 9) % 12) + 2) // 5 + day - 719_469
+    return days * 86_400 + clock
 
 
 def yes_no(value: object) -> str:

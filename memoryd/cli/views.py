@@ -24,7 +24,8 @@ def show_findings(screen: Screen, result: Result) -> None:
     """Show findings as a table, and their number by severity."""
     findings = result.get("findings", [])
     if findings:
-        screen.table(("severity", "code", "place", "message", "fixable"), map(_finding, findings))
+        headers = ("severity", "code", "place", "message", "fixable")
+        screen.table(headers, map(_finding, findings), wrapped=("message",))
         _truncated(screen, result)
     screen.line(f"findings: {format_counts(result.get('summary', {}))}")
 
@@ -65,7 +66,7 @@ def _due_lines(name: object, due: object) -> list[str]:
 
 def _actions(screen: Screen, actions: Iterable[Result]) -> None:
     rows = [(a.get("kind"), a.get("path"), _ids(a.get("ids", [])), a.get("why")) for a in actions]
-    screen.table(("action", "file", "memories", "why"), rows, empty="nothing to do")
+    screen.table(("action", "file", "memories", "why"), rows, empty="nothing to do", wrapped=("memories", "why"))
 
 
 def _ids(ids: list[str]) -> str:
@@ -94,7 +95,7 @@ def show_backups(screen: Screen, result: Result) -> None:
             b.get("id"),
             b.get("root"),
             b.get("file"),
-            format_time(b.get("taken")),
+            screen.when(b.get("taken")),
             format_size(b.get("bytes")),
             yes_no(b.get("valid")),
         )
@@ -110,7 +111,7 @@ def show_locks(screen: Screen, result: Result) -> None:
         (k.get("path"), k.get("state"), k.get("pid") or "-", format_duration(k.get("age_s")), k.get("evidence"))
         for k in result.get("locks", [])
     ]
-    screen.table(("lock", "state", "pid", "age", "evidence"), rows, empty="no locks")
+    screen.table(("lock", "state", "pid", "age", "evidence"), rows, empty="no locks", wrapped=("evidence",))
 
 
 def show_cleared_locks(screen: Screen, result: Result) -> None:
@@ -143,7 +144,7 @@ def show_history(screen: Screen, result: Result) -> None:
     rows = [
         (
             e.get("receipt"),
-            format_time(e.get("at")),
+            screen.when(e.get("at")),
             e.get("root"),
             e.get("operation"),
             e.get("by"),
@@ -151,7 +152,8 @@ def show_history(screen: Screen, result: Result) -> None:
         )
         for e in result.get("entries", [])
     ]
-    screen.table(("receipt", "when", "root", "operation", "by", "what"), rows, empty="no changes yet")
+    headers = ("receipt", "when", "root", "operation", "by", "what")
+    screen.table(headers, rows, empty="no changes yet", one_line=("what",))
     _truncated(screen, result)
 
 
@@ -167,7 +169,7 @@ def show_settings(screen: Screen, result: Result) -> None:
     """Show the configuration in force, with the origin of each value."""
     screen.line(f"configuration file: {result.get('path') or 'none, defaults only'}")
     rows = list(_flatten("", {key: result.get(key, {}) for key in ("daemon", "search", "roots")}))
-    screen.table(("key", "value", "origin"), rows)
+    screen.table(("key", "value", "origin"), rows, wrapped=("value",))
 
 
 def _flatten(prefix: str, value: object) -> Iterable[tuple[object, ...]]:

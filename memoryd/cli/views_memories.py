@@ -6,7 +6,7 @@ import json
 import shlex
 import sys
 
-from memoryd.cli.screen import Screen, format_time
+from memoryd.cli.screen import Screen
 from memoryd.cli.views_status import Result
 
 NORMAL_LAG_MS = 2000  # a smaller lag of the index is normal after a change and not reported
@@ -35,7 +35,7 @@ def _hit(screen: Screen, hit: Result) -> None:
     screen.heading(f"{hit.get('title') or hit.get('id')}{archived}")
     facts = [
         hit.get("type"),
-        format_time(hit["created"]) if hit.get("created") else None,
+        screen.when(hit["created"]) if hit.get("created") else None,
         ", ".join(hit.get("tags") or ()),
     ]
     lines = [f"{_location(hit)}  {hit.get('id')}", " · ".join(str(fact) for fact in facts if fact)]
@@ -82,10 +82,10 @@ def show_memory(screen: Screen, result: Result) -> None:
 def show_memories(screen: Screen, result: Result) -> None:
     """Show memories as a table."""
     rows = [
-        (m.get("id"), m.get("root"), m.get("type") or "-", format_time(m.get("created")), m.get("title") or "-")
+        (m.get("id"), m.get("root"), m.get("type") or "-", screen.when(m.get("created")), m.get("title") or "-")
         for m in result.get("memories", [])
     ]
-    screen.table(("id", "root", "type", "created", "title"), rows, empty="no memories")
+    screen.table(("id", "root", "type", "created", "title"), rows, empty="no memories", one_line=("title",))
     if result.get("next_cursor"):
         screen.line(f"more with --cursor {result['next_cursor']}")
     _show_freshness(screen, result)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from memoryd.cli.screen import Screen, format_duration, format_size, format_time
+from memoryd.cli.screen import Screen, format_duration, format_size
 
 TYPE_CHECKING = False  # without typing, which costs a client command too much
 if TYPE_CHECKING:
@@ -18,18 +18,70 @@ def show_ping(screen: Screen, result: Result) -> None:
 
 
 def show_status(screen: Screen, result: Result) -> None:
-    """Show the daemon, each root and the schedule."""
+    """Show the daemon and its roots: one root in detail, several on a line each with the worst reason of each."""
     resources = result.get("resources", {})
     screen.line(
         f"memoryd {result.get('version')}: {result.get('state')} · pid {result.get('pid')} · "
         f"up {format_duration(result.get('uptime_s'))} · {format_size(resources.get('rss_bytes'))}"
     )
-    for root in result.get("roots", []):
+    if result.get("notice"):
+        screen.line(f"! {result['notice']}")
+    roots = result.get("roots", [])
+    if len(roots) == 1:
         screen.line()
-        _root(screen, root)
-    if result.get("jobs"):
-        screen.line()
-        show_jobs(screen, result)
+        _root(screen, roots[0])
+    elif roots:
+        _overview(screen, roots)
+    for job in result.get("jobs", []):
+        if job.get("last_error"):
+            screen.note(f"! job {job.get('name')} of {job.get('root')}: {job['last_error']}")
+
+
+def _overview(screen: Screen, roots: list[Result]) -> None:
+    rows = [
+        (
+            root.get("name"),
+            _state(root),
+            root.get("memories", 0),
+            format_size(root.get("bytes", 0)),
+            format_counts(root.get("findings", {})),
+            root.get("backups", {}).get("count", 0),
+            screen.when(root.get("last_scan")),
+        )
+        for root in roots
+    ]
+    screen.table(("root", "state", "memories", "size", "findings", "backups", "last scan"), rows)
+    more = 0
+    for root in roots:
+        reasons = _reasons(root)
+        more += max(0, len(reasons) - 1)
+        for reason in reasons[:1]:
+            screen.note(f"! {root.get('name')}: {reason}")
+    if more:
+        screen.line(f"{more} more; see `memoryd status ROOT`")
+
+
+def _state(root: Result) -> str:
+    progress = root.get("progress") or {}
+    return f"{root.get('state')} {progress['percent']} %" if "percent" in progress else str(root.get("state"))
+
+
+def _reasons(root: Result) -> list[str]:
+    limits = [_limit(limit) for limit in root.get("limits", []) if limit.get("level") != "ok"]
+    return [*map(str, root.get("reasons", [])), *limits]
+
+
+def format_progress(progress: Result) -> str:
+    """Format how far long work is, as in "reading 34 % (12.4 MB of 36.6 MB), 1.5 MB/s, 17 s left"."""
+    plain = progress.get("unit") != "bytes"
+    done, total, rate = (
+        f"{amount:.0f}" if plain and isinstance(amount, (int, float)) else format_size(amount)
+        for amount in (progress.get("done"), progress.get("total"), progress.get("rate"))
+    )
+    text = f"{progress.get('step')} {progress.get('percent')} % ({done} of {total}{' memories' if plain else ''})"
+    if progress.get("left_s") is None:
+        return text
+    return f"{text}, {rate}/s, {format_duration(progress['left_s'])} left"
 
 
 def _root(screen: Screen, root: Result) -> None:
@@ -37,17 +89,20 @@ def _root(screen: Screen, root: Result) -> None:
     screen.line(f"{root.get('name')}: {' · '.join(facts)}")
     for reason in root.get("reasons", []):
         screen.line(f"  ! {reason}")
+    progress = root.get("progress")
+    if progress:
+        screen.line(f"  {format_progress(progress)}")
     watch, backups, locks = root.get("watch", {}), root.get("backups", {}), root.get("locks", [])
     screen.fields(
         [
             ("memories", f"{root.get('memories', 0)} ({root.get('archived', 0)} archived)"),
             ("files", f"{root.get('files', 0)}, {format_size(root.get('bytes', 0))}"),
             ("index", f"generation {root.get('generation')}, {root.get('lag_ms') or 0:.0f} ms behind"),
-            ("watch", f"{watch.get('mode')}, {watch.get('held')} of {watch.get('wanted')} watches"),
-            ("last scan", format_time(root.get("last_scan"))),
+            ("watch", _watch(watch)),
+            ("last scan", screen.when(root.get("last_scan"))),
             ("findings", format_counts(root.get("findings", {}))),
             ("locks", ", ".join(f"{lock.get('path')} ({lock.get('state')})" for lock in locks)),
-            ("backups", f"{backups.get('count', 0)}, newest {format_time(backups.get('newest'))}"),
+            ("backups", f"{backups.get('count', 0)}, newest {screen.when(backups.get('newest'))}"),
         ]
     )
     for limit in root.get("limits", []):
@@ -55,6 +110,13 @@ def _root(screen: Screen, root: Result) -> None:
             screen.line(f"  ! {_limit(limit)}")
         if limit.get("hint"):
             screen.line(f"    {limit['file']} {limit['hint']}")
+
+
+def _watch(watch: Result) -> str:
+    """Return how a root is watched; before its first scan is complete, the directories are not counted."""
+    if not watch.get("wanted"):
+        return str(watch.get("mode"))
+    return f"{watch.get('mode')}, {watch.get('held')} of {watch.get('wanted')} watches"
 
 
 def _limit(limit: Result) -> str:
@@ -87,9 +149,9 @@ def show_jobs(screen: Screen, result: Result) -> None:
             j.get("name"),
             j.get("root"),
             j.get("schedule"),
-            format_time(j.get("last_run")),
+            screen.when(j.get("last_run")),
             j.get("last_result") or "-",
-            format_time(j.get("next_run")),
+            screen.when(j.get("next_run")),
         )
         for j in result.get("jobs", [])
     ]

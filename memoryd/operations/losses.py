@@ -10,13 +10,13 @@ or moving memories to another file.
 from __future__ import annotations
 
 import shlex
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import msgspec
 
 from memoryd.core.findings import Finding
-from memoryd.core.index import FileRow, Identity, identity
+from memoryd.core.index import FileRow, FileStamp, Identity, identity
 from memoryd.core.records import FRESH_S, Document, ParseOffset, Role
 from memoryd.core.spans import sha256
 from memoryd.disk.snapshots import Version
@@ -37,6 +37,7 @@ MAX_SAMPLE = 256  # identities saved per loss: enough to judge how many memories
 MAX_LOSSES = 1000  # files; removing a large store must not fill the journal
 MAX_REASONS = 5  # files named in `status`
 RECENT_ENTRIES = 50  # journal entries to search
+MASS_LOSS = 20  # memories; a loss of more than this, and more than half, needs events that show it
 
 
 class Loss(msgspec.Struct):
@@ -381,3 +382,12 @@ def _note_version(store: Store, version: Version) -> None:
 def _summary(row: FileRow) -> FileStats:
     size = row.fingerprint.size
     return FileStats(row.path, Role(row.role), size, row.units, row.broken, row.records, row.facts)
+
+
+def mass_loss(known: Mapping[str, FileStamp], missing: Iterable[str]) -> str | None:
+    """Return why a sudden loss of these files makes a root suspect; None if they held few of its memories."""
+    lost_records = sum(known[path].records for path in missing)
+    total = sum(stamp.records for stamp in known.values())
+    if lost_records > MASS_LOSS and lost_records * 2 > total:
+        return f"{lost_records} of {total} memories are gone and nobody was seen to delete them"
+    return None

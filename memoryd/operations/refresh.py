@@ -10,14 +10,14 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from memoryd.core.findings import Finding
-from memoryd.core.index import FileRow, FileStamp, ReplacedRange
+from memoryd.core.index import FileRow, ReplacedRange
 from memoryd.core.records import Document, ParseOffset, Role
 from memoryd.core.spans import Fingerprint, Span, sha256
 from memoryd.disk.syscalls import MB, ChangingError, NotBeneathError, NotRegularError, TooLargeError
 from memoryd.operations.access_counts import add_counts
 from memoryd.operations.check import clear_unread, note_unread, odd_files
 from memoryd.operations.file_versions import note_version, save_versions
-from memoryd.operations.losses import note_deletion, note_loss, overwrite_losses, update_losses
+from memoryd.operations.losses import mass_loss, note_deletion, note_loss, overwrite_losses, update_losses
 from memoryd.operations.overwrites import find_lost_writes, is_watched, undo_findings
 from memoryd.store import Store
 from memoryd.store.line_files import MAX_BYTES, digest_of
@@ -29,7 +29,6 @@ GROUP_FILES, GROUP_BYTES = 64, CHUNK_SIZE  # new files that enter the catalogue 
 RECENT_ENTRIES = 50  # journal entries to search
 ONCE_PER_FILE = ("crlf-newlines",)
 WHOLE_FILE_CODES = ("corrupt-file", "emptied-file")
-MASS_LOSS = 20  # memories; a loss of more than this, and more than half, needs events that show it
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +105,7 @@ def _refresh_all(store: Store, now: float, *, verify: bool, deletions_observed: 
     wanted = _readable(store, scan.files)
     deleted = [path for path in known if path not in wanted and not _is_under(path, scan.unreadable)]
     missing = [path for path in deleted if not store.is_ignored(path)]  # newly ignored files are no loss
-    loss = None if deletions_observed else _mass_loss(known, missing)
+    loss = None if deletions_observed else mass_loss(known, missing)
     if loss:
         return RefreshResult(directories=scan.directories, loss=loss)
     stale = {path: at for path, at in wanted.items() if verify or path not in known or not known[path].matches(at)}
@@ -195,14 +194,6 @@ def _result(
 
 def _is_under(path: str, directories: Iterable[str]) -> bool:
     return any(path == directory or path.startswith(f"{directory}/") or not directory for directory in directories)
-
-
-def _mass_loss(known: dict[str, FileStamp], missing: list[str]) -> str | None:
-    lost_records = sum(known[path].records for path in missing)
-    total = sum(stamp.records for stamp in known.values())
-    if lost_records > MASS_LOSS and lost_records * 2 > total:
-        return f"{lost_records} of {total} memories are gone and nobody was seen to delete them"
-    return None
 
 
 def index_own_change(store: Store, row: FileRow, found: Fingerprint, now: float) -> bool:

@@ -1,0 +1,166 @@
+"""Tables on a terminal: nothing that people copy is broken, and no line is wider than the terminal allows."""
+
+from __future__ import annotations
+
+import io
+import time
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from memoryd.cli.screen import Screen, epoch_of, format_time, make_screen
+from memoryd.cli.tables import cell_width, cut, draw, wrap
+from memoryd.cli.views import show_findings, show_history
+from memoryd.cli.views_memories import show_memories
+from memoryd.cli.views_status import show_status
+
+NOW = 1_764_062_400.0  # 2025-11-25T09:20:00Z
+
+
+def plain(padded: str, cell: str) -> str:
+    del cell
+    return padded
+
+
+def shown(view: Any, result: dict[str, Any], width: int = 80, *, fancy: bool = True) -> list[str]:
+    out = io.StringIO()
+    view(Screen(out, fancy=fancy, colour=False, width=width, now=NOW), result)
+    return out.getvalue().splitlines()
+
+
+def test_a_wide_character_takes_two_columns_and_a_combining_one_none() -> None:
+    assert [cell_width(text) for text in ("abc", "東京", "é", "e\N{COMBINING ACUTE ACCENT}")] == [3, 4, 1, 1]
+
+
+def test_columns_after_wide_characters_are_aligned() -> None:
+    lines = list(draw(("title", "id"), [["東京", "a-1"], ["abcd", "a-2"]], 80, style=plain))
+    assert [cell_width(line.partition("a-")[0]) for line in lines[2:]] == [7, 7]
+
+
+@given(st.text("ab 東é", max_size=60), st.integers(4, 30))
+def test_text_is_cut_and_wrapped_to_its_width(text: str, width: int) -> None:
+    short = cut(text, width)
+    assert cell_width(short) <= width
+    assert short.endswith("…") == (cell_width(" ".join(text.split())) > width)
+    lines = wrap(text, width)
+    assert "".join(lines).replace(" ", "") == "".join(text.split())
+    assert all(cell_width(line) <= width or (line.isascii() and " " not in line) for line in lines)
+
+
+ENTRY = {
+    "receipt": "20261122-gezcn17",
+    "at": NOW - 180,
+    "root": "memories",
+    "operation": "permissions",
+    "by": "schedule",
+}
+
+
+@pytest.mark.parametrize("width", [80, 120])
+def test_the_history_has_one_line_a_change_with_whole_receipts(width: int) -> None:
+    entries = [{**ENTRY, "summary": "closed to other users: " + ", ".join(f"tasks-{n}.jsonl" for n in range(9))}] * 3
+    lines = shown(show_history, {"entries": entries}, width)
+    assert len(lines) == 2 + 3
+    assert all(cell_width(line) <= width for line in lines)
+    assert all("20261122-gezcn17  3 min ago  memories" in line and line.endswith("…") for line in lines[2:])
+
+
+def test_no_id_of_a_list_is_broken() -> None:
+    ids = [
+        "46311f05-a361-4f87-9ed8-2aa963237f84",
+        "prb-execution/timeouts#2026-11-25:a-long-title-of-an-entry-that-goes-on",
+    ]
+    memories = [
+        {"id": each, "root": "agents", "type": "learning", "created": None, "title": "東京 " * 30} for each in ids
+    ]
+    lines = shown(show_memories, {"memories": memories})
+    assert all(any(each in line.split() for line in lines) for each in ids)
+    assert all(cell_width(line) <= 80 for line in lines)
+
+
+def test_the_message_of_a_finding_is_wrapped_and_its_place_is_whole() -> None:
+    place = "projects/some-long-name/topics/another-long-name/entry.md"
+    finding = {"root": "r", "path": place, "severity": "error", "code": "corrupt-file", "message": "word " * 40}
+    lines = shown(show_findings, {"findings": [finding], "summary": {"error": 1}})
+    assert sum(f"r/{place}" in line for line in lines) == 1
+    assert " ".join(lines).count("word") == 40
+    assert all(cell_width(line) <= 80 for line in lines)
+
+
+def root_row(number: int, **more: Any) -> dict[str, Any]:
+    counts = {"findings": {"error": 1, "warning": 2, "info": 0}, "backups": {"count": 5}}
+    return {
+        "name": f"root-{number}",
+        "state": "ok",
+        "memories": 12_345,
+        "bytes": 1e7,
+        "last_scan": NOW,
+        **counts,
+        **more,
+    }
+
+
+def test_the_status_of_ten_roots_fits_a_screen_and_shows_the_worst_reason_of_each() -> None:
+    reasons = ["fs.inotify.max_user_watches is 8192; raise it with: sysctl -w fs.inotify.max_user_watches=524288", "b"]
+    bad = [root_row(each, state="degraded", reasons=reasons) for each in range(4)]
+    result = {"version": "1", "state": "degraded", "roots": [*bad, *map(root_row, range(4, 10))]}
+    lines = shown(show_status, result)
+    assert len(lines) <= 23
+    assert all(cell_width(line) <= 80 for line in lines)
+    assert sum(line.startswith("! root-") for line in lines) == 4
+    assert "4 more; see `memoryd status ROOT`" in lines
+    assert any(reasons[0] in line for line in shown(show_status, result, fancy=False))
+
+
+def test_the_status_of_a_first_index_shows_how_far_it_is() -> None:
+    progress = {"step": "reading", "unit": "bytes", "done": 1 << 20, "total": 4 << 20, "percent": 25}
+    row = root_row(1, state="scanning", progress={**progress, "rate": 1 << 20, "left_s": 3.0}, watch={"mode": "events"})
+    text = "\n".join(shown(show_status, {"roots": [row]}))
+    assert "reading 25 % (1.0 MB of 4.0 MB), 1.0 MB/s, 3.0 s left" in text
+    assert "0 of 0" not in text
+    assert any("scanning 25 %" in line for line in shown(show_status, {"roots": [row, root_row(2)]}))
+
+
+@given(st.datetimes(datetime(1970, 1, 1), datetime(2199, 12, 31)))  # noqa: DTZ001 - made aware below
+def test_utc_text_is_read_as_datetime_reads_it(at: datetime) -> None:
+    aware = at.replace(tzinfo=UTC, microsecond=0)
+    assert epoch_of(aware.strftime("%Y-%m-%dT%H:%M:%SZ")) == aware.timestamp()
+
+
+def test_other_text_is_no_time() -> None:
+    for text in ("2026-11-25", "yesterday at noon TZ", "2026-11-25T09:30:00+01:00", None, True):
+        assert epoch_of(text) is None
+
+
+def test_times_are_local_and_relative_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TZ", "America/New_York")
+    time.tzset()
+    try:
+        assert format_time("2026-11-25T09:30:00Z") == "2026-11-25 04:30:00"
+    finally:
+        monkeypatch.undo()
+        time.tzset()
+    terminal = Screen(io.StringIO(), fancy=True, now=NOW)
+    assert [terminal.when(NOW + each) for each in (-180, 0, 18_000)] == ["3 min ago", "now", "in 5 h"]
+    assert Screen(io.StringIO(), fancy=False, now=NOW).when(NOW) == format_time(NOW)
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_without_colour_the_tables_stay(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NO_COLOR", "1")
+    monkeypatch.setenv("TERM", "xterm")
+    out = Terminal()
+    make_screen(out).table(("name", "state"), [("a", "ok")])
+    assert "─" in out.getvalue()
+    assert "\x1b" not in out.getvalue()
+    monkeypatch.delenv("NO_COLOR")
+    out = Terminal()
+    make_screen(out).table(("name", "state"), [("a", "ok")])
+    assert "\x1b[32mok" in out.getvalue()
