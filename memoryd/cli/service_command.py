@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-import os
 import sys
-from dataclasses import asdict, replace
+from dataclasses import asdict
+from typing import TYPE_CHECKING
 
 import click
 
 from memoryd.cli import exits
 from memoryd.cli.options import example, json_option
 from memoryd.cli.screen import make_screen, print_json, printable
-from memoryd.config.places import Places, find_places
-from memoryd.errors import DeniedError, UsageError
-from memoryd.installer import installation
-from memoryd.installer.installation import Account, Manager
-from memoryd.installer.launchd import Launchd
-from memoryd.installer.managers import ServiceError, Systemd, run_command
-from memoryd.installer.requirements import clean_environment, collect, start_command
-from memoryd.installer.systemd import Service
+
+if TYPE_CHECKING:
+    from memoryd.cli.service_target import Target
+    from memoryd.installer.installation import Manager
+    from memoryd.installer.systemd import Service
 
 _SCOPE = click.Option(["--system"], is_flag=True, help="A service of the machine, which runs as one user (needs root).")
 _HARDENED = click.Option(["--hardened"], is_flag=True, help="Read-only access outside the roots; always with --system.")
@@ -27,75 +24,10 @@ _RUN_AS = click.Option(["--run-as"], metavar="USER", help="With --system: the us
 _DRY_RUN = click.Option(["--dry-run"], is_flag=True, help="Print files and commands, change nothing.")
 
 
-class _Target:
-    """The manager and the account that the options name."""
+def _target(ctx: click.Context, *, system: bool, run_as: str | None) -> Target:
+    from memoryd.cli.service_target import Target  # noqa: PLC0415 - reads the configuration, which `--help` must not
 
-    def __init__(self, ctx: click.Context, *, system: bool, run_as: str | None) -> None:
-        import pwd  # noqa: PLC0415 - only when needed
-
-        if system and sys.platform == "darwin":
-            raise UsageError("--system is for systemd only", hint="leave it out: launchd runs memoryd for this user")
-        given = ctx.find_root().obj
-        name = run_as or (os.environ.get("SUDO_USER") if system and os.geteuid() == 0 else None)
-        own = pwd.getpwuid(os.geteuid())
-        try:
-            account = pwd.getpwnam(name) if name else own
-        except KeyError as error:
-            raise UsageError(f"there is no user {name!r}", hint="name an existing one with --run-as") from error
-        self.is_other = account.pw_uid != own.pw_uid
-        if self.is_other and os.geteuid() != 0:
-            raise DeniedError(f"only root can install a service for {account.pw_name}", hint="use sudo")
-        self.system = system
-        self.named_socket = bool(given.get("socket") or os.environ.get("MEMORYD_SOCKET"))
-        self.home = account.pw_dir if self.is_other else os.path.expanduser("~")
-        if self.is_other:
-            env = clean_environment(self.home)
-            dirs = os.path.join(self.home, ".config", "memoryd"), os.path.join(self.home, ".local", "state", "memoryd")
-            self.places: Places = find_places(**given, env=env, dirs=lambda: dirs)
-        else:
-            self.places = find_places(**given)
-        self.account = Account(account.pw_name, self.home, self.places.state_dir)
-        if sys.platform == "darwin":
-            self.manager: Manager = Launchd(run_command, home=self.home, uid=account.pw_uid)
-        else:
-            config_home = os.environ.get("XDG_CONFIG_HOME", "") or os.path.join(self.home, ".config")
-            self.manager = Systemd(run_command, system=system, config_home=config_home, user=account.pw_name)
-
-    def require_root(self) -> None:
-        """Raise DeniedError if the files of the machine cannot be written by this user."""
-        if self.system and os.geteuid() != 0:
-            raise DeniedError("a system service is installed by root", hint="use sudo, or leave out --system")
-
-    def service(self, *, hardened: bool, with_socket: bool) -> Service:
-        """Read the configuration, as the user whose it is, and return the values of the service."""
-        program = start_command()
-        if self.is_other:
-            found = self._collect_as_user(program)
-        else:
-            found = collect(self.places, program, home=self.home, named_socket=self.named_socket)
-        user = self.account.name if self.system else ""
-        return replace(found, user=user, hardened=hardened or self.system, with_socket=with_socket)
-
-    def _collect_as_user(self, program: tuple[str, ...]) -> Service:
-        """Let a process of the other user read its configuration, with the rights and the home of that user."""
-        import json  # noqa: PLC0415 - only when needed
-
-        given = [
-            word
-            for option, value in (("--config", self.places.config_target), ("--state-dir", self.places.state_dir))
-            for word in (option, value)
-        ]
-        words = [*program, *given, *(["--socket", self.places.socket] if self.named_socket else ())]
-        done = run_command(
-            [*words, "service", "show", "--json"], user=self.account.name, env=clean_environment(self.home)
-        )
-        if done.code:
-            raise ServiceError(
-                f"{self.account.name} cannot read the configuration or run {program[0]}: {done.output}",
-                hint="install memoryd where this user can run it, or name another user with --run-as",
-            )
-        values = json.loads(done.output)["service"]
-        return Service(**{**values, "command": tuple(values["command"]), "writable": tuple(values["writable"])})
+    return Target(ctx, system=system, run_as=run_as)
 
 
 @click.command("install", params=[_SCOPE, _HARDENED, _SOCKET, _RUN_AS, _DRY_RUN, json_option()],
@@ -115,13 +47,12 @@ def _install(
 
     Run it again after the configuration has changed: the units name its roots.
     """
-    target = _Target(ctx, system=system, run_as=run_as)
+    target = _target(ctx, system=system, run_as=run_as)
     service = target.service(hardened=hardened, with_socket=with_socket)
     if dry_run:
         _show_files(target.manager, service, as_json=as_json, with_commands=True)
         return
-    target.require_root()
-    done = installation.install(target.manager, service, target.account, run_command)
+    done = target.install(service)
     if as_json:
         print_json({**done._asdict(), "log": target.manager.log})
         return
@@ -145,12 +76,8 @@ def _uninstall(ctx: click.Context, *, system: bool, run_as: str | None, dry_run:
 
     Memories, configuration and state stay.
     """
-    target = _Target(ctx, system=system, run_as=run_as)
-    if dry_run:
-        removed = tuple(path for path in target.manager.owned() if os.path.exists(path))
-    else:
-        target.require_root()
-        removed = installation.uninstall(target.manager)
+    target = _target(ctx, system=system, run_as=run_as)
+    removed = target.present_files() if dry_run else target.uninstall()
     if as_json:
         print_json({"removed": list(removed), "dry_run": dry_run})
         return
@@ -163,12 +90,12 @@ def _uninstall(ctx: click.Context, *, system: bool, run_as: str | None, dry_run:
 @click.pass_context
 def _status(ctx: click.Context, *, system: bool, run_as: str | None, as_json: bool) -> None:
     """Show whether the service is installed, running and up to date; exit code 1 if it does not run."""
-    target = _Target(ctx, system=system, run_as=run_as)
+    target = _target(ctx, system=system, run_as=run_as)
     state = target.manager.state()
-    hardened, with_socket = installation.installed_options(target.manager)
+    hardened, with_socket = target.installed_options()
     service = target.service(hardened=hardened, with_socket=with_socket)
-    current = installation.is_current(target.manager, service)
-    installed = any(os.path.exists(path) for path in target.manager.owned())
+    current = target.is_current(service)
+    installed = bool(target.present_files())
     result = {
         "manager": target.manager.name, "installed": installed, "current": current, "active": state.active,
         "state": state.text, "pid": state.pid or None, "enabled": state.enabled, "restarts": state.restarts,
@@ -191,7 +118,7 @@ def _show(
     ctx: click.Context, *, system: bool, hardened: bool, with_socket: bool, run_as: str | None, as_json: bool
 ) -> None:
     """Print the files that `install` would write."""
-    target = _Target(ctx, system=system, run_as=run_as)
+    target = _target(ctx, system=system, run_as=run_as)
     service = target.service(hardened=hardened, with_socket=with_socket)
     _show_files(target.manager, service, as_json=as_json, with_commands=False)
 

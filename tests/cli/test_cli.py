@@ -640,7 +640,8 @@ def test_the_table_is_reachable() -> None:
     """The commands are those of the method table and the local ones."""
     local = {("run",), ("demo",), ("try",), ("init",), ("events",), ("mcp",), ("completion",), ("help",), ("version",)}
     groups = {(method.command[0],) for method in CLIENT_METHODS if method.command and len(method.command) > 1}
-    assert set(all_commands()) == {method.command for method in CLIENT_METHODS} | groups | local
+    service = {("service",), *[("service", word) for word in ("install", "uninstall", "status", "show")]}
+    assert set(all_commands()) == {method.command for method in CLIENT_METHODS} | groups | local | service
 
 
 def test_examples_in_the_table_are_commands_that_parse(stub: Stub) -> None:
