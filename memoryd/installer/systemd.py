@@ -130,9 +130,10 @@ ProtectClock=yes
 CapabilityBoundingSet=
 AmbientCapabilities=
 KeyringMode=private
-# chown stays allowed: a rewritten file keeps the group of a shared root.
+# Allowed again: chown, because a rewritten file keeps the group of a shared root, and setpriority, because the thread
+# that computes vectors lowers its own priority.
 SystemCallFilter=~@privileged @resources
-SystemCallFilter=@chown
+SystemCallFilter=@chown setpriority
 """
 
 _SOCKET = """\
