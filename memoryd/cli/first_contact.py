@@ -57,7 +57,7 @@ def try_command(ctx: click.Context, paths: tuple[str, ...], layout: str | None, 
         usable = [each["path"] for each in found if each["layout"] is not None]
         screen.line("nothing was written")
         if usable:
-            screen.line("next: `memoryd init` writes a configuration")
+            screen.line("next: `memoryd run --observe PATH` only watches; `memoryd init` writes a configuration")
     ctx.exit(exits.FINDINGS if any(each["layout"] is None for each in found) else exits.DONE)
 
 

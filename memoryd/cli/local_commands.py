@@ -24,13 +24,21 @@ from memoryd.errors import MemorydError, NoDaemonError, UsageError
     metavar="LAYOUT",
     help=f"The layout of the PATHs (default: detected): {', '.join(LAYOUTS)}.",
 )
+@click.option("--observe", is_flag=True, help="Watch, index for search and report; write nothing in any root.")
 @click.option("--log-format", type=click.Choice(("auto", "console", "json")), default="auto", show_default=True)
 @click.option("--log-level", type=click.Choice(LEVELS), help="Overrides the configuration.")
 @click.pass_context
-def run(ctx: click.Context, paths: tuple[str, ...], layout: str | None, log_format: str, log_level: str | None) -> None:
+def run(
+    ctx: click.Context,
+    paths: tuple[str, ...],
+    layout: str | None,
+    observe: bool,
+    log_format: str,
+    log_level: str | None,
+) -> None:
     """Run the daemon in the foreground.
 
-    PATHs are added to the roots of the configuration.
+    PATHs are added to the roots of the configuration. With --observe only your own commands, such as `add`, write.
     """
     from memoryd.config.places import find_places  # noqa: PLC0415 - only when needed
     from memoryd.service import start  # noqa: PLC0415 - only when needed
@@ -42,7 +50,9 @@ def run(ctx: click.Context, paths: tuple[str, ...], layout: str | None, log_form
             hint = "check the spelling, or give --layout for a directory that will be created later"
             raise UsageError(f"{path} does not exist", hint=hint)
     try:
-        code = start.run(places, paths=absolute, layout=layout, log_format=log_format, log_level=log_level)
+        code = start.run(
+            places, paths=absolute, layout=layout, log_format=log_format, log_level=log_level, observe=observe
+        )
     except MemorydError as error:
         if not exits.is_final_for_launchd(error, os.environ):
             raise

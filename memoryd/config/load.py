@@ -11,15 +11,16 @@ import re
 import stat
 import tomllib
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from memoryd.config.keys import DAEMON, ENDPOINT, SEARCH
 from memoryd.config.layers import Layer, read_defaults, read_table, unknown_keys
 from memoryd.config.places import Places
 from memoryd.config.roots import read_roots
-from memoryd.config.settings import Config, DaemonConfig, EndpointConfig, SearchConfig
+from memoryd.config.settings import COMMAND_LINE, Config, DaemonConfig, EndpointConfig, SearchConfig
 from memoryd.config.toml_text import Lines, Problems, read_lines
-from memoryd.core.defaults import Limit
+from memoryd.core.defaults import Limit, Mode
 from memoryd.errors import ConfigError
 
 MAX_FILE_BYTES = 1024 * 1024  # a larger file is not a configuration
@@ -42,6 +43,19 @@ def load(
     """
     text = read_text(places.config) if places.config else ""
     return parse(text, places.config, places.state_dir, extra_roots, known_limits=known_limits)
+
+
+def observed(config: Config) -> Config:
+    """Return the configuration with every root in observe mode, whatever the file says."""
+    roots = [
+        replace(
+            root,
+            policy=replace(root.policy, mode=Mode.OBSERVE),
+            origins={**root.origins, "mode": COMMAND_LINE},
+        )
+        for root in config.roots
+    ]
+    return replace(config, roots=tuple(roots))
 
 
 def parse(

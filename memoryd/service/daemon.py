@@ -15,7 +15,7 @@ import uuid
 from collections.abc import Callable, Mapping
 
 from memoryd import __version__
-from memoryd.config.load import load
+from memoryd.config.load import load, observed
 from memoryd.config.places import Places
 from memoryd.config.settings import Config
 from memoryd.config.show import Difference, diff
@@ -85,7 +85,13 @@ class Daemon:
     """
 
     def __init__(
-        self, places: Places, extra: list[tuple[str, str | None]], serve: Serve, log_level: str | None = None
+        self,
+        places: Places,
+        extra: list[tuple[str, str | None]],
+        serve: Serve,
+        log_level: str | None = None,
+        *,
+        observe: bool = False,
     ) -> None:
         self.places = places
         self.extra = extra
@@ -93,7 +99,8 @@ class Daemon:
         self.clock = Clock()
         self.instance = uuid.uuid4().hex
         self.known_limits: Mapping[str, Limit] = known_limits()
-        self.config: Config = load(places, extra, known_limits=self.known_limits)
+        self._observe = observe
+        self.config: Config = self._load()
         self._fixed_level = log_level
         self.log_level = log_level or self.config.daemon.log_level
         self.notice: str | None = None
@@ -290,11 +297,15 @@ class Daemon:
 
     # --- configuration
 
+    def _load(self) -> Config:
+        config = load(self.places, self.extra, known_limits=self.known_limits)
+        return observed(config) if self._observe else config
+
     def reload(self, *, dry_run: bool = False) -> Difference:
         """Read, check, compare and apply the configuration; on any error the running one stays as it was."""
         with self.roots.changing():
             self.places = self.places.current()
-            new = load(self.places, self.extra, known_limits=self.known_limits)
+            new = self._load()
             found = diff(self.config, new)
             everything = (new.daemon, new.search) != (self.config.daemon, self.config.search)
             if dry_run:

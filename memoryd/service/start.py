@@ -31,12 +31,14 @@ def run(
     layout: str | None = None,
     log_format: str = "auto",
     log_level: str | None = None,
+    observe: bool = False,
 ) -> int:
-    """Run the daemon until it is told to stop; return the exit code. Raises MemorydError if it cannot start."""
+    """Run the daemon until it is told to stop; return the exit code. Raises MemorydError if it cannot start. With
+    `observe` no root is maintained, whatever its configuration says."""
     os.umask(0o077)
     faulthandler.enable()
     sys.setswitchinterval(SWITCH_S)
-    daemon = Daemon(places, [(path, layout) for path in paths], handlers, log_level)
+    daemon = Daemon(places, [(path, layout) for path in paths], handlers, log_level, observe=observe)
     if not daemon.config.roots:
         raise _no_roots(places)
     asked = daemon.config.daemon.log_format if log_format == "auto" else log_format

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from memoryd.config.detect import examine, walk
+from tests.daemon import Daemon
 
 LINE = '{"id": "%s", "content": "b", "type": "learning", "created_at": "2020-01-01T00:00:00Z"}\n'
 
@@ -214,3 +215,21 @@ def test_run_refuses_a_typo(tmp_path: Path) -> None:
     done = program("run", str(tmp_path / "nope"), home=tmp_path)
     assert done.returncode == 2
     assert "does not exist" in done.stderr
+
+
+def test_run_observe_reports_and_finds_and_writes_nothing(tmp_path: Path) -> None:
+    """Whatever the configuration says, also after a reload."""
+    store = make_store(tmp_path / "memories")
+    before = state_of(store)
+    config = f'[[root]]\npath = "{store}"\nlayout = "jsonl-store"\nmode = "maintain"\n'
+    with Daemon(tmp_path / "d", config=config, options=["--observe"]) as daemon:
+        daemon.start()
+        assert daemon.root()["mode"] == "observe"
+        daemon.configure(config + "backups = 4\n")
+        daemon.rpc("config.reload")
+        daemon.await_ready()
+        assert daemon.root()["mode"] == "observe"
+        assert "invalid-json" in {each["code"] for each in daemon.rpc("check")["findings"]}
+        assert len(daemon.rpc("memory.search", query="b")["hits"]) == 2
+        assert daemon.stop() == 0
+    assert state_of(store) == before

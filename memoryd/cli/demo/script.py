@@ -4,7 +4,11 @@ happen."""
 from __future__ import annotations
 
 import json
+import os
 import re
+import shlex
+import shutil
+import sys
 import time
 import uuid
 from collections.abc import Callable, Iterable
@@ -40,9 +44,9 @@ CONTENTS = """\
   state                          journal, index, backups and quarantine
   daemon.log                     the log of the daemon"""
 NEXT_COMMANDS = """\
-  memoryd init                            write your configuration
-  memoryd run ~/.claude/agents/memories   look after one directory
-  memoryd status                          see what it does"""
+  {program} init --dry-run   # the configuration it would write
+  {program} init             # find your memory directories and write it
+  {program} run              # look after them, in the foreground"""
 
 
 def perform(demo: Sandbox, *, keep: bool) -> None:
@@ -57,10 +61,20 @@ def perform(demo: Sandbox, *, keep: bool) -> None:
         demo.narrator.title(f"Kept in {demo.directory}, the daemon is stopped")
         demo.narrator.plain(CONTENTS)
     demo.narrator.title("What to type next")
+    program = own_command()
     if keep:
-        demo.narrator.plain(f"  memoryd check --offline {demo.path(JSONL)}")
-        demo.narrator.plain(f"  cd {demo.directory} && memoryd --config memoryd.toml --state-dir state run")
-    demo.narrator.plain(NEXT_COMMANDS)
+        demo.narrator.plain(f"  {program} check --offline {demo.path(JSONL)}")
+        demo.narrator.plain(f"  cd {demo.directory} && {program} --config memoryd.toml --state-dir state run")
+    demo.narrator.plain(NEXT_COMMANDS.format(program=program))
+
+
+def own_command() -> str:
+    """Return how to type this program in a shell: by name if that finds it, else by its path, else as a module."""
+    called = os.path.abspath(sys.argv[0])
+    if os.path.basename(called) != "memoryd":
+        return f"{shlex.quote(sys.executable)} -m memoryd"
+    found = shutil.which("memoryd")
+    return "memoryd" if found and os.path.samefile(found, called) else shlex.quote(called)
 
 
 # --- jsonl-store: damage, agents, archive
