@@ -40,6 +40,13 @@ def call_daemon(path: str, method: str, params: Values, *, waits_s: float, quiet
     return result
 
 
+def layout_of(path: str, root: str | None) -> str | None:
+    """Return the layout of a root, of the only one if none is named; None if there are several or it is unknown."""
+    with Client(path) as client:
+        layouts = {each["name"]: each.get("layout") for each in client.call("root.list").get("roots", [])}
+    return layouts.get(root) if root is not None else next(iter(layouts.values())) if len(layouts) == 1 else None
+
+
 def _call(client: Client, method: str, params: Values, timeout: float) -> Any:
     try:
         return client.call(method, params, timeout=timeout)

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import click
 from msgspec import to_builtins
 
 from memoryd.cli import exits, fields
-from memoryd.cli.calls import Values, call_daemon
+from memoryd.cli.calls import Values, call_daemon, layout_of
 from memoryd.cli.options import MethodCommand, complete_roots, example, json_option, socket_of
 from memoryd.cli.screen import print_json
 from memoryd.control.methods import LAYOUTS, Method, Param, groups
@@ -126,6 +126,8 @@ def _callback(method: Method) -> Callable[..., None]:
         elif method.name in LOCAL:
             result = _configuration(ctx, method)
         else:
+            if method.name == "memory.add":
+                values["memory"] = _with_sentence(ctx, values)
             params = to_params(method, values)
             _require_input(method, params)
             check_params(method, params)  # so that wrong usage is reported even if no daemon runs
@@ -136,11 +138,20 @@ def _callback(method: Method) -> Callable[..., None]:
     return run
 
 
+def _with_sentence(ctx: click.Context, values: Values) -> Sequence[str]:
+    """Return the words of `add` as fields: a sentence becomes what its layout needs."""
+    sentence, rest = fields.split_sentence(values["memory"])
+    if not sentence:
+        return rest
+    return [*fields.sentence_fields(sentence, layout_of(socket_of(ctx), values.get("root"))), *rest]
+
+
 _NO_FIELDS = "no fields given; write NAME=VALUE or use --file"
+_NO_MEMORY = 'nothing to store; write "a sentence" or NAME=VALUE, or use --file'
 _NO_ROOT = "name the root, or give its directory with --path DIR"
 _NO_INPUT = {
     "memory.search": "give words to search for, or --similar ID",
-    "memory.add": _NO_FIELDS,
+    "memory.add": _NO_MEMORY,
     "memory.update": _NO_FIELDS,
 }
 

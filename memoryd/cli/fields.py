@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import click
@@ -14,6 +15,15 @@ from memoryd.control.methods import Param
 from memoryd.errors import UsageError
 
 FILE_OPTION, TAG_OPTION = "from_file", "field_tags"
+
+
+# The fields of a memory that is given as one sentence, by layout.
+_CONTENT = (("content", "{}"),)
+_SENTENCE: Mapping[str, tuple[tuple[str, str], ...]] = {
+    "jsonl-store": (("type", "learning"), *_CONTENT),
+    "session-files": (("type", "learning"), ("title", "{:.100}"), *_CONTENT),
+    "markdown-topics": (("title", "{}"),),
+}
 
 
 class FieldsCommand(MethodCommand):
@@ -33,9 +43,10 @@ class FieldsCommand(MethodCommand):
 
 def parameters(param: Param) -> list[click.Parameter]:
     """Return the arguments and options for a parameter that is an object."""
+    metavar = "[TEXT] [NAME=VALUE]..." if param.name == "memory" else "[NAME=VALUE]..."
     file_help = "The memory as a JSON object, or the text of a whole entry; - is standard input."
     return [
-        click.Argument([param.name], nargs=-1, metavar="[NAME=VALUE]..."),
+        click.Argument([param.name], nargs=-1, metavar=metavar),
         click.Option(["--file", FILE_OPTION], metavar="FILE", help=file_help),
         click.Option(["--tag", TAG_OPTION], metavar="TAG", multiple=True, help="A tag; repeatable."),
     ]
@@ -61,6 +72,21 @@ def build_memory(words: Iterable[str], file: str | None, tags: Iterable[str]) ->
     memory |= {name: values[0] if len(values) == 1 else values for name, values in given.items()}
     listed = list(tags)
     return memory | ({"tags": listed} if listed else {})
+
+
+def split_sentence(words: Sequence[str]) -> tuple[str, list[str]]:
+    """Return the sentence that the words begin with, "" if there is none, and the NAME=VALUE words after it.
+
+    A single word is no sentence, and neither is `content = x`.
+    """
+    count = next((at for at, word in enumerate(words) if re.match(r"\w+=", word)), len(words))
+    sentence = " ".join(words[:count]).strip()
+    return (sentence, list(words[count:])) if " " in sentence and "=" not in words[:count] else ("", list(words))
+
+
+def sentence_fields(sentence: str, layout: str | None) -> list[str]:
+    """Return the fields, as NAME=VALUE words, of a memory that consists of a sentence."""
+    return [f"{name}={json.dumps(value.format(sentence))}" for name, value in _SENTENCE.get(str(layout), _CONTENT)]
 
 
 def _value(text: str) -> Any:

@@ -129,7 +129,7 @@ def init(ctx: click.Context, paths: tuple[str, ...], yes: bool, dry_run: bool) -
     click.echo(f"wrote {printable(target)}")
     if mode is not None:
         click.echo('memoryd only observes them; to let it write, remove `mode = "observe"` from the file')
-    click.echo("next: memoryd run")
+    click.echo("next: memoryd run, or memoryd service install")
 
 
 def _may_write() -> bool:

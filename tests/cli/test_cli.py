@@ -530,7 +530,7 @@ def test_a_value_is_required_after_force(stub: Stub, capsys: pytest.CaptureFixtu
     [
         (["search"], "give words to search for, or --similar ID"),
         (["search", "--root", "r"], "give words to search for, or --similar ID"),
-        (["add"], "no fields given; write NAME=VALUE or use --file"),
+        (["add"], 'nothing to store; write "a sentence" or NAME=VALUE, or use --file'),
         (["update", "m-1"], "no fields given; write NAME=VALUE or use --file"),
         (["root", "pause"], "name the root, or give its directory with --path DIR"),
     ],

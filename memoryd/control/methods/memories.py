@@ -309,7 +309,8 @@ METHODS: tuple[Method, ...] = (
         "memory.add",
         ("add",),
         "Store a new memory by the rules of its layout.",
-        "Fields are NAME=VALUE: a VALUE that is JSON (a number, list, object, true, false, null, quoted text) is taken "
+        "A sentence is stored as the content, as a learning where the layout has types. Fields are NAME=VALUE: a VALUE "
+        "that is JSON (a number, list, object, true, false, null, quoted text) is taken "
         "as such, any other as text; a NAME given twice makes a list. --file takes a JSON object, a list of them (all "
         "are stored or none), or the text of a whole entry, from a file or from - (standard input). When the "
         "command returns, the memory is on disk.",
