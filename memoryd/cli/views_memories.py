@@ -27,6 +27,8 @@ def show_hits(screen: Screen, result: Result) -> None:
         _hit(screen, hit)
     if not hits:
         screen.line("nothing found")
+    if result.get("missing_words"):
+        screen.line(f"! no memory has: {', '.join(result['missing_words'])}")
     _show_freshness(screen, result)
 
 
@@ -34,6 +36,7 @@ def _hit(screen: Screen, hit: Result) -> None:
     archived = " (archived)" if hit.get("archived") else ""
     screen.heading(f"{hit.get('title') or hit.get('id')}{archived}")
     facts = [
+        "weak match" if hit.get("confidence") == "weak" else None,
         hit.get("type"),
         screen.when(hit["created"]) if hit.get("created") else None,
         ", ".join(hit.get("tags") or ()),

@@ -71,6 +71,8 @@ def _type(param: Param, argument: Argument) -> Any:
             return Annotated[str, Meta(min_length=1)] if argument.non_empty else str
         case "int":
             return Annotated[int, Meta(ge=param.minimum, le=argument.maximum or param.maximum)]
+        case "float":
+            return Annotated[float, Meta(ge=param.minimum, le=param.maximum)]
         case "bool":
             return bool
         case "list":
@@ -109,6 +111,7 @@ Search = _arguments(
         **_FILTERS,
         "mode": Argument("hybrid (default): by words and by meaning."),
         "rerank": Argument("minilm: rank the best 20 again with a better model, slower."),
+        "min_score": Argument("Leave out memories with a lower score (0 to 1); each also has its confidence."),
         "limit": Argument("How many memories at most (default 10).", maximum=_MAX_RESULTS),
         "max_tokens": Argument(
             "Give whole memories instead of snippets, best first, of so many tokens together at most."

@@ -34,6 +34,7 @@ from memoryd.operations.search_scope import (
     read_index,
     resolve_scope,
 )
+from memoryd.search.confidence import missing_words
 from memoryd.search.embedding.embedder import EmbedderError
 from memoryd.search.modes import SearchEngine
 from memoryd.search.query_terms import ParsedQuery
@@ -52,7 +53,7 @@ class SearchQuery:
 
     `user`: whose memories, in layouts that separate users. `max_tokens`: return whole memories that fit in this budget.
     `like`: a vector to search by instead of `query`. `excluded`: a memory (root, key) to leave out.
-    `rerank_required`: fail if the hits cannot be ranked again.
+    `rerank_required`: fail if the hits cannot be ranked again. `min_score`: the lowest score of a hit.
     """
 
     query: str
@@ -64,6 +65,7 @@ class SearchQuery:
     like: Like | None = None
     excluded: tuple[str, int] | None = None
     rerank_required: bool = False
+    min_score: float = 0.0
 
 
 class Hit(NamedTuple):
@@ -97,13 +99,15 @@ def search(
     fresh = {root.name: freshness(root) for root in roots}
     hits: list[Hit] = []
     limit = request.limit if reranker is None else max(request.limit, JUDGED)
+    missing: list[tuple[str, ...]] = []  # of each root
     allowed = resolve_scope(owners_in(roots), request.user, fresh)
     note_unread_files(roots, allowed, fresh)
     for root in roots:
         if root.name in allowed:
             filters = replace(request.filters, owner=allowed[root.name])
             wanted = replace(request, filters=filters, limit=limit)
-            found = _find(root, wanted, words, now, engine, fresh[root.name])
+            found, lacking = _find(root, wanted, words, now, engine, fresh[root.name])
+            missing.append(lacking)
             if request.mode == "semantic":
                 fresh[root.name].semantic = _missing_semantic(found)
             hits += found
@@ -112,7 +116,7 @@ def search(
     )  # the engine orders equal hits of one root
     if reranker is not None:
         hits = _reranked(hits, reranker, words.raw, required=request.rerank_required)
-    hits = hits[: request.limit]
+    hits = [hit for hit in hits if hit.candidate.score >= request.min_score][: request.limit]
     packed: tuple[str, int] | None = None
     if request.max_tokens is not None:
         text, included = pack_context([(hit.root.name, hit.memory) for hit in hits], request.max_tokens)
@@ -121,6 +125,9 @@ def search(
     patterns = query_patterns(words)
     rows = [_hit_row(hit, patterns) for hit in hits]
     result = SearchResult(hits=rows, took_ms=round((clock() - started) * 1000, 3), fresh=fresh)
+    nowhere = [word for word in missing[0] if all(word in each for each in missing)] if missing else []
+    if nowhere:
+        result.missing_words = nowhere
     if packed is not None:
         result.embedding, result.tokens = packed
     return result
@@ -128,15 +135,19 @@ def search(
 
 def _find(
     root: SearchRoot, request: SearchQuery, words: ParsedQuery, now: float, engine: SearchEngine, fresh: Freshness
-) -> list[Hit]:
+) -> tuple[list[Hit], tuple[str, ...]]:
+    """Return the hits in one root, and the words that no memory there has."""
+    missing: list[str] = []
+
     def query(reader: IndexReader) -> list[Hit]:
         limit = request.limit + (request.excluded is not None)
         question = Question(words, request.filters, request.mode, limit, now, _profile(root), request.like)
         found = [each for each in engine.find(reader, question) if (root.name, each.key) != request.excluded]
         memories = reader.memories([each.key for each in found])
+        missing.extend(missing_words(reader, words).words if request.like is None else ())
         return [Hit(root, memories[each.key], each) for each in found if each.key in memories]
 
-    return read_index(root, fresh, query)
+    return read_index(root, fresh, query), tuple(missing)
 
 
 def _reranked(hits: list[Hit], reranker: Reranker, question: str, *, required: bool) -> list[Hit]:
@@ -193,6 +204,7 @@ def _hit_row(hit: Hit, patterns: Sequence[Pattern]) -> HitRow:
         **asdict(memory_row(hit.root, memory)),
         snippet=snippet(patterns, inside, memory.body) or snippet(patterns, titled, memory.title),
         score=round(found.score, 6),
+        confidence=found.confidence,
         why=why,
     )
 

@@ -7,8 +7,9 @@ from dataclasses import replace
 
 from memoryd.core.index import IndexReader, Match
 from memoryd.core.query import Filters, Term, TextQuery, informative_terms
+from memoryd.search.confidence import Missing, missing_words, with_confidence
 from memoryd.search.periods import Period, period_in, prefers_newest
-from memoryd.search.query_terms import ParsedQuery
+from memoryd.search.query_terms import MAX_CHARS, ParsedQuery
 from memoryd.search.ranking import (
     ALL,
     FORMS,
@@ -112,28 +113,36 @@ class SearchEngine:
     def find(self, reader: IndexReader, question: Question) -> list[Candidate]:
         """Return at most `question.limit` memories, the best first. Those of a time that the question names, or the
         newest if it asks for what holds now, are preferred."""
-        period, newest = period_in(question.query.raw, question.now), prefers_newest(question.query.raw)
+        asked = question.query.raw[:MAX_CHARS]
+        period, newest = period_in(asked, question.now), prefers_newest(asked)
         if question.like is not None or not (period or newest):
             return self._fill(reader, question)
         found = self._fill(reader, replace(question, limit=max(question.limit, MAX_POINTED)))
         if period is not None:
             within = _within(question, period)
             known = {each.key: each for each in found}
-            for each in self._find(reader, within) if within.query.units else []:
+            for each in self._judged(reader, within, Missing()) if within.query.units else []:
                 known[each.key] = max(known.get(each.key, each), each, key=_score)
             found = list(known.values())
         return prefer_times(reader, found, period, newest=newest, now=question.now)[: question.limit]
 
     def _fill(self, reader: IndexReader, question: Question) -> list[Candidate]:
-        """Return the memories found, and if there are too few, those with a part of a word."""
-        found = self._find(reader, question)
-        fill = question.profile.fill
-        if len(found) < question.limit and (fill or not found):
-            missing, known = question.limit - len(found), [each.key for each in found]
-            found += part_candidates(
-                reader, question.query, question.filters, missing, question.now, known, whole_words=not fill
-            )
+        """Return the memories found, and if there are too few, those with a part of a word. If only an identifier is
+        asked for that no memory has as a word, a similar one is no answer."""
+        missing = missing_words(reader, question.query) if question.like is None else Missing()
+        parts, whole = question.query, not question.profile.fill
+        if missing.identifiers:
+            found, parts, whole = [], ParsedQuery(" ".join(missing.identifiers)), False
+        else:
+            found = self._judged(reader, question, missing)
+        if len(found) < question.limit and (question.profile.fill or not found):
+            lacking, known = question.limit - len(found), [each.key for each in found]
+            found += part_candidates(reader, parts, question.filters, lacking, question.now, known, whole_words=whole)
         return found
+
+    def _judged(self, reader: IndexReader, question: Question, missing: Missing) -> list[Candidate]:
+        points = question.profile.points is not None
+        return with_confidence(self._find(reader, question), missing, question.mode, points=points)
 
     def _find(self, reader: IndexReader, question: Question) -> list[Candidate]:
         if question.like is not None:

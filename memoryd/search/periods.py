@@ -35,6 +35,12 @@ _PERIOD = re.compile(
 )
 _INTRODUCED = re.compile(r"(?:in|on|from|during|since|after|before|until|last|of)\s", re.IGNORECASE)
 _NEWEST = re.compile(r"\b(current|currently|latest|newest|most recent|now|nowadays|at the moment)\b", re.IGNORECASE)
+_TIMES = """
+today yesterday this last past previous day days week weeks month months year years ago since before after until current
+currently latest newest recent now nowadays moment
+"""
+TIME_WORDS = frozenset((*_MONTHS, *_DAYS, *_TIMES.split()))
+"""Words that a question names a time with, which a memory of that time need not have."""
 _NUMBERS = {"a": 1, "one": 1, "two": 2, "three": 3, "four": 4, "five": 5, "six": 6}
 
 

@@ -81,6 +81,11 @@ class ParsedQuery:
             :MAX_UNITS
         ]
 
+    @staticmethod
+    def form_of(term: Term) -> Term:
+        """Return a term that matches the word in any form."""
+        return _prefix_term(term)
+
     @cached_property
     def _single_words(self) -> tuple[Term, ...]:
         return tuple(dict.fromkeys(term for unit in self.units for term in _words_of(unit)))

@@ -36,12 +36,13 @@ Why = Mapping[str, object]
 class Candidate(NamedTuple):
     """A memory that was found. `score` is 0..1 and comparable between roots; `why` lists its parts.
 
-    `text`: how well its words match, 0..1; 0 if it was not found by its words."""
+    `text`: how well its words match, 0..1; 0 if it was not found by its words. `confidence`: sure, likely or weak."""
 
     key: int
     score: float
     why: Why
     text: float = 0.0
+    confidence: str = "weak"
 
 
 class Span(NamedTuple):

@@ -6,7 +6,7 @@ from collections import Counter
 
 import pytest
 
-from tests.bench.finding.__main__ import by_kind, mean_of, told_apart, worth
+from tests.bench.finding.__main__ import by_kind, mean_of, told_apart, trusted, worth
 from tests.bench.finding.arms import Found, PlainBm25, fused
 from tests.bench.finding.material import (
     LONGEST,
@@ -69,7 +69,14 @@ def test_questions_without_an_answer_are_told_apart_by_the_score_of_right_hits()
     answers += [(asked(kind="none"), found("z", score=0.15)), (asked(kind="none"), found("z", score=0.25))]
     answers += [(asked(kind="none"), [])]
     assert told_apart(answers) == [1.0, 0.0, 1.0]
-    assert set(by_kind(answers)) == {"mixed", "all", "none"}
+    assert set(by_kind(answers)) == {"mixed", "all", "none", "trusted"}
+
+
+def test_questions_without_an_answer_are_told_apart_by_confidence() -> None:
+    weak, sure = ([Found("a", 0.5, {"confidence": each})] for each in ("weak", "sure"))
+    answers = [(asked("a"), weak), (asked("a"), sure), (asked("b"), weak), (asked(kind="none"), weak)]
+    assert trusted(answers) == [0.0, 1.0]
+    assert told_apart([*answers, (asked(kind="none"), sure)]) == [1.0, 0.0]
 
 
 def test_the_interval_surrounds_the_mean() -> None:

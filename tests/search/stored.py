@@ -104,7 +104,7 @@ def row_of(path: str) -> FileRow:
 
 def search_all(roots: Iterable[Stored], query: str, *, user: str | None = None, **more: Any) -> dict[str, Any]:
     """`limit`, `mode` (text) and `max_tokens` are those of the question, the rest filters."""
-    how = {name: more.pop(name) for name in ("limit", "max_tokens", "mode") if name in more}
+    how = {name: more.pop(name) for name in ("limit", "max_tokens", "mode", "min_score") if name in more}
     asked = SearchQuery(query, Filters(**more), user=user, **{"mode": "text", **how})
     answer: dict[str, Any] = to_builtins(search([root.place for root in roots], asked, now=NOW, clock=lambda: 0.0))
     return answer

@@ -74,6 +74,10 @@ class SearchRequest(Request, kw_only=True):
             Option("--rerank"),
         ),
     ] = None
+    min_score: Annotated[
+        Annotated[float, Meta(ge=0, le=1)] | None,
+        parameter("leave out results with a lower score, from 0 to 1", Option("--min-score", "X")),
+    ] = None
     limit: Annotated[Count | None, parameter("maximum number of results (default: 10)", Option("--limit", "N"))] = None
     max_tokens: Annotated[
         Annotated[int, Meta(ge=1, le=100_000)] | None,
@@ -164,10 +168,11 @@ class MemoryRow(Struct, kw_only=True):
 
 
 class HitRow(MemoryRow, kw_only=True):
-    """One search result; `why` explains its score."""
+    """One search result; `why` explains its score. `confidence`: sure, likely or weak."""
 
     snippet: str
     score: float
+    confidence: str
     why: JsonObject
 
 
@@ -195,9 +200,12 @@ Fresh = Annotated[
 class SearchResult(Result, kw_only=True):
     """The hits, best first."""
 
-    hits: Annotated[list[HitRow], member("[{root, id, path, line?, title, snippet, score, why{}, type?, ...}]")]
+    hits: Annotated[
+        list[HitRow], member("[{root, id, path, line?, title, snippet, score, confidence, why{}, type?, ...}]")
+    ]
     embedding: Annotated[str | UnsetType, member("with `max_tokens`: the memories as one text")] = UNSET
     tokens: Annotated[int | UnsetType, member("how many tokens that is, about")] = UNSET
+    missing_words: Annotated[list[str] | UnsetType, member("words of the query that no memory has, if any")] = UNSET
     took_ms: Annotated[float, member("how long it took")]
     fresh: Fresh
 

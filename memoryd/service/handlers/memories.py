@@ -80,6 +80,7 @@ class MemoryHandlers(Handlers):
             like=like,
             excluded=excluded,
             rerank_required=request.rerank is not None,
+            min_score=request.min_score or 0.0,
         )
         engine = SearchEngine(self._roots.meaning)
         now, clock = self._clock.wall(), self._clock.monotonic

@@ -7,7 +7,7 @@ python -m tests.bench.finding --misses hybrid  every question whose answer is no
 
 The figures are the mean reciprocal rank of the answer, for `multi` the mean average precision over all answers. The
 interval is that of the mean in 95 of 100 samples of the questions. For `none` it is the share of questions whose first
-hit scores less than nine of ten right first hits do.
+hit is weak or missing, for `trusted` the share of right first hits that are not weak.
 """
 
 from __future__ import annotations
@@ -62,17 +62,30 @@ def by_kind(answers: Answers) -> dict[str, Mean]:
     answered = [(asked.kind, worth(asked, found)) for asked, found in answers if asked.answers]
     kinds = dict.fromkeys(kind for kind, _ in answered)
     figures = {kind: mean_of([value for each, value in answered if each == kind]) for kind in kinds}
-    return {**figures, "all": mean_of([value for _, value in answered]), "none": mean_of(told_apart(answers))}
+    figures["all"] = mean_of([value for _, value in answered])
+    return {**figures, "none": mean_of(told_apart(answers)), "trusted": mean_of(trusted(answers))}
 
 
 def told_apart(answers: Answers) -> list[float]:
-    """For each question without an answer: 1 if its first hit scores below nine of ten right first hits."""
-    right = sorted(
-        found[0].score for asked, found in answers if asked.answers and found and found[0].name in asked.answers
-    )
+    """For each question without an answer: 1 if its first hit is weak, or nothing is found. Where no confidence is
+    given, a hit is weak that scores below nine of ten right first hits."""
+    right = sorted(each.score for each in _right(answers))
     least = right[len(right) // 10] if right else 0.0
     empty = [found for asked, found in answers if not asked.answers]
-    return [float(not found or found[0].score < least) for found in empty]
+    return [float(not found or _is_weak(found[0], least)) for found in empty]
+
+
+def trusted(answers: Answers) -> list[float]:
+    """For each right first hit: 1 unless it is weak."""
+    return [float(not _is_weak(each, 0.0)) for each in _right(answers)]
+
+
+def _right(answers: Answers) -> list[Found]:
+    return [found[0] for asked, found in answers if asked.answers and found and found[0].name in asked.answers]
+
+
+def _is_weak(found: Found, least: float) -> bool:
+    return found.said["confidence"] == "weak" if "confidence" in found.said else found.score < least
 
 
 def table(figures: Mapping[str, Mapping[str, Mean]]) -> str:

@@ -63,7 +63,7 @@ class Stored:
         def ask(question: str) -> list[Found]:
             query = SearchQuery(question, mode=mode, limit=LIMIT)
             told = search([self._root], query, now=NOW, clock=time.monotonic, engine=self._engine, reranker=reranker)
-            return [Found(hit.id, hit.score, dict(hit.why)) for hit in told.hits]
+            return [Found(hit.id, hit.score, {**hit.why, "confidence": hit.confidence}) for hit in told.hits]
 
         return ask
 

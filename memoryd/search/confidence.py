@@ -1,0 +1,103 @@
+"""How far a hit can be trusted, and what no memory holds.
+
+The limits were chosen with tests.bench.finding: nine of ten right first hits are at least `likely`, and most first hits
+of questions that no memory answers are `weak`. Those of topic files are estimates.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Literal, NamedTuple
+
+from memoryd.core.index import IndexReader
+from memoryd.core.query import Mode
+from memoryd.core.words import tokens
+from memoryd.search.periods import TIME_WORDS
+from memoryd.search.query_terms import ParsedQuery
+from memoryd.search.ranking import Candidate
+
+Confidence = Literal["sure", "likely", "weak"]
+
+MISSING_NAME = 0.1  # what a hit loses if no memory has a name that is asked for
+
+
+class Limits(NamedTuple):
+    """The lowest scores of hits that are likely, and sure."""
+
+    likely: float
+    sure: float
+
+
+BY_TEXT, BY_MEANING, BY_BOTH = Limits(0.16, 0.5), Limits(0.31, 0.6), Limits(0.36, 0.6)
+BY_POINTS = Limits(0.3, 0.6)  # topic files
+
+# Letters with digits, or with signs that no sentence has: `parse_v7`, `0x80070422`, `CVE-2024-3094`, `a.b.c`.
+MAX_IDENTIFIER_CHARS = 100
+_IDENTIFIER = re.compile(r"(?=\S*\d)(?=\S*[^\W\d])\S{3,}|\S*\w_\w\S*|\w+(?:[.:/\\]\w+){2,}\S*")
+_MEASURE = re.compile(r"\d+([.,]\d+)?(st|nd|rd|th|s|k|x|am|pm|h|min|ms|kg|g|km|cm|mm|m|l|kb|mb|gb|tb)", re.IGNORECASE)
+
+
+class Missing(NamedTuple):
+    """The words of a question that no memory has; whether one of them is a name; the identifiers among them if nothing
+    else is asked for."""
+
+    words: tuple[str, ...] = ()
+    name: bool = False
+    identifiers: tuple[str, ...] = ()
+
+
+def missing_words(reader: IndexReader, query: ParsedQuery) -> Missing:
+    """Return the informative words of a query that no memory has in any form."""
+    words = tuple(word for word in query.informative if word.text not in TIME_WORDS)
+    absent = [word for word, count in zip(words, reader.term_frequencies(words), strict=True) if not count]
+    forms = [query.form_of(word) for word in absent]
+    counts = reader.term_frequencies(forms) if forms else []
+    lacking = [word.text for word, count in zip(absent, counts, strict=True) if not count]
+    identifiers = _missing_identifiers(reader, query)
+    parts = {part for piece in identifiers for part in tokens(piece)}
+    names = {token for piece in _names(query.pieces) for token in tokens(piece)}
+    rest = [word for word in words if word.text not in parts]
+    return Missing(
+        (*(word for word in lacking if word not in parts), *identifiers),
+        bool(identifiers) or not names.isdisjoint(lacking),
+        tuple(identifiers) if len(rest) <= 1 else (),
+    )
+
+
+def _names(pieces: Sequence[str]) -> list[str]:
+    """Return the pieces that look like names: with a digit, or with a capital that begins no sentence."""
+    found: list[str] = []
+    before = "."
+    for piece in pieces:
+        capital = piece.lstrip("\"'([")[:1].isupper() and before[-1] not in ".?!"
+        if len(piece) <= MAX_IDENTIFIER_CHARS and (capital or any(map(str.isdigit, piece))):
+            found.append(piece)
+        before = piece
+    return found
+
+
+def _missing_identifiers(reader: IndexReader, query: ParsedQuery) -> list[str]:
+    pieces = [piece.strip(".,;:!?\"'()[]`") for piece in query.pieces]
+    found = {
+        piece: " ".join(tokens(piece))
+        for piece in pieces
+        if len(piece) <= MAX_IDENTIFIER_CHARS and _IDENTIFIER.fullmatch(piece) and not _MEASURE.fullmatch(piece)
+    }
+    terms = [term for term in query.exact if term.text in found.values()]
+    counts = dict(zip([term.text for term in terms], reader.term_frequencies(terms) if terms else [], strict=True))
+    return [piece for piece, text in found.items() if counts.get(text) == 0]
+
+
+def with_confidence(found: Sequence[Candidate], missing: Missing, mode: Mode, *, points: bool) -> list[Candidate]:
+    """Return the hits with their confidence, by their scores in this mode."""
+    return [each._replace(confidence=_confidence(each, missing, mode, points)) for each in found]
+
+
+def _confidence(found: Candidate, missing: Missing, mode: Mode, points: bool) -> Confidence:
+    by_text = mode == "text" or isinstance(found.why.get("semantic"), str)
+    limits = BY_POINTS if points else BY_TEXT if by_text else BY_BOTH if mode == "hybrid" else BY_MEANING
+    score = found.score - MISSING_NAME * missing.name
+    if score < limits.likely:
+        return "weak"
+    return "sure" if score >= limits.sure and not missing.words else "likely"

@@ -1,0 +1,69 @@
+"""What a hit is worth, and what is not there."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.search.questions import distractors
+from tests.search.stored import Stored, memory, search_all
+
+FILLER = distractors(2)
+
+
+@pytest.fixture
+def filled(stored: Stored) -> Stored:
+    stored.put(
+        memory("dishwasher", "The dishwasher was bought in 2024 and hums."),
+        memory("pool", "psycopg pool: max_size=12, see invoices_open_idx and release v14.7.3 of the client"),
+        *(memory(f"f{number}", text) for number, text in enumerate(FILLER)),
+    )
+    return stored
+
+
+@pytest.mark.parametrize(
+    "question",
+    ["CVE-2024-3094", "0x80070422", "commit 9f3c1ab", "function parse_ledger_v7", "com.acme.FluxCapacitor.x"],
+)
+def test_an_identifier_that_does_not_exist_finds_nothing(filled: Stored, question: str) -> None:
+    found = search_all([filled], question)
+    assert found["hits"] == []
+    assert question.rsplit(maxsplit=1)[-1] in found["missing_words"]
+
+
+@pytest.mark.parametrize(
+    "question", ["invoices_open_idx", "v14.7.3", "max_size=12", "voices_open_i", "release v14.7.3"]
+)
+def test_one_that_exists_is_found_also_by_a_part(filled: Stored, question: str) -> None:
+    assert filled.ids(question)[0] == "pool"
+
+
+def test_beside_other_words_an_unknown_identifier_makes_hits_weak(filled: Stored) -> None:
+    question = "which dishwasher hums, model XK-4711-B"
+    first = search_all([filled], question)["hits"][0]
+    assert (first["id"], first["confidence"]) == ("dishwasher", "weak")
+    assert filled.hits("which dishwasher hums")[0]["confidence"] != "weak"
+
+
+def test_the_words_that_no_memory_has_are_named(filled: Stored) -> None:
+    assert search_all([filled], "dishwashers of the zeppelin")["missing_words"] == ["zeppelin"]
+    assert "missing_words" not in search_all([filled], "dishwashers")
+    assert "missing_words" not in search_all([filled], "dishwasher in May last year")
+
+
+def test_a_word_of_another_root_is_not_missing(filled: Stored, tmp_path_factory: pytest.TempPathFactory) -> None:
+    other = Stored(tmp_path_factory.mktemp("other") / "c.sqlite", name="other")
+    other.texts("a zeppelin")
+    assert search_all([filled, other], "dishwasher zeppelin unicorn")["missing_words"] == ["unicorn"]
+
+
+def test_the_confidence_follows_the_score(filled: Stored) -> None:
+    assert filled.hits("The dishwasher was bought")[0]["confidence"] == "sure"
+    assert filled.hits("grandmother bought an unknown bicycle in the harbour")[-1]["confidence"] == "weak"
+
+
+def test_a_lowest_score_leaves_out_worse_hits(filled: Stored) -> None:
+    every = filled.hits("the server and the dishwasher")
+    assert len(every) > 1
+    least = every[0]["score"]
+    found = filled.hits("the server and the dishwasher", min_score=least)
+    assert [hit["id"] for hit in found] == [hit["id"] for hit in every if hit["score"] >= least]
