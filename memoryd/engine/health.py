@@ -54,7 +54,7 @@ ON_PAUSED = ("lock.list", "backup.list")  # allowed on a paused root: neither re
 
 @dataclass(frozen=True, slots=True)
 class Watch:
-    """How well a root is watched: `mode` is events or scan; wanted and held count directories, 0 until the first scan
+    """The watch state of a root: `mode` is events or scan; wanted and held count directories, 0 until the first scan
     has found them."""
 
     mode: str = "scan"
