@@ -54,7 +54,7 @@ class Span(NamedTuple):
 
 
 PHRASE = Span("phrase", 0.75, 1.0)
-ALL = Span("all words", 0.5, 0.85)
+ALL = Span("all words", 0.5, 0.75)
 FORMS = Span("all words in some form", 0.4, 0.75)
 SOME = Span("some words", 0.05, 0.6)
 PART = Span("part of a word", 0.0, 0.05)
