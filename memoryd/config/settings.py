@@ -25,7 +25,7 @@ class DaemonConfig:
 
     log_level: str = "info"
     log_format: str = "auto"
-    settle_ms: int = 100  # quiet time before the index files are written
+    settle_ms: int = 100  # quiet time in a burst before the index files are written
     settle_cap_ms: int = 1000  # but never later than this after the first change
     quiet_s: float = 10  # quiet time that scheduled upkeep waits for
     quiet_cap_s: float = 60  # but never later than this after it is due

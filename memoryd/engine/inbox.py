@@ -23,6 +23,7 @@ from memoryd.engine.jobs import QUIET_JOBS, Job
 from memoryd.errors import ShuttingDownError
 
 MAX_WAIT_S = 60.0  # longest sleep of the worker loop, in case a due time was brought forward without a wake-up
+EARLY_S = 0.01  # after a change on its own the index files wait only this long, and a part of what writing them takes
 CLOSED_PAUSE = 4.0  # making closed files searchable takes at most a fifth of the time
 LOOK_S = 2.0  # between two looks at the root's path while something is wrong with it
 CALM_LOOK_S = 60.0  # and while events cover it: it is looked at when its path has changed, see `Health.has_moved`
@@ -143,7 +144,8 @@ class Settler:
 
     A writer rarely makes one event. A batch is due when its root has been quiet for `quiet_s`, and in any case `cap_s`
     after its first touch, so that a writer that never pauses cannot delay the index indefinitely. The index is to be
-    on disk by then, so a batch under the cap begins earlier by the duration of the last ones.
+    on disk by then, so a batch under the cap begins earlier by the duration of the last ones. A change on its own,
+    after twice the quiet time and with no file left open, waits much less: that makes no more batches.
 
     More than `max_paths` paths, or more than `max_per_dir` in one directory, become a scan of everything: a
     scan costs microseconds a file, while a burst of thousands of paths would cost memory and as many single
@@ -164,18 +166,22 @@ class Settler:
         self._everything = False
         self._first: float | None = None
         self._last = 0.0
+        self._alone = False  # the open batch began after a pause
+        self._open: set[str] = set()  # its paths that may not be complete
         self._deferred: dict[str, float] = {}
         self._closed: set[str] = set()
         self._closed_due = 0.0
 
-    def touch(self, path: str, now: float, *, at_once: bool = False) -> None:
-        """Note a possible change at `path`. An earlier deferral of it ends: the batch looks sooner."""
+    def touch(self, path: str, now: float, *, at_once: bool = False, early: bool = True) -> None:
+        """Note a possible change at `path`. An earlier deferral of it ends: the batch looks sooner. `early`: the batch
+        may be due before the quiet time is over if the file is complete (`at_once`)."""
         self._mark(now)
         self._deferred.pop(path, None)
         if self._everything:
             return
         if at_once:
             self._closed.add(path)
+        (self._open.discard if at_once and early else self._open.add)(path)
         if path in self._paths:
             return
         self._paths.add(path)
@@ -256,6 +262,7 @@ class Settler:
 
     def _mark(self, now: float) -> None:
         if self._first is None:
+            self._alone = now - self._last >= 2 * self.quiet_s
             self._first = now
             self._last = now
         self._last = max(now, self._last)
@@ -263,17 +270,22 @@ class Settler:
     def _batch_due(self) -> float | None:
         if self._first is None:
             return None
-        return min(self._last + self.quiet_s, self._first + max(self.quiet_s, self.cap_s - self._lead))
+        quiet_s = self.quiet_s
+        if self._alone and not (self._open or self._everything):
+            quiet_s = min(quiet_s, EARLY_S + self._lead / 4)
+        return min(self._last + quiet_s, self._first + max(self.quiet_s, self.cap_s - self._lead))
 
     def _collapse(self) -> None:
         self._everything = True
-        self._closed.clear()
-        self._paths.clear()
-        self._per_dir.clear()
+        self._forget_paths()
 
     def _reset(self) -> None:
         self._everything = False
         self._first = None
+        self._forget_paths()
+
+    def _forget_paths(self) -> None:
+        self._open.clear()
         self._closed.clear()
         self._paths.clear()
         self._per_dir.clear()
@@ -298,13 +310,14 @@ class Inbox:
 
     # --- for any thread, never blocking
 
-    def touch(self, path: str | None, *, at_once: bool = False) -> None:
-        """Note a possible change of this path; None means anywhere. `at_once`: it is probably complete."""
+    def touch(self, path: str | None, *, at_once: bool = False, early: bool = True) -> None:
+        """Note a possible change of this path; None means anywhere. `at_once`: it is probably complete. `early`: then
+        the index files need not wait for the whole quiet time."""
         with self._changed:
             if path is None:
                 self._settler.touch_all(self._clock.monotonic())
             else:
-                self._settler.touch(path, self._clock.monotonic(), at_once=at_once)
+                self._settler.touch(path, self._clock.monotonic(), at_once=at_once, early=early)
             self._wake()
 
     def submit(self, job: Job) -> Future[Result]:

@@ -69,7 +69,8 @@ class Worker:
             self.root.note_delete(path)
         layout = self.store.layout
         appended = layout is not None and layout.files.append_only  # probably by whole lines
-        self.inbox.touch(path, at_once=kind is Change.COMPLETE or appended)
+        alone = not self.store.index.foreign_versions  # else the other program writes the index first
+        self.inbox.touch(path, at_once=kind is Change.COMPLETE or appended, early=alone)
 
     def request_rescan(self, reason: str) -> None:
         """Scan everything next: events may have been lost."""

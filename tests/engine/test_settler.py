@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memoryd.engine.inbox import Batch, Settler
+from memoryd.engine.inbox import EARLY_S, Batch, Settler
 
 EPSILON = 1e-9
 
@@ -26,6 +28,42 @@ def test_a_batch_waits_for_quiet() -> None:
     assert settler.ready(10.14) is None
     assert settler.ready(10.15) == Batch(frozenset({"a", "b"}), False, 10.0)
     assert settler.ready(99.0) is None
+
+
+def test_a_change_on_its_own_waits_much_less() -> None:
+    settler = Settler(quiet_s=0.1, cap_s=1.0)
+    settler.touch("a", 10.0)
+    assert settler.next_due() == pytest.approx(10.1), "it is not complete"
+    settler.touch("a", 10.01, at_once=True)
+    settler.closed(10.01)
+    assert settler.next_due() == pytest.approx(10.01 + EARLY_S)
+    assert settler.ready(10.01 + EARLY_S) == Batch(frozenset({"a"}), False, 10.0)
+    settler.touch("b", 10.15, at_once=True)
+    settler.closed(10.15)
+    assert settler.next_due() == pytest.approx(10.25), "the second of a burst"
+
+
+@pytest.mark.parametrize("more", [{"path": "b"}, {"path": "a", "at_once": True, "early": False}, None])
+def test_a_change_with_others_or_of_a_shared_index_waits_for_quiet(more: dict[str, Any] | None) -> None:
+    settler = Settler(quiet_s=0.1, cap_s=1.0)
+    settler.touch("a", 10.0, at_once=True)
+    if more is None:
+        settler.touch_all(10.0)
+    else:
+        settler.touch(**more, now=10.0)
+    settler.closed(10.0)
+    assert settler.next_due() == pytest.approx(10.1)
+
+
+def test_after_slow_batches_a_change_on_its_own_waits_longer_but_not_for_more_than_quiet() -> None:
+    settler = Settler(quiet_s=0.1, cap_s=1.0)
+    for seconds, pause in ((0.04, EARLY_S + 0.015), (0.3, 0.1)):
+        settler.note_duration(seconds)
+        now = 100 * seconds
+        settler.touch("a", now, at_once=True)
+        settler.closed(now)
+        assert settler.next_due() == pytest.approx(now + pause)
+        assert settler.ready(now + pause)
 
 
 def test_a_writer_that_never_pauses_is_cut_off_by_the_cap() -> None:
