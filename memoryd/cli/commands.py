@@ -12,7 +12,7 @@ from msgspec import to_builtins
 
 from memoryd.cli import exits, fields
 from memoryd.cli.calls import Values, call_daemon, layout_of
-from memoryd.cli.options import MethodCommand, complete_roots, example, json_option, socket_of
+from memoryd.cli.options import MethodCommand, complete_receipts, complete_roots, example, json_option, socket_of
 from memoryd.cli.screen import print_json
 from memoryd.control.methods import LAYOUTS, Method, Param, groups
 from memoryd.control.parameters import check_params
@@ -80,6 +80,8 @@ def _parameters(method: Method, param: Param) -> list[click.Parameter]:
 def _parameter(method: Method, param: Param) -> click.Parameter:
     type_ = click.Choice(param.choices) if param.choices else _TYPES.get(param.type, click.STRING)
     complete = complete_roots if _names_root(method, param) else None
+    if param.name == "receipt":
+        complete = complete_receipts
     if param.cli == "argument":
         return click.Argument(
             [param.name],

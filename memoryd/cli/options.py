@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import click
 
 from memoryd.config.socket_path import find_socket
@@ -39,11 +41,21 @@ def socket_of(ctx: click.Context) -> str:
 
 def complete_roots(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
     """Return root names for shell completion; none when no daemon answers at once."""
+    return [root["name"] for root in _ask(ctx, "root.list", "roots") if root["name"].startswith(incomplete)]
+
+
+def complete_receipts(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
+    """Return the receipts of changes that can be undone, newest first, for shell completion."""
+    entries = _ask(ctx, "history.list", "entries")
+    return [each["receipt"] for each in entries if not each["undone"] and each["receipt"].startswith(incomplete)]
+
+
+def _ask(ctx: click.Context, method: str, member: str) -> list[dict[str, Any]]:
+    """Return one list of a result; an empty one when no daemon answers at once."""
     root = ctx.find_root()
     root.obj = root.obj or {name: root.params.get(name) for name in ("config", "state_dir", "socket")}
     try:
         with Client(socket_of(ctx), timeout=0.5) as client:
-            roots = client.call("root.list").get("roots", [])
+            return list(client.call(method).get(member, []))
     except MemorydError:
         return []
-    return [root["name"] for root in roots if root["name"].startswith(incomplete)]

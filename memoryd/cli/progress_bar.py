@@ -44,7 +44,7 @@ def _follow(path: str, root: object, ended: threading.Event) -> None:
     from rich.progress import BarColumn, Progress, TextColumn  # noqa: PLC0415 - as above
 
     text = TextColumn("{task.description}", markup=False)
-    with Progress(text, BarColumn(bar_width=20), console=Console(stderr=True), transient=True) as bars:
+    with Progress(text, BarColumn(bar_width=10), console=Console(stderr=True), transient=True) as bars:
         tasks: dict[str, Any] = {}
         try:
             with Client(path, timeout=2) as client:

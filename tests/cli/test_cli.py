@@ -934,6 +934,13 @@ def test_the_shell_completes_names_of_roots(stub: Stub) -> None:
     assert program("ping", env={**env, "COMP_WORDS": "memoryd status a", "COMP_CWORD": "2"}).stdout == done.stdout
 
 
+def test_the_shell_completes_receipts_that_can_be_undone(stub: Stub, monkeypatch: pytest.MonkeyPatch) -> None:
+    entries = [{"receipt": name, "undone": undone} for name, undone in (("20-c", False), ("20-b", True), ("x", False))]
+    monkeypatch.setitem(RESULTS, "history.list", {"entries": entries})
+    env = {**os.environ, "_MEMORYD_COMPLETE": "bash_complete", "MEMORYD_SOCKET": stub.path}
+    assert program(env={**env, "COMP_WORDS": "memoryd undo 20", "COMP_CWORD": "2"}).stdout == "plain,20-c\n"
+
+
 @pytest.mark.parametrize(
     ("shell", "env", "expected"),
     [
