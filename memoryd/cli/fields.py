@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import click
@@ -15,15 +15,6 @@ from memoryd.control.methods import Param
 from memoryd.errors import UsageError
 
 FILE_OPTION, TAG_OPTION = "from_file", "field_tags"
-
-
-# The fields of a memory that is given as one sentence, by layout.
-_CONTENT = (("content", "{}"),)
-_SENTENCE: Mapping[str, tuple[tuple[str, str], ...]] = {
-    "jsonl-store": (("type", "learning"), *_CONTENT),
-    "session-files": (("type", "learning"), ("title", "{:.100}"), *_CONTENT),
-    "markdown-topics": (("title", "{}"),),
-}
 
 
 class FieldsCommand(MethodCommand):
@@ -86,7 +77,10 @@ def split_sentence(words: Sequence[str]) -> tuple[str, list[str]]:
 
 def sentence_fields(sentence: str, layout: str | None) -> list[str]:
     """Return the fields, as NAME=VALUE words, of a memory that consists of a sentence."""
-    return [f"{name}={json.dumps(value.format(sentence))}" for name, value in _SENTENCE.get(str(layout), _CONTENT)]
+    from memoryd.layouts.registry import LAYOUTS  # noqa: PLC0415 - for `add` only
+
+    form = LAYOUTS[layout].sentence if layout is not None and layout in LAYOUTS else {"content": "{}"}
+    return [f"{name}={json.dumps(value.format(sentence))}" for name, value in form.items()]
 
 
 def _value(text: str) -> Any:

@@ -448,7 +448,8 @@ class Layout:
     `summary` describes in one sentence how memories are stored. `fields` are those that `add` and `update` know; others
     are stored as given. `findings` are the codes that only this layout reports. `options` are the configuration keys
     that only this layout reads. `location` names the parameters of `add` that choose the file. `secrets` is the default
-    check of new memories: token shapes only, or also the seed's list of words, applied to whole entries.
+    check of new memories: token shapes only, or also the seed's list of words, applied to whole entries. `sentence` is
+    the memory that `add` makes of a sentence, which stands for `{}`.
     """
 
     name: str
@@ -462,6 +463,7 @@ class Layout:
     fields: Mapping[str, FieldSpec] = field(default_factory=dict)
     findings: Mapping[str, Code] = field(default_factory=dict)
     options: Mapping[str, Option] = field(default_factory=dict)
+    sentence: Mapping[str, str] = field(default_factory=lambda: {"content": "{}"})
     location: tuple[str, ...] = ()
     ranking: Ranking = Ranking()
     secrets: Literal["shapes", "seed"] = "shapes"

@@ -12,7 +12,7 @@ TEXT = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
 VOLATILE = (
     (re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}"), "ID"),
     (re.compile(r"\d{8}-[a-z0-9]{7}"), "RECEIPT"),
-    (re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ"), "TIME"),
+    (re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d"), "TIME"),
 )
 
 

@@ -115,6 +115,7 @@ JSONL_STORE = Layout(
         stores_id=True,
     ),
     fields=schema.FIELD_SPECS,
+    sentence={"type": "learning", "content": "{}"},
     findings={
         "invalid-json": Code(ERROR, "a line is not JSON; skipped and kept"),
         "torn-tail": Code(ERROR, "the last line is incomplete and no program is writing it"),

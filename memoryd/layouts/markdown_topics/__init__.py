@@ -94,6 +94,7 @@ MARKDOWN_TOPICS = Layout(
         restore=archive.restore,
     ),
     fields=fields.FIELD_SPECS,
+    sentence={"title": "{}"},
     findings={
         "not-newest-first": Code(WARNING, "an entry is newer than the one above it; files are not reordered"),
         "missing-labels": Code(WARNING, "an entry without a Context, Problem or Solution line"),

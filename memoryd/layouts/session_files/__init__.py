@@ -96,6 +96,7 @@ SESSION_FILES = Layout(
         restore=writer.restore,
     ),
     fields=schema.FIELD_SPECS,
+    sentence={"type": "learning", "title": f"{{:.{schema.MAX_TITLE}}}", "content": "{}"},
     findings={
         "unknown-value": Code(INFO, "a value outside the known values of an open list; accepted"),
         "colon-name": Code(WARNING, "a session file name with colons instead of dashes in its time; read anyway"),
