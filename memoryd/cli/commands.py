@@ -67,6 +67,8 @@ def method_command(method: Method) -> click.Command:
 
 
 def _extra_options(method: Method) -> list[click.Parameter]:
+    if method.name == "config.show":
+        return [click.Option(["--all", "everything"], is_flag=True, help="Also the keys that have their default.")]
     if method.name not in ("check", "dedupe"):
         return []
     text = f"{method.name.capitalize()} this directory without a daemon."
@@ -127,6 +129,8 @@ def _callback(method: Method) -> Callable[..., None]:
             result = _offline(ctx, method, offline, values)
         elif method.name in LOCAL:
             result = _configuration(ctx, method)
+            if values.pop("everything", False) and not as_json:
+                result["all"] = True
         else:
             if method.name == "memory.add":
                 values["memory"] = _with_sentence(ctx, values)

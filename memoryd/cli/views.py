@@ -166,10 +166,16 @@ def show_roots(screen: Screen, result: Result) -> None:
 
 
 def show_settings(screen: Screen, result: Result) -> None:
-    """Show the configuration in force, with the origin of each value."""
+    """Show the configuration in force, with the origin of each value: without `all`, only what is not a default."""
     screen.line(f"configuration file: {result.get('path') or 'none, defaults only'}")
     rows = list(_flatten("", {key: result.get(key, {}) for key in ("daemon", "search", "roots")}))
-    screen.table(("key", "value", "origin"), rows, wrapped=("value",))
+    changed = [row for row in rows if row[2] != "default"]
+    if result.get("all"):
+        screen.table(("key", "value", "origin"), rows, wrapped=("value",))
+        return
+    screen.table(("key", "value", "origin"), changed, wrapped=("value",), empty="every key has its default")
+    if changed and len(changed) < len(rows):
+        screen.line(f"{len(rows) - len(changed)} more keys have their default; --all shows them")
 
 
 def _flatten(prefix: str, value: object) -> Iterable[tuple[object, ...]]:

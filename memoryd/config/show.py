@@ -45,7 +45,10 @@ def effective(config: Config) -> Effective:
     `defaults:12`, `root:20`.
     """
     daemon = {field.name: getattr(config.daemon, field.name) for field in fields(DaemonConfig)}
-    search: dict[str, object] = {"embedder": _entry(config.search.embedder, config.origins, "search.embedder")}
+    words = ("embedder", "rerank")
+    search: dict[str, object] = {
+        name: _entry(getattr(config.search, name), config.origins, f"search.{name}") for name in words
+    }
     search["endpoint"] = {
         name: _entry(value, config.origins, f"search.endpoint.{name}")
         for name, value in asdict(config.search.endpoint).items()

@@ -1019,6 +1019,21 @@ def test_a_hit_of_one_line_is_printed_once(capsys: pytest.CaptureFixture[str]) -
     assert capsys.readouterr().out.count("Run it") == 2
 
 
-def test_the_settings_of_search_are_shown(capsys: pytest.CaptureFixture[str]) -> None:
+def test_settings_with_their_default_are_counted_and_shown_with_all(capsys: pytest.CaptureFixture[str]) -> None:
     views.print_for_people("config.show", RESULTS["config.show"])
+    changed = capsys.readouterr().out
+    assert re.search(r"roots\.a\.schedule\.archive +off +root:3", changed)
+    assert "search.endpoint" not in changed
+    assert "2 more keys have their default; --all shows them" in changed
+    views.print_for_people("config.show", {**RESULTS["config.show"], "all": True})
     assert re.search(r"search\.endpoint\.size +384 +default", capsys.readouterr().out)
+
+
+def test_config_show_tells_what_was_changed(tmp_path: Path) -> None:
+    config = tmp_path / "c.toml"
+    config.write_text('[search]\nrerank = "minilm"\n')
+    done = program("--config", str(config), "config", "show")
+    assert re.search(r"search\.rerank +minilm +search:2", done.stdout), done.stdout
+    assert "daemon." not in done.stdout
+    assert "daemon.settle_ms" in program("--config", str(config), "config", "show", "--all").stdout
+    assert "all" not in json.loads(program("--config", str(config), "config", "show", "--json", "--all").stdout)
