@@ -12,7 +12,17 @@ from msgspec import to_builtins
 
 from memoryd.cli import exits, fields
 from memoryd.cli.calls import Values, call_daemon, layout_of
-from memoryd.cli.options import MethodCommand, complete_receipts, complete_roots, example, json_option, socket_of
+from memoryd.cli.options import (
+    Complete,
+    MethodCommand,
+    complete_codes,
+    complete_receipts,
+    complete_roots,
+    complete_types,
+    example,
+    json_option,
+    socket_of,
+)
 from memoryd.cli.screen import print_json
 from memoryd.control.methods import LAYOUTS, Method, Param, groups
 from memoryd.control.parameters import check_params
@@ -72,7 +82,7 @@ def _extra_options(method: Method) -> list[click.Parameter]:
     if method.name not in ("check", "dedupe"):
         return []
     text = f"{method.name.capitalize()} this directory without a daemon."
-    return [click.Option(["--offline"], metavar="PATH", type=click.STRING, help=text)]
+    return [click.Option(["--offline"], metavar="PATH", type=click.Path(), help=text)]
 
 
 def _parameters(method: Method, param: Param) -> list[click.Parameter]:
@@ -81,9 +91,8 @@ def _parameters(method: Method, param: Param) -> list[click.Parameter]:
 
 def _parameter(method: Method, param: Param) -> click.Parameter:
     type_ = click.Choice(param.choices) if param.choices else _TYPES.get(param.type, click.STRING)
-    complete = complete_roots if _names_root(method, param) else None
-    if param.name == "receipt":
-        complete = complete_receipts
+    if param.option.local_path:
+        type_ = click.Path()  # completed by the shell
     if param.cli == "argument":
         return click.Argument(
             [param.name],
@@ -91,7 +100,7 @@ def _parameter(method: Method, param: Param) -> click.Parameter:
             required=param.required,
             nargs=-1 if param.repeatable or param.option.joined else 1,
             metavar=_metavar(param),
-            shell_complete=complete,
+            shell_complete=_completion(method, param),
         )
     flag = param.type == "bool"
     return click.Option(
@@ -102,8 +111,15 @@ def _parameter(method: Method, param: Param) -> click.Parameter:
         multiple=param.repeatable,
         metavar=param.name.upper() if len(param.choices) >= MANY_CHOICES else param.option.placeholder,
         help=_option_help(param),
-        shell_complete=complete,
+        shell_complete=_completion(method, param),
     )
+
+
+def _completion(method: Method, param: Param) -> Complete | None:
+    """Return what completes a value by asking the daemon or from a table; None leaves it to the type."""
+    if _names_root(method, param):
+        return complete_roots
+    return {"receipt": complete_receipts, "codes": complete_codes, "type": complete_types}.get(param.name)
 
 
 def _option_help(param: Param) -> str:

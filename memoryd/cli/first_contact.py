@@ -27,7 +27,7 @@ SHOWN = 12  # findings and actions of each directory; --json has them all
     params=[json_option()],
     epilog=example("memoryd try ~/.claude/agents/memories", "memoryd try ~/src/app/memory --json"),
 )
-@click.argument("paths", nargs=-1, required=True, metavar="PATH...")
+@click.argument("paths", nargs=-1, required=True, metavar="PATH...", type=click.Path())
 @click.option(
     "--layout",
     type=click.Choice(LAYOUTS),
@@ -95,7 +95,7 @@ def _count(number: int, one: str, many: str | None = None) -> str:
 
 
 @click.command(epilog=example("memoryd init", "memoryd init ~/src --yes", "memoryd --config ./memoryd.toml init"))
-@click.argument("paths", nargs=-1, metavar="[PATH]...")
+@click.argument("paths", nargs=-1, metavar="[PATH]...", type=click.Path())
 @click.option("--yes", is_flag=True, help="Do not ask, and let memoryd write in the directories found.")
 @click.option("--dry-run", is_flag=True, help="Print what would be written.")
 @click.pass_context

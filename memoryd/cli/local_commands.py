@@ -17,7 +17,7 @@ from memoryd.errors import MemorydError, NoDaemonError, UsageError
 
 
 @click.command(epilog=example("memoryd run ~/.claude/agents/memories --layout jsonl-store"))
-@click.argument("paths", nargs=-1, metavar="[PATH]...")
+@click.argument("paths", nargs=-1, metavar="[PATH]...", type=click.Path())
 @click.option(
     "--layout",
     type=click.Choice(LAYOUTS),

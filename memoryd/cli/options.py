@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import click
@@ -9,6 +10,9 @@ import click
 from memoryd.config.socket_path import find_socket
 from memoryd.control.client import Client
 from memoryd.errors import MemorydError
+
+Complete = Callable[[click.Context, click.Parameter, str], list[str]]
+"""A function that completes what is typed so far of a value."""
 
 
 class MethodCommand(click.Command):
@@ -48,6 +52,21 @@ def complete_receipts(ctx: click.Context, _: click.Parameter, incomplete: str) -
     """Return the receipts of changes that can be undone, newest first, for shell completion."""
     entries = _ask(ctx, "history.list", "entries")
     return [each["receipt"] for each in entries if not each["undone"] and each["receipt"].startswith(incomplete)]
+
+
+def complete_codes(_: click.Context, __: click.Parameter, incomplete: str) -> list[str]:
+    """Return the codes of findings, of all layouts."""
+    from memoryd.layouts.codes import CODES  # noqa: PLC0415 - loads every layout
+
+    return sorted(code for code in CODES if code.startswith(incomplete))
+
+
+def complete_types(_: click.Context, __: click.Parameter, incomplete: str) -> list[str]:
+    """Return the types of memories that the layouts know."""
+    from memoryd.layouts.registry import LAYOUTS  # noqa: PLC0415 - loads every layout
+
+    known = {kind for layout in LAYOUTS.values() for kind in layout.types}
+    return sorted(kind for kind in known if kind.startswith(incomplete))
 
 
 def _ask(ctx: click.Context, method: str, member: str) -> list[dict[str, Any]]:

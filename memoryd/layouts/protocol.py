@@ -449,7 +449,7 @@ class Layout:
     are stored as given. `findings` are the codes that only this layout reports. `options` are the configuration keys
     that only this layout reads. `location` names the parameters of `add` that choose the file. `secrets` is the default
     check of new memories: token shapes only, or also the seed's list of words, applied to whole entries. `sentence` is
-    the memory that `add` makes of a sentence, which stands for `{}`.
+    the memory that `add` makes of a sentence, which stands for `{}`. `types` are the known types of memories.
     """
 
     name: str
@@ -463,6 +463,7 @@ class Layout:
     fields: Mapping[str, FieldSpec] = field(default_factory=dict)
     findings: Mapping[str, Code] = field(default_factory=dict)
     options: Mapping[str, Option] = field(default_factory=dict)
+    types: tuple[str, ...] = ()
     sentence: Mapping[str, str] = field(default_factory=lambda: {"content": "{}"})
     location: tuple[str, ...] = ()
     ranking: Ranking = Ranking()

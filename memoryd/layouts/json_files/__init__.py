@@ -98,6 +98,7 @@ JSON_FILES = Layout(
         stores_id=True,
     ),
     fields=schema.FIELD_SPECS,
+    types=tuple(sorted(schema.TYPES)),
     findings={
         "id-form": Code(INFO, "the id does not have the usual form of the layout; accepted"),
         "lost-to-name-collision": Code(

@@ -115,6 +115,7 @@ JSONL_STORE = Layout(
         stores_id=True,
     ),
     fields=schema.FIELD_SPECS,
+    types=tuple(sorted(schema.TYPES)),
     sentence={"type": "learning", "content": "{}"},
     findings={
         "invalid-json": Code(ERROR, "a line is not JSON; skipped and kept"),

@@ -96,6 +96,7 @@ SESSION_FILES = Layout(
         restore=writer.restore,
     ),
     fields=schema.FIELD_SPECS,
+    types=tuple(sorted(schema.TYPES)),
     sentence={"type": "learning", "title": f"{{:.{schema.MAX_TITLE}}}", "content": "{}"},
     findings={
         "unknown-value": Code(INFO, "a value outside the known values of an open list; accepted"),
