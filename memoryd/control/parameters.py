@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterable, Mapping
 
 import msgspec
@@ -21,6 +22,9 @@ _KINDS: Mapping[str, tuple[object, str]] = {
     "object": (dict[str, object], "an object"),
 }
 
+# msgspec 0.22 prepares a type at its first use and crashes the process if two threads do so at the same time.
+_converting = threading.Lock()
+
 
 def check_params(method: Method, params: object) -> Request:
     """Return the parameters as the method's request; null counts as absent. Raises UsageError (-32602) with the nearest
@@ -35,7 +39,8 @@ def check_params(method: Method, params: object) -> Request:
             raise UsageError(f"{method.name}: unknown parameter {name!r}", hint=nearest(str(name), names))
     given = {name: value for name, value in params.items() if value is not None}
     try:
-        request = msgspec.convert(given, method.request)
+        with _converting:
+            request = msgspec.convert(given, method.request)
     except msgspec.ValidationError as error:
         raise _first_error(method, given) or UsageError(f"{method.name}: {error}") from None
     for param in method.params:
