@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+import shutil
+import subprocess
 from pathlib import Path
 
 import click
@@ -27,6 +30,7 @@ from memoryd.core.defaults import DEFAULT_SCHEDULE
 from memoryd.errors import MemorydError
 from memoryd.layouts.codes import CODES
 from memoryd.layouts.registry import LAYOUTS, known_limits
+from tests.readme import MAN_PAGE
 
 NEEDED = {"keys", "findings", "methods", "layouts", "jobs", "exit-codes", "files", "commands", "decisions"}
 
@@ -160,3 +164,13 @@ def test_roff_takes_no_character_for_a_request() -> None:
     page = as_man_page([Section("a", "-x 'y' `z` \\", (Entry(".lock", ".TH"),))], version="1", summary="does it")
     assert ".B \\&.lock\n\\&.TH\n" in page
     assert "\\-x \\(aqy\\(aq \\(gaz\\(ga \\e" in page
+
+
+def test_man_renders_the_page_without_a_warning() -> None:
+    if shutil.which("man") is None:
+        pytest.skip("man is not installed")
+    env = {**os.environ, "MANWIDTH": "80", "LC_ALL": "C.UTF-8"}
+    words = ["man", "--warnings", "-l", str(MAN_PAGE)]
+    done = subprocess.run(words, capture_output=True, text=True, env=env, timeout=60, check=True)
+    assert done.stderr == ""
+    assert "memoryd service install" in done.stdout
