@@ -19,7 +19,7 @@ from memoryd.core.query import Filters, Term, TextQuery
 from memoryd.core.records import Document, Entry, Facts, Role
 from memoryd.core.spans import Fingerprint, Span, replace_surrogates, sha256
 from memoryd.core.vectors import cosine, is_agent_model, unpack, without_common
-from memoryd.core.words import whole_text
+from memoryd.core.words import tokens, whole_text
 
 
 class IndexUnavailable(OSError):  # noqa: N818 - names the condition
@@ -344,6 +344,12 @@ class IndexReader(Protocol):
         Common terms may be approximate: a term in a fifth of all memories carries no information.
         """
         return [len(self.match(TextQuery((term,)), EVERYTHING, ANY_NUMBER)) for term in terms]
+
+    def vocabulary(self) -> str:
+        """Return the words of all memories, each between newlines. It may contain words of deleted memories."""
+        every = self.newest(EVERYTHING, ANY_NUMBER)
+        texts = ("\n".join((each.title, each.tags, each.labels, each.body)) for each in every)
+        return "\n".join(("", *dict.fromkeys(word for text in texts for word in tokens(text)), ""))
 
     def nearest(
         self,

@@ -42,6 +42,7 @@ from memoryd.search.ranking import Candidate, Points
 from memoryd.search.rerank import JUDGED, Reranker
 from memoryd.search.semantic import Like, Question, RankingProfile, like_floats
 from memoryd.search.snippets import query_patterns, snippet, word_names
+from memoryd.search.spelling import WHY
 
 LIMIT = 10  # hits by default
 FIELDS = ("title", "labels", "text")  # as `why` names them
@@ -122,7 +123,8 @@ def search(
         text, included = pack_context([(hit.root.name, hit.memory) for hit in hits], request.max_tokens)
         hits = [hits[number] for number in included]
         packed = text, -(-len(text) // 4)
-    patterns = query_patterns(words)
+    read_as = {word for hit in hits for word in _replaced(hit)}
+    patterns = query_patterns(ParsedQuery(" ".join((words.raw, *sorted(read_as)))) if read_as else words)
     rows = [_hit_row(hit, patterns) for hit in hits]
     result = SearchResult(hits=rows, took_ms=round((clock() - started) * 1000, 3), fresh=fresh)
     nowhere = [word for word in missing[0] if all(word in each for each in missing)] if missing else []
@@ -165,6 +167,12 @@ def _reranked(hits: list[Hit], reranker: Reranker, question: str, *, required: b
 
 def _with_why(hit: Hit, name: str, reason: str) -> Hit:
     return hit._replace(candidate=hit.candidate._replace(why={**hit.candidate.why, name: reason}))
+
+
+def _replaced(hit: Hit) -> list[str]:
+    """Return the words that misspelt words of the question were read as."""
+    read_as = hit.candidate.why.get(WHY)
+    return list(read_as.values()) if isinstance(read_as, dict) else []
 
 
 def _missing_semantic(found: Sequence[Hit]) -> str | UnsetType:

@@ -25,6 +25,7 @@ from memoryd.search.ranking import (
     with_meaning_below,
 )
 from memoryd.search.semantic import Question, SemanticSearch
+from memoryd.search.spelling import read_question
 
 POOL = 20  # candidates re-ranked by recency and use
 MAX_SCORED = 3_000  # memories scored if only some of the words match
@@ -111,8 +112,16 @@ class SearchEngine:
         self._meaning = meaning
 
     def find(self, reader: IndexReader, question: Question) -> list[Candidate]:
-        """Return at most `question.limit` memories, the best first. Those of a time that the question names, or the
-        newest if it asks for what holds now, are preferred."""
+        """Return at most `question.limit` memories, the best first; a misspelt word is read as the nearest one."""
+        missing = missing_words(reader, question.query) if question.like is None else Missing()
+        if missing.identifiers:
+            return self._preferred(reader, question)
+        reading = read_question(reader, question, missing.words)
+        return reading.explain(self._preferred(reader, reading.question))
+
+    def _preferred(self, reader: IndexReader, question: Question) -> list[Candidate]:
+        """Find memories. Those of a time that the question names, or the newest if it asks for what holds now, are
+        preferred."""
         asked = question.query.raw[:MAX_CHARS]
         period, newest = period_in(asked, question.now), prefers_newest(asked)
         if question.like is not None or not (period or newest):

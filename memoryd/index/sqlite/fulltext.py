@@ -122,6 +122,10 @@ class FullText:
         known = {match.key for match in whole}
         return [*whole, *(match for match in every if match.key not in known)]
 
+    def vocabulary(self) -> str:
+        """Return the words of all memories, each between newlines. It may contain words of deleted memories."""
+        return self._word_list.words_up_to(self._memories.last_key(), self._terms, self._words_after)
+
     # --- caches of one state
 
     def begin(self) -> bool:
@@ -286,10 +290,9 @@ class FullText:
 
     def _words_with(self, piece: str) -> list[str] | None:
         """Return the words that contain the piece (None: too many)."""
-        words = self._word_list.words_up_to(self._memories.last_key(), self._vocabulary, self._words_after)
-        return words_containing(words, piece, MAX_WORDS)
+        return words_containing(self.vocabulary(), piece, MAX_WORDS)
 
-    def _vocabulary(self) -> Iterator[str]:
+    def _terms(self) -> Iterator[str]:
         return (row[0] for row in self._db.rows("SELECT term FROM vocabulary"))
 
     def _words_after(self, key: int) -> Iterator[str]:

@@ -65,6 +65,16 @@ def read_vocabulary(path: Path = VOCABULARY) -> dict[str, int]:
     return {piece: number for number, piece in enumerate(lines) if piece}
 
 
+def is_common_word(word: str) -> bool:
+    """True for a lower-case word that has a row of its own; the lists are searched on disk, not loaded."""
+    sought = f"\n{word}\n".encode()
+    for path in (VOCABULARY, WORDS):
+        with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
+            if content.find(sought) >= 0:
+                return True
+    return False
+
+
 def pieces(word: str, vocabulary: Mapping[str, int]) -> Sequence[int]:
     """Split a word into its longest known prefix and the longest continuations; empty if a part is unknown."""
     whole = vocabulary.get(word)

@@ -1,0 +1,96 @@
+"""Read a misspelt word of a question as the nearest word that a memory has.
+
+A word counts as misspelt if no memory has it in any form. A compound is read as the memories write it, as one word or
+two (`wifi`, `wi-fi`). Any other word is read as one that begins alike and differs by one letter (added, left out,
+replaced) or by two neighbours that changed places. A common English word is left as it is: its meaning is searched.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import NamedTuple
+
+from memoryd.core.index import IndexReader
+from memoryd.core.query import Term
+from memoryd.core.words import tokens
+from memoryd.search.embedding.static import is_common_word
+from memoryd.search.query_terms import ParsedQuery
+from memoryd.search.ranking import Candidate
+from memoryd.search.semantic import Question
+
+MIN_LETTERS = 6  # shorter words have too many neighbours
+MIN_PART = 2  # letters of a part of a compound
+MAX_CORRECTED = 3  # words of one question
+WHY = "read_as"  # the member of `why`: each misspelt word with the word it is read as
+
+
+class Reading(NamedTuple):
+    """A question with its misspelt words replaced; `words` has each with its replacement."""
+
+    question: Question
+    words: Mapping[str, str]
+
+    def explain(self, found: Sequence[Candidate]) -> list[Candidate]:
+        """Return the hits with the replaced words in their `why`."""
+        if not self.words:
+            return list(found)
+        return [each._replace(why={**each.why, WHY: dict(self.words)}) for each in found]
+
+
+def read_question(reader: IndexReader, question: Question, missing: Sequence[str]) -> Reading:
+    """Replace the misspelt words among those that no memory has."""
+    words: dict[str, str] = {}
+    for word in [each for each in missing if each.isalpha()][:MAX_CORRECTED]:
+        near = _parts(reader, word) or (None if is_common_word(word) else _nearest(reader, word))
+        if near is not None:
+            words[word] = near
+    words |= _joined(reader, question.query, missing)
+    if not words:
+        return Reading(question, {})
+    pattern = re.compile(rf"\b(?:{'|'.join(map(re.escape, words))})\b", re.IGNORECASE)
+    text = pattern.sub(lambda match: words.get(match.group().lower(), match.group()), question.query.raw)
+    return Reading(replace(question, query=ParsedQuery(text)), words)
+
+
+def _parts(reader: IndexReader, word: str) -> str | None:
+    """Return the most frequent way to write a word as two: `wifi` as `wi-fi`; None if no memory has one."""
+    if len(word) < 2 * MIN_PART:
+        return None
+    ways = [(word[:at], word[at:]) for at in range(MIN_PART, len(word) - MIN_PART + 1)]
+    counts = reader.term_frequencies([Term(f"{one} {two}") for one, two in ways])
+    count, (one, two) = max(zip(counts, ways, strict=True))
+    return f"{one}-{two}" if count else None
+
+
+def _joined(reader: IndexReader, query: ParsedQuery, missing: Sequence[str]) -> dict[str, str]:
+    """Return the pieces such as `wi-fi` that memories have as one word."""
+    found = {piece: "".join(tokens(piece)) for piece in query.pieces if "-" in piece}
+    asked = {piece: word for piece, word in found.items() if not set(tokens(piece)).isdisjoint(missing)}
+    counts = reader.term_frequencies([Term(word) for word in asked.values()]) if asked else []
+    return {piece.lower(): word for (piece, word), count in zip(asked.items(), counts, strict=True) if count}
+
+
+def _nearest(reader: IndexReader, word: str) -> str | None:
+    """Return the most frequent word that differs by one letter; None if there is none, or the word is too short."""
+    if len(word) < MIN_LETTERS:
+        return None
+    vocabulary = reader.vocabulary()
+    alike = rf"\n({re.escape(word[0])}[^\n]{{{len(word) - 2},{len(word)}}})(?=\n)"
+    near = list(dict.fromkeys(each for each in re.findall(alike, vocabulary) if is_one_letter_apart(word, each)))
+    if not near:
+        return None
+    counts = reader.term_frequencies([Term(each) for each in near])
+    count, _, best = max((count, -at, each) for at, (count, each) in enumerate(zip(counts, near, strict=True)))
+    return best if count else None
+
+
+def is_one_letter_apart(one: str, other: str) -> bool:
+    """True if one letter was added, left out or replaced, or two neighbours changed places."""
+    short, long = sorted((one, other), key=len)
+    at = next((at for at, (a, b) in enumerate(zip(short, long, strict=False)) if a != b), len(short))
+    if len(short) < len(long):
+        return short[at:] == long[at + 1 :]
+    swapped = short[at + 1 : at + 2] + short[at : at + 1] + short[at + 2 :]
+    return one != other and (short[at + 1 :] == long[at + 1 :] or swapped == long[at:])

@@ -1,0 +1,72 @@
+"""Misspelt words are read as the nearest word of the index, and `why` says so."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from memoryd.search.spelling import is_one_letter_apart
+from tests.search.stored import Stored, memory
+
+WORDS = st.text("abc", max_size=6)
+
+
+def edits(word: str) -> set[str]:
+    """Every word that one change of a letter makes of this one."""
+    cuts = [(word[:at], word[at:]) for at in range(len(word) + 1)]
+    removed = {left + right[1:] for left, right in cuts if right}
+    swapped = {left + right[1] + right[0] + right[2:] for left, right in cuts if len(right) > 1}
+    other = {left + letter + right[1:] for left, right in cuts if right for letter in "abc"}
+    added = {left + letter + right for left, right in cuts for letter in "abc"}
+    return (removed | swapped | other | added) - {word}
+
+
+@given(WORDS, WORDS)
+def test_one_letter_apart_is_one_edit(one: str, other: str) -> None:
+    if abs(len(one) - len(other)) <= 1:
+        assert is_one_letter_apart(one, other) == (other in edits(one))
+
+
+@given(WORDS.flatmap(lambda word: st.tuples(st.just(word), st.sampled_from(sorted(edits(word))))))
+def test_every_edit_is_one_letter_apart(pair: tuple[str, str]) -> None:
+    assert is_one_letter_apart(*pair)
+    assert is_one_letter_apart(*reversed(pair))
+
+
+@pytest.mark.parametrize("asked", ["regsitry", "registr", "regestry", "regiistry", "Regsitry"])
+def test_a_misspelt_word_finds_the_nearest(asked: str, stored: Stored) -> None:
+    stored.put(memory("a", "the registry of packages is mirrored"), memory("b", "the pool needs twenty connections"))
+    first = stored.hits(f"where is the {asked}")[0]
+    assert first["id"] == "a"
+    assert first["why"]["terms"] == ["registr*"]
+
+
+def test_why_says_how_the_word_was_read(stored: Stored) -> None:
+    stored.put(memory("a", "the registry of packages is mirrored"))
+    assert stored.hits("the regsitry")[0]["why"]["read_as"] == {"regsitry": "registry"}
+    assert "read_as" not in stored.hits("the registry")[0]["why"]
+
+
+def test_of_several_the_most_frequent_is_taken(stored: Stored) -> None:
+    stored.texts("the zorbel", "a zerbel met", "one zerbel left")
+    assert stored.hits("zarbel")[0]["why"].get("read_as") == {"zarbel": "zerbel"}
+
+
+@pytest.mark.parametrize("asked", ["regstr", "egistry", "pol", "gate77"])
+def test_other_words_are_not_replaced(asked: str, stored: Stored) -> None:
+    stored.texts("the registry", "a pool", "gate78 is open")
+    assert all("read_as" not in hit["why"] for hit in stored.hits(f"open {asked}"))
+
+
+def test_a_damaged_query_is_no_error(stored: Stored) -> None:
+    stored.texts("the registry")
+    for asked in ("\n[a-z]registr\n", "registr" * 400, "(((((((", "\\1registr"):
+        stored.hits(asked)
+
+
+@pytest.mark.parametrize(("kept", "asked"), [("wi-fi", "wifi"), ("wifi", "wi-fi"), ("e mail server", "e-mail")])
+def test_compounds_are_read_as_they_are_written(kept: str, asked: str, stored: Stored) -> None:
+    stored.texts(f"the {kept} of the office is slow", "the printer is slow")
+    assert stored.ids(f"{asked} office", mode="text")[0] == "m0"
+    assert stored.hits(asked, mode="text")[0]["why"]["text"] > 0.2
