@@ -7,6 +7,7 @@ import sys
 from dataclasses import replace
 
 import click
+from msgspec import convert
 
 from memoryd.config.places import Places, find_places
 from memoryd.errors import DeniedError, UsageError
@@ -108,4 +109,4 @@ class Target:
                 hint="install memoryd where this user can run it, or name another user with --run-as",
             )
         values = json.loads(done.output)["service"]
-        return Service(**{**values, "command": tuple(values["command"]), "writable": tuple(values["writable"])})
+        return convert(values, Service)

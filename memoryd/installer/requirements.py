@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import PurePath
 from urllib.parse import urlsplit
 
+import memoryd
 from memoryd.config.load import load
 from memoryd.config.places import Places, find_places
 from memoryd.config.settings import Config, SearchConfig
@@ -47,6 +48,7 @@ def collect(
         network=network(config.search),
         user=user,
         listen=places.socket if named_socket else "",
+        libraries=tuple(dict.fromkeys((sys.prefix, sys.base_prefix, os.path.dirname(memoryd.__file__)))),
         hardened=hardened,
         with_socket=with_socket,
     )

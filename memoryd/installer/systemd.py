@@ -24,7 +24,7 @@ class Service:
     `command`: the program with its global options, without `run`. `env_file`: where keys are. `writable`: directories
     of roots, state and configuration. `network`: the addresses the configuration needs, "none", "loopback" or "any".
     `user`: the user of a system service; empty for a user service. `listen`: the path of the control socket if it is
-    not the usual one.
+    not the usual one. `libraries`: the directories of the program itself.
     """
 
     command: tuple[str, ...]
@@ -33,6 +33,7 @@ class Service:
     network: str = "any"
     user: str = ""
     listen: str = ""
+    libraries: tuple[str, ...] = ()
     hardened: bool = False
     with_socket: bool = False
 
@@ -183,7 +184,7 @@ def hardened_drop_in(service: Service) -> str:
     private = []
     if not system:
         private.append("# A user manager can make namespaces only together with one for users.\nPrivateUsers=yes")
-    if not any(_is_below(path, _TEMPORARY) for path in (*service.writable, service.listen)):
+    if not any(_is_below(path, _TEMPORARY) for path in (*service.writable, service.listen, *service.libraries)):
         private.append("PrivateTmp=yes")
     if service.network == "none":
         private.append("PrivateNetwork=yes")

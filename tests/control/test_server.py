@@ -153,7 +153,7 @@ def ping(path: str) -> Any:
 
 def until(condition: Callable[[], bool]) -> None:
     """Poll for something another thread is about to do."""
-    end = time.monotonic() + 20
+    end = time.monotonic() + 60
     while not condition():
         assert time.monotonic() < end
         threading.Event().wait(0.005)

@@ -97,6 +97,7 @@ class JsonFilesMachine(LayoutMachine):
             json.loads((root / each).read_bytes() if (root / each).exists() else empty[each])
             for each in ("_index.json", "_stats.json")
         )
+        assert "temporalIndex" in index
         times = [(each["timestamp"], each["id"]) for each in index["temporalIndex"]]
         assert [when for when, _ in times] == sorted((when for when, _ in times), reverse=True)
         return (

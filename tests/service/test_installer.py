@@ -64,6 +64,7 @@ def test_a_root_in_the_temporary_directory_stays_visible() -> None:
     assert "PrivateTmp=yes" in hardened_drop_in(USER)
     assert "PrivateTmp=yes" not in hardened_drop_in(replace(USER, writable=("/tmp/memories",)))
     assert "PrivateTmp=yes" in hardened_drop_in(replace(USER, writable=("/tmpfiles",)))
+    assert "PrivateTmp=yes" not in hardened_drop_in(replace(USER, libraries=("/tmp/clone/.venv",)))
 
 
 @given(st.text(min_size=1))
