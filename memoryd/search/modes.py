@@ -115,18 +115,20 @@ class SearchEngine:
         """Return at most `question.limit` memories, the best first; a misspelt word is read as the nearest one."""
         missing = missing_words(reader, question.query) if question.like is None else Missing()
         if missing.identifiers:
-            return self._preferred(reader, question)
+            return self._preferred(reader, question, missing)
         reading = read_question(reader, question, missing.words)
-        return reading.explain(self._preferred(reader, reading.question))
+        if reading.words:
+            missing = missing_words(reader, reading.question.query)
+        return reading.explain(self._preferred(reader, reading.question, missing))
 
-    def _preferred(self, reader: IndexReader, question: Question) -> list[Candidate]:
+    def _preferred(self, reader: IndexReader, question: Question, missing: Missing) -> list[Candidate]:
         """Find memories. Those of a time that the question names, or the newest if it asks for what holds now, are
         preferred."""
         asked = question.query.raw[:MAX_CHARS]
         period, newest = period_in(asked, question.now), prefers_newest(asked)
         if question.like is not None or not (period or newest):
-            return self._fill(reader, question)
-        found = self._fill(reader, replace(question, limit=max(question.limit, MAX_POINTED)))
+            return self._fill(reader, question, missing)
+        found = self._fill(reader, replace(question, limit=max(question.limit, MAX_POINTED)), missing)
         if period is not None:
             within = _within(question, period)
             known = {each.key: each for each in found}
@@ -135,10 +137,9 @@ class SearchEngine:
             found = list(known.values())
         return prefer_times(reader, found, period, newest=newest, now=question.now)[: question.limit]
 
-    def _fill(self, reader: IndexReader, question: Question) -> list[Candidate]:
+    def _fill(self, reader: IndexReader, question: Question, missing: Missing) -> list[Candidate]:
         """Return the memories found, and if there are too few, those with a part of a word. If only an identifier is
         asked for that no memory has as a word, a similar one is no answer."""
-        missing = missing_words(reader, question.query) if question.like is None else Missing()
         parts, whole = question.query, not question.profile.fill
         if missing.identifiers:
             found, parts, whole = [], ParsedQuery(" ".join(missing.identifiers)), False
