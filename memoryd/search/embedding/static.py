@@ -20,6 +20,7 @@ import threading
 import unicodedata
 from array import array
 from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
 from pathlib import Path
 
 from memoryd.search.embedding.embedder import EmbedderError
@@ -66,13 +67,14 @@ def read_vocabulary(path: Path = VOCABULARY) -> dict[str, int]:
 
 
 def is_common_word(word: str) -> bool:
-    """True for a lower-case word that has a row of its own; the lists are searched on disk, not loaded."""
+    """True for a lower-case word that has a row of its own."""
     sought = f"\n{word}\n".encode()
-    for path in (VOCABULARY, WORDS):
-        with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
-            if content.find(sought) >= 0:
-                return True
-    return False
+    return any(sought in words for words in _word_lists())
+
+
+@cache
+def _word_lists() -> tuple[bytes, bytes]:
+    return VOCABULARY.read_bytes(), WORDS.read_bytes()
 
 
 def pieces(word: str, vocabulary: Mapping[str, int]) -> Sequence[int]:
