@@ -9,6 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 
+import memoryd
 from tests.agents import line, memory
 from tests.daemon import until
 from tests.service.box import HOME, UID, USER, Box, BoxError, boot
@@ -63,6 +64,12 @@ def _can_write(box: Box, pid: object, directory: str) -> bool:
     return box.root("sh", "-c", 'if "$@"; then echo yes; fi', "sh", *words).strip() == "yes"
 
 
+def _highest_exposure() -> float:
+    """A program below /tmp, such as that of a clone there, cannot have a /tmp of its own, which counts 0.2."""
+    in_tmp = any(f"{path}/".startswith(("/tmp/", "/var/tmp/")) for path in (sys.prefix, memoryd.__file__))
+    return 1.7 if in_tmp else 1.5
+
+
 def _exposure(box: Box, *scope: str) -> float:
     words = ["systemd-analyze", *scope, "security", "memoryd.service"]
     shown = box.user(*words).stdout if scope else box.root(*words)
@@ -104,7 +111,7 @@ def test_a_hardened_service_can_write_only_what_it_maintains(box: Box) -> None:
     assert writable == [ROOT, state]
     box.user("memoryd", "add", "--root", "agents", "type=learning", "content=Written from within the sandbox")
     assert "from within the sandbox" in box.user("cat", f"{ROOT}/learnings.jsonl").stdout
-    assert _exposure(box, "--user") <= 1.5
+    assert _exposure(box, "--user") <= _highest_exposure()
     box.write(CONFIG, GOOD + f'[[root]]\nname = "more"\npath = "{HOME}/more"\n', 0o600)
     assert _status(box)["current"] is False
 
@@ -132,7 +139,7 @@ def test_a_service_of_the_machine_runs_as_its_user(box: Box) -> None:
     assert _states(box) == {"agents": "ok", "observed": "ok"}
     pid = box.root("systemctl", "show", "--value", "-p", "MainPID", "memoryd").strip()
     assert [d for d in (ROOT, OBSERVED, HOME, "/etc") if _can_write(box, pid, d)] == [ROOT]
-    assert _exposure(box) <= 1.5
+    assert _exposure(box) <= _highest_exposure()
     box.root("systemctl", "restart", "memoryd")
     assert "answers" in box.user("memoryd", "ping").stdout
 
