@@ -15,7 +15,7 @@ from memoryd.installer import installation
 from memoryd.installer.installation import Account, Installed, Manager
 from memoryd.installer.launchd import Launchd
 from memoryd.installer.managers import ServiceError, Systemd, run_command
-from memoryd.installer.requirements import clean_environment, collect, start_command
+from memoryd.installer.requirements import clean_environment, collect, start_command, usual_dirs
 from memoryd.installer.systemd import Service
 
 
@@ -42,8 +42,7 @@ class Target:
         self.home = account.pw_dir if self.is_other else os.path.expanduser("~")
         if self.is_other:
             env = clean_environment(self.home)
-            dirs = os.path.join(self.home, ".config", "memoryd"), os.path.join(self.home, ".local", "state", "memoryd")
-            self.places: Places = find_places(**given, env=env, dirs=lambda: dirs)
+            self.places: Places = find_places(**given, env=env, dirs=lambda: usual_dirs(self.home))
         else:
             self.places = find_places(**given)
         self.account = Account(account.pw_name, self.home, self.places.state_dir)
@@ -94,11 +93,7 @@ class Target:
         """Let a process of the other user read its configuration, with the rights and the home of that user."""
         import json  # noqa: PLC0415 - only when needed
 
-        given = [
-            word
-            for option, value in (("--config", self.places.config_target), ("--state-dir", self.places.state_dir))
-            for word in (option, value)
-        ]
+        given = ["--config", self.places.config_target, "--state-dir", self.places.state_dir]
         words = [*program, *given, *(["--socket", self.places.socket] if self.named_socket else ())]
         done = run_command(
             [*words, "service", "show", "--json"], user=self.account.name, env=clean_environment(self.home)

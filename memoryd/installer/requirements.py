@@ -71,7 +71,7 @@ def network(search: SearchConfig) -> str:
 
 def _options(places: Places, home: str, *, named_socket: bool) -> list[str]:
     """Return the global options that a process with an empty environment needs to find the same files."""
-    usual = find_places(env={"HOME": home}, dirs=lambda: _usual_dirs(home))
+    usual = find_places(env={"HOME": home}, dirs=lambda: usual_dirs(home))
     options = []
     if places.config_target != usual.config_target:
         options += ["--config", places.config_target]
@@ -82,7 +82,8 @@ def _options(places: Places, home: str, *, named_socket: bool) -> list[str]:
     return options
 
 
-def _usual_dirs(home: str) -> tuple[str, str]:
+def usual_dirs(home: str) -> tuple[str, str]:
+    """Return where configuration and state of the user with this home are."""
     if sys.platform == "darwin":
         return user_dirs()
     return os.path.join(home, ".config", "memoryd"), os.path.join(home, ".local", "state", "memoryd")
