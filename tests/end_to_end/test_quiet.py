@@ -113,7 +113,7 @@ def test_idle_it_does_nothing(root: Path, settled: Daemon) -> None:
     print(f"idle: {share * 100:.3f} % of a core, {after['rss_bytes'] / 1e6:.1f} MB, {after['threads']} threads")
     assert share < 0.001
     assert after["rss_bytes"] < 60e6
-    assert after["open_fds"] == used["open_fds"]
+    assert after["open_fds"] <= used["open_fds"]  # the connection of an earlier call may close in between
 
 
 def wakeups(pid: int) -> int:
