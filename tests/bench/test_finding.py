@@ -35,7 +35,7 @@ def test_every_answer_is_a_memory() -> None:
 
 
 def test_there_are_questions_of_every_kind_in_both_halves() -> None:
-    kinds = {"paraphrase", "keyword", "mixed", "forms", "multi", "time", "none", "language"}
+    kinds = {"paraphrase", "keyword", "mixed", "forms", "multi", "time", "none", "language", "inflected"}
     halves = Counter((each.kind, each.half) for each in questions())
     assert set(halves) == {(kind, half) for kind in kinds for half in ("tune", "report")}
     assert min(halves.values()) >= 8
