@@ -7,6 +7,7 @@ results. If an extra is missing, the hint is the command that installs it with t
 from __future__ import annotations
 
 import json
+import os
 import re
 import sys
 from collections.abc import Mapping, Sequence
@@ -95,15 +96,15 @@ def _plain(error: dict[str, Any]) -> dict[str, Any]:
 def command_for(extra: str, prefix: str = sys.prefix, python: str = sys.executable) -> str:
     """Return the command line that installs what the extra needs beside this memoryd.
 
-    It names the packages, because only a checkout has memoryd itself under a name that pip can install.
+    It names the packages, because only a checkout has memoryd itself under a name that pip can install. pipx and uv can
+    keep their environments anywhere; each leaves a file of its own in them.
     """
     import shlex  # noqa: PLC0415 - for this rare hint only
 
     packages = shlex.join(packages_of(extra))
-    parts = tuple(prefix.split("/"))
-    if _is_below(parts, ("pipx", "venvs")):
-        return f"pipx inject {shlex.quote(parts[-1])} {packages}"
-    if _is_below(parts, ("uv", "tools")):
+    if os.path.exists(os.path.join(prefix, "pipx_metadata.json")):
+        return f"pipx inject {shlex.quote(os.path.basename(prefix))} {packages}"
+    if os.path.exists(os.path.join(prefix, "uv-receipt.toml")):
         return f"uv pip install --python {shlex.quote(python)} {packages}"
     return f"{shlex.quote(python)} -m pip install {packages}"
 
@@ -121,8 +122,3 @@ def packages_of(extra: str, requirements: Sequence[str] | None = None) -> list[s
         match for each in requirements if (match := re.fullmatch(_REQUIREMENT, each)) and match["extra"] == extra
     )
     return [match["package"].strip() for match in matches] or [extra]
-
-
-def _is_below(parts: tuple[str, ...], directories: tuple[str, str]) -> bool:
-    """Return True if the last part is directly below these directories, as in `~/.local/share/pipx/venvs/memoryd`."""
-    return parts[-3:-1] == directories

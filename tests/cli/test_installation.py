@@ -11,7 +11,6 @@ from memoryd.cli.exits import command_for, packages_of, report_error
 from memoryd.errors import InvalidMemoryError
 from memoryd.mcp.tools import error_data, error_text
 
-HOME = "/home/ann/.local/share"
 LISTED = ["numpy>=2", 'mcp<3,>=2.3; extra == "mcp"', "onnxruntime>=1.20; extra == 'minilm'", 'x==1; extra == "minilm"']
 
 
@@ -22,16 +21,18 @@ def test_the_packages_of_an_extra() -> None:
 
 
 @pytest.mark.parametrize(
-    ("prefix", "begins"),
+    ("receipt", "begins"),
     [
-        (f"{HOME}/pipx/venvs/memoryd", "pipx inject memoryd "),
-        (f"{HOME}/uv/tools/memoryd", "uv pip install --python /x/python "),
-        ("/src/memoryd/.venv", "/x/python -m pip install "),
-        ("/usr", "/x/python -m pip install "),
+        ("pipx_metadata.json", "pipx inject memoryd "),
+        ("uv-receipt.toml", "uv pip install --python /x/python "),
+        ("pyvenv.cfg", "/x/python -m pip install "),
     ],
 )
-def test_by_the_tool_that_made_it(prefix: str, begins: str) -> None:
-    command = command_for("mcp", prefix, "/x/python")
+def test_by_the_tool_that_made_it_wherever_it_keeps_its_environments(tmp_path: Path, receipt: str, begins: str) -> None:
+    prefix = tmp_path / "memoryd"
+    prefix.mkdir()
+    (prefix / receipt).touch()
+    command = command_for("mcp", str(prefix), "/x/python")
     assert command.startswith(begins)
     assert "memoryd[" not in command
 
