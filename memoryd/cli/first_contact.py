@@ -103,8 +103,8 @@ def init(ctx: click.Context, paths: tuple[str, ...], yes: bool, dry_run: bool) -
     """Write a configuration with the directories found.
 
     It has every setting as a comment, and the memory directories found as roots: those in the usual places and up to
-    four levels below your home directory, or below each PATH. On a terminal it asks before it writes; elsewhere memoryd
-    only observes the roots, unless you give --yes. An existing file is never overwritten.
+    four levels below your home directory, or below each PATH, but none of data for tests. On a terminal it asks before
+    it writes; elsewhere memoryd only observes the roots, unless you give --yes. An existing file is never overwritten.
     """
     from memoryd.config.edit import write_config  # noqa: PLC0415 - only when needed
     from memoryd.config.places import find_places  # noqa: PLC0415 - only when needed

@@ -30,7 +30,8 @@ MAX_DEPTH = 4  # levels below the directory that a walk starts from
 MAX_DIRECTORIES = 5_000  # that a walk lists
 STORE_NAMES = ("memory", "memories")
 _HIDDEN_PLACES = (".claude/memory", ".claude/memories", ".cursor/memory", ".cursor/memories", ".agents/memories")
-_SKIPPED = frozenset({"node_modules", "__pycache__", "site-packages", "venv", "target", "Library"})
+_TESTS = ("test", "tests", "fixtures")  # a store in one of these is data of a test, as in a clone of memoryd
+_SKIPPED = frozenset({"node_modules", "__pycache__", "site-packages", "venv", "target", "Library", *_TESTS})
 _USERS = "__long-memories"  # beneath the directory of each user of a user-document
 # The names of files and directories that a store of some layout may have; the content decides.
 _TELLTALE = re.compile(r".*\.jsonl|_index\.json|memory_\d+\.json|MEMORY\.md|index\.md|\d{4}-\d\d-\d\d", re.ASCII)

@@ -139,6 +139,7 @@ def test_init_walks_the_home_directory(tmp_path: Path) -> None:
     stores = [make_store(home / place) for place in (".claude/agents/memories", "src/app/memory", "x/data/memories")]
     make_store(home / "src/app/node_modules/memory")
     make_store(home / "a/b/c/d/e/f/memory")
+    make_store(home / "memoryd/tests/corpora/memory")
     notes = make_notes(home / "src/editor/memory")
     before = state_of(home / "src")
     done = program("--config", str(tmp_path / "c.toml"), "init", "--yes", home=home)

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
+import pty
 import shutil
 import signal
+import struct
 import subprocess
 import sys
 import tempfile
+import termios
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -18,6 +22,9 @@ from tests.daemon import until
 USER, UID = "agent", 1500
 HOME = f"/home/{USER}"
 RUNTIME = f"/run/user/{UID}"
+_BECOME = ["setpriv", f"--reuid={UID}", f"--regid={UID}", "--init-groups", "--reset-env"]
+_PATH = f"{HOME}/.local/bin:/usr/bin:/bin"
+_AS_USER = [*_BECOME, "env", "-i", f"HOME={HOME}", f"XDG_RUNTIME_DIR={RUNTIME}", f"PATH={_PATH}"]
 _NEEDED = ("unshare", "nsenter", "setpriv", "useradd", "loginctl", "pivot_root")
 _PACKAGE = Path(memoryd.__file__).parents[1]
 _SCRIPT = Path(__file__).with_name("box.sh")
@@ -39,9 +46,22 @@ class Box:
 
     def user(self, *words: str, check: bool = True) -> subprocess.CompletedProcess[str]:
         """Run a command in the box as its user, with what a login shell would have in its environment."""
-        env = ["env", "-i", f"HOME={HOME}", f"XDG_RUNTIME_DIR={RUNTIME}", f"PATH={HOME}/.local/bin:/usr/bin:/bin"]
-        become = ["setpriv", f"--reuid={UID}", f"--regid={UID}", "--init-groups", "--reset-env"]
-        return self._inside([*become, *env, *words], check=check)
+        return self._inside([*_AS_USER, *words], check=check)
+
+    def enter(self, line: str, answers: str = "", directory: str = HOME) -> tuple[int, str]:
+        """Let the user type a line into a terminal of 80 columns, and answers to what it asks; exit code and screen."""
+        screen, terminal = pty.openpty()
+        fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
+        words = [*_AS_USER, "TERM=dumb", "sh", "-c", f"cd {directory}; {line}"]
+        process = subprocess.Popen(self._words(words), stdin=terminal, stdout=terminal, stderr=terminal)
+        os.close(terminal)
+        os.write(screen, answers.encode())
+        shown = b""
+        with contextlib.suppress(OSError):  # EIO: everybody has closed the terminal
+            while more := os.read(screen, 4096):
+                shown += more
+        os.close(screen)
+        return process.wait(60), shown.decode().replace("\r", "")
 
     def systemctl(self, *words: str, check: bool = True) -> subprocess.CompletedProcess[str]:
         return self.user("systemctl", "--user", *words, check=check)
@@ -57,12 +77,13 @@ class Box:
         self.user("/usr/bin/env", *_python(), "-c", code, path, content, str(mode))
 
     def _inside(self, words: tuple[str, ...] | list[str], *, check: bool) -> subprocess.CompletedProcess[str]:
-        done = subprocess.run(
-            ["nsenter", "-t", str(self._leader), "-a", *words], capture_output=True, text=True, timeout=150
-        )
+        done = subprocess.run(self._words(words), capture_output=True, text=True, timeout=600)
         if check and done.returncode:
             raise AssertionError(f"{' '.join(words)}: {done.returncode}\n{done.stdout}{done.stderr}")
         return done
+
+    def _words(self, words: tuple[str, ...] | list[str]) -> list[str]:
+        return ["nsenter", "-t", str(self._leader), "-a", *words]
 
 
 def _python() -> list[str]:
@@ -70,11 +91,12 @@ def _python() -> list[str]:
 
 
 @contextlib.contextmanager
-def boot() -> Iterator[Box]:
-    """A box whose user manager runs, with `memoryd` where `pip install --user` puts it. BoxError when it cannot be."""
+def boot(*shown: str) -> Iterator[Box]:
+    """A box whose user manager runs, with `memoryd` where `pip install --user` puts it. `shown`: directories of this
+    machine that it can read, too. BoxError when it cannot be."""
     cgroup = _cgroup()
     with tempfile.TemporaryDirectory(prefix="box-") as work:
-        directories = sorted({str(Path(p).resolve()) for p in (sys.prefix, sys.base_prefix, _PACKAGE)})
+        directories = sorted({str(Path(p).resolve()) for p in (sys.prefix, sys.base_prefix, str(_PACKAGE), *shown)})
         with open(Path(work) / "said", "wb") as said:
             outer = subprocess.Popen(
                 ["bash", str(_SCRIPT), _made(Path(work) / "w"), cgroup, *directories],

@@ -233,6 +233,7 @@ print(json.dumps([done, failed]))
 """
 
 
+@pytest.mark.timeout(600)  # a restart under load takes three seconds
 def test_fifty_restarts_with_the_socket_lose_and_double_no_request(running: Box) -> None:
     """Clients connect, write and read all the time; none may notice that the daemon is another one."""
     running.systemctl("stop", SERVICE)
