@@ -127,12 +127,12 @@ class Daemon:
         assert self.process is not None
         os.kill(self.pid if self.prefix else self.process.pid, number)
 
-    def stop(self, timeout_s: float = 10.0) -> int:
+    def stop(self, timeout_s: float = 20.0) -> int:
         """SIGTERM, and the exit code."""
         self.signal(signal.SIGTERM)
         return self.wait(timeout_s)
 
-    def wait(self, timeout_s: float = 10.0) -> int:
+    def wait(self, timeout_s: float = 20.0) -> int:
         assert self.process is not None
         return self.process.wait(timeout_s)
 

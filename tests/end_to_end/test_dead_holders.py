@@ -53,13 +53,13 @@ def test_the_lock_of_a_dead_agent_goes_and_history_says_why(
 def test_agents_that_go_by_existence_go_on(root: Path, daemon: MakeDaemon, agents: MakeAgents) -> None:
     tending = daemon(root, config=QUICK).start()
     holder = agents(root, "dead").holder(style="exists")
+    taken = (root / ".lock").stat().st_mtime
     holder.kill()
     holder.wait()
     team = agents(root)
     team.start(2, style="exists")
-    died = time.monotonic()
     until(lambda: team.told().ids, "the others write on")
-    assert time.monotonic() - died >= GRACE_S - 0.5
+    assert time.time() - taken >= GRACE_S
     told = team.stop()
     assert cleared(tending)
     tending.rpc("sync")
@@ -134,12 +134,11 @@ def test_in_real_time_a_dead_lock_blocks_for_thirty_seconds_and_one_sweep(
 ) -> None:
     tending = daemon(root).start()
     holder = agents(root, "dead").holder(style="exists")
+    taken = (root / ".lock").stat().st_mtime
     holder.kill()
     holder.wait()
-    died = time.monotonic()
     team = agents(root)
     team.start(1, style="exists")
-    until(lambda: team.told().ids, "the other agent writes on", 60)
-    waited = time.monotonic() - died
-    assert 29 <= waited <= 30 + 10 + 3
+    until(lambda: team.told().ids, "the other agent writes on", 60)  # 30 + 10 s, and room for a loaded machine
+    assert time.time() - taken >= 30
     assert str(holder.pid) in cleared(tending)[0]["summary"]

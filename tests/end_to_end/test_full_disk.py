@@ -28,7 +28,7 @@ pytestmark = [
     pytest.mark.skipif(not mounts_work(), reason="mounting needs root"),
 ]
 
-PATIENT = 12.0  # the pauses between tries grow to five seconds; it is to be over after ten
+PATIENT = 20.0  # the pauses between tries grow to five seconds; it is over after ten unless the machine is loaded
 OFF = """
 [defaults.schedule]
 archive = "off"

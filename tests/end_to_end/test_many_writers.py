@@ -20,7 +20,7 @@ from tests.layouts import json_samples
 pytestmark = pytest.mark.slow
 
 WRITERS, EACH = 12, 100
-SERVED_S = 20.0
+ACKNOWLEDGED, SERVED = 150, 25  # memories and files, at least, beside each other
 LIFTED = '[defaults.limits]\n"learnings.jsonl" = "off"\n'
 # A writer of its own process, one connection, that tells the ids which were acknowledged to it. Some of what it has
 # stored it changes, so that files are rewritten under the appends of all the others.
@@ -28,7 +28,7 @@ WRITER = """
 import json, sys
 from memoryd.control.client import Client
 socket, name, count = sys.argv[1:]
-with Client(socket, timeout=120) as client:
+with Client(socket, timeout=400) as client:
     for number in range(int(count)):
         native = {"type": "learning", "content": f"{name} {number}"}
         told = client.call("memory.add", {"root": "memories", "memory": native})
@@ -46,12 +46,11 @@ def stored(daemon: Daemon, writers: int, each: int) -> dict[str, str]:
         subprocess.Popen([*command, f"w{n}", str(each)], stdout=subprocess.PIPE, text=True, env=daemon.env)
         for n in range(writers)
     ]
-    told = [process.communicate(timeout=240)[0] for process in running]
+    told = [process.communicate(timeout=500)[0] for process in running]
     assert [process.returncode for process in running] == [0] * writers
     return dict(json.loads(text) for each_told in told for text in each_told.splitlines())
 
 
-@pytest.mark.timeout(300)
 def test_each_of_twelve_hundred_is_there_exactly_once(root: Path, daemon: MakeDaemon, agents: MakeAgents) -> None:
     held = daemon(root, config=LIFTED).start()
     team = agents(root)
@@ -90,17 +89,19 @@ def test_a_server_that_writes_without_looking_overwrites_nothing_acknowledged(ro
     held = daemon(root, layout="json-files").start()
     over = threading.Event()
     acknowledged: list[tuple[str, str]] = []  # id, content
+    served = 0
 
     def serve() -> None:
+        nonlocal served
         while not over.wait(0.4):
+            served += 1
             path = root / f"memory_{time.strftime('%Y%m%d%H%M%S')}.json"
             path.write_bytes(json_samples.file(int(time.time() * 10)))
 
     server = threading.Thread(target=serve)
     server.start()
     try:
-        end = time.monotonic() + SERVED_S
-        while time.monotonic() < end:
+        while len(acknowledged) < ACKNOWLEDGED or served < SERVED:
             content = f"acknowledged {len(acknowledged)}"
             answer = held.rpc("memory.add", memory={"content": content})
             acknowledged.append((answer["id"], content))
@@ -108,7 +109,6 @@ def test_a_server_that_writes_without_looking_overwrites_nothing_acknowledged(ro
     finally:
         over.set()
         server.join()
-    assert len(acknowledged) >= 100
     held.rpc("sync")
     natives = [json.loads(path.read_bytes()) for path in root.glob("memory_*.json")]
     kept = {native.get("id"): native.get("content") for native in natives}

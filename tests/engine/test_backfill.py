@@ -186,7 +186,7 @@ def test_a_slow_embedder_works_beside(world: World) -> None:
         world.now += 0.2
         filling.notify()
         filling.run(world.now)
-    assert time.monotonic() - began < 5
+    assert time.monotonic() - began < 15, "the embedder waits for 20 s"
     assert embedder.batches == []
     go_on.set()
     world.until(filling, lambda: world.have() == SLOW_BATCH + 3)

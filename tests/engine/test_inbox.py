@@ -15,7 +15,7 @@ from memoryd.errors import ShuttingDownError
 from tests.daemon import until
 
 NEVER = float("inf")
-SOON_S = 5.0  # more than anything here takes
+SOON_S = 30.0  # more than anything here takes, and less than `MAX_WAIT_S`
 
 
 class Taker:

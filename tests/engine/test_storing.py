@@ -23,7 +23,7 @@ from tests.engine.silent import worker_of
 from tests.layouts.samples import learning, lines
 from tests.operations.world import LEARNINGS, World
 
-SOON_S = 5.0  # more than anything here takes
+SOON_S = 30.0  # more than anything here takes
 
 
 @pytest.fixture

@@ -414,8 +414,8 @@ def test_it_ends_with_its_input_and_prints_nothing_else(daemon: FakeDaemon) -> N
 
 
 def test_the_first_answer_costs_little(daemon: FakeDaemon) -> None:
-    """It takes 0.5 to 0.6 s of a quiet processor (the README gives wall-clock time), nearly all for loading the
-    protocol's package. A busy machine needs more, so the limit for the best of three is twice that."""
+    """Nearly all is for loading the protocol's package: compared with a process that does only that, in turn, because
+    a busy machine needs more for both."""
 
     def first() -> float:
         raw = RawClient(daemon.socket)
@@ -426,7 +426,13 @@ def test_the_first_answer_costs_little(daemon: FakeDaemon) -> None:
             raw.process.kill()
         return float(spent.user + spent.system)
 
-    assert min(first() for _ in range(3)) < 1.2
+    def floor() -> float:
+        code = "import os, mcp.server; spent = os.times(); print(spent.user + spent.system)"
+        return float(subprocess.check_output([sys.executable, "-c", code], timeout=60))
+
+    took, least = zip(*((first(), floor()) for _ in range(3)), strict=True)
+    print(f"first answer: {min(took):.2f} s, the package alone: {min(least):.2f} s")
+    assert min(took) < 2 * min(least)
 
 
 def test_nothing_of_the_daemon_is_loaded() -> None:

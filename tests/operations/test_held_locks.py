@@ -177,7 +177,7 @@ def test_a_job_that_finds_the_lock_taken_is_retried_with_backoff(world: World) -
     heard = _Hints()
     worker = worker_of(world, hints=cast("Hints", heard))
     worker.start()
-    assert worker.ready.wait(5)
+    assert worker.ready.wait(30)
     with open(world.root / ".lock", "w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         for number in (1, 2, 3):
@@ -187,7 +187,7 @@ def test_a_job_that_finds_the_lock_taken_is_retried_with_backoff(world: World) -
     assert heard.retries == [("backup", MIN_BUSY_S), ("backup", MIN_BUSY_S * 2), ("backup", MIN_BUSY_S * 4)]
     worker.enqueue_scheduled("backup")
     until(lambda: world.store.journal.jobs.times().get("backup") is not None, "it is done")
-    assert worker.stop(5)
+    assert worker.stop(30)
 
 
 def test_the_watch_uses_the_clock_of_the_worker(world: World) -> None:

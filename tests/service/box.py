@@ -25,6 +25,7 @@ RUNTIME = f"/run/user/{UID}"
 _BECOME = ["setpriv", f"--reuid={UID}", f"--regid={UID}", "--init-groups", "--reset-env"]
 _PATH = f"{HOME}/.local/bin:/usr/bin:/bin"
 _AS_USER = [*_BECOME, "env", "-i", f"HOME={HOME}", f"XDG_RUNTIME_DIR={RUNTIME}", f"PATH={_PATH}"]
+BOOT_S = 120.0  # a second or two where nothing else runs
 _NEEDED = ("unshare", "nsenter", "setpriv", "useradd", "loginctl", "pivot_root")
 _PACKAGE = Path(memoryd.__file__).parents[1]
 _SCRIPT = Path(__file__).with_name("box.sh")
@@ -115,11 +116,15 @@ def _furnished(outer: subprocess.Popen[bytes], said: Path) -> Box:
             raise BoxError(f"the box did not start: {said.read_text(errors='replace').strip()[-500:]}")
         return _systemd_below(outer.pid)
 
-    box = Box(until(leader, "systemd starts in the box"))
-    until(lambda: "running" in box.root("systemctl", "is-system-running", check=False), "the box has booted")
+    box = Box(until(leader, "systemd starts in the box", BOOT_S))
+    until(lambda: "running" in box.root("systemctl", "is-system-running", check=False), "the box has booted", BOOT_S)
     box.root("useradd", "--create-home", "--uid", str(UID), USER)
     box.root("loginctl", "enable-linger", USER)
-    until(lambda: box.systemctl("is-system-running", check=False).stdout.strip() in ("running", "degraded"), "user")
+    until(
+        lambda: box.systemctl("is-system-running", check=False).stdout.strip() in ("running", "degraded"),
+        "user",
+        BOOT_S,
+    )
     if box.user("/usr/bin/env", *_python(), "-c", "import memoryd.service.daemon", check=False).returncode:
         raise BoxError("the user of the box cannot read this interpreter or this package")
     box.write(f"{HOME}/.local/bin/memoryd", _launcher(), 0o755)
@@ -163,7 +168,7 @@ def _end(outer: subprocess.Popen[bytes]) -> None:
         for child in Path(f"/proc/{outer.pid}/task/{outer.pid}/children").read_text().split():
             os.kill(int(child), signal.SIGKILL)
     with contextlib.suppress(subprocess.TimeoutExpired):
-        outer.wait(5)
+        outer.wait(30)
     outer.kill()
     outer.wait()
 

@@ -40,15 +40,14 @@ def busy() -> Worker:
 def test_many_busy_roots_are_waited_for_together(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(memories, "FLUSH_WAIT_S", 0.2)
     began = time.monotonic()
-    assert len(memories.flush_all([busy() for _ in range(20)])) == 20
-    assert 0.15 < time.monotonic() - began < 2.0
+    assert len(memories.flush_all([busy() for _ in range(200)])) == 200
+    assert 0.15 < time.monotonic() - began < 20, "one after the other they would take 40 s"
 
 
-def test_nothing_is_waited_for_where_nothing_was_stored() -> None:
+def test_nothing_is_waited_for_where_nothing_was_stored(monkeypatch: pytest.MonkeyPatch) -> None:
     idle = cast("Worker", SimpleNamespace(flush=list))
-    began = time.monotonic()
-    memories.flush_all([idle])
-    assert time.monotonic() - began < 0.5
+    monkeypatch.setattr(memories, "wait", None)  # a call would fail
+    assert memories.flush_all([idle]) == [idle]
 
 
 def test_what_another_daemon_tends_is_not_even_opened(tmp_path: Path) -> None:

@@ -339,7 +339,7 @@ def test_a_missing_root_leaks_nothing(watcher: Watcher, reports: Reports, tmp_pa
     (tmp_path / "file").write_text("x")
     assert not watcher.watch("agents", str(tmp_path / "nowhere"))
     assert not watcher.watch("file", str(tmp_path / "file"))
-    assert threading.active_count() == threads
+    assert threading.active_count() <= threads
     assert watcher.coverage("agents", {"": (1, 2)}) == Coverage(1, 0)
     assert watcher.alive() == ["emitter:agents", "emitter:file"]
     (tmp_path / "nowhere").mkdir()
@@ -604,8 +604,8 @@ def test_rebuilds_leave_no_descriptor_and_no_thread(watcher: Watcher, root: Path
     descriptors, threads = len(os.listdir("/proc/self/fd")), threading.active_count()
     for _ in range(20):
         assert watcher.rebuild("test")
-    until(lambda: len(os.listdir("/proc/self/fd")) == descriptors, "threads of the library close what they had open")
-    assert threading.active_count() == threads
+    until(lambda: len(os.listdir("/proc/self/fd")) <= descriptors, "threads of the library close what they had open")
+    until(lambda: threading.active_count() <= threads, "they end")
 
 
 def test_stopping_restores_the_thread_hook(reports: Reports, tmp_path: Path) -> None:
