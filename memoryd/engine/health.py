@@ -333,7 +333,8 @@ class Health:
             short = f"{self.watch.held} of {self.watch.wanted} directories are watched; scanning the rest periodically"
             reasons.append(f"{short}: {self._hints.limit_hint()}")
         reasons += [f"{each.path}: {each.message}" for each in self._store.root_findings.get("unread", ())]
-        reasons += [each.message for each in self._store.root_findings.get("guard", ())]
+        for topic in ("guard", SEARCH_TOPIC):
+            reasons += [each.message for each in self._store.root_findings.get(topic, ())]
         held = (each for each in self._store.root_findings.get("locks", ()) if each.code == "held-lock")
         reasons += [f"{each.path}: {each.message}" for each in held]
         reasons += self._store.loss_reasons
@@ -361,6 +362,7 @@ def _reason(error: BaseException | None) -> str:
 
 log = get_logger(__name__)
 
+SEARCH_TOPIC = "search"  # of findings about the models that the search needs
 REPORTED_BY_LIMITS = ("limits",)  # findings reported when a limit is crossed, once even over restarts
 
 

