@@ -230,8 +230,6 @@ def _several_memories(method: Method, listed: list[Values]) -> Values:
 
 
 def _offline(ctx: click.Context, method: Method, path: str, values: Values) -> Values:
-    if not os.path.isdir(path):
-        raise UsageError(f"{path} is not a directory", hint="name the directory that contains the memory files")
     from memoryd.operations import offline  # noqa: PLC0415 - loads all the parsers
 
     directory, now = os.path.abspath(path), time.time()

@@ -14,7 +14,7 @@ from memoryd.cli import exits
 from memoryd.cli.options import example, json_option
 from memoryd.cli.screen import Screen, make_screen, print_json, printable
 from memoryd.control.methods import LAYOUTS
-from memoryd.errors import ConflictError, UsageError
+from memoryd.errors import ConflictError
 
 if TYPE_CHECKING:
     from memoryd.config.detect import Detected
@@ -152,13 +152,12 @@ def _find(paths: Sequence[str]) -> list[Detected]:
     """Look in the usual places and below the home directory, or below the paths. Raises UsageError for a path that is
     not a directory."""
     from memoryd.config import detect  # noqa: PLC0415 - only when needed
+    from memoryd.operations.recognition import existing_directory  # noqa: PLC0415 - only when needed
 
     home = os.path.expanduser("~")
     tops = [os.path.abspath(os.path.expanduser(path)) for path in paths]
     for top in tops:
-        if not os.path.isdir(top):
-            what = "is not a directory" if os.path.lexists(top) else "does not exist"
-            raise UsageError(f"{top} {what}", hint="check the spelling; name a directory")
+        existing_directory(top)
     places = list(tops)
     for top in tops or [home]:
         walked = detect.walk(top)

@@ -16,12 +16,11 @@ from memoryd.control.methods.upkeep import PlannedResult
 from memoryd.core.defaults import Mode, Policy
 from memoryd.disk.tree import Tree
 from memoryd.engine.jobs import OPERATIONS, Job
-from memoryd.errors import UsageError
 from memoryd.operations.backup import create_backups
 from memoryd.operations.check import check, count_findings, finding_row
 from memoryd.operations.index_files import update_index
 from memoryd.operations.locks import list_locks
-from memoryd.operations.recognition import advice, recognise_layout, unusable
+from memoryd.operations.recognition import advice, existing_directory, recognise_layout, unusable
 from memoryd.operations.refresh import refresh
 from memoryd.store import Store
 
@@ -46,11 +45,7 @@ class Preview(Struct, kw_only=True):
 def preview(path: str, now: float, layout: str | None = None) -> Preview:
     """Look at the directory at `path`, with the layout named or the one recognised. Raises UsageError if there is no
     such directory."""
-    real = os.path.realpath(os.path.expanduser(path))
-    if not os.path.lexists(real):
-        raise UsageError(f"{path} does not exist", hint="check the spelling; name an existing memory directory")
-    if not os.path.isdir(real):
-        raise UsageError(f"{path} is not a directory", hint="name the directory that contains the memory files")
+    real = existing_directory(path)
     try:
         with Tree(real) as tree:
             recognised = recognise_layout(tree)

@@ -17,10 +17,10 @@ from memoryd.core.defaults import Mode, Policy
 from memoryd.core.findings import Finding
 from memoryd.disk.daemon_lock import lock_directory
 from memoryd.disk.tree import Tree
-from memoryd.errors import NotFoundError, UsageError
+from memoryd.errors import UsageError
 from memoryd.operations.check import check, count_findings, finding_row
 from memoryd.operations.index_files import update_index
-from memoryd.operations.recognition import recognise_layout
+from memoryd.operations.recognition import advice, existing_directory, recognise_layout, unusable
 from memoryd.operations.refresh import refresh
 from memoryd.operations.upkeep import dedupe, plan_row
 from memoryd.store import Store
@@ -29,7 +29,7 @@ from memoryd.store.store import state_place
 
 def check_path(path: str, now: float) -> CheckResult:
     """Check the directory at `path`; return the result of the control method `check`."""
-    real = _directory(path)
+    real = existing_directory(path)
     name = _layout_of(real)
     with tempfile.TemporaryDirectory(prefix="memoryd-check-") as state:
         store = Store(os.path.basename(real), real, name, Policy(mode=Mode.OBSERVE), state)
@@ -46,7 +46,7 @@ def dedupe_path(path: str, now: float, *, state_dir: str, threshold: float | Non
 
     Raises AlreadyRunningError if a daemon uses the directory.
     """
-    real = _directory(path)
+    real = existing_directory(path)
     with Tree(real) as tree, lock_directory(tree.fd, tree.path):
         pass  # before the state is opened, which a daemon would have open
     store = Store(os.path.basename(real), real, _layout_of(real), Policy(), state_place(state_dir, real))
@@ -63,15 +63,6 @@ def dedupe_path(path: str, now: float, *, state_dir: str, threshold: float | Non
     return ChangeResult(plan=plan_row(done.plan), receipt=done.receipt or UNSET)
 
 
-def _directory(path: str) -> str:
-    real = os.path.realpath(os.path.expanduser(path))
-    if not os.path.exists(real):
-        raise NotFoundError(f"{path} does not exist", hint="name an existing memory directory")
-    if not os.path.isdir(real):
-        raise UsageError(f"{path} is not a directory", hint="name the directory that contains the memories")
-    return real
-
-
 def _findings(store: Store, now: float) -> list[Finding]:
     refresh(store, None, now)
     update_index(store, now)
@@ -83,10 +74,6 @@ def _layout_of(path: str) -> str:
         result = recognise_layout(tree)
     if result.layout is not None:
         return result.layout
-    found = " and ".join(result.matches) or "no layout"
-    hint = "memoryd can only check a layout it recognises"
-    if result.refusal is not None:
-        raise UsageError(f"{path} {result.refusal}", hint="name the directory that contains the memories")
-    if result.subdirectory is not None:
-        hint = f"the memories are in {os.path.join(path, result.subdirectory)}; name that directory"
-    raise UsageError(f"{path} looks like {found}", hint=hint)
+    no_layout = result.matches or result.known is not None  # an offline command takes no layout
+    hint = "only a directory whose layout is recognised can be checked" if no_layout else advice(path, result)
+    raise UsageError(f"{path} {unusable(result)}", hint=hint)

@@ -11,6 +11,7 @@ from memoryd.core.ignore import is_ignored
 from memoryd.core.records import Role
 from memoryd.core.secrets import redact
 from memoryd.disk.tree import Tree
+from memoryd.errors import UsageError
 from memoryd.layouts.directory import HEAD_SIZE, Directory
 from memoryd.layouts.foreign_stores import identify_store
 from memoryd.layouts.registry import recognise
@@ -61,6 +62,16 @@ def recognise_layout(tree: Tree, ignore: tuple[str, ...] = ()) -> Recognition:
     subdirectory = next((name for name in candidates if recognise(directory.within(name))), None)
     known = None if matches or subdirectory else identify_store(directory)
     return Recognition(matches, subdirectory, known=known)
+
+
+def existing_directory(path: str) -> str:
+    """Return the real path of a directory that a person named. Raises UsageError if there is none."""
+    real = os.path.realpath(os.path.expanduser(path))
+    if not os.path.lexists(real):
+        raise UsageError(f"{path} does not exist", hint="check the spelling; name an existing directory")
+    if not os.path.isdir(real):
+        raise UsageError(f"{path} is not a directory", hint="name the directory that contains the memories")
+    return real
 
 
 def unusable(recognised: Recognition) -> str:
