@@ -69,7 +69,8 @@ def template(detected: Sequence[Detected] = (), *, mode: str | None = None) -> s
             + _settings(ENDPOINT, defaults_of(EndpointConfig())),
             "[defaults]                 # for every root\n"
             + _settings(POLICY, {**defaults_of(Policy()), "timezone": "UTC"})
-            + f"{_comment(SECRETS_KEY.meaning)}# secrets = {quoted('shapes')}\n",
+            + _comment(f"{SECRETS_KEY.meaning} (this is an example)")
+            + f"# secrets = {quoted('shapes')}\n",
             "[defaults.schedule]\n" + _SCHEDULE_NOTE + _settings(SCHEDULE, DEFAULT_SCHEDULE),
             _ROOTS_NOTE + _EXAMPLES.format(layouts=_comment(", ".join(LAYOUT_CHOICES))),
             _roots([found for found in detected if found.layout is not None], mode),
