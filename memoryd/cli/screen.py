@@ -14,11 +14,14 @@ TYPE_CHECKING = False  # without typing, which costs a client command too much
 if TYPE_CHECKING:
     from typing import TextIO
 
-_GREEN, _YELLOW, _RED = "32", "33", "31"
+GOOD, WARNING, BAD = 28, 130, 160  # of the 256 colours: as clear on white as on black, whatever the theme
+DATE_AFTER_S = 60 * 86_400
 _STYLES = {
-    **dict.fromkeys(("ok", "done", "yes"), _GREEN),
-    **dict.fromkeys(("warning", "near", "degraded", "suspect", "paused", "stale", "scanning", "read_only"), _YELLOW),
-    **dict.fromkeys(("error", "over", "failed", "missing", "no"), _RED),
+    **dict.fromkeys(("ok", "done", "yes"), f"38;5;{GOOD}"),
+    **dict.fromkeys(
+        ("warning", "near", "degraded", "suspect", "paused", "stale", "scanning", "read_only"), f"38;5;{WARNING}"
+    ),
+    **dict.fromkeys(("error", "over", "failed", "missing", "no"), f"38;5;{BAD}"),
     "header": "1",
     "rule": "2",
 }
@@ -42,8 +45,18 @@ class Screen:
         self._out.write(printable(text, keep="\n\t") + "\n")
 
     def heading(self, text: str) -> None:
-        """Write a line, in bold on a terminal."""
-        self._out.write(self._styled(printable(text), "header") + "\n")
+        """Write a line, in bold on a terminal, which may be wider than it."""
+        self._out.write(self.styled(printable(text), "header") + "\n")
+
+    def paragraph(self, text: str | Sequence[str], indent: int = 2) -> None:
+        """Write an indented text, on a terminal wrapped between words, or the parts given."""
+        rows = [printable(text if isinstance(text, str) else " ".join(text), keep="\t")]
+        if self._fancy:
+            from memoryd.cli.tables import wrap  # noqa: PLC0415 - for a terminal only
+
+            rows = wrap(rows[0] if isinstance(text, str) else [*map(printable, text)], self.width - indent)
+        for row in rows:
+            self._out.write(f"{' ' * indent}{row}\n")
 
     @property
     def fancy(self) -> bool:
@@ -51,9 +64,13 @@ class Screen:
         return self._fancy
 
     def when(self, at: object) -> str:
-        """Format a time: relative to now on a terminal, else local date and time. A dash for nothing."""
+        """Format a time: relative to now on a terminal, a date if far away; else local date and time. A dash
+        for nothing."""
         seconds = epoch_of(at)
-        return format_age(self._now - seconds) if self._fancy and seconds is not None else format_time(at)
+        if not self._fancy or seconds is None:
+            return format_time(at)
+        age = self._now - seconds
+        return format_time(at)[:10] if abs(age) > DATE_AFTER_S else format_age(age)
 
     def table(
         self,
@@ -63,16 +80,18 @@ class Screen:
         *,
         wrapped: Sequence[str] = (),
         one_line: Sequence[str] = (),
+        spare: Sequence[str] = (),
     ) -> None:
         """Write a table, or the text `empty` if there are no rows. On a terminal only the columns in `wrapped` and
-        `one_line` are ever broken or cut."""
+        `one_line` are ever broken or cut, and only those in `spare` left out."""
         cells = [[printable(str(cell)) for cell in row] for row in rows]
         if not cells:
             self.line(empty)
         elif self._fancy:
             from memoryd.cli.tables import draw  # noqa: PLC0415 - for a terminal only
 
-            for line in draw(headers, cells, self.width, wrapped=wrapped, one_line=one_line, style=self._styled):
+            texts = {"wrapped": wrapped, "one_line": one_line, "spare": spare}
+            for line in draw(headers, cells, self.width, **texts, style=self.styled):
                 self._out.write(line + "\n")
         else:
             self._align([[header.upper() for header in headers], *cells])
@@ -90,7 +109,7 @@ class Screen:
         lines = [(name, printable(str(value))) for name, value in pairs if value not in (None, "")]
         width = max((len(name) for name, _ in lines), default=0)
         for name, value in lines:
-            self._out.write(f"{' ' * indent}{name:<{width}}  {value}\n")
+            self._out.write(f"{' ' * indent}{name:<{width}}  {self.styled(value, value)}\n")
 
     def _align(self, rows: list[list[str]]) -> None:
         widths = [max(len(row[at]) for row in rows) for at in range(len(rows[0]))]
@@ -98,7 +117,8 @@ class Screen:
             line = "  ".join(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True))
             self._out.write(line.rstrip() + "\n")
 
-    def _styled(self, text: str, cell: str) -> str:
+    def styled(self, text: str, cell: str) -> str:
+        """Return the text in the colour that a cell of this content has."""
         code = _STYLES.get(cell.partition(" ")[0]) if self._colour else None
         return f"\x1b[{code}m{text}\x1b[0m" if code and text else text
 
@@ -178,7 +198,8 @@ def format_age(seconds: float) -> str:
     """Format how long ago a time was, or, if negative, how far away it is."""
     if abs(seconds) < 1:
         return "now"
-    return f"{format_duration(seconds)} ago" if seconds > 0 else f"in {format_duration(-seconds)}"
+    duration = format_duration(float(int(abs(seconds)))).replace(".0 ", " ")
+    return f"{duration} ago" if seconds > 0 else f"in {duration}"
 
 
 def format_time(at: object) -> str:

@@ -1,18 +1,20 @@
 """Tables for a terminal: cells are measured in columns, and what people copy is never broken.
 
 Only columns that are named as text give way: they are wrapped, or cut to one line. A table that still does not fit is
-written as blocks of lines, one for each row.
+written without its spare columns, or as blocks of lines, one for each row. `rich.table` costs 24 ms to load, a third of
+`memoryd status`, and breaks ids; `rich.cells` measures what is not ASCII, and is loaded with the first such text.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Sequence
-from unicodedata import category, east_asian_width
 
 GAP = "  "
 INDENT = "  "
 MIN_TEXT = 16  # columns of a text column; with less a table is hard to read
 ELLIPSIS = "…"
+_NUMBER = re.compile(r"-|[\d.]+( [KMG]?B)?")
 
 Style = Callable[[str, str], str]
 """(padded cell, cell) -> the padded cell with its colour."""
@@ -20,18 +22,17 @@ Style = Callable[[str, str], str]
 
 def cell_width(text: str) -> int:
     """Return how many columns a terminal uses for the text."""
-    return len(text) if text.isascii() else sum(map(_char_width, text))
+    if text.isascii():
+        return len(text)
+    from rich.cells import cell_len  # noqa: PLC0415 - 5 ms, which ASCII does not need
+
+    return cell_len(text)
 
 
-def _char_width(char: str) -> int:
-    if category(char) in ("Mn", "Me", "Cf"):
-        return 0
-    return 2 if east_asian_width(char) in "WF" else 1
-
-
-def pad(text: str, width: int) -> str:
-    """Fill the text with spaces up to this many columns."""
-    return text + " " * (width - cell_width(text))
+def pad(text: str, width: int, right: bool) -> str:
+    """Fill the text with spaces up to this many columns, before it if it is aligned to the `right`."""
+    spaces = " " * (width - cell_width(text))
+    return spaces + text if right else text + spaces
 
 
 def cut(text: str, width: int) -> str:
@@ -39,37 +40,30 @@ def cut(text: str, width: int) -> str:
     text = " ".join(text.split())
     if cell_width(text) <= width:
         return text
-    return _head(text, width - 1).rstrip() + ELLIPSIS
+    return (text[: width - 1] if text.isascii() else _chop(text, width - 1)[0]).rstrip() + ELLIPSIS
 
 
-def _head(text: str, width: int) -> str:
-    """Return the longest beginning of the text that fits."""
-    used = 0
-    for at, char in enumerate(text):
-        used += _char_width(char)
-        if used > width:
-            return text[:at]
-    return text
+def _chop(text: str, width: int) -> list[str]:
+    """Divide the text into pieces of at most this many columns."""
+    from rich.cells import chop_cells  # noqa: PLC0415 - as above
+
+    return chop_cells(text, width)
 
 
-def wrap(text: str, width: int) -> list[str]:
-    """Return the text in lines of at most this many columns, broken between words. A longer word stays whole: it is a
-    path or an id; text without spaces in wide characters is broken anywhere."""
+def wrap(text: str | Sequence[str], width: int) -> list[str]:
+    """Return the text in lines of at most this many columns, broken between words, or between the parts given. A longer
+    word stays whole: it is a path or an id; text without spaces in wide characters is broken anywhere."""
     lines, line = [], ""
-    for word in text.split():
-        rest = word
-        joined = f"{line} {rest}" if line else rest
+    for word in text.split() if isinstance(text, str) else text:
+        joined = f"{line} {word}" if line else word
         if cell_width(joined) <= width:
             line = joined
             continue
         if line:
             lines.append(line)
-        while cell_width(rest) > width and not rest.isascii():
-            head = _head(rest, width) or rest[0]
-            lines.append(head)
-            rest = rest[len(head) :]
-        line = rest
-    return [*lines, line] if line or not lines else lines
+        *whole, line = [word] if word.isascii() else _chop(word, width)
+        lines += whole
+    return [*lines, line]
 
 
 def draw(
@@ -79,10 +73,11 @@ def draw(
     *,
     wrapped: Sequence[str] = (),
     one_line: Sequence[str] = (),
+    spare: Sequence[str] = (),
     style: Style,
 ) -> Iterator[str]:
     """Yield the lines of a table at most `width` columns wide, as far as unbroken cells allow. Columns in `wrapped` and
-    `one_line` give way."""
+    `one_line` give way, those in `spare` are left out if that is not enough. Numbers are aligned to the right."""
     columns = list(zip(headers, *rows, strict=True))
     widths = [max(map(cell_width, column)) for column in columns]
     text = [at for at, header in enumerate(headers) if header in (*wrapped, *one_line)]
@@ -94,10 +89,16 @@ def draw(
         too_narrow = any(widths[at] < min(need, _whole(columns[at])) for at, need in zip(text, needed, strict=True))
     else:
         too_narrow = sum(widths) + len(GAP) * (len(headers) - 1) > width
+    if too_narrow and any(header in spare for header in headers):
+        kept = [at for at, header in enumerate(headers) if header not in spare]
+        headers, rows = [headers[at] for at in kept], [[row[at] for at in kept] for row in rows]
+        yield from draw(headers, rows, width, wrapped=wrapped, one_line=one_line, style=style)
+        return
     if too_narrow:
         yield from _blocks(headers, rows, width, (*wrapped, *one_line), style)
         return
-    yield style(GAP.join(map(pad, headers, widths)).rstrip(), "header")
+    right = [all(map(_NUMBER.fullmatch, column[1:])) for column in columns]
+    yield style(GAP.join(pad(*each) for each in zip(headers, widths, right, strict=True)).rstrip(), "header")
     yield style(GAP.join("─" * each for each in widths), "rule")
     for row in rows:
         cells = [
@@ -106,9 +107,8 @@ def draw(
         ]
         for number in range(max(map(len, cells))):
             parts = [lines[number] if number < len(lines) else "" for lines in cells]
-            yield GAP.join(
-                style(pad(part, each), cell) for part, each, cell in zip(parts, widths, row, strict=True)
-            ).rstrip()
+            padded = map(pad, parts, widths, right)
+            yield GAP.join(style(part, cell) for part, cell in zip(padded, row, strict=True)).rstrip()
 
 
 def _longest_word(cells: Sequence[str]) -> int:

@@ -7,15 +7,11 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterable
-from textwrap import wrap
 from typing import Any
 
 from memoryd.cli.screen import Screen, format_duration, format_size, format_time, make_screen, printable, yes_no
 from memoryd.cli.views_memories import show_forgotten, show_hits, show_memories, show_memory, show_stored
 from memoryd.cli.views_status import Result, format_counts, show_jobs, show_ping, show_status, show_sync
-
-WIDTH = 80  # columns of a wrapped line
-NO_BREAK_SPACE = "\N{NO-BREAK SPACE}"
 
 View = Callable[[Screen, Result], None]
 
@@ -50,18 +46,17 @@ def _truncated(screen: Screen, result: Result, prefix: str = "") -> None:
 def show_plan(screen: Screen, result: Result) -> None:
     """Show what each root would do now, and when its jobs are due."""
     for root in result.get("roots", []):
-        for line in _due_lines(root.get("name"), root.get("due")):
-            screen.line(line)
+        screen.heading(str(root.get("name")))
+        screen.paragraph(["next:", *_next_runs(screen, root.get("due"))])
         _actions(screen, root.get("actions", []))
     _truncated(screen, result)
 
 
-def _due_lines(name: object, due: object) -> list[str]:
-    """Return lines with the next run of each job of a root, never broken between a job and its time."""
-    times = [f"{job} {format_time(at)}" for job, at in due.items()] if isinstance(due, dict) else [format_time(due)]
-    text = f"{name}: due {', '.join(each.replace(' ', NO_BREAK_SPACE) for each in times) or '-'}"
-    lines = wrap(text, WIDTH, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False)
-    return [line.replace(NO_BREAK_SPACE, " ") for line in lines]
+def _next_runs(screen: Screen, due: object) -> list[str]:
+    """Return the next run of each job, the soonest first."""
+    runs = sorted((at, job) for job, at in due.items() if at is not None) if isinstance(due, dict) else []
+    times = [f"{job} {screen.when(at)}," for at, job in runs]
+    return [*times[:-1], times[-1].rstrip(",")] if times else ["-"]
 
 
 def _actions(screen: Screen, actions: Iterable[Result]) -> None:
@@ -153,16 +148,18 @@ def show_history(screen: Screen, result: Result) -> None:
         for e in result.get("entries", [])
     ]
     headers = ("receipt", "when", "root", "operation", "by", "what")
-    screen.table(headers, rows, empty="no changes yet", one_line=("what",))
+    screen.table(headers, rows, empty="no changes yet", one_line=("what",), spare=("by",))
     _truncated(screen, result)
 
 
 def show_roots(screen: Screen, result: Result) -> None:
-    """Show roots as a table."""
-    rows = [
-        (r.get("name"), r.get("state"), r.get("layout"), r.get("mode"), r.get("path")) for r in result.get("roots", [])
-    ]
+    """Show roots as a table, and what is wrong with them."""
+    roots = result.get("roots", [])
+    rows = [(r.get("name"), r.get("state"), r.get("layout") or "-", r.get("mode"), r.get("path")) for r in roots]
     screen.table(("name", "state", "layout", "mode", "path"), rows, empty="no roots; see `memoryd root add --help`")
+    for root in roots:
+        for reason in root.get("reasons", []):
+            screen.paragraph(f"! {root.get('name')}: {reason}", 0)
 
 
 def show_settings(screen: Screen, result: Result) -> None:

@@ -41,13 +41,13 @@ def _hit(screen: Screen, hit: Result) -> None:
         screen.when(hit["created"]) if hit.get("created") else None,
         ", ".join(hit.get("tags") or ()),
     ]
-    lines = [f"{_location(hit)}  {hit.get('id')}", " · ".join(str(fact) for fact in facts if fact)]
+    screen.paragraph(f"{_location(hit)}  {hit.get('id')}")
     snippet = str(hit.get("snippet") or "").strip()
     if snippet == hit.get("title"):
         snippet = ""  # the title is the whole memory
-    for line in (*lines, *snippet.splitlines()):
+    for line in (" · ".join(str(fact) for fact in facts if fact), *snippet.splitlines()):
         if line:
-            screen.line(f"  {line}")
+            screen.paragraph(line)
 
 
 def _location(row: Result) -> str:

@@ -85,31 +85,40 @@ def format_progress(progress: Result) -> str:
 
 
 def _root(screen: Screen, root: Result) -> None:
-    facts = [str(root.get(name)) for name in ("state", "layout", "mode", "path")]
-    screen.line(f"{root.get('name')}: {' · '.join(facts)}")
-    for reason in root.get("reasons", []):
-        screen.line(f"  ! {reason}")
-    progress = root.get("progress")
-    if progress:
-        screen.line(f"  {format_progress(progress)}")
     watch, backups, locks = root.get("watch", {}), root.get("backups", {}), root.get("locks", [])
+    progress = root.get("progress")
+    newest = f", newest {screen.when(backups['newest'])}" if backups.get("newest") else ""
+    screen.heading(str(root.get("name")))
     screen.fields(
         [
+            ("state", root.get("state")),
+            ("progress", format_progress(progress) if progress else None),
+            ("layout", f"{root.get('layout') or 'none'}, {root.get('mode')}"),
+            ("path", root.get("path")),
             ("memories", f"{root.get('memories', 0)} ({root.get('archived', 0)} archived)"),
             ("files", f"{root.get('files', 0)}, {format_size(root.get('bytes', 0))}"),
-            ("index", f"generation {root.get('generation')}, {root.get('lag_ms') or 0:.0f} ms behind"),
+            ("index", _index(root)),
             ("watch", _watch(watch)),
             ("last scan", screen.when(root.get("last_scan"))),
             ("findings", format_counts(root.get("findings", {}))),
             ("locks", ", ".join(f"{lock.get('path')} ({lock.get('state')})" for lock in locks)),
-            ("backups", f"{backups.get('count', 0)}, newest {screen.when(backups.get('newest'))}"),
+            ("backups", f"{backups.get('count', 0)}{newest}"),
         ]
     )
+    for reason in root.get("reasons", []):
+        screen.paragraph(f"! {reason}")
     for limit in root.get("limits", []):
         if limit.get("level") != "ok":
-            screen.line(f"  ! {_limit(limit)}")
+            screen.paragraph(f"! {_limit(limit)}")
         if limit.get("hint"):
-            screen.line(f"    {limit['file']} {limit['hint']}")
+            screen.paragraph(f"{limit['file']} {limit['hint']}", 4)
+
+
+def _index(root: Result) -> str:
+    """Return how current the index is; before the first scan is complete, its lag says nothing."""
+    if root.get("last_scan") is None:
+        return "not complete yet"
+    return f"generation {root.get('generation')}, {root.get('lag_ms') or 0:.0f} ms behind"
 
 
 def _watch(watch: Result) -> str:
@@ -126,8 +135,9 @@ def _limit(limit: Result) -> str:
 
 
 def format_counts(summary: Result) -> str:
-    """Format the number of findings by severity, as in "2 error, 1 warning"."""
-    counts = [f"{summary[kind]} {kind}" for kind in ("error", "warning", "info") if summary.get(kind)]
+    """Format the number of findings by severity, as in "2 errors, 1 warning"."""
+    kinds = (("error", "errors"), ("warning", "warnings"), ("info", "info"))
+    counts = [f"{summary[one]} {one if summary[one] == 1 else many}" for one, many in kinds if summary.get(one)]
     return ", ".join(counts) or "none"
 
 

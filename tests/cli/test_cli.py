@@ -369,19 +369,6 @@ def test_the_results_of_a_job_are_shown_by_root(
     assert output.endswith("other:\ndone\n")
 
 
-def test_the_next_runs_of_a_plan_are_wrapped_between_jobs(
-    stub: Stub, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    due = dict.fromkeys(("archive", "limits", "dedupe", "backup", "locks", "verify", "rescan"), 2e9)
-    monkeypatch.setitem(RESULTS, "plan", {"roots": [{"name": "agents", "actions": [], "due": due}]})
-    assert run(["--socket", stub.path, "plan"]) == 0
-    out = capsys.readouterr().out
-    assert max(map(len, out.splitlines())) <= 80
-    lines = out.partition("nothing to do")[0].rstrip().split("\n")
-    assert lines[0].startswith("agents: due archive 20")
-    assert [re.sub(r" 20\S+ \S+,?", "", line).split()[-1] for line in lines] == ["limits", "backup", "verify", "rescan"]
-
-
 def test_nothing_found_is_told_by_the_exit_code(stub: Stub, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(RESULTS, "memory.search", {"hits": [], "took_ms": 1, "fresh": {}})
     assert run(["--socket", stub.path, "search", "x"]) == 1

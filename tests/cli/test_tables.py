@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from memoryd.cli.screen import Screen, epoch_of, format_time, make_screen
 from memoryd.cli.tables import cell_width, cut, draw, wrap
-from memoryd.cli.views import show_findings, show_history
-from memoryd.cli.views_memories import show_memories
+from memoryd.cli.views import show_findings, show_history, show_plan, show_roots
+from memoryd.cli.views_memories import show_hits, show_memories
 from memoryd.cli.views_status import show_status
 
 NOW = 1_764_062_400.0  # 2025-11-25T09:20:00Z
@@ -66,6 +66,52 @@ def test_the_history_has_one_line_a_change_with_whole_receipts(width: int) -> No
     assert len(lines) == 2 + 3
     assert all(cell_width(line) <= width for line in lines)
     assert all("20261122-gezcn17  3 min ago  memories" in line and line.endswith("…") for line in lines[2:])
+
+
+def test_a_history_too_wide_for_the_terminal_does_without_who_made_the_change() -> None:
+    entries = [{**ENTRY, "root": "agents/memories", "summary": "closed 9 files to other users"}] * 2
+    narrow = shown(show_history, {"entries": entries})
+    assert len(narrow) == 2 + 2
+    assert not any("schedule" in line for line in narrow)
+    assert all("schedule" in line for line in shown(show_history, {"entries": entries}, 120)[2:])
+
+
+def test_numbers_are_aligned_to_the_right() -> None:
+    lines = list(draw(("root", "size", "next"), [["a", "9 B", "1 d"], ["b", "12.5 KB", "-"]], 80, style=plain))
+    assert lines == ["root     size  next", "────  ───────  ────", "a         9 B  1 d", "b     12.5 KB  -"]
+
+
+def test_the_next_runs_of_a_plan_are_wrapped_between_jobs() -> None:
+    due = {**dict.fromkeys(("archive", "limits", "dedupe", "backup", "verify"), NOW + 86_400), "locks": NOW + 9}
+    lines = shown(show_plan, {"roots": [{"name": "agents", "actions": [], "due": {**due, "rescan": None}}]})
+    assert lines == [
+        "agents",
+        "  next: locks in 9 s, archive in 24 h, backup in 24 h, dedupe in 24 h,",
+        "  limits in 24 h, verify in 24 h",
+        "nothing to do",
+    ]
+
+
+def test_a_search_result_breaks_no_word_and_no_id() -> None:
+    identity = "Frontend/billing-for-a-customer#2025-01-23:a-title-that-goes-on-and-on"
+    hit = {"id": identity, "root": "memory", "path": "Frontend/billing-for-a-customer.md", "title": "A title"}
+    lines = shown(show_hits, {"hits": [{**hit, "snippet": "timeouts " * 20}]})
+    assert f"  {identity}" in lines
+    assert all(cell_width(line) <= 80 for line in lines)
+    assert {word for line in lines[3:] for word in line.split()} == {"timeouts"}
+
+
+def test_a_time_far_away_is_a_date() -> None:
+    screen = Screen(io.StringIO(), fancy=True, now=NOW)
+    assert screen.when(NOW - 400 * 86_400) == format_time(NOW - 400 * 86_400)[:10]
+    assert screen.when(NOW - 7.9) == "7 s ago"
+
+
+def test_a_root_that_was_added_says_why_it_is_not_used() -> None:
+    row = {"name": "editor", "state": "degraded", "layout": None, "mode": "maintain", "path": "/n/editor"}
+    lines = shown(show_roots, {"roots": [{**row, "reasons": ["no layout fits"]}]})
+    assert lines[-1] == "! editor: no layout fits"
+    assert "None" not in "".join(lines)
 
 
 def test_no_id_of_a_list_is_broken() -> None:
@@ -121,6 +167,7 @@ def test_the_status_of_a_first_index_shows_how_far_it_is() -> None:
     text = "\n".join(shown(show_status, {"roots": [row]}))
     assert "reading 25 % (1.0 MB of 4.0 MB), 1.0 MB/s, 3.0 s left" in text
     assert "0 of 0" not in text
+    assert "ms behind" not in "\n".join(shown(show_status, {"roots": [{**row, "last_scan": None}]}))
     assert any("scanning 25 %" in line for line in shown(show_status, {"roots": [row, root_row(2)]}))
 
 
@@ -163,4 +210,4 @@ def test_without_colour_the_tables_stay(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.delenv("NO_COLOR")
     out = Terminal()
     make_screen(out).table(("name", "state"), [("a", "ok")])
-    assert "\x1b[32mok" in out.getvalue()
+    assert "\x1b[38;5;28mok" in out.getvalue()

@@ -12,7 +12,6 @@ import shutil
 import signal
 import sys
 import tempfile
-import textwrap
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -24,17 +23,19 @@ from typing import Any, TextIO, TypeVar
 import click
 
 from memoryd.cli.demo import agents
-from memoryd.cli.screen import printable, wants_fancy
+from memoryd.cli.screen import BAD, GOOD, WARNING, printable, wants_fancy
+from memoryd.cli.tables import wrap
 from memoryd.config.socket_path import SUN_PATH
 from memoryd.control.client import Client
 from memoryd.errors import MemorydError, NoDaemonError, SensitiveError
 
-MARKS = {  # kind of line: mark, colour
+AGENT = 31  # a blue of the 256 colours
+MARKS: Mapping[str, tuple[str, int | str]] = {  # kind of line: mark, colour
     "note": ("·", "bright_black"),
-    "found": ("✗", "yellow"),
-    "done": ("✓", "green"),
-    "agent": ("›", "cyan"),
-    "failed": ("✗", "red"),
+    "found": ("✗", WARNING),
+    "done": ("✓", GOOD),
+    "agent": ("›", AGENT),
+    "failed": ("✗", BAD),
 }
 INDENT = " " * 11
 WIDEST = 100
@@ -57,7 +58,7 @@ class Narrator:
     def say(self, kind: str, text: str) -> None:
         """Print one timed line with the mark of its kind (a key of MARKS); a long text is wrapped and indented."""
         mark, colour = MARKS[kind]
-        rows = textwrap.wrap(printable(text), max(self._width - len(INDENT), 20), break_on_hyphens=False)
+        rows = wrap(printable(text), max(self._width - len(INDENT), 20))
         head = f"{time.monotonic() - self._began:5.1f} s"
         if self._colour:
             head, mark = click.style(head, dim=True), click.style(mark, fg=colour)
