@@ -386,6 +386,7 @@ def _parsed(store: Store, path: str, content: bytes, fingerprint: Fingerprint, n
     mtime = fingerprint.mtime_ns / 1e9
     document = store.layout.reader.parse(path, content, now=now, mtime=mtime, base=ParseOffset())
     row = with_counts(_new_row(store, path, content, fingerprint, now), document, None)
+    store.file_pieces.note(path, row.digest, store.layout.reader.pieces(content, document))
     return row, _completed(store, row, content, document, now)
 
 

@@ -216,6 +216,15 @@ def test_the_index_equals_a_rebuild(site: Site, monkeypatch: pytest.MonkeyPatch)
     assert counted.results == len(states) - 1
 
 
+def test_the_first_change_after_a_first_index_is_taken_by_itself(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    counted = Counted(changes.parse_change)
+    monkeypatch.setattr(changes, "parse_change", counted)
+    site.file.write_bytes(text([item(number) for number in range(3)]))
+    refresh(site.store, None, site.now)
+    site.write(text([item(number) for number in range(4)]))
+    assert counted.results == 1
+
+
 class Counted:
     """Counts the calls that had a result."""
 
