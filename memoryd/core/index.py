@@ -446,6 +446,10 @@ class IndexWriter(IndexReader, Protocol):
     def take_new_findings(self) -> list[FindingNews]:
         """Return the findings that are new since the last call."""
 
+    def take_changed_paths(self) -> frozenset[str] | None:
+        """Return the files whose memories may have changed since the last call; None if it may be any of them."""
+        return None
+
     def missing_vectors(self, model: str, after: int, limit: int) -> list[tuple[int, str]]:
         """Return (key, redacted text) of memories without a vector of the model or an agent, by key above `after`."""
         lacking = [

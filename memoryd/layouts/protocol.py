@@ -129,11 +129,16 @@ class IndexView:
     state: JsonObject = field(default_factory=dict)
 
 
+UpdateIndex = Callable[[Mapping[str, Sequence[Entry]], float], "IndexResult | None"]
+
+
 @dataclass(frozen=True, slots=True)
 class IndexResult:
     """The result of an index render. `files` holds the new content of each index file whose meaning changed. `newer` is
     the version of an index that a newer program wrote, which must not be replaced. `next_state` (plain JSON) holds data
-    of the replaced index that no file has; the next view gets it back as `state`."""
+    of the replaced index that no file has; the next view gets it back as `state`. `update` renders the
+    next change from the entries of each changed file and the time, if nobody else has written an index file since; it
+    returns None where that takes a whole render, and is called once."""
 
     files: Mapping[str, bytes] = field(default_factory=dict)
     memories: int = 0
@@ -143,6 +148,7 @@ class IndexResult:
     newer: str | None = None
     unmanaged: str | None = None
     next_state: JsonObject = field(default_factory=dict)
+    update: UpdateIndex | None = None
 
 
 @dataclass(frozen=True, slots=True)

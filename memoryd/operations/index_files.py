@@ -71,25 +71,25 @@ def update_index(
     if any(found is None and state.fingerprints.get(path) is not None for path, found in fingerprints.items()):
         state.note_deletion(now)  # of the index, perhaps as the first of many files
         state.dirty, state.fingerprints = True, fingerprints
-    previous = {path: _content(store, path) for path in store.layout.index.paths}
-    unread = [path for path, found in fingerprints.items() if found is not None and previous[path] is None]
-    if unread:
-        state.dirty = True
-        return IndexUpdate(state.result, blocked_reason=f"{unread[0]} cannot be read", retry_at=now + CONTENTION_S)
-    view = _view(store, previous, now)
-    with store.progress.measure("indexing", "memories", sum(each.records for each in view.files.values())):
-        result = _only_existing(store.layout.index.render(view), view)
-    foreign = _foreign(state, previous)
-    state.result = result = _withhold_foreign(result, store.layout, foreign)
-    if result.next_state != view.state:
-        # Saved before the index is written, which no longer contains it.
-        store.journal.facts.set(INDEX_STATE, dict(result.next_state))
+    previous: dict[str, bytes | None] = dict.fromkeys(fingerprints)
+    foreign: dict[str, bytes] = {}
+    result = _render_change(store, fingerprints, now)
+    if result is None:
+        previous = {path: _content(store, path) for path in fingerprints}
+        unread = [path for path, found in fingerprints.items() if found is not None and previous[path] is None]
+        if unread:
+            state.dirty = True
+            return IndexUpdate(state.result, blocked_reason=f"{unread[0]} cannot be read", retry_at=now + CONTENTION_S)
+        foreign = _foreign(state, previous)
+        result = _withhold_foreign(_render(store, previous, now), store.layout, foreign)
+    state.result = result
     released = released_findings(store)
     store.root_findings["index"] = (*result.findings, *released)
     refusal = _write_refusal(store, result) or (released[0].message if released else None)
     state.current = False
+    update = None if refusal or foreign.keys() - result.files.keys() else result.update
     if refusal or not result.files:
-        state.dirty, state.current, state.fingerprints = False, refusal is None, fingerprints
+        state.dirty, state.current, state.fingerprints, state.update = False, refusal is None, fingerprints, update
         return IndexUpdate(result, blocked_reason=refusal)
     blocked = store.blocked()
     if blocked is not None:
@@ -102,7 +102,35 @@ def update_index(
         return IndexUpdate(result, delay_reason="files are being deleted", retry_at=until)
     before_write()
     _back_up_foreign(store, result, foreign, fingerprints, now)
-    return _write(store, result, previous, fingerprints, now, wait_s)
+    done = _write(store, result, previous, fingerprints, now, wait_s)
+    state.update = update if done.written else None
+    return done
+
+
+def _render_change(store: Store, fingerprints: Mapping[str, Fingerprint | None], now: float) -> IndexResult | None:
+    """Render what changed since the last render; None where the files are not what memoryd wrote then, or where the
+    layout cannot."""
+    state, changed = store.index, store.catalogue.take_changed_paths()
+    update, state.update = state.update, None
+    unchanged = fingerprints == state.fingerprints and None not in fingerprints.values()
+    if update is None or changed is None or not unchanged:
+        return None
+    found: dict[str, list[Entry]] = {path: [] for path in changed}
+    for entry in store.catalogue.entries([*found]):
+        found[entry.path].append(entry)
+    return update(found, now)
+
+
+def _render(store: Store, previous: Mapping[str, bytes | None], now: float) -> IndexResult:
+    """Render the index of all memories."""
+    assert store.layout is not None
+    view = _view(store, previous, now)
+    with store.progress.measure("indexing", "memories", sum(each.records for each in view.files.values())):
+        result = _only_existing(store.layout.index.render(view), view)
+    if result.next_state != view.state:
+        # Saved before the index is written, which no longer contains it.
+        store.journal.facts.set(INDEX_STATE, dict(result.next_state))
+    return result
 
 
 def _only_existing(result: IndexResult, view: IndexView) -> IndexResult:
@@ -144,7 +172,7 @@ def _write_refusal(store: Store, result: IndexResult) -> str | None:
     return "the root is in observe mode" if store.observes else None
 
 
-def _view(store: Store, previous: dict[str, bytes | None], now: float) -> IndexView:
+def _view(store: Store, previous: Mapping[str, bytes | None], now: float) -> IndexView:
     assert store.layout is not None
     files = store.files()
     live = store.layout.reader.source_paths([path for path, each in files.items() if each.role is Role.SOURCE])

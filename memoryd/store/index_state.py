@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from memoryd.core.spans import Fingerprint
 from memoryd.disk.journal.database import Facts
-from memoryd.layouts.protocol import IndexResult
+from memoryd.layouts.protocol import IndexResult, UpdateIndex
 
 DELETION_QUIET_S, MAX_DELETION_S = 1.0, 10.0
 LAST_STATE = "index_state"  # journal key: the state at the last orderly end
@@ -21,7 +21,8 @@ class IndexState:
     """The last observed and written state of each index file.
 
     `dirty`: something was indexed since. `current`: the files were then what the catalogue says. `overwrites`: how
-    often in a row another program replaced our version. `foreign_versions`: a version by another program, and when it
+    often in a row another program replaced our version. `update`: renders the next change, set while the files are what
+    memoryd wrote and the catalogue says. `foreign_versions`: a version by another program, and when it
     was first observed. `deletions`: the first and last time of a run of deleted files without a pause.
     `deletion_event`: the time of the last event for a deleted source file, which may still have to be indexed; set by
     any thread.
@@ -35,6 +36,7 @@ class IndexState:
     overwrites: dict[str, int] = field(default_factory=dict)
     foreign_versions: dict[str, tuple[Fingerprint, float]] = field(default_factory=dict)
     result: IndexResult = field(default_factory=IndexResult)
+    update: UpdateIndex | None = None
     deletions: tuple[float, float] | None = None
     deletion_event: float = 0.0
 

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 from memoryd.core.defaults import Policy
 from memoryd.index.sqlite.reader import EntryCache, SummaryCache
+from memoryd.layouts.protocol import IndexResult, IndexView
 from memoryd.operations.index_files import INDEX_STATE, update_index
 from memoryd.operations.refresh import refresh
 from memoryd.store import Store
@@ -188,6 +189,71 @@ def test_canary_a_change_that_the_cache_does_not_see(
     monkeypatch.setattr(SummaryCache, "note_change", lambda *_: None)
     with pytest.raises(AssertionError):
         check(layout, tmp_path, HISTORY)
+
+
+def test_new_memories_and_changes_that_the_index_does_not_list_are_rendered_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = tmp_path / "root"
+    root.mkdir(mode=0o700)
+    files, renders, now = Files("json-files", root), 0, NOW
+    steps: list[tuple[str, int, dict[str, object], bool]] = [
+        ("add", 1, {}, True),
+        ("add", 2, {"tags": ["new"], "created": "2025-06-10T00:00:00.000Z"}, False),
+        ("add", 4, {"type": "pattern", "entities": [], "created": "2025-01-01T00:00:00.000Z"}, False),
+        ("edit", 2, {"tags": ["new"], "created": "2025-06-10T00:00:00.000Z", "relevanceScore": 0.5}, False),
+        ("edit", 4, {"type": "pattern", "entities": [], "created": "2025-01-01T00:00:00.000Z", "version": 2}, False),
+        ("edit", 1, {"archived": True}, False),
+        ("add", 3, {}, True),  # a name between the others
+        ("edit", 1, {"tags": ["other"]}, True),
+        ("add", 5, {"tags": ["new"]}, False),
+        ("delete", 3, {}, True),
+        ("add", 6, {"id": json_samples.identity(5)}, True),  # the id of another memory
+        ("delete", 6, {}, True),
+        ("add", 6, {}, False),
+        ("foreign", 0, {}, True),
+        ("add", 7, {}, True),  # the other program's members stay
+    ]
+    with opened("json-files", root, tmp_path / "state") as store:
+        assert store.layout is not None
+        render = store.layout.index.render
+
+        def count(view: IndexView) -> IndexResult:
+            nonlocal renders
+            renders += 1
+            return render(view)
+
+        renderer = replace(store.layout.index, render=count)
+        monkeypatch.setattr(store, "layout", replace(store.layout, index=renderer))
+        for name, number, fields, whole in steps:
+            renders, now, path = 0, now + 10, json_samples.name(number)
+            if name == "foreign":
+                files.spoil(number)
+            elif name == "delete":
+                (root / path).unlink()
+            else:
+                files.put(path, json_samples.file(number, **fields))
+            expected = from_scratch(store, tmp_path / "scratch", now)
+            assert sync(store, [path], now) == expected, (name, number)
+            assert renders == whole, (name, number)
+
+
+def test_a_change_whose_write_failed_is_written_by_the_next_update(tmp_path: Path) -> None:
+    root = tmp_path / "root"
+    root.mkdir(mode=0o700)
+    files = Files("json-files", root)
+
+    def fail() -> None:
+        raise OSError("full")
+
+    with opened("json-files", root, tmp_path / "state") as store:
+        files.put(json_samples.name(1), json_samples.file(1))
+        sync(store, None, NOW)
+        files.put(json_samples.name(2), json_samples.file(2))
+        refresh(store, None, NOW)
+        with pytest.raises(OSError, match="full"):
+            update_index(store, NOW, force=True, before_write=fail)
+        assert update_index(store, NOW, force=True).written == ("_index.json", "_stats.json")
 
 
 def test_only_an_index_that_memoryd_did_not_write_is_decoded_to_tell_whose_it_is(

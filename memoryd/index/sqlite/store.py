@@ -78,6 +78,7 @@ def _indexed(each: tuple[int, Text]) -> tuple[int, str, str, str]:
 
 MERGE_PAGES = 256  # pages of the full-text index written by one merge
 CHANGES_PER_COMMIT = 256  # in a batch
+CHANGED_PATHS = 1000  # that are remembered one by one
 _INSERT_FILE = "INSERT OR REPLACE INTO files VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)"
 
 _encode: Callable[[object], bytes] = msgspec.json.Encoder().encode
@@ -97,6 +98,7 @@ class SqliteIndex(SqliteReader):
         self._entries = EntryCache(self._db)
         self._summaries = SummaryCache(self._db)
         self._totals: tuple[int, int] | None = None
+        self._changed_paths: set[str] | None = None  # None: any
         self._batch = False
         self._uncommitted = 0  # changes that are not committed yet
         self.can_tidy = True
@@ -142,8 +144,12 @@ class SqliteIndex(SqliteReader):
     def _note_change(self, path: str, start: int = 0) -> None:
         self._entries.note_change(path, start)
         self._summaries.note_change(path)
+        if self._changed_paths is not None:
+            self._changed_paths.add(path)
+            self._changed_paths = self._changed_paths if len(self._changed_paths) <= CHANGED_PATHS else None
 
     def _forget_cached(self) -> None:
+        self._changed_paths = None
         self._entries.clear()
         self._summaries.clear()
         self._totals = None
@@ -214,9 +220,7 @@ class SqliteIndex(SqliteReader):
             self._db.run("DELETE FROM files WHERE path = ?", (key,))
             self._db.run_many("DELETE FROM findings WHERE path = ? AND code = ?", [(key, code) for code in recounted])
             self._insert([(row, tail)], {}, found)
-            self._summaries.note_change(row.path)
-            if tail.records:
-                self._entries.note_change(row.path, tail.records[0].span.start)
+            self._note_change(row.path, tail.records[0].span.start if tail.records else _END_OF_FILE)
 
     def replace_range(
         self, row: FileRow, changed: ReplacedRange, document: Document, *, recounted: Sequence[str] = ()
@@ -268,6 +272,11 @@ class SqliteIndex(SqliteReader):
     def take_new_findings(self) -> list[FindingNews]:
         """Return the findings that were added and not reported yet, and forget them."""
         return self._new_findings.take() if self._new_findings.waiting else []
+
+    def take_changed_paths(self) -> frozenset[str] | None:
+        """Return the files whose memories may have changed since the last call; None if it may be any of them."""
+        changed, self._changed_paths = self._changed_paths, set()
+        return None if changed is None else frozenset(changed)
 
     def tidy(self) -> bool:
         """Merge some segments of the full-text index, which makes queries faster: 0.1 s at most. False when nothing is

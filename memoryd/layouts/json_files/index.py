@@ -16,7 +16,8 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from functools import partial
 from operator import itemgetter
 from typing import NamedTuple
 
@@ -25,7 +26,7 @@ import msgspec
 from memoryd.core.dates import parse_stamp
 from memoryd.core.findings import Finding
 from memoryd.core.records import Entry, Facts, JsonObject
-from memoryd.layouts.json_files.names import INDEX, LEGACY_DIR, STATS
+from memoryd.layouts.json_files.names import INDEX, LEGACY_DIR, STATS, is_memory, sort_key
 from memoryd.layouts.json_files.parser import decode_text
 from memoryd.layouts.json_files.schema import TYPES, iso_ms
 from memoryd.layouts.protocol import FileStats, IndexResult, IndexView
@@ -33,6 +34,7 @@ from memoryd.layouts.validation import is_texts
 
 _BUCKETS = ("projectIndex", "typeIndex", "tagIndex", "entityIndex")
 KEYS = (*_BUCKETS, "temporalIndex", "fileIndex")
+KNOWN_ENTRIES = 20_000  # of a larger index nothing is kept in memory
 
 _PAIR = re.compile(rb'"([^"\\]+)"\s*:\s*"([A-Za-z0-9_.-]+\.json)"')
 
@@ -54,12 +56,14 @@ def render(view: IndexView) -> IndexResult:
     previous = decode_object(content)
     file_names = _file_names(previous) if previous is not None else _file_names_in_torn(content or b"")
     selection = select(view.entries, file_names)
-    body = _body(selection.entries.values())
+    body = _body()
+    _list(body, selection.entries.values())
     files: dict[str, bytes] = {}
     if not selection.entries and not any(view.previous.values()):
         return IndexResult(findings=(*_legacy(view.files.values()),))  # nothing to index yet, so no index
+    unknown = unknown_members(view.previous.get(INDEX), previous, KEYS)
     if previous is None or not _same(previous, body):
-        files[INDEX] = encode_pretty({**body, **unknown_members(view.previous.get(INDEX), previous, KEYS)})
+        files[INDEX] = encode_pretty({**body, **unknown})
     counted = statistics(selection.entries.values(), body)
     wanted = render_stats(counted, view.previous.get(STATS), view.now)
     if wanted is not None:
@@ -69,7 +73,50 @@ def render(view: IndexView) -> IndexResult:
     archived = sum(entry.archived for entry in selection.entries.values())
     total = len(selection.entries) - archived
     next_state = {"lost": lost} if lost else {}
-    return IndexResult(files, total, archived, counted["byType"], findings, next_state=next_state)
+    update = None
+    stats = view.previous.get(STATS)
+    unknown |= unknown_members(stats, decode_object(stats), STATS_KEYS)
+    if not (unknown or findings or lost or view.state) and 0 < total + archived <= KNOWN_ENTRIES:
+        by_path = {entry.path: entry for entry in selection.entries.values()}
+        update = partial(_update, body, by_path, counted)
+    return IndexResult(files, total, archived, counted["byType"], findings, next_state=next_state, update=update)
+
+
+def _update(
+    body: JsonObject, entries: dict[str, Entry], counted: JsonObject, changed: Mapping[str, Sequence[Entry]], now: float
+) -> IndexResult | None:
+    """Render a change of an index that has no findings: new memories after all others, and changed ones that are listed
+    as before. `body`, `entries` by path and `counted` are those of the last render, and become those of this one."""
+    last, added = next(reversed(entries)), list[Entry]()
+    for path in sorted(changed, key=sort_key):
+        if len(changed[path]) != 1 or not is_memory(path):
+            return None
+        [entry] = changed[path]
+        before = entries.get(path)
+        if before is None:
+            if entry.id in body["fileIndex"] or sort_key(path) < sort_key(last):
+                return None
+            body["fileIndex"][entry.id] = path
+            added.append(entry)
+        elif _listed(before) != _listed(entry):
+            return None
+        entries[path] = entry
+    files: dict[str, bytes] = {}
+    _list(body, added)
+    if added:
+        files[INDEX] = encode_pretty(body)
+    new = statistics(entries.values(), body)
+    if new != counted:
+        files[STATS] = encode_pretty({**new, "lastUpdated": iso_ms(now)})
+    archived = sum(entry.archived for entry in entries.values())
+    update = partial(_update, body, entries, new) if len(entries) <= KNOWN_ENTRIES else None
+    return IndexResult(files, len(entries) - archived, archived, new["byType"], update=update)
+
+
+def _listed(entry: Entry) -> tuple[object, ...]:
+    """Return what the index says of a memory."""
+    facts = entry.facts
+    return entry.id, entry.type, facts["project"], facts["tags"], facts["entities"], facts["timestamp"]
 
 
 def select(entries: Iterable[Entry], file_names: JsonObject) -> Selection:
@@ -95,13 +142,14 @@ def _rank(entry: Entry, name: object) -> tuple[bool, int, float, float]:
     return entry.path == name, facts["version"], facts["updated"] or facts["created"], facts["created"]
 
 
-def _body(entries: Iterable[Entry]) -> JsonObject:
-    projects: Buckets = {}
-    types: Buckets = {kind: [] for kind in TYPES}
-    tags: Buckets = {}
-    entities: Buckets = {}
-    times: list[dict[str, str]] = []
-    files: dict[str, str] = {}
+def _body() -> JsonObject:
+    """Return an index without memories."""
+    return dict(zip(KEYS, ({}, {kind: [] for kind in TYPES}, {}, {}, [], {}), strict=True))
+
+
+def _list(body: JsonObject, entries: Iterable[Entry]) -> None:
+    """Add memories to the index, after those that it lists."""
+    projects, types, tags, entities, times, files = (body[key] for key in KEYS)
     for entry in entries:
         identity, facts = entry.id, entry.facts
         if facts["project"]:
@@ -116,7 +164,6 @@ def _body(entries: Iterable[Entry]) -> JsonObject:
         files[identity] = entry.path
     # Stamps of equal width sort as text; equal ones keep the order of the files.
     times.sort(key=itemgetter("timestamp"), reverse=True)
-    return dict(zip(KEYS, (projects, types, tags, entities, times, files), strict=True))
 
 
 # --- comparison by meaning
