@@ -345,6 +345,11 @@ class IndexReader(Protocol):
         """
         return [len(self.match(TextQuery((term,)), EVERYTHING, ANY_NUMBER)) for term in terms]
 
+    def keys_with(self, terms: Sequence[Term], most: int) -> list[Collection[int] | None]:
+        """Return the keys of the memories that contain each term; None for a term in more than `most` of them."""
+        found = [{each.key for each in self.match(TextQuery((term,)), EVERYTHING, most + 1)} for term in terms]
+        return [keys if len(keys) <= most else None for keys in found]
+
     def vocabulary(self) -> str:
         """Return the words of all memories, each between newlines. It may contain words of deleted memories."""
         every = self.newest(EVERYTHING, ANY_NUMBER)

@@ -171,7 +171,7 @@ class SearchEngine:
         if missing is not None:
             return _with_reason(_by_text(reader, question, question.limit), missing)
         if points is not None:
-            found = rank_by_points(reader, question.query, found, points=points, now=question.now)
+            return rank_by_points(reader, question.query, found, points=points, now=question.now, limit=question.limit)
         return found[: question.limit]
 
     def _by_both(self, meaning: SemanticSearch, reader: IndexReader, question: Question) -> list[Candidate]:
@@ -211,7 +211,7 @@ def _by_text(reader: IndexReader, question: Question, limit: int) -> list[Candid
         return text_candidates(reader, question.query, question.filters, limit, question.now)
     most = max(limit, _depth(question))
     found = text_candidates(reader, question.query, question.filters, most, question.now)
-    return rank_by_points(reader, question.query, found, points=points, now=question.now)[:limit]
+    return rank_by_points(reader, question.query, found, points=points, now=question.now, limit=limit)
 
 
 def _depth(question: Question) -> int:

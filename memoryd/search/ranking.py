@@ -19,10 +19,9 @@ from typing import NamedTuple
 
 from memoryd.core.defaults import DAY
 from memoryd.core.index import IndexReader, Match, Memory
-from memoryd.core.text_match import count_present, fold
+from memoryd.core.text_match import count_present, fold, pattern_of
 from memoryd.search.periods import Period
 from memoryd.search.query_terms import ParsedQuery
-from memoryd.search.snippets import query_patterns
 
 PRIOR_SHARE = 0.1  # of its position in a span, what an old memory without weight and uses loses
 _HALF_LIFE = 90 * DAY
@@ -155,19 +154,34 @@ def score_of_points(points: Points, earned: float, of: int) -> float:
 
 
 def rank_by_points(
-    reader: IndexReader, query: ParsedQuery, found: Sequence[Candidate], *, points: Points, now: float
+    reader: IndexReader, query: ParsedQuery, found: Sequence[Candidate], *, points: Points, now: float, limit: int
 ) -> list[Candidate]:
-    """Sort candidates by their points, ties by how well their text matches. Candidates without any word of the query
-    come last."""
+    """Return the best `limit` candidates by their points, ties by how well their text matches. Candidates without any
+    word of the query come last."""
     memories = reader.memories([each.key for each in found])
-    counter = _PointCounter(query, points, now)
+    counter = _PointCounter(reader, query, points, now)
     ranked = [counter.score(each, memories[each.key]) for each in found if each.key in memories]
-    worded = [each for each in ranked if any(map(each.why.get, ("match", "keywords", "context", "tags")))]
-    return with_meaning_below(sorted(worded, key=_order, reverse=True), found)
+    worded = [each for each in ranked if any(each.counts) or each.found.why.get("match")]
+    worded.sort(key=_order, reverse=True)
+    return with_meaning_below([each.candidate() for each in worded[:limit]], found)[:limit]
 
 
-def _order(found: Candidate) -> tuple[float, float, int]:
-    return found.score, found.text, found.key
+class _Pointed(NamedTuple):
+    """A candidate with its counts, its points, and the score from these."""
+
+    found: Candidate
+    counts: Counts
+    earned: float
+    score: float
+
+    def candidate(self) -> Candidate:
+        """Return the candidate with its new score and the parts of it, which only the best ones need."""
+        why = {**self.found.why, "points": round(self.earned, 3), **self.counts._asdict()}
+        return self.found._replace(score=self.score, why=why)
+
+
+def _order(pointed: _Pointed) -> tuple[float, float, int]:
+    return pointed.score, pointed.found.text, pointed.found.key
 
 
 def with_meaning_below(ranked: Sequence[Candidate], found: Sequence[Candidate]) -> list[Candidate]:
@@ -179,24 +193,30 @@ def with_meaning_below(ranked: Sequence[Candidate], found: Sequence[Candidate]) 
     return [*(each._replace(why={**whys.get(each.key, {}), **each.why}) for each in ranked), *further]
 
 
-class _PointCounter:
-    """Compute points for one query; matches in paths and tags are cached, since many memories share them."""
+MAX_LISTED = 1_000  # memories with a word; if there are more, the word is looked for in the texts of the candidates
 
-    def __init__(self, query: ParsedQuery, points: Points, now: float) -> None:
+
+class _PointCounter:
+    """Compute points for one query. The index lists the memories that have a rare word, since reading every text to its
+    end takes longer; matches in paths and tags are cached, since many memories share them."""
+
+    def __init__(self, reader: IndexReader, query: ParsedQuery, points: Points, now: float) -> None:
         self._points = points
         self._now = now
-        self._words = query_patterns(query, words_only=True)
+        terms = {pattern_of(term): term for term in query.loose}
+        self._words = tuple(terms)
+        listed = reader.keys_with(list(terms.values()), MAX_LISTED)
+        self._listed = [keys for keys in listed if keys is not None]
+        self._common = [word for word, keys in zip(terms, listed, strict=True) if keys is None]
         self._in_line = cache(lambda line: count_present(self._words, fold(line)))
 
-    def score(self, found: Candidate, memory: Memory) -> Candidate:
+    def score(self, found: Candidate, memory: Memory) -> _Pointed:
         """Return the candidate with a score from its points."""
         tagged = sum(1 for tag in memory.tags.split("\n") if tag and self._in_line(tag))
         context = self._is_phrase(found) or bool(self._in_line(memory.labels))
         counts = Counts(self._keywords(found, memory), context, tagged)
         earned = points_earned(self._points, counts, memory, self._now)
-        earned_score = score_of_points(self._points, earned, len(self._words))
-        why = {**found.why, "points": round(earned, 3)}
-        return Candidate(found.key, earned_score, {**why, **counts._asdict()}, found.text)
+        return _Pointed(found, counts, earned, score_of_points(self._points, earned, len(self._words)))
 
     def _is_phrase(self, found: Candidate) -> bool:
         """True if the memory contains the query as a phrase."""
@@ -209,4 +229,8 @@ class _PointCounter:
             return len(self._words) + 1
         if found.why.get("match") in _WHOLE:
             return len(self._words)
-        return count_present(self._words, fold(f"{memory.title}\n{memory.labels}\n{memory.tags}\n{memory.body}"))
+        count = sum(1 for keys in self._listed if memory.key in keys)
+        if self._common:
+            text = fold(f"{memory.title}\n{memory.labels}\n{memory.tags}\n{memory.body}")
+            count += count_present(self._common, text)
+        return count

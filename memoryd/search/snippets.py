@@ -14,15 +14,12 @@ _MARK = re.compile(r"\[redacted:[a-z0-9-]*\]")
 _MORE = "…"
 
 
-def query_patterns(query: ParsedQuery, *, words_only: bool = False) -> tuple[Pattern, ...]:
-    """Return patterns of the informative words and, unless `words_only`, of the pieces they come from and of the whole
-    query."""
-    found: list[Pattern] = []
-    if not words_only:
-        whole = fold(query.raw[:WIDTH].strip(" \t\r\n\"'“”«»"))
-        pieces = [fold(piece) for piece in query.pieces if len(piece) > 1 and not piece.isalnum()]
-        found += [Pattern(whole, 8, "", whole_word=False, start=False)] if whole and query.phrase is not None else []
-        found += [Pattern(piece, 3, "", whole_word=False, start=False) for piece in pieces]
+def query_patterns(query: ParsedQuery) -> tuple[Pattern, ...]:
+    """Return patterns of the informative words, of the pieces they come from and of the whole query."""
+    whole = fold(query.raw[:WIDTH].strip(" \t\r\n\"'“”«»"))
+    pieces = [fold(piece) for piece in query.pieces if len(piece) > 1 and not piece.isalnum()]
+    found = [Pattern(whole, 8, "", whole_word=False, start=False)] if whole and query.phrase is not None else []
+    found += [Pattern(piece, 3, "", whole_word=False, start=False) for piece in pieces]
     found += [pattern_of(term) for term in query.loose]
     return tuple(dict.fromkeys(found))
 

@@ -366,6 +366,14 @@ class TestText:
         index.forget("a")
         assert index.term_frequencies(asked[:1]) == [0]
 
+    def test_the_memories_with_a_term_are_listed_unless_they_are_too_many(self, index: IndexWriter) -> None:
+        put(index, "a", record(0, "zebra"), record(1, tags=("gir-raffe",)), record(2, title="the zebra"))
+        asked = (*terms("zebra giraffe"), Term("gir", prefix=True), Term("gir raffe"))
+        [zebra, none, start, phrase] = index.keys_with(asked, 2)
+        assert (zebra, none, start, phrase) == ({1, 3}, set(), {2}, {2})
+        assert index.keys_with(terms("zebra"), 1) == [None]
+        assert index.keys_with((), 1) == []
+
     def test_no_terms_find_nothing(self, index: IndexWriter) -> None:
         put_texts(index, "a", "zebra")
         for query in (TextQuery(()), TextQuery((), "any"), TextQuery((), "substring")):

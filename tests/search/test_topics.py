@@ -10,6 +10,7 @@ import pytest
 
 from memoryd.core.query import Mode
 from memoryd.operations.search import SearchQuery, search
+from memoryd.search import ranking
 from memoryd.search.modes import SearchEngine
 from memoryd.search.semantic import SemanticSearch
 from tests.search.stored import NOW, Stored, memory
@@ -46,6 +47,21 @@ def test_five_for_the_context_two_for_a_tag_one_for_five_uses(topics: Stored) ->
 def test_a_word_of_the_path_is_worth_more_than_one_of_the_text(topics: Stored) -> None:
     topics.put(memory("text", "authentication here", age=1), memory("topic", "else", labels=("authentication",), age=1))
     assert topics.ids("authentication") == ["topic", "text"]
+
+
+@pytest.mark.parametrize("query", ["giraffe zebra", "zebra animal", "elephants giraffes zebra", "Zebra élan C++"])
+def test_a_word_counts_whether_the_index_lists_its_memories_or_not(
+    topics: Stored, query: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    topics.put(
+        memory("both", "giraffes and a zebra", title="Elephants", age=1),
+        memory("one", "an Elan in C++", labels=("animals",), age=2),
+        memory("tagged", "zebras", tags=("elephant",), age=3),
+    )
+    listed = points(topics, query)
+    monkeypatch.setattr(ranking, "MAX_LISTED", -1)
+    assert points(topics, query) == listed
+    assert listed
 
 
 def test_points_part_what_the_text_does_not(topics: Stored) -> None:

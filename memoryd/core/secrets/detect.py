@@ -12,6 +12,7 @@ import hashlib
 import re
 from collections.abc import Callable, Iterator, Mapping
 from functools import lru_cache
+from operator import is_not
 
 from memoryd.core.secrets.value_rules import (
     AUTH,
@@ -36,6 +37,7 @@ NAME_KEYS = frozenset(
     | {"message", "hint", "reason", "reasons", "summary", "evidence", "why", "what", "withheld", "error"}
 )
 CONTENT_KEYS = frozenset({"memory", "text", "part", "diff"})  # requested content is returned unchanged
+_NO_TEXT = frozenset({bool, int, float, type(None)})
 _MAX_CLEAN = 3_000  # texts; less than a megabyte
 
 # Digests of texts without secrets. A changed file mostly has the same texts as before, and each of them is redacted
@@ -88,7 +90,11 @@ def redact_values(values: Mapping[str, object]) -> Mapping[str, object]:
     A file name or id may look like a token. It is needed unchanged to open the file, but must not be shown. Contents
     of memories are redacted where they enter the search index.
     """
-    changed = {key: new for key, old in values.items() if (new := _redacted_value(key, old)) is not old}
+    changed = {
+        key: new
+        for key, old in values.items()
+        if type(old) not in _NO_TEXT and (new := _redacted_value(key, old)) is not old
+    }
     return {**values, **changed} if changed else values
 
 
@@ -104,11 +110,11 @@ def redact_tokens(text: str) -> str:
 def _redacted_value(key: str, value: object) -> object:
     if isinstance(value, str):
         return redact_tokens(value) if key in NAME_KEYS else value
-    if isinstance(value, Mapping):
+    if isinstance(value, (dict, Mapping)):  # a dict needs no slow check of its abstract class
         return value if key in CONTENT_KEYS else redact_values(value)
     if isinstance(value, (list, tuple)):
         items = [_redacted_value(key, item) for item in value]
-        return items if any(new is not old for new, old in zip(items, value, strict=True)) else value
+        return items if any(map(is_not, items, value)) else value
     return value
 
 

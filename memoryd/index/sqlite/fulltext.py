@@ -11,7 +11,7 @@ that they apply before the best matches are selected.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from itertools import chain, groupby
 from math import log
 
@@ -107,6 +107,11 @@ class FullText:
         counts = iter(self._count([_expression(term) for term in terms if term not in stop_words]))
         return [size // 2 if term in stop_words else next(counts) for term in terms]
 
+    def keys_with(self, terms: Sequence[Term], most: int) -> list[Collection[int] | None]:
+        """Return the keys of the memories that contain each term; None for a term in more than `most` of them."""
+        counted = zip(terms, self.term_frequencies(terms), strict=True)
+        return [self._keys_with(term) if count <= most else None for term, count in counted]
+
     def match(self, query: TextQuery, filters: Filters, limit: int) -> list[Match]:
         """Return the memories that match, at most `limit`, best first within each kind; ties go to the newest key."""
         if query.mode == "substring":
@@ -160,6 +165,9 @@ class FullText:
         return [known[each] for each in expressions]
 
     # --- words
+
+    def _keys_with(self, term: Term) -> set[int]:
+        return {key for (key,) in self._db.rows(_ROWIDS, (_expression(term),))}
 
     def _phrase_and_all(self, phrase: Term, terms: Sequence[Term], filters: Filters, limit: int) -> list[Match]:
         """Return memories with all of the terms, in one query, those with the phrase first."""

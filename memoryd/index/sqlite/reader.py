@@ -64,6 +64,7 @@ class SqliteReader:
         self.keys_of = self._memories.keys_of
         self.match = self.fulltext.match
         self.term_frequencies = self.fulltext.term_frequencies
+        self.keys_with = self.fulltext.keys_with
         self.vocabulary = self.fulltext.vocabulary
         self.nearest = self.vectors.nearest
         self.vector = self.vectors.of
