@@ -53,27 +53,30 @@ class FileRow:
     pending: bool = False
     facts: Mapping[str, Any] = field(default_factory=dict)
 
-    @property
-    def settled(self) -> bool:
-        """True if an equal fingerprint proves that the file is unchanged."""
-        return bool(self.digest) and not (self.recently_modified or self.pending)
+    def matches(self, found: Fingerprint) -> bool:
+        """True if the file with this fingerprint is unchanged: the file was read completely, and long enough after its
+        last change for an equal fingerprint to prove it."""
+        settled = self.digest and not (self.recently_modified or self.pending)
+        return bool(settled) and self.fingerprint[:5] == found[:5]
 
 
-class FileStamp(NamedTuple):
-    """The part of a `FileRow` that shows whether the file has changed. `settled`: it was read completely, and long
-    enough after its last change for an equal fingerprint to prove that it is unchanged."""
+class FileChanges(NamedTuple):
+    """Differences between the files of a scan and those in the index, by path. `changed`: also files whose equal
+    fingerprint does not prove that they are unchanged. `missing`: in the index only, with the number of their
+    memories; `records`: that of all files in the index."""
 
-    dev: int
-    inode: int
-    size: int
-    mtime_ns: int
-    ctime_ns: int
-    settled: bool
+    new: list[str]
+    changed: list[str]
+    missing: dict[str, int]
     records: int
 
-    def matches(self, found: Fingerprint) -> bool:
-        """True if the file with this fingerprint is unchanged."""
-        return self.settled and self[:5] == found[:5]
+
+class RoleTotals(NamedTuple):
+    """The files with one role: how many there are, their memories, and their size in bytes."""
+
+    files: int
+    records: int
+    size: int
 
 
 class FileSummary(NamedTuple):
@@ -264,9 +267,13 @@ class IndexReader(Protocol):
         """Return one file; None if it is not in the index."""
         return self.files().get(path)
 
-    def stamps(self) -> dict[str, FileStamp]:
-        """Return the stamp of every file by path."""
-        return {path: FileStamp(*row.fingerprint[:5], row.settled, row.records) for path, row in self.files().items()}
+    def compare(self, found: Mapping[str, Fingerprint]) -> FileChanges:
+        """Compare all files of a scan with those in the index."""
+        known = self.files()
+        changed = [path for path, row in known.items() if path in found and not row.matches(found[path])]
+        missing = {path: row.records for path, row in known.items() if path not in found}
+        new = [path for path in found if path not in known]
+        return FileChanges(new, changed, missing, sum(row.records for row in known.values()))
 
     def summaries(self) -> Iterator[FileSummary]:
         """Yield the summary of every file."""
@@ -278,6 +285,14 @@ class IndexReader(Protocol):
         """Return the number of files and their size in bytes."""
         sizes = [each.size for each in self.summaries()]
         return len(sizes), sum(sizes)
+
+    def totals_by_role(self) -> dict[str, RoleTotals]:
+        """Return the totals of the files with each role."""
+        found: dict[str, RoleTotals] = {}
+        for each in self.summaries():
+            before = found.get(each.role, RoleTotals(0, 0, 0))
+            found[each.role] = RoleTotals(before.files + 1, before.records + each.records, before.size + each.size)
+        return found
 
     # records and findings
 

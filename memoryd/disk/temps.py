@@ -21,9 +21,8 @@ from types import TracebackType
 from typing import Self
 
 from memoryd.disk.syscalls import UNSUPPORTED, sync_file
-from memoryd.disk.tree import Tree
 
-_PATTERN = re.compile(r"(?P<target>.+)\.memoryd-(?P<pid>[1-9][0-9]{0,9})-[0-9]{1,19}\.tmp", re.DOTALL)
+_PATTERN = re.compile(r"(?P<target>.+)\.memoryd-[1-9][0-9]{0,9}-[0-9]{1,19}\.tmp", re.DOTALL)
 _ACL = "system.posix_acl_access"
 _numbers = itertools.count(1)
 
@@ -35,7 +34,7 @@ def temp_name(name: str) -> str:
 
 def is_our_temp(name: str) -> bool:
     """True if a file name (or path) is that of a temporary file of memoryd."""
-    return _PATTERN.fullmatch(name) is not None
+    return ".memoryd-" in name and _PATTERN.fullmatch(name) is not None
 
 
 def target_of(name: str) -> str:
@@ -44,13 +43,6 @@ def target_of(name: str) -> str:
     if found is None:
         raise ValueError(f"not a temporary name of memoryd: {name!r}")
     return found["target"]
-
-
-def our_temps(tree: Tree, directory: str) -> list[tuple[str, int]]:
-    """List (path, PID) of memoryd's temporary files in one directory ("" is the root), sorted."""
-    prefix = f"{directory}/" if directory else ""
-    found = ((name, _PATTERN.fullmatch(name)) for name in tree.listdir(directory))
-    return sorted((prefix + name, int(match["pid"])) for name, match in found if match)
 
 
 class Temp:

@@ -194,10 +194,17 @@ class Tree:
             finally:
                 os.close(fd)
 
-    def scan(self, skip_dir: Callable[[str], bool], max_files: float = math.inf) -> Scan:
+    def scan(
+        self,
+        skip_dir: Callable[[str], bool],
+        max_files: float = math.inf,
+        *,
+        only: Callable[[str], bool] | None = None,
+    ) -> Scan:
         """Walk everything below the root except directories for which `skip_dir(path)` is true; stop after more than
-        `max_files` files. See `Scan`. Raises OSError if the root cannot be read or was removed."""
-        result = scan(self.open_directory, self.identity, skip_dir, max_files)
+        `max_files` files. With `only`, files for whose path it is false are left out and cost no `stat`. See `Scan`.
+        Raises OSError if the root cannot be read or was removed."""
+        result = scan(self.open_directory, self.identity, skip_dir, max_files, only=only)
         self._require_linked()
         return result
 
@@ -336,9 +343,11 @@ def scan(
     identity: tuple[int, int],
     skip_dir: Callable[[str], bool],
     max_files: float = math.inf,
+    *,
+    only: Callable[[str], bool] | None = None,
 ) -> Scan:
     """Walk down from ""; `open_directory(path)` returns descriptors, `skip_dir(path)` is true for directories to
-    leave out. The walk stops after more than `max_files` files.
+    leave out, `only(path)` for the files that are wanted. The walk stops after more than `max_files` files.
 
     Raises OSError if the root itself cannot be read: an empty result would mean that everything was deleted.
     One directory is open at a time, so depth costs time but no descriptors.
@@ -353,7 +362,7 @@ def scan(
             _record_error(error, path, found)
             continue
         try:
-            below = _enter(fd, path, identity[0], found)
+            below = _enter(fd, path, identity[0], found, only)
             for name in below:
                 (found.skipped if skip_dir(name) else waiting).append(name)
         except OSError as error:
@@ -364,7 +373,7 @@ def scan(
     return Scan(found.files, found.directories, *rest, complete=len(found.files) <= max_files)
 
 
-def _enter(fd: int, path: str, device: int, found: _Progress) -> list[str]:
+def _enter(fd: int, path: str, device: int, found: _Progress, only: Callable[[str], bool] | None) -> list[str]:
     """Record the directory and its entries; return the directories below it, none if it is not to be entered."""
     status = os.fstat(fd)
     if status.st_dev != device or path.count("/") >= MAX_DEPTH:
@@ -379,6 +388,8 @@ def _enter(fd: int, path: str, device: int, found: _Progress) -> list[str]:
             try:
                 if entry.is_dir(follow_symlinks=False):
                     below.append(name)
+                    continue
+                if only is not None and not only(name):
                     continue
                 state = entry.stat(follow_symlinks=False)
             except OSError as error:

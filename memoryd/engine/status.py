@@ -103,8 +103,8 @@ class Publisher:
     def scanning(self, before: RootStatus) -> RootStatus:
         """Return a status with what has been read so far, at little cost. The rest stays as it was. Until a layout is
         recognised there are no reasons: that none is known yet is no trouble."""
-        summaries = list(self._store.catalogue.summaries())
-        archived = sum(each.records for each in summaries if each.role == Role.ARCHIVE)
+        totals = self._store.catalogue.totals_by_role()
+        archived = totals[Role.ARCHIVE].records if Role.ARCHIVE in totals else 0
         return replace(
             before,
             layout=self._layout(),
@@ -112,10 +112,10 @@ class Publisher:
             state="scanning",
             reasons=() if self._store.layout is None else self._health.state()[1],
             watch=self._health.watch,
-            memories=sum(each.records for each in summaries) - archived,
+            memories=sum(each.records for each in totals.values()) - archived,
             archived=archived,
-            files=len(summaries),
-            bytes=sum(each.size for each in summaries),
+            files=sum(each.files for each in totals.values()),
+            bytes=sum(each.size for each in totals.values()),
             findings=finding_counts(self._store),
         )
 

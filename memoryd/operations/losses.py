@@ -10,13 +10,13 @@ or moving memories to another file.
 from __future__ import annotations
 
 import shlex
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import NamedTuple
 
 import msgspec
 
 from memoryd.core.findings import Finding
-from memoryd.core.index import FileRow, FileStamp, Identity, identity
+from memoryd.core.index import FileRow, Identity, identity
 from memoryd.core.records import FRESH_S, Document, ParseOffset, Role
 from memoryd.core.spans import sha256
 from memoryd.disk.snapshots import Version
@@ -384,10 +384,8 @@ def _summary(row: FileRow) -> FileStats:
     return FileStats(row.path, Role(row.role), size, row.units, row.broken, row.records, row.facts)
 
 
-def mass_loss(known: Mapping[str, FileStamp], missing: Iterable[str]) -> str | None:
-    """Return why a sudden loss of these files makes a root suspect; None if they held few of its memories."""
-    lost_records = sum(known[path].records for path in missing)
-    total = sum(stamp.records for stamp in known.values())
+def mass_loss(lost_records: int, total: int) -> str | None:
+    """Return why a sudden loss of so many memories makes a root suspect; None if they are few of its memories."""
     if lost_records > MASS_LOSS and lost_records * 2 > total:
         return f"{lost_records} of {total} memories are gone and nobody was seen to delete them"
     return None

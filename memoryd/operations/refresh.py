@@ -101,21 +101,22 @@ def _refresh_paths(store: Store, paths: Iterable[str], now: float, *, verify: bo
 
 def _refresh_all(store: Store, now: float, *, verify: bool, deletions_observed: bool) -> RefreshResult:
     scan = store.scan()
-    known = store.catalogue.stamps()
     wanted = _readable(store, scan.files)
-    deleted = [path for path in known if path not in wanted and not _is_under(path, scan.unreadable)]
+    new, changed, gone, known_records = store.catalogue.compare(wanted)
+    deleted = [path for path in gone if not _is_under(path, scan.unreadable)]
     missing = [path for path in deleted if not store.is_ignored(path)]  # newly ignored files are no loss
-    loss = None if deletions_observed else mass_loss(known, missing)
+    loss = None if deletions_observed else mass_loss(sum(gone[path] for path in missing), known_records)
     if loss:
         return RefreshResult(directories=scan.directories, loss=loss)
-    stale = {path: at for path, at in wanted.items() if verify or path not in known or not known[path].matches(at)}
-    with store.progress.measure("reading", "bytes", sum(found.size for found in stale.values())):
-        outcomes = _index_new(store, {path: found for path, found in stale.items() if path not in known}, now)
-        for path, found in stale.items():
-            if path in known:
-                store.check_stopping()
-                with store.progress.part(found.size):
-                    outcomes[path] = index_file(store, path, found, store.catalogue.file(path), now, verify=verify)
+    if verify:
+        unknown = frozenset(new)
+        changed = [path for path in wanted if path not in unknown]
+    with store.progress.measure("reading", "bytes", sum(wanted[path].size for path in (*new, *changed))):
+        outcomes = _index_new(store, {path: wanted[path] for path in new}, now)
+        for path in changed:
+            store.check_stopping()
+            with store.progress.part(wanted[path].size):
+                outcomes[path] = index_file(store, path, wanted[path], store.catalogue.file(path), now, verify=verify)
     for path in missing:
         note_deletion(store, path, now)
     _forget(store, deleted, now)

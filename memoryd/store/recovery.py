@@ -181,8 +181,7 @@ def _remove_temps(store: Store, now: float) -> list[str]:
     """Remove temporary files of an earlier memoryd process. If one is a replaced inode, bytes appended to it since are
     copied to the live file first, and while another program has it open it is watched again."""
     messages: list[str] = []
-    directories = sorted(store.scan().directories)
-    for path, _ in (found for directory in directories for found in temps.our_temps(store.tree, directory)):
+    for path in sorted(store.scan(only=temps.is_our_temp).files):
         live = temps.target_of(path)
         content = store.tree.read(path)[0] if store.role(live) is Role.SOURCE else None  # others are derived from these
         rescued = _rescue_content(store, live, content, now) if content is not None else ""

@@ -387,9 +387,9 @@ class Store(StoreLock):
         """True if this path is ignored. The path of a directory ends with a slash."""
         return is_ignored(path, self.policy.ignore)
 
-    def scan(self) -> Scan:
-        """Scan everything that is not ignored."""
-        return self.tree.scan(lambda directory: self.is_ignored(f"{directory}/"))
+    def scan(self, only: Callable[[str], bool] | None = None) -> Scan:
+        """Scan everything that is not ignored, or `only` files with such paths."""
+        return self.tree.scan(lambda directory: self.is_ignored(f"{directory}/"), only=only)
 
     def load(self, path: str, now: float, ids: Collection[str] | None = None) -> Source | None:
         """Read one file; it is parsed when its document is needed. With `ids`, the document need only contain these

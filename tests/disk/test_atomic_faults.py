@@ -235,7 +235,7 @@ def kill_before(calls: str, number: int, name: str, root: Path) -> bool:
 def recover(root: Path, old: bytes | None, new: bytes | None) -> None:
     """Recover as the caller does at the next start: a leftover without new content is removed."""
     with Tree(os.path.realpath(root)) as tree:
-        for temp, _ in temps.our_temps(tree, "d"):
+        for temp in tree.scan(lambda _: False, only=temps.is_our_temp).files:
             left, _ = tree.read(temp)
             assert any(known is not None and known.startswith(left) for known in (old, new))
             tree.unlink(temp)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 from collections.abc import Callable
 from dataclasses import replace
@@ -11,7 +12,16 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from memoryd.core.findings import Finding
-from memoryd.core.index import Before, FileRow, IndexReader, IndexWriter, Neighbour, ReplacedRange
+from memoryd.core.index import (
+    Before,
+    FileChanges,
+    FileRow,
+    IndexReader,
+    IndexWriter,
+    Neighbour,
+    ReplacedRange,
+    RoleTotals,
+)
 from memoryd.core.query import Filters, Term, TextQuery
 from memoryd.core.records import Document, Record
 from memoryd.core.spans import Fingerprint, Span
@@ -81,16 +91,30 @@ class TestFiles:
         one.close()
         other.close()
 
-    def test_a_stamp_matches_an_unchanged_file_that_was_read_completely(self, index: IndexWriter) -> None:
+    def test_a_scan_differs_unless_the_files_are_unchanged_and_were_read_completely(self, index: IndexWriter) -> None:
         whole, found = row("a", 3), Fingerprint(1, 2, 3, 4, 5)
         index.replace(replace(whole, fingerprint=found), Document("a", ()))
-        assert index.stamps()["a"].records == 3
-        assert index.stamps()["a"].matches(found._replace(mode=0o600, nlink=2))
+        unchanged = FileChanges([], [], {}, 3)
+        assert index.compare({"a": found}) == index.compare({"a": found._replace(mode=0o600, nlink=2)}) == unchanged
         for field in ("dev", "inode", "size", "mtime_ns", "ctime_ns"):
-            assert not index.stamps()["a"].matches(found._replace(**{field: 9}))
+            assert index.compare({"a": found._replace(**{field: 9})}) == unchanged._replace(changed=["a"])
         for doubt in ({"pending": True}, {"recently_modified": True}, {"digest": ""}):
             index.restamp(replace(whole, fingerprint=found, **doubt))
-            assert not index.stamps()["a"].matches(found)
+            assert index.compare({"a": found}) == unchanged._replace(changed=["a"])
+
+    def test_a_scan_has_new_files_and_misses_others(self, index: IndexWriter) -> None:
+        kept, gone = os.fsdecode(b"\xff\xe4"), "göne"
+        found = Fingerprint(1, 2, 3, 4, 5)
+        for path, records in ((kept, 2), (gone, 3)):
+            index.replace(replace(row(path, records), fingerprint=found), Document(path, ()))
+        assert index.compare({"z": found, kept: found, "b": found}) == FileChanges(["z", "b"], [], {gone: 3}, 5)
+
+    def test_totals_are_counted_for_each_role(self, index: IndexWriter) -> None:
+        assert index.totals_by_role() == {}
+        for path, role, records in (("a", "source", 3), ("b", "archive", 4), ("c", "source", 0)):
+            index.replace(replace(row(path, records), role=role), Document(path, ()))
+        size = row("a").fingerprint.size
+        assert index.totals_by_role() == {"source": RoleTotals(2, 3, 2 * size), "archive": RoleTotals(1, 4, size)}
 
     def test_restamp_changes_the_file_alone(self, index: IndexWriter) -> None:
         put_texts(index, "a", "zebra")

@@ -7,16 +7,16 @@ when it is needed: nothing is cached that was not read from the database. Of a l
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Iterator, Sequence
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import chain, groupby
 from operator import itemgetter
 
 from memoryd.core.findings import Finding
-from memoryd.core.index import ID_SUFFIX, FileRow, FileStamp, FileSummary, Place
+from memoryd.core.index import ID_SUFFIX, FileChanges, FileRow, FileSummary, Place, RoleTotals
 from memoryd.core.records import Entry
-from memoryd.core.spans import replace_surrogates
+from memoryd.core.spans import Fingerprint, replace_surrogates
 from memoryd.index.sqlite.database import (
     ENTRIES,
     FILES,
@@ -39,6 +39,7 @@ from memoryd.index.sqlite.vectors import Epoch, Vectors
 ONE_PASS_FILES = 100  # files; of more the records are fetched by one query
 CACHED_RECORDS = 20_000  # at about a kilobyte each
 CACHED_FILES = 20_000
+FS_ENCODING = sys.getfilesystemencoding(), sys.getfilesystemencodeerrors()  # as os.fsdecode, in a third of its time
 
 
 class Shared:
@@ -101,9 +102,26 @@ class SqliteReader:
         row = self._db.row(f"{FILES} WHERE path = ?", (key_of(path),))
         return file_row(row) if row else None
 
-    def stamps(self) -> dict[str, FileStamp]:
-        """Return the stamp of every file by path."""
-        return {os.fsdecode(key): FileStamp(*values) for key, *values in self._db.stream(STAMPS)}
+    def compare(self, found: Mapping[str, Fingerprint]) -> FileChanges:
+        """Compare all files of a scan with those in the index."""
+        changed: list[str] = []
+        missing: dict[str, int] = {}
+        known = total = 0
+        for row in self._db.stream(STAMPS):
+            at = found.get(path := row[0].decode(*FS_ENCODING))
+            records = row[7]
+            known += 1
+            total += records
+            if at is None:
+                missing[path] = records
+            elif row[1:6] != at[:5] or not row[6]:
+                changed.append(path)
+        new = self._new_among(found) if len(found) > known - len(missing) else []
+        return FileChanges(new, changed, missing, total)
+
+    def _new_among(self, found: Iterable[str]) -> list[str]:
+        known = {key.decode(*FS_ENCODING) for (key,) in self._db.stream("SELECT path FROM files")}
+        return [path for path in found if path not in known]
 
     def summaries(self) -> Iterator[FileSummary]:
         """Yield the summary of every file, at half the cost of `files`."""
@@ -113,6 +131,11 @@ class SqliteReader:
         """Return the number of files and their total size in bytes."""
         files, size = self._db.row("SELECT COUNT(*), COALESCE(SUM(size), 0) FROM files") or (0, 0)
         return int(files), int(size)
+
+    def totals_by_role(self) -> dict[str, RoleTotals]:
+        """Return the totals of the files with each role."""
+        query = "SELECT role, COUNT(*), SUM(records), SUM(size) FROM files GROUP BY role"
+        return {role: RoleTotals(*totals) for role, *totals in self._db.rows(query)}
 
     # --- records
 

@@ -40,11 +40,13 @@ class JsonFilesReader(Reader):
 
     def role(self, path: str) -> Role:
         """Return the role of a path: memory files and leftovers are sources."""
+        if names.is_memory(path):  # first: nearly every file of a large root
+            return Role.SOURCE
         if path in _INDEX_PATHS:
             return Role.INDEX
         if is_temp(path):
             return Role.TEMP
-        return Role.SOURCE if names.is_memory(path) or names.is_legacy(path) else Role.FOREIGN
+        return Role.SOURCE if names.is_legacy(path) else Role.FOREIGN
 
     def source_paths(self, present: Collection[str]) -> tuple[str, ...]:
         """Return the memory files, by the time and counter in their names."""
