@@ -6,7 +6,7 @@ from collections import Counter
 
 import pytest
 
-from tests.bench.finding.__main__ import by_kind, mean_of, told_apart, trusted, worth
+from tests.bench.finding.__main__ import by_kind, mean_of, told_apart, trusted, worth, worth_of_first
 from tests.bench.finding.arms import Found, PlainBm25, fused
 from tests.bench.finding.material import (
     LONGEST,
@@ -17,6 +17,7 @@ from tests.bench.finding.material import (
     memories,
     others,
     questions,
+    tagged,
 )
 
 
@@ -62,6 +63,24 @@ def test_worth_is_the_reciprocal_rank_and_of_several_the_average_precision() -> 
     assert worth(asked("x"), found("a", "b")) == 0
     assert worth(asked("a", "c"), found("a", "b", "c")) == pytest.approx((1 + 2 / 3) / 2)
     assert worth(asked("a", "x"), found("a")) == 0.5
+
+
+def test_of_several_answers_the_rank_of_the_first_is_shown_beside() -> None:
+    several, hits = Asked("multi", "?", ("a", "c"), "report"), found("x", "c", "y", "a")
+    assert worth_of_first(several, hits) == 0.5
+    assert worth_of_first(several, found("x")) == 0.0
+    figures = by_kind([(several, hits), (asked("x"), hits), (asked(kind="none"), hits)])
+    assert figures["multi, first"].value == figures["multi"].value == 0.5
+    assert figures["all"].value == 0.75, "it does not count twice"
+
+
+def test_tags_are_the_same_in_each_run_and_every_memory_has_three() -> None:
+    written = memories()
+    made = tagged(written)
+    assert made == tagged(written)
+    assert [each.text for each in made] == [each.text for each in written]
+    assert {(len(each.labels), len(each.tags)) for each in made} == {(1, 3)}
+    assert any(tag in each.text.lower() for each in made for tag in each.tags)
 
 
 def test_questions_without_an_answer_are_told_apart_by_the_score_of_right_hits() -> None:

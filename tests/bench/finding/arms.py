@@ -81,10 +81,11 @@ def _record(number: int, written: Written) -> Record:
         "",
         created,
         None,
-        (),
+        written.tags,
         False,
         {},
         text=written.text,
+        labels=written.labels,
         weight=written.importance,
         uses=written.uses,
     )

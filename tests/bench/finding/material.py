@@ -23,8 +23,15 @@ OLDEST = 900  # days
 SHORTEST, LONGEST = 5, 80  # words
 SENTENCES = 6
 
+CATEGORIES = ("general", "preference", "technical", "work", "process", "decision", "fact", "personal")
+SHARED = (
+    "project", "backend", "frontend", "infra", "team", "process", "decision", "bug", "workflow", "customer", "billing",
+    "tooling", "release", "testing", "security", "performance", "personal", "planning", "docs", "operations",
+)  # fmt: skip
+
 Half = Literal["tune", "report", "all"]
 
+_TAG = re.compile(r"[a-z]{4,}")
 _CHOICE = re.compile(r"\{([^}]*)\}")
 
 
@@ -36,6 +43,8 @@ class Written(NamedTuple):
     age: float
     importance: float | None
     uses: int
+    labels: tuple[str, ...] = ()
+    tags: tuple[str, ...] = ()
 
 
 class Asked(NamedTuple):
@@ -88,6 +97,20 @@ def others(count: int, seed: int = 1) -> list[Written]:
         )
         for number, text in enumerate(texts)
     ]
+
+
+def tagged(written: Sequence[Written], seed: int = 1) -> list[Written]:
+    """These memories, each with a category and three tags: up to two of its rarest words, and such as many share."""
+    chance = random.Random(seed)
+    words = [sorted(set(_TAG.findall(each.text.lower()))) for each in written]
+    count = Counter(word for each in words for word in each)
+    made: list[Written] = []
+    for each, some in zip(written, words, strict=True):
+        rarest = sorted(some, key=lambda word: (count[word], word))[:4]
+        own = chance.sample(rarest, min(len(rarest), chance.choice((0, 1, 1, 2))))
+        tags = (*own, *chance.sample(SHARED, 3 - len(own)))
+        made.append(each._replace(labels=(chance.choice(CATEGORIES),), tags=tags))
+    return made
 
 
 def _text(chance: random.Random, sentences: Sequence[str]) -> str:
