@@ -471,9 +471,10 @@ class IndexWriter(IndexReader, Protocol):
         return None
 
     def missing_vectors(self, model: str, after: int, limit: int) -> list[tuple[int, str]]:
-        """Return (key, redacted text) of memories without a vector of the model or an agent, by key above `after`."""
+        """Return (key, redacted `whole_text`) of memories without a vector of the model or an agent, by key above
+        `after`."""
         lacking = [
-            (each.key, whole_text(each.title, each.body, each.labels, each.tags))
+            (each.key, whole_text(each.title, each.body))
             for each in self.newest(EVERYTHING, ANY_NUMBER)
             if each.key > after
             and not ((vector := self.vector(each.key)) and (vector[0] == model or is_agent_model(vector[0])))

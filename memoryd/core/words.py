@@ -127,10 +127,10 @@ STOP_WORDS = frozenset(_STOP.split())
 """English words that carry little information about the subject of a text."""
 
 
-def whole_text(title: str, body: str, labels: str, tags: str) -> str:
-    """Return the whole text of a memory, without the title if the body starts with it.
+def whole_text(title: str, body: str) -> str:
+    """Return the text of a memory to make a vector of: title and body, or the body alone if it starts with the title.
 
-    `labels` and `tags` are joined by newlines.
+    Labels and tags are no part of it: what many memories share makes all of them alike (tests.bench.finding --tagged).
     """
     head = "" if body.startswith(title.rstrip("….")) else title
-    return "\n".join(part for part in (head, body, labels, tags) if part)
+    return "\n".join(part for part in (head, body) if part)

@@ -153,9 +153,9 @@ def _find(
 
 
 def _reranked(hits: list[Hit], reranker: Reranker, question: str, *, required: bool) -> list[Hit]:
-    """Rank the best hits again. Labels and tags are not judged: what many memories share tells nothing."""
+    """Rank the best hits again."""
     memories = [hit.memory for hit in hits[:JUDGED]]
-    texts = [whole_text(memory.title, memory.body, "", "") for memory in memories]
+    texts = [whole_text(memory.title, memory.body) for memory in memories]
     try:
         ranked = reranker.rerank(question, [hit.candidate for hit in hits], texts)
     except EmbedderError as error:

@@ -471,7 +471,7 @@ def said(index: IndexWriter) -> dict[str, object]:
 
 
 class TestVectors:
-    def test_what_is_missing_comes_by_key_with_all_it_says(self, index: IndexWriter) -> None:
+    def test_missing_vectors_come_by_key_with_title_and_body(self, index: IndexWriter) -> None:
         put(
             index,
             "a",
@@ -479,8 +479,8 @@ class TestVectors:
             record(2, "text", title="title", tags=("tag",)),
         )
         first, second = index.missing_vectors(MODEL, 0, 10)
-        assert first[1] == "The beginning of it, and more\nTopic\ntag", "what is said twice counts once"
-        assert second[1] == "title\ntext\ntag"
+        assert first[1] == "The beginning of it, and more", "neither labels nor tags, and no text twice"
+        assert second[1] == "title\ntext"
         assert index.missing_vectors(MODEL, first[0], 1) == [second]
         index.put_vectors(MODEL, [(first[0], b"1234")])
         assert index.missing_vectors(MODEL, 0, 10) == [second]

@@ -138,7 +138,7 @@ def file_values(row: FileRow) -> tuple[object, ...]:
     )
 
 
-SCHEMA = 7
+SCHEMA = 8
 CACHE_KIB = 8_192  # of each reader: the narrow tables of 100,000 memories
 MAX_IDLE = 4  # open readers that are not in use
 _ERRNO = {sqlite3.SQLITE_FULL: errno.ENOSPC, sqlite3.SQLITE_IOERR: errno.EIO}

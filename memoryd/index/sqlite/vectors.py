@@ -25,7 +25,7 @@ _MAX_KEYS = 500  # keys in one query
 _WITHOUT_VECTOR = (
     "LEFT JOIN vectors AS v ON v.key = r.key AND (v.model = ? OR v.model GLOB 'own:*') WHERE v.key IS NULL"
 )
-_TEXTS = "SELECT r.key, r.title, t.body, t.labels, r.tags FROM records AS r JOIN texts AS t USING (key)"
+_TEXTS = "SELECT r.key, r.title, t.body FROM records AS r JOIN texts AS t USING (key)"
 _SAMPLES = (
     "SELECT r.key, v.model, v.vector, r.title, t.body FROM records AS r"
     " CROSS JOIN vectors AS v ON v.key = r.key CROSS JOIN texts AS t ON t.key = r.key"
@@ -111,7 +111,7 @@ class Vectors:
         if not rows:
             last = self._db.row("SELECT max(key) FROM records")
             self._complete = known, low, max(high, last[0] or 0 if last else 0)
-        return [(key, whole_text(*parts)) for key, *parts in rows]
+        return [(key, whole_text(title, body)) for key, title, body in rows]
 
     # --- reading
 
