@@ -1,6 +1,7 @@
 """How many modules one piece of work passes in a real daemon: a change is found where its idea lies.
 
-What a clock does meanwhile is no part of the work: counted is what every one of several runs passes.
+What a clock does meanwhile is no part of the work: counted is what every one of several runs passes. On a loaded
+machine a run takes longer, and more falls into it by the clock: then there are more runs.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ LEARNINGS, INDEX = "learnings.jsonl", "index.json"
 # Of an indexed line that an agent appended, and of a memory stored through the control socket until it is acknowledged:
 # 40 and 49 to 51 at rest, some more where a timer falls into every run. Only ever lowered.
 APPENDED, ADDED = 44, 55
-RUNS = 8
+MAX_RUNS = 40
 
 
 @pytest.fixture
@@ -44,17 +45,23 @@ def add(daemon: TracedDaemon) -> None:
     daemon.rpc("memory.add", memory={"type": "learning", "content": "zebra"})
 
 
-def always_passed(daemon: TracedDaemon, act: Callable[[TracedDaemon], None]) -> frozenset[str]:
-    """The first time is left out: what is made once and kept is made then."""
+def always_passed(daemon: TracedDaemon, act: Callable[[TracedDaemon], None], most: int) -> frozenset[str]:
+    """What all runs pass, of so many that it is not above `most` if `MAX_RUNS` are enough for that. The first time
+    is left out: what is made once and kept is made then."""
     act(daemon)
-    return frozenset.intersection(*(daemon.passed(lambda: act(daemon)) for _ in range(RUNS)))
+    passed = daemon.passed(lambda: act(daemon))
+    for _ in range(MAX_RUNS):
+        if len(passed) <= most:
+            break
+        passed &= daemon.passed(lambda: act(daemon))
+    return passed
 
 
 def test_an_appended_line_passes_few_modules(daemon: TracedDaemon) -> None:
-    passed = always_passed(daemon, append)
+    passed = always_passed(daemon, append, APPENDED)
     assert len(passed) <= APPENDED, sorted(passed)
 
 
 def test_a_memory_stored_by_command_passes_few_modules(daemon: TracedDaemon) -> None:
-    passed = always_passed(daemon, add)
+    passed = always_passed(daemon, add, ADDED)
     assert len(passed) <= ADDED, sorted(passed)

@@ -1,8 +1,10 @@
-"""Nothing that a test of the disk opens stays open behind it."""
+"""What several tests of the disk start with; nothing that one of them opens stays open behind it."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -23,3 +25,11 @@ def journals(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Journal]]:
     yield opened
     for journal in opened:
         journal.close()
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Iterator[int]:
+    """A descriptor of the temporary directory."""
+    fd = os.open(tmp_path, os.O_RDONLY | os.O_DIRECTORY)
+    yield fd
+    os.close(fd)

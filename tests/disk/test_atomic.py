@@ -235,7 +235,7 @@ class TestReplace:
         atomic.append(tree, "f", LATE, expected=now)
         with pytest.raises(StoreChangedError):
             atomic.replace(tree, "f", NEW, expected=now, exchange=True)
-        assert len(os.listdir("/proc/self/fd")) == before
+        assert len(os.listdir("/proc/self/fd")) <= before
 
 
 def changes(tree: Tree, path: str) -> list[Callable[[], object]]:

@@ -39,13 +39,6 @@ Spawn = Callable[..., "subprocess.Popen[str]"]
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> Iterator[int]:
-    fd = os.open(tmp_path, os.O_RDONLY | os.O_DIRECTORY)
-    yield fd
-    os.close(fd)
-
-
-@pytest.fixture
 def spawn(tmp_path: Path) -> Iterator[Spawn]:
     """Run a piece of Python in the directory; `wait_for` lines come on its stdout."""
     started: list[subprocess.Popen[str]] = []
@@ -106,7 +99,7 @@ def put(path: Path, content: str | bytes, age: float = 31.0, now: float | None =
 
 
 def wait_until(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 60
     while not condition():
         assert time.monotonic() < deadline, "never came true"
         time.sleep(0.002)
@@ -211,6 +204,7 @@ def flock_threads() -> int:
 
 
 def test_waits_that_were_given_up_cost_no_more_than_a_few_threads(folder: int, spawn: Spawn) -> None:
+    wait_until(lambda: flock_threads() == 0)  # of the tests before this one
     before = len(os.listdir("/proc/self/fd"))
     holder = spawn(HOLDER, ready=True)
     clock = iter(range(0, 10_000, 5))
@@ -220,7 +214,7 @@ def test_waits_that_were_given_up_cost_no_more_than_a_few_threads(folder: int, s
     assert flock_threads() == lockqueue.MAX_WAITING
     holder.communicate("\n")
     wait_until(lambda: flock_threads() == 0)
-    wait_until(lambda: len(os.listdir("/proc/self/fd")) == before)
+    wait_until(lambda: len(os.listdir("/proc/self/fd")) <= before)
     with DirectoryLock(folder).hold(1):
         assert flock_threads() == 0
 

@@ -58,13 +58,6 @@ class Table:
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> Iterator[int]:
-    fd = os.open(tmp_path, os.O_RDONLY | os.O_DIRECTORY)
-    yield fd
-    os.close(fd)
-
-
-@pytest.fixture
 def clock() -> Clock:
     return Clock()
 
@@ -284,7 +277,7 @@ def test_nothing_stays_open(folder: int, clock: Clock) -> None:
         take(folder, trace)
         take(folder, trace)
     trace.close()
-    assert len(os.listdir("/proc/self/fd")) == before
+    assert len(os.listdir("/proc/self/fd")) <= before
 
 
 def test_at_rest_no_removed_file_is_held(folder: int, tmp_path: Path) -> None:

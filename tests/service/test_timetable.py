@@ -271,6 +271,15 @@ def test_an_hour_that_comes_twice_fires_a_line_that_names_it_once() -> None:
     assert next_cron(hourly, "Europe/Berlin", first, first) == first + 3600
 
 
+def test_a_time_that_summer_time_leaves_out_is_an_hour_later() -> None:
+    before = datetime(2026, 3, 28, 11, tzinfo=UTC).timestamp()
+    cron = parse_schedule("30 2 * * *")
+    assert isinstance(cron, Cron)
+    due = datetime(2026, 3, 29, 1, 30, tzinfo=UTC).timestamp()  # 03:30 in Berlin, where 01:59 is followed by 03:00
+    assert next_cron(cron, "Europe/Berlin", before, before) == due
+    assert next_cron(cron, "Europe/Berlin", due, due) == due + 23 * 3600
+
+
 def test_a_cron_line_that_never_ran_is_caught_up_from_when_it_was_first_armed(tmp_path: Path) -> None:
     """Five nights asleep at the time of the line; the daemon starts each morning."""
     journal = Journal(str(tmp_path / "journal"))
