@@ -170,7 +170,7 @@ def test_replaced_by_other_memories_it_is_taken_after_a_minute(root: Path, kept:
     began = time.monotonic()
     assert not (root / "index.json").exists()
     kept.until_root(lambda row: row["state"] == "ok", "it is taken", 90)
-    assert time.monotonic() - began > 55
+    assert time.monotonic() - began > 45
     until(lambda: (root / "index.json").exists(), "it is indexed")
 
 

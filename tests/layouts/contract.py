@@ -7,9 +7,12 @@ to it as a commit would, action by action, so that each moment of a crash can be
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, ClassVar
 
 from hypothesis import HealthCheck, given, settings
@@ -20,9 +23,12 @@ from memoryd.core.findings import SHARED_CODES
 from memoryd.core.plan import Action, Kind, Plan
 from memoryd.core.records import Document, Entry, ParseOffset, Record, Role
 from memoryd.core.spans import Edit, inverse, sha256, splice
+from memoryd.disk.temps import is_our_temp
 from memoryd.layouts.directory import HEAD_SIZE, Directory
 from memoryd.layouts.protocol import FileStats, IndexResult, IndexView, Layout, LoadedFile, UpkeepView
+from memoryd.operations.refresh import refresh
 from memoryd.operations.upkeep import plan_row
+from memoryd.store import Store
 from tests.examples import DEEP, examples
 
 Files = dict[str, bytes]
@@ -145,6 +151,32 @@ def directory_of(files: Mapping[str, bytes]) -> Directory:
     """As a look at the disk shows it."""
     above = {path.rpartition("/")[0] for path in files}
     return Directory(files, above | {""}, lambda path: files[path][:HEAD_SIZE])
+
+
+@contextmanager
+def stores_on_disk(layout: Layout, base: Path, policy: Policy) -> Iterator[Callable[..., Store]]:
+    """Make stores of real files, as old as the test's clock tells: `make(files, policy)`."""
+
+    def make(files: Files, policy: Policy = policy) -> Store:
+        for path, data in files.items():
+            place = base / "root" / path
+            place.parent.mkdir(parents=True, exist_ok=True)
+            place.write_bytes(data)
+            os.utime(place, (OLD, OLD))
+        store = Store("root", str(base / "root"), layout.name, policy, str(base / "state"))
+        store.attach()
+        opened.callback(store.close)
+        refresh(store, None, NOW)
+        return store
+
+    with ExitStack() as opened:
+        yield make
+
+
+def on_disk(store: Store) -> Files:
+    """Without the replaced files that are kept a while for late writers."""
+    found = store.tree.scan(lambda _: False).files
+    return {path: store.tree.read(path)[0] for path in found if not is_our_temp(path)}
 
 
 class LayoutContract:

@@ -22,7 +22,6 @@ from memoryd.core.lock_staleness import Evidence, State, judge, parse_owner
 from memoryd.core.plan import Kind, Plan
 from memoryd.core.records import Document, Record, Role
 from memoryd.core.spans import sha256, splice
-from memoryd.disk.temps import is_our_temp
 from memoryd.layouts.codes import CODES
 from memoryd.layouts.protocol import FileStats, Layout, LoadedFile, LockRule, UpkeepView
 from memoryd.layouts.session_files import SESSION_FILES
@@ -47,6 +46,8 @@ from tests.layouts.contract import (
     carry_out,
     document,
     index_of,
+    on_disk,
+    stores_on_disk,
     upkeep_view,
 )
 from tests.layouts.session_samples import TWENTY, memory, path_of, session, text
@@ -834,33 +835,10 @@ class TestLock:
 
 
 @pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Store]]:
-    """A store of session files, its files as old as the test's clock tells."""
-    monkeypatch.setattr("memoryd.store.store.LAYOUTS", {STORE.name: STORE})
-    opened: list[Store] = []
-
-    def make(files: Files, policy: Policy = ON) -> Store:
-        root = tmp_path / "memories"
-        for path, data in files.items():
-            place = root / path
-            place.parent.mkdir(parents=True, exist_ok=True)
-            place.write_bytes(data)
-            os.utime(place, (OLD, OLD))
-        store = Store("sessions", str(root), STORE.name, policy, str(tmp_path / "state"))
-        store.attach()
-        opened.append(store)
-        refresh(store, None, NOW)
-        return store
-
-    yield make
-    for store in opened:
-        store.close()
-
-
-def on_disk(store: Store) -> Files:
-    """Without the replaced files that are kept a while for late writers."""
-    found = store.tree.scan(lambda _: False).files
-    return {path: store.tree.read(path)[0] for path in found if not is_our_temp(path)}
+def folder(tmp_path: Path) -> Iterator[Callable[..., Store]]:
+    """A store of session files."""
+    with stores_on_disk(STORE, tmp_path, ON) as make:
+        yield make
 
 
 class TestOnDisk:

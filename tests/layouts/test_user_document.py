@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import os
 import random
 import re
 import sys
@@ -22,7 +21,6 @@ from memoryd.core.defaults import Policy
 from memoryd.core.plan import Kind, Plan
 from memoryd.core.records import Document, Role
 from memoryd.core.spans import Span, splice
-from memoryd.disk.temps import is_our_temp
 from memoryd.layouts.codes import CODES
 from memoryd.layouts.protocol import FileStats, Layout, LoadedFile, UpkeepView
 from memoryd.layouts.user_document import USER_DOCUMENT, UserDocumentReader, embeddings
@@ -45,6 +43,8 @@ from tests.layouts.contract import (
     carried_out,
     document,
     index_of,
+    on_disk,
+    stores_on_disk,
     upkeep_view,
 )
 
@@ -655,33 +655,10 @@ def test_memory_stays_flat_over_many_large_documents() -> None:
 
 
 @pytest.fixture
-def buckets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Store]]:
-    """A store of user documents, its files as old as the test's clock tells."""
-    monkeypatch.setattr("memoryd.store.store.LAYOUTS", {STORE.name: STORE})
-    opened: list[Store] = []
-
-    def make(files: Files) -> Store:
-        root = tmp_path / "buckets"
-        for path, data in files.items():
-            place = root / path
-            place.parent.mkdir(parents=True, exist_ok=True)
-            place.write_bytes(data)
-            os.utime(place, (OLD, OLD))
-        store = Store("users", str(root), STORE.name, Policy(), str(tmp_path / "state"))
-        store.attach()
-        opened.append(store)
-        refresh(store, None, NOW)
-        return store
-
-    yield make
-    for store in opened:
-        store.close()
-
-
-def on_disk(store: Store) -> Files:
-    """Without the replaced files that are kept a while for late writers."""
-    found = store.tree.scan(lambda _: False).files
-    return {path: store.tree.read(path)[0] for path in found if not is_our_temp(path)}
+def buckets(tmp_path: Path) -> Iterator[Callable[..., Store]]:
+    """A store of user documents."""
+    with stores_on_disk(STORE, tmp_path, Policy()) as make:
+        yield make
 
 
 class TestOnDisk:

@@ -39,6 +39,7 @@ from memoryd.store.commit import Committed
 from memoryd.store.recovery import recover
 from tests.layouts.contract import NOW
 from tests.operations.death import dying
+from tests.operations.world import kill
 
 WORD = re.compile(rb"zq[a-j]{6}qz")
 UPKEEP = ("archive", "prune", "dedupe")
@@ -391,15 +392,7 @@ class LayoutMachine(RuleBasedStateMachine):
         ]
 
     def killed(self) -> None:
-        """Do what the kernel does when the process dies: close descriptors, leave files unchanged."""
-        for late in self.store.late_writes.waiting:
-            late.replaced.detach()
-        self.store.late_writes.waiting.clear()
-        self.store.detach()
-        self.store.catalogue.close()
-        self.store.journal.close()
-        self.store.vault.close()
-        self.store.blobs.close()
+        kill(self.store)
 
     def rise(self) -> None:
         self.store = self.opened(self.root, "state")

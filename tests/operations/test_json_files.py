@@ -13,78 +13,44 @@ import pytest
 
 from memoryd.core.defaults import DAY, Policy
 from memoryd.errors import BusyError, ConflictError, NotFoundError
-from memoryd.layouts.json_files import JSON_FILES
 from memoryd.layouts.json_files.names import is_memory
 from memoryd.layouts.json_files.schema import iso_ms
-from memoryd.layouts.registry import LAYOUTS
 from memoryd.operations import memories
 from memoryd.operations.backup import create_backups
 from memoryd.operations.check import check
-from memoryd.operations.index_files import IndexUpdate, update_index
+from memoryd.operations.index_files import update_index
 from memoryd.operations.lookup import read_memory
 from memoryd.operations.memories import Context
-from memoryd.operations.refresh import RefreshResult, refresh
+from memoryd.operations.refresh import refresh
 from memoryd.operations.repair import repair
 from memoryd.operations.undo import undo
 from memoryd.operations.upkeep import archive, dedupe
-from memoryd.store import Store
 from memoryd.store.layout_views import write_view
 from tests.layouts.contract import NOW
 from tests.layouts.json_samples import CORPUS, corpus, file, identity, memory, name, pretty
+from tests.operations.world import World
 
 INDEX, STATS = "_index.json", "_stats.json"
 
 
-class Site:
-    """One store with its own clock; files are an hour old by default."""
+class Site(World):
+    """A store of JSON files."""
 
-    def __init__(self, base: Path, policy: Policy | None = None) -> None:
-        self.root = base / "memories"
-        self.root.mkdir()
-        self.now = NOW
-        self.policy = policy or Policy()
-        self.state = base / "state"
-        self.store = self.open()
+    kind = "json-files"
 
-    def open(self) -> Store:
-        store = Store("m", str(self.root), "json-files", self.policy, str(self.state))
-        store.attach()
-        return store
-
-    def restart(self) -> None:
-        self.store.close()
-        self.store = self.open()
-
-    def write(self, path: str, content: bytes, age: float = 3600.0) -> None:
-        (self.root / path).write_bytes(content)
-        at = int((self.now - age) * 1e9)
-        os.utime(self.root / path, ns=(at, at))
-
-    def look(self) -> RefreshResult:
-        done = refresh(self.store, None, self.now)
-        if done.changed or done.deleted:
-            self.store.index.dirty = True
-        return done
-
-    def sync(self) -> IndexUpdate:
-        self.look()
-        return update_index(self.store, self.now, force=True)
-
-    def read(self, path: str) -> dict[str, Any]:
-        body: dict[str, Any] = json.loads((self.root / path).read_bytes())
+    def body(self, path: str) -> dict[str, Any]:
+        body: dict[str, Any] = json.loads(self.read(path))
         return body
 
     def codes(self) -> list[str]:
         return sorted(finding.code for finding in check(self.store, self.now))
 
-    def everything(self) -> dict[str, tuple[bytes, int]]:
+    def files(self) -> dict[str, tuple[bytes, int]]:
         return {path.name: (path.read_bytes(), path.stat().st_mtime_ns) for path in self.root.iterdir()}
 
 
 @pytest.fixture
-def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Site]:
-    layouts = {**LAYOUTS, "json-files": JSON_FILES}
-    monkeypatch.setattr("memoryd.store.store.LAYOUTS", layouts)
+def site(tmp_path: Path) -> Iterator[Site]:
     made = Site(tmp_path)
     yield made
     made.store.close()
@@ -101,8 +67,8 @@ class TestRealDirectory:
         """Test vector 10; the lost ids are still known after a restart, and to the check after it."""
         copy_real_directory(site)
         assert set(site.sync().written) == {INDEX, STATS}
-        assert len(site.read(INDEX)["fileIndex"]) == 4
-        assert site.read(STATS)["totalMemories"] == 4
+        assert len(site.body(INDEX)["fileIndex"]) == 4
+        assert site.body(STATS)["totalMemories"] == 4
         for _ in range(2):
             findings = check(site.store, site.now)
             assert [each.code for each in findings].count("torn-file") == 3
@@ -115,13 +81,13 @@ class TestRealDirectory:
     def test_a_second_pass_writes_nothing(self, site: Site) -> None:
         copy_real_directory(site)
         site.sync()
-        before = site.everything()
+        before = site.files()
         site.now += 600
         site.restart()
         site.look()
         site.store.index.dirty = True
         assert update_index(site.store, site.now, force=True).written == ()
-        assert site.everything() == before
+        assert site.files() == before
 
     def test_repair_writes_the_first_values_and_can_be_undone(self, site: Site) -> None:
         copy_real_directory(site)
@@ -148,16 +114,16 @@ class TestWriters:
         for number in (1, 2):
             site.write(name(number), file(number))
         site.sync()
-        before = site.everything()
+        before = site.files()
         for half in (b"", file(1)[:30]):
             site.write(name(1), half, age=0.1)
             assert site.look().waiting == (name(1),)
             assert site.codes() == []
             assert update_index(site.store, site.now, force=True).written == ()
-            assert site.everything()[INDEX] == before[INDEX]
+            assert site.files()[INDEX] == before[INDEX]
         site.write(name(1), file(1, tags=["new"]), age=0.1)
         site.sync()
-        assert site.read(INDEX)["tagIndex"]["new"] == [identity(1)]
+        assert site.body(INDEX)["tagIndex"]["new"] == [identity(1)]
 
     def test_a_file_that_stays_broken_leaves_the_index_and_is_reported(self, site: Site) -> None:
         for number in (1, 2):
@@ -167,19 +133,17 @@ class TestWriters:
         site.look()
         site.now += 3
         site.sync()
-        assert list(site.read(INDEX)["fileIndex"]) == [identity(2)]
+        assert list(site.body(INDEX)["fileIndex"]) == [identity(2)]
         assert site.codes() == ["corrupt-file"]
 
     def test_an_access_by_the_server_writes_nothing(self, site: Site) -> None:
         site.write(name(1), file(1))
         site.sync()
-        before = site.everything()
+        before = site.files()
         site.write(name(1), file(1, accessCount=1, lastAccessed="2026-01-31T10:00:00.000Z"))
         site.now += 60
         assert site.sync().written == ()
-        assert {each: before[each] for each in (INDEX, STATS)} == {
-            each: site.everything()[each] for each in (INDEX, STATS)
-        }
+        assert {each: before[each] for each in (INDEX, STATS)} == {each: site.files()[each] for each in (INDEX, STATS)}
 
     def test_an_access_makes_no_backup(self, site: Site) -> None:
         """Reading changes the file; only with something else does a new snapshot come."""
@@ -209,10 +173,10 @@ class TestWriters:
         site.write(name(3), file(3, projectId="other"))
         site.write(name(4), file(4))
         site.sync()
-        found = site.read(INDEX)
+        found = site.body(INDEX)
         assert found["fileIndex"] == {identity(3): name(3), identity(4): name(4), identity(2): name(5)}
         assert found["projectIndex"]["other"] == [identity(3)]
-        assert site.read(STATS)["totalMemories"] == 3
+        assert site.body(STATS)["totalMemories"] == 3
         assert site.codes() == []
 
 
@@ -227,7 +191,7 @@ class TestUpkeep:
         done = archive(site.store, site.now, by="schedule")
         assert (site.root / name(1)).read_bytes() == file(1, **old, archived=True)
         site.sync()
-        assert len(site.read(INDEX)["fileIndex"]) == 2
+        assert len(site.body(INDEX)["fileIndex"]) == 2
         assert done.receipt is not None
         undo(site.store, done.receipt, site.now)
         site.sync()
@@ -237,18 +201,18 @@ class TestUpkeep:
         site.write(name(1), file(1))
         site.sync()
         archive(site.store, site.now, by="command", ids=[identity(1)])
-        assert site.read(name(1)) == memory(1, archived=True)
+        assert site.body(name(1)) == memory(1, archived=True)
 
     def test_duplicates_are_suggested_among_all_memories(self, site: Site) -> None:
         text = "create the cache folder before the first run of the build on a fresh machine"
         for number in (1, 2):
             site.write(name(number), pretty(memory(number, content=text)))
         site.sync()
-        before = site.everything()
+        before = site.files()
         done = dedupe(site.store, site.now, by="command")
         assert [note.ids for note in done.plan.notes] == [(identity(2), identity(1))]
         assert "possible-duplicate" in site.codes()
-        assert site.everything() == before
+        assert site.files() == before
 
 
 def test_an_access_count_written_meanwhile_is_no_conflict(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

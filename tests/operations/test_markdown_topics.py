@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,88 +9,44 @@ from typing import Any
 
 import pytest
 
-from memoryd.core.defaults import Policy
 from memoryd.disk import atomic
 from memoryd.disk.temps import is_our_temp
 from memoryd.engine.jobs import OPERATIONS, Job
 from memoryd.errors import NotFoundError
-from memoryd.layouts.markdown_topics import MARKDOWN_TOPICS
 from memoryd.layouts.protocol import AccessCount
-from memoryd.layouts.registry import LAYOUTS
 from memoryd.operations import memories
 from memoryd.operations.access_counts import count_reads
 from memoryd.operations.check import check
-from memoryd.operations.index_files import IndexUpdate, update_index
 from memoryd.operations.memories import Context
-from memoryd.operations.refresh import refresh
 from memoryd.operations.repair import repair
 from memoryd.operations.undo import undo
 from memoryd.operations.upkeep import archive, plan_row, prune
-from memoryd.store import Store
-from memoryd.store.recovery import recover
-from tests.layouts.contract import NOW
 from tests.layouts.test_markdown_topics import CORPUS, TOKEN, entries, entry
 from tests.operations.death import dying
+from tests.operations.world import World
 
 LONG = b"# T\n\n" + entries(10, 3000) + entry("2024-12-15", "old") + entry("2023-06-01", "older", end="")
 
 
-class Site:
-    """One store with its own clock; files are an hour old."""
+class Site(World):
+    """A store of topic files."""
 
-    def __init__(self, base: Path) -> None:
-        self.root = base / "memory"
-        self.root.mkdir()
-        self.state = base / "state"
-        self.now = NOW
-        self.store = self.open()
-
-    def open(self) -> Store:
-        store = Store("m", str(self.root), "markdown-topics", Policy(), str(self.state))
-        store.attach()
-        return store
-
-    def restart(self) -> list[str]:
-        self.store.close()
-        self.store = self.open()
-        return recover(self.store, self.now)
-
-    def kill(self) -> None:
-        """Do what the kernel does when the process dies: close descriptors, leave files unchanged."""
-        for late in self.store.late_writes.waiting:
-            late.replaced.detach()
-        self.store.late_writes.waiting.clear()
-
-    def write(self, path: str, content: bytes) -> None:
-        (self.root / path).parent.mkdir(parents=True, exist_ok=True)
-        (self.root / path).write_bytes(content)
-        at = int((self.now - 3600) * 1e9)
-        os.utime(self.root / path, ns=(at, at))
-
-    def read(self, path: str) -> bytes:
-        return (self.root / path).read_bytes()
-
-    def sync(self) -> IndexUpdate:
-        done = refresh(self.store, None, self.now)
-        if done.changed or done.deleted:
-            self.store.index.dirty = True
-        return update_index(self.store, self.now, force=True)
+    kind = "markdown-topics"
 
     def codes(self) -> list[str]:
         return [finding.code for finding in check(self.store, self.now)]
 
-    def everything(self) -> dict[str, tuple[bytes, int]]:
+    def files(self) -> dict[str, tuple[bytes, int]]:
         """Return all files except inodes that a commit just replaced, to which a program may still append."""
         files = [path for path in self.root.rglob("*") if path.is_file() and not is_our_temp(path.name)]
         return {str(path.relative_to(self.root)): (path.read_bytes(), path.stat().st_mtime_ns) for path in files}
 
     def contents(self) -> dict[str, bytes]:
-        return {path: content for path, (content, _) in self.everything().items()}
+        return {path: content for path, (content, _) in self.files().items()}
 
 
 @pytest.fixture
-def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Site]:
-    monkeypatch.setattr("memoryd.store.store.LAYOUTS", {**LAYOUTS, "markdown-topics": MARKDOWN_TOPICS})
+def site(tmp_path: Path) -> Iterator[Site]:
     made = Site(tmp_path)
     yield made
     made.store.close()
@@ -113,13 +68,13 @@ class TestRealDirectory:
         lines = [line for line in after["index.md"].splitlines() if line not in before["index.md"].splitlines()]
         assert sum(line.startswith(b"- `") for line in lines) == 10
         assert (real.store.index.result.memories, real.store.catalogue.totals()[0]) == (16, 12)
-        seen = real.everything()
+        seen = real.files()
         real.now += 100
         assert real.sync().written == ()
         assert prune(real.store, real.now, by="schedule").receipt is None
         real.restart()
         assert real.sync().written == ()
-        assert real.everything() == seen
+        assert real.files() == seen
 
     def test_the_index_follows_added_and_deleted_files(self, real: Site) -> None:
         real.sync()
@@ -277,9 +232,9 @@ class TestGit:
         git.mkdir()
         (git / "MERGE_HEAD").touch()
         assert "merge" in (real.store.blocked() or "")
-        before = real.everything()
+        before = real.files()
         assert real.sync().written == ()
-        assert real.everything() == before
+        assert real.files() == before
         (git / "MERGE_HEAD").unlink()
         real.store.index.dirty = True
         assert real.sync().written == ("index.md",)

@@ -24,6 +24,7 @@ from memoryd.store import Store
 from memoryd.store.recovery import recover
 from tests.layouts.contract import NOW
 from tests.operations.death import dying
+from tests.operations.world import kill
 
 pytestmark = pytest.mark.slow
 
@@ -88,25 +89,12 @@ class Site:
         return outcome
 
     def kill(self) -> None:
-        for late in self.store.late_writes.waiting:
-            late.replaced.detach()
-        self.store.late_writes.waiting.clear()
-        self.close()
+        kill(self.store)
 
     def rise(self) -> None:
         self.store = self.open()
         recover(self.store, LATER)
         refresh(self.store, None, LATER)
-
-    def close(self) -> None:
-        self.store.detach()
-        self.store.catalogue.close()
-        self.store.journal.close()
-        self.store.vault.close()
-        self.store.blobs.close()
-        for late in self.store.late_writes.waiting:
-            late.replaced.detach()
-        self.store.late_writes.waiting.clear()
 
     def contents(self) -> dict[str, bytes]:
         found = {
@@ -154,7 +142,7 @@ def sites(base: Path, case: Case, prepare: Callable[[Site], None]) -> Generator[
     prepare(template)
     template.kill()
     template.rise()
-    template.close()
+    template.kill()
     for at in range(MOST):
         shutil.copytree(base / "template", base / str(at))
         house = Site(base / str(at), case)
@@ -162,7 +150,7 @@ def sites(base: Path, case: Case, prepare: Callable[[Site], None]) -> Generator[
         try:
             yield house
         finally:
-            house.close()
+            house.kill()
             shutil.rmtree(base / str(at))
     raise AssertionError("it never ended")
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -20,9 +19,10 @@ from tests.operations.test_memory_deaths import CASES, LATER, Site
 @pytest.fixture
 def site(quick_path: Path) -> Iterator[Site]:
     """A root of session files."""
-    with closing(Site(quick_path, CASES[3])) as made:
-        made.add(0)
-        yield made
+    made = Site(quick_path, CASES[3])
+    made.add(0)
+    yield made
+    made.kill()
 
 
 def pool(site: Site, content: str) -> Outcome:

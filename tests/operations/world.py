@@ -1,4 +1,4 @@
-"""One JSONL store on a real disk with its own clock, for the tests of operations."""
+"""One store on a real disk with its own clock, for the tests of operations; a JSONL store unless a subclass differs."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import os
 import stat
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from memoryd.core.defaults import Policy
 from memoryd.core.records import Role
@@ -24,8 +24,22 @@ LIVE = (CORE, LEARNINGS, TASKS)
 Q3 = "archive/2025/learnings_2025_Q3.jsonl"
 
 
+def kill(store: Store) -> None:
+    """Do what the kernel does when the process dies: close descriptors, leave files unchanged."""
+    for late in store.late_writes.waiting:
+        late.replaced.detach()
+    store.late_writes.waiting.clear()
+    store.detach()
+    store.catalogue.close()
+    store.journal.close()
+    store.vault.close()
+    store.blobs.close()
+
+
 class World:
     """A store and its directory. `now` is its wall clock, which also dates the files of agents."""
+
+    kind: ClassVar[str] = "jsonl-store"
 
     def __init__(self, base: Path, policy: Policy | None = None) -> None:
         self.root = base / "root"
@@ -38,7 +52,7 @@ class World:
     # --- the daemon
 
     def open(self) -> Store:
-        store = Store("agents", str(self.root), "jsonl-store", self.policy, str(self.state))
+        store = Store("agents", str(self.root), self.kind, self.policy, str(self.state))
         store.attach()
         return store
 
@@ -48,15 +62,7 @@ class World:
         return self.rise()
 
     def kill(self) -> None:
-        """Do what the kernel does when the process dies: close descriptors, leave files unchanged."""
-        for late in self.store.late_writes.waiting:
-            late.replaced.detach()
-        self.store.late_writes.waiting.clear()
-        self.store.detach()
-        self.store.catalogue.close()
-        self.store.journal.close()
-        self.store.vault.close()
-        self.store.blobs.close()
+        kill(self.store)
 
     def rise(self) -> list[str]:
         self.store = self.open()
