@@ -132,7 +132,7 @@ def perform(files: Files, action: Action) -> None:
     elif action.kind is Kind.REMOVE:
         del files[action.path]
     else:
-        raise AssertionError(f"no plan of upkeep may hold {action.kind}")
+        raise AssertionError(f"no plan may hold {action.kind}")
 
 
 def carry_out(files: Files, plan: Plan) -> Iterator[Files]:

@@ -14,7 +14,7 @@ from typing import Any
 from memoryd.core.defaults import Policy
 from memoryd.core.plan import ANY_CONTENT, Action, Kind
 from memoryd.core.records import Document, Record, Role
-from memoryd.core.spans import sha256, splice
+from memoryd.core.spans import splice
 from memoryd.layouts.protocol import (
     AccessCount,
     FileStats,
@@ -25,7 +25,7 @@ from memoryd.layouts.protocol import (
     WritePlan,
     WriteView,
 )
-from tests.layouts.contract import NOW, OLD, Files, document
+from tests.layouts.contract import NOW, OLD, Files, document, perform
 
 
 class Storehouse:
@@ -141,18 +141,7 @@ class Storehouse:
             lead = b"\n" if before and not before.endswith(b"\n") else b""
             self.files[action.path] = (before or b"") + lead + action.data
             return
-        assert action.base == (sha256(before) if before is not None else None), action
-        if action.kind is Kind.APPEND:
-            self.files[action.path] = (before or b"") + action.data
-        elif action.kind is Kind.REWRITE:
-            assert before is not None
-            self.files[action.path] = splice(before, action.edits)
-        elif action.kind is Kind.CREATE:
-            assert before is None
-            self.files[action.path] = action.data
-        else:
-            assert action.kind is Kind.REMOVE
-            del self.files[action.path]
+        perform(self.files, action)
 
 
 def rules(error: BaseException) -> dict[str, str]:

@@ -23,19 +23,16 @@ from memoryd.layouts.codes import CODES
 from memoryd.operations.backup import create_backups
 from memoryd.operations.check import check
 from memoryd.operations.check import finding_row as shown
-from memoryd.operations.index_files import update_index
 from memoryd.operations.locks import list_locks
 from memoryd.operations.recognition import layout_mismatch
-from memoryd.operations.refresh import refresh
 from memoryd.operations.repair import MAX_TRIES, repair
 from memoryd.operations.upkeep import archive, dedupe, enforce_limits
 from memoryd.store import Store
 from memoryd.store.late_writes import MIN_AGE_S
 from tests.layouts import json_samples, session_samples
-from tests.layouts.contract import NOW
 from tests.layouts.json_samples import identity, name, pretty
 from tests.layouts.samples import learning, line, lines, memory, task
-from tests.operations.world import CORE, LEARNINGS, TASKS
+from tests.operations.world import CORE, LEARNINGS, TASKS, World
 
 CANARY = "canaryquartz"
 SAID = f"the {CANARY} sings"
@@ -48,29 +45,13 @@ DOCUMENT = "files/alice/__long-memories/data.json"
 TOPIC = "a/b.md"
 
 
-class Site:
-    """One store of a layout with its own clock; files are an hour old by default."""
+class Site(World):
+    """One store of a layout, what a case changes in the program, and what it holds open."""
 
     def __init__(self, base: Path, layout: str, policy: Policy, patch: pytest.MonkeyPatch) -> None:
-        self.root = base / "root"
-        self.root.mkdir(mode=0o700)
-        self.now = NOW
+        super().__init__(base, policy, layout)
         self.patch = patch
-        self.store = Store("m", str(self.root), layout, policy, str(base / "state"))
-        self.store.attach()
         self.handles = ExitStack()
-
-    def write(self, path: str, content: bytes, age: float = 3600.0) -> None:
-        file = self.root / path
-        file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        file.write_bytes(content)
-        file.chmod(0o600)
-        os.utime(file, (self.now - age, self.now - age))
-
-    def sync(self) -> None:
-        refresh(self.store, None, self.now)
-        self.store.index.dirty = True
-        update_index(self.store, self.now, force=True)
 
     def has(self, text: bytes) -> bool:
         return any(text in path.read_bytes() for path in self.root.rglob("*") if path.is_file())

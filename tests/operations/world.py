@@ -7,7 +7,7 @@ import os
 import stat
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 from memoryd.core.defaults import Policy
 from memoryd.core.records import Role
@@ -39,9 +39,10 @@ def kill(store: Store) -> None:
 class World:
     """A store and its directory. `now` is its wall clock, which also dates the files of agents."""
 
-    kind: ClassVar[str] = "jsonl-store"
+    kind = "jsonl-store"
 
-    def __init__(self, base: Path, policy: Policy | None = None) -> None:
+    def __init__(self, base: Path, policy: Policy | None = None, kind: str | None = None) -> None:
+        self.kind = kind or self.kind
         self.root = base / "root"
         self.state = base / "state"
         self.root.mkdir(mode=0o700, parents=True, exist_ok=True)
