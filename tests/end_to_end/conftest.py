@@ -13,6 +13,15 @@ import pytest
 from tests.agents import Agents
 from tests.daemon import Daemon
 
+# For a daemon that never waits for a pause of the agents.
+UPKEEP_AT_ONCE = """
+[daemon]
+quiet_s = 0
+quiet_cap_s = 0
+[defaults.schedule]
+archive = "every 1s"
+backup = "every 1s"
+"""
 SOAK_S = float(os.environ.get("MEMORYD_SOAK_S", "30"))
 
 MakeDaemon = Callable[..., Daemon]

@@ -17,20 +17,12 @@ from memoryd.errors import MemorydError, NoDaemonError
 from tests.agents import line, memory
 from tests.daemon import Daemon, until
 from tests.end_to_end import checks
-from tests.end_to_end.conftest import MakeAgents, MakeDaemon
+from tests.end_to_end.conftest import UPKEEP_AT_ONCE, MakeAgents, MakeDaemon
 from tests.end_to_end.faults import Fault, needs_strace
 from tests.examples import examples
 
 pytestmark = pytest.mark.slow
 
-AT_ONCE = """
-[daemon]
-quiet_s = 0
-quiet_cap_s = 0
-[defaults.schedule]
-archive = "every 1s"
-backup = "every 1s"
-"""
 KILLS = examples(100)
 
 
@@ -53,7 +45,7 @@ def archives_of(daemon: Daemon) -> list[dict[str, object]]:
 
 def test_many_kills_under_load(root: Path, daemon: MakeDaemon, agents: MakeAgents) -> None:
     moments = random.Random(20260101)
-    tending = daemon(root, config=AT_ONCE)
+    tending = daemon(root, config=UPKEEP_AT_ONCE)
     team = agents(root)
     team.start(2, old=0.3)
     starts = []

@@ -11,21 +11,11 @@ from memoryd.errors import GuardError
 from tests.agents import line, memory
 from tests.daemon import refused
 from tests.end_to_end import checks
-from tests.end_to_end.conftest import MakeDaemon
+from tests.end_to_end.conftest import UPKEEP_AT_ONCE, MakeDaemon
 
 pytestmark = pytest.mark.slow
 
-EAGER = """
-[daemon]
-quiet_s = 0
-quiet_cap_s = 0
-[defaults.schedule]
-archive = "every 1s"
-backup = "every 1s"
-dedupe = "every 1s"
-limits = "every 1s"
-permissions = "every 1s"
-"""
+MORE = UPKEEP_AT_ONCE + 'dedupe = "every 1s"\nlimits = "every 1s"\npermissions = "every 1s"\n'
 USER = "bucket/__long-memories/data.json"
 
 
@@ -64,7 +54,7 @@ def test_another_store_with_the_same_names_is_left_alone(
     make(other, 4, 200)
     before = checks.snapshot(other)
     link.symlink_to(known)
-    tending = daemon(link, config=EAGER, layout=layout).start()
+    tending = daemon(link, config=MORE, layout=layout).start()
     tending.rpc("sync")
     expected = tending.root()["memories"]
     switch(link, other)

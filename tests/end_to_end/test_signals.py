@@ -19,19 +19,11 @@ from memoryd.errors import MemorydError, NoDaemonError, ShuttingDownError
 from tests.agents import line, memory
 from tests.daemon import Daemon, until
 from tests.end_to_end import checks
-from tests.end_to_end.conftest import MakeAgents, MakeDaemon
+from tests.end_to_end.conftest import UPKEEP_AT_ONCE, MakeAgents, MakeDaemon
 from tests.end_to_end.faults import Fault, needs_strace
 
 pytestmark = pytest.mark.slow
 
-BUSY = """
-[daemon]
-quiet_s = 0
-quiet_cap_s = 0
-[defaults.schedule]
-archive = "every 1s"
-backup = "every 1s"
-"""
 AT_REST = """
 [defaults.schedule]
 archive = "off"
@@ -42,7 +34,7 @@ STOPS = 20
 
 def test_told_to_end_at_any_moment_it_ends_in_order(root: Path, daemon: MakeDaemon, agents: MakeAgents) -> None:
     moments = random.Random(7)
-    tending = daemon(root, config=BUSY)
+    tending = daemon(root, config=UPKEEP_AT_ONCE)
     team = agents(root)
     team.start(2, old=0.3)
     for number in range(STOPS):
@@ -80,7 +72,7 @@ def test_an_orderly_end_leaves_no_temporary_file(root: Path, daemon: MakeDaemon,
 
 
 def test_during_an_archive_run(root: Path, daemon: MakeDaemon, agents: MakeAgents) -> None:
-    tending = daemon(root, config=BUSY).start()
+    tending = daemon(root, config=UPKEEP_AT_ONCE).start()
     team = agents(root)
     team.start(2, old=0.5)
     for _ in range(5):
