@@ -120,7 +120,7 @@ class Daemon:
 
     @property
     def pid(self) -> int:
-        """Of the daemon itself, also where it runs under another command."""
+        """Process id of the daemon itself, also where it runs under another command."""
         return int(self.rpc("ping")["pid"])
 
     def signal(self, number: int) -> None:
@@ -146,11 +146,11 @@ class Daemon:
 
     # --- talking
 
-    def rpc(self, method: str, timeout: float = 30.0, **params: Any) -> Any:
+    def rpc(self, method: str, timeout: float = 60.0, **params: Any) -> Any:
         with Client(self.socket, timeout=timeout) as client:
             return client.call(method, params)
 
-    def run(self, *words: str, timeout: float = 60.0) -> subprocess.CompletedProcess[str]:
+    def run(self, *words: str, timeout: float = 120.0) -> subprocess.CompletedProcess[str]:
         """A command of the command line."""
         return subprocess.run(self.command(*words), capture_output=True, text=True, timeout=timeout, env=self.env)
 

@@ -66,7 +66,7 @@ class Trace:
                 (place / "end").unlink()
 
     def modules(self) -> set[str]:
-        """Of the house; what an import runs is no work."""
+        """Modules of memoryd; what an import runs is no work."""
         codes = [code for code in self._seen.copy() if code.co_name != "<module>"]
         paths = {Path(code.co_filename) for code in codes}
         return {str(path.relative_to(HOUSE)) for path in paths if path.is_relative_to(HOUSE)}

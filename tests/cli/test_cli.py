@@ -836,7 +836,7 @@ EVIL = "\x1b]0;OWNED\x07\x1b[2J\x9b1m\x7f\u202e\r"
 
 
 def spoilt(value: Any) -> Any:
-    """The same result with a terminal's control characters in every text of it."""
+    """Put a terminal's control characters into every text of a result."""
     if isinstance(value, dict):
         return {key: spoilt(each) for key, each in value.items()}
     if isinstance(value, list):

@@ -22,7 +22,7 @@ MB = 1024 * 1024
 def refused_start(daemon: Daemon) -> tuple[int, str]:
     """A daemon that must not come up: its exit code, and what it said."""
     process = daemon.spawn()
-    code = process.wait(20)
+    code = process.wait(60)
     said = daemon.said()
     assert "Traceback" not in said
     assert "hint:" in said, said

@@ -293,7 +293,7 @@ def test_a_state_that_is_read_only_at_a_start(disk: Disk, root: Path, daemon: Ma
     tending = daemon(root, config=OFF, prefix=disk.prefix)
     tending.state = disk.path
     disk.inside("mount", "-o", "remount,ro", str(disk.path))
-    assert tending.spawn().wait(20) == 74, tending.said()
+    assert tending.spawn().wait(60) == 74, tending.said()
     assert "ead-only" in tending.said()
     assert "hint:" in tending.said()
     tending.log.unlink()

@@ -72,7 +72,7 @@ def test_each_of_twelve_hundred_is_there_exactly_once(root: Path, daemon: MakeDa
 
 
 def test_a_few_beside_one_writer(root: Path, daemon: MakeDaemon, agents: MakeAgents) -> None:
-    """The same in small, for every run."""
+    """The test above in small."""
     held = daemon(root, config=LIFTED).start()
     team = agents(root)
     team.start(1)

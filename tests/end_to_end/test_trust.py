@@ -43,7 +43,7 @@ def as_other(*words: str) -> int:
 
 def refused_start(daemon: Daemon) -> tuple[int, str]:
     """Start a daemon that must end by itself: its exit code, and what it said."""
-    code, said = daemon.spawn().wait(20), daemon.said()
+    code, said = daemon.spawn().wait(60), daemon.said()
     assert "hint:" in said, said
     daemon.log.unlink()
     return code, said

@@ -45,7 +45,7 @@ def fill(catalogue: SqliteIndex) -> list[int]:
 
 
 def alike(found: list[Neighbour], expected: list[Neighbour]) -> bool:
-    """The same memories in the same order; cosines but for the rounding of 32 bits."""
+    """Equal memories in equal order; cosines but for the rounding of 32 bits."""
     pairs = zip(found, expected, strict=False)
     return len(found) == len(expected) and all(a.key == b.key and abs(a.cosine - b.cosine) < 1e-5 for a, b in pairs)
 

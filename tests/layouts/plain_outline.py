@@ -90,7 +90,7 @@ def _sections(data: bytes, lines: tuple[Line, ...], *, archived: bool) -> Iterat
 
 
 def plain_findings(path: str, found: Plain) -> Iterator[Finding]:
-    """Of single lines, and of the labels of entries."""
+    """Findings about single lines, and about the labels of entries."""
     for line in found.lines:
         if line.number in found.undated:
             yield Finding(

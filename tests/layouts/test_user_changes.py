@@ -1,4 +1,4 @@
-"""Of a changed user document only the changed part is parsed, and the result is that of parsing it whole."""
+"""A changed user document: only the changed part is parsed, and the result is that of parsing it whole."""
 
 from __future__ import annotations
 

@@ -122,7 +122,7 @@ class TestContract(LayoutContract):
     @PLANNED
     @given(data=st.data())
     def test_surgery_only_what_is_moved_changes(self, data: st.DataObject) -> None:
-        """Of what stays only topics grow; beside the memories only the two stamps differ."""
+        """In what stays only topics grow; beside the memories only the two stamps differ."""
         decide, files = self._draw_plan(data)
         plan = decide(files)
         after = carried_out(files, plan)
@@ -197,7 +197,7 @@ class TestUsers:
         assert STORE.reader.role("a/__long-memories/data.json.tmp") is Role.TEMP
 
     def test_nothing_crosses_from_user_to_user(self) -> None:
-        """The same memory of two users is two memories, with two ids, and no duplicate."""
+        """A memory that two users have is two memories, with two ids, and no duplicate."""
         files = {ALICE: text(doc(item(), item("x", angle(90)))), BOB: text(doc(item(), item("y", angle(90))))}
         ids = [read(data, path).records[0].id for path, data in files.items()]
         assert len(set(ids)) == 2

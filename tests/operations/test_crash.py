@@ -233,7 +233,7 @@ class TestOtherOperations:
 
 class TestCanary:
     def test_a_writer_without_journal_and_rename_is_caught(self, quick_path: Path) -> None:
-        """The same sweep must detect one that moves memories carelessly."""
+        """An archiver that moves memories carelessly must be detected by this sweep."""
 
         def careless(world: World) -> None:
             keep, moved = lines(learning(2)) + b"{scrap\n", lines(learning(1, "2025-07-01T00:00:00Z", archived=True))

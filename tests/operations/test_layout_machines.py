@@ -87,7 +87,7 @@ class JsonFilesMachine(LayoutMachine):
         return pretty({**native, **changes[how]})
 
     def depends_on_the_index(self) -> bool:
-        """Of two files with one id that counts which the index names."""
+        """Two files with one id: the one that the index names counts."""
         ids = [each.id for each in self.store.catalogue.entries(self.sources())]
         return len(set(ids)) < len(ids)
 
