@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from memoryd.config.settings import SearchConfig
 from memoryd.core.defaults import DAY, Limit, LimitKind, Policy
 from memoryd.core.findings import Finding
 from memoryd.disk import syscalls
@@ -27,6 +28,7 @@ from memoryd.operations.locks import list_locks
 from memoryd.operations.recognition import layout_mismatch
 from memoryd.operations.repair import MAX_TRIES, repair
 from memoryd.operations.upkeep import archive, dedupe, enforce_limits
+from memoryd.service.roots import search_findings
 from memoryd.store import Store
 from memoryd.store.late_writes import MIN_AGE_S
 from tests.layouts import json_samples, session_samples
@@ -269,6 +271,13 @@ def _unmanaged(site: Site) -> Place:
     return Place("index.md")
 
 
+def _no_model(site: Site) -> Place:
+    site.write(LEARNINGS, lines(GOOD))
+    site.patch.setattr("memoryd.service.roots.missing_package", lambda: "onnxruntime")
+    site.store.root_findings["search"] = search_findings(SearchConfig(rerank="minilm"))
+    return Place("")
+
+
 TWICE = line(GOOD).replace(b'"importance":"high"', b'"content":"the canaryquartz","importance":"high"')
 
 
@@ -355,6 +364,7 @@ CASES: dict[str, Case] = {
     "oversize": _topic(_entry("2026-01-01", SAID * 300)),
     "secret-shape": _topic(_entry("2026-01-01", f"{SAID} {SECRET}"), line=4),
     "sensitive-word": _topic(_entry("2026-01-01", f"the password {SAID}"), line=4, sensitive_words=True),
+    "package-missing": Case("jsonl-store", _no_model),
     "index-unmanaged": Case("markdown-topics", _unmanaged),
     "unlistable-name": _topic(_entry("2026-01-01"), path="a/`b`.md"),
 }
