@@ -14,7 +14,6 @@ from tests.examples import examples
 from tests.search.questions import distractors
 from tests.search.stored import Stored, memory
 
-Factory = pytest.TempPathFactory
 ALPHABET = "abcé-_.+#\"' 数据ß🎉A\n"
 TEXTS = st.lists(st.text(ALPHABET, max_size=20), min_size=1, max_size=8)
 QUERIES = st.text(ALPHABET, min_size=1, max_size=8)
