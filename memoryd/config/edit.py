@@ -138,11 +138,11 @@ def _root_ranges(text: str, position: int) -> Iterator[tuple[int, int]]:
     because they may belong to another table.
     """
     sections = read_lines(text).sections
-    mine = [section.path[:2] == ("root", position) for section in sections]
+    belongs = [section.path[:2] == ("root", position) for section in sections]
     for place, section in enumerate(sections):
-        if not mine[place]:
+        if not belongs[place]:
             continue
-        followed = place + 1 < len(sections) and mine[place + 1]
+        followed = place + 1 < len(sections) and belongs[place + 1]
         yield section.start, sections[place + 1].start if followed else _line_end(text, section.end)
 
 

@@ -208,9 +208,9 @@ class Health:
         """Report cleared locks. One that is left because another process has it open is a finding, not an event."""
         for lock in locks:
             if lock.action in CLEARED:
-                told = to_builtins(lock)
-                log.warning("lock cleared", root=self._store.name, **told)
-                self._tell("health", {"root": self._store.name, "lock": told})
+                cleared = to_builtins(lock)
+                log.warning("lock cleared", root=self._store.name, **cleared)
+                self._tell("health", {"root": self._store.name, "lock": cleared})
 
     def note_changes(self, done: RefreshResult) -> None:
         """Report what changed. A memory that was only read is not reported."""

@@ -89,7 +89,7 @@ class Job:
         """True if nothing may be changed."""
         return bool(getattr(self.request, "dry_run", False))
 
-    def asked(self, kind: type[R]) -> R:
+    def request_as(self, kind: type[R]) -> R:
         """Return the request as its type; for a scheduled job, which has none, what is taken when nothing is given."""
         return self.request if isinstance(self.request, kind) else kind()
 
@@ -106,10 +106,10 @@ def _changed(done: Committed) -> ChangeResult:
 
 
 def _archive(store: Store, job: Job, now: float) -> Result:
-    asked = job.asked(ArchiveRequest)
-    if not asked.ids and "archive" not in runnable(store) and "prune" in runnable(store):
+    request = job.request_as(ArchiveRequest)
+    if not request.ids and "archive" not in runnable(store) and "prune" in runnable(store):
         return _prune(store, job, now)  # how memories leave that layout unasked
-    return _changed(archive(store, now, by=job.by, ids=asked.ids or None, dry_run=asked.dry_run))
+    return _changed(archive(store, now, by=job.by, ids=request.ids or None, dry_run=request.dry_run))
 
 
 def _limits(store: Store, job: Job, now: float) -> Result:
@@ -121,14 +121,14 @@ def _prune(store: Store, job: Job, now: float) -> Result:
 
 
 def _dedupe(store: Store, job: Job, now: float) -> Result:
-    asked = job.asked(DedupeRequest)
-    done = dedupe(store, now, by=job.by, threshold=asked.threshold, dry_run=asked.dry_run, as_job=job.recorded)
+    request = job.request_as(DedupeRequest)
+    done = dedupe(store, now, by=job.by, threshold=request.threshold, dry_run=request.dry_run, as_job=job.recorded)
     return _changed(done)
 
 
 def _repair(store: Store, job: Job, now: float) -> Result:
-    asked = job.asked(RepairRequest)
-    return _changed(repair(store, now, codes=asked.codes or None, dry_run=asked.dry_run))
+    request = job.request_as(RepairRequest)
+    return _changed(repair(store, now, codes=request.codes or None, dry_run=request.dry_run))
 
 
 def _permissions(store: Store, job: Job, now: float) -> Result:
@@ -136,9 +136,9 @@ def _permissions(store: Store, job: Job, now: float) -> Result:
 
 
 def _backup_create(store: Store, job: Job, now: float) -> Result:
-    asked = job.asked(BackupCreateRequest)
-    made = create_backups(store, now, file=asked.file, dry_run=asked.dry_run)
-    return BackupCreateResult(created=made, backups=list_backups(store, now, file=asked.file))
+    request = job.request_as(BackupCreateRequest)
+    made = create_backups(store, now, file=request.file, dry_run=request.dry_run)
+    return BackupCreateResult(created=made, backups=list_backups(store, now, file=request.file))
 
 
 def _backup_job(store: Store, job: Job, now: float) -> Result:
@@ -156,9 +156,9 @@ def _backup_verify(store: Store, job: Job, now: float) -> Result:
 
 
 def _backups(store: Store, job: Job, now: float, *, verify: bool) -> list[BackupRow]:
-    asked = job.asked(BackupListRequest)
-    found = list_backups(store, now, file=asked.file, verify=verify)
-    return [each for each in found if asked.at in (None, each.id)]
+    request = job.request_as(BackupListRequest)
+    found = list_backups(store, now, file=request.file, verify=verify)
+    return [each for each in found if request.at in (None, each.id)]
 
 
 def _verify(store: Store, job: Job, now: float) -> Result:
@@ -166,8 +166,8 @@ def _verify(store: Store, job: Job, now: float) -> Result:
 
 
 def _restore(store: Store, job: Job, now: float) -> Result:
-    asked = job.asked(BackupRestoreRequest)
-    done, brought = restore(store, now, file=asked.file, at=asked.at, dry_run=asked.dry_run)
+    request = job.request_as(BackupRestoreRequest)
+    done, brought = restore(store, now, file=request.file, at=request.at, dry_run=request.dry_run)
     return RestoreResult(
         plan=plan_row(done.plan),
         waiting=done.plan.waiting or UNSET,
@@ -177,13 +177,13 @@ def _restore(store: Store, job: Job, now: float) -> Result:
         backup=brought.backup,
         lost=brought.lost,
         gained=brought.gained,
-        diff=brought.diff if asked.dry_run else UNSET,
+        diff=brought.diff if request.dry_run else UNSET,
     )
 
 
 def _undo(store: Store, job: Job, now: float) -> Result:
-    asked = job.asked(UndoRequest)
-    return _changed(undo(store, asked.receipt, now, dry_run=asked.dry_run))
+    request = job.request_as(UndoRequest)
+    return _changed(undo(store, request.receipt, now, dry_run=request.dry_run))
 
 
 def _check(store: Store, job: Job, now: float) -> Result:
@@ -198,15 +198,15 @@ def _locks(store: Store, job: Job, now: float) -> Result:
 
 
 def _lock_list(store: Store, job: Job, now: float) -> Result:
-    path, found = job.asked(LockListRequest).path, list_locks(store, now)
+    path, found = job.request_as(LockListRequest).path, list_locks(store, now)
     wanted = [report for report in found if path is None or is_lock(store, report.path, path)]
     return LocksResult(locks=[lock_row(report) for report in wanted])
 
 
 def _lock_clear(store: Store, job: Job, now: float) -> Result:
-    asked = job.asked(LockClearRequest)
+    request = job.request_as(LockClearRequest)
     return LocksResult(
-        locks=[lock_row(report) for report in clear_lock(store, now, path=asked.path, force=asked.force)]
+        locks=[lock_row(report) for report in clear_lock(store, now, path=request.path, force=request.force)]
     )
 
 

@@ -47,26 +47,26 @@ def _context(now: float, *, allow_words: bool = False) -> Context:
 
 
 def _add(store: Store, job: Job, now: float) -> Outcome:
-    asked = job.asked(AddRequest)
-    where = {name: value for name in PLACES if (value := getattr(asked, name)) is not None}
-    context = _context(now, allow_words=asked.allow_sensitive_words)
-    if asked.memories is not None:
-        return memories.add_several(store, [NewMemory(each, where) for each in asked.memories], now, context)
-    return memories.add(store, NewMemory(asked.memory or {}, where), now, context)
+    request = job.request_as(AddRequest)
+    where = {name: value for name in PLACES if (value := getattr(request, name)) is not None}
+    context = _context(now, allow_words=request.allow_sensitive_words)
+    if request.memories is not None:
+        return memories.add_several(store, [NewMemory(each, where) for each in request.memories], now, context)
+    return memories.add(store, NewMemory(request.memory or {}, where), now, context)
 
 
 def _update(store: Store, job: Job, now: float) -> Outcome:
-    asked = job.asked(UpdateRequest)
-    context = _context(now, allow_words=asked.allow_sensitive_words)
-    return memories.update(store, asked.id, asked.changes, now, context)
+    request = job.request_as(UpdateRequest)
+    context = _context(now, allow_words=request.allow_sensitive_words)
+    return memories.update(store, request.id, request.changes, now, context)
 
 
 def _forget(store: Store, job: Job, now: float) -> Outcome:
-    return memories.forget(store, job.asked(MemoryRequest).id, now, _context(now))
+    return memories.forget(store, job.request_as(MemoryRequest).id, now, _context(now))
 
 
 def _unarchive(store: Store, job: Job, now: float) -> Outcome:
-    return memories.unarchive(store, job.asked(MemoryRequest).id, now, _context(now))
+    return memories.unarchive(store, job.request_as(MemoryRequest).id, now, _context(now))
 
 
 STORING: Mapping[str, Callable[[Store, Job, float], Outcome]] = {
@@ -147,7 +147,7 @@ class Reads:
 class _Stored(NamedTuple):
     """One acknowledged change: its event, who asked for it, and the files that changed."""
 
-    told: dict[str, object]
+    event: dict[str, object]
     by: str
     paths: tuple[str, ...]
 
@@ -193,8 +193,8 @@ class Memories:
         if outcome.receipt is not None:
             self._health.note_recovery()
             self.counts[job.name.removeprefix("memory.")] += 1
-            told = {**to_builtins(result), "operation": job.name}
-            self._note(_Stored(told, job.by, outcome.paths), wait=self._may_wait(job))
+            event = {**to_builtins(result), "operation": job.name}
+            self._note(_Stored(event, job.by, outcome.paths), wait=self._may_wait(job))
         return result
 
     def _foreseeable(self) -> bool:
@@ -225,8 +225,8 @@ class Memories:
         if not stored:
             return
         for each in stored:
-            log.info("changed", **each.told, by=each.by)
-            self._tell("change", each.told)
+            log.info("changed", **each.event, by=each.by)
+            self._tell("change", each.event)
         began = self._clock.monotonic()
         try:
             self._index_own(paths)

@@ -269,8 +269,8 @@ class Root:
         if done.directories is not None:
             self._note_scan(done.directories, began)
         self._note_changes(done, since)
-        for told in self._indexer.restore_lost():
-            self.health.note_undone(told)
+        for write in self._indexer.restore_lost():
+            self.health.note_undone(write)
         if self._indexer.wants_fit(everything=paths is None):
             self.health.note_fit(self._indexer.check_fit())
         return done.waiting

@@ -255,7 +255,7 @@ class Worker:
         jobs = [each for each in (job, *same) if each.begin()]
         if not jobs:
             return
-        job = next((each for each in same if not each.asked(SyncRequest).search_only), job)
+        job = next((each for each in same if not each.request_as(SyncRequest).search_only), job)
         work = self._own if job.name in OWN else self.root.run_job
         perform = self.runner.recorded if job.recorded else self.runner.attempt
         with (
@@ -285,7 +285,7 @@ class Worker:
 
     def _own(self, job: Job) -> Result:
         if job.name == "sync":
-            return self._sync(job.asked(SyncRequest))
+            return self._sync(job.request_as(SyncRequest))
         if job.name == "reindex":
             return self.root.reindex(dry_run=job.dry_run)
         root, memories = self.root, self.memories
