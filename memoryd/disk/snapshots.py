@@ -248,6 +248,12 @@ class Vault:
             for row in self._db.rows(f"{_VERSIONS_WITH_SIZE} WHERE v.file = ? ORDER BY v.seq DESC", to_blob(file))
         ]
 
+    def kept_among(self, files: Sequence[str]) -> frozenset[str]:
+        """Return those of the files that have a version."""
+        marks = ",".join("?" * len(files))
+        query = f"SELECT DISTINCT file FROM versions WHERE file IN ({marks})"  # noqa: S608 - marks only
+        return frozenset(from_blob(row["file"]) for row in self._db.rows(query, *map(to_blob, files)))
+
     def content(self, version: Version) -> bytes:
         """Return the bytes of a version. Raises NotFoundError if they do not have its hash."""
         rows = self._db.rows("SELECT deflated FROM contents WHERE sha256 = ?", version.sha256)

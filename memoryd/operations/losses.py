@@ -94,6 +94,17 @@ def note_loss(
         _note(store, after.path, before.records, after.records, known, now)
 
 
+def note_losses_of_new(store: Store, rows: Sequence[FileRow], now: float) -> None:
+    """Note the losses of files that the index does not know, as `note_loss` does. Mostly none of them has a backup."""
+    if store.layout is None or not rows:
+        return
+    paths = [row.path for row in rows]
+    backed_up = store.vault.kept_among(paths) if store.layout.files.backup_dir is None else paths
+    for row in rows:
+        if row.path in backed_up:
+            note_loss(store, None, row, now)
+
+
 def note_deletion(store: Store, path: str, now: float) -> None:
     """Note that a file with memories was deleted."""
     if _caches(store):

@@ -17,7 +17,14 @@ from memoryd.disk.syscalls import MB, ChangingError, NotBeneathError, NotRegular
 from memoryd.operations.access_counts import add_counts
 from memoryd.operations.check import clear_unread, note_unread, odd_files
 from memoryd.operations.file_versions import note_version, save_versions
-from memoryd.operations.losses import mass_loss, note_deletion, note_loss, overwrite_losses, update_losses
+from memoryd.operations.losses import (
+    mass_loss,
+    note_deletion,
+    note_loss,
+    note_losses_of_new,
+    overwrite_losses,
+    update_losses,
+)
 from memoryd.operations.overwrites import find_lost_writes, is_watched, undo_findings
 from memoryd.store import Store
 from memoryd.store.line_files import MAX_BYTES, digest_of
@@ -145,9 +152,9 @@ def _index_new(store: Store, files: Mapping[str, Fingerprint], now: float) -> di
             with store.progress.part(found.size):
                 outcomes[path] = _read_new(store, path, found, now, group)
             if len(group) >= GROUP_FILES or sum(row.fingerprint.size for row, _ in group) >= GROUP_BYTES:
-                _add_group(store, group)
+                _add_group(store, group, now)
     finally:
-        _add_group(store, group)  # a shutdown keeps what was read
+        _add_group(store, group, now)  # a shutdown keeps what was read
     return outcomes
 
 
@@ -162,16 +169,16 @@ def _read_new(store: Store, path: str, found: Fingerprint, now: float, group: li
         note_loss(store, None, done, now)
         return "half-written" if done.pending else "changed"
     row, document = _parsed(store, path, content, fingerprint, now)
-    note_loss(store, None, row, now)
     note_version(store, row, content, now)
     group.append((row, document))
     return "half-written" if document.pending else "changed"
 
 
-def _add_group(store: Store, group: list[tuple[FileRow, Document]]) -> None:
+def _add_group(store: Store, group: list[tuple[FileRow, Document]], now: float) -> None:
     """Add the files to the catalogue and empty the group, also if that fails."""
     files = tuple(group)
     group.clear()
+    note_losses_of_new(store, [row for row, _ in files], now)
     store.catalogue.add(files)
 
 
