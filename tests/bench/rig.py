@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
 import sys
+import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import memoryd
 from memoryd.control.client import Client
 from memoryd.layouts.registry import LAYOUTS
 from tests.bench.corpora import Corpus
@@ -41,9 +46,25 @@ def _root(corpus: Corpus) -> str:
     return f'[[root]]\nname = "{name}"\npath = "{corpus.root}"\nlayout = "{name}"\n[root.limits]\n{lifted}\n'
 
 
+@cache
+def _bytecode() -> tempfile.TemporaryDirectory[str]:
+    return tempfile.TemporaryDirectory(prefix="md-bytecode-")  # removed with the last reference, at the end
+
+
+@cache
+def installed_env() -> Mapping[str, str]:
+    """An environment in which the program is compiled before it is measured, as after an installation. Where Python may
+    not write bytecode (`PYTHONDONTWRITEBYTECODE`), every start of a process would compile all of it again."""
+    env = {"PYTHONDONTWRITEBYTECODE": "", "PYTHONPYCACHEPREFIX": _bytecode().name}
+    words = [sys.executable, "-c", "import memoryd.cli.program, memoryd.service.daemon"]
+    paths = {"PYTHONPATH": str(Path(memoryd.__file__).parents[1])}
+    subprocess.run(words, env={**os.environ, **paths, **env}, check=True)
+    return env
+
+
 @contextmanager
 def running(base: Path, *corpora: Corpus, off: Sequence[str] = JOBS) -> Iterator[Rig]:
-    with Daemon(base, config=config(*corpora, off=off)) as daemon:
+    with Daemon(base, config=config(*corpora, off=off), env=installed_env()) as daemon:
         try:
             daemon.spawn()
             began = time.monotonic()

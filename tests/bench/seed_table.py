@@ -27,7 +27,7 @@ from tests.bench.changes import Changes
 from tests.bench.corpora import Corpus, generate
 from tests.bench.needles import table
 from tests.bench.results import percentile
-from tests.bench.rig import Rig, config, running, timed
+from tests.bench.rig import Rig, config, installed_env, running, timed
 from tests.daemon import Daemon
 
 LAYOUT = "jsonl-store"
@@ -87,7 +87,7 @@ class Measuring:
 
 def _started(base: Path, corpus: Corpus) -> tuple[float, float]:
     """Milliseconds: what the daemon says it took, and from outside."""
-    with Daemon(base, config=config(corpus)) as daemon:
+    with Daemon(base, config=config(corpus), env=installed_env()) as daemon:
         outside = timed(daemon.start)
         told = [each["seconds"] for each in daemon.events() if each["event"] == "ready"]
         daemon.stop(60.0)

@@ -15,7 +15,7 @@ from memoryd.errors import BusyError, MemorydError, NoDaemonError
 from tests.bench.agent_writes import Agent, put_large_document
 from tests.bench.corpora import Corpus, generate
 from tests.bench.process import await_quiet, resident_mb
-from tests.bench.rig import READ_IN_S, Rig, config
+from tests.bench.rig import READ_IN_S, Rig, config, installed_env
 from tests.daemon import UNSETTLED, Daemon
 
 POLL_S = 0.02  # a question more often would slow down what is measured
@@ -89,7 +89,8 @@ class Store:
         self.stop()
         if new or self._daemon is None:
             self._leave_daemon()
-            self._daemon = Daemon(self.place / f"daemon-{next(self._states)}", config=config(self.corpus))
+            base = self.place / f"daemon-{next(self._states)}"
+            self._daemon = Daemon(base, config=config(self.corpus), env=installed_env())
         self._daemon.spawn()
         began = time.monotonic()
         searchable, ready = self._await_answers(self._daemon, began)

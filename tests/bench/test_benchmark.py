@@ -21,6 +21,7 @@ from tests.bench.floors import READERS, FtsTable, MinimalIndexer, is_source, rea
 from tests.bench.inotify import CLOSE_WRITE, MOVED_TO, Inotify
 from tests.bench.report import COLUMNS, FIGURES, number, readme, table, text
 from tests.bench.results import Result, Row, exponent, growth, load, percentile, rounded, row, save
+from tests.bench.rig import installed_env
 
 # --- arithmetic
 
@@ -294,3 +295,10 @@ def test_a_quick_run_measures_and_loses_nothing(tmp_path: Path, capsys: pytest.C
     ]
     assert all(each.p50 > 0 and each.p99 >= each.p50 for each in rows)
     assert "searchable (ms)" in capsys.readouterr().out
+
+
+def test_the_program_is_compiled_before_it_is_measured() -> None:
+    env = installed_env()
+    compiled = list(Path(env["PYTHONPYCACHEPREFIX"]).rglob("memoryd/service/daemon.*.pyc"))
+    assert len(compiled) == 1
+    assert not env["PYTHONDONTWRITEBYTECODE"]
