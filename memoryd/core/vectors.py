@@ -1,4 +1,4 @@
-"""Pack, unpack and compare vectors. Pure Python: an idle daemon should not load numpy."""
+"""Pack, unpack and compare vectors. Pure Python: a daemon of small stores does without numpy."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """Exact nearest neighbours for databases that cannot compare vectors themselves: one matrix per model, kept in memory
 while it is in use.
 
-numpy is imported with the first query, not before: an idle daemon does without it. A matrix is filled once. New
-vectors are appended; deleted ones are skipped and compacted later. Filters are applied before the best are selected.
+numpy is imported with the first query, not before: small stores do without it. A matrix is filled once. New vectors are
+appended; deleted ones are skipped and compacted later. Filters are applied before the best are selected.
 """
 
 from __future__ import annotations

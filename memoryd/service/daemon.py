@@ -23,7 +23,7 @@ from memoryd.control.connection import Limits
 from memoryd.control.server import Handler, Server
 from memoryd.core.defaults import Limit
 from memoryd.disk.daemon_lock import prepare_private, take
-from memoryd.disk.processes import trim_heap
+from memoryd.disk.processes import processor_share, trim_heap
 from memoryd.engine.inbox import NEVER
 from memoryd.engine.interfaces import Clock
 from memoryd.engine.worker import Pace, Worker
@@ -39,6 +39,8 @@ TICK_S = 10.0  # between two looks at the paths of calm roots, which no event co
 WATCHER_TICKS = 6  # between two checks of the watcher
 TOGETHER_S = 0.1  # what is due this soon is done at once, so that it needs no wake-up of its own
 TRIM_CPU_S = 0.1  # processor time between two returns of free memory: an idle process frees none
+WARM_UP_S = 1.0  # from READY to the first try to load what a search needs
+IDLE_SHARE = 0.5  # of all processors; below it a tenth of a second of work disturbs nobody
 HAND_OVER_S = 0.5  # for clients that are connected when the daemon stops, if the socket outlives it
 STUCK_S = 300.0  # a worker without progress for this long counts as hung
 
@@ -65,6 +67,23 @@ class ClockWatch:
             return None
         jump = (wall - previous[0]) - (monotonic - previous[1])
         return jump if abs(jump) > self.threshold_s else None
+
+
+class WarmUp:
+    """Decides when to load what the first search would wait for: once, WARM_UP_S after READY or at a later tick, when
+    neither the machine nor the daemon is busy. `due` is in monotonic seconds."""
+
+    def __init__(self, ready: float) -> None:
+        self.due = ready + WARM_UP_S
+
+    def step(self, now: float, tick: float, share: Callable[[], float], *, working: bool) -> bool:
+        """Return True once, at the time to load. `share`: of the processors in use since the last call; `tick`: when
+        the daemon wakes up anyway."""
+        if now < self.due:
+            return False
+        busy = share() >= IDLE_SHARE or working
+        self.due = tick if busy else NEVER
+        return not busy
 
 
 def seconds_to_tick(wall: float) -> float:
@@ -199,9 +218,11 @@ class Daemon:
         interval = self._notifier.watchdog_interval_s()
         tick = self.clock.monotonic()
         ping = NEVER if interval is None else tick
+        warm = WarmUp(tick)
+        processor_share()  # the share from now on
         while not self._stopping:
             job_s = self.roots.timetable.next_due() - self.clock.wall()
-            self._sleep(min(min(tick, ping) - self.clock.monotonic(), job_s))
+            self._sleep(min(min(tick, ping, warm.due) - self.clock.monotonic(), job_s))
             if self._reload_asked:
                 self._reload_asked = False
                 self._reload_by_signal()
@@ -213,10 +234,15 @@ class Daemon:
             if now >= tick - TOGETHER_S:
                 tick = now + seconds_to_tick(self.clock.wall())
                 self._supervise()
+            if warm.step(now, tick, processor_share, working=self._working()):
+                self.roots.warm_up()
             if interval is not None and now >= ping - TOGETHER_S:
                 ping = now + (interval - interval % TICK_S or interval)
                 if self._healthy(now):
                     self._notifier.watchdog()
+
+    def _working(self) -> bool:
+        return any(worker.step != "idle" for worker in self.roots.all())
 
     def _sleep(self, seconds: float) -> None:
         select.select([self._wake_read], [], [], max(0.0, seconds))

@@ -13,6 +13,7 @@ from typing import NamedTuple
 from memoryd.config.roots import too_wide, written_path
 from memoryd.config.settings import Config, RootConfig, SearchConfig
 from memoryd.core.findings import Finding
+from memoryd.core.index import IndexUnavailable
 from memoryd.core.schedule import Adaptive, Cron, Every, parse_schedule
 from memoryd.disk.daemon_lock import lock_directory
 from memoryd.disk.disk_errors import refusal
@@ -25,13 +26,14 @@ from memoryd.engine.interfaces import Change, Clock, Tell
 from memoryd.engine.job_runner import has_new_rules
 from memoryd.engine.jobs import runnable
 from memoryd.engine.worker import Pace, Worker
-from memoryd.errors import RootMissingError, ShuttingDownError, UnknownRootError
+from memoryd.errors import MemorydError, RootMissingError, ShuttingDownError, UnknownRootError
 from memoryd.log import get_logger
 from memoryd.operations.memories import vector_maker
 from memoryd.search.embedding.embedder import Embedder
 from memoryd.search.embedding.endpoint import Endpoint
 from memoryd.search.embedding.minilm import INSTALL, MiniLM, missing_package
 from memoryd.search.embedding.static import Static
+from memoryd.search.modes import warm_up
 from memoryd.search.rerank import Reranker
 from memoryd.search.semantic import SemanticSearch
 from memoryd.service.timetable import Timetable
@@ -378,6 +380,15 @@ class Roots:
         self.watcher.rebuild("clock")
         for worker in self.all():
             worker.request_rescan("clock jump")
+
+    def warm_up(self) -> None:
+        """Load what the first search of each root would wait for."""
+        for worker in self.all():
+            try:
+                with worker.store.catalogue.reader() as reader:
+                    warm_up(reader, self.meaning, self._clock.wall())
+            except (IndexUnavailable, MemorydError) as error:  # the first search reports it
+                log.warning("search_not_loaded", root=worker.name, reason=str(error))
 
     def check_watcher(self) -> None:
         """Check every few seconds for dead threads, send a probe through the whole watcher, and free unused memory."""

@@ -1,0 +1,93 @@
+"""What the first search would wait for is loaded before it, once, when nobody is disturbed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from memoryd.engine.inbox import NEVER
+from memoryd.index.matrix import MatrixCache, Similarities
+from memoryd.index.sqlite import SqliteIndex
+from memoryd.search.modes import WARM_MEMORIES, warm_up
+from memoryd.search.semantic import SemanticSearch
+from memoryd.service.daemon import IDLE_SHARE, WARM_UP_S, WarmUp
+from tests.index.records import put, record
+from tests.search.test_semantic import Letters, fill
+
+NOW, READY = 1_767_225_600.0, 100.0
+DUE, TICK = READY + WARM_UP_S, READY + 10
+
+
+def quiet() -> float:
+    return 0.1
+
+
+def busy() -> float:
+    return IDLE_SHARE
+
+
+def unasked() -> float:
+    raise AssertionError("what was in use until now is forgotten with each call")
+
+
+def test_it_is_loaded_once_soon_after_ready() -> None:
+    warm = WarmUp(READY)
+    assert not warm.step(DUE - 0.1, TICK, unasked, working=False)
+    assert warm.due == DUE
+    assert warm.step(DUE, TICK, quiet, working=False)
+    assert warm.due == NEVER
+    assert not warm.step(TICK, TICK + 10, unasked, working=False)
+
+
+@pytest.mark.parametrize(("share", "working"), [(busy, False), (quiet, True)])
+def test_a_busy_machine_or_daemon_is_asked_again_at_the_next_tick(share: Callable[[], float], working: bool) -> None:
+    warm = WarmUp(READY)
+    assert not warm.step(DUE, TICK, share, working=working)
+    assert warm.due == TICK, "without a wake-up of its own"
+    assert warm.step(TICK, TICK + 10, quiet, working=False)
+
+
+@pytest.fixture
+def loaded(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The number of vectors of each comparison."""
+    found: list[int] = []
+    compare = MatrixCache.compare
+
+    def counted(*given: Any, **more: Any) -> Similarities:
+        similarities = compare(*given, **more)
+        found.append(len(similarities))
+        return similarities
+
+    monkeypatch.setattr(MatrixCache, "compare", counted)
+    return found
+
+
+def test_the_vectors_of_an_index_are_loaded(tmp_path: Path, loaded: list[int]) -> None:
+    index, letters = filled(tmp_path, WARM_MEMORIES), Letters()
+    with index.reader() as reader:
+        assert warm_up(reader, SemanticSearch(letters), NOW)
+    assert loaded == [WARM_MEMORIES]
+    assert letters.calls == 1
+
+
+@pytest.mark.parametrize(("memories", "fast"), [(WARM_MEMORIES - 1, True), (WARM_MEMORIES, False)])
+def test_a_small_index_and_a_slow_embedder_wait_for_a_question(
+    tmp_path: Path, memories: int, fast: bool, loaded: list[int]
+) -> None:
+    index, letters = filled(tmp_path, memories), Letters()
+    letters.fast = fast
+    with index.reader() as reader:
+        assert not warm_up(reader, SemanticSearch(letters), NOW)
+        assert not warm_up(reader, SemanticSearch(None), NOW)
+    assert loaded == []
+    assert letters.calls == 0
+
+
+def filled(tmp_path: Path, memories: int) -> SqliteIndex:
+    index = SqliteIndex(str(tmp_path / "c.sqlite"))
+    put(index, "a", *(record(number, f"a memory of {number}") for number in range(memories)))
+    fill(index, Letters())
+    return index
