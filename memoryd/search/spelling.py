@@ -76,14 +76,24 @@ def _nearest(reader: IndexReader, word: str) -> str | None:
     """Return the most frequent word that differs by one letter; None if there is none, or the word is too short."""
     if len(word) < MIN_LETTERS:
         return None
-    vocabulary = reader.vocabulary()
-    alike = rf"\n({re.escape(word[0])}[^\n]{{{len(word) - 2},{len(word)}}})(?=\n)"
-    near = list(dict.fromkeys(each for each in re.findall(alike, vocabulary) if is_one_letter_apart(word, each)))
+    near = words_near(word, reader.vocabulary())
     if not near:
         return None
     counts = reader.term_frequencies([Term(each) for each in near])
     count, _, best = max((count, -at, each) for at, (count, each) in enumerate(zip(counts, near, strict=True)))
     return best if count else None
+
+
+def words_near(word: str, vocabulary: str) -> list[str]:
+    """Return the words (each between newlines) with the same first letter that differ by one letter, in their order. A
+    difference is in one half and leaves the other as it is, unless the two letters in the middle changed places."""
+    half, rest = len(word) // 2, len(word) - len(word) // 2
+    head, tail = re.escape(word[:half]), re.escape(word[half:])
+    swapped = re.escape(f"{word[: half - 1]}{word[half]}{word[half - 1]}{word[half + 1 :]}")
+    in_head = rf"{re.escape(word[0])}[^\n]{{{half - 2},{half}}}{tail}"
+    in_tail = rf"{head}[^\n]{{{rest - 1},{rest + 1}}}"
+    alike = re.findall(rf"\n({in_tail}|{in_head}|{swapped})(?=\n)", vocabulary)
+    return list(dict.fromkeys(each for each in alike if is_one_letter_apart(word, each)))
 
 
 def is_one_letter_apart(one: str, other: str) -> bool:

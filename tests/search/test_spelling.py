@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memoryd.search.spelling import is_one_letter_apart
+from memoryd.search.spelling import MIN_LETTERS, is_one_letter_apart, words_near
 from tests.search.stored import Stored, memory
 
 WORDS = st.text("abc", max_size=6)
@@ -32,6 +32,13 @@ def test_one_letter_apart_is_one_edit(one: str, other: str) -> None:
 def test_every_edit_is_one_letter_apart(pair: tuple[str, str]) -> None:
     assert is_one_letter_apart(*pair)
     assert is_one_letter_apart(*reversed(pair))
+
+
+@given(st.text("abc", min_size=MIN_LETTERS, max_size=9))
+def test_every_word_one_edit_away_is_near_and_no_other(word: str) -> None:
+    near = sorted(each for each in edits(word) if each.startswith(word[0]))
+    others = [word, *sorted(edits(near[0]) - edits(word))]
+    assert words_near(word, "\n".join(("", *others, *near, *near, ""))) == near
 
 
 @pytest.mark.parametrize("asked", ["regsitry", "registr", "regestry", "regiistry", "Regsitry"])
