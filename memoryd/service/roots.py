@@ -30,7 +30,6 @@ from memoryd.errors import MemorydError, RootMissingError, ShuttingDownError, Un
 from memoryd.log import get_logger
 from memoryd.operations.memories import vector_maker
 from memoryd.search.embedding.embedder import Embedder
-from memoryd.search.embedding.endpoint import Endpoint
 from memoryd.search.embedding.minilm import INSTALL, MiniLM, missing_package
 from memoryd.search.embedding.static import Static
 from memoryd.search.modes import warm_up
@@ -426,6 +425,8 @@ def search_findings(config: SearchConfig) -> tuple[Finding, ...]:
 
 def _embedder(config: SearchConfig, env: Mapping[str, str]) -> Embedder | None:
     if config.embedder == "endpoint":
+        from memoryd.search.embedding.endpoint import Endpoint  # noqa: PLC0415 - its HTTP client takes 2 MB
+
         place = config.endpoint
         return Endpoint(place.url, place.model, place.size, env.get(place.key_env))
     made: Mapping[str, type[Static] | type[MiniLM]] = {"static": Static, "minilm": MiniLM}
