@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 
 import pytest
+
+from memoryd.errors import MemorydError
+from tests.daemon import Daemon
 
 
 class Fault:
@@ -30,3 +34,17 @@ class Fault:
 
 
 needs_strace = pytest.mark.skipif(shutil.which("strace") is None, reason="strace is not installed")
+
+
+def mounts_work() -> bool:
+    """True if this user may mount in a namespace of its own."""
+    return os.geteuid() == 0 and os.system("unshare -m --propagation private mount -t tmpfs none /mnt 2>/dev/null") == 0
+
+
+def refusal(tending: Daemon) -> MemorydError | None:
+    """The error that an archive run ends with; None if it succeeds."""
+    try:
+        tending.rpc("archive")
+    except MemorydError as error:
+        return error
+    return None

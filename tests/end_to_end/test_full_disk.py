@@ -16,11 +16,7 @@ from tests.agents import line, memory
 from tests.daemon import Daemon, refused, until
 from tests.end_to_end import checks
 from tests.end_to_end.conftest import MakeDaemon
-
-
-def mounts_work() -> bool:
-    return os.geteuid() == 0 and os.system("unshare -m --propagation private mount -t tmpfs none /mnt 2>/dev/null") == 0
-
+from tests.end_to_end.faults import mounts_work, refusal
 
 pytestmark = [
     pytest.mark.slow,
@@ -171,14 +167,6 @@ def test_an_archive_run_that_finds_no_room_takes_back_what_it_began(disk: Disk, 
     tending.until_root(lambda row: row["state"] == "ok", "it recovers by itself", PATIENT)
     until(lambda: indexed(root), "the index is right", PATIENT)
     until(lambda: not checks.temporary_files(root), "no temporary file is left")
-
-
-def refusal(tending: Daemon) -> MemorydError | None:
-    try:
-        tending.rpc("archive")
-    except MemorydError as error:
-        return error
-    return None
 
 
 def test_read_only_while_it_runs(disk: Disk, daemon: MakeDaemon) -> None:

@@ -13,12 +13,12 @@ from pathlib import Path
 
 import pytest
 
-from memoryd.errors import MemorydError, NoDaemonError
+from memoryd.errors import NoDaemonError
 from tests.agents import line, memory
 from tests.daemon import Daemon, until
 from tests.end_to_end import checks
 from tests.end_to_end.conftest import UPKEEP_AT_ONCE, MakeAgents, MakeDaemon
-from tests.end_to_end.faults import Fault, needs_strace
+from tests.end_to_end.faults import Fault, needs_strace, refusal
 from tests.examples import examples
 
 pytestmark = pytest.mark.slow
@@ -151,14 +151,6 @@ def test_an_archive_run_whose_disk_fails_once(call: str, fault: str, most: int, 
         tending.until_root(lambda row: row["state"] == "ok", "the root recovers by itself")
     assert failures >= 2  # a backup and the file itself: what an undo needs lies in the journal
     until(lambda: not checks.temporary_files(root), "no temporary file is left")
-
-
-def refusal(tending: Daemon) -> MemorydError | None:
-    try:
-        tending.rpc("archive")
-    except MemorydError as error:
-        return error
-    return None
 
 
 UNSAFE = """

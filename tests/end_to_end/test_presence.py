@@ -17,6 +17,7 @@ from tests.agents import line, memory
 from tests.daemon import Daemon, refused, until
 from tests.end_to_end import checks
 from tests.end_to_end.conftest import MakeDaemon
+from tests.end_to_end.faults import mounts_work
 from tests.layouts import json_samples
 
 pytestmark = pytest.mark.slow
@@ -332,10 +333,6 @@ def test_one_file_that_may_not_be_read(root: Path, daemon: MakeDaemon) -> None:
     tending.rpc("sync")
     state(tending, "ok")
     until(lambda: checks.index_on_disk(root) == checks.rebuilt_index(root), "it is tended again")
-
-
-def mounts_work() -> bool:
-    return os.geteuid() == 0 and os.system("unshare -m --propagation private mount -t tmpfs none /mnt 2>/dev/null") == 0
 
 
 @pytest.mark.root_only
