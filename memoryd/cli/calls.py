@@ -27,16 +27,19 @@ def call_daemon(path: str, method: str, params: Values, *, waits_s: float, quiet
         if params.get("force") and not quiet:
             _show_evidence(client.call("lock.list", {key: params[key] for key in params if key != "force"}))
         if waits_s > LONG_S and not quiet:
-            from memoryd.cli.progress_bar import progress_bar  # noqa: PLC0415 - only for long work
+            from memoryd.cli.progress_bar import daemon_bar  # noqa: PLC0415 - only for long work
 
-            with progress_bar(path, params.get("root")):
+            with daemon_bar(path, params.get("root")):
                 result = _call(client, method, params, _timeout(waits_s, params))
         else:
             result = _call(client, method, params, _timeout(waits_s, params))
     if not isinstance(result, dict):
         result = {"result": result}
     if method == "shutdown":
-        wait_until_stopped(path, result.get("pid"))
+        from memoryd.cli.progress_bar import waiting_bar  # noqa: PLC0415 - as above
+
+        with waiting_bar("memoryd is stopping", STOP_WAIT_S):
+            wait_until_stopped(path, result.get("pid"))
     return result
 
 

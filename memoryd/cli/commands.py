@@ -230,13 +230,15 @@ def _several_memories(method: Method, listed: list[Values]) -> Values:
 
 
 def _offline(ctx: click.Context, method: Method, path: str, values: Values) -> Values:
+    from memoryd.cli.progress_bar import local_bar  # noqa: PLC0415 - as above
     from memoryd.operations import offline  # noqa: PLC0415 - loads all the parsers
 
     directory, now = os.path.abspath(path), time.time()
     if method.name == "check":
         from memoryd.core.secrets import redact_values  # noqa: PLC0415 - compiles many patterns
 
-        return dict(redact_values(to_builtins(offline.check_path(directory, now))))
+        with local_bar(os.path.basename(directory)) as meter:
+            return dict(redact_values(to_builtins(offline.check_path(directory, now, meter))))
     from memoryd.config.places import find_places  # noqa: PLC0415 - as above
 
     state_dir = find_places(**ctx.find_root().obj).state_dir

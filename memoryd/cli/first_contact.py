@@ -43,11 +43,15 @@ def try_command(ctx: click.Context, paths: tuple[str, ...], layout: str | None, 
     """
     from msgspec import to_builtins  # noqa: PLC0415 - only when needed
 
+    from memoryd.cli.progress_bar import local_bar  # noqa: PLC0415 - only when needed
     from memoryd.core.secrets import redact_values  # noqa: PLC0415 - compiles many patterns
     from memoryd.engine.preview import preview  # noqa: PLC0415 - loads all the parsers
 
     chosen, now = None if layout == "auto" else layout, time.time()
-    found = [redact_values(to_builtins(preview(path, now, chosen))) for path in paths]
+    found = []
+    for path in paths:
+        with local_bar(path) as meter:
+            found.append(redact_values(to_builtins(preview(path, now, chosen, meter))))
     if as_json:
         print_json({"directories": found})
     else:

@@ -1,33 +1,95 @@
-"""A bar on the terminal while the daemon does long work for a command: what is done, the rate and the time left.
+"""A bar on the terminal while long work is done for a command: what is done, the rate and the time left.
 
-It asks `status` on a connection of its own, because the one of the command is waiting for its answer.
+The work of the daemon is seen by its `status`, asked on a connection of its own, because the one of the command is
+waiting for its answer; work in this process by its meter.
 """
 
 from __future__ import annotations
 
 import sys
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, NamedTuple
 
-from memoryd.cli.screen import printable
+from memoryd.cli.screen import format_duration, printable
 from memoryd.cli.views_status import format_progress
 from memoryd.control.client import Client
+from memoryd.core.progress import ProgressMeter
 from memoryd.errors import MemorydError
 
 FIRST_S = 0.7  # before the bar appears: most commands are done by then
 EVERY_S = 0.25
+MEMBERS = ("step", "unit", "done", "total", "percent", "rate", "left_s")  # of a progress, as `status` names them
+
+
+class Bar(NamedTuple):
+    """One bar at one moment: its text, and what is done of how much."""
+
+    text: str
+    done: float
+    total: float
+
+
+Look = Mapping[str, Bar]
+"""Each bar that is shown, by the name of what it is about."""
 
 
 @contextmanager
-def progress_bar(path: str, root: object = None) -> Iterator[None]:
-    """Show the long work of this root, or of any, until the block ends; nothing if standard error is no terminal."""
+def daemon_bar(path: str, root: object = None) -> Iterator[None]:
+    """Show the long work of the daemon in this root, or in any, until the block ends."""
+    with _drawn(_looks_at_daemon(path, root)):
+        yield
+
+
+@contextmanager
+def local_bar(name: str) -> Iterator[ProgressMeter]:
+    """Yield a meter for work in this process, which is shown until the block ends."""
+    meter = ProgressMeter(time.monotonic)
+    with _drawn(_looks_at_meter(name, meter)):
+        yield meter
+
+
+@contextmanager
+def waiting_bar(what: str, most_s: float) -> Iterator[None]:
+    """Show how much of a limited wait is over, until the block ends."""
+    with _drawn(_looks_at_clock(what, most_s)):
+        yield
+
+
+def _looks_at_daemon(path: str, root: object) -> Iterator[Look]:
+    with Client(path, timeout=2) as client:
+        while True:
+            rows = client.call("status", {"root": root} if root else {}).get("roots", [])
+            yield {str(row["name"]): _bar_of(row["name"], row["progress"]) for row in rows if row.get("progress")}
+
+
+def _looks_at_meter(name: str, meter: ProgressMeter) -> Iterator[Look]:
+    while True:
+        progress = meter.current()
+        yield {} if progress is None else {name: _bar_of(name, {each: getattr(progress, each) for each in MEMBERS})}
+
+
+def _looks_at_clock(what: str, most_s: float) -> Iterator[Look]:
+    began = time.monotonic()
+    while True:
+        passed = time.monotonic() - began
+        yield {what: Bar(f"{what}, {format_duration(max(0.0, most_s - passed))} left at most", passed, most_s)}
+
+
+def _bar_of(name: object, progress: Mapping[str, Any]) -> Bar:
+    return Bar(f"{name}: {format_progress(dict(progress))}", progress["done"], progress["total"])
+
+
+@contextmanager
+def _drawn(looks: Iterator[Look]) -> Iterator[None]:
+    """Draw bars on standard error until the block ends; nothing if it is no terminal."""
     if not sys.stderr.isatty():
         yield
         return
     ended = threading.Event()
-    thread = threading.Thread(target=_follow, args=(path, root, ended), daemon=True)
+    thread = threading.Thread(target=_draw, args=(looks, ended), name="progress bar", daemon=True)
     thread.start()
     try:
         yield
@@ -36,27 +98,25 @@ def progress_bar(path: str, root: object = None) -> Iterator[None]:
         thread.join(EVERY_S * 4)
 
 
-def _follow(path: str, root: object, ended: threading.Event) -> None:
-    """Draw the bar until the work has ended. A daemon that does not answer ends the bar, not the command."""
+def _draw(looks: Iterator[Look], ended: threading.Event) -> None:
+    """Draw until the work has ended. A daemon that does not answer ends the bars, not the command."""
     if ended.wait(FIRST_S):
         return
     from rich.console import Console  # noqa: PLC0415 - 60 ms, only for work that takes longer
     from rich.progress import BarColumn, Progress, TextColumn  # noqa: PLC0415 - as above
 
     text = TextColumn("{task.description}", markup=False)
-    with Progress(text, BarColumn(bar_width=10), console=Console(stderr=True), transient=True) as bars:
+    with Progress(text, BarColumn(bar_width=10), console=Console(stderr=True), transient=True) as drawn:
         tasks: dict[str, Any] = {}
         try:
-            with Client(path, timeout=2) as client:
-                while not ended.wait(EVERY_S):
-                    rows = client.call("status", {"root": root} if root else {}).get("roots", [])
-                    shown = {str(row["name"]): row["progress"] for row in rows if row.get("progress")}
-                    for name in [each for each in tasks if each not in shown]:
-                        bars.remove_task(tasks.pop(name))
-                    for name, progress in shown.items():
-                        if name not in tasks:
-                            tasks[name] = bars.add_task("", total=progress["total"])
-                        line = printable(f"{name}: {format_progress(progress)}")
-                        bars.update(tasks[name], total=progress["total"], completed=progress["done"], description=line)
+            while not ended.wait(EVERY_S):
+                look = next(looks)
+                for name in [each for each in tasks if each not in look]:
+                    drawn.remove_task(tasks.pop(name))
+                for name, bar in look.items():
+                    if name not in tasks:
+                        tasks[name] = drawn.add_task("", total=bar.total)
+                    line = printable(bar.text)
+                    drawn.update(tasks[name], total=bar.total, completed=bar.done, description=line)
         except MemorydError:
             return  # the command itself reports what is wrong

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from typing import TypeVar
+
+T = TypeVar("T")
 
 MIN_ELAPSED_S = 1.0  # a rate measured over less than this says little
 
@@ -67,6 +70,13 @@ class ProgressMeter:
         end = self.done + size
         yield
         self.reach(end)
+
+    def track(self, step: str, parts: Sequence[T], size_of: Callable[[T], int]) -> Iterator[T]:
+        """Yield the parts of a step, which is measured by their sizes in bytes."""
+        with self.measure(step, "bytes", sum(map(size_of, parts))):
+            for each in parts:
+                with self.part(size_of(each)):
+                    yield each
 
     def reach(self, done: int) -> None:
         """Note that this many units of the current step are done. Progress never goes back or above the total."""

@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
+from memoryd.core.progress import ProgressMeter
 from memoryd.core.retention import Backup, Quality, backup_name, drop, order, parse_backup_name
 from memoryd.core.spans import Fingerprint
 from memoryd.disk import atomic
@@ -219,12 +220,15 @@ def verify(
     quality_of: QualityOf | None = None,
     in_root: bool = True,
     hash_cache: HashCache | None = None,
+    progress: ProgressMeter | None = None,
 ) -> list[BackupInfo]:
     """List backups as `list_backups` does, but read every one: those in the journal must have the recorded hash,
     foreign ones must be at least half readable. The verdicts are recorded in the journal. Unchanged ones in
     `hash_cache` are not read again."""
     found = [*_in_backup_dir(tree, journal, files, backup_dir), *(_in_root(tree, files) if in_root else [])]
-    checked = [_read_and_judge(tree, each, quality_of, {} if hash_cache is None else hash_cache) for each in found]
+    hashes = {} if hash_cache is None else hash_cache
+    parts = (progress or ProgressMeter()).track("verifying", found, lambda each: each.bytes)
+    checked = [_read_and_judge(tree, each, quality_of, hashes) for each in parts]
     _record_verdicts(journal, checked)
     return _sort(checked, now)
 

@@ -14,6 +14,7 @@ import zlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from memoryd.core.progress import ProgressMeter
 from memoryd.core.retention import Backup, Quality, drop
 from memoryd.disk.journal.database import Database, from_blob, to_blob
 from memoryd.errors import NotFoundError
@@ -264,10 +265,10 @@ class Vault:
             raise NotFoundError(f"version {version.id} of {version.file} is damaged", hint="choose another one")
         return content
 
-    def verify(self) -> list[Version]:
+    def verify(self, progress: ProgressMeter) -> list[Version]:
         """Read every version and return the damaged ones."""
         damaged: list[Version] = []
-        for version in self.versions():
+        for version in progress.track("verifying", self.versions(), lambda each: each.size):
             try:
                 self.content(version)
             except NotFoundError:

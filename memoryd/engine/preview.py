@@ -14,6 +14,7 @@ from memoryd.control.methods.shared import ActionRow
 from memoryd.control.methods.status import Counts, FindingRow
 from memoryd.control.methods.upkeep import PlannedResult
 from memoryd.core.defaults import Mode, Policy
+from memoryd.core.progress import ProgressMeter
 from memoryd.disk.tree import Tree
 from memoryd.engine.jobs import OPERATIONS, Job
 from memoryd.operations.backup import create_backups
@@ -42,9 +43,9 @@ class Preview(Struct, kw_only=True):
     actions: list[ActionRow] | UnsetType = UNSET
 
 
-def preview(path: str, now: float, layout: str | None = None) -> Preview:
-    """Look at the directory at `path`, with the layout named or the one recognised. Raises UsageError if there is no
-    such directory."""
+def preview(path: str, now: float, layout: str | None, progress: ProgressMeter) -> Preview:
+    """Look at the directory at `path`, with the layout named or the one recognised. `progress` shows the work.
+    Raises UsageError if there is no such directory."""
     real = existing_directory(path)
     try:
         with Tree(real) as tree:
@@ -54,12 +55,13 @@ def preview(path: str, now: float, layout: str | None = None) -> Preview:
     name = layout or recognised.layout
     if name is None:
         return Preview(path=real, layout=None, why=unusable(recognised), hint=advice(real, recognised))
-    return _examine(real, name, recognised.matches.get(name, "named on the command line"), now)
+    return _examine(real, name, recognised.matches.get(name, "named on the command line"), now, progress)
 
 
-def _examine(path: str, layout: str, why: str, now: float) -> Preview:
+def _examine(path: str, layout: str, why: str, now: float, progress: ProgressMeter) -> Preview:
     with tempfile.TemporaryDirectory(prefix="memoryd-try-") as state:
         store = Store(os.path.basename(path), path, layout, Policy(mode=Mode.OBSERVE), state)
+        store.progress = progress
         try:
             store.attach_read_only()
             refresh(store, None, now)

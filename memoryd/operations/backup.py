@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import NamedTuple
 
 from msgspec import UNSET
@@ -132,7 +133,7 @@ def directory_backups(store: Store, now: float, *, file: str | None = None, veri
     files: Sequence[str] = store.layout.reader.source_paths(()) if file is None else (file,)
     if not files:
         return []
-    list_or_verify = backups.verify if verify else backups.list_backups
+    list_or_verify = partial(backups.verify, progress=store.progress) if verify else backups.list_backups
     return list_or_verify(
         store.tree,
         store.journal,
@@ -206,7 +207,7 @@ def _states(store: Store) -> Iterator[FileState]:
 def list_vault(store: Store, *, file: str | None, verify: bool, snapshots: bool = True) -> list[BackupRow]:
     """List the snapshots, newest first, then the versions of each file; with `file` only the versions of that file."""
     if verify:
-        store.vault.verify()
+        store.vault.verify(store.progress)
     if file is not None:
         return [_version(store, version) for version in store.vault.versions(file)]
     versions = sorted(store.vault.versions(), key=lambda version: version.file)

@@ -15,6 +15,7 @@ from memoryd.control.methods.shared import ChangeResult
 from memoryd.control.methods.status import CheckResult
 from memoryd.core.defaults import Mode, Policy
 from memoryd.core.findings import Finding
+from memoryd.core.progress import ProgressMeter
 from memoryd.disk.daemon_lock import lock_directory
 from memoryd.disk.tree import Tree
 from memoryd.errors import UsageError
@@ -27,12 +28,13 @@ from memoryd.store import Store
 from memoryd.store.store import state_place
 
 
-def check_path(path: str, now: float) -> CheckResult:
-    """Check the directory at `path`; return the result of the control method `check`."""
+def check_path(path: str, now: float, progress: ProgressMeter) -> CheckResult:
+    """Check the directory at `path`; return the result of the control method `check`. `progress` shows the work."""
     real = existing_directory(path)
     name = _layout_of(real)
     with tempfile.TemporaryDirectory(prefix="memoryd-check-") as state:
         store = Store(os.path.basename(real), real, name, Policy(mode=Mode.OBSERVE), state)
+        store.progress = progress
         try:
             store.attach_read_only()
             findings = _findings(store, now)

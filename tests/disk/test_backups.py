@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from memoryd.core.progress import ProgressMeter
 from memoryd.core.retention import Quality
 from memoryd.disk import atomic
 from memoryd.disk.backups import BackupInfo, CreateResult, choose, create, list_backups, read_backup, verify
@@ -130,6 +131,18 @@ def test_backups_of_one_second_keep_their_order(store: Store) -> None:
     base = "learnings.jsonl.backup.20260101_100000"
     assert made == [base, *(f"{base}_00{n}" for n in range(1, 8))]
     assert store.contents() == [good(number) for number in (7, 6, 5, 4, 0)]
+
+
+def test_a_verification_counts_the_bytes_it_has_read(store: Store) -> None:
+    for number in range(3):
+        store.save(good(number))
+    sizes = [each.stat().st_size for each in store.place.iterdir()]
+    meter, seen = ProgressMeter(), []
+    meter.observer = lambda: seen.append(meter.current())
+    assert len(verify(store.tree, store.journal, FILES, now=NOW, quality_of=readable, progress=meter)) == 3
+    assert [(each.total, each.step) for each in seen if each] == [(sum(sizes), "verifying")] * 3
+    assert seen[-1] is not None
+    assert (seen[-1].percent, meter.current()) == (100, None)
 
 
 def test_identical_content_makes_no_new_one(store: Store) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from memoryd.core.progress import ProgressMeter
 from memoryd.core.retention import Quality
 from memoryd.disk.snapshots import FileState, Vault
 from memoryd.errors import NotFoundError
@@ -97,10 +98,20 @@ def test_damage_is_detected_and_reported(vault: Vault, tmp_path: Path) -> None:
     with sqlite3.connect(tmp_path / "snapshots.sqlite") as other:
         other.execute("UPDATE contents SET deflated = x'00'")
     other.close()
-    assert [v.file for v in vault.verify()] == ["a"]
+    assert [v.file for v in vault.verify(ProgressMeter())] == ["a"]
     assert not vault.snapshots()[0].valid
     with pytest.raises(NotFoundError, match="damaged"):
         vault.content(vault.versions("a")[0])
+
+
+def test_a_verification_counts_the_bytes_it_has_read(vault: Vault) -> None:
+    vault.take([state("a", b"1234"), state("b", b"12")], 0.0, keep=5)
+    meter, seen = ProgressMeter(), []
+    meter.observer = lambda: seen.append(meter.current())
+    assert vault.verify(meter) == []
+    assert [(each.step, each.unit, each.total) for each in seen if each] == [("verifying", "bytes", 6)] * 2
+    assert seen[-1] is not None
+    assert (seen[-1].done, meter.current()) == (6, None)
 
 
 def test_a_damaged_version_is_replaced_by_the_same_content(vault: Vault, tmp_path: Path) -> None:
@@ -108,7 +119,7 @@ def test_a_damaged_version_is_replaced_by_the_same_content(vault: Vault, tmp_pat
     with sqlite3.connect(tmp_path / "snapshots.sqlite") as other:
         other.execute("UPDATE contents SET deflated = x'00'")
     other.close()
-    vault.verify()
+    vault.verify(ProgressMeter())
     assert vault.take([state("a", b"precious")], 1.0, keep=5) is not None
     assert vault.content(vault.versions("a")[0]) == b"precious"
 

@@ -1,0 +1,62 @@
+"""The bars of long work: drawn on a terminal only, each with what its source says."""
+
+from __future__ import annotations
+
+import io
+import threading
+from contextlib import redirect_stderr
+from typing import Any
+
+import pytest
+
+from memoryd.cli import progress_bar
+from memoryd.cli.progress_bar import local_bar, waiting_bar
+from memoryd.core.progress import ProgressMeter
+from tests.daemon import until
+
+
+class Stream(io.StringIO):
+    def __init__(self, *, terminal: bool) -> None:
+        super().__init__()
+        self._terminal = terminal
+
+    def isatty(self) -> bool:
+        return self._terminal
+
+
+@pytest.fixture(autouse=True)
+def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("COLUMNS", "100")
+    monkeypatch.setattr(progress_bar, "FIRST_S", 0.0)
+    monkeypatch.setattr(progress_bar, "EVERY_S", 0.01)
+
+
+def test_work_in_this_process_is_shown_while_it_lasts() -> None:
+    with (
+        redirect_stderr(Stream(terminal=True)) as terminal,
+        local_bar("big") as meter,
+        meter.measure("reading", "bytes", 2048),
+    ):
+        meter.reach(1024)
+        until(lambda: "big: reading 50 % (1.0 KB of 2.0 KB)" in terminal.getvalue(), "the bar is drawn")
+
+
+def test_a_wait_shows_how_long_it_may_last() -> None:
+    with redirect_stderr(Stream(terminal=True)) as terminal, waiting_bar("memoryd is stopping", 9000):
+        until(lambda: "memoryd is stopping, 2 h left at most" in terminal.getvalue(), "the bar is drawn")
+
+
+def test_an_error_in_the_work_ends_the_bar() -> None:
+    with redirect_stderr(Stream(terminal=True)), pytest.raises(ValueError, match="broken"), local_bar("big"):
+        raise ValueError("broken")
+
+
+def test_nothing_is_drawn_elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
+    def no_thread(**_: Any) -> None:
+        raise AssertionError("a bar is drawn")
+
+    monkeypatch.setattr(threading, "Thread", no_thread)
+    with redirect_stderr(Stream(terminal=False)) as stream, local_bar("big") as meter:
+        assert isinstance(meter, ProgressMeter)
+    assert stream.getvalue() == ""
