@@ -311,6 +311,11 @@ def test_ids_are_found_across_roots_while_that_is_beyond_doubt(tmp_path: Path, d
         error = refused(lambda m=method, p=more: held.rpc(m, id=one["id"], **p))  # type: ignore[misc]
         assert isinstance(error, ConflictError)
         assert error.data["candidates"] == [{"root": name, "id": one["id"]} for name in ("one", "two")]
+    learning = {"type": "learning", "content": "y"}
+    learned = [held.rpc("memory.add", root=name, memory=learning)["id"] for name in ("one", "two")]
+    assert len(held.rpc("archive", ids=learned)["receipts"]) == 2
+    assert all(held.rpc("memory.get", id=each)["archived"] for each in learned)
+    assert isinstance(refused(lambda: held.rpc("archive", ids=[one["id"]])), ConflictError)
     assert held.rpc("memory.forget", id=one["id"], root="two")["root"] == "two"
     assert held.rpc("memory.update", id=one["id"], changes={"category": "c"})["root"] == "one"
 

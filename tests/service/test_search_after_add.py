@@ -24,7 +24,7 @@ from memoryd.engine.worker import Worker
 from memoryd.errors import AlreadyRunningError, BusyError
 from memoryd.operations.offline import dedupe_path
 from memoryd.operations.root_check import RootCheck
-from memoryd.service.handlers import memories
+from memoryd.service.handlers import base
 from memoryd.service.roots import Roots
 from memoryd.service.watching.watcher import READ_EVENTS
 from tests.engine.silent import SILENT, worker_of
@@ -38,16 +38,16 @@ def busy() -> Worker:
 
 
 def test_many_busy_roots_are_waited_for_together(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(memories, "FLUSH_WAIT_S", 0.2)
+    monkeypatch.setattr(base, "FLUSH_WAIT_S", 0.2)
     began = time.monotonic()
-    assert len(memories.flush_all([busy() for _ in range(200)])) == 200
+    assert len(base.flush_all([busy() for _ in range(200)])) == 200
     assert 0.15 < time.monotonic() - began < 20, "one after the other they would take 40 s"
 
 
 def test_nothing_is_waited_for_where_nothing_was_stored(monkeypatch: pytest.MonkeyPatch) -> None:
     idle = cast("Worker", SimpleNamespace(flush=list))
-    monkeypatch.setattr(memories, "wait", None)  # a call would fail
-    assert memories.flush_all([idle]) == [idle]
+    monkeypatch.setattr(base, "wait", None)  # a call would fail
+    assert base.flush_all([idle]) == [idle]
 
 
 def test_what_another_daemon_tends_is_not_even_opened(tmp_path: Path) -> None:

@@ -3,9 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from concurrent.futures import wait
 
 from memoryd.control.server import Handler
+from memoryd.core.secrets import redact
+from memoryd.engine.worker import Worker
+from memoryd.errors import ConflictError, NotFoundError
+from memoryd.operations.lookup import not_found
 from memoryd.service.daemon import Daemon
+
+FLUSH_WAIT_S = 1.0  # the longest that a read waits for the indexing of memories stored before it
 
 Table = Mapping[str, Handler]
 """Handlers by method name."""
@@ -17,3 +24,45 @@ class Handlers:
     def __init__(self, daemon: Daemon) -> None:
         self._daemon = daemon
         self._roots = daemon.roots
+
+    def owner(self, job: str, identity: str, workers: list[Worker]) -> Worker:
+        """Return the one root that has the memory: live, or archived if it is to be restored."""
+        candidates: list[tuple[Worker, str, bool]] = []
+        for worker in workers:
+            with worker.store.catalogue.reader() as catalogue:
+                candidates += [(worker, place.id, place.live) for place in catalogue.places(identity)]
+            candidates += [(worker, each.id, False) for each in worker.store.journal.trash.find(identity)]
+        wanted = [each for each in candidates if each[2] != (job == "memory.unarchive")] or candidates
+        owners = list({id(worker): worker for worker, *_ in wanted}.values())
+        if not owners:
+            raise self.not_found(identity, workers)
+        if len(owners) > 1:
+            raise ambiguous(identity, [(owner.name, each) for owner, each, _ in wanted])
+        return owners[0]
+
+    def not_found(self, identity: str, workers: list[Worker]) -> NotFoundError:
+        """Return the error for a memory that none of the roots has."""
+        error = not_found(identity, *(worker.name for worker in workers))
+        if any(worker.store.journal.trash.find(identity) for worker in workers):
+            error.hint = f"it was forgotten; `memoryd unarchive {redact(identity)}` brings it back"
+        return error
+
+
+def flush_all(workers: list[Worker]) -> list[Worker]:
+    """Let workers index the memories they have just stored, and return the workers. Waits at most `FLUSH_WAIT_S`
+    seconds for all of them together."""
+    flushes = [future for worker in workers for future in worker.flush()]
+    if flushes:
+        wait(flushes, FLUSH_WAIT_S)
+    return workers
+
+
+def ambiguous(identity: str, matches: list[tuple[str, str]]) -> ConflictError:
+    """Return the error for an id that memories of several roots have, each given with its root."""
+    candidates = list(dict.fromkeys(matches))
+    names = ", ".join(dict.fromkeys(root for root, _ in candidates))
+    return ConflictError(
+        f"{redact(identity)} is in more than one root: {names}",
+        hint="name it with --root",
+        data={"candidates": [{"root": root, "id": each} for root, each in candidates]},
+    )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from concurrent.futures import wait
 from functools import partial
 
 from memoryd.control.methods.memories import (
@@ -20,12 +19,11 @@ from memoryd.control.protocol import fits
 from memoryd.control.requests import Answer
 from memoryd.control.server import handler
 from memoryd.core.query import Filters
-from memoryd.core.secrets import redact
 from memoryd.engine.jobs import Job
 from memoryd.engine.worker import Worker
 from memoryd.errors import ConflictError, MemorydError, NotFoundError, UsageError
 from memoryd.operations.lookup import LIMIT as LIST_LIMIT
-from memoryd.operations.lookup import LoadedMemory, list_memories, not_found, read_memory
+from memoryd.operations.lookup import LoadedMemory, list_memories, read_memory
 from memoryd.operations.search import LIMIT as SEARCH_LIMIT
 from memoryd.operations.search import SearchQuery, search, similar_to_memory, similar_to_vector
 from memoryd.operations.search_scope import SearchRoot, owners_in, user_in
@@ -34,10 +32,9 @@ from memoryd.search.periods import parse_bound
 from memoryd.search.rerank import Reranker
 from memoryd.service.daemon import Daemon
 from memoryd.service.futures import gather, run_in_thread
-from memoryd.service.handlers.base import Handlers, Table
+from memoryd.service.handlers.base import Handlers, Table, ambiguous, flush_all
 
 ALWAYS_FITS = 80_000  # bytes of a memory that fits into one reply even if every character is escaped
-FLUSH_WAIT_S = 1.0  # the longest that a read waits for the indexing of memories stored before it
 
 
 def memory_handlers(daemon: Daemon) -> Table:
@@ -158,9 +155,9 @@ class MemoryHandlers(Handlers):
             if memory is not None:
                 matches.append((worker, memory))
         if not matches:
-            raise self._not_found(identity, workers)
+            raise self.not_found(identity, workers)
         if len(matches) > 1:
-            raise _ambiguous(identity, [(worker.name, memory.id) for worker, memory in matches])
+            raise ambiguous(identity, [(worker.name, memory.id) for worker, memory in matches])
         worker, memory = matches[0]
         if request.touch and not memory.archived:
             for entry in memory.entries or (memory.id,):
@@ -194,12 +191,6 @@ class MemoryHandlers(Handlers):
         now = self._clock.monotonic()
         return [worker for worker in workers if worker.lag_ms(now) > 0]
 
-    def _not_found(self, identity: str, workers: list[Worker]) -> NotFoundError:
-        error = not_found(identity, *(worker.name for worker in workers))
-        if any(worker.store.journal.trash.find(identity) for worker in workers):
-            error.hint = f"it was forgotten; `memoryd unarchive {redact(identity)}` brings it back"
-        return error
-
     # --- writing
 
     def add(self, request: AddRequest) -> Answer:
@@ -215,44 +206,10 @@ class MemoryHandlers(Handlers):
 
         def handle(request: UpdateRequest | MemoryRequest) -> Answer:
             workers = self._roots.named(request.root)
-            worker = workers[0] if len(workers) == 1 else self._owner(job, request.id, flush_all(workers))
+            worker = workers[0] if len(workers) == 1 else self.owner(job, request.id, flush_all(workers))
             return worker.submit(Job(job, request))
 
         return handle
-
-    def _owner(self, job: str, identity: str, workers: list[Worker]) -> Worker:
-        """Return the one root that has the memory: live, or archived if it is to be restored."""
-        candidates: list[tuple[Worker, str, bool]] = []
-        for worker in workers:
-            with worker.store.catalogue.reader() as catalogue:
-                candidates += [(worker, place.id, place.live) for place in catalogue.places(identity)]
-            candidates += [(worker, each.id, False) for each in worker.store.journal.trash.find(identity)]
-        wanted = [each for each in candidates if each[2] != (job == "memory.unarchive")] or candidates
-        owners = list({id(worker): worker for worker, *_ in wanted}.values())
-        if not owners:
-            raise self._not_found(identity, workers)
-        if len(owners) > 1:
-            raise _ambiguous(identity, [(owner.name, each) for owner, each, _ in wanted])
-        return owners[0]
-
-
-def flush_all(workers: list[Worker]) -> list[Worker]:
-    """Let workers index the memories they have just stored, and return the workers. Waits at most `FLUSH_WAIT_S`
-    seconds for all of them together."""
-    flushes = [future for worker in workers for future in worker.flush()]
-    if flushes:
-        wait(flushes, FLUSH_WAIT_S)
-    return workers
-
-
-def _ambiguous(identity: str, matches: list[tuple[str, str]]) -> ConflictError:
-    candidates = list(dict.fromkeys(matches))
-    names = ", ".join(dict.fromkeys(root for root, _ in candidates))
-    return ConflictError(
-        f"{redact(identity)} is in more than one root: {names}",
-        hint="name it with --root",
-        data={"candidates": [{"root": root, "id": each} for root, each in candidates]},
-    )
 
 
 def _bound(name: str, text: str | None, now: float) -> float | None:

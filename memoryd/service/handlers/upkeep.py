@@ -51,7 +51,7 @@ from memoryd.engine.worker import Worker
 from memoryd.errors import ConflictError, NotFoundError, UsageError
 from memoryd.service.daemon import Daemon
 from memoryd.service.futures import gather, of_type
-from memoryd.service.handlers.base import Handlers, Table
+from memoryd.service.handlers.base import Handlers, Table, flush_all
 from memoryd.service.report import job_row
 from memoryd.service.roots import Broken
 
@@ -124,11 +124,16 @@ class UpkeepHandlers(Handlers):
         return lambda request: gather(self._submit(job, request, request.root), merge_changes)
 
     def archive(self, request: ArchiveRequest) -> FutureResult:
-        """Archive the memories that are due, or those with the given ids. Raises UsageError for ids without a root if
-        there are several roots."""
-        if request.ids and request.root is None and len(self._roots.all()) > 1:
-            raise UsageError("--root is required when ids are given and there are several roots")
-        return gather(self._submit("archive", request, request.root), merge_changes)
+        """Archive the memories that are due, or those with the given ids in the roots that have them."""
+        workers = self._roots.named(request.root)
+        if not request.ids or len(workers) == 1:
+            return gather(self._submit("archive", request, request.root), merge_changes)
+        flush_all(workers)
+        ids: dict[Worker, list[str]] = {}
+        for identity in request.ids:
+            ids.setdefault(self.owner("archive", identity, workers), []).append(identity)
+        jobs = {each: Job("archive", structs.replace(request, ids=named)) for each, named in ids.items()}
+        return gather({each.name: each.submit(job) for each, job in jobs.items()}, merge_changes)
 
     def backups(self, job: str) -> Callable[[BackupListRequest], FutureResult]:
         """Return a handler that runs a job whose result is a list of backups."""
