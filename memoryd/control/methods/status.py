@@ -222,8 +222,9 @@ STATUS: tuple[Method, ...] = (
         "status",
         ("status",),
         "Show the state of the daemon and its roots.",
-        "For every root: state and reasons, counts, freshness of the index, locks, limits and backups; then the "
-        "schedule. It shows what the workers last published and never waits.",
+        "One line for each root, with its worst reason; the whole state of a root that is named or the only one: "
+        "reasons, counts, index, watch, locks, limits and backups. --json has all of this, and the schedule, for every "
+        "root. It shows what the workers last published and never waits.",
         "memoryd status agents",
         StatusRequest,
         StatusResult,
