@@ -7,6 +7,7 @@ longer than calling the daemon, so this module runs these two itself if the comm
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -16,7 +17,7 @@ from memoryd.cli.calls import call_daemon
 from memoryd.cli.screen import Screen, make_screen, print_json
 from memoryd.cli.views_status import Result, show_ping, show_status
 from memoryd.config.socket_path import find_socket
-from memoryd.errors import MemorydError
+from memoryd.errors import DiskError, MemorydError
 
 QUICK: Mapping[str, Callable[[Screen, Result], None]] = {"ping": show_ping, "status": show_status}
 QUICK_WAITS_S = 10  # `waits_s` of these two in the method table
@@ -45,6 +46,12 @@ def run(argv: Sequence[str]) -> int:
     except BrokenPipeError:
         _close_stdout()
         return exits.FINDINGS
+    except OSError as error:
+        if error.errno != errno.ENOSPC:
+            return exits.report_error(_internal_error(error), as_json=as_json)
+        _close_stdout()
+        message = "the output cannot be written: no space is left on its device"
+        return exits.report_error(DiskError(message, data={"code": "disk-full"}), as_json=False)
     except Exception as error:  # noqa: BLE001 - a bug is reported as a message, not a traceback
         return exits.report_error(_internal_error(error), as_json=as_json)
     return code

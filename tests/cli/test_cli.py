@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import click
+import psutil
 import pytest
 from click.shell_completion import ShellComplete
 from structlog.testing import capture_logs
@@ -33,6 +34,7 @@ from memoryd.control.methods import METHODS, TABLE, Method, Request
 from memoryd.control.peer import Peer
 from memoryd.control.server import Server
 from memoryd.errors import BusyError, ConfigError, MemorydError
+from tests.daemon import until
 from tests.parameters import given
 
 FINDING = {
@@ -372,6 +374,22 @@ def test_the_results_of_a_job_are_shown_by_root(
 def test_nothing_found_is_told_by_the_exit_code(stub: Stub, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(RESULTS, "memory.search", {"hits": [], "took_ms": 1, "fresh": {}})
     assert run(["--socket", stub.path, "search", "x"]) == 1
+
+
+def test_a_value_out_of_range_is_told_without_the_name_of_the_method(
+    stub: Stub, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["--socket", stub.path, "list", "--limit", "0"]) == 2
+    assert capsys.readouterr().err.startswith("memoryd: 'limit' must be between 1 and")
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="only Linux has a device that is full")
+def test_output_to_a_full_disk_is_no_internal_error(stub: Stub) -> None:
+    command = [sys.executable, "-m", "memoryd", "--socket", stub.path, "ping"]
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, timeout=60, check=False)
+    assert done.returncode == 74
+    assert done.stderr == "memoryd: the output cannot be written: no space is left on its device\n"
 
 
 def test_within_a_budget_only_the_text_is_printed(
@@ -787,6 +805,8 @@ def test_an_interrupted_command_ends_its_line(stub: Stub, tmp_path: Path) -> Non
             connection, _ = silent.accept()
             with connection:
                 assert connection.recv(4096)
+                waits = psutil.Process(child.pid)  # a signal just before it waits would be seen only afterwards
+                until(lambda: waits.status() == psutil.STATUS_SLEEPING, "it waits for the answer")  # noqa: B023 - at once
                 child.send_signal(signal.SIGINT)
                 assert child.communicate(timeout=60) == (b"", b"\n")
             assert child.returncode == 130

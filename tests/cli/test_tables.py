@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from memoryd.cli.screen import Screen, epoch_of, format_time, make_screen
 from memoryd.cli.tables import cell_width, cut, draw, wrap
-from memoryd.cli.views import show_findings, show_history, show_plan, show_roots
+from memoryd.cli.views import event_line, show_findings, show_history, show_plan, show_roots
 from memoryd.cli.views_memories import show_hits, show_memories
 from memoryd.cli.views_status import show_status
 
@@ -99,6 +99,12 @@ def test_a_search_result_breaks_no_word_and_no_id() -> None:
     assert f"  {identity}" in lines
     assert all(cell_width(line) <= 80 for line in lines)
     assert {word for line in lines[3:] for word in line.split()} == {"timeouts"}
+
+
+def test_an_event_has_no_signs_of_a_programming_language() -> None:
+    event = {"at": NOW, "topic": "change", "root": "a", "paths": ["a b.md", "c.md"], "gone": [], "reason": None}
+    text = event_line({**event, "index": True})
+    assert text.endswith("change   a            paths=a b.md,c.md index=yes")
 
 
 def test_a_time_far_away_is_a_date() -> None:
