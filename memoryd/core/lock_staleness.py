@@ -152,7 +152,8 @@ def _dead(owner: LockOwner, evidence: Evidence, kind: Kind) -> tuple[State, str]
 
 
 def _skipped(evidence: Evidence) -> str:
-    return f" ({evidence.skipped} processes could not be examined)" if evidence.skipped else ""
+    processes = "process" if evidence.skipped == 1 else "processes"
+    return f" ({evidence.skipped} {processes} could not be examined)" if evidence.skipped else ""
 
 
 def _unproved(

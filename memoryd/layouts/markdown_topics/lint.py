@@ -39,7 +39,8 @@ def lint_file(
     if not archived:
         yield from _lint_order(path, structure)
         if len(data) > MAX_BYTES and len(structure.sections) <= MIN_ENTRIES:
-            what = f"{len(data)} bytes in {len(structure.sections)} entries; shorten it by hand"
+            entries = len(structure.sections)
+            what = f"{len(data)} bytes in {entries} {'entry' if entries == 1 else 'entries'}; shorten it by hand"
             yield Finding("oversize", path, what)
     yield from _lint_secrets(path, data, words=words)
 
