@@ -232,7 +232,7 @@ VS_CODE = """
     "memoryd": {
       "type": "stdio",
       "command": "memoryd",
-      "args": ["mcp", "--root", "agents", "--read-only"]
+      "args": ["mcp", "--read-only"]
     }
   }
 }
@@ -279,7 +279,7 @@ def agents(_: click.Group) -> tuple[Section, ...]:
             "cline_mcp_settings.json.",
             code=MCP_SERVERS,
         ),
-        Section("VS Code", ".vscode/mcp.json. This example only reads, and only the root `agents`.", code=VS_CODE),
+        Section("VS Code", ".vscode/mcp.json. It only reads; `--root NAME` limits it to one root.", code=VS_CODE),
         Section("Zed", "settings.json.", code=ZED),
         Section("opencode", "opencode.json.", code=OPENCODE),
         Section("Codex", "~/.codex/config.toml.", code=CODEX),
