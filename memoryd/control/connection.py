@@ -41,6 +41,7 @@ class Outbox:
         self._claimed = False
         self._finished = False
         self._abandoned = False
+        self._draining = False  # somebody waits, or has waited, for the queue to be empty
         self._changed = threading.Condition()
 
     def try_acquire(self) -> bool:
@@ -58,7 +59,7 @@ class Outbox:
             if rest and not self._abandoned:
                 self._replies.appendleft((len(rest), lambda: rest))
                 self._bytes += len(rest)
-            if self._replies or self._events or self._finished:
+            if self._replies or self._events or self._finished or self._draining:
                 self._changed.notify_all()
 
     def put(self, size: int, make: LineFactory) -> bool:
@@ -120,6 +121,7 @@ class Outbox:
     def wait_empty(self, timeout: float) -> bool:
         """Return True once everything queued has been sent or will never be; False after `timeout` seconds."""
         with self._changed:
+            self._draining = True
             return self._changed.wait_for(self._is_idle, timeout)
 
     def _is_idle(self) -> bool:

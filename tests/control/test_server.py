@@ -514,6 +514,22 @@ def test_the_outbox_bounds() -> None:
     assert box.wait_empty(0)
 
 
+def test_whoever_waits_for_an_empty_queue_learns_of_the_end_of_a_reservation() -> None:
+    box, found = Outbox(), []
+    assert box.try_acquire()
+    waiting = threading.Thread(target=lambda: found.append(box.wait_empty(600)), name="waits-for-empty")
+    waiting.start()
+
+    def waits() -> bool:
+        frame = sys._current_frames().get(waiting.ident or 0)  # noqa: SLF001 - documented, in spite of its name
+        return frame is not None and frame.f_code.co_name == "wait"
+
+    until(waits)
+    box.release(b"")
+    waiting.join(30)
+    assert found == [True]
+
+
 def test_a_thread_sends_its_reply_directly_if_the_queue_is_empty() -> None:
     box = Outbox()
     assert box.try_acquire()
