@@ -11,6 +11,7 @@ import click
 from memoryd.cli import exits
 from memoryd.cli.options import example, json_option
 from memoryd.cli.screen import make_screen, print_json, printable
+from memoryd.errors import ConfigError
 
 if TYPE_CHECKING:
     from memoryd.cli.service_target import Target
@@ -90,25 +91,36 @@ def _uninstall(ctx: click.Context, *, system: bool, run_as: str | None, dry_run:
 @click.pass_context
 def _status(ctx: click.Context, *, system: bool, run_as: str | None, as_json: bool) -> None:
     """Show whether the service is installed, running and up to date; exit code 1 if it does not run."""
+    from memoryd.installer.managers import last_error  # noqa: PLC0415 - as above
+
     target = _target(ctx, system=system, run_as=run_as)
     state = target.manager.state()
     hardened, with_socket = target.installed_options()
-    service = target.service(hardened=hardened, with_socket=with_socket)
-    current = target.is_current(service)
     installed = bool(target.present_files())
+    current, reason = _is_current(target, hardened=hardened, with_socket=with_socket)
+    if installed and not state.active:
+        reason = reason or last_error(target.manager.reason())
     result = {
         "manager": target.manager.name, "installed": installed, "current": current, "active": state.active,
         "state": state.text, "pid": state.pid or None, "enabled": state.enabled, "restarts": state.restarts,
-        "hardened": hardened, "socket": with_socket, "log": target.manager.log,
+        "reason": reason or None, "hardened": hardened, "socket": with_socket, "log": target.manager.log,
     }  # fmt: skip
     if as_json:
         print_json(result)
     else:
         rows = [(name, "yes" if value is True else "no" if value is False else value) for name, value in result.items()]
         make_screen(sys.stdout).fields(rows, indent=0)
-        if installed and not current:
+        if installed and not current and not reason:
             click.echo("the configuration has changed since; bring the service up to date: memoryd service install")
     ctx.exit(exits.DONE if state.active else exits.FINDINGS)
+
+
+def _is_current(target: Target, *, hardened: bool, with_socket: bool) -> tuple[bool, str]:
+    """Return whether the installed files are those of the configuration; for a configuration that is invalid, why."""
+    try:
+        return target.is_current(target.service(hardened=hardened, with_socket=with_socket)), ""
+    except ConfigError as error:
+        return False, error.message
 
 
 @click.command("show", params=[_SCOPE, _HARDENED, _SOCKET, _RUN_AS, json_option()],

@@ -7,6 +7,7 @@ the reply. So no client can delay a worker or another client.
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import os
 import select
@@ -88,6 +89,7 @@ class Server:
         self._endpoint: endpoint.Endpoint | None = None
         self._wake: socket.socket | None = None
         self._acceptor: threading.Thread | None = None
+        self.beats = 0  # answers to `ask_for_beat`
 
     # -- lifecycle --------------------------------------------------------------------------------
 
@@ -121,6 +123,12 @@ class Server:
     def clients(self) -> int:
         """Number of connected clients."""
         return len(self._connections)
+
+    def ask_for_beat(self) -> None:
+        """Let the accepting thread count `beats` up. Does not wait; the answer of a thread that hangs never comes."""
+        if self._wake is not None:
+            with contextlib.suppress(OSError):  # it has not read the earlier ones, or is about to end
+                self._wake.send(b"!", socket.MSG_DONTWAIT)
 
     def hand_over(self, grace: float) -> None:
         """Stop accepting on a socket that was passed in: a client that connects from now on waits for the next process.
@@ -222,12 +230,16 @@ class Server:
     # -- accepting --------------------------------------------------------------------------------
 
     def _accept_all(self, listener: socket.socket, wake_reader: socket.socket) -> None:
-        """Accept clients until the other end of `woken` is closed."""
+        """Accept clients, and answer each byte from the other end of `wake_reader` with a beat, until it is closed."""
         poll = select.poll()
         poll.register(listener, select.POLLIN)
         poll.register(wake_reader, select.POLLIN)
         with wake_reader:
-            while not any(fd == wake_reader.fileno() for fd, _ in poll.poll()):
+            while True:
+                if any(fd == wake_reader.fileno() for fd, _ in poll.poll()):
+                    if not wake_reader.recv(64):
+                        return
+                    self.beats += 1
                 try:
                     sock, _ = listener.accept()
                 except (BlockingIOError, InterruptedError, ConnectionAbortedError):
@@ -290,6 +302,17 @@ def _reject(sock: socket.socket, line: bytes) -> None:
             sock.shutdown(socket.SHUT_WR)
         except OSError as error:
             get_logger(__name__).debug("client_gone", reason=str(error))
+
+
+def refuse_waiting(listener: socket.socket, error: MemorydError) -> None:
+    """Send every client that waits on a listening socket the reason why no daemon serves it."""
+    listener.setblocking(False)
+    try:
+        while True:
+            sock, _ = listener.accept()
+            _reject(sock, protocol.encode_error(None, error))
+    except OSError:  # nobody waits any more, or a server has closed the socket
+        return
 
 
 def _wait(sock: socket.socket, timeout: float) -> None:

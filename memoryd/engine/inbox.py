@@ -307,6 +307,7 @@ class Inbox:
         self._indexed_last = False
         self._sleeps_until: float | None = None  # None while the worker is awake
         self._ends = False
+        self.turns = 0  # how often the worker has looked for work, at least every MAX_WAIT_S
 
     # --- for any thread, never blocking
 
@@ -371,6 +372,8 @@ class Inbox:
             while not self._something_due():
                 # Not `wait_for`: each hint that arrives may bring the next due time forward.
                 self._sleep()
+                self.turns += 1
+            self.turns += 1
             return None if self._ends else self._pick()
 
     def _sleep(self) -> None:

@@ -35,8 +35,8 @@ SYNC_S = 60.0  # default time limit of a sync
 
 
 class Worker:
-    """The worker of one root. `tell(topic, event)` publishes and must not block. `progress` grows with each turn;
-    `step` names the current work."""
+    """The worker of one root. `tell(topic, event)` publishes and must not block. `step` names the current
+    work."""
 
     def __init__(
         self, store: Store, pace: Pace, clock: Clock, hints: Hints, tell: Tell, embedder: Embedder | None = None
@@ -52,7 +52,6 @@ class Worker:
         self.inbox = Inbox(pace, clock, self.root.next_due, lambda: self.root.last_change)
         self.ready = threading.Event()  # the first look is over, whatever it showed
         self.step = "starting"
-        self.progress = 0
         self._thread = threading.Thread(target=self._run, name=f"memoryd-{store.name}", daemon=True)
 
     # --- doors: any thread, never blocking
@@ -157,6 +156,11 @@ class Worker:
         return [self.submit(Job("catch-up"))] if self.memories.behind is not None else []
 
     @property
+    def progress(self) -> tuple[int, str, int]:
+        """A value that changes while the thread works, and every minute while it has nothing to do. For any thread."""
+        return self.inbox.turns, self.step, self.store.progress.done
+
+    @property
     def alive(self) -> bool:
         """True if the thread is running."""
         return self._thread.is_alive()
@@ -175,7 +179,6 @@ class Worker:
             self.ready.set()
             while not self.inbox.ends:
                 self._guarded(self._turn)
-                self.progress += 1
         finally:
             self.ready.set()
             self.inbox.refuse_all()

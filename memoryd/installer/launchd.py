@@ -131,7 +131,9 @@ class Launchd:
             return State(active=False, text="not loaded" if Path(self._plist).exists() else "not installed")
         fields = dict(line.strip().split(" = ", 1) for line in done.output.splitlines() if " = " in line)
         state, pid = fields.get("state", "unknown"), fields.get("pid", "0")
-        return State(active=state == "running", text=state, pid=int(pid) if pid.isdecimal() else 0, enabled=True)
+        end = f", last exit code {fields['last exit code']}" if "last exit code" in fields else ""
+        text = state if state == "running" else state + end
+        return State(active=state == "running", text=text, pid=int(pid) if pid.isdecimal() else 0, enabled=True)
 
     def reason(self) -> str:
         """Return the last lines of the log."""

@@ -3,6 +3,7 @@ through a `Run`, so that a test can play the manager."""
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 from collections.abc import Mapping, Sequence
@@ -77,6 +78,13 @@ class State(NamedTuple):
     restarts: int = 0
 
 
+def last_error(log: str) -> str:
+    """Return the line of a log that tells why the daemon ended: its last message for people, else its last line."""
+    lines = log.splitlines()
+    messages = [line.removeprefix("memoryd: ") for line in lines if line.startswith("memoryd: ")]
+    return (messages or lines or [""])[-1]
+
+
 class Systemd:
     """The manager of one user, or with `system` that of the machine."""
 
@@ -124,7 +132,7 @@ class Systemd:
 
     def state(self) -> State:
         """Return the state of the service. Raises NotFoundError if no manager answers."""
-        names = "LoadState,ActiveState,SubState,MainPID,NRestarts,Result,UnitFileState"
+        names = "LoadState,ActiveState,SubState,MainPID,NRestarts,Result,ExecMainStatus,UnitFileState"
         done = self._run(self._words("show", UNIT, "-p", names))
         values = dict(line.split("=", 1) for line in done.output.splitlines() if "=" in line)
         if done.code or "ActiveState" not in values:
@@ -134,8 +142,8 @@ class Systemd:
             )
         active = values["ActiveState"]
         text = f"{active} ({values['SubState']})" if values["LoadState"] == "loaded" else "not installed"
-        if active == "failed":
-            text += f", result: {values['Result']}"
+        if active != "active" and values.get("Result", "success") != "success":
+            text += f", result: {values['Result']}, last exit status {values.get('ExecMainStatus')}"
         return State(
             active=active in ("active", "reloading"),
             text=text,
@@ -145,9 +153,11 @@ class Systemd:
         )
 
     def reason(self) -> str:
-        """Return the last lines of the log."""
-        words = ["journalctl", *self._scope, "-u", "memoryd", "-n", "5", "-o", "cat", "--no-pager"]
-        return self._run(words).output
+        """Return the last lines that the daemon wrote to the log."""
+        words = ["journalctl", *self._scope, "-u", "memoryd", "-n", "20", "-o", "json", "--no-pager"]
+        lines = [json.loads(line) for line in self._run(words).output.splitlines() if line.startswith("{")]
+        own = [str(line["MESSAGE"]) for line in lines if line.get("SYSLOG_IDENTIFIER") != "systemd"]
+        return "\n".join(own[-5:])
 
     def notes(self, service: Service) -> list[str]:
         """Return what the user should know about when the service runs."""

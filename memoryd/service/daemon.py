@@ -12,7 +12,7 @@ import signal
 import socket
 import time
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 from memoryd import __version__
 from memoryd.config.load import load, observed
@@ -30,7 +30,7 @@ from memoryd.engine.worker import Pace, Worker
 from memoryd.errors import MemorydError
 from memoryd.layouts.registry import known_limits
 from memoryd.log import get_logger, set_level
-from memoryd.service.notify import Notifier, listen_fds
+from memoryd.service.notify import Notifier
 from memoryd.service.roots import Roots
 
 log = get_logger(__name__)
@@ -41,8 +41,8 @@ TOGETHER_S = 0.1  # what is due this soon is done at once, so that it needs no w
 TRIM_CPU_S = 0.1  # processor time between two returns of free memory: an idle process frees none
 WARM_UP_S = 1.0  # from READY to the first try to load what a search needs
 IDLE_SHARE = 0.5  # of all processors; below it a tenth of a second of work disturbs nobody
+STUCK_S = 300.0  # a thread that does nothing for this long hangs; an idle one wakes up five times meanwhile
 HAND_OVER_S = 0.5  # for clients that are connected when the daemon stops, if the socket outlives it
-STUCK_S = 300.0  # a worker without progress for this long counts as hung
 
 
 class ClockWatch:
@@ -84,6 +84,28 @@ class WarmUp:
         busy = share() >= IDLE_SHARE or working
         self.due = tick if busy else NEVER
         return not busy
+
+
+class Liveness:
+    """Compares how far each thread has come with what it was at earlier checks. A slow disk is no hang as long as the
+    work makes progress. The main thread is the one that asks; the watcher is checked by its own probe."""
+
+    def __init__(self) -> None:
+        self._seen: dict[str, tuple[object, float]] = {}
+
+    def hung(self, now: float, workers: Iterable[Worker], server: Server) -> str | None:
+        """Return what hangs, for people; None if nothing does. `now` is monotonic."""
+        signs: dict[str, object] = {f"root {each.name}": each.progress for each in workers}
+        signs["control socket"] = server.beats
+        server.ask_for_beat()
+        self._seen = {name: self._latest(name, sign, now) for name, sign in signs.items()}
+        stuck = [name for name, (_, since) in self._seen.items() if now - since > STUCK_S]
+        return f"{', '.join(stuck)}: no progress for {STUCK_S:.0f} s" if stuck else None
+
+    def _latest(self, name: str, sign: object, now: float) -> tuple[object, float]:
+        """Return the sign of life with the time since which it is the same."""
+        before = self._seen.get(name)
+        return before if before is not None and before[0] == sign else (sign, now)
 
 
 def seconds_to_tick(wall: float) -> float:
@@ -133,7 +155,7 @@ class Daemon:
         self.roots = Roots(places.state_dir, self.clock, self._wake)
         self._server: Server | None = None
         self._clockwatch = ClockWatch()
-        self._seen_progress: dict[str, tuple[int, float]] = {}
+        self._liveness = Liveness()
         self._shown = ""
         self._ticks = 0
         self._trimmed_at = 0.0  # in processor time
@@ -145,17 +167,15 @@ class Daemon:
 
     # --- life
 
-    def run(self) -> int:
-        """Serve until told to stop; return the exit code."""
+    def run(self, listener: socket.socket | None = None) -> int:
+        """Serve until told to stop; return the exit code. `listener`: a control socket that was passed in."""
         prepare_private(self.places.state_dir)
-        inherited = listen_fds(os.environ, os.getpid())
-        address = socket.socket(fileno=inherited[0][0]) if inherited else self.places.socket
         owner = take(os.path.join(self.places.state_dir, "instance.lock"), self._sidecar(None))
         try:
             self.roots.check_owners(self.config, [root.name for root in self.config.roots])
             hello = {"version": __version__, "pid": os.getpid(), "instance": self.instance}
             limits = Limits(clients=self.config.daemon.max_clients)
-            self._server = Server(address, self._serve_methods(self), hello, limits=limits)
+            self._server = Server(listener or self.places.socket, self._serve_methods(self), hello, limits=limits)
             self.roots.tell = self._server.publish
             self._server.open()
             owner.publish(self._sidecar(self._server.path))
@@ -190,8 +210,9 @@ class Daemon:
             while not worker.ready.wait(0.2) and not self._stopping:
                 self._drain_wake()
                 self.roots.timetable.run_due()
-                self._notifier.extend_timeout(30.0)
-                self._show_states()
+                if self._is_alive():
+                    self._notifier.extend_timeout(30.0)
+                    self._show_states()
 
     def _end(self) -> int:
         log.info("stopping")
@@ -238,7 +259,7 @@ class Daemon:
                 self.roots.warm_up()
             if interval is not None and now >= ping - TOGETHER_S:
                 ping = now + (interval - interval % TICK_S or interval)
-                if self._healthy(now):
+                if self._is_alive():
                     self._notifier.watchdog()
 
     def _working(self) -> bool:
@@ -263,16 +284,15 @@ class Daemon:
         if jump is not None:
             self.roots.after_jump(jump)
 
-    def _healthy(self, now: float) -> bool:
-        """Return True if every worker made progress or is idle. A slow disk is fine as long as there is progress."""
-        for worker in self.roots.all():
-            count, since = self._seen_progress.get(worker.name, (-1, now))
-            if worker.progress != count or worker.step == "idle":
-                self._seen_progress[worker.name] = (worker.progress, now)
-            elif now - since > STUCK_S or not worker.alive:
-                self._notifier.status(f"root {worker.name} hangs in {worker.step}")
-                return False
-        return True
+    def _is_alive(self) -> bool:
+        """Return True if no thread hangs; otherwise the log and the service manager are told which does."""
+        assert self._server is not None
+        hung = self._liveness.hung(self.clock.monotonic(), self.roots.all(), self._server)
+        if hung is not None and hung != self._shown:
+            self._shown = hung
+            log.error("hangs", what=hung)
+            self._notifier.status(hung)
+        return hung is None
 
     def _show_states(self) -> None:
         """Report changed root states to the service manager."""

@@ -5,18 +5,21 @@ from __future__ import annotations
 import faulthandler
 import os
 import signal
+import socket
 import sys
 import time
 from collections.abc import Sequence
 
 from memoryd.config.detect import candidate_paths
 from memoryd.config.places import Places
+from memoryd.control.server import refuse_waiting
 from memoryd.core.secrets import redact_values
 from memoryd.disk.disk_errors import refusal
 from memoryd.errors import ConfigError, DeniedError, DiskError, MemorydError
 from memoryd.log import configure
 from memoryd.service.daemon import Daemon
 from memoryd.service.handlers import handlers
+from memoryd.service.notify import listen_fds
 
 DISK_PAUSE_S = 15.0  # before the end of a start that the disk refused, under systemd
 # The longest that a thread computes while another one waits. A search waits this long after each row that it reads
@@ -38,15 +41,28 @@ def run(
     os.umask(0o077)
     faulthandler.enable()
     sys.setswitchinterval(SWITCH_S)
-    daemon = Daemon(places, [(path, layout) for path in paths], handlers, log_level, observe=observe)
-    if not daemon.config.roots:
-        raise _no_roots(places)
-    asked = daemon.config.daemon.log_format if log_format == "auto" else log_format
-    configure(style=asked, level=daemon.log_level, clean=redact_values)
+    passed = listen_fds(os.environ, os.getpid())
+    listener = socket.socket(fileno=passed[0][0]) if passed else None
     try:
-        return daemon.run()
+        daemon = Daemon(places, [(path, layout) for path in paths], handlers, log_level, observe=observe)
+        if not daemon.config.roots:
+            raise _no_roots(places)
+        asked = daemon.config.daemon.log_format if log_format == "auto" else log_format
+        configure(style=asked, level=daemon.log_level, clean=redact_values)
+        return _serve(daemon, listener)
+    except MemorydError as error:
+        if listener is not None:
+            refuse_waiting(listener, error)  # else systemd starts the daemon again at once, for the client that waits
+        if isinstance(error, DiskError) and "NOTIFY_SOCKET" in os.environ:
+            _pause()
+        raise
+
+
+def _serve(daemon: Daemon, listener: socket.socket | None) -> int:
+    try:
+        return daemon.run(listener)
     except OSError as error:
-        raise _unusable(places.state_dir, error) from error
+        raise _unusable(daemon.places.state_dir, error) from error
 
 
 def _unusable(state_dir: str, error: OSError) -> MemorydError:
@@ -56,13 +72,15 @@ def _unusable(state_dir: str, error: OSError) -> MemorydError:
     code = refusal(error)
     if code is None:
         return DeniedError(message, hint="correct its mode, or name another with --state-dir")
-    if "NOTIFY_SOCKET" in os.environ:
-        # systemd gives up after five starts in a minute: each of them lasts long enough not to get there.
-        signal.signal(signal.SIGTERM, signal.SIG_DFL)
-        time.sleep(DISK_PAUSE_S)
     return DiskError(
         message, hint="free some space or repair the disk, or name another with --state-dir", data={"code": code}
     )
+
+
+def _pause() -> None:
+    """Last long enough that systemd does not give up: it does after a hundred starts in five minutes."""
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    time.sleep(DISK_PAUSE_S)
 
 
 def _no_roots(places: Places) -> ConfigError:

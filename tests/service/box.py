@@ -13,7 +13,7 @@ import subprocess
 import sys
 import tempfile
 import termios
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import memoryd
@@ -36,10 +36,30 @@ class BoxError(Exception):
 
 
 class Box:
-    """`leader` is the box's process 1, seen from here."""
+    """`find_leader` returns the box's process 1, seen from here, once it is systemd."""
 
-    def __init__(self, leader: int) -> None:
-        self._leader = leader
+    def __init__(self, find_leader: Callable[[], int | None]) -> None:
+        self._find_leader = find_leader
+        self.boot()
+
+    def boot(self) -> None:
+        """Wait until the machine and its user manager have started."""
+        self._leader = until(self._find_leader, "systemd starts in the box", BOOT_S)
+        until(lambda: "running" in self.root("systemctl", "is-system-running", check=False), "it has booted", BOOT_S)
+        self.root("systemctl", "start", "systemd-logind")  # which multi-user.target would want; it starts who lingers
+
+    def reboot(self) -> None:
+        """Restart the machine in good order, as a whole."""
+        before = self._leader
+        self.root("systemctl", "reboot", check=False)
+        until(lambda: self._find_leader() not in (None, before), "another systemd starts in the box", BOOT_S)
+        self.boot()
+        self.await_user()
+
+    def await_user(self) -> None:
+        """Wait until the user manager has started."""
+        words, states = ("is-system-running",), ("running", "degraded")
+        until(lambda: self.systemctl(*words, check=False).stdout.strip() in states, "user manager", BOOT_S)
 
     def root(self, *words: str, check: bool = True) -> str:
         """Run a command in the box as root; its standard output."""
@@ -114,17 +134,12 @@ def _furnished(outer: subprocess.Popen[bytes], said: Path) -> Box:
     def leader() -> int | None:
         if outer.poll() is not None:
             raise BoxError(f"the box did not start: {said.read_text(errors='replace').strip()[-500:]}")
-        return _systemd_below(outer.pid)
+        return next(filter(None, map(_systemd_below, _children(outer.pid))), None)
 
-    box = Box(until(leader, "systemd starts in the box", BOOT_S))
-    until(lambda: "running" in box.root("systemctl", "is-system-running", check=False), "the box has booted", BOOT_S)
+    box = Box(leader)
     box.root("useradd", "--create-home", "--uid", str(UID), USER)
     box.root("loginctl", "enable-linger", USER)
-    until(
-        lambda: box.systemctl("is-system-running", check=False).stdout.strip() in ("running", "degraded"),
-        "user",
-        BOOT_S,
-    )
+    box.await_user()
     if box.user("/usr/bin/env", *_python(), "-c", "import memoryd.service.daemon", check=False).returncode:
         raise BoxError("the user of the box cannot read this interpreter or this package")
     box.write(f"{HOME}/.local/bin/memoryd", _launcher(), 0o755)
@@ -153,20 +168,28 @@ def _made(path: Path) -> str:
     return str(path)
 
 
+def _children(pid: int) -> list[int]:
+    with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # it has ended
+        return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+    return []
+
+
 def _systemd_below(pid: int) -> int | None:
     """The child of `unshare`, once it has become systemd."""
-    for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split():
-        with contextlib.suppress(FileNotFoundError):
+    for child in _children(pid):
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):
             if Path(f"/proc/{child}/comm").read_text().strip() == "systemd":
-                return int(child)
+                return child
     return None
 
 
 def _end(outer: subprocess.Popen[bytes]) -> None:
-    """Killing process 1 of the box takes every process in it along."""
-    with contextlib.suppress(FileNotFoundError):
-        for child in Path(f"/proc/{outer.pid}/task/{outer.pid}/children").read_text().split():
-            os.kill(int(child), signal.SIGKILL)
+    """Killing process 1 of the box takes every process in it along; no other one is started, because the loop of the
+    script ends with what else than a reboot ends a box."""
+    for unshare in _children(outer.pid):
+        for leader in _children(unshare):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(leader, signal.SIGKILL)
     with contextlib.suppress(subprocess.TimeoutExpired):
         outer.wait(30)
     outer.kill()

@@ -2,19 +2,18 @@
 # A machine of its own for one test: systemd as process 1 over a throw-away copy of this file system.
 # Usage: box.sh WORKDIR CGROUP DIRECTORY...   (as root; ends with its systemd; the caller removes WORKDIR and CGROUP)
 #
-# Writes go to a tmpfs and are gone with it. Each DIRECTORY (an interpreter, the package) is there too, readable by
-# every user of the box. A process namespace makes sure that nothing outlives it; no network but its own loopback.
+# Writes go to a tmpfs, are there after a reboot, and are gone with the box. Each DIRECTORY (an interpreter, the package)
+# is there too, readable by every user of the box. A process namespace makes sure that nothing outlives it; no network
+# but its own loopback.
 set -eu
 work=$1 cgroup=$2
 shift 2
 mkdir "$cgroup"
 echo $BASHPID > "$cgroup/cgroup.procs"
-exec unshare --mount --propagation private --cgroup --pid --uts --ipc --net --fork --kill-child=SIGKILL bash -c '
+export start=$(cat << 'END'
 set -eu
 work=$1 root=$1/root
 shift
-mount -t tmpfs -o size=512M box "$work"
-mkdir "$work/up" "$work/spare" "$root"
 mount -t overlay -o "lowerdir=/,upperdir=$work/up,workdir=$work/spare" box "$root"
 : > "$root/etc/machine-id"
 echo box > "$root/etc/hostname"
@@ -49,4 +48,15 @@ pivot_root . run/old
 umount -l /run/old
 rmdir /run/old
 exec env -i container=other PATH=/usr/sbin:/usr/bin:/sbin:/bin /lib/systemd/systemd \
-  --unit=basic.target --show-status=no --log-target=null < /dev/null' box "$work" "$@"
+  --unit=basic.target --show-status=no --log-target=null < /dev/null
+END
+)
+exec unshare --mount --propagation private bash -c '
+work=$1
+mount -t tmpfs -o size=512M box "$work"
+mkdir "$work/up" "$work/spare" "$work/root"
+while
+  unshare --mount --propagation private --cgroup --pid --uts --ipc --net --fork --kill-child=SIGKILL \
+    bash -c "$start" box "$@"
+  [ $? = 129 ]  # the kernel ends process 1 of a namespace with SIGHUP for a reboot
+do :; done' box "$work" "$@"
