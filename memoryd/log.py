@@ -1,8 +1,13 @@
-"""Logging to standard error: console lines on a terminal, JSON lines elsewhere. Memory content is never logged."""
+"""Logging to standard error: console lines on a terminal, JSON lines elsewhere. Memory content is never logged.
+
+Where standard error is a file that nobody else rotates, as under launchd, `configure` is given its path and bounds it.
+"""
 
 from __future__ import annotations
 
 import logging
+import os
+import shutil
 import sys
 import threading
 import time
@@ -21,6 +26,7 @@ import structlog  # noqa: E402 - must follow the lines above
 if _hidden:
     del sys.modules["rich"]
 
+MAX_LOG_BYTES = 5_000_000
 LEVELS = ("debug", "info", "warning", "error")
 
 
@@ -41,6 +47,22 @@ class _Sink:
     def flush(self) -> None:
         with suppress(OSError, ValueError):
             self._stream.flush()
+
+
+class _BoundedSink(_Sink):
+    """A sink for a stream that appends to the file at `path`. When the file is too big, its content moves to `path`.1,
+    over that of the time before; the file itself stays, because the manager that opened it writes to it as well."""
+
+    def __init__(self, stream: TextIO, path: str) -> None:
+        super().__init__(stream)
+        self._path = path
+
+    def flush(self) -> None:
+        super().flush()
+        with suppress(OSError):  # no such file, or no room for the copy: it grows on
+            if os.stat(self._path).st_size > MAX_LOG_BYTES:
+                shutil.copyfile(self._path, f"{self._path}.1")
+                os.truncate(self._path, 0)
 
 
 class _Forward(logging.Handler):
@@ -71,8 +93,9 @@ def configure(
     level: str = "info",
     stream: TextIO | None = None,
     clean: Clean = lambda event: event,
+    path: str = "",
 ) -> None:
-    """Set up logging to `stream` (default: standard error).
+    """Set up logging to `stream` (default: standard error). `path`: the file behind it if its size is to be bounded.
 
     `style` is auto, console or json; auto means console on a terminal, else json. Each event passes through `clean`.
     """
@@ -81,6 +104,7 @@ def configure(
     renderer: Any = (
         structlog.dev.ConsoleRenderer(colors=out.isatty()) if console else structlog.processors.JSONRenderer()
     )
+    sink = _BoundedSink(out, path) if path else _Sink(out)
     structlog.configure(
         processors=[
             _filter,
@@ -91,7 +115,7 @@ def configure(
             renderer,
         ],
         wrapper_class=structlog.make_filtering_bound_logger(logging.DEBUG),
-        logger_factory=structlog.WriteLoggerFactory(file=_Sink(out)),  # type: ignore[arg-type]  # has write and flush
+        logger_factory=structlog.WriteLoggerFactory(file=sink),  # type: ignore[arg-type]  # has write and flush
         cache_logger_on_first_use=False,
     )
     set_level(level)

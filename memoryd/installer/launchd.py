@@ -30,7 +30,8 @@ _HEAD = """\
      SoftResourceLimits: the default of 256 files is too few.
      MEMORYD_SUPERVISOR: launchd restarts after every failure; with this variable memoryd exits with 0 if another try
      would fail in the same way (wrong configuration, already running, permission).
-     StandardErrorPath: errors and notable events; launchd does not rotate this file. -->
+     StandardErrorPath: errors and notable events; launchd does not rotate this file.
+     MEMORYD_LOG_FILE: the same file; memoryd moves its content to memoryd.log.1 when it has 5 MB. -->
 """
 
 
@@ -48,7 +49,7 @@ def agent(service: Service, home: str) -> str:
         "LimitLoadToSessionType": ["Aqua", "Background"],
         "Umask": 0o077,
         "SoftResourceLimits": {"NumberOfFiles": 8192},
-        "EnvironmentVariables": {"MEMORYD_SUPERVISOR": "launchd"},
+        "EnvironmentVariables": {"MEMORYD_SUPERVISOR": "launchd", "MEMORYD_LOG_FILE": log},
         "StandardOutPath": log,
         "StandardErrorPath": log,
     }

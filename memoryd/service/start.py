@@ -48,7 +48,8 @@ def run(
         if not daemon.config.roots:
             raise _no_roots(places)
         asked = daemon.config.daemon.log_format if log_format == "auto" else log_format
-        configure(style=asked, level=daemon.log_level, clean=redact_values)
+        path = os.environ.get("MEMORYD_LOG_FILE", "")
+        configure(style=asked, level=daemon.log_level, clean=redact_values, path=path)
         return _serve(daemon, listener)
     except MemorydError as error:
         if listener is not None:

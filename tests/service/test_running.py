@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -15,6 +16,7 @@ import pytest
 from memoryd.cli import exits
 from memoryd.control.client import Client
 from memoryd.errors import BusyError, ConfigError, DeniedError, MemorydError, UsageError
+from memoryd.log import MAX_LOG_BYTES
 from tests.crowd import by_threads
 from tests.daemon import Daemon, refused, until
 
@@ -165,6 +167,23 @@ def test_a_kill_is_no_wanted_end(root: Path, tmp_path: Path) -> None:
         daemon.start()
         daemon.signal(signal.SIGKILL)
         assert daemon.wait() == -signal.SIGKILL
+
+
+def test_under_launchd_the_log_is_bounded(root: Path, tmp_path: Path) -> None:
+    """The file that launchd opens for standard error stays, because launchd and a crash write to it as well."""
+    before = "x" * MAX_LOG_BYTES + "\n"
+    with Daemon(tmp_path / "d", config=_config(root), env={"MEMORYD_LOG_FILE": str(tmp_path / "d" / "log")}) as daemon:
+        daemon.log.write_text(before)
+        inode = daemon.log.stat().st_ino
+        daemon.start()
+        assert daemon.stop() == 0
+        old = Path(f"{daemon.log}.1")
+        assert old.read_text().startswith(before)
+        events = [json.loads(line)["event"] for line in (old.read_text() + daemon.log.read_text()).splitlines()[1:]]
+        assert {"started", "ready", "stopped"} <= {*events}, "no line is lost"
+        assert daemon.log.stat().st_size < MAX_LOG_BYTES
+        assert daemon.log.stat().st_ino == inode
+        assert old.stat().st_mode & 0o077 == 0
 
 
 class TestWithoutConfiguration:

@@ -245,7 +245,8 @@ def test_the_launch_agent_keeps_its_contract() -> None:
     assert agent["Umask"] == 0o077
     assert set(agent["LimitLoadToSessionType"]) <= {"Aqua", "Background", "LoginWindow", "StandardIO", "System"}
     assert all(type(limit) is int for limit in agent["SoftResourceLimits"].values())
-    assert agent["EnvironmentVariables"] == {"MEMORYD_SUPERVISOR": "launchd"}
+    log = agent["StandardErrorPath"]
+    assert agent["EnvironmentVariables"] == {"MEMORYD_SUPERVISOR": "launchd", "MEMORYD_LOG_FILE": log}
 
 
 def test_the_launch_agent_names_a_program_and_a_command() -> None:
