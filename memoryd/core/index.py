@@ -348,10 +348,8 @@ class IndexReader(Protocol):
     # search
 
     def match(self, query: TextQuery, filters: Filters, limit: int) -> list[Match]:
-        """Return at most `limit` memories, the best first within each kind; of equal ones the last added first.
-
-        Substring matches are in the order in which memories were added, the last first.
-        """
+        """Return at most `limit` memories, the best first within each kind; of equal ones, and of substring matches,
+        the last added first."""
 
     def term_frequencies(self, terms: Sequence[Term]) -> list[int]:
         """Return the number of memories that contain each term.
@@ -370,6 +368,10 @@ class IndexReader(Protocol):
         every = self.newest(EVERYTHING, ANY_NUMBER)
         texts = ("\n".join((each.title, each.tags, each.labels, each.body)) for each in every)
         return "\n".join(("", *dict.fromkeys(word for text in texts for word in tokens(text)), ""))
+
+    def words_beginning(self, start: str) -> list[str]:
+        """Return the words of all memories that begin with `start`."""
+        return sorted(word for word in self.vocabulary().split("\n") if word.startswith(start))
 
     def nearest(
         self,

@@ -35,11 +35,12 @@ class Filters:
 class Term(NamedTuple):
     """A word as returned by `core.words.tokens`, or a sequence of words separated by single spaces.
 
-    With `prefix`, the last word matches any word that starts with it.
+    With `prefix`, the last word matches any word that starts with it. Each word of `forms` matches, too.
     """
 
     text: str
     prefix: bool = False
+    forms: tuple[str, ...] = ()
 
 
 TextMode = Literal["all", "any", "substring"]

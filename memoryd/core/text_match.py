@@ -49,8 +49,12 @@ def fold(text: str) -> str:
 
 
 @lru_cache(maxsize=4_096)
-def pattern_of(term: Term) -> Pattern:
-    """Return the pattern that finds a term of the index in a folded text."""
+def patterns_of(term: Term) -> tuple[Pattern, ...]:
+    """Return the patterns that find a term of the index in a folded text, one for the term and one for each form."""
+    return (_pattern(term), *map(_pattern, map(Term, term.forms)))
+
+
+def _pattern(term: Term) -> Pattern:
     alone = [word.replace("\ue000", "++").replace("\ue001", "#") for word in term.text.split(" ")]
     apart = "" if unspaced(alone[0]) else " "
     text = apart.join(alone)
@@ -87,15 +91,20 @@ def _spots(
     return found
 
 
-def count_present(patterns: Sequence[Pattern], folded: str) -> int:
-    """Count the patterns that occur in a folded text."""
-    return sum(1 for each in patterns if (at := folded.find(each[0])) >= 0 and _spots(0, each, folded, at, 1))
+def count_present(terms: Sequence[Term], folded: str) -> int:
+    """Count the terms that occur in a folded text."""
+    return sum(any(_occurs_in(folded, each) for each in patterns_of(term)) for term in terms)
+
+
+def _occurs_in(folded: str, pattern: Pattern) -> bool:
+    at = folded.find(pattern.text)
+    return at >= 0 and bool(_spots(0, pattern, folded, at, 1))
 
 
 def term_counts(terms: Sequence[Term], text: str) -> list[int]:
     """Count the matches of each term in a text, at most a dozen and only near the first one."""
     folded = fold(text)
-    return [len(_spots(0, each, folded, folded.find(each.text))) for each in map(pattern_of, terms)]
+    return [sum(len(_spots(0, each, folded, folded.find(each.text))) for each in patterns_of(term)) for term in terms]
 
 
 def pieces_in(pieces: Sequence[str], text: str, *, whole_words: bool) -> list[str]:

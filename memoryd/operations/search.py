@@ -34,9 +34,8 @@ from memoryd.operations.search_scope import (
     read_index,
     resolve_scope,
 )
-from memoryd.search.confidence import missing_words
 from memoryd.search.embedding.embedder import EmbedderError
-from memoryd.search.modes import SearchEngine
+from memoryd.search.modes import SearchEngine, missing_in
 from memoryd.search.query_terms import ParsedQuery
 from memoryd.search.ranking import Candidate, Points
 from memoryd.search.rerank import JUDGED, Reranker
@@ -70,11 +69,12 @@ class SearchQuery:
 
 
 class Hit(NamedTuple):
-    """A memory that matches a search, with its root and its score."""
+    """A memory that matches a search, with its root and its score, and the query with the forms of its words there."""
 
     root: SearchRoot
     memory: Memory
     candidate: Candidate
+    query: ParsedQuery
 
 
 TEXT_ONLY = SearchEngine()
@@ -117,15 +117,18 @@ def search(
     )  # the engine orders equal hits of one root
     if reranker is not None:
         hits = _reranked(hits, reranker, words.raw, required=request.rerank_required)
-    hits = [hit for hit in hits if hit.candidate.score >= request.min_score][: request.limit]
+    hits = [hit for hit in hits if round(hit.candidate.score, 6) >= request.min_score][: request.limit]
     packed: tuple[str, int] | None = None
     if request.max_tokens is not None:
         text, included = pack_context([(hit.root.name, hit.memory) for hit in hits], request.max_tokens)
         hits = [hits[number] for number in included]
         packed = text, -(-len(text) // 4)
-    read_as = {word for hit in hits for word in _replaced(hit)}
-    patterns = query_patterns(ParsedQuery(" ".join((words.raw, *sorted(read_as)))) if read_as else words)
-    rows = [_hit_row(hit, patterns) for hit in hits]
+    read_as = " ".join(sorted({word for hit in hits for word in _replaced(hit)}))
+    patterns = {
+        name: query_patterns(replace(query, raw=f"{query.raw} {read_as}") if read_as else query)
+        for name, query in {hit.root.name: hit.query for hit in hits}.items()
+    }
+    rows = [_hit_row(hit, patterns[hit.root.name]) for hit in hits]
     result = SearchResult(hits=rows, took_ms=round((clock() - started) * 1000, 3), fresh=fresh)
     nowhere = [word for word in missing[0] if all(word in each for each in missing)] if missing else []
     if nowhere:
@@ -142,12 +145,14 @@ def _find(
     missing: list[str] = []
 
     def query(reader: IndexReader) -> list[Hit]:
+        asked = words.with_forms(reader)
         limit = request.limit + (request.excluded is not None)
-        question = Question(words, request.filters, request.mode, limit, now, _profile(root), request.like)
-        found = [each for each in engine.find(reader, question) if (root.name, each.key) != request.excluded]
+        question = Question(asked, request.filters, request.mode, limit, now, _profile(root), request.like)
+        lacking = missing_in(reader, question)
+        missing.extend(lacking.words)
+        found = [each for each in engine.find(reader, question, lacking) if (root.name, each.key) != request.excluded]
         memories = reader.memories([each.key for each in found])
-        missing.extend(missing_words(reader, words).words if request.like is None else ())
-        return [Hit(root, memories[each.key], each) for each in found if each.key in memories]
+        return [Hit(root, memories[each.key], each, asked) for each in found if each.key in memories]
 
     return read_index(root, fresh, query), tuple(missing)
 

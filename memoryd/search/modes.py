@@ -111,9 +111,10 @@ class SearchEngine:
     def __init__(self, meaning: SemanticSearch | None = None) -> None:
         self._meaning = meaning
 
-    def find(self, reader: IndexReader, question: Question) -> list[Candidate]:
-        """Return at most `question.limit` memories, the best first; a misspelt word is read as the nearest one."""
-        missing = missing_words(reader, question.query) if question.like is None else Missing()
+    def find(self, reader: IndexReader, question: Question, missing: Missing | None = None) -> list[Candidate]:
+        """Return at most `question.limit` memories, the best first; a misspelt word is read as the nearest one.
+        `missing`: the words that no memory has, if known."""
+        missing = missing_in(reader, question) if missing is None else missing
         if missing.identifiers:
             return self._preferred(reader, question, missing)
         reading = read_question(reader, question, missing.words)
@@ -200,6 +201,11 @@ def warm_up(reader: IndexReader, meaning: SemanticSearch, now: float) -> bool:
     return True
 
 
+def missing_in(reader: IndexReader, question: Question) -> Missing:
+    """Return the words of a question that no memory has; none if it asks by a vector."""
+    return missing_words(reader, question.query) if question.like is None else Missing()
+
+
 def _score(found: Candidate) -> float:
     return found.score
 
@@ -209,7 +215,9 @@ def _within(question: Question, period: Period) -> Question:
     given = question.filters
     since = max((each for each in (given.since, period.since) if each is not None), default=None)
     until = min((each for each in (given.until, period.until) if each is not None), default=None)
-    return replace(question, query=ParsedQuery(period.rest), filters=replace(given, since=since, until=until))
+    return replace(
+        question, query=replace(question.query, raw=period.rest), filters=replace(given, since=since, until=until)
+    )
 
 
 def _with_reason(found: Sequence[Candidate], missing: str) -> list[Candidate]:

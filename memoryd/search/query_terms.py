@@ -3,42 +3,40 @@
 Which spellings are one word (case, accents) is decided in `core.words`. A piece between white space is one unit:
 `1.0.21`, `foo_bar`, `C++` or a run of Chinese is a phrase of its parts.
 
-The index contains words as written. If a query finds too little, it is repeated with prefixes: `deploying` becomes
-`deploy*`, which finds deploy, deployed, deployment. Only a little is cut off: too short a prefix would match anything.
+The index contains words as written. If a query finds too little, it is repeated with the forms of its words:
+`deploying` becomes `deploy*`, which finds deploy, deployed, deployment, and `use` finds `using` (see `search.stems`).
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 from itertools import chain
 
+from memoryd.core.index import IndexReader
 from memoryd.core.query import Term
 from memoryd.core.words import STOP_WORDS, tokens, unspaced
+from memoryd.search.stems import stem_prefix, word_forms
 
 MAX_CHARS = 4_096  # characters of a query that are used
 MAX_UNITS = 32
 
-MIN_STEM_CHARS = 4  # letters of a prefix; three after a plural ending
 _LONG, _MIDDLE = 7, 5  # letters of a word in another alphabet whose last two are cut off, or the last one
-
-# The first that fits is cut off if the rest is long enough.
-_ENDINGS = (
-    "ational", "ization", "isation", "fulness", "ations", "ation", "ments", "ities", "ively", "ement", "ment",
-    "ness", "ions", "ings", "able", "ible", "ally", "ing", "ion", "ies", "ied", "ity", "ers", "ors", "ive", "ful",
-    "est", "ed", "er", "or", "es", "ly", "al", "y", "s", "e",
-)  # fmt: skip
-_PLURALS = ("s", "ies", "ied")
-_NO_PLURALS = ("ss", "us", "is")
-_DOUBLING = ("ing", "ings", "ed", "er", "ers")
 _HANGUL = ("\uac00", "\ud7a3")
 
 
 @dataclass(frozen=True)
 class ParsedQuery:
-    """A query, `raw` as typed, and the terms it is made of."""
+    """A query, `raw` as typed, and the terms it is made of. `forms`: a term for each word that an index has in other
+    forms."""
 
     raw: str
+    forms: Mapping[str, Term] = field(default_factory=dict, compare=False)
+
+    def with_forms(self, reader: IndexReader) -> ParsedQuery:
+        """Return the query with the forms of its words that the index has."""
+        return replace(self, forms=word_forms(reader, [term.text for term in self._single_words]))
 
     @cached_property
     def pieces(self) -> tuple[str, ...]:
@@ -70,7 +68,7 @@ class ParsedQuery:
     @cached_property
     def loose(self) -> tuple[Term, ...]:
         """The single words in any form, without stop words."""
-        terms = tuple(dict.fromkeys(_prefix_term(term) for term in self._single_words))
+        terms = tuple(dict.fromkeys(map(self.form_of, self._single_words)))
         telling = tuple(term for term in terms if term.text not in STOP_WORDS)
         return (telling or terms)[:MAX_UNITS]
 
@@ -81,10 +79,9 @@ class ParsedQuery:
             :MAX_UNITS
         ]
 
-    @staticmethod
-    def form_of(term: Term) -> Term:
+    def form_of(self, term: Term) -> Term:
         """Return a term that matches the word in any form."""
-        return _prefix_term(term)
+        return self.forms.get(term.text) or _prefix_term(term)
 
     @cached_property
     def _single_words(self) -> tuple[Term, ...]:
@@ -119,23 +116,9 @@ def _prefix_term(term: Term) -> Term:
 def shared_prefix(word: str) -> str | None:
     """Return the prefix that all forms of the word share; None if only the word itself can match."""
     if word.isascii():
-        return _english(word) if word.isalpha() and len(word) >= MIN_STEM_CHARS else None
+        return stem_prefix(word) if word.isalpha() else None
     if not word.isalpha():
         return None
     if _HANGUL[0] <= word[-1] <= _HANGUL[1]:
         return word[:-1] if len(word) > 2 else word  # particles are written onto the word
     return word[: -2 if len(word) >= _LONG else -1] if len(word) >= _MIDDLE else None
-
-
-def _english(word: str) -> str:
-    for ending in _ENDINGS:
-        if word.endswith(ending) and not (ending == "s" and word.endswith(_NO_PLURALS)):
-            left = word[: -len(ending)]
-            if len(left) >= (MIN_STEM_CHARS - 1 if ending in _PLURALS else MIN_STEM_CHARS):
-                return _undouble(left) if ending in _DOUBLING else left
-    return word
-
-
-def _undouble(left: str) -> str:
-    """Remove a doubled last letter: `running` begins like `run`, but `calling` and `passing` keep theirs."""
-    return left[:-1] if left[-1] == left[-2] and left[-1] not in "aeioulsz" else left

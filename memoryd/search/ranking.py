@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 from memoryd.core.defaults import DAY
 from memoryd.core.index import IndexReader, Match, Memory
-from memoryd.core.text_match import count_present, fold, pattern_of
+from memoryd.core.text_match import count_present, fold
 from memoryd.search.periods import Period
 from memoryd.search.query_terms import ParsedQuery
 
@@ -203,11 +203,10 @@ class _PointCounter:
     def __init__(self, reader: IndexReader, query: ParsedQuery, points: Points, now: float) -> None:
         self._points = points
         self._now = now
-        terms = {pattern_of(term): term for term in query.loose}
-        self._words = tuple(terms)
-        listed = reader.keys_with(list(terms.values()), MAX_LISTED)
+        self._words = query.loose
+        listed = reader.keys_with(self._words, MAX_LISTED)
         self._listed = [keys for keys in listed if keys is not None]
-        self._common = [word for word, keys in zip(terms, listed, strict=True) if keys is None]
+        self._common = [word for word, keys in zip(self._words, listed, strict=True) if keys is None]
         self._in_line = cache(lambda line: count_present(self._words, fold(line)))
 
     def score(self, found: Candidate, memory: Memory) -> _Pointed:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from memoryd.core.text_match import Pattern, Spot, fold, pattern_of
+from memoryd.core.text_match import Pattern, Spot, fold, patterns_of
 from memoryd.search.query_terms import ParsedQuery
 
 WIDTH = 200  # characters of a snippet
@@ -15,12 +15,12 @@ _MORE = "…"
 
 
 def query_patterns(query: ParsedQuery) -> tuple[Pattern, ...]:
-    """Return patterns of the informative words, of the pieces they come from and of the whole query."""
+    """Return patterns of the whole query, of its pieces, and of its informative words in any form."""
     whole = fold(query.raw[:WIDTH].strip(" \t\r\n\"'“”«»"))
     pieces = [fold(piece) for piece in query.pieces if len(piece) > 1 and not piece.isalnum()]
     found = [Pattern(whole, 8, "", whole_word=False, start=False)] if whole and query.phrase is not None else []
     found += [Pattern(piece, 3, "", whole_word=False, start=False) for piece in pieces]
-    found += [pattern_of(term) for term in query.loose]
+    found += [pattern for term in query.loose for pattern in patterns_of(term)]
     return tuple(dict.fromkeys(found))
 
 

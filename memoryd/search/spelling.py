@@ -51,7 +51,7 @@ def read_question(reader: IndexReader, question: Question, missing: Sequence[str
         return Reading(question, {})
     pattern = re.compile(rf"\b(?:{'|'.join(map(re.escape, words))})\b", re.IGNORECASE)
     text = pattern.sub(lambda match: words.get(match.group().lower(), match.group()), question.query.raw)
-    return Reading(replace(question, query=ParsedQuery(text)), words)
+    return Reading(replace(question, query=ParsedQuery(text).with_forms(reader)), words)
 
 
 def _parts(reader: IndexReader, word: str) -> str | None:

@@ -72,7 +72,8 @@ def ranks(known: SqliteIndex, meaning: SemanticSearch, asked: Sequence[Asked], m
     found: list[int | None] = []
     with known.reader() as reader:
         for each in asked:
-            hits = engine.find(reader, Question(ParsedQuery(each.question), Filters(), mode, LOOKED_AT, NOW))
+            query = ParsedQuery(each.question).with_forms(reader)
+            hits = engine.find(reader, Question(query, Filters(), mode, LOOKED_AT, NOW))
             bodies = reader.memories([hit.key for hit in hits])
             places = [number for number, hit in enumerate(hits, 1) if bodies[hit.key].body == each.memory]
             found.append(places[0] if places else None)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from memoryd.core.query import Term
-from memoryd.core.text_match import count_present, fold, pattern_of, pieces_in, spots, term_counts
+from memoryd.core.text_match import count_present, fold, patterns_of, pieces_in, spots, term_counts
 
 
 @pytest.mark.parametrize("text", ["Straße", "Café ＦＵＬＬ", "数据", "İstanbul ﬁne", "plain"])
@@ -26,6 +26,7 @@ def test_case_and_accents_do_not_count() -> None:
         (Term("c \ue000"), "C++", 0),
         (Term("word"), "word " * 50, 12),
         (Term("none"), "host", 0),
+        (Term("use", forms=("using", "used")), "Using what we use, not what is reused", 2),
     ],
 )
 def test_terms_are_counted(term: Term, text: str, count: int) -> None:
@@ -33,9 +34,11 @@ def test_terms_are_counted(term: Term, text: str, count: int) -> None:
 
 
 def test_spots_are_in_order_and_numbered() -> None:
-    patterns = [pattern_of(Term("zebra")), pattern_of(Term("lion"))]
-    assert spots(patterns, "a lion, a zebra") == [(2, 6, 1), (10, 15, 0)]
-    assert count_present(patterns, "a lion, a lion") == 1
+    terms = [Term("zebra", forms=("zebu",)), Term("lion")]
+    patterns = [pattern for term in terms for pattern in patterns_of(term)]
+    assert spots(patterns, "a lion, a zebra") == [(2, 6, 2), (10, 15, 0)]
+    assert count_present(terms, "a lion, a lion") == 1
+    assert count_present(terms, "a zebu and a zebra") == 1
 
 
 @pytest.mark.parametrize(

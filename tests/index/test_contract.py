@@ -382,6 +382,21 @@ class TestText:
         [of_more] = index.match(TextQuery(terms("zebra"), "any", scale=terms("zebra giraffe")), EVERYTHING, 9)
         assert of_more.score == pytest.approx(of_itself.score / 2)
 
+    def test_other_forms_of_a_term_match(self, index: IndexWriter) -> None:
+        put_texts(index, "a", "use it", "using it", "reused", "the user", "it")
+        forms = Term("use", forms=("using", "user"))
+        assert sorted(found(index, TextQuery((forms,)))) == ["a#m0", "a#m1", "a#m3"]
+        assert sorted(found(index, TextQuery((forms, Term("it"))))) == ["a#m0", "a#m1"]
+        some = TextQuery((forms, Term("reu", prefix=True)), "any")
+        assert sorted(found(index, some)) == ["a#m0", "a#m1", "a#m2", "a#m3"]
+        assert index.term_frequencies((forms, forms._replace(forms=()))) == [3, 1]
+
+    def test_words_are_found_by_their_beginning(self, index: IndexWriter) -> None:
+        put_texts(index, "a", "Zebra and zebu", "zeal zenith zebra", "abc Zürich", "zf")
+        assert index.words_beginning("zeb") == ["zebra", "zebu"]
+        assert index.words_beginning("z") == ["zeal", "zebra", "zebu", "zenith", "zf", "zurich"]
+        assert index.words_beginning("zz") == []
+
     def test_frequencies_are_counted_together(self, index: IndexWriter) -> None:
         put_texts(index, "a", "zebra", "zebra giraffe", "foo bar")
         asked = (Term("zebra"), Term("giraffe"), Term("none"), Term("gir", prefix=True), Term("foo bar"), Term("zebra"))

@@ -35,7 +35,8 @@ class Item(NamedTuple):
     def has(self, term: Term) -> bool:
         m, end = self.memory, "" if term.prefix else " "
         texts = (m.title, f"{m.labels}\n{m.tags}", m.body)
-        return any(f" {term.text}{end}" in f" {' '.join(tokens(text))} " for text in texts)
+        here = any(f" {term.text}{end}" in f" {' '.join(tokens(text))} " for text in texts)
+        return here or any(map(self.has, map(Term, term.forms)))
 
 
 def order(m: Memory | Before) -> tuple[float, str, int]:

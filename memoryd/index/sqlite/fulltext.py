@@ -24,6 +24,7 @@ from memoryd.index.sqlite.memories import Memories, conditions
 
 MAX_SCORED = 3_000  # memories with any of the words that FTS5 scores without a limit on the newest
 NEWEST = 2_500  # memories that are scored if more match
+RARE = 1.5  # a form counts as rare if so many times more memories have any form of its term
 MAX_WORDS = 400  # words that contain a substring; if there are more, nearly every memory has one of them
 RELOAD = 300  # characters of the word list that are loaded in the time in which a new memory is split into words
 _MAX_BM25 = 2.2  # the limit of BM25 for a word that occurs infinitely often: k1 + 1
@@ -31,13 +32,16 @@ _COMMON = 1_000  # counts from here on stay cached while the index changes littl
 _MIN_COUNT_LIMIT = 4_000  # counting never stops below this number of memories
 _LETTERS = 6.5  # average length of a word with the space after it
 _MAX_CACHED = 20_000  # words whose frequency is cached
+_MAX_BEGINNINGS = 200  # whose words are cached
 
-_SCORED = "w.rowid, -bm25(words, 3.0, 2.0, 1.0) AS score, r.created, r.weight, r.uses"  # title, labels and tags, body
+_BM25 = "-bm25(words, 3.0, 2.0, 1.0)"  # title, labels and tags, body
+_SIGNALS = "r.created, r.weight, r.uses"
 _ROWIDS = "SELECT rowid FROM words WHERE words MATCH ?"
 _PHRASE_FIRST = "ORDER BY whole DESC, score DESC, w.rowid DESC LIMIT ?"
 _FROM = "FROM words AS w CROSS JOIN records AS r ON r.key = w.rowid WHERE words MATCH ?"
 _COUNT = "(SELECT count(*) FROM (SELECT 1 FROM words WHERE words MATCH ? LIMIT ?))"
 _NEWER = "SELECT r.title, r.tags, t.labels, t.body FROM records AS r JOIN texts AS t USING (key) WHERE r.key > ?"
+_BETWEEN = "SELECT term FROM vocabulary WHERE term >= ? AND term < ?"
 _TOTALS = "SELECT block FROM words_data WHERE id = 1"  # maintained by FTS5: number of rows, then of words in each field
 
 
@@ -91,6 +95,7 @@ class FullText:
         self._version = -1
         self._size = self._word_count = 0
         self._frequencies: dict[str, int] = {}
+        self._beginnings: dict[str, list[str]] = {}  # the words with each beginning
 
     @property
     def size(self) -> int:
@@ -127,6 +132,16 @@ class FullText:
         known = {match.key for match in whole}
         return [*whole, *(match for match in every if match.key not in known)]
 
+    def words_beginning(self, start: str) -> list[str]:
+        """Return the words of all memories that begin with `start`, in order."""
+        found = self._beginnings.get(start)
+        if found is None:
+            if len(self._beginnings) > _MAX_BEGINNINGS:
+                self._beginnings.clear()
+            after = start[:-1] + chr(ord(start[-1]) + 1)
+            found = self._beginnings[start] = [row[0] for row in self._db.rows(_BETWEEN, (start, after))]
+        return found
+
     def vocabulary(self) -> str:
         """Return the words of all memories, each between newlines. It may contain words of deleted memories."""
         return self._word_list.words_up_to(self._memories.last_key(), self._terms, self._words_after)
@@ -148,6 +163,7 @@ class FullText:
         alike = abs(size - self._size) * 20 < size
         common = {each: count for each, count in self._frequencies.items() if count >= _COMMON} if alike else {}
         self._frequencies, self._size, self._word_count = common, size, sum(words)
+        self._beginnings.clear()
 
     def _count(self, expressions: Sequence[str]) -> list[int]:
         """Return the number of memories that match each expression, in one query. Counting stops at a fifth of all
@@ -172,7 +188,8 @@ class FullText:
     def _phrase_and_all(self, phrase: Term, terms: Sequence[Term], filters: Filters, limit: int) -> list[Match]:
         """Return memories with all of the terms, in one query, those with the phrase first."""
         where, values = conditions(filters)
-        query = f"SELECT {_SCORED}, w.rowid IN ({_ROWIDS}) AS whole {_FROM}{where} {_PHRASE_FIRST}"
+        columns = f"w.rowid, {_BM25} AS score, {_SIGNALS}, w.rowid IN ({_ROWIDS}) AS whole"
+        query = f"SELECT {columns} {_FROM}{where} {_PHRASE_FIRST}"
         rows = self._db.rows(query, (_expression(phrase), _all_of(terms), *values, limit))
         full = self._full_score(terms) if rows else 1.0
         return [
@@ -184,7 +201,7 @@ class FullText:
         few = self._match_few(_expression(phrase), filters, limit)
         if few is not None:
             return self._score([phrase], [1], few, "phrase")
-        rows = self._best(_expression(phrase), filters, limit, newest=NEWEST)
+        rows = self._best(_expression(phrase), (phrase,), filters, limit, newest=NEWEST)
         return self._matches(rows, [phrase], "phrase")
 
     def _all(self, terms: Sequence[Term], filters: Filters, limit: int) -> list[Match]:
@@ -194,23 +211,26 @@ class FullText:
             return []
         every = _all_of(terms)
         if self.size <= MAX_SCORED or (len(terms) == 1 and self.term_frequencies(terms)[0] <= MAX_SCORED):
-            return self._matches(self._best(every, filters, limit), terms, "all")
+            return self._matches(self._best(every, terms, filters, limit), terms, "all")
         few = self._match_few(every, filters, limit)
         if few is not None:
             return self._score(terms, self.term_frequencies(terms), few, "all") if few else []
         informative = informative_terms(terms, self.term_frequencies(terms), self._size, MAX_SCORED)
         within = every if len(informative) < len(terms) else ""
-        rows = self._best(_all_of(informative), filters, limit, newest=NEWEST, within=within)
+        rows = self._best(_all_of(informative), informative, filters, limit, newest=NEWEST, within=within)
         return self._matches(rows, informative, "all")
 
     def _any(self, query: TextQuery, filters: Filters, limit: int) -> list[Match]:
         scale = query.scale or query.terms
         expression = " OR ".join(map(_expression, query.terms))
         alone = len(set(query.terms) & set(scale)) == 1
-        rows = self._best(expression, filters, limit, newest=NEWEST if alone else 0) if expression else []
+        newest = NEWEST if alone else 0
+        rows = self._best(expression, query.terms, filters, limit, newest=newest) if expression else []
         return self._matches(rows, scale, "any")
 
-    def _best(self, expression: str, filters: Filters, limit: int, *, newest: int = 0, within: str = "") -> list[Row]:
+    def _best(
+        self, expression: str, terms: Sequence[Term], filters: Filters, limit: int, *, newest: int = 0, within: str = ""
+    ) -> list[Row]:
         """Return the best by BM25 that also match `within`. If more than `newest` match, only the newest are scored: a
         word this common carries no information."""
         where, values = conditions(filters)
@@ -222,8 +242,23 @@ class FullText:
             at = f"SELECT w.rowid {_FROM}{where} ORDER BY w.rowid DESC LIMIT 1 OFFSET ?"
             row = self._db.row(at, (*given, newest))
             where, given = where + " AND w.rowid > ?", (*given, row[0] if row else 0)
-        query = f"SELECT {_SCORED} {_FROM}{where} ORDER BY score DESC, w.rowid DESC LIMIT ?"
-        return self._db.rows(query, (*given, limit))
+        less, forms = self._rare_forms(terms)
+        score = f"{_BM25}{less} AS score"
+        query = f"SELECT w.rowid, {score}, {_SIGNALS} {_FROM}{where} ORDER BY score DESC, w.rowid DESC LIMIT ?"
+        return self._db.rows(query, (*forms, *given, limit))
+
+    def _rare_forms(self, terms: Sequence[Term]) -> tuple[str, list[str | float]]:
+        """Return what is subtracted from the score of memories with a rare form of a term, as SQL and its values.
+
+        FTS5 gives each form a weight of its own, the highest to the rarest; but a form tells no more than its term."""
+        pairs = [(each, form) for each in terms if each.forms for form in _forms_of(each)]
+        whole = self.term_frequencies([term for term, _ in pairs])
+        alone = self.term_frequencies([form for _, form in pairs])
+        values: list[str | float] = []
+        for (_, form), of_term, of_form in zip(pairs, whole, alone, strict=True):
+            if 0 < of_form * RARE < of_term:
+                values += (_expression(form), _idf(of_form, self._size) - _idf(of_term, self._size))
+        return f" - (w.rowid IN ({_ROWIDS})) * ?" * (len(values) // 2), values
 
     def _match_few(self, expression: str, filters: Filters, limit: int) -> list[Memory] | None:
         """Return the memories that match, newest first; None, without reading their texts, if there are more than
@@ -311,8 +346,15 @@ class FullText:
 
 def _expression(term: Term) -> str:
     """Render a term for FTS5, quoted, so that nothing in it is an operator."""
+    if term.forms:
+        return f"({' OR '.join(map(_expression, _forms_of(term)))})"
     text = term.text.replace('"', '""')
     return f'"{text}"*' if term.prefix else f'"{text}"'
+
+
+def _forms_of(term: Term) -> list[Term]:
+    """Return the term without its forms, and each of them."""
+    return [Term(term.text, term.prefix), *map(Term, term.forms)]
 
 
 def _all_of(terms: Iterable[Term]) -> str:

@@ -67,6 +67,7 @@ class SqliteReader:
         self.term_frequencies = self.fulltext.term_frequencies
         self.keys_with = self.fulltext.keys_with
         self.vocabulary = self.fulltext.vocabulary
+        self.words_beginning = self.fulltext.words_beginning
         self.nearest = self.vectors.nearest
         self.vector = self.vectors.of
         self.vector_samples = self.vectors.samples

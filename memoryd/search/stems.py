@@ -1,0 +1,163 @@
+"""Find the forms of a word: the words of the index that have its stem.
+
+Stems are those of Snowball in English and in the language of the question (German, French, Spanish). Its function words
+tell the language; a question without any may be of each of them. Words of the index have no accents, so those that tell
+an ending of a verb are tried. For English, some related words with different stems are found (`decide`, `decision`).
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping, Sequence
+from functools import cache, lru_cache
+from os.path import commonprefix
+from typing import TYPE_CHECKING
+
+from memoryd.core.query import Term
+from memoryd.core.words import STOP_WORDS
+
+if TYPE_CHECKING:
+    from Stemmer import Stemmer
+
+    from memoryd.core.index import IndexReader
+
+MIN_PREFIX = 4  # letters of a stem that is searched as a prefix, which also finds compounds
+MIN_WORD = 3
+MAX_START = 4  # letters that all forms of a word begin with: `decide` and `decision` share four
+MAX_ENDING = 8  # letters by which a form may be longer than the word
+MAX_FORMS = 12  # of one word
+
+# Without the words that are as frequent in English texts.
+_GERMAN = """
+aber als am auf aus bei beim bis das dass dem den der des die durch ein eine einem einen einer es fur gegen hat ich
+ihr im ist kann mit nach nicht noch nur oder sich sie sind uber um und unter vom von vor wann warum was welche welcher
+welches wenn wer werden wie wir wird wo zum zur zwischen
+"""
+_FRENCH = """
+au aux avec ce ces comment dans de des du elle en est et il je la le les leur leurs mais ne nous ou par pas peut plus
+pour pourquoi quand que quel quelle quels qui sa sans se ses son sont sur un une vous
+"""
+_SPANISH = """
+al como con cual cuando de del desde donde el ella en entre es esta este fue ha hasta la las lo los mas nos para pero
+por porque que quien se sin sobre son su sus un una y
+"""
+_FUNCTION_WORDS = {
+    "english": STOP_WORDS,
+    "german": frozenset(_GERMAN.split()),
+    "french": frozenset(_FRENCH.split()),
+    "spanish": frozenset(_SPANISH.split()),
+}
+_ENGLISH = ("english",)
+_ALL = tuple(_FUNCTION_WORDS)
+# Endings of verbs whose accent tells the stemmer that they are endings: `corrió`, `réparé`.
+_ACCENTED = {"french": {"e": "é"}, "spanish": {"a": "á", "e": "é", "o": "ó"}}
+# The end of an English stem -> that of a related word.
+_RELATED = {
+    "is": "id",  # decision, decide
+    "us": "ud",  # conclusion, conclude
+    "ens": "end",  # extension, extend
+    "ans": "and",  # expansion, expand
+    "miss": "mit",  # permission, permit
+    "script": "scrib",  # description, describe
+    "cept": "ceiv",  # reception, receive
+    "duct": "duc",  # production, produce
+    "ifi": "if",  # verify, verification
+    "or": "",  # editor, edit
+}
+# English words whose forms have no stem in common, each with its forms; not those that occur everywhere.
+_IRREGULAR = """
+break broke broken; bring brought; build built; buy bought; catch caught; child children; choose chose chosen;
+draw drew drawn; drive drove driven; eat ate eaten; fall fell fallen; foot feet; forget forgot forgotten;
+freeze froze frozen; grow grew grown; hide hidden; lend lent; lose lost; man men; meet met; mouse mice; pay paid;
+person people; ride rode ridden; rise rose risen; run ran; sell sold; send sent; shake shook shaken; sing sang sung;
+sleep slept; speak spoke spoken; spend spent; steal stole stolen; swim swam swum; teach taught; throw threw thrown;
+tooth teeth; understand understood; wake woke woken; wear wore worn; win won; woman women; write wrote written
+"""
+_GROUPS = [tuple(group.split()) for group in _IRREGULAR.split(";")]
+_GROUP_OF = {word: group for group in _GROUPS for word in group}
+_lock = threading.Lock()  # a stemmer is used by one thread at a time
+
+
+def languages_of(words: Sequence[str]) -> tuple[str, ...]:
+    """Return English and the languages with the most function words among those of a question; all if it has none."""
+    counts = {language: len(known.intersection(words)) for language, known in _FUNCTION_WORDS.items()}
+    most = max(counts.values())
+    return tuple(language for language, count in counts.items() if language in _ENGLISH or count == most)
+
+
+@lru_cache(maxsize=16_384)
+def stems(word: str, languages: tuple[str, ...]) -> frozenset[str]:
+    """Return the stems of a word in these languages, and those of related words."""
+    with _lock:
+        return frozenset(stem for language in languages for stem in _stems(word, language))
+
+
+def _stems(word: str, language: str) -> list[str]:
+    stem = _stemmer(language).stemWord
+    found = [stem(word)]
+    accented = _ACCENTED.get(language, {}).get(word[-1])
+    if accented:
+        found.append(stem(word[:-1] + accented))
+    if language in _ENGLISH:
+        related = (found[0][: -len(end)] + other for end, other in _RELATED.items() if found[0].endswith(end))
+        found += [each for each in related if len(each) >= MIN_PREFIX]
+    return found
+
+
+@cache
+def _stemmer(language: str) -> Stemmer:
+    import Stemmer  # noqa: PLC0415 - loaded with the first question
+
+    return Stemmer.Stemmer(language, 0)
+
+
+@lru_cache(maxsize=4_096)
+def stem_prefix(word: str, languages: tuple[str, ...] = _ENGLISH) -> str | None:
+    """Return the prefix that a word shares with its shortest stem; None if it is too short to be searched for."""
+    with _lock:
+        found = [_stemmer(each).stemWord(word) for each in languages]
+    prefix = min((commonprefix([word, stem]) for stem in found), key=len)  # noqa: RUF071 - characters are compared
+    return prefix if len(prefix) >= MIN_PREFIX else None
+
+
+@lru_cache(maxsize=4_096)
+def _start(word: str, languages: tuple[str, ...]) -> str:
+    """Return what all forms of a word begin with."""
+    return commonprefix([word, *stems(word, languages)]).rstrip("eiy")[:MAX_START]  # noqa: RUF071 - see above
+
+
+def word_forms(reader: IndexReader, words: Sequence[str]) -> Mapping[str, Term]:
+    """Return a term for each word of a question that has a stem: its prefix, and the other words of the index with the
+    same stem."""
+    languages = languages_of(words)
+    stemmed = [each for each in words if len(each) >= MIN_WORD and each.isascii() and each.isalpha()]
+    return {each: _forms(reader, each, languages) for each in stemmed if each not in STOP_WORDS}
+
+
+def _forms(reader: IndexReader, word: str, languages: tuple[str, ...]) -> Term:
+    prefix = stem_prefix(word, _ENGLISH if languages == _ALL else languages)
+    forms = [
+        form
+        for each in _irregular(word)
+        for form in _of_one_stem(reader, each, languages)
+        if form != word and not (prefix and form.startswith(prefix))
+    ]
+    return Term(prefix or word, prefix is not None, tuple(dict.fromkeys(forms))[:MAX_FORMS])
+
+
+@lru_cache(maxsize=4_096)
+def _irregular(word: str) -> tuple[str, ...]:
+    """Return the word, and its irregular forms if it is of an English verb or noun that has some."""
+    with _lock:
+        stem = _stemmer("english").stemWord(word)
+    return (word, *_GROUP_OF.get(word, _GROUP_OF.get(stem, ())))
+
+
+def _of_one_stem(reader: IndexReader, word: str, languages: tuple[str, ...]) -> list[str]:
+    """Return the words of the index that have a stem of the word."""
+    own, start = stems(word, languages), _start(word, languages)
+    return [
+        each
+        for each in (reader.words_beginning(start) if len(start) > 1 else [])
+        if len(each) <= len(word) + MAX_ENDING and not own.isdisjoint(stems(each, languages))
+    ]

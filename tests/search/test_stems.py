@@ -1,0 +1,137 @@
+"""Other forms of the words of a question: those of the index with the same stem, in the language of the question."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from memoryd.core.query import Term
+from memoryd.search.query_terms import ParsedQuery
+from memoryd.search.stems import MAX_FORMS, languages_of, stem_prefix, stems, word_forms
+from tests.search.stored import Stored
+
+ENGLISH = ("english",)
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("use", "using"),
+        ("decide", "decision"),
+        ("conclude", "conclusion"),
+        ("extend", "extension"),
+        ("submit", "submission"),
+        ("describe", "description"),
+        ("receive", "reception"),
+        ("produce", "production"),
+        ("verify", "verification"),
+        ("edit", "editors"),
+        ("retry", "retries"),
+    ],
+)
+def test_related_english_words_share_a_stem(one: str, other: str) -> None:
+    assert not stems(one, ENGLISH).isdisjoint(stems(other, ENGLISH))
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [("better", "bet"), ("station", "state"), ("general", "generation"), ("news", "new"), ("bus", "bud")],
+)
+def test_other_words_share_none(one: str, other: str) -> None:
+    assert stems(one, ENGLISH).isdisjoint(stems(other, ENGLISH))
+
+
+@pytest.mark.parametrize(
+    ("word", "prefix"),
+    [("differ", "differ"), ("better", "better"), ("stations", "station"), ("retries", "retri"), ("use", None)],
+)
+def test_the_prefix_is_the_stem(word: str, prefix: str | None) -> None:
+    assert stem_prefix(word) == prefix
+
+
+@pytest.mark.parametrize(
+    ("question", "languages"),
+    [
+        ("where is the pool", ENGLISH),
+        ("wo ist der Schlüssel", ("english", "german")),
+        ("was the meeting moved", ENGLISH),
+        ("où sont les chevaux", ("english", "french")),
+        ("por qué tarda la prueba", ("english", "spanish")),
+        ("pool timeout", ("english", "german", "french", "spanish")),
+        ("", ("english", "german", "french", "spanish")),
+    ],
+)
+def test_function_words_tell_the_language(question: str, languages: tuple[str, ...]) -> None:
+    words = [word for unit in ParsedQuery(question).units for word in unit]
+    assert languages_of(words) == languages
+
+
+@pytest.mark.parametrize(
+    ("written", "asked"),
+    [
+        ("we are using the mirror", "use"),
+        ("it was used twice", "using"),
+        ("the decision was late", "when did we decide"),
+        ("das Haus am See", "Häuser"),
+        ("ein Zug nach Basel", "wegen der Züge"),
+        ("die Bücher von Rainer", "welches Buch"),
+        ("le cheval boite", "les chevaux"),
+        ("le vélo est réparé", "réparer"),
+        ("el hermano corrió ayer", "corriendo"),
+        ("los pasillos son largos", "pasillo"),
+    ],
+)
+def test_other_forms_of_a_word_are_found(written: str, asked: str, stored: Stored) -> None:
+    stored.texts(written, "nothing of that kind", "rien de tel", "etwas anderes", "otra cosa")
+    assert stored.ids(asked)[0] == "m0"
+
+
+def test_a_word_as_typed_ranks_before_another_form(stored: Stored) -> None:
+    stored.texts("they use gauges", "using gauges", "a used gauge")
+    assert stored.ids("using gauges")[0] == "m1"
+
+
+def test_a_rare_form_tells_no_more_than_its_word(stored: Stored) -> None:
+    stored.texts(*["pay the milk"] * 5, "pays the milk", *["nothing of note"] * 94)
+    scores = {hit["id"]: hit["score"] for hit in stored.hits("pay insurance")}
+    assert set(scores) == {"m0", "m1", "m2", "m3", "m4", "m5"}
+    assert scores["m5"] == pytest.approx(scores["m0"], rel=0.2)
+
+
+def test_irregular_forms_are_found(stored: Stored) -> None:
+    stored.texts("Rainer sent the parcel", "two children and a dog", "nothing else")
+    assert stored.ids("sending")[0] == stored.ids("who sends parcels")[0] == "m0"
+    assert stored.ids("child")[0] == "m1"
+
+
+def test_a_form_is_shown_where_it_was_found(stored: Stored) -> None:
+    stored.texts("filler " * 80 + "the nurses decide alone " + "filler " * 80)
+    [hit] = stored.hits("decision of nurses")
+    assert "decide alone" in hit["snippet"]
+    assert set(hit["why"]["terms"]) == {"decide", "nurs*"}
+
+
+def test_a_word_in_another_form_is_not_missing(stored: Stored) -> None:
+    stored.texts("die Züge sind voll")
+    assert "missing_words" not in stored.search("Zug")
+    assert stored.search("Zug Bahnsteig")["missing_words"] == ["bahnsteig"]
+
+
+def test_topic_files_count_a_word_once_in_whatever_form(tmp_path: Path) -> None:
+    topics = Stored(tmp_path / "c.sqlite", "markdown-topics")
+    topics.texts("use and using and used", "gauge")
+    assert topics.hits("use gauge")[0]["why"]["keywords"] == 1
+
+
+def test_the_number_of_forms_is_limited(stored: Stored) -> None:
+    stored.texts(" ".join(f"uses{'es' * number} used{'ed' * number}" for number in range(200)))
+    with stored.catalogue.reader() as reader:
+        assert len(word_forms(reader, ["use"])["use"].forms) <= MAX_FORMS
+
+
+def test_what_has_no_stem_has_no_forms(stored: Stored) -> None:
+    stored.texts("a2 go 数据 слово")
+    with stored.catalogue.reader() as reader:
+        assert word_forms(reader, ["a2", "go", "数", "слово", "the"]) == {}
+        assert word_forms(reader, ["zzz"]) == {"zzz": Term("zzz")}
