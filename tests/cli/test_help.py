@@ -32,7 +32,7 @@ from memoryd.layouts.codes import CODES
 from memoryd.layouts.registry import LAYOUTS, known_limits
 from tests.readme import MAN_PAGE
 
-NEEDED = {"keys", "findings", "methods", "layouts", "jobs", "exit-codes", "files", "commands", "decisions"}
+NEEDED = {"keys", "findings", "methods", "layouts", "jobs", "exit-codes", "files", "commands", "ranking", "decisions"}
 
 
 def topic(name: str) -> str:

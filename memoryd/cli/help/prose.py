@@ -424,3 +424,55 @@ BOUNDS = (
     ),
     Entry("Disks that report false syncs", "If a disk reports a write as synced that is not, nothing above can help."),
 )
+
+RANKING = """
+`--mode text` compares words, `semantic` compares meanings by vectors, and `hybrid`, the default, adds both up. A memory
+that has the words of the question one after another comes first. `why` in the JSON result lists the parts of a score.
+"""
+ASKING = (
+    Entry(
+        "Forms of words",
+        "A word also finds its other forms, by Snowball stems: in English, and in German, French or Spanish if the "
+        "question has function words of that language or none at all. Some forms are missed, such as those that "
+        "change the stem (fuhr, fahren). The built-in vectors and MiniLM know English only; in other languages "
+        "memories are found by their words.",
+    ),
+    Entry(
+        "--since, --until",
+        "Strict: 2026-01-31, a timestamp, an age (30d), or words such as 'last week', 'yesterday', 'in May', '3 days "
+        "ago'. --until includes the day that it names. The same words inside a question only prefer memories of "
+        "that time; 'current', 'latest' and 'now' prefer the newest.",
+    ),
+    Entry("--min-score X", "Leaves out results with a lower score, from 0 to 1. Scores compare within one mode only."),
+    Entry(
+        "--rerank minilm",
+        "Judges the best 20 results again with MiniLM (the extra `minilm`), a quarter of a second slower. It is a key "
+        "of [search], too.",
+    ),
+)
+READING = (
+    Entry(
+        "confidence",
+        "How far a result can be trusted: `sure`, `likely` or `weak`. If all are weak, the answer is probably not "
+        "there. Of right first results nine in ten are at least likely.",
+    ),
+    Entry(
+        "missing_words",
+        "The words of the question that no memory has in any form. If only an identifier is asked for that no memory "
+        "has, nothing is found.",
+    ),
+    Entry(
+        "why.read_as",
+        "A word that no memory has is read as one that differs by one letter, or as a compound written in another way "
+        "(wifi, wi-fi): this names both.",
+    ),
+)
+
+
+def ranking(_: click.Group) -> tuple[Section, ...]:
+    """Return how search ranks, and how to read its results."""
+    return (
+        Section("Search", RANKING),
+        Section("Questions", entries=ASKING),
+        Section("Results", entries=READING),
+    )

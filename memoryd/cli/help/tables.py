@@ -216,5 +216,6 @@ TOPICS: Mapping[str, Topic] = {
     "files": Topic("where memoryd keeps its files", files),
     "exit-codes": Topic("the exit codes", exit_codes),
     "secrets": Topic("what counts as a secret, and what happens to it", prose.secrets),
+    "ranking": Topic("how search ranks memories, and how to read its results", prose.ranking),
     "decisions": Topic("promises, decisions and limits", prose.decisions),
 }
