@@ -17,7 +17,7 @@ from itertools import chain
 from memoryd.core.index import IndexReader
 from memoryd.core.query import Term
 from memoryd.core.words import STOP_WORDS, tokens, unspaced
-from memoryd.search.stems import stem_prefix, word_forms
+from memoryd.search.stems import function_words, stem_prefix, word_forms
 
 MAX_CHARS = 4_096  # characters of a query that are used
 MAX_UNITS = 32
@@ -69,15 +69,19 @@ class ParsedQuery:
     def loose(self) -> tuple[Term, ...]:
         """The single words in any form, without stop words."""
         terms = tuple(dict.fromkeys(map(self.form_of, self._single_words)))
-        telling = tuple(term for term in terms if term.text not in STOP_WORDS)
+        telling = tuple(term for term in terms if term.text not in self.function_words)
         return (telling or terms)[:MAX_UNITS]
 
     @cached_property
     def informative(self) -> tuple[Term, ...]:
         """The single words as typed, without stop words."""
-        return (tuple(term for term in self._single_words if term.text not in STOP_WORDS) or self._single_words)[
-            :MAX_UNITS
-        ]
+        telling = tuple(term for term in self._single_words if term.text not in self.function_words)
+        return (telling or self._single_words)[:MAX_UNITS]
+
+    @cached_property
+    def function_words(self) -> frozenset[str]:
+        """The words that carry little information in the languages of the query."""
+        return function_words([term.text for term in self._single_words])
 
     def form_of(self, term: Term) -> Term:
         """Return a term that matches the word in any form."""

@@ -119,7 +119,8 @@ class SemanticSearch:
         """Return the few memories with a word of the question that the embedder does not know: a name, whose only
         meaning is the memories that contain it."""
         knows = getattr(self.embedder, "knows", None)
-        names = [term for term in question.query.exact if knows is not None and not knows(term.text)]
+        terms = [term for term in question.query.exact if term.text not in question.query.function_words]
+        names = [term for term in terms if knows is not None and not knows(term.text)]
         counts = reader.term_frequencies(names) if names else []
         rare = [term for term, count in zip(names, counts, strict=True) if 0 < count <= MAX_NAMED]
         matches = (reader.match(TextQuery((term,)), question.filters, MAX_NAMED) for term in rare)

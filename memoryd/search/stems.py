@@ -85,6 +85,16 @@ def languages_of(words: Sequence[str]) -> tuple[str, ...]:
     return tuple(language for language, count in counts.items() if language in _ENGLISH or count == most)
 
 
+def function_words(words: Sequence[str]) -> frozenset[str]:
+    """Return the function words of the languages of a question."""
+    return _function_words(languages_of(words))
+
+
+@cache
+def _function_words(languages: tuple[str, ...]) -> frozenset[str]:
+    return frozenset().union(*(_FUNCTION_WORDS[language] for language in languages))
+
+
 @lru_cache(maxsize=16_384)
 def stems(word: str, languages: tuple[str, ...]) -> frozenset[str]:
     """Return the stems of a word in these languages, and those of related words."""

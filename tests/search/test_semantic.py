@@ -234,3 +234,16 @@ def test_a_word_without_a_meaning_is_a_name_while_few_memories_have_it(catalogue
     put(catalogue, "b", *(record(n, f"Qxvzkw number {n}") for n in range(20, 24)))
     fill(catalogue, table)
     assert not any("named" in each.why for each in ask(catalogue, SemanticSearch(table), question))
+
+
+def test_a_function_word_of_another_language_is_no_name(catalogue: SqliteIndex) -> None:
+    """The table does not know `wird`, which one memory has."""
+    put(
+        catalogue,
+        "a",
+        record(1, "Gemessen wird nur morgens."),
+        record(2, "Die Firma Brandl wartet die Heizungsanlage."),
+    )
+    table = Static()
+    fill(catalogue, table)
+    assert not any("named" in each.why for each in ask(catalogue, SemanticSearch(table), "wann wird es warm"))

@@ -67,6 +67,12 @@ def test_function_words_tell_the_language(question: str, languages: tuple[str, .
     assert languages_of(words) == languages
 
 
+def test_function_words_of_the_language_tell_nothing() -> None:
+    asked = ParsedQuery("wann wird die Heizung gewartet")
+    assert [term.text for term in asked.informative] == ["heizung", "gewartet"]
+    assert "the" in asked.function_words
+
+
 @pytest.mark.parametrize(
     ("written", "asked"),
     [
