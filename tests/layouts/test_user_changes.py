@@ -21,6 +21,7 @@ from memoryd.layouts.user_document import UserDocumentReader, changes
 from memoryd.operations.file_versions import save_versions
 from memoryd.operations.refresh import refresh
 from memoryd.store import Store
+from memoryd.store.line_files import FilePieces
 from tests.examples import examples
 from tests.index.records import EVERYTHING
 from tests.layouts.contract import NOW
@@ -223,6 +224,25 @@ def test_the_first_change_after_a_first_index_is_taken_by_itself(site: Site, mon
     refresh(site.store, None, site.now)
     site.write(text([item(number) for number in range(4)]))
     assert counted.results == 1
+
+
+def test_the_pieces_that_are_kept_are_bounded_by_their_number(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    paths = [f"user-{number}/__long-memories/data.json" for number in range(12)]
+    for path in paths:
+        (site.file.parents[2] / path).parent.mkdir(parents=True)
+        (site.file.parents[2] / path).write_bytes(text([item(number) for number in range(3)]))
+
+    def kept() -> list[str]:
+        known = [(path, site.store.catalogue.file(path)) for path in paths]
+        return [path for path, row in known if row is not None and site.store.file_pieces.of(row) is not None]
+
+    refresh(site.store, None, site.now)
+    assert kept() == paths
+    for bound, number in ((9, 3), (2, 1)):
+        monkeypatch.setattr(FilePieces, "MAX_PIECES", bound)
+        site.store.catalogue.clear()
+        refresh(site.store, None, site.now)
+        assert len(kept()) == number
 
 
 class Counted:

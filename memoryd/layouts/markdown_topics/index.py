@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from itertools import product
 from typing import NamedTuple
 
@@ -281,6 +282,7 @@ def _heading(path: str) -> str | None:
     return heading_for(topic_path(path).topic) or None
 
 
+@lru_cache(maxsize=1024)
 def _key(heading: str | None) -> Key | None:
     """Return the comparison key of a heading; None for the files of the base, which have no heading."""
     return (tuple(words(heading)) or ("", heading)) if heading is not None else None

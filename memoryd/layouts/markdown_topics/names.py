@@ -53,6 +53,7 @@ def words(text: str) -> list[str]:
     return re.findall(r"[^\W_]+", text.casefold())
 
 
+@lru_cache(maxsize=1024)  # an index lists many files of few topics
 def heading_for(topic: str) -> str:
     """Return the heading of a topic: `prb-execution` -> `Prb Execution`, `Pattern/2025/08` -> `Pattern 2025 08`; "" for
     the base."""
