@@ -12,6 +12,9 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 BOM = b"\xef\xbb\xbf"  # the byte order mark of UTF-8
+# Two writes within one clock tick look the same: a file modified this recently is hashed again. The tick is some
+# milliseconds where time stamps have fractions of seconds, and up to two seconds elsewhere (FAT).
+RECENT_S, COARSE_RECENT_S = 0.1, 2.0
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -93,3 +96,8 @@ class Fingerprint(NamedTuple):
             other.size,
             other.mtime_ns,
         )
+
+    def is_recent(self, now: float) -> bool:
+        """True if a further write may leave the same stamp. `now` is when a refresh began; the file may be younger."""
+        window = COARSE_RECENT_S if self.mtime_ns % 1_000_000_000 == 0 else RECENT_S
+        return -COARSE_RECENT_S < now - self.mtime_ns / 1e9 < window

@@ -30,7 +30,6 @@ from memoryd.store import Store
 from memoryd.store.line_files import MAX_BYTES, digest_of
 
 READ_ROLES = (Role.SOURCE, Role.ARCHIVE)
-RECENT_S = 2.0  # two writes within one clock tick look the same: a file modified this recently is hashed again
 CHUNK_SIZE = 256 * 1024  # bytes of a line-based file that are parsed at a time
 GROUP_FILES, GROUP_BYTES = 64, CHUNK_SIZE  # new files that enter the catalogue together
 RECENT_ENTRIES = 50  # journal entries to search
@@ -230,7 +229,7 @@ def index_own_change(store: Store, row: FileRow, found: Fingerprint, now: float)
         ends_with_newline=change.new.endswith(b"\n")
         or change.start + len(change.new) < change.after.size
         or not change.new,
-        recently_modified=abs(now - mtime) < RECENT_S,
+        recently_modified=change.after.is_recent(now),
         units=row.units - old_part.units,
         broken=row.broken - old_part.broken,
         records=row.records - len(old_part.records),
@@ -410,7 +409,7 @@ def _new_row(store: Store, path: str, content: bytes, fingerprint: Fingerprint, 
         digest.hexdigest(),
         lines=content.count(b"\n"),
         ends_with_newline=content.endswith(b"\n"),
-        recently_modified=abs(now - fingerprint.mtime_ns / 1e9) < RECENT_S,
+        recently_modified=fingerprint.is_recent(now),
     )
 
 

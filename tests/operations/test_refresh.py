@@ -10,7 +10,7 @@ import pytest
 
 from memoryd.core.findings import Finding
 from memoryd.core.records import Document, ParseOffset
-from memoryd.core.spans import sha256
+from memoryd.core.spans import COARSE_RECENT_S, sha256
 from memoryd.disk.syscalls import MB, ChangingError
 from memoryd.disk.tree import Tree
 from memoryd.errors import ShuttingDownError
@@ -18,7 +18,7 @@ from memoryd.layouts.jsonl_store import JsonlReader
 from memoryd.operations import refresh as refreshing
 from memoryd.operations.check import all_findings
 from memoryd.operations.index_files import update_index
-from memoryd.operations.refresh import RECENT_S, refresh
+from memoryd.operations.refresh import refresh
 from memoryd.store import Store
 from memoryd.store.line_files import END_BYTES, FileEnds
 from tests.index.records import EVERYTHING
@@ -228,20 +228,34 @@ class TestCost:
     def test_a_recently_modified_file_is_hashed_again(self, world: World, opened: list[str]) -> None:
         """Two writes within one tick of the clock leave the same stamp."""
         filled(world)
-        world.write(CORE, lines(memory(1)), age=0.5)
+        assert world.now.is_integer()
+        world.write(CORE, lines(memory(1)), age=1.0)
         world.look()
         opened.clear()
-        for wait, wanted in ((0.5, [CORE]), (0.5, [CORE]), (RECENT_S, [CORE]), (1.0, [])):
+        for wait, wanted in ((0.5, [CORE]), (0.25, [CORE]), (COARSE_RECENT_S, [CORE]), (1.0, [])):
             world.now += wait
             opened.clear()
             assert world.look().changed == ()
             assert opened == wanted
 
-    def test_two_writes_with_equal_stamps_are_distinguished_if_recent(self, world: World) -> None:
-        world.write(CORE, lines(memory(1, content="AAAA")), age=0.5)
+    @pytest.mark.parametrize(("age", "again"), [(0.25, False), (0.05, True), (-0.25, True), (-2.5, False)])
+    def test_a_stamp_with_a_fraction_is_trusted_sooner(
+        self, world: World, opened: list[str], age: float, again: bool
+    ) -> None:
+        filled(world)
+        world.write(CORE, lines(memory(1)), age=age)
+        world.look()
+        world.now += 10
+        opened.clear()
+        world.look()
+        assert opened == [CORE] * again
+
+    @pytest.mark.parametrize("age", [0.05, 1.0])
+    def test_two_writes_with_equal_stamps_are_distinguished_if_recent(self, world: World, age: float) -> None:
+        world.write(CORE, lines(memory(1, content="AAAA")), age=age)
         world.look()
         row = world.store.catalogue.file(CORE)
-        world.write(CORE, lines(memory(1, content="BBBB")), age=0.5)
+        world.write(CORE, lines(memory(1, content="BBBB")), age=age)
         now_row = world.store.catalogue.file(CORE)
         assert row == now_row
         world.now += 1.0

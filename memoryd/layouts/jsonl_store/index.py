@@ -9,7 +9,6 @@ changes only when something else does, or every render would cause a file event.
 from __future__ import annotations
 
 import json
-from collections import defaultdict
 from collections.abc import Iterable
 
 import msgspec
@@ -56,8 +55,8 @@ def is_ours(content: bytes) -> bool:
 
 def _body(view: IndexView) -> tuple[JsonObject, tuple[int, int], tuple[Finding, ...]]:
     by_type = dict.fromkeys(TYPES, 0)
-    tags: defaultdict[str, list[str]] = defaultdict(list)
-    categories: defaultdict[str, list[str]] = defaultdict(list)
+    tags: dict[str, list[str]] = {}
+    categories: dict[str, list[str]] = {}
     importance: dict[str, list[str]] = {level: [] for level in IMPORTANCE}
     archived = sum(f.units - f.broken for f in view.files.values() if f.role is Role.ARCHIVE)
     seen: dict[str, Entry] = {}
@@ -76,9 +75,9 @@ def _body(view: IndexView) -> tuple[JsonObject, tuple[int, int], tuple[Finding, 
         facts = entry.facts
         labels = facts["tags"]
         for tag in labels if len(labels) < 2 else dict.fromkeys(labels):
-            tags[tag].append(entry.id)
+            tags.setdefault(tag, []).append(entry.id)
         if facts["category"]:
-            categories[facts["category"]].append(entry.id)
+            categories.setdefault(facts["category"], []).append(entry.id)
         importance[facts["importance"]].append(entry.id)
     total = sum(by_type.values())
     body = {
