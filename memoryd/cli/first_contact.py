@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import sys
 import time
 from collections.abc import Mapping, Sequence
@@ -13,6 +14,7 @@ import click
 from memoryd.cli import exits
 from memoryd.cli.options import example, json_option
 from memoryd.cli.screen import Screen, make_screen, print_json, printable
+from memoryd.cli.views_status import format_counts
 from memoryd.control.methods import LAYOUTS
 from memoryd.errors import ConflictError
 
@@ -36,7 +38,7 @@ SHOWN = 12  # findings and actions of each directory; --json has them all
 )
 @click.pass_context
 def try_command(ctx: click.Context, paths: tuple[str, ...], layout: str | None, as_json: bool) -> None:
-    """See what memoryd would do with a directory, without a write.
+    """See what memoryd would do with a directory; write nothing.
 
     Prints the layout and why, what is wrong, and what upkeep would change. Needs no daemon and no configuration;
     nothing is written in PATH. Exits with 1 if a PATH cannot be used.
@@ -58,10 +60,11 @@ def try_command(ctx: click.Context, paths: tuple[str, ...], layout: str | None, 
         screen = make_screen(sys.stdout)
         for each in found:
             _show_preview(screen, each)
-        usable = [each["path"] for each in found if each["layout"] is not None]
+        usable = [str(each["path"]) for each in found if each["layout"] is not None]
         screen.line("nothing was written")
         if usable:
-            screen.line("next: `memoryd run --observe PATH` only watches; `memoryd init` writes a configuration")
+            command = shlex.join(["memoryd", "run", "--observe", *usable])
+            screen.line(f"next: `{command}` only watches; `memoryd init` writes a configuration")
     ctx.exit(exits.FINDINGS if any(each["layout"] is None for each in found) else exits.DONE)
 
 
@@ -70,12 +73,12 @@ def _show_preview(screen: Screen, found: Mapping[str, Any]) -> None:
     if found["layout"] is None:
         screen.fields([("not usable", found["why"]), ("hint", found.get("hint"))])
         return
-    findings, actions, summary = found["findings"], found["actions"], found["summary"]
+    findings, actions = found["findings"], found["actions"]
     screen.fields(
         [
             ("layout", f"{found['layout']}: {found['why']}"),
-            ("memories", f"{found['memories']} and {found['archived']} archived"),
-            ("findings", ", ".join(f"{count} {name}" for name, count in summary.items() if count) or "none"),
+            ("memories", f"{found['memories']} ({found['archived']} archived)"),
+            ("findings", format_counts(found["summary"])),
         ]
     )
     for each in findings[:SHOWN]:
@@ -107,8 +110,8 @@ def init(ctx: click.Context, paths: tuple[str, ...], yes: bool, dry_run: bool) -
     """Write a configuration with the directories found.
 
     It has every setting as a comment, and the memory directories found as roots: those in the usual places and up to
-    four levels below your home directory, or below each PATH, but none of data for tests. On a terminal it asks before
-    it writes; elsewhere memoryd only observes the roots, unless you give --yes. An existing file is never overwritten.
+    four levels below your home directory, or below each PATH, except test data. On a terminal it asks before it writes;
+    elsewhere memoryd only observes the roots, unless you give --yes. An existing file is never overwritten.
     """
     from memoryd.config.edit import write_config  # noqa: PLC0415 - only when needed
     from memoryd.config.places import find_places  # noqa: PLC0415 - only when needed

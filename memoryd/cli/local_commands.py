@@ -24,7 +24,7 @@ from memoryd.errors import MemorydError, NoDaemonError, UsageError
     metavar="LAYOUT",
     help=f"The layout of the PATHs (default: detected): {', '.join(LAYOUTS)}.",
 )
-@click.option("--observe", is_flag=True, help="Watch, index for search and report; write nothing in any root.")
+@click.option("--observe", is_flag=True, help="Watch, index for search and report; write nothing in a root unattended.")
 @click.option("--log-format", type=click.Choice(("auto", "console", "json")), default="auto", show_default=True)
 @click.option("--log-level", type=click.Choice(LEVELS), help="Overrides the configuration.")
 @click.pass_context

@@ -59,7 +59,7 @@ TOOLS: dict[str, Tool] = {
             "search_memories",
             "Search memories",
             "Find what was remembered, best first. Search before you begin a task, and whenever you meet an error, a "
-            "name or a decision that may have come up before. Any text is a legal query. Without max_tokens it gives "
+            "name or a decision that may have come up before. Any text is a valid query. Without max_tokens it gives "
             "snippets (get_memory gives the whole); with it whole memories, ready to use.",
             schemas.Search,
             SearchResult,

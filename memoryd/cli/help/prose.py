@@ -99,13 +99,12 @@ ERRORS = """
 LAYOUTS = """
 A root is one watched directory with one layout. `layout = "auto"`, the default, recognises the layout by the content
 of the files, never by their names alone. Until exactly one layout matches, the root is degraded and nothing is
-written. A recognised layout is not yet a permission to write: memoryd observes the root, `status` says what it
-recognised, and commands that write are refused until `memoryd root confirm NAME`, or until the configuration names
-the layout.
+written. Recognition does not grant write access: memoryd observes the root, `status` says what it recognised, and
+commands that write are refused until `memoryd root confirm NAME`, or until the configuration names the layout.
 
 Never searched for a layout: home directories and their parents, ~/.claude, ~/.config, and directories with more
 than 20,000 files. A topic store is never recognised in a directory with .git, .obsidian, package.json, mkdocs.yml,
-_config.yml or MEMORY.md. Never looked into: .git, .obsidian, .trash, .venv, __pycache__, dist, node_modules, target,
+_config.yml or MEMORY.md. Always skipped: .git, .obsidian, .trash, .venv, __pycache__, dist, node_modules, target,
 venv and what the key `ignore` names. Stores of other programs (Claude Code, MCP knowledge graph, Anthropic memory
 tool, Serena, memory bank, OpenClaw, basic-memory, Codex, nanobot) are recognised and left alone.
 
@@ -120,7 +119,8 @@ these changes the id. Duplicate ids get a `~` and a hash suffix; the short id wo
 """
 
 JOBS_INTRO = """
-In mode maintain, the default. In mode observe the same findings are reported and nothing is written unattended.
+These jobs run in mode maintain, the default. In mode observe the findings are the same, but nothing is written
+unattended.
 `memoryd plan` shows, memory by memory, what would happen now and why. Repair, merging duplicates in user documents
 and restoring happen on command only.
 """
@@ -164,7 +164,7 @@ Unreadable lines are kept byte for byte, always.
 """
 
 FILES = """
-The first place that applies. Client commands look in the same places. One daemon per state directory and per root;
+The first place that applies is used. Client commands look in the same places. One daemon per state directory and root;
 several daemons can run side by side on different roots.
 """
 PLACES = (
@@ -172,7 +172,7 @@ PLACES = (
         "configuration",
         "--config, $MEMORYD_CONFIG, memoryd/config.toml in the user's configuration directory (~/.config; on "
         "macOS ~/Library/Application Support), /etc/memoryd/config.toml. A file that other users can write, or "
-        "that belongs to another user than you or root, is refused.",
+        "that belongs to anyone but you or root, is refused.",
     ),
     Entry(
         "state",
@@ -201,7 +201,7 @@ DERIVED = "They can be rebuilt from the memory files."
 OTHERS = "Where the format has them. The archive of each layout is described in `memoryd help jobs`."
 
 AGENTS = """
-`memoryd mcp` serves the memories of a running daemon by the Model Context Protocol, on standard input and output. It
+`memoryd mcp` serves the memories of a running daemon over the Model Context Protocol, on standard input and output. It
 needs the extra `mcp`: `pipx install --force '.[mcp]'`, or `pip install --user '.[mcp]'`. The agent starts it; if the
 agent does not find `memoryd`, give the absolute path (`command -v memoryd`). Without a running daemon it starts
 anyway and every call says what to do.
@@ -279,7 +279,7 @@ def agents(_: click.Group) -> tuple[Section, ...]:
             "cline_mcp_settings.json.",
             code=MCP_SERVERS,
         ),
-        Section("VS Code", ".vscode/mcp.json. It only reads; `--root NAME` limits it to one root.", code=VS_CODE),
+        Section("VS Code", ".vscode/mcp.json. Read-only; `--root NAME` limits it to one root.", code=VS_CODE),
         Section("Zed", "settings.json.", code=ZED),
         Section("opencode", "opencode.json.", code=OPENCODE),
         Section("Codex", "~/.codex/config.toml.", code=CODEX),
@@ -397,8 +397,8 @@ DECISIONS = (
 BOUNDS = (
     Entry(
         "macOS",
-        "Written for, not yet tried: FSEvents, F_FULLFSYNC and launchd follow their documentation; only the form "
-        "of the launch agent is tested. The Windows locks and access lists mentioned in the formats are not "
+        "Implemented, but not yet tried on a Mac: FSEvents, F_FULLFSYNC and launchd follow their documentation; only "
+        "the form of the launch agent is tested. The Windows locks and access lists mentioned in the formats are not "
         "implemented.",
     ),
     Entry(
@@ -426,10 +426,11 @@ BOUNDS = (
 )
 
 RANKING = """
-`--mode text` compares words, `semantic` compares meanings by vectors, and `hybrid`, the default, adds both up. A memory
-that has the words of the question one after another comes first. `why` in the JSON result lists the parts of a score.
+`--mode text` compares words, `semantic` compares meanings by vectors, and `hybrid`, the default, combines both. A
+memory that contains the words of the question as a phrase comes first. `why` in the JSON result lists the parts of a
+score.
 """
-ASKING = (
+QUESTIONS = (
     Entry(
         "Forms of words",
         "A word also finds its other forms, by Snowball stems: in English, and in German, French or Spanish if the "
@@ -443,23 +444,26 @@ ASKING = (
         "ago'. --until includes the day that it names. The same words inside a question only prefer memories of "
         "that time; 'current', 'latest' and 'now' prefer the newest.",
     ),
-    Entry("--min-score X", "Leaves out results with a lower score, from 0 to 1. Scores compare within one mode only."),
+    Entry(
+        "--min-score X",
+        "Leaves out results with a lower score, from 0 to 1. Scores of different modes cannot be compared.",
+    ),
     Entry(
         "--rerank minilm",
-        "Judges the best 20 results again with MiniLM (the extra `minilm`), a quarter of a second slower. It is a key "
+        "Ranks the best 20 results again with MiniLM (the extra `minilm`), a quarter of a second slower. It is a key "
         "of [search], too.",
     ),
 )
-READING = (
+RESULTS = (
     Entry(
         "confidence",
         "How far a result can be trusted: `sure`, `likely` or `weak`. If all are weak, the answer is probably not "
-        "there. Of right first results nine in ten are at least likely.",
+        "there. Nine in ten correct first results are at least `likely`.",
     ),
     Entry(
         "missing_words",
-        "The words of the question that no memory has in any form. If only an identifier is asked for that no memory "
-        "has, nothing is found.",
+        "The words of the question that no memory has in any form. A question that is only an identifier "
+        "finds nothing if no memory has it.",
     ),
     Entry(
         "why.read_as",
@@ -473,6 +477,6 @@ def ranking(_: click.Group) -> tuple[Section, ...]:
     """Return how search ranks, and how to read its results."""
     return (
         Section("Search", RANKING),
-        Section("Questions", entries=ASKING),
-        Section("Results", entries=READING),
+        Section("Questions", entries=QUESTIONS),
+        Section("Results", entries=RESULTS),
     )

@@ -212,7 +212,7 @@ TOPICS: Mapping[str, Topic] = {
     "jobs": Topic("the scheduled jobs", jobs),
     "findings": Topic("what `memoryd check` reports", findings),
     "methods": Topic("the methods of the control socket", methods),
-    "agents": Topic("how agents reach memoryd by MCP", prose.agents),
+    "agents": Topic("how agents reach memoryd over MCP", prose.agents),
     "files": Topic("where memoryd keeps its files", files),
     "exit-codes": Topic("the exit codes", exit_codes),
     "secrets": Topic("what counts as a secret, and what happens to it", prose.secrets),

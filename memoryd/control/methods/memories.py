@@ -281,7 +281,7 @@ METHODS: tuple[Method, ...] = (
         "memory.search",
         ("search",),
         "Search the memories of all roots, or of one.",
-        "Ranked results with location and snippet; --json adds the scoring. Any text is a legal query. --max-tokens "
+        "Ranked results with location and snippet; --json adds the scoring. Any text is a valid query. --max-tokens "
         "prints whole memories within that budget, ready to paste. Exits with 1 when nothing is found.",
         "memoryd search connection pool size --type learning --limit 5",
         SearchRequest,

@@ -144,7 +144,7 @@ METHODS: tuple[Method, ...] = (
     Method(
         "config.validate",
         ("config", "validate"),
-        "Check the configuration file without using it.",
+        "Check the configuration file without applying it.",
         "The command needs no daemon and reads exactly the file named by --config. It exits with 78 and names file, "
         "line and key when the file cannot be used.",
         "memoryd config validate",
