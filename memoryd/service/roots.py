@@ -381,13 +381,16 @@ class Roots:
             worker.request_rescan("clock jump")
 
     def warm_up(self) -> None:
-        """Load what the first search of each root would wait for."""
+        """Load what the first search of each root would wait for. Whatever fails, such as a package that cannot be
+        imported or a lack of memory, must not end the daemon: the first search reports it."""
         for worker in self.all():
             try:
                 with worker.store.catalogue.reader() as reader:
                     warm_up(reader, self.meaning, self._clock.wall())
-            except (IndexUnavailable, MemorydError) as error:  # the first search reports it
+            except (IndexUnavailable, MemorydError) as error:
                 log.warning("search_not_loaded", root=worker.name, reason=str(error))
+            except Exception:
+                log.exception("search_not_loaded", root=worker.name)
 
     def check_watcher(self) -> None:
         """Check every few seconds for dead threads, send a probe through the whole watcher, and free unused memory."""

@@ -5,15 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
+from memoryd.core.index import IndexUnavailable
 from memoryd.engine.inbox import NEVER
+from memoryd.engine.interfaces import Clock
 from memoryd.index.matrix import MatrixCache, Similarities
 from memoryd.index.sqlite import SqliteIndex
 from memoryd.search.modes import WARM_MEMORIES, warm_up
 from memoryd.search.semantic import SemanticSearch
 from memoryd.service.daemon import IDLE_SHARE, WARM_UP_S, WarmUp
+from memoryd.service.roots import Roots
 from tests.index.records import put, record
 from tests.search.test_semantic import Letters, fill
 
@@ -91,3 +95,17 @@ def filled(tmp_path: Path, memories: int) -> SqliteIndex:
     put(index, "a", *(record(number, f"a memory of {number}") for number in range(memories)))
     fill(index, Letters())
     return index
+
+
+@pytest.mark.parametrize("failure", [ImportError("no library"), MemoryError(), IndexUnavailable("gone")])
+def test_a_failure_to_load_ends_no_daemon(tmp_path: Path, failure: Exception, monkeypatch: pytest.MonkeyPatch) -> None:
+    roots = Roots(str(tmp_path / "state"), Clock(), lambda: None)
+    index = filled(tmp_path, WARM_MEMORIES)
+    workers = [Mock(), Mock()]
+    for worker in workers:
+        worker.store.catalogue = index
+    load = Mock(side_effect=failure)
+    monkeypatch.setattr(roots, "all", lambda: workers)
+    monkeypatch.setattr("memoryd.service.roots.warm_up", load)
+    roots.warm_up()
+    assert load.call_count == len(workers), "the next root is loaded all the same"
