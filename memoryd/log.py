@@ -51,7 +51,7 @@ class _Sink:
 
 class _BoundedSink(_Sink):
     """A sink for a stream that appends to the file at `path`. When the file is too big, its content moves to `path`.1,
-    over that of the time before; the file itself stays, because the manager that opened it writes to it as well."""
+    in place of what is there; the file itself stays, because the manager that opened it writes to it as well."""
 
     def __init__(self, stream: TextIO, path: str) -> None:
         super().__init__(stream)
@@ -59,7 +59,7 @@ class _BoundedSink(_Sink):
 
     def flush(self) -> None:
         super().flush()
-        with suppress(OSError):  # no such file, or no room for the copy: it grows on
+        with suppress(OSError):  # no such file, or no space for the copy: the file grows further
             if os.stat(self._path).st_size > MAX_LOG_BYTES:
                 shutil.copyfile(self._path, f"{self._path}.1")
                 os.truncate(self._path, 0)

@@ -169,8 +169,8 @@ def _with_sentence(ctx: click.Context, values: Values) -> Sequence[str]:
 
 
 def _check(method: Method, params: Values) -> None:
-    """Check the parameters, so that wrong usage is reported even if no daemon runs. The method is no word of the
-    command line."""
+    """Check the parameters, so that wrong usage is reported even if no daemon runs. The message does not name the
+    method, which is not part of the command line."""
     try:
         check_params(method, params)
     except UsageError as error:

@@ -1,7 +1,7 @@
-"""A bar on the terminal while long work is done for a command: what is done, the rate and the time left.
+"""A progress bar on the terminal during long work for a command: what is done, the rate and the time left.
 
-The work of the daemon is seen by its `status`, asked on a connection of its own, because the one of the command is
-waiting for its answer; work in this process by its meter.
+The progress of the daemon comes from `status`, over a second connection, because the command waits for a reply on the
+first one; that of this process comes from its meter.
 """
 
 from __future__ import annotations
@@ -21,25 +21,25 @@ from memoryd.errors import MemorydError
 
 FIRST_S = 0.7  # before the bar appears: most commands are done by then
 EVERY_S = 0.25
-MEMBERS = ("step", "unit", "done", "total", "percent", "rate", "left_s")  # of a progress, as `status` names them
+MEMBERS = ("step", "unit", "done", "total", "percent", "rate", "left_s")  # fields of a progress, as `status` names them
 
 
 class Bar(NamedTuple):
-    """One bar at one moment: its text, and what is done of how much."""
+    """One bar at one moment: its text, and how much of the total is done."""
 
     text: str
     done: float
     total: float
 
 
-Look = Mapping[str, Bar]
-"""Each bar that is shown, by the name of what it is about."""
+Bars = Mapping[str, Bar]
+"""The bars on the terminal, by the name of a root, a directory or a wait."""
 
 
 @contextmanager
 def daemon_bar(path: str, root: object = None) -> Iterator[None]:
     """Show the long work of the daemon in this root, or in any, until the block ends."""
-    with _drawn(_looks_at_daemon(path, root)):
+    with _show(_daemon_bars(path, root)):
         yield
 
 
@@ -47,31 +47,31 @@ def daemon_bar(path: str, root: object = None) -> Iterator[None]:
 def local_bar(name: str) -> Iterator[ProgressMeter]:
     """Yield a meter for work in this process, which is shown until the block ends."""
     meter = ProgressMeter(time.monotonic)
-    with _drawn(_looks_at_meter(name, meter)):
+    with _show(_meter_bars(name, meter)):
         yield meter
 
 
 @contextmanager
 def waiting_bar(what: str, most_s: float) -> Iterator[None]:
-    """Show how much of a limited wait is over, until the block ends."""
-    with _drawn(_looks_at_clock(what, most_s)):
+    """Show how much time of a limited wait has passed, until the block ends."""
+    with _show(_clock_bars(what, most_s)):
         yield
 
 
-def _looks_at_daemon(path: str, root: object) -> Iterator[Look]:
+def _daemon_bars(path: str, root: object) -> Iterator[Bars]:
     with Client(path, timeout=2) as client:
         while True:
             rows = client.call("status", {"root": root} if root else {}).get("roots", [])
             yield {str(row["name"]): _bar_of(row["name"], row["progress"]) for row in rows if row.get("progress")}
 
 
-def _looks_at_meter(name: str, meter: ProgressMeter) -> Iterator[Look]:
+def _meter_bars(name: str, meter: ProgressMeter) -> Iterator[Bars]:
     while True:
         progress = meter.current()
         yield {} if progress is None else {name: _bar_of(name, {each: getattr(progress, each) for each in MEMBERS})}
 
 
-def _looks_at_clock(what: str, most_s: float) -> Iterator[Look]:
+def _clock_bars(what: str, most_s: float) -> Iterator[Bars]:
     began = time.monotonic()
     while True:
         passed = time.monotonic() - began
@@ -83,13 +83,13 @@ def _bar_of(name: object, progress: Mapping[str, Any]) -> Bar:
 
 
 @contextmanager
-def _drawn(looks: Iterator[Look]) -> Iterator[None]:
-    """Draw bars on standard error until the block ends; nothing if it is no terminal."""
+def _show(states: Iterator[Bars]) -> Iterator[None]:
+    """Draw bars on standard error, if it is a terminal, until the block ends. `states`: the bars at each update."""
     if not sys.stderr.isatty():
         yield
         return
     ended = threading.Event()
-    thread = threading.Thread(target=_draw, args=(looks, ended), name="progress bar", daemon=True)
+    thread = threading.Thread(target=_draw, args=(states, ended), name="progress bar", daemon=True)
     thread.start()
     try:
         yield
@@ -98,7 +98,7 @@ def _drawn(looks: Iterator[Look]) -> Iterator[None]:
         thread.join(EVERY_S * 4)
 
 
-def _draw(looks: Iterator[Look], ended: threading.Event) -> None:
+def _draw(states: Iterator[Bars], ended: threading.Event) -> None:
     """Draw until the work has ended. A daemon that does not answer ends the bars, not the command."""
     if ended.wait(FIRST_S):
         return
@@ -106,17 +106,17 @@ def _draw(looks: Iterator[Look], ended: threading.Event) -> None:
     from rich.progress import BarColumn, Progress, TextColumn  # noqa: PLC0415 - as above
 
     text = TextColumn("{task.description}", markup=False)
-    with Progress(text, BarColumn(bar_width=10), console=Console(stderr=True), transient=True) as drawn:
+    with Progress(text, BarColumn(bar_width=10), console=Console(stderr=True), transient=True) as display:
         tasks: dict[str, Any] = {}
         try:
             while not ended.wait(EVERY_S):
-                look = next(looks)
-                for name in [each for each in tasks if each not in look]:
-                    drawn.remove_task(tasks.pop(name))
-                for name, bar in look.items():
+                bars = next(states)
+                for name in [each for each in tasks if each not in bars]:
+                    display.remove_task(tasks.pop(name))
+                for name, bar in bars.items():
                     if name not in tasks:
-                        tasks[name] = drawn.add_task("", total=bar.total)
+                        tasks[name] = display.add_task("", total=bar.total)
                     line = printable(bar.text)
-                    drawn.update(tasks[name], total=bar.total, completed=bar.done, description=line)
+                    display.update(tasks[name], total=bar.total, completed=bar.done, description=line)
         except MemorydError:
             return  # the command itself reports what is wrong

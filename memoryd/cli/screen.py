@@ -45,11 +45,11 @@ class Screen:
         self._out.write(printable(text, keep="\n\t") + "\n")
 
     def heading(self, text: str) -> None:
-        """Write a line, in bold on a terminal, which may be wider than it."""
+        """Write a line, in bold on a terminal. It is never wrapped."""
         self._out.write(self.styled(printable(text), "header") + "\n")
 
     def paragraph(self, text: str | Sequence[str], indent: int = 2) -> None:
-        """Write an indented text, on a terminal wrapped between words, or the parts given."""
+        """Write an indented text. On a terminal it is wrapped between words, or between the given parts."""
         rows = [printable(text if isinstance(text, str) else " ".join(text), keep="\t")]
         if self._fancy:
             from memoryd.cli.tables import wrap  # noqa: PLC0415 - for a terminal only
@@ -118,7 +118,7 @@ class Screen:
             self._out.write(line.rstrip() + "\n")
 
     def styled(self, text: str, cell: str) -> str:
-        """Return the text in the colour that a cell of this content has."""
+        """Return the text in the colour of a table cell with the content `cell`."""
         code = _STYLES.get(cell.partition(" ")[0]) if self._colour else None
         return f"\x1b[{code}m{text}\x1b[0m" if code and text else text
 

@@ -116,7 +116,7 @@ def _status(ctx: click.Context, *, system: bool, run_as: str | None, as_json: bo
 
 
 def _is_current(target: Target, *, hardened: bool, with_socket: bool) -> tuple[bool, str]:
-    """Return whether the installed files are those of the configuration; for a configuration that is invalid, why."""
+    """Return whether the installed files match the configuration, and the error if the configuration is invalid."""
     try:
         return target.is_current(target.service(hardened=hardened, with_socket=with_socket)), ""
     except ConfigError as error:

@@ -30,7 +30,7 @@ def cell_width(text: str) -> int:
 
 
 def pad(text: str, width: int, right: bool) -> str:
-    """Fill the text with spaces up to this many columns, before it if it is aligned to the `right`."""
+    """Fill the text with spaces up to this many columns; with `right`, align it to the right."""
     spaces = " " * (width - cell_width(text))
     return spaces + text if right else text + spaces
 

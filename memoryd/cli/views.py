@@ -274,16 +274,18 @@ def print_for_people(method: str, result: dict[str, Any]) -> None:
 def event_line(event: dict[str, Any]) -> str:
     """Format an event for people: time, topic, root, then the rest as name=value."""
     rest = {key: value for key, value in event.items() if key not in ("at", "topic", "root")}
-    details = " ".join(f"{key}={_plain(value)}" for key, value in rest.items() if value not in (None, "", [], {}))
+    details = " ".join(
+        f"{key}={_format_value(value)}" for key, value in rest.items() if value not in (None, "", [], {})
+    )
     return printable(
         f"{format_time(event.get('at'))} {event.get('topic', ''):<8} {event.get('root', '-'):<12} {details}".rstrip()
     )
 
 
-def _plain(value: object) -> str:
-    """Write a value of an event without the signs of a programming language."""
+def _format_value(value: object) -> str:
+    """Format a value of an event for people, without quotes, brackets and braces."""
     if isinstance(value, list):
-        return ",".join(map(_plain, value))
+        return ",".join(map(_format_value, value))
     if isinstance(value, dict):
-        return ",".join(f"{name}:{_plain(each)}" for name, each in value.items())
+        return ",".join(f"{name}:{_format_value(each)}" for name, each in value.items())
     return yes_no(value) if isinstance(value, bool) else str(value)

@@ -89,7 +89,7 @@ class Server:
         self._endpoint: endpoint.Endpoint | None = None
         self._wake: socket.socket | None = None
         self._acceptor: threading.Thread | None = None
-        self.beats = 0  # answers to `ask_for_beat`
+        self.heartbeats = 0  # answers to `request_heartbeat`
 
     # -- lifecycle --------------------------------------------------------------------------------
 
@@ -124,10 +124,10 @@ class Server:
         """Number of connected clients."""
         return len(self._connections)
 
-    def ask_for_beat(self) -> None:
-        """Let the accepting thread count `beats` up. Does not wait; the answer of a thread that hangs never comes."""
+    def request_heartbeat(self) -> None:
+        """Ask the accepting thread to increment `heartbeats`, without waiting. A thread that hangs never does."""
         if self._wake is not None:
-            with contextlib.suppress(OSError):  # it has not read the earlier ones, or is about to end
+            with contextlib.suppress(OSError):  # it has not read the earlier requests, or is about to end
                 self._wake.send(b"!", socket.MSG_DONTWAIT)
 
     def hand_over(self, grace: float) -> None:
@@ -230,7 +230,7 @@ class Server:
     # -- accepting --------------------------------------------------------------------------------
 
     def _accept_all(self, listener: socket.socket, wake_reader: socket.socket) -> None:
-        """Accept clients, and answer each byte from the other end of `wake_reader` with a beat, until it is closed."""
+        """Accept clients, and count a heartbeat for data from the other end of `wake_reader`, until it is closed."""
         poll = select.poll()
         poll.register(listener, select.POLLIN)
         poll.register(wake_reader, select.POLLIN)
@@ -239,7 +239,7 @@ class Server:
                 if any(fd == wake_reader.fileno() for fd, _ in poll.poll()):
                     if not wake_reader.recv(64):
                         return
-                    self.beats += 1
+                    self.heartbeats += 1
                 try:
                     sock, _ = listener.accept()
                 except (BlockingIOError, InterruptedError, ConnectionAbortedError):
@@ -304,14 +304,14 @@ def _reject(sock: socket.socket, line: bytes) -> None:
             get_logger(__name__).debug("client_gone", reason=str(error))
 
 
-def refuse_waiting(listener: socket.socket, error: MemorydError) -> None:
-    """Send every client that waits on a listening socket the reason why no daemon serves it."""
+def refuse_clients(listener: socket.socket, error: MemorydError) -> None:
+    """Tell every client that is waiting on a listening socket why no daemon serves it."""
     listener.setblocking(False)
     try:
         while True:
             sock, _ = listener.accept()
             _reject(sock, protocol.encode_error(None, error))
-    except OSError:  # nobody waits any more, or a server has closed the socket
+    except OSError:  # no client is waiting any more, or a server has closed the socket
         return
 
 

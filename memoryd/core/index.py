@@ -61,9 +61,9 @@ class FileRow:
 
 
 class FileChanges(NamedTuple):
-    """Differences between the files of a scan and those in the index, by path. `changed`: also files whose equal
-    fingerprint does not prove that they are unchanged. `missing`: in the index only, with the number of their
-    memories; `records`: that of all files in the index."""
+    """Differences between the files of a scan and those in the index, by path. `changed` includes files whose equal
+    fingerprint does not prove that they are unchanged. `missing`: files in the index only, with the number of their
+    memories. `records`: the number of all memories in the index."""
 
     new: list[str]
     changed: list[str]

@@ -128,9 +128,9 @@ STOP_WORDS = frozenset(_STOP.split())
 
 
 def whole_text(title: str, body: str) -> str:
-    """Return the text of a memory to make a vector of: title and body, or the body alone if it starts with the title.
+    """Return the text of a memory for its vector: title and body, or the body alone if it starts with the title.
 
-    Labels and tags are no part of it: what many memories share makes all of them alike (tests.bench.finding --tagged).
+    Labels and tags are left out: what many memories share makes all of them similar (tests.bench.finding --tagged).
     """
     head = "" if body.startswith(title.rstrip("….")) else title
     return "\n".join(part for part in (head, body) if part)

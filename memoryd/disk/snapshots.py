@@ -249,8 +249,8 @@ class Vault:
             for row in self._db.rows(f"{_VERSIONS_WITH_SIZE} WHERE v.file = ? ORDER BY v.seq DESC", to_blob(file))
         ]
 
-    def kept_among(self, files: Sequence[str]) -> frozenset[str]:
-        """Return those of the files that have a version."""
+    def files_with_versions(self, files: Sequence[str]) -> frozenset[str]:
+        """Return the files that have a version."""
         marks = ",".join("?" * len(files))
         query = f"SELECT DISTINCT file FROM versions WHERE file IN ({marks})"  # noqa: S608 - marks only
         return frozenset(from_blob(row["file"]) for row in self._db.rows(query, *map(to_blob, files)))

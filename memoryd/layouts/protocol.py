@@ -137,8 +137,8 @@ class IndexResult:
     """The result of an index render. `files` holds the new content of each index file whose meaning changed. `newer` is
     the version of an index that a newer program wrote, which must not be replaced. `next_state` (plain JSON) holds data
     of the replaced index that no file has; the next view gets it back as `state`. `update` renders the
-    next change from the entries of each changed file and the time, if nobody else has written an index file since; it
-    returns None where that takes a whole render, and is called once."""
+    next change from the entries of each changed file and the time, unless another program has written an index file
+    since; it returns None if only a full render will do. It is called once at most."""
 
     files: Mapping[str, bytes] = field(default_factory=dict)
     memories: int = 0

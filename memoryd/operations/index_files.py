@@ -108,8 +108,8 @@ def update_index(
 
 
 def _render_change(store: Store, fingerprints: Mapping[str, Fingerprint | None], now: float) -> IndexResult | None:
-    """Render what changed since the last render; None where the files are not what memoryd wrote then, or where the
-    layout cannot."""
+    """Render what changed since the last render; None if the index files are not what memoryd wrote then, or if the
+    layout needs a full render."""
     state, changed = store.index, store.catalogue.take_changed_paths()
     update, state.update = state.update, None
     unchanged = fingerprints == state.fingerprints and None not in fingerprints.values()

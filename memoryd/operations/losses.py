@@ -94,12 +94,12 @@ def note_loss(
         _note(store, after.path, before.records, after.records, known, now)
 
 
-def note_losses_of_new(store: Store, rows: Sequence[FileRow], now: float) -> None:
-    """Note the losses of files that the index does not know, as `note_loss` does. Mostly none of them has a backup."""
+def note_losses_of_new_files(store: Store, rows: Sequence[FileRow], now: float) -> None:
+    """Note the losses of files that the index does not know, as `note_loss` does. Most have no backup."""
     if store.layout is None or not rows:
         return
     paths = [row.path for row in rows]
-    backed_up = store.vault.kept_among(paths) if store.layout.files.backup_dir is None else paths
+    backed_up = store.vault.files_with_versions(paths) if store.layout.files.backup_dir is None else paths
     for row in rows:
         if row.path in backed_up:
             note_loss(store, None, row, now)

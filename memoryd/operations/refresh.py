@@ -21,7 +21,7 @@ from memoryd.operations.losses import (
     mass_loss,
     note_deletion,
     note_loss,
-    note_losses_of_new,
+    note_losses_of_new_files,
     overwrite_losses,
     update_losses,
 )
@@ -177,7 +177,7 @@ def _add_group(store: Store, group: list[tuple[FileRow, Document]], now: float) 
     """Add the files to the catalogue and empty the group, also if that fails."""
     files = tuple(group)
     group.clear()
-    note_losses_of_new(store, [row for row, _ in files], now)
+    note_losses_of_new_files(store, [row for row, _ in files], now)
     store.catalogue.add(files)
 
 

@@ -107,8 +107,8 @@ def search(
         if root.name in allowed:
             filters = replace(request.filters, owner=allowed[root.name])
             wanted = replace(request, filters=filters, limit=limit)
-            found, lacking = _find(root, wanted, words, now, engine, fresh[root.name])
-            missing.append(lacking)
+            found, missing_here = _find(root, wanted, words, now, engine, fresh[root.name])
+            missing.append(missing_here)
             if request.mode == "semantic":
                 fresh[root.name].semantic = _missing_semantic(found)
             hits += found
@@ -116,7 +116,7 @@ def search(
         key=lambda hit: (-round(hit.candidate.score, 6), hit.root.name)
     )  # the engine orders equal hits of one root
     if reranker is not None:
-        hits = _reranked(hits, reranker, words.raw, required=request.rerank_required)
+        hits = _rerank(hits, reranker, words.raw, required=request.rerank_required)
     hits = [hit for hit in hits if round(hit.candidate.score, 6) >= request.min_score][: request.limit]
     packed: tuple[str, int] | None = None
     if request.max_tokens is not None:
@@ -145,19 +145,21 @@ def _find(
     missing: list[str] = []
 
     def query(reader: IndexReader) -> list[Hit]:
-        asked = words.with_forms(reader)
+        query_with_forms = words.with_forms(reader)
         limit = request.limit + (request.excluded is not None)
-        question = Question(asked, request.filters, request.mode, limit, now, _profile(root), request.like)
-        lacking = missing_in(reader, question)
-        missing.extend(lacking.words)
-        found = [each for each in engine.find(reader, question, lacking) if (root.name, each.key) != request.excluded]
+        question = Question(query_with_forms, request.filters, request.mode, limit, now, _profile(root), request.like)
+        missing_here = missing_in(reader, question)
+        missing.extend(missing_here.words)
+        found = [
+            each for each in engine.find(reader, question, missing_here) if (root.name, each.key) != request.excluded
+        ]
         memories = reader.memories([each.key for each in found])
-        return [Hit(root, memories[each.key], each, asked) for each in found if each.key in memories]
+        return [Hit(root, memories[each.key], each, query_with_forms) for each in found if each.key in memories]
 
     return read_index(root, fresh, query), tuple(missing)
 
 
-def _reranked(hits: list[Hit], reranker: Reranker, question: str, *, required: bool) -> list[Hit]:
+def _rerank(hits: list[Hit], reranker: Reranker, question: str, *, required: bool) -> list[Hit]:
     """Rank the best hits again."""
     memories = [hit.memory for hit in hits[:JUDGED]]
     texts = [whole_text(memory.title, memory.body) for memory in memories]

@@ -113,7 +113,7 @@ class SearchEngine:
 
     def find(self, reader: IndexReader, question: Question, missing: Missing | None = None) -> list[Candidate]:
         """Return at most `question.limit` memories, the best first; a misspelt word is read as the nearest one.
-        `missing`: the words that no memory has, if known."""
+        `missing`: the words that no memory has, if they are known already."""
         missing = missing_in(reader, question) if missing is None else missing
         if missing.identifiers:
             return self._preferred(reader, question, missing)
@@ -177,11 +177,11 @@ class SearchEngine:
 
     def _by_both(self, meaning: SemanticSearch, reader: IndexReader, question: Question) -> list[Candidate]:
         texts = _by_text(reader, question, max(DEPTH, question.limit))
-        pointed = question.profile.points is not None
-        found, missing = meaning.hybrid(reader, question, texts, question.limit + (len(texts) if pointed else 0))
+        by_points = question.profile.points is not None
+        found, missing = meaning.hybrid(reader, question, texts, question.limit + (len(texts) if by_points else 0))
         if missing is not None:
             return _with_reason(texts[: question.limit], missing)
-        return with_meaning_below(texts, found)[: question.limit] if pointed else found
+        return with_meaning_below(texts, found)[: question.limit] if by_points else found
 
     def _like_a_vector(self, reader: IndexReader, question: Question) -> list[Candidate]:
         """Search by a given vector; the text search takes no part."""

@@ -161,13 +161,13 @@ def rank_by_points(
     memories = reader.memories([each.key for each in found])
     counter = _PointCounter(reader, query, points, now)
     ranked = [counter.score(each, memories[each.key]) for each in found if each.key in memories]
-    worded = [each for each in ranked if any(each.counts) or each.found.why.get("match")]
-    worded.sort(key=_order, reverse=True)
-    return with_meaning_below([each.candidate() for each in worded[:limit]], found)[:limit]
+    matching = [each for each in ranked if any(each.counts) or each.found.why.get("match")]
+    matching.sort(key=_order, reverse=True)
+    return with_meaning_below([each.candidate() for each in matching[:limit]], found)[:limit]
 
 
-class _Pointed(NamedTuple):
-    """A candidate with its counts, its points, and the score from these."""
+class _Score(NamedTuple):
+    """A candidate with its counts, its points, and the score that they give."""
 
     found: Candidate
     counts: Counts
@@ -180,8 +180,8 @@ class _Pointed(NamedTuple):
         return self.found._replace(score=self.score, why=why)
 
 
-def _order(pointed: _Pointed) -> tuple[float, float, int]:
-    return pointed.score, pointed.found.text, pointed.found.key
+def _order(each: _Score) -> tuple[float, float, int]:
+    return each.score, each.found.text, each.found.key
 
 
 def with_meaning_below(ranked: Sequence[Candidate], found: Sequence[Candidate]) -> list[Candidate]:
@@ -193,29 +193,29 @@ def with_meaning_below(ranked: Sequence[Candidate], found: Sequence[Candidate]) 
     return [*(each._replace(why={**whys.get(each.key, {}), **each.why}) for each in ranked), *further]
 
 
-MAX_LISTED = 1_000  # memories with a word; if there are more, the word is looked for in the texts of the candidates
+MAX_KEYS = 1_000  # memories with a word; for a more common word, the texts of the candidates are searched
 
 
 class _PointCounter:
-    """Compute points for one query. The index lists the memories that have a rare word, since reading every text to its
-    end takes longer; matches in paths and tags are cached, since many memories share them."""
+    """Compute points for one query. For rare words the index lists the memories, which is faster than searching every
+    text; matches in paths and tags are cached, since many memories share them."""
 
     def __init__(self, reader: IndexReader, query: ParsedQuery, points: Points, now: float) -> None:
         self._points = points
         self._now = now
         self._words = query.loose
-        listed = reader.keys_with(self._words, MAX_LISTED)
-        self._listed = [keys for keys in listed if keys is not None]
-        self._common = [word for word, keys in zip(self._words, listed, strict=True) if keys is None]
+        keys_by_word = reader.keys_with(self._words, MAX_KEYS)
+        self._rare = [keys for keys in keys_by_word if keys is not None]
+        self._common = [word for word, keys in zip(self._words, keys_by_word, strict=True) if keys is None]
         self._in_line = cache(lambda line: count_present(self._words, fold(line)))
 
-    def score(self, found: Candidate, memory: Memory) -> _Pointed:
+    def score(self, found: Candidate, memory: Memory) -> _Score:
         """Return the candidate with a score from its points."""
         tagged = sum(1 for tag in memory.tags.split("\n") if tag and self._in_line(tag))
         context = self._is_phrase(found) or bool(self._in_line(memory.labels))
         counts = Counts(self._keywords(found, memory), context, tagged)
         earned = points_earned(self._points, counts, memory, self._now)
-        return _Pointed(found, counts, earned, score_of_points(self._points, earned, len(self._words)))
+        return _Score(found, counts, earned, score_of_points(self._points, earned, len(self._words)))
 
     def _is_phrase(self, found: Candidate) -> bool:
         """True if the memory contains the query as a phrase."""
@@ -228,7 +228,7 @@ class _PointCounter:
             return len(self._words) + 1
         if found.why.get("match") in _WHOLE:
             return len(self._words)
-        count = sum(1 for keys in self._listed if memory.key in keys)
+        count = sum(1 for keys in self._rare if memory.key in keys)
         if self._common:
             text = fold(f"{memory.title}\n{memory.labels}\n{memory.tags}\n{memory.body}")
             count += count_present(self._common, text)

@@ -1,8 +1,8 @@
 """Find the forms of a word: the words of the index that have its stem.
 
 Stems are those of Snowball in English and in the language of the question (German, French, Spanish). Its function words
-tell the language; a question without any may be of each of them. Words of the index have no accents, so those that tell
-an ending of a verb are tried. For English, some related words with different stems are found (`decide`, `decision`).
+show the language; a question without any may be in each of them. Words in the index have no accents, so accents that
+mark the ending of a verb are tried. In English, some related words with different stems match (`decide`, `decision`).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from memoryd.core.index import IndexReader
 
-MIN_PREFIX = 4  # letters of a stem that is searched as a prefix, which also finds compounds
+MIN_PREFIX = 4  # letters of a stem that is used as a prefix, which also finds compounds
 MIN_WORD = 3
 MAX_START = 4  # letters that all forms of a word begin with: `decide` and `decision` share four
 MAX_ENDING = 8  # letters by which a form may be longer than the word
@@ -49,7 +49,7 @@ _FUNCTION_WORDS = {
 }
 _ENGLISH = ("english",)
 _ALL = tuple(_FUNCTION_WORDS)
-# Endings of verbs whose accent tells the stemmer that they are endings: `corrió`, `réparé`.
+# Endings of verbs that the stemmer recognises by their accent: `corrió`, `réparé`.
 _ACCENTED = {"french": {"e": "é"}, "spanish": {"a": "á", "e": "é", "o": "ó"}}
 # The end of an English stem -> that of a related word.
 _RELATED = {
@@ -64,7 +64,7 @@ _RELATED = {
     "ifi": "if",  # verify, verification
     "or": "",  # editor, edit
 }
-# English words whose forms have no stem in common, each with its forms; not those that occur everywhere.
+# English words whose forms have different stems; without the most frequent words.
 _IRREGULAR = """
 break broke broken; bring brought; build built; buy bought; catch caught; child children; choose chose chosen;
 draw drew drawn; drive drove driven; eat ate eaten; fall fell fallen; foot feet; forget forgot forgotten;
@@ -79,7 +79,7 @@ _lock = threading.Lock()  # a stemmer is used by one thread at a time
 
 
 def languages_of(words: Sequence[str]) -> tuple[str, ...]:
-    """Return English and the languages with the most function words among those of a question; all if it has none."""
+    """Return English and the languages that have the most function words in a question; all if it has none."""
     counts = {language: len(known.intersection(words)) for language, known in _FUNCTION_WORDS.items()}
     most = max(counts.values())
     return tuple(language for language, count in counts.items() if language in _ENGLISH or count == most)
@@ -132,7 +132,7 @@ def stem_prefix(word: str, languages: tuple[str, ...] = _ENGLISH) -> str | None:
 
 @lru_cache(maxsize=4_096)
 def _start(word: str, languages: tuple[str, ...]) -> str:
-    """Return what all forms of a word begin with."""
+    """Return the letters that all forms of a word begin with."""
     return commonprefix([word, *stems(word, languages)]).rstrip("eiy")[:MAX_START]  # noqa: RUF071 - see above
 
 
@@ -149,7 +149,7 @@ def _forms(reader: IndexReader, word: str, languages: tuple[str, ...]) -> Term:
     forms = [
         form
         for each in _irregular(word)
-        for form in _of_one_stem(reader, each, languages)
+        for form in _words_with_stem_of(reader, each, languages)
         if form != word and not (prefix and form.startswith(prefix))
     ]
     return Term(prefix or word, prefix is not None, tuple(dict.fromkeys(forms))[:MAX_FORMS])
@@ -157,17 +157,17 @@ def _forms(reader: IndexReader, word: str, languages: tuple[str, ...]) -> Term:
 
 @lru_cache(maxsize=4_096)
 def _irregular(word: str) -> tuple[str, ...]:
-    """Return the word, and its irregular forms if it is of an English verb or noun that has some."""
+    """Return the word, and the irregular forms of its verb or noun in English."""
     with _lock:
         stem = _stemmer("english").stemWord(word)
     return (word, *_GROUP_OF.get(word, _GROUP_OF.get(stem, ())))
 
 
-def _of_one_stem(reader: IndexReader, word: str, languages: tuple[str, ...]) -> list[str]:
-    """Return the words of the index that have a stem of the word."""
-    own, start = stems(word, languages), _start(word, languages)
+def _words_with_stem_of(reader: IndexReader, word: str, languages: tuple[str, ...]) -> list[str]:
+    """Return the words of the index that share a stem with the word."""
+    word_stems, start = stems(word, languages), _start(word, languages)
     return [
         each
         for each in (reader.words_beginning(start) if len(start) > 1 else [])
-        if len(each) <= len(word) + MAX_ENDING and not own.isdisjoint(stems(each, languages))
+        if len(each) <= len(word) + MAX_ENDING and not word_stems.isdisjoint(stems(each, languages))
     ]

@@ -77,8 +77,8 @@ class WarmUp:
         self.due = ready + WARM_UP_S
 
     def step(self, now: float, tick: float, share: Callable[[], float], *, working: bool) -> bool:
-        """Return True once, at the time to load. `share`: of the processors in use since the last call; `tick`: when
-        the daemon wakes up anyway."""
+        """Return True once, at the time to load. `share()`: the share of the processors in use since the last
+        call; `tick`: when the daemon wakes up anyway."""
         if now < self.due:
             return False
         busy = share() >= IDLE_SHARE or working
@@ -87,23 +87,23 @@ class WarmUp:
 
 
 class Liveness:
-    """Compares how far each thread has come with what it was at earlier checks. A slow disk is no hang as long as the
-    work makes progress. The main thread is the one that asks; the watcher is checked by its own probe."""
+    """Detects threads that hang, by comparing their progress at successive checks. Work on a slow disk is no hang: it
+    makes progress. The main thread makes the checks; the watcher has a probe of its own."""
 
     def __init__(self) -> None:
         self._seen: dict[str, tuple[object, float]] = {}
 
-    def hung(self, now: float, workers: Iterable[Worker], server: Server) -> str | None:
-        """Return what hangs, for people; None if nothing does. `now` is monotonic."""
+    def check(self, now: float, workers: Iterable[Worker], server: Server) -> str | None:
+        """Return a message that names the threads that hang; None if none does. `now` is monotonic."""
         signs: dict[str, object] = {f"root {each.name}": each.progress for each in workers}
-        signs["control socket"] = server.beats
-        server.ask_for_beat()
+        signs["control socket"] = server.heartbeats
+        server.request_heartbeat()
         self._seen = {name: self._latest(name, sign, now) for name, sign in signs.items()}
         stuck = [name for name, (_, since) in self._seen.items() if now - since > STUCK_S]
         return f"{', '.join(stuck)}: no progress for {STUCK_S:.0f} s" if stuck else None
 
     def _latest(self, name: str, sign: object, now: float) -> tuple[object, float]:
-        """Return the sign of life with the time since which it is the same."""
+        """Return the progress of a thread, and the time of its last change."""
         before = self._seen.get(name)
         return before if before is not None and before[0] == sign else (sign, now)
 
@@ -285,9 +285,9 @@ class Daemon:
             self.roots.after_jump(jump)
 
     def _is_alive(self) -> bool:
-        """Return True if no thread hangs; otherwise the log and the service manager are told which does."""
+        """Return True if no thread hangs; otherwise report which does to the log and the service manager."""
         assert self._server is not None
-        hung = self._liveness.hung(self.clock.monotonic(), self.roots.all(), self._server)
+        hung = self._liveness.check(self.clock.monotonic(), self.roots.all(), self._server)
         if hung is not None and hung != self._shown:
             self._shown = hung
             log.error("hangs", what=hung)

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 from memoryd.config.detect import candidate_paths
 from memoryd.config.places import Places
-from memoryd.control.server import refuse_waiting
+from memoryd.control.server import refuse_clients
 from memoryd.core.secrets import redact_values
 from memoryd.disk.disk_errors import refusal
 from memoryd.errors import ConfigError, DeniedError, DiskError, MemorydError
@@ -41,19 +41,19 @@ def run(
     os.umask(0o077)
     faulthandler.enable()
     sys.setswitchinterval(SWITCH_S)
-    passed = listen_fds(os.environ, os.getpid())
-    listener = socket.socket(fileno=passed[0][0]) if passed else None
+    sockets = listen_fds(os.environ, os.getpid())
+    listener = socket.socket(fileno=sockets[0][0]) if sockets else None
     try:
         daemon = Daemon(places, [(path, layout) for path in paths], handlers, log_level, observe=observe)
         if not daemon.config.roots:
             raise _no_roots(places)
-        asked = daemon.config.daemon.log_format if log_format == "auto" else log_format
+        style = daemon.config.daemon.log_format if log_format == "auto" else log_format
         path = os.environ.get("MEMORYD_LOG_FILE", "")
-        configure(style=asked, level=daemon.log_level, clean=redact_values, path=path)
+        configure(style=style, level=daemon.log_level, clean=redact_values, path=path)
         return _serve(daemon, listener)
     except MemorydError as error:
         if listener is not None:
-            refuse_waiting(listener, error)  # else systemd starts the daemon again at once, for the client that waits
+            refuse_clients(listener, error)  # else systemd starts the daemon again at once, for the client that waits
         if isinstance(error, DiskError) and "NOTIFY_SOCKET" in os.environ:
             _pause()
         raise
@@ -79,7 +79,7 @@ def _unusable(state_dir: str, error: OSError) -> MemorydError:
 
 
 def _pause() -> None:
-    """Last long enough that systemd does not give up: it does after a hundred starts in five minutes."""
+    """Wait before the exit, because systemd gives up after a hundred starts in five minutes."""
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     time.sleep(DISK_PAUSE_S)
 

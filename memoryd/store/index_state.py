@@ -21,8 +21,8 @@ class IndexState:
     """The last observed and written state of each index file.
 
     `dirty`: something was indexed since. `current`: the files were then what the catalogue says. `overwrites`: how
-    often in a row another program replaced our version. `update`: renders the next change, set while the files are what
-    memoryd wrote and the catalogue says. `foreign_versions`: a version by another program, and when it
+    often in a row another program replaced our version. `update`: renders the next change; set while the files are what
+    memoryd wrote and match the catalogue. `foreign_versions`: a version by another program, and when it
     was first observed. `deletions`: the first and last time of a run of deleted files without a pause.
     `deletion_event`: the time of the last event for a deleted source file, which may still have to be indexed; set by
     any thread.

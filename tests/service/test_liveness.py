@@ -12,7 +12,7 @@ import pytest
 
 from memoryd.control.client import Client
 from memoryd.control.peer import Peer
-from memoryd.control.server import Server, refuse_waiting
+from memoryd.control.server import Server, refuse_clients
 from memoryd.engine.worker import Worker
 from memoryd.errors import ConfigError
 from memoryd.installer.managers import last_error
@@ -27,14 +27,14 @@ class _Worker:
 
 
 def _hung(liveness: Liveness, now: float, workers: list[_Worker], server: Server) -> str | None:
-    return liveness.hung(now, cast("list[Worker]", workers), server)
+    return liveness.check(now, cast("list[Worker]", workers), server)
 
 
 def _beats(server: Server) -> None:
     """Let the accepting thread answer once more than it has."""
-    before = server.beats
-    server.ask_for_beat()
-    until(lambda: server.beats > before, "a beat")
+    before = server.heartbeats
+    server.request_heartbeat()
+    until(lambda: server.heartbeats > before, "a beat")
 
 
 def test_a_worker_without_progress_hangs(tmp_path: Path) -> None:
@@ -90,7 +90,7 @@ def test_clients_that_wait_are_told_why_nobody_serves_them(tmp_path: Path, monke
             each.start()
 
         def answered() -> bool:
-            refuse_waiting(listener, ConfigError("an unknown key"))
+            refuse_clients(listener, ConfigError("an unknown key"))
             return len(told) == 3
 
         until(answered, "everybody is told")

@@ -24,7 +24,7 @@ from memoryd.index.sqlite.memories import Memories, conditions
 
 MAX_SCORED = 3_000  # memories with any of the words that FTS5 scores without a limit on the newest
 NEWEST = 2_500  # memories that are scored if more match
-RARE = 1.5  # a form counts as rare if so many times more memories have any form of its term
+RARE = 1.5  # a form is rare if its term, in any form, is in this many times more memories
 MAX_WORDS = 400  # words that contain a substring; if there are more, nearly every memory has one of them
 RELOAD = 300  # characters of the word list that are loaded in the time in which a new memory is split into words
 _MAX_BM25 = 2.2  # the limit of BM25 for a word that occurs infinitely often: k1 + 1
@@ -248,9 +248,10 @@ class FullText:
         return self._db.rows(query, (*forms, *given, limit))
 
     def _rare_forms(self, terms: Sequence[Term]) -> tuple[str, list[str | float]]:
-        """Return what is subtracted from the score of memories with a rare form of a term, as SQL and its values.
+        """Return what to subtract from the score of memories with a rare form of a term, as SQL and its values.
 
-        FTS5 gives each form a weight of its own, the highest to the rarest; but a form tells no more than its term."""
+        FTS5 gives each form a weight of its own, the highest to the rarest; but a form is no more informative than its
+        term."""
         pairs = [(each, form) for each in terms if each.forms for form in _forms_of(each)]
         whole = self.term_frequencies([term for term, _ in pairs])
         alone = self.term_frequencies([form for _, form in pairs])

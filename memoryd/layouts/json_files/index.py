@@ -34,7 +34,7 @@ from memoryd.layouts.validation import is_texts
 
 _BUCKETS = ("projectIndex", "typeIndex", "tagIndex", "entityIndex")
 KEYS = (*_BUCKETS, "temporalIndex", "fileIndex")
-KNOWN_ENTRIES = 20_000  # of a larger index nothing is kept in memory
+MAX_CACHED_ENTRIES = 20_000  # a larger index is rendered as a whole each time
 
 _PAIR = re.compile(rb'"([^"\\]+)"\s*:\s*"([A-Za-z0-9_.-]+\.json)"')
 
@@ -57,7 +57,7 @@ def render(view: IndexView) -> IndexResult:
     file_names = _file_names(previous) if previous is not None else _file_names_in_torn(content or b"")
     selection = select(view.entries, file_names)
     body = _body()
-    _list(body, selection.entries.values())
+    _append(body, selection.entries.values())
     files: dict[str, bytes] = {}
     if not selection.entries and not any(view.previous.values()):
         return IndexResult(findings=(*_legacy(view.files.values()),))  # nothing to index yet, so no index
@@ -76,7 +76,7 @@ def render(view: IndexView) -> IndexResult:
     update = None
     stats = view.previous.get(STATS)
     unknown |= unknown_members(stats, decode_object(stats), STATS_KEYS)
-    if not (unknown or findings or lost or view.state) and 0 < total + archived <= KNOWN_ENTRIES:
+    if not (unknown or findings or lost or view.state) and 0 < total + archived <= MAX_CACHED_ENTRIES:
         by_path = {entry.path: entry for entry in selection.entries.values()}
         update = partial(_update, body, by_path, counted)
     return IndexResult(files, total, archived, counted["byType"], findings, next_state=next_state, update=update)
@@ -85,8 +85,8 @@ def render(view: IndexView) -> IndexResult:
 def _update(
     body: JsonObject, entries: dict[str, Entry], counted: JsonObject, changed: Mapping[str, Sequence[Entry]], now: float
 ) -> IndexResult | None:
-    """Render a change of an index that has no findings: new memories after all others, and changed ones that are listed
-    as before. `body`, `entries` by path and `counted` are those of the last render, and become those of this one."""
+    """Render a change of an index that has no findings: memories added after all others, and changed memories with the
+    same values in the index. Update `body` and `entries` (by path) of the last render; `counted` are its statistics."""
     last, added = next(reversed(entries)), list[Entry]()
     for path in sorted(changed, key=sort_key):
         if len(changed[path]) != 1 or not is_memory(path):
@@ -98,23 +98,23 @@ def _update(
                 return None
             body["fileIndex"][entry.id] = path
             added.append(entry)
-        elif _listed(before) != _listed(entry):
+        elif _index_values(before) != _index_values(entry):
             return None
         entries[path] = entry
     files: dict[str, bytes] = {}
-    _list(body, added)
+    _append(body, added)
     if added:
         files[INDEX] = encode_pretty(body)
     new = statistics(entries.values(), body)
     if new != counted:
         files[STATS] = encode_pretty({**new, "lastUpdated": iso_ms(now)})
     archived = sum(entry.archived for entry in entries.values())
-    update = partial(_update, body, entries, new) if len(entries) <= KNOWN_ENTRIES else None
+    update = partial(_update, body, entries, new) if len(entries) <= MAX_CACHED_ENTRIES else None
     return IndexResult(files, len(entries) - archived, archived, new["byType"], update=update)
 
 
-def _listed(entry: Entry) -> tuple[object, ...]:
-    """Return what the index says of a memory."""
+def _index_values(entry: Entry) -> tuple[object, ...]:
+    """Return the values of a memory that are in the index."""
     facts = entry.facts
     return entry.id, entry.type, facts["project"], facts["tags"], facts["entities"], facts["timestamp"]
 
@@ -147,8 +147,8 @@ def _body() -> JsonObject:
     return dict(zip(KEYS, ({}, {kind: [] for kind in TYPES}, {}, {}, [], {}), strict=True))
 
 
-def _list(body: JsonObject, entries: Iterable[Entry]) -> None:
-    """Add memories to the index, after those that it lists."""
+def _append(body: JsonObject, entries: Iterable[Entry]) -> None:
+    """Append memories to the index."""
     projects, types, tags, entities, times, files = (body[key] for key in KEYS)
     for entry in entries:
         identity, facts = entry.id, entry.facts
