@@ -105,6 +105,15 @@ def test_a_rare_form_tells_no_more_than_its_word(stored: Stored) -> None:
     assert scores["m5"] == pytest.approx(scores["m0"], rel=0.2)
 
 
+def test_a_rare_form_tells_as_much_as_its_word_in_a_long_memory(stored: Stored) -> None:
+    """FTS5 adds little for a word of a long text, and so little is subtracted for the rarity of the form."""
+    other = " ".join(f"word{number}" for number in range(500))
+    stored.texts(*["pay the milk"] * 20, f"{other} pays", f"{other} paid", f"{other} paid pay", *["nothing"] * 100)
+    texts = {hit["id"]: hit["why"]["text"] for hit in stored.hits("pay insurance", limit=50)}
+    assert texts["m21"] == pytest.approx(texts["m20"], rel=0.2)
+    assert texts["m22"] > texts["m20"] > 0
+
+
 def test_irregular_forms_are_found(stored: Stored) -> None:
     stored.texts("Rainer sent the parcel", "two children and a dog", "nothing else")
     assert stored.ids("sending")[0] == stored.ids("who sends parcels")[0] == "m0"

@@ -39,6 +39,12 @@ _SIGNALS = "r.created, r.weight, r.uses"
 _ROWIDS = "SELECT rowid FROM words WHERE words MATCH ?"
 _PHRASE_FIRST = "ORDER BY whole DESC, score DESC, w.rowid DESC LIMIT ?"
 _FROM = "FROM words AS w CROSS JOIN records AS r ON r.key = w.rowid WHERE words MATCH ?"
+_SURPLUS = f"SELECT rowid, ({_BM25}) * ? FROM words WHERE words MATCH ?"  # noqa: S608 - constants only
+_RARE = (  # both materialised: FTS5 cannot score within an aggregate
+    "WITH part (key, much) AS MATERIALIZED ({}),"
+    " rare AS MATERIALIZED (SELECT key, sum(much) AS much FROM part GROUP BY key) "
+)
+_FROM_RARE = _FROM.replace(" WHERE ", " LEFT JOIN rare ON rare.key = w.rowid WHERE ")
 _COUNT = "(SELECT count(*) FROM (SELECT 1 FROM words WHERE words MATCH ? LIMIT ?))"
 _NEWER = "SELECT r.title, r.tags, t.labels, t.body FROM records AS r JOIN texts AS t USING (key) WHERE r.key > ?"
 _BETWEEN = "SELECT term FROM vocabulary WHERE term >= ? AND term < ?"
@@ -242,24 +248,28 @@ class FullText:
             at = f"SELECT w.rowid {_FROM}{where} ORDER BY w.rowid DESC LIMIT 1 OFFSET ?"
             row = self._db.row(at, (*given, newest))
             where, given = where + " AND w.rowid > ?", (*given, row[0] if row else 0)
-        less, forms = self._rare_forms(terms)
-        score = f"{_BM25}{less} AS score"
-        query = f"SELECT w.rowid, {score}, {_SIGNALS} {_FROM}{where} ORDER BY score DESC, w.rowid DESC LIMIT ?"
-        return self._db.rows(query, (*forms, *given, limit))
+        rare, surplus = self._rare_forms(terms)
+        score, source = (f"{_BM25} - coalesce(much, 0)", _FROM_RARE) if rare else (_BM25, _FROM)
+        columns = f"w.rowid, {score} AS score, {_SIGNALS}"
+        query = f"{rare}SELECT {columns} {source}{where} ORDER BY score DESC, w.rowid DESC LIMIT ?"
+        return self._db.rows(query, (*surplus, *given, limit))
 
     def _rare_forms(self, terms: Sequence[Term]) -> tuple[str, list[str | float]]:
-        """Return what to subtract from the score of memories with a rare form of a term, as SQL and its values.
+        """Return what to subtract from the score of memories with a rare form of a term, as SQL (empty if nothing is)
+        and its values.
 
         FTS5 gives each form a weight of its own, the highest to the rarest; but a form is no more informative than its
-        term."""
+        term. A form adds less to the score of a long memory, and so less is subtracted."""
         pairs = [(each, form) for each in terms if each.forms for form in _forms_of(each)]
         whole = self.term_frequencies([term for term, _ in pairs])
         alone = self.term_frequencies([form for _, form in pairs])
         values: list[str | float] = []
         for (_, form), of_term, of_form in zip(pairs, whole, alone, strict=True):
             if 0 < of_form * RARE < of_term:
-                values += (_expression(form), _idf(of_form, self._size) - _idf(of_term, self._size))
-        return f" - (w.rowid IN ({_ROWIDS})) * ?" * (len(values) // 2), values
+                values += (1 - _idf(of_term, self._size) / _idf(of_form, self._size), _expression(form))
+        if not values:
+            return "", []
+        return _RARE.format(" UNION ALL ".join([_SURPLUS] * (len(values) // 2))), values
 
     def _match_few(self, expression: str, filters: Filters, limit: int) -> list[Memory] | None:
         """Return the memories that match, newest first; None, without reading their texts, if there are more than
@@ -278,7 +288,7 @@ class FullText:
     def _matches(self, rows: Sequence[Row], terms: Sequence[Term], kind: MatchKind) -> list[Match]:
         """Scale the BM25 scores of rows by the highest score the terms could reach."""
         full = self._full_score(terms) if rows else 1.0
-        return [Match(key, min(score / full, 1.0), kind, *worth) for key, score, *worth in rows]
+        return [Match(key, min(max(score / full, 0.0), 1.0), kind, *worth) for key, score, *worth in rows]
 
     def _score(
         self, terms: Sequence[Term], counts: Sequence[int], memories: Iterable[Memory], kind: MatchKind
