@@ -306,8 +306,8 @@ def _reject(sock: socket.socket, line: bytes) -> None:
 
 def refuse_clients(listener: socket.socket, error: MemorydError) -> None:
     """Tell every client that is waiting on a listening socket why no daemon serves it."""
-    listener.setblocking(False)
     try:
+        listener.setblocking(False)
         while True:
             sock, _ = listener.accept()
             _reject(sock, protocol.encode_error(None, error))

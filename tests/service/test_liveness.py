@@ -99,6 +99,13 @@ def test_clients_that_wait_are_told_why_nobody_serves_them(tmp_path: Path, monke
     assert told == ["an unknown key"] * 3
 
 
+def test_a_socket_that_the_server_has_closed_hides_no_error() -> None:
+    """A start can also fail after the server was opened, for example on a full disk."""
+    listener = socket.socket(socket.AF_UNIX)
+    listener.close()
+    refuse_clients(listener, ConfigError("an unknown key"))
+
+
 @pytest.mark.parametrize(
     ("log", "reason"),
     [
