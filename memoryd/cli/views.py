@@ -5,6 +5,7 @@ A result from another version of the daemon may lack members or have more; a vie
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -89,7 +90,7 @@ def show_backups(screen: Screen, result: Result) -> None:
         (
             b.get("id"),
             b.get("root"),
-            b.get("file"),
+            b.get("file") or "-",
             screen.when(b.get("taken")),
             format_size(b.get("bytes")),
             yes_no(b.get("valid")),
@@ -180,10 +181,17 @@ def _flatten(prefix: str, value: object) -> Iterable[tuple[object, ...]]:
     if not isinstance(value, dict):
         yield prefix, value, ""
     elif set(value) == {"value", "origin"}:
-        yield prefix, value["value"], value["origin"]
+        yield prefix, _format_setting(value["value"]), value["origin"]
     else:
         for key, inner in value.items():
             yield from _flatten(f"{prefix}.{key}" if prefix else str(key), inner)
+
+
+def _format_setting(value: object) -> object:
+    """Return a value as the configuration file has it; a dash for nothing."""
+    if value is None:
+        return "-"
+    return json.dumps(value, ensure_ascii=False) if isinstance(value, bool | list) else value
 
 
 def show_validation(screen: Screen, result: Result) -> None:

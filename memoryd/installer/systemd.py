@@ -39,14 +39,14 @@ class Service:
 
 
 _SERVICE = """\
-{mark}{scope} service. `memoryd service install{option}` writes this file; for changes of your own use
+{mark}{scope} service. `memoryd service install{option}` writes this file; to change it, use
 # `systemctl {manager}edit memoryd`.
 
 [Unit]
 Description=memoryd, looks after the memories of AI agents
 {order}# After 100 starts in five minutes, systemd stops and reports it: a service that crashes at each start gets there
-# in four minutes, restarts by hand do not. A start that fails because of the disk (74) waits long enough to stay below
-# this limit, so the service recovers by itself.
+# in four minutes, but manual restarts do not. A start that fails because of the disk (74) waits long enough to stay
+# below this limit, so the service recovers by itself.
 StartLimitIntervalSec=300
 StartLimitBurst=100
 
@@ -71,7 +71,7 @@ RestartSec=2
 # Another try would not help: wrong usage (2), already running (75), permission (77), configuration (78).
 RestartPreventExitStatus=2 75 77 78
 
-# The ping means that every worker is idle or makes progress and the schedule runs. A hang ends with SIGABRT, which
+# The ping means that no thread hangs and that the schedule runs. A hang ends with SIGABRT, which
 # writes the stacks of all threads to the journal before the restart.
 WatchdogSec=60
 WatchdogSignal=SIGABRT

@@ -1036,6 +1036,19 @@ def test_settings_with_their_default_are_counted_and_shown_with_all(capsys: pyte
     assert re.search(r"search\.endpoint\.size +384 +default", capsys.readouterr().out)
 
 
+@pytest.mark.parametrize(("value", "shown"), [(True, "true"), (None, "-"), (["a/", "ü"], '["a/", "ü"]'), (0.5, "0.5")])
+def test_a_setting_is_shown_as_the_file_has_it(capsys: pytest.CaptureFixture[str], value: object, shown: str) -> None:
+    views.print_for_people("config.show", {"daemon": {"key": {"value": value, "origin": "daemon:2"}}})
+    assert re.search(rf"daemon\.key +{re.escape(shown)} +daemon:2", capsys.readouterr().out)
+
+
+def test_a_backup_of_several_files_names_none(capsys: pytest.CaptureFixture[str]) -> None:
+    views.print_for_people("backup.list", {"backups": [{**BACKUP, "file": None}]})
+    shown = capsys.readouterr().out
+    assert " - " in shown
+    assert "None" not in shown
+
+
 def test_config_show_tells_what_was_changed(tmp_path: Path) -> None:
     config = tmp_path / "c.toml"
     config.write_text('[search]\nrerank = "minilm"\n')
