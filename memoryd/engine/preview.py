@@ -1,4 +1,4 @@
-"""`memoryd try`: what memoryd would see and do in a directory, without a daemon and without a write to it.
+"""`memoryd try`: what memoryd would see and do in a directory, without a daemon or a write to it.
 
 The working data is kept in a private temporary directory, which is removed at the end.
 """

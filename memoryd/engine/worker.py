@@ -50,14 +50,14 @@ class Worker:
         self.root = Root(store, clock, hints, tell, embedder)
         self.runner = JobRunner(store, clock, hints, tell, self.root.trouble)
         self.inbox = Inbox(pace, clock, self.root.next_due, lambda: self.root.last_change)
-        self.ready = threading.Event()  # the first look is over, whatever it showed
+        self.ready = threading.Event()  # the first check is complete, whatever its result
         self.step = "starting"
         self._thread = threading.Thread(target=self._run, name=f"memoryd-{store.name}", daemon=True)
 
     # --- doors: any thread, never blocking
 
     def start(self) -> None:
-        """Begin the thread, which first looks at the root."""
+        """Start the thread, which first checks the root."""
         self._thread.start()
 
     def touch(self, path: str | None, kind: Change = Change.MODIFIED) -> None:

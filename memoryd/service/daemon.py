@@ -35,7 +35,7 @@ from memoryd.service.roots import Roots
 
 log = get_logger(__name__)
 
-TICK_S = 10.0  # between two looks at the paths of calm roots, which no event covers: a mount, a link, a parent
+TICK_S = 10.0  # between two checks of the paths of idle roots: no event reports a new mount, link or parent
 WATCHER_TICKS = 6  # between two checks of the watcher
 TOGETHER_S = 0.1  # what is due this soon is done at once, so that it needs no wake-up of its own
 TRIM_CPU_S = 0.1  # processor time between two returns of free memory: an idle process frees none
@@ -192,7 +192,7 @@ class Daemon:
         assert self._server is not None
         self._server.start()  # not before the roots are there: a sync of no root would be a stale ok
         log.info("started", socket=self._server.path, state=self.places.state_dir, roots=len(self.config.roots))
-        self._await_first_look()
+        self._await_first_check()
         if not self._stopping:
             self._notifier.ready(self._summary())
             log.info("ready", seconds=self.uptime_s)
@@ -203,9 +203,9 @@ class Daemon:
         self._loop()
         return self._end()
 
-    def _await_first_look(self) -> None:
-        """Wait until every root was checked once, which is what READY means; a big one may ask the service manager for
-        time."""
+    def _await_first_check(self) -> None:
+        """Wait until every root has been checked once, which is what READY means. For a large root, ask the service
+        manager for more time."""
         for worker in self.roots.all():
             while not worker.ready.wait(0.2) and not self._stopping:
                 self._drain_wake()

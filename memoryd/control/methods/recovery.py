@@ -208,7 +208,8 @@ HISTORY: tuple[Method, ...] = (
         "undo",
         ("undo",),
         "Undo a change.",
-        "Byte for byte; memory by memory where the file has changed since; refused where such a memory has changed.",
+        "Restores byte for byte, or memory by memory if the file has changed since. Refused if one of these memories "
+        "has changed.",
         "memoryd undo 20261123-en4s6yt --dry-run",
         UndoRequest,
         ChangeResult,

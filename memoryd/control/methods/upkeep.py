@@ -105,7 +105,7 @@ UPKEEP: tuple[Method, ...] = (
         "plan",
         ("plan",),
         "Show what the scheduled upkeep would do now, and why.",
-        "Each memory with the rule that makes it due. Nothing is changed.",
+        "Lists each memory with the rule that makes it due. Changes nothing.",
         "memoryd plan agents",
         PlanRequest,
         PlanResult,
