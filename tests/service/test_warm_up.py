@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 from unittest.mock import Mock
@@ -69,8 +69,22 @@ def loaded(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     return found
 
 
-def test_the_vectors_of_an_index_are_loaded(tmp_path: Path, loaded: list[int]) -> None:
-    index, letters = filled(tmp_path, WARM_MEMORIES), Letters()
+@pytest.fixture
+def fill_index(tmp_path: Path) -> Iterator[Callable[[int], SqliteIndex]]:
+    """Makes an index of so many memories with their vectors."""
+    index = SqliteIndex(str(tmp_path / "c.sqlite"))
+
+    def filled(memories: int) -> SqliteIndex:
+        put(index, "a", *(record(number, f"a memory of {number}") for number in range(memories)))
+        fill(index, Letters())
+        return index
+
+    yield filled
+    index.close()
+
+
+def test_the_vectors_of_an_index_are_loaded(fill_index: Callable[[int], SqliteIndex], loaded: list[int]) -> None:
+    index, letters = fill_index(WARM_MEMORIES), Letters()
     with index.reader() as reader:
         assert warm_up(reader, SemanticSearch(letters), NOW)
     assert loaded == [WARM_MEMORIES]
@@ -79,9 +93,9 @@ def test_the_vectors_of_an_index_are_loaded(tmp_path: Path, loaded: list[int]) -
 
 @pytest.mark.parametrize(("memories", "fast"), [(WARM_MEMORIES - 1, True), (WARM_MEMORIES, False)])
 def test_a_small_index_and_a_slow_embedder_wait_for_a_question(
-    tmp_path: Path, memories: int, fast: bool, loaded: list[int]
+    fill_index: Callable[[int], SqliteIndex], memories: int, fast: bool, loaded: list[int]
 ) -> None:
-    index, letters = filled(tmp_path, memories), Letters()
+    index, letters = fill_index(memories), Letters()
     letters.fast = fast
     with index.reader() as reader:
         assert not warm_up(reader, SemanticSearch(letters), NOW)
@@ -90,17 +104,15 @@ def test_a_small_index_and_a_slow_embedder_wait_for_a_question(
     assert letters.calls == 0
 
 
-def filled(tmp_path: Path, memories: int) -> SqliteIndex:
-    index = SqliteIndex(str(tmp_path / "c.sqlite"))
-    put(index, "a", *(record(number, f"a memory of {number}") for number in range(memories)))
-    fill(index, Letters())
-    return index
-
-
 @pytest.mark.parametrize("failure", [ImportError("no library"), MemoryError(), IndexUnavailable("gone")])
-def test_a_failure_to_load_ends_no_daemon(tmp_path: Path, failure: Exception, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failure_to_load_ends_no_daemon(
+    tmp_path: Path,
+    fill_index: Callable[[int], SqliteIndex],
+    failure: Exception,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     roots = Roots(str(tmp_path / "state"), Clock(), lambda: None)
-    index = filled(tmp_path, WARM_MEMORIES)
+    index = fill_index(WARM_MEMORIES)
     workers = [Mock(), Mock()]
     for worker in workers:
         worker.store.catalogue = index
