@@ -11,7 +11,7 @@ import threading
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TextIO
 
 from memoryd.cli.screen import format_duration, printable
 from memoryd.cli.views_status import format_progress
@@ -89,7 +89,7 @@ def _show(states: Iterator[Bars]) -> Iterator[None]:
         yield
         return
     ended = threading.Event()
-    thread = threading.Thread(target=_draw, args=(states, ended), name="progress bar", daemon=True)
+    thread = threading.Thread(target=_draw, args=(states, ended, sys.stderr), name="progress bar", daemon=True)
     thread.start()
     try:
         yield
@@ -98,15 +98,18 @@ def _show(states: Iterator[Bars]) -> Iterator[None]:
         thread.join(EVERY_S * 4)
 
 
-def _draw(states: Iterator[Bars], ended: threading.Event) -> None:
-    """Draw until the work has ended. A daemon that does not answer ends the bars, not the command."""
+def _draw(states: Iterator[Bars], ended: threading.Event, stream: TextIO) -> None:
+    """Draw until the work has ended. A daemon that does not answer ends the bars, not the command. The streams of the
+    process stay as they are: this thread may end after the command."""
     if ended.wait(FIRST_S):
         return
     from rich.console import Console  # noqa: PLC0415 - 60 ms, only for work that takes longer
     from rich.progress import BarColumn, Progress, TextColumn  # noqa: PLC0415 - as above
 
     text = TextColumn("{task.description}", markup=False)
-    with Progress(text, BarColumn(bar_width=10), console=Console(stderr=True), transient=True) as display:
+    columns = (text, BarColumn(bar_width=10))
+    console = Console(file=stream)
+    with Progress(*columns, console=console, transient=True, redirect_stdout=False, redirect_stderr=False) as display:
         tasks: dict[str, Any] = {}
         try:
             while not ended.wait(EVERY_S):

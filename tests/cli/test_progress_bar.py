@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import sys
 import threading
 from contextlib import redirect_stderr
 from typing import Any
@@ -45,6 +46,17 @@ def test_work_in_this_process_is_shown_while_it_lasts() -> None:
 def test_a_wait_shows_how_long_it_may_last() -> None:
     with redirect_stderr(Stream(terminal=True)) as terminal, waiting_bar("memoryd is stopping", 9000):
         until(lambda: "memoryd is stopping, 2 h left at most" in terminal.getvalue(), "the bar is drawn")
+
+
+def test_a_bar_writes_to_the_stream_of_its_begin_only() -> None:
+    """The thread may still load what it draws with when the work has ended."""
+    with redirect_stderr(Stream(terminal=True)) as first, local_bar("big") as meter, meter.measure("reading", "", 9):
+        with redirect_stderr(Stream(terminal=True)) as second:
+            meter.reach(1)
+            until(lambda: "big: reading" in first.getvalue(), "the bar is drawn")
+            assert sys.stderr is second
+        assert sys.stderr is first
+    assert second.getvalue() == ""
 
 
 def test_an_error_in_the_work_ends_the_bar() -> None:

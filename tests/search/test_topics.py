@@ -59,7 +59,7 @@ def test_a_word_counts_whether_the_index_lists_its_memories_or_not(
         memory("tagged", "zebras", tags=("elephant",), age=3),
     )
     listed = points(topics, query)
-    monkeypatch.setattr(ranking, "MAX_LISTED", -1)
+    monkeypatch.setattr(ranking, "MAX_KEYS", -1)
     assert points(topics, query) == listed
     assert listed
 
