@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter
+from pathlib import Path
 
 import pytest
 
 from tests.bench.finding.__main__ import by_kind, mean_of, told_apart, trusted, worth, worth_of_first
 from tests.bench.finding.arms import Found, PlainBm25, fused
 from tests.bench.finding.material import (
+    HELD_OUT,
+    HERE,
     LONGEST,
     OLDEST,
     SHORTEST,
@@ -29,10 +32,14 @@ def asked(*answers: str, kind: str = "mixed") -> Asked:
     return Asked(kind, "?", answers, "report")
 
 
-def test_every_answer_is_a_memory() -> None:
-    names = [each.name for each in memories()]
+@pytest.mark.parametrize("place", [HERE, HELD_OUT], ids=lambda place: place.name)
+def test_every_answer_is_a_memory(place: Path) -> None:
+    names, asked = [each.name for each in memories(place)], questions(place=place)
     assert len(names) == len(set(names)) >= 120
-    assert {answer for each in questions() for answer in each.answers} <= set(names)
+    assert {answer for each in asked for answer in each.answers} <= set(names)
+    assert all(bool(each.answers) == (each.kind != "none") for each in asked)
+    assert all(len(each.answers) > 1 for each in asked if each.kind == "multi")
+    assert len({each.text for each in asked}) == len(asked)
 
 
 def test_there_are_questions_of_every_kind_in_both_halves() -> None:
@@ -41,9 +48,13 @@ def test_there_are_questions_of_every_kind_in_both_halves() -> None:
     assert set(halves) == {(kind, half) for kind in kinds for half in ("tune", "report")}
     assert min(halves.values()) >= 8
     assert len(questions()) >= 160
-    assert {each.text for each in questions("tune")}.isdisjoint(each.text for each in questions("report"))
-    assert all(bool(each.answers) == (each.kind != "none") for each in questions())
-    assert all(len(each.answers) > 1 for each in questions() if each.kind == "multi")
+
+
+def test_the_held_out_set_is_about_other_subjects() -> None:
+    kinds = Counter(each.kind for each in questions(place=HELD_OUT))
+    assert min(kinds[kind] for kind in ("paraphrase", "mixed", "multi", "time", "none")) >= 20
+    assert {each.text for each in questions(place=HELD_OUT)}.isdisjoint(each.text for each in questions())
+    assert {each.text for each in memories(HELD_OUT)}.isdisjoint(each.text for each in memories())
 
 
 def test_the_other_memories_are_short_and_long_old_and_new() -> None:

@@ -2,6 +2,7 @@
 
 python -m tests.bench.finding                  the half for reporting, 1,000 other memories, the shipped table
 python -m tests.bench.finding --half tune      the half that values are chosen by
+python -m tests.bench.finding --held-out       other memories and questions, by which no value is chosen
 python -m tests.bench.finding --tagged         each memory with a category and tags
 python -m tests.bench.finding --minilm DIR     with MiniLM beside it; its vectors are kept in DIR
 python -m tests.bench.finding --misses hybrid  every question whose answer is not first, and what is
@@ -26,7 +27,7 @@ from memoryd.core.query import Mode
 from memoryd.search.embedding.static import Static
 from memoryd.search.rerank import Reranker
 from tests.bench.finding.arms import Arm, Found, KeptVectors, PlainBm25, PureCosine, Stored, fused
-from tests.bench.finding.material import Asked, Written, memories, others, questions, tagged
+from tests.bench.finding.material import HELD_OUT, HERE, Asked, Half, Written, memories, others, questions, tagged
 
 SAMPLES = 1_000
 MODES: tuple[Mode, ...] = ("text", "semantic", "hybrid")
@@ -126,6 +127,7 @@ def measure(arms: Mapping[str, Arm], asked: Sequence[Asked]) -> dict[str, Answer
 def main() -> None:
     parser = argparse.ArgumentParser(description="how well search finds")
     parser.add_argument("--half", choices=("tune", "report", "all"), default="report")
+    parser.add_argument("--held-out", action="store_true", help="the set by which no value is chosen, all of it")
     parser.add_argument("--others", type=int, default=1_000, help="how many memories answer nothing")
     parser.add_argument("--seed", type=int, default=1, help="which other memories")
     parser.add_argument("--tagged", action="store_true", help="each memory with a category and tags")
@@ -133,7 +135,9 @@ def main() -> None:
     parser.add_argument("--minilm", type=Path, help="MiniLM beside it; its vectors are kept here")
     parser.add_argument("--misses", help="the arm whose misses are printed")
     given = parser.parse_args()
-    written = [*memories(), *others(given.others, given.seed)]
+    place = HELD_OUT if given.held_out else HERE
+    half: Half = "all" if given.held_out else given.half
+    written = [*memories(place), *others(given.others, given.seed)]
     if given.tagged:
         written = tagged(written)
     with ExitStack() as stack:
@@ -147,10 +151,8 @@ def main() -> None:
         if given.minilm:
             arms |= _with_minilm(written, given.minilm, folder, given.layout, plain.ask, stack.callback)
             arms["hybrid, rerank"] = known.arm("hybrid", _reranker(given.minilm))
-        answers = measure(arms, questions(given.half))
-    print(
-        f"{len(written)} memories, half: {given.half}\n{table({arm: by_kind(each) for arm, each in answers.items()})}"
-    )
+        answers = measure(arms, questions(half, place))
+    print(f"{len(written)} memories, half: {half}\n{table({arm: by_kind(each) for arm, each in answers.items()})}")
     if given.misses:
         print(misses(answers[given.misses]))
 

@@ -2,7 +2,8 @@
 
 `memories.txt` and `questions.txt` are written by hand and belong together; `others.txt` and the patterns of
 `tests/search` are spelled out to any number of memories of 5 to 80 words that answer no question. Of each kind of
-question every second one belongs to the half that values are chosen by; the rest is for reporting.
+question every second one belongs to the half that values are chosen by; the rest is for reporting. The set in
+`held_out` is about other subjects, and no value is chosen by it.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from pathlib import Path
 from typing import Literal, NamedTuple
 
 HERE = Path(__file__).parent
+HELD_OUT = HERE / "held_out"
 PATTERNS = HERE.parent.parent / "search" / "distractors.txt"
 NOW = datetime(2026, 11, 25, 12, tzinfo=UTC).timestamp()
 DAY = 86_400.0
@@ -56,23 +58,23 @@ class Asked(NamedTuple):
     half: Half
 
 
-def _rows(name: str) -> Iterator[list[str]]:
-    for line in (HERE / name).read_text(encoding="utf-8").splitlines():
+def _rows(path: Path) -> Iterator[list[str]]:
+    for line in path.read_text(encoding="utf-8").splitlines():
         if line and not line.startswith("#"):
             yield [part.strip() for part in f"{line} ".split(" | ")]  # the last part may be empty
 
 
-def memories() -> list[Written]:
+def memories(place: Path = HERE) -> list[Written]:
     return [
         Written(name, text, float(age), None if importance == "-" else float(importance), int(uses))
-        for name, age, importance, uses, text in _rows("memories.txt")
+        for name, age, importance, uses, text in _rows(place / "memories.txt")
     ]
 
 
-def questions(half: Half = "all") -> list[Asked]:
+def questions(half: Half = "all", place: Path = HERE) -> list[Asked]:
     turn: Counter[str] = Counter()
     found: list[Asked] = []
-    for kind, text, answers in _rows("questions.txt"):
+    for kind, text, answers in _rows(place / "questions.txt"):
         found.append(Asked(kind, text, tuple(answers.split()), "report" if turn[kind] % 2 else "tune"))
         turn[kind] += 1
     return [each for each in found if half in ("all", each.half)]
