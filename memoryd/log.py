@@ -5,6 +5,7 @@ Where standard error is a file that nobody else rotates, as under launchd, `conf
 
 from __future__ import annotations
 
+import importlib
 import logging
 import os
 import shutil
@@ -13,18 +14,28 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from types import ModuleType
 from typing import Any, TextIO
 
 # structlog imports rich and pygments if they are installed: 4 MB and 200 ms that the daemon does not need.
 # None in sys.modules makes an import fail; the entry is removed afterwards, for the code that draws tables.
-_hidden = "rich" not in sys.modules
-if _hidden:
-    sys.modules["rich"] = None  # type: ignore[assignment]  # makes the import fail
+# It also imports asyncio, for loggers that are awaited: 3 MB more, with ssl. A stand-in imports it when it is used.
+
+
+class _Asyncio(ModuleType):
+    def __getattr__(self, name: str) -> Any:
+        return getattr(importlib.import_module("asyncio"), name)
+
+
+_hidden = {
+    name: each for name, each in {"rich": None, "asyncio": _Asyncio("asyncio")}.items() if name not in sys.modules
+}
+sys.modules.update(_hidden)  # type: ignore[arg-type]  # None makes the import fail
 
 import structlog  # noqa: E402 - must follow the lines above
 
-if _hidden:
-    del sys.modules["rich"]
+for _name in _hidden:
+    del sys.modules[_name]
 
 MAX_LOG_BYTES = 5_000_000
 LEVELS = ("debug", "info", "warning", "error")

@@ -1,6 +1,9 @@
-"""Repeated log messages go out once in a while, with the number suppressed."""
+"""Logging: repeated messages, and what is imported with it."""
 
 from __future__ import annotations
+
+import subprocess
+import sys
 
 from memoryd.log import RateLimit
 
@@ -20,3 +23,13 @@ def test_many_different_messages_take_little_memory() -> None:
     for number in range(10 * RateLimit.MAX_MESSAGES):
         assert limit.suppressed(str(number)) == 0
     assert len(limit) <= RateLimit.MAX_MESSAGES
+
+
+def test_a_logger_that_is_awaited_finds_asyncio() -> None:
+    """structlog is imported without it."""
+    script = (
+        "import sys\nfrom memoryd.log import get_logger\nassert 'asyncio' not in sys.modules\n"
+        "import asyncio\nasyncio.run(get_logger('here').ainfo('awaited'))"
+    )
+    shown = subprocess.run([sys.executable, "-c", script], check=True, capture_output=True, text=True, timeout=60)
+    assert "awaited" in shown.stdout

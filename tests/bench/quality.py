@@ -24,7 +24,8 @@ from memoryd.core.records import Document, Record
 from memoryd.core.spans import Fingerprint, Span
 from memoryd.index.sqlite import SqliteIndex
 from memoryd.search.embedding.embedder import Embedder
-from memoryd.search.embedding.static import DIRECTORY, TABLE, Static
+from memoryd.search.embedding.static import TABLE, Static
+from memoryd.search.embedding.vocabulary import DIRECTORY
 from memoryd.search.modes import SearchEngine
 from memoryd.search.query_terms import ParsedQuery
 from memoryd.search.semantic import Question, SemanticSearch

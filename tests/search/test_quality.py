@@ -7,7 +7,8 @@ import json
 
 import pytest
 
-from memoryd.search.embedding.static import DIRECTORY, HEAD, SIZE, TABLE, Static, Table, word_rows
+from memoryd.search.embedding.static import HEAD, SIZE, TABLE, Static, Table
+from memoryd.search.embedding.vocabulary import DIRECTORY, known_words
 from tests.bench.quality import FIGURES, MODES, SETS, Quality, measure, quality
 
 MARGIN = 0.02
@@ -56,7 +57,7 @@ def test_the_measure() -> None:
 
 def test_the_table_has_a_row_for_each_word_it_knows() -> None:
     table = Table()
-    assert (table.rows, table.size) == (len(word_rows()), SIZE)
+    assert (table.rows, table.size) == (len(known_words()), SIZE)
     assert TABLE.stat().st_size == HEAD.size + table.rows * (2 + SIZE)
 
 

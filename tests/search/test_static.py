@@ -23,13 +23,12 @@ from memoryd.search.embedding.static import (
     Table,
     pack_bytes,
     pieces,
-    read_vocabulary,
     rows_of,
-    word_rows,
     words,
 )
+from memoryd.search.embedding.vocabulary import WORDS, Vocabulary, known_words, read_pieces
 
-VOCABULARY = read_vocabulary()
+VOCABULARY = read_pieces()
 
 
 def named(word: str) -> list[str]:
@@ -66,11 +65,27 @@ def test_the_longest_parts_of_a_word() -> None:
 
 
 def test_a_name_is_the_words_within_it() -> None:
-    known = word_rows()
-    assert list(rows_of("maxRetryCount", known)) == [known["max"], *pieces("retry", known), known["count"]]
-    assert list(rows_of("HTTPServer", known)) == [*pieces("http", known), known["server"]]
-    assert list(rows_of("JavaScript", known)) == [known["javascript"]], "a word that is known is no name"
-    assert len(set(known.values())) == len(known), "each has a row of its own"
+    known = known_words()
+    get = known.get
+    assert list(rows_of("maxRetryCount", known)) == [get("max"), *pieces("retry", known), get("count")]
+    assert list(rows_of("HTTPServer", known)) == [*pieces("http", known), get("server")]
+    assert list(rows_of("JavaScript", known)) == [get("javascript")], "a word that is known is no name"
+
+
+def test_each_word_has_a_row_of_its_own() -> None:
+    known = known_words()
+    assert all(known.get(piece) == number for piece, number in VOCABULARY.items())
+    found = [known.get(word) for word in WORDS.read_text(encoding="utf-8").split()]
+    assert found == list(range(len(VOCABULARY), len(known)))
+
+
+@given(st.lists(st.text("ab\ud800é\0\x1c#", max_size=6), unique=True), st.text("ab\ud800é\0\x1c#\n", max_size=6))
+def test_a_vocabulary_finds_what_a_dictionary_finds(lines: list[str], word: str) -> None:
+    text = "\n".join(lines).encode(errors="replace")
+    found = {line: number for number, line in enumerate(text.decode().split("\n")) if line}
+    known = Vocabulary(text)
+    assert known.get(word) == found.get(word)
+    assert all(known.get(each) is not None for each in found)
 
 
 def table(path: Path, rows: list[list[int]], weights: list[int]) -> Table:
@@ -137,11 +152,11 @@ def test_resting_changes_nothing() -> None:
     assert static.calls == 2
 
 
-def test_indexing_needs_neither_numpy_nor_a_http_client() -> None:
-    """Half as much memory again as an idle daemon takes; a twentieth."""
+def test_indexing_needs_neither_numpy_nor_a_http_client_nor_asyncio() -> None:
+    """A third of the memory of an idle daemon, a twentieth, a twelfth."""
     script = (
         "import sys\nfrom memoryd.search.embedding.static import Static\nfrom memoryd.service.daemon import Daemon\n"
-        "Static().embed(['one text'])\nassert not {'numpy', 'http.client'} & set(sys.modules)\n"
+        "Static().embed(['one text'])\nassert not {'numpy', 'http.client', 'asyncio'} & set(sys.modules)\n"
         "assert 'tests.tools.distill' not in sys.modules, 'made offline, never by the daemon'\n"
         "import memoryd.index.matrix\nassert 'numpy' not in sys.modules"
     )

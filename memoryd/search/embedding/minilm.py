@@ -15,7 +15,8 @@ from importlib.util import find_spec
 from typing import Any
 
 from memoryd.search.embedding.embedder import EmbedderError
-from memoryd.search.embedding.static import pieces, read_vocabulary, words
+from memoryd.search.embedding.static import pieces, words
+from memoryd.search.embedding.vocabulary import read_pieces
 
 NAME = "minilm-l6-v2-int8"
 SIZE = 384
@@ -66,7 +67,7 @@ class MiniLM:
             self.calls += 1
             if self._session is None:
                 self._session = _open()
-                self._vocabulary = read_vocabulary()
+                self._vocabulary = read_pieces()
             return self._session
 
 

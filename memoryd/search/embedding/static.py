@@ -12,28 +12,25 @@ its row times its weight.
 
 from __future__ import annotations
 
-import mmap
 import os
 import re
 import struct
 import threading
 import unicodedata
+import weakref
 from array import array
-from collections.abc import Iterator, Mapping, Sequence
-from functools import cache
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from memoryd.search.embedding.embedder import EmbedderError
+from memoryd.search.embedding.vocabulary import DIRECTORY, Numbers, known_words
 
 NAME = "static-128-1"
 SIZE = 128
 MAX_CACHED = 8_192  # words whose integers are cached, half a kilobyte each
-DIRECTORY = Path(__file__).parent / "table"
-VOCABULARY = DIRECTORY / "vocabulary.txt"
-WORDS = DIRECTORY / "words.txt"
 TABLE = DIRECTORY / "static-128.bin"
 MAGIC = b"MVT1"
-HEAD = struct.Struct("<4sII")
+HEAD, WEIGHT = struct.Struct("<4sII"), struct.Struct("<H")
 LANE = 32  # bits of each number in a row packed into one integer
 MAX_WORDS = 4096  # words of a text that are added: no lane overflows, and more would not change the mean
 MAX_WORD_CHARS = 100  # a longer string is not a word of any language and stays unknown
@@ -60,24 +57,12 @@ def words(text: str) -> list[str]:
     return _WORD_OR_SIGN.findall(_IDEOGRAPH.sub(r" \1 ", bare))
 
 
-def read_vocabulary(path: Path = VOCABULARY) -> dict[str, int]:
-    """Return the number (the 0-based line) of each piece; pieces that continue a word begin with `##`."""
-    lines = path.read_text(encoding="utf-8").split("\n")
-    return {piece: number for number, piece in enumerate(lines) if piece}
-
-
 def is_common_word(word: str) -> bool:
     """True for a lower-case word that has a row of its own."""
-    sought = f"\n{word}\n".encode()
-    return any(sought in words for words in _word_lists())
+    return word in known_words()
 
 
-@cache
-def _word_lists() -> tuple[bytes, bytes]:
-    return VOCABULARY.read_bytes(), WORDS.read_bytes()
-
-
-def pieces(word: str, vocabulary: Mapping[str, int]) -> Sequence[int]:
+def pieces(word: str, vocabulary: Numbers) -> Sequence[int]:
     """Split a word into its longest known prefix and the longest continuations; empty if a part is unknown."""
     whole = vocabulary.get(word)
     if whole is not None:
@@ -88,7 +73,7 @@ def pieces(word: str, vocabulary: Mapping[str, int]) -> Sequence[int]:
     return () if -1 in found else found
 
 
-def _longest_parts(word: str, vocabulary: Mapping[str, int]) -> Iterator[int]:
+def _longest_parts(word: str, vocabulary: Numbers) -> Iterator[int]:
     start, prefix = 0, ""
     while start < len(word):
         end = len(word)
@@ -101,15 +86,7 @@ def _longest_parts(word: str, vocabulary: Mapping[str, int]) -> Iterator[int]:
         start, prefix = end, "##"
 
 
-def word_rows() -> dict[str, int]:
-    """Return the row number of each piece and word."""
-    known = read_vocabulary()
-    for word in WORDS.read_text(encoding="utf-8").split():
-        known.setdefault(word, len(known))
-    return known
-
-
-def rows_of(word: str, known: Mapping[str, int]) -> Sequence[int]:
+def rows_of(word: str, known: Numbers) -> Sequence[int]:
     """Return the rows of a word: of the word itself, or of the words within it, or of its pieces."""
     lowered = word.lower()
     whole = known.get(lowered)
@@ -130,28 +107,25 @@ def words_within(name: str) -> list[str]:
 
 
 class Table:
-    """The vector table, memory-mapped: pages are loaded on access, and the system may evict them at any time."""
+    """The vector table, read row by row: mapped into memory, a hundred words would make most of it resident."""
 
     def __init__(self, path: Path = TABLE) -> None:
-        number = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-        try:
-            self._bytes = mmap.mmap(number, 0, prot=mmap.PROT_READ)
-        finally:
-            os.close(number)
-        magic, self.rows, self.size = HEAD.unpack_from(self._bytes)
-        self._first = HEAD.size + 2 * self.rows
-        if magic != MAGIC or len(self._bytes) != self._first + self.rows * self.size:
+        self._file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        weakref.finalize(self, os.close, self._file)
+        magic, self.rows, self.size = HEAD.unpack(os.pread(self._file, HEAD.size, 0))
+        self._first = HEAD.size + WEIGHT.size * self.rows
+        if magic != MAGIC or os.fstat(self._file).st_size != self._first + self.rows * self.size:
             raise ValueError(f"{path}: is not a table of vectors")
         self._lanes = struct.Struct(f"<{self.size}i")
         self._signs = int.from_bytes(self._lanes.pack(*[-1 << LANE - 1] * self.size), "little")
 
     def row(self, number: int) -> int:
         """Return a row as one integer whose lanes are the numbers times the weight: a text is the sum of its words."""
-        (weight,) = struct.unpack_from("<H", self._bytes, HEAD.size + 2 * number)
-        at = self._first + number * self.size
-        values = array("b", self._bytes[at : at + self.size])
-        lanes = self._lanes.pack(*[value * weight for value in values])
-        return (int.from_bytes(lanes, "little") ^ self._signs) - self._signs
+        weight: int
+        (weight,) = WEIGHT.unpack(os.pread(self._file, WEIGHT.size, HEAD.size + WEIGHT.size * number))
+        values = array("b", os.pread(self._file, self.size, self._first + number * self.size))
+        lanes = int.from_bytes(self._lanes.pack(*values), "little")
+        return ((lanes ^ self._signs) - self._signs) * weight
 
     def numbers(self, total: int) -> tuple[int, ...]:
         """Return the lanes of a sum of rows. Adding the highest bit of each lane undoes the borrow of negative lanes;
@@ -181,7 +155,7 @@ class _WordCache(dict[str, int]):
     def __init__(self, path: Path) -> None:
         super().__init__()
         self.table = Table(path)
-        self.known = word_rows()
+        self.known = known_words()
 
     def __missing__(self, word: str) -> int:
         total = sum(map(self.table.row, rows_of(word, self.known)))

