@@ -20,6 +20,14 @@ from memoryd.errors import BusyError, MemorydError, NoDaemonError
 T = TypeVar("T")
 
 PATIENCE_S = 30.0  # how long anything is waited for before it counts as never
+# A daemon that gives up no wait early: a busy machine may stop a thread for longer than a client would wait.
+PATIENT = f"""
+from memoryd.cli.main import main
+from memoryd.service import roots
+from memoryd.service.handlers import base
+roots.BARRIER_S = base.FLUSH_WAIT_S = {PATIENCE_S}
+main()
+"""
 UNSETTLED = ("starting", "scanning")
 
 
@@ -38,7 +46,8 @@ def until(look: Callable[[], T | None], why: str, timeout_s: float = PATIENCE_S)
 class Daemon:
     """`base` takes state, configuration and log. `prefix` is a command the daemon is run under, as strace. `layout` is
     what the roots given here are named to be; with None they are only recognised. Without `names_config` the daemon
-    looks for a configuration file where a user would have it."""
+    looks for a configuration file where a user would have it. `patient`: events and memories stored before are waited
+    for as long as anything here."""
 
     def __init__(
         self,
@@ -50,9 +59,11 @@ class Daemon:
         prefix: Sequence[str] = (),
         layout: str | None = "jsonl-store",
         names_config: bool = True,
+        patient: bool = False,
     ) -> None:
         self.base = base
         self.names_config = names_config
+        self.patient = patient
         self.state = base / "state"
         self.config = base / "config.toml"
         self.log = base / "log"
@@ -91,11 +102,13 @@ class Daemon:
     def spawn(self) -> subprocess.Popen[bytes]:
         """Start the process and wait for nothing."""
         assert self.process is None or self.process.poll() is not None
-        words = ["run", *map(str, self.roots), "--log-format", "json", *self.options]
+        command = self.command("run", *map(str, self.roots), "--log-format", "json", *self.options)
+        if self.patient:
+            command[1:3] = ["-c", PATIENT]
         with open(self.log, "ab") as log:
             self.started_at = time.monotonic()
             self.process = subprocess.Popen(
-                [*self.prefix, *self.command(*words)], stdout=log, stderr=log, stdin=subprocess.DEVNULL, env=self.env
+                [*self.prefix, *command], stdout=log, stderr=log, stdin=subprocess.DEVNULL, env=self.env
             )
         return self.process
 

@@ -177,6 +177,7 @@ class Daemon:
             limits = Limits(clients=self.config.daemon.max_clients)
             self._server = Server(listener or self.places.socket, self._serve_methods(self), hello, limits=limits)
             self.roots.tell = self._server.publish
+            self._take_signals()  # whoever finds the socket may also send a signal
             self._server.open()
             owner.publish(self._sidecar(self._server.path))
             return self._serve()
@@ -186,7 +187,6 @@ class Daemon:
             owner.release()
 
     def _serve(self) -> int:
-        self._take_signals()
         self.roots.start()
         self.roots.apply(self.config, self._pace(), [root.name for root in self.config.roots], ())
         assert self._server is not None
@@ -194,8 +194,8 @@ class Daemon:
         log.info("started", socket=self._server.path, state=self.places.state_dir, roots=len(self.config.roots))
         self._await_first_check()
         if not self._stopping:
-            self._notifier.ready(self._summary())
             log.info("ready", seconds=self.uptime_s)
+            self._notifier.ready(self._summary())
             gc.collect()
             gc.freeze()
             gc.set_threshold(20_000, 20, 20)  # an index of ten thousand memories is many short-lived rows

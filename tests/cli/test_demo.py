@@ -191,7 +191,7 @@ def test_an_interrupted_demo_leaves_no_process_and_no_directory(tmp_path: Path, 
         if after in line:
             break
     process.send_signal(number)
-    out, err = process.communicate(timeout=30)
+    out, err = process.communicate(timeout=LONGEST_S)
     assert process.returncode == 128 + number, "".join(lines) + out + err
     assert "stopped by" in out
     assert list(tmp.iterdir()) == []
@@ -218,7 +218,7 @@ def test_a_failure_is_reported(tmp_path: Path) -> None:
     broken.mkdir()
     (broken / "watchdog.py").write_text("raise ImportError('no watchdog here')\n")
     process = _demo(tmp, PYTHONPATH=str(broken))
-    out, err = process.communicate(timeout=60)
+    out, err = process.communicate(timeout=LONGEST_S)
     assert process.returncode == 1, out + err
     assert "this did not happen: the daemon ended with 70 when it was to start" in out
     assert list(tmp.iterdir()) == []

@@ -88,6 +88,14 @@ def index_on_disk(root: Path) -> dict[str, Any]:
     return index
 
 
+def is_indexed(root: Path) -> bool:
+    """True if `index.json` is there and equals a rebuild."""
+    try:
+        return index_on_disk(root) == rebuilt_index(root)
+    except (OSError, ValueError):
+        return False
+
+
 def temporary_files(root: Path) -> list[str]:
     """memoryd's own; those of the agents are their affair."""
     return sorted(str(path.relative_to(root)) for path in root.rglob("*.memoryd-*.tmp"))

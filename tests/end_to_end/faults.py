@@ -8,7 +8,7 @@ import subprocess
 
 import pytest
 
-from memoryd.errors import MemorydError
+from memoryd.errors import MemorydError, NoDaemonError
 from tests.daemon import Daemon
 
 
@@ -31,6 +31,20 @@ class Fault:
         """What strace holds goes on. Killed, because it waits for ever for a leader that died before its threads."""
         self.process.kill()
         self.process.communicate()
+
+
+def archive_until(tending: Daemon, call: str, number: int) -> bool:
+    """Archive while the daemon is killed before its nth call of one kind; then start it again. False if it survived:
+    the run makes fewer calls. What it does after its answer may be the call as well."""
+    with Fault(tending.pid, call, "signal=SIGKILL", number):
+        refusal(tending)
+    try:
+        tending.rpc("ping")
+    except NoDaemonError:
+        tending.wait()
+        tending.start()
+        return True
+    return False
 
 
 needs_strace = pytest.mark.skipif(shutil.which("strace") is None, reason="strace is not installed")

@@ -91,7 +91,8 @@ def test_a_root_that_is_a_file(daemon: MakeDaemon, tmp_path: Path) -> None:
         assert "director" in tending.said()
         tending.log.unlink()
     else:
-        row = tending.until_root(lambda row: row["state"] == "failed", "it is told")
+        [row] = tending.await_ready()["roots"]
+        assert row["state"] == "failed"
         assert "no directory" in row["reasons"][0]
         assert tending.run("sync").returncode == 1
         assert "no directory" in tending.run("sync").stderr
@@ -130,9 +131,10 @@ def test_words_that_make_no_sense(words: list[str], root: Path, daemon: MakeDaem
 
 def test_ids_and_receipts_that_nobody_has(root: Path, daemon: MakeDaemon) -> None:
     (root / "learnings.jsonl").write_text(line(memory(days=10)))
-    tending = daemon(root).start()
+    tending = daemon(root, config="[daemon]\nquiet_s = 0\n").start()
     tending.rpc("sync")
-    until(lambda: tending.job("permissions")["last_result"], "the first jobs are over")
+    jobs = [row["name"] for row in tending.rpc("jobs.list")["jobs"] if row["name"] != "rescan"]
+    until(lambda: all(tending.job(name)["last_result"] for name in jobs), "the first jobs are over")
     before = checks.snapshot(root)
     for words in (["archive", "no-such-id"], ["undo", "20990101-1"], ["backup", "restore", "--at", "no-such-backup"]):
         done = tending.run(*words)

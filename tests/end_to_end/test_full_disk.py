@@ -24,7 +24,7 @@ pytestmark = [
     pytest.mark.skipif(not mounts_work(), reason="mounting needs root"),
 ]
 
-PATIENT = 20.0  # the pauses between tries grow to five seconds; it is over after ten unless the machine is loaded
+PATIENT = 60.0  # the pauses between tries grow to five seconds; it is over after ten unless the machine is loaded
 OFF = """
 [defaults.schedule]
 archive = "off"
@@ -93,13 +93,6 @@ def add(root: Path, count: int = 3, days: float = 0) -> set[str]:
     return {str(native["id"]) for native in natives}
 
 
-def indexed(root: Path) -> bool:
-    try:
-        return checks.index_on_disk(root) == checks.rebuilt_index(root)
-    except (OSError, ValueError):
-        return False
-
-
 def read_only(tending: Daemon) -> dict[str, Any]:
     row: dict[str, Any] = tending.until_root(lambda row: row["state"] == "read_only", "it is told")
     return row
@@ -114,7 +107,7 @@ def test_a_full_disk(disk: Disk, daemon: MakeDaemon) -> None:
     root = disk.seen
     ids = add(root, 20, days=100) | add(root, 20)
     tending = daemon(disk.path, config=OFF, prefix=disk.prefix).start()
-    until(lambda: indexed(root), "the store is indexed")
+    until(lambda: checks.is_indexed(root), "the store is indexed")
     room = memory()
     with open(root / "learnings.jsonl", "a") as file:
         file.write(line(room))
@@ -135,7 +128,7 @@ def test_a_full_disk(disk: Disk, daemon: MakeDaemon) -> None:
     assert checks.temporary_files(root) == []
     disk.free()
     tending.until_root(lambda row: row["state"] == "ok", "it recovers by itself", PATIENT)
-    until(lambda: indexed(root), "the index is made up for", PATIENT)
+    until(lambda: checks.is_indexed(root), "the index is made up for", PATIENT)
     assert tending.rpc("archive")["receipt"]
     assert checks.missing(root, frozenset(ids)) == set()
     said = [each for each in tending.events() if each["event"] == "trouble"]
@@ -147,7 +140,7 @@ def test_an_archive_run_that_finds_no_room_takes_back_what_it_began(disk: Disk, 
     root = disk.seen
     ids = add(root, 20, days=100) | add(root, 20, days=200) | add(root, 5)
     tending = daemon(disk.path, config=OFF, prefix=disk.prefix).start()
-    until(lambda: indexed(root), "the store is indexed")
+    until(lambda: checks.is_indexed(root), "the store is indexed")
     disk.fill()
     done = False
     for pages in range(1, 40):
@@ -165,7 +158,7 @@ def test_an_archive_run_that_finds_no_room_takes_back_what_it_began(disk: Disk, 
     assert len(checks.archived_ids(root)) == 40
     disk.free()
     tending.until_root(lambda row: row["state"] == "ok", "it recovers by itself", PATIENT)
-    until(lambda: indexed(root), "the index is right", PATIENT)
+    until(lambda: checks.is_indexed(root), "the index is right", PATIENT)
     until(lambda: not checks.temporary_files(root), "no temporary file is left")
 
 
@@ -173,7 +166,7 @@ def test_read_only_while_it_runs(disk: Disk, daemon: MakeDaemon) -> None:
     root = disk.seen
     add(root, 5, days=100)
     tending = daemon(disk.path, config=OFF, prefix=disk.prefix).start()
-    until(lambda: indexed(root), "the store is indexed")
+    until(lambda: checks.is_indexed(root), "the store is indexed")
     until(lambda: tending.job("permissions")["last_result"], "the first jobs are over")
     disk.inside("mount", "-o", "remount,ro", str(disk.path))
     before = checks.snapshot(root)
@@ -206,7 +199,7 @@ def test_read_only_from_the_start_with_something_to_put_in_order(disk: Disk, dae
     assert checks.snapshot(root) == before
     disk.inside("mount", "-o", "remount,rw", str(disk.path))
     tending.until_root(lambda row: row["state"] == "ok", "it recovers by itself", PATIENT)
-    until(lambda: indexed(root), "it is indexed")
+    until(lambda: checks.is_indexed(root), "it is indexed")
     until(lambda: not checks.temporary_files(root), "and put in order", PATIENT)
 
 
@@ -217,7 +210,7 @@ def test_the_disk_of_the_state_is_full(disk: Disk, root: Path, daemon: MakeDaemo
     tending = daemon(root, config=OFF, prefix=disk.prefix)
     tending.state = disk.path / "state"
     tending.start()
-    until(lambda: indexed(root), "the store is indexed")
+    until(lambda: checks.is_indexed(root), "the store is indexed")
     disk.fill()
     before = checks.snapshot(root)
     error = refused(lambda: tending.rpc("archive"))
@@ -233,7 +226,7 @@ def test_the_disk_of_the_state_is_full(disk: Disk, root: Path, daemon: MakeDaemo
     ids |= add(root, 2)
     disk.free()
     tending.until_root(lambda row: row["state"] == "ok", "it recovers by itself", PATIENT)
-    until(lambda: indexed(root), "the index is made up for", PATIENT)
+    until(lambda: checks.is_indexed(root), "the index is made up for", PATIENT)
     assert tending.rpc("archive")["receipt"]
     assert checks.missing(root, frozenset(ids)) == set()
     assert tending.stop() == 0

@@ -8,17 +8,15 @@ import random
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from memoryd.errors import NoDaemonError
 from tests.agents import line, memory
 from tests.daemon import Daemon, until
 from tests.end_to_end import checks
 from tests.end_to_end.conftest import UPKEEP_AT_ONCE, MakeAgents, MakeDaemon
-from tests.end_to_end.faults import Fault, needs_strace, refusal
+from tests.end_to_end.faults import Fault, archive_until, needs_strace, refusal
 from tests.examples import examples
 
 pytestmark = pytest.mark.slow
@@ -103,27 +101,15 @@ def test_killed_before_each_call_of_an_archive_run(call: str, root: Path, daemon
     for number in range(1, CALLS[call] + 1):
         ids |= add(root)
         tending.rpc("sync")
-        with Fault(tending.pid, call, "signal=SIGKILL", number):
-            survived = not dies(lambda: tending.rpc("archive"))
-        if not survived:
-            tending.wait()
-            tending.start()
+        killed = archive_until(tending, call, number)
         assert checks.missing(root, ids) == set(), (call, number)
         tending.rpc("archive")
         assert_settled(tending, root, ids)
-        if survived:
+        if not killed:
             assert number > 1
             until(lambda: not checks.temporary_files(root), "no temporary file is left")
             return
     pytest.fail(f"an archive run makes more than {CALLS[call]} calls of {call}: the sweep must grow")
-
-
-def dies(call: Callable[[], object]) -> bool:
-    try:
-        call()
-    except NoDaemonError:
-        return True
-    return False
 
 
 @needs_strace

@@ -34,7 +34,12 @@ def test_a_topic_file_cut_by_an_agent_is_told_and_restored(tmp_path: Path, daemo
     held = daemon(root, config=OFF, layout="markdown-topics").start()
     path.write_text(entries(20))
     held.until_root(lambda row: row["memories"] == 20, "all are indexed")
-    held.until_root(lambda _: held.rpc("backup.list", file="a/b.md")["backups"], "the version is saved")
+    size = path.stat().st_size
+
+    def saved() -> bool:
+        return size in [each["bytes"] for each in held.rpc("backup.list", file="a/b.md")["backups"]]
+
+    until(saved, "the version is saved")
     path.write_text(entries(1))
     row = held.until_root(lambda row: any("became 1" in each for each in row["reasons"]), "the loss is a reason")
     assert "a/b.md: 20 memories became 1; see `memoryd check`" in row["reasons"]

@@ -91,7 +91,7 @@ def test_a_server_that_comes_and_goes(daemon: MakeDaemon, store: Path, server: S
     assert "answers 503" in until(reason, "the trouble is told")
     [hit] = found(running, "peanut")
     assert "answers 503" in hit["why"]["semantic"]
-    running.rpc("sync", timeout_ms=5000)
+    running.rpc("sync", timeout_ms=20_000)
     server.answer = by_letters
     until(lambda: not reason(), "the trouble is over")
     [first, *_] = found(running, "jjj")

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from memoryd.errors import BusyError, NoDaemonError
+from memoryd.errors import BusyError
 from tests.agents import line, memory
 from tests.daemon import Daemon, refused, until
 from tests.end_to_end import checks
 from tests.end_to_end.conftest import MakeDaemon
-from tests.end_to_end.faults import Fault, needs_strace
+from tests.end_to_end.faults import Fault, archive_until, needs_strace
 from tests.layouts import session_samples
 
 pytestmark = [pytest.mark.slow, pytest.mark.root_only, needs_strace]
@@ -64,14 +64,6 @@ def live(root: Path) -> list[str]:
     return sorted(str(path) for path in root.glob("2*/*.json"))
 
 
-def dies(tending: Daemon) -> bool:
-    try:
-        tending.rpc("archive")
-    except NoDaemonError:
-        return True
-    return False
-
-
 def archives(tending: Daemon) -> bool:
     try:
         tending.rpc("archive")
@@ -88,11 +80,8 @@ def test_an_archive_run_that_was_killed_can_be_repeated_at_once(call: str, sessi
     for number in range(1, CALLS[call] + 1):
         names.append(add_session(sessions, number))
         tending.rpc("sync")
-        with Fault(tending.pid, call, "signal=SIGKILL", number):
-            died = dies(tending)
+        died = archive_until(tending, call, number)
         if died:
-            tending.wait()
-            tending.start()
             assert archives(tending), f"blocked after a death before {call} number {number}"
         assert (archived(sessions), live(sessions)) == (sorted(names), []), (call, number)
         assert not (sessions / SOFT).exists()

@@ -163,7 +163,7 @@ def test_replaced_by_a_copy(root: Path, kept: Daemon) -> None:
     copy.rename(root)
     state(kept, "ok")
     fill(root, count=1)
-    until(lambda: checks.index_on_disk(root) == checks.rebuilt_index(root), "the copy is watched")
+    until(lambda: checks.is_indexed(root), "the copy is watched")
     until(lambda: kept.root()["memories"] == 3 * (MANY + 1), "all are there")
 
 
@@ -189,7 +189,7 @@ def test_a_link_that_comes_to_lead_elsewhere(tmp_path: Path, daemon: MakeDaemon)
     tending = daemon(link).start()
     assert tending.root()["state"] == "ok"
     fill(one, count=1)
-    until(lambda: checks.index_on_disk(one) == checks.rebuilt_index(one), "the store behind the link is watched")
+    until(lambda: checks.is_indexed(one), "the store behind the link is watched")
     point(link, other)
     state(tending, "suspect")
     before = checks.snapshot(one)
@@ -197,14 +197,14 @@ def test_a_link_that_comes_to_lead_elsewhere(tmp_path: Path, daemon: MakeDaemon)
     assert list(other.iterdir()) == []
     point(link, one)
     state(tending, "ok")
-    until(lambda: checks.index_on_disk(one) == checks.rebuilt_index(one), "it is tended again")
+    until(lambda: checks.is_indexed(one), "it is tended again")
     assert before
     copy = tmp_path / "copy"
     shutil.copytree(one, copy)
     point(link, copy)
     tending.until_root(lambda row: row["state"] == "ok", "a copy is as good")
     fill(copy, count=1)
-    until(lambda: checks.index_on_disk(copy) == checks.rebuilt_index(copy), "the copy is tended")
+    until(lambda: checks.is_indexed(copy), "the copy is tended")
 
 
 def point(link: Path, target: Path) -> None:
@@ -218,7 +218,7 @@ def test_files_deleted_one_by_one_are_followed_to_the_last(root: Path, kept: Dae
         (root / name).unlink()
     until(lambda: kept.root()["memories"] == 0, "the deletions are followed")
     assert kept.root()["state"] == "ok"
-    until(lambda: checks.index_on_disk(root) == checks.rebuilt_index(root), "the index says so")
+    until(lambda: checks.is_indexed(root), "the index says so")
     assert kept.root()["backups"]["count"] == 3
 
 
@@ -294,7 +294,7 @@ def test_paused_is_left_alone(root: Path, kept: Daemon) -> None:
     assert {"index.json": checks.snapshot(root)["index.json"]} == {"index.json": before["index.json"]}
     assert kept.run("root", "resume", "memories").returncode == 0
     state(kept, "ok")
-    until(lambda: checks.index_on_disk(root) == checks.rebuilt_index(root), "it is indexed again")
+    until(lambda: checks.is_indexed(root), "it is indexed again")
 
 
 # Modes stop root only without these two.
@@ -318,7 +318,7 @@ def test_no_permission(mode: int, root: Path, daemon: MakeDaemon) -> None:
     state(tending, "ok")
     assert checks.snapshot(root, times=False) == before
     fill(root, count=1)
-    until(lambda: checks.index_on_disk(root) == checks.rebuilt_index(root), "it is tended again")
+    until(lambda: checks.is_indexed(root), "it is tended again")
 
 
 def test_one_file_that_may_not_be_read(root: Path, daemon: MakeDaemon) -> None:
@@ -338,7 +338,7 @@ def test_one_file_that_may_not_be_read(root: Path, daemon: MakeDaemon) -> None:
     (root / "tasks.jsonl").chmod(0o600)  # makes no event: the next scan finds it, here one on demand
     tending.rpc("sync")
     state(tending, "ok")
-    until(lambda: checks.index_on_disk(root) == checks.rebuilt_index(root), "it is tended again")
+    until(lambda: checks.is_indexed(root), "it is tended again")
 
 
 @pytest.mark.root_only
@@ -358,7 +358,7 @@ def test_something_mounted_over_the_root(root: Path, daemon: MakeDaemon) -> None
     inside("umount", "-l", str(root))
     state(tending, "ok")
     fill(root, count=1)
-    until(lambda: checks.index_on_disk(root) == checks.rebuilt_index(root), "it is tended again")
+    until(lambda: checks.is_indexed(root), "it is tended again")
     until(lambda: tending.root()["memories"] == 3 * (MANY + 1), "all are there")
 
 

@@ -29,10 +29,6 @@ def add(path: Path) -> str:
     return str(native["id"])
 
 
-def indexed(root: Path) -> bool:
-    return checks.index_on_disk(root) == checks.rebuilt_index(root)
-
-
 def reasons(daemon: Daemon) -> list[str]:
     return [each["reason"] for each in daemon.root()["rescans"]]
 
@@ -40,7 +36,7 @@ def reasons(daemon: Daemon) -> list[str]:
 def test_an_overflowing_queue_hides_nothing(root: Path, daemon: MakeDaemon) -> None:
     tending = daemon(root).start()
     add(root / "learnings.jsonl")
-    until(lambda: indexed(root), "the first memory is indexed")
+    until(lambda: checks.is_indexed(root), "the first memory is indexed")
     tending.signal(signal.SIGSTOP)
     for number in range(FLOOD):
         (root / f"foreign-{number}").write_bytes(b"x")
@@ -48,12 +44,12 @@ def test_an_overflowing_queue_hides_nothing(root: Path, daemon: MakeDaemon) -> N
     made_meanwhile = root / "archive" / "2024" / "learnings_2024_Q1.jsonl"
     add(made_meanwhile)
     tending.signal(signal.SIGCONT)
-    until(lambda: indexed(root), "what the overflow hid is indexed")
+    until(lambda: checks.is_indexed(root), "what the overflow hid is indexed")
     until(lambda: "overflow" in reasons(tending), "status says so")
     tending.until_root(lambda row: row["watch"]["held"] == row["watch"]["wanted"] >= 3, "all is watched")
     before = len(reasons(tending))
     add(made_meanwhile)
-    until(lambda: indexed(root), "a directory made during the overflow is watched")
+    until(lambda: checks.is_indexed(root), "a directory made during the overflow is watched")
     assert len(reasons(tending)) == before
 
 
@@ -64,13 +60,13 @@ def test_the_death_of_the_thread_that_reads_events_is_noticed(root: Path, daemon
     with Fault(tending.pid, "read", "error=EIO", 1, only="anon_inode:inotify"):
         add(root / "learnings.jsonl")
         until(lambda: "thread-died" in reasons(tending), "status says so")
-    until(lambda: indexed(root), "what came while nobody read is indexed")
+    until(lambda: checks.is_indexed(root), "what came while nobody read is indexed")
     # Each new reader has met the fault as long as it was there.
     until(lambda: reasons(tending)[-1] == "rebuilt", "it is watched again")
     tending.until_root(lambda row: row["state"] == "ok", "all is well")
     before = len(reasons(tending))
     add(root / "learnings.jsonl")
-    until(lambda: indexed(root), "events come again")
+    until(lambda: checks.is_indexed(root), "events come again")
     assert len(reasons(tending)) == before
     assert "watching thread died" in tending.said()
 
@@ -81,7 +77,7 @@ def test_what_the_weekly_verify_reads_first_is_indexed(root: Path, daemon: MakeD
     until(lambda: tending.job("verify")["last_result"], "the first verify is over")
     add(root / "learnings.jsonl")
     tending.rpc("jobs.run", name="verify")
-    assert indexed(root)
+    assert checks.is_indexed(root)
 
 
 def limited(setting: str, value: int) -> list[str]:
@@ -112,14 +108,14 @@ def test_more_directories_than_watches(root: Path, daemon: MakeDaemon) -> None:
     assert "sysctl -w" in row["reasons"][0]
     for path in (*deep, root / "learnings.jsonl", root / "archive" / "2030" / "tasks_2030_Q4.jsonl"):
         add(path)
-    until(lambda: indexed(root), "changes that make no event are indexed")
+    until(lambda: checks.is_indexed(root), "changes that make no event are indexed")
     told = tending.run("status")
     assert "user.max_inotify_watches" in told.stdout
     for path in deep:
         shutil.rmtree(path.parent)
     shutil.rmtree(root / "archive")
     tending.until_root(lambda row: row["state"] == "ok", "fewer directories can all be watched")
-    until(lambda: indexed(root), "what went is forgotten")
+    until(lambda: checks.is_indexed(root), "what went is forgotten")
 
 
 @needs_namespaces
@@ -131,5 +127,5 @@ def test_no_watching_at_all(root: Path, daemon: MakeDaemon) -> None:
     assert row["watch"]["mode"] == "scan"
     assert "max_inotify_instances" in row["reasons"][0], row["reasons"]
     add(root / "learnings.jsonl")
-    until(lambda: indexed(root), "a timed scan finds the change")
+    until(lambda: checks.is_indexed(root), "a timed scan finds the change")
     assert tending.stop() == 0

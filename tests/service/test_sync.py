@@ -30,7 +30,7 @@ def test_for_the_search_alone_it_does_not_wait_for_the_index_files(tmp_path: Pat
     root.mkdir(mode=0o700)
     file = root / "learnings.jsonl"
     file.write_bytes(lines(learning(1)))
-    with Daemon(tmp_path / "daemon", root) as daemon:
+    with Daemon(tmp_path / "daemon", root, patient=True) as daemon:
         daemon.start()
         daemon.rpc("sync")
         with open(root / ".lock", "w") as lock:
