@@ -146,13 +146,8 @@ def word_forms(reader: IndexReader, words: Sequence[str]) -> Mapping[str, Term]:
 
 def _forms(reader: IndexReader, word: str, languages: tuple[str, ...]) -> Term:
     prefix = stem_prefix(word, _ENGLISH if languages == _ALL else languages)
-    forms = [
-        form
-        for each in _irregular(word)
-        for form in _words_with_stem_of(reader, each, languages)
-        if form != word and not (prefix and form.startswith(prefix))
-    ]
-    return Term(prefix or word, prefix is not None, tuple(dict.fromkeys(forms))[:MAX_FORMS])
+    forms = (form for each in _irregular(word) for form in _words_with_stem_of(reader, each, prefix, languages))
+    return Term(prefix or word, prefix is not None, tuple(dict.fromkeys(f for f in forms if f != word))[:MAX_FORMS])
 
 
 @lru_cache(maxsize=4_096)
@@ -163,11 +158,39 @@ def _irregular(word: str) -> tuple[str, ...]:
     return (word, *_GROUP_OF.get(word, _GROUP_OF.get(stem, ())))
 
 
-def _words_with_stem_of(reader: IndexReader, word: str, languages: tuple[str, ...]) -> list[str]:
-    """Return the words of the index that share a stem with the word."""
-    word_stems, start = stems(word, languages), _start(word, languages)
-    return [
-        each
-        for each in (reader.words_beginning(start) if len(start) > 1 else [])
-        if len(each) <= len(word) + MAX_ENDING and not word_stems.isdisjoint(stems(each, languages))
-    ]
+def _words_with_stem_of(
+    reader: IndexReader, word: str, prefix: str | None, languages: tuple[str, ...]
+) -> Sequence[str]:
+    """Return the words of the index that share a stem with the word, without those that begin with `prefix`."""
+    start = _start(word, languages)
+    near = reader.words_beginning(start) if len(start) > 1 else []
+    longest = len(word) + MAX_ENDING
+    other = [each for each in near if len(each) <= longest and not (prefix and each.startswith(prefix))]
+    return sharing_a_stem(tuple(other), word, languages) if other else ()
+
+
+@lru_cache(maxsize=1_024)
+def sharing_a_stem(others: tuple[str, ...], word: str, languages: tuple[str, ...]) -> Sequence[str]:
+    """Return those of the other words that share a stem with the word, as `stems` finds them, but all at once."""
+    wanted = stems(word, languages)
+    found: set[str] = set()
+    with _lock:
+        for language in languages:
+            accepted = wanted | _related_to(wanted) if language in _ENGLISH else wanted
+            stem_all, accented = _stemmer(language).stemWords, _ACCENTED.get(language, {})
+            found.update(each for each, stem in zip(others, stem_all(others), strict=True) if stem in accepted)
+            marked = {each[:-1] + accented[each[-1]]: each for each in others if each[-1] in accented}
+            stemmed = zip(marked.values(), stem_all(list(marked)), strict=True)
+            found.update(each for each, stem in stemmed if stem in wanted)
+    return [each for each in others if each in found]
+
+
+@lru_cache(maxsize=4_096)
+def _related_to(wanted: frozenset[str]) -> frozenset[str]:
+    """Return the English stems that have one of the wanted ones as a related stem."""
+    return frozenset(
+        each[: len(each) - len(other)] + end
+        for each in wanted
+        for end, other in _RELATED.items()
+        if each.endswith(other) and len(each) >= MIN_PREFIX
+    )

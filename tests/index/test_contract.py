@@ -397,6 +397,15 @@ class TestText:
         assert index.words_beginning("z") == ["zeal", "zebra", "zebu", "zenith", "zf", "zurich"]
         assert index.words_beginning("zz") == []
 
+    def test_words_are_found_by_their_beginning_when_the_vocabulary_was_read(self, index: IndexWriter) -> None:
+        put_texts(index, "a", "Zebra and zebu", "zeal zenith zebra")
+        index.vocabulary()
+        put_texts(index, "b", "abc Zürich", "zebrine zebra")
+        assert index.words_beginning("zeb") == ["zebra", "zebrine", "zebu"]
+        assert index.words_beginning("z") == ["zeal", "zebra", "zebrine", "zebu", "zenith", "zurich"]
+        assert index.words_beginning("abc") == ["abc"]
+        assert index.words_beginning("zz") == []
+
     def test_frequencies_are_counted_together(self, index: IndexWriter) -> None:
         put_texts(index, "a", "zebra", "zebra giraffe", "foo bar")
         asked = (Term("zebra"), Term("giraffe"), Term("none"), Term("gir", prefix=True), Term("foo bar"), Term("zebra"))

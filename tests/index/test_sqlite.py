@@ -18,7 +18,7 @@ from memoryd.core.records import Document, Record
 from memoryd.core.words import tokens
 from memoryd.index.sqlite import SqliteIndex, fulltext
 from memoryd.index.sqlite.database import SCHEMA, Database
-from memoryd.index.sqlite.fulltext import words_containing
+from memoryd.index.sqlite.word_list import words_beginning, words_containing
 from tests.examples import examples
 from tests.index.database import ask, check_words
 from tests.index.records import EVERYTHING, found, keys, put, put_texts, record, row
@@ -220,6 +220,13 @@ class TestFullText:
         assert words_containing(listed, "host", 5) == ["ghosted", "host", "localhost"]
         assert words_containing(listed, "host", 2) is None
         assert words_containing(listed, "zebra", 2) == []
+
+    def test_words_from_a_beginning_on(self) -> None:
+        words = ["a", "ab", "aba", "abb", "ac", "b", "zebra", "zürich", "ä", "日本"]
+        for listed in (words, words[:1], words[1:4], []):
+            text = "\n".join(("", *listed, ""))
+            for start in ("a", "ab", "abb", "abc", "c", "zebra", "zebras", "z", "日", "語"):
+                assert words_beginning(text, start) == [word for word in listed if word.startswith(start)]
 
 
 class TestVectors:

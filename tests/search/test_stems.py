@@ -8,7 +8,7 @@ import pytest
 
 from memoryd.core.query import Term
 from memoryd.search.query_terms import ParsedQuery
-from memoryd.search.stems import MAX_FORMS, languages_of, stem_prefix, stems, word_forms
+from memoryd.search.stems import MAX_FORMS, languages_of, sharing_a_stem, stem_prefix, stems, word_forms
 from tests.search.stored import Stored
 
 ENGLISH = ("english",)
@@ -40,6 +40,17 @@ def test_related_english_words_share_a_stem(one: str, other: str) -> None:
 )
 def test_other_words_share_none(one: str, other: str) -> None:
     assert stems(one, ENGLISH).isdisjoint(stems(other, ENGLISH))
+
+
+@pytest.mark.parametrize("languages", [ENGLISH, ("english", "german", "french", "spanish")])
+def test_the_words_that_share_a_stem_are_the_same_all_at_once(languages: tuple[str, ...]) -> None:
+    words = (
+        "use", "using", "used", "decide", "decision", "decisive", "submit", "submission", "edit", "editor", "receive",
+        "reception", "corrio", "corriendo", "repare", "reparer", "pasillo", "pasillos", "haus", "hauser", "or", "miss",
+    )  # fmt: skip
+    for word in words:
+        expected = [each for each in words if not stems(word, languages).isdisjoint(stems(each, languages))]
+        assert sharing_a_stem(words, word, languages) == expected
 
 
 @pytest.mark.parametrize(

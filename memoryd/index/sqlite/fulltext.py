@@ -10,8 +10,7 @@ that they apply before the best matches are selected.
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from itertools import chain, groupby
 from math import log
 
@@ -21,18 +20,17 @@ from memoryd.core.text_match import pieces_in, term_counts
 from memoryd.core.words import STOP_WORDS, tokens, unspaced
 from memoryd.index.sqlite.database import Database, Row
 from memoryd.index.sqlite.memories import Memories, conditions
+from memoryd.index.sqlite.word_list import WordList, words_containing
 
 MAX_SCORED = 3_000  # memories with any of the words that FTS5 scores without a limit on the newest
 NEWEST = 2_500  # memories that are scored if more match
 RARE = 1.5  # a form is rare if its term, in any form, is in this many times more memories
 MAX_WORDS = 400  # words that contain a substring; if there are more, nearly every memory has one of them
-RELOAD = 300  # characters of the word list that are loaded in the time in which a new memory is split into words
 _MAX_BM25 = 2.2  # the limit of BM25 for a word that occurs infinitely often: k1 + 1
 _COMMON = 1_000  # counts from here on stay cached while the index changes little
 _MIN_COUNT_LIMIT = 4_000  # counting never stops below this number of memories
 _LETTERS = 6.5  # average length of a word with the space after it
 _MAX_CACHED = 20_000  # words whose frequency is cached
-_MAX_BEGINNINGS = 200  # whose words are cached
 
 _BM25 = "-bm25(words, 3.0, 2.0, 1.0)"  # title, labels and tags, body
 _SIGNALS = "r.created, r.weight, r.uses"
@@ -51,46 +49,6 @@ _BETWEEN = "SELECT term FROM vocabulary WHERE term >= ? AND term < ?"
 _TOTALS = "SELECT block FROM words_data WHERE id = 1"  # maintained by FTS5: number of rows, then of words in each field
 
 
-class WordList:
-    """The vocabulary of an index in memory, to find words that contain a substring; shared by all its readers.
-
-    It may contain words that have been deleted."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._upto = -1  # the newest key it covers
-        self._loaded = ""  # the vocabulary when it was loaded, each word between newlines
-        self._newer: dict[str, None] = {}  # the words of memories since then
-        self._words = ""  # both
-
-    def words_up_to(
-        self, last_key: int, vocabulary: Callable[[], Iterable[str]], words_after: Callable[[int], Iterable[str]]
-    ) -> str:
-        """Return the words of all memories up to this key, each between newlines. Newer memories are split into words
-        (`words_after` a key); if there are very many, the whole vocabulary is loaded, which then takes less time."""
-        with self._lock:
-            if self._upto < 0 or (last_key - self._upto) * RELOAD > len(self._loaded):
-                self._loaded, self._newer = "\n".join(("", *vocabulary(), "")), {}
-                self._words, self._upto = self._loaded, last_key
-            elif last_key > self._upto:
-                self._newer.update(dict.fromkeys(words_after(self._upto)))
-                self._words, self._upto = self._loaded + "\n".join((*self._newer, "")), last_key
-            return self._words
-
-
-def words_containing(words: str, piece: str, limit: int) -> list[str] | None:
-    """Return the words (each between newlines) that contain `piece`; None if there are more than `limit`."""
-    found: list[str] = []
-    at = words.find(piece)
-    while at >= 0:
-        if len(found) == limit:
-            return None
-        end = words.find("\n", at)
-        found.append(words[words.rfind("\n", 0, at) + 1 : end])
-        at = words.find(piece, end)
-    return found
-
-
 class FullText:
     """Full-text queries on one connection; used by one thread at a time."""
 
@@ -101,7 +59,6 @@ class FullText:
         self._version = -1
         self._size = self._word_count = 0
         self._frequencies: dict[str, int] = {}
-        self._beginnings: dict[str, list[str]] = {}  # the words with each beginning
 
     @property
     def size(self) -> int:
@@ -140,12 +97,10 @@ class FullText:
 
     def words_beginning(self, start: str) -> list[str]:
         """Return the words of all memories that begin with `start`, in order."""
-        found = self._beginnings.get(start)
+        found = self._word_list.words_beginning(start, self._memories.last_key(), self._words_after)
         if found is None:
-            if len(self._beginnings) > _MAX_BEGINNINGS:
-                self._beginnings.clear()
             after = start[:-1] + chr(ord(start[-1]) + 1)
-            found = self._beginnings[start] = [row[0] for row in self._db.rows(_BETWEEN, (start, after))]
+            found = [row[0] for row in self._db.rows(_BETWEEN, (start, after))]
         return found
 
     def vocabulary(self) -> str:
@@ -169,7 +124,6 @@ class FullText:
         alike = abs(size - self._size) * 20 < size
         common = {each: count for each, count in self._frequencies.items() if count >= _COMMON} if alike else {}
         self._frequencies, self._size, self._word_count = common, size, sum(words)
-        self._beginnings.clear()
 
     def _count(self, expressions: Sequence[str]) -> list[int]:
         """Return the number of memories that match each expression, in one query. Counting stops at a fifth of all

@@ -30,13 +30,14 @@ class Memories:
     def __init__(self, db: Database) -> None:
         self._db = db
         self._owners: tuple[str, ...] | None = None
+        self._last_key: int | None = None
         self._cache: dict[int, Memory] | None = None  # in this snapshot
 
     def begin(self, *, changed: bool) -> None:
         """Begin a snapshot, in which each memory is read once. `changed`: the index changed since the last one."""
         self._cache = {}
         if changed:
-            self._owners = None
+            self._owners = self._last_key = None
 
     def end(self) -> None:
         """End the snapshot."""
@@ -109,8 +110,10 @@ class Memories:
 
     def last_key(self) -> int:
         """Return the highest key ever used, whether its memory still exists or not."""
-        row = self._db.row("SELECT seq FROM sqlite_sequence WHERE name = 'records'")
-        return int(row[0]) if row else 0
+        if self._last_key is None or self._cache is None:  # see above
+            row = self._db.row("SELECT seq FROM sqlite_sequence WHERE name = 'records'")
+            self._last_key = int(row[0]) if row else 0
+        return self._last_key
 
 
 def conditions(filters: Filters) -> tuple[str, tuple[str | float, ...]]:

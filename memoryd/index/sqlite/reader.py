@@ -32,9 +32,10 @@ from memoryd.index.sqlite.database import (
     path_of,
     place,
 )
-from memoryd.index.sqlite.fulltext import FullText, WordList
+from memoryd.index.sqlite.fulltext import FullText
 from memoryd.index.sqlite.memories import Memories
 from memoryd.index.sqlite.vectors import Epoch, Vectors
+from memoryd.index.sqlite.word_list import WordList
 
 ONE_PASS_FILES = 100  # files; of more the records are fetched by one query
 CACHED_RECORDS = 20_000  # at about a kilobyte each

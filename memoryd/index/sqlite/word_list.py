@@ -1,0 +1,85 @@
+"""The words of an index in memory, to find those that begin with, or contain, some letters."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable
+
+MAX_NEWER = 50  # memories that are split into words for one question
+RELOAD = 300  # characters of the word list that are loaded in the time in which a new memory is split into words
+
+
+class WordList:
+    """The vocabulary of an index in memory, to find words by a part of them; shared by all its readers.
+
+    It may contain words that have been deleted."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._upto = -1  # the newest key it covers
+        self._loaded = ""  # the vocabulary when it was loaded, in order, each word between newlines
+        self._newer: dict[str, None] = {}  # the words of memories since then
+        self._words: str | None = None  # both
+
+    def words_up_to(
+        self, last_key: int, vocabulary: Callable[[], Iterable[str]], words_after: Callable[[int], Iterable[str]]
+    ) -> str:
+        """Return the words of all memories up to this key, each between newlines. Newer memories are split into words
+        (`words_after` a key); if there are very many, the whole vocabulary is loaded, which then takes less time."""
+        with self._lock:
+            if self._upto < 0 or (last_key - self._upto) * RELOAD > len(self._loaded):
+                self._loaded, self._newer = "\n".join(("", *vocabulary(), "")), {}
+                self._words, self._upto = self._loaded, last_key
+            self._add_newer(last_key, words_after)
+            if self._words is None:
+                self._words = self._loaded + "\n".join((*self._newer, ""))
+            return self._words
+
+    def words_beginning(
+        self, start: str, last_key: int, words_after: Callable[[int], Iterable[str]]
+    ) -> list[str] | None:
+        """Return the words that begin with `start`, in order; None if the list is not loaded or many memories are
+        newer."""
+        with self._lock:
+            if self._upto < 0 or last_key - self._upto > MAX_NEWER:
+                return None
+            self._add_newer(last_key, words_after)
+            found = words_beginning(self._loaded, start)
+            newer = [word for word in self._newer if word.startswith(start)]
+        return sorted({*found, *newer}) if newer else found
+
+    def _add_newer(self, last_key: int, words_after: Callable[[int], Iterable[str]]) -> None:
+        if last_key > self._upto:
+            self._newer.update(dict.fromkeys(words_after(self._upto)))
+            self._words, self._upto = None, last_key
+
+
+def words_beginning(words: str, start: str) -> list[str]:
+    """Return the words (in order, each between newlines) that begin with `start`."""
+    low, high = 0, len(words) - 1  # newlines: the word after `low` is too early, or the first that is not
+    while low < high:
+        middle = words.rfind("\n", low, (low + high) // 2 + 1)
+        end = words.index("\n", middle + 1)
+        if words[middle + 1 : end] < start:
+            low = end
+        else:
+            high = middle
+    found: list[str] = []
+    while words.startswith(start, low + 1):
+        end = words.index("\n", low + 1)
+        found.append(words[low + 1 : end])
+        low = end
+    return found
+
+
+def words_containing(words: str, piece: str, limit: int) -> list[str] | None:
+    """Return the words (each between newlines) that contain `piece`; None if there are more than `limit`."""
+    found: list[str] = []
+    at = words.find(piece)
+    while at >= 0:
+        if len(found) == limit:
+            return None
+        end = words.find("\n", at)
+        found.append(words[words.rfind("\n", 0, at) + 1 : end])
+        at = words.find(piece, end)
+    return found
