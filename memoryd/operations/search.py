@@ -125,7 +125,7 @@ def search(
         packed = text, -(-len(text) // 4)
     read_as = " ".join(sorted({word for hit in hits for word in _replaced(hit)}))
     patterns = {
-        name: query_patterns(replace(query, raw=f"{query.raw} {read_as}") if read_as else query)
+        name: query_patterns(ParsedQuery(f"{query.raw} {read_as}", query.forms) if read_as else query)
         for name, query in {hit.root.name: hit.query for hit in hits}.items()
     }
     rows = [_hit_row(hit, patterns[hit.root.name]) for hit in hits]

@@ -51,10 +51,11 @@ def missing_words(reader: IndexReader, query: ParsedQuery) -> Missing:
     """Return the informative words of a query that no memory has in any form."""
     words = tuple(word for word in query.informative if word.text not in TIME_WORDS)
     absent = [word for word, count in zip(words, reader.term_frequencies(words), strict=True) if not count]
-    forms = [query.form_of(word) for word in absent]
-    counts = reader.term_frequencies(forms) if forms else []
+    counts = reader.term_frequencies([query.form_of(word) for word in absent]) if absent else []
     lacking = [word.text for word, count in zip(absent, counts, strict=True) if not count]
     identifiers = _missing_identifiers(reader, query)
+    if not lacking and not identifiers:
+        return Missing()
     parts = {part for piece in identifiers for part in tokens(piece)}
     names = {token for piece in _names(query.pieces) for token in tokens(piece)}
     rest = [word for word in words if word.text not in parts]
@@ -78,15 +79,21 @@ def _names(pieces: Sequence[str]) -> list[str]:
 
 
 def _missing_identifiers(reader: IndexReader, query: ParsedQuery) -> list[str]:
-    pieces = [piece.strip(".,;:!?\"'()[]`") for piece in query.pieces]
+    pieces = (piece.strip(".,;:!?\"'()[]`") for piece in query.pieces)
     found = {
         piece: " ".join(tokens(piece))
         for piece in pieces
-        if len(piece) <= MAX_IDENTIFIER_CHARS and _IDENTIFIER.fullmatch(piece) and not _MEASURE.fullmatch(piece)
+        if not piece.isalpha() and len(piece) <= MAX_IDENTIFIER_CHARS and _is_identifier(piece)
     }
+    if not found:
+        return []
     terms = [term for term in query.exact if term.text in found.values()]
     counts = dict(zip([term.text for term in terms], reader.term_frequencies(terms) if terms else [], strict=True))
     return [piece for piece, text in found.items() if counts.get(text) == 0]
+
+
+def _is_identifier(piece: str) -> bool:
+    return _IDENTIFIER.fullmatch(piece) is not None and _MEASURE.fullmatch(piece) is None
 
 
 def with_confidence(found: Sequence[Candidate], missing: Missing, mode: Mode, *, points: bool) -> list[Candidate]:

@@ -215,9 +215,8 @@ def _within(question: Question, period: Period) -> Question:
     given = question.filters
     since = max((each for each in (given.since, period.since) if each is not None), default=None)
     until = min((each for each in (given.until, period.until) if each is not None), default=None)
-    return replace(
-        question, query=replace(question.query, raw=period.rest), filters=replace(given, since=since, until=until)
-    )
+    query = ParsedQuery(period.rest, question.query.forms)
+    return replace(question, query=query, filters=replace(given, since=since, until=until))
 
 
 def _with_reason(found: Sequence[Candidate], missing: str) -> list[Candidate]:

@@ -10,9 +10,10 @@ The index contains words as written. If a query finds too little, it is repeated
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 from itertools import chain
+from types import MappingProxyType
+from typing import NamedTuple
 
 from memoryd.core.index import IndexReader
 from memoryd.core.query import Term
@@ -26,70 +27,68 @@ _LONG, _MIDDLE = 7, 5  # letters of a word in another alphabet whose last two ar
 _HANGUL = ("\uac00", "\ud7a3")
 
 
-@dataclass(frozen=True)
+class Parts(NamedTuple):
+    """The parts of a query. All terms are as typed.
+
+    `pieces`: the parts between white space, each once. `units`: the words of each piece, each piece once. `phrase`: the
+    whole query as one phrase, if it is more than one unit. `exact`: each unit as one term. `words`: the single words.
+    `function_words`: the words that carry little information in the languages of the query. `informative`: the single
+    words without them.
+    """
+
+    pieces: tuple[str, ...]
+    units: tuple[tuple[str, ...], ...]
+    phrase: Term | None
+    exact: tuple[Term, ...]
+    words: tuple[Term, ...]
+    function_words: frozenset[str]
+    informative: tuple[Term, ...]
+
+
+@lru_cache(maxsize=256)
+def _split(raw: str) -> Parts:
+    """Split the text of a query."""
+    split = raw[:MAX_CHARS].split()
+    found = [tuple(tokens(piece)) for piece in split]
+    units = tuple(dict.fromkeys(unit for unit in found if unit))[:MAX_UNITS]
+    whole = phrase(tuple(chain.from_iterable(found))[: 2 * MAX_UNITS]) if len(units) > 1 else None
+    words = tuple(dict.fromkeys(term for unit in units for term in _words_of(unit)))
+    without = function_words([term.text for term in words])
+    return Parts(
+        tuple(dict.fromkeys(split))[: 2 * MAX_UNITS],
+        units,
+        whole,
+        tuple(phrase(unit) for unit in units),
+        words,
+        without,
+        (tuple(term for term in words if term.text not in without) or words)[:MAX_UNITS],
+    )
+
+
 class ParsedQuery:
     """A query, `raw` as typed, and the terms it is made of. `forms`: a term for each word that an index has in other
     forms."""
 
-    raw: str
-    forms: Mapping[str, Term] = field(default_factory=dict, compare=False)
+    def __init__(self, raw: str, forms: Mapping[str, Term] = MappingProxyType({})) -> None:
+        self.raw = raw
+        self.forms = forms
+        self.parts = parts = _split(raw)
+        self.pieces, self.units, self.phrase, self.exact, _, self.function_words, self.informative = parts
 
     def with_forms(self, reader: IndexReader) -> ParsedQuery:
         """Return the query with the forms of its words that the index has."""
-        return replace(self, forms=word_forms(reader, [term.text for term in self._single_words]))
-
-    @cached_property
-    def pieces(self) -> tuple[str, ...]:
-        """The parts between white space, each once."""
-        return tuple(dict.fromkeys(self.raw[:MAX_CHARS].split()))[: 2 * MAX_UNITS]
-
-    @cached_property
-    def units(self) -> tuple[tuple[str, ...], ...]:
-        """The words of each piece, each piece once."""
-        return tuple(dict.fromkeys(unit for unit in self._each if unit))[:MAX_UNITS]
-
-    @cached_property
-    def _each(self) -> list[tuple[str, ...]]:
-        """The words of each piece, in order."""
-        return [tuple(tokens(piece)) for piece in self.raw[:MAX_CHARS].split()]
-
-    @cached_property
-    def phrase(self) -> Term | None:
-        """The whole query as one phrase, if it is more than one unit."""
-        if len(self.units) < 2:
-            return None
-        return phrase(tuple(chain.from_iterable(self._each))[: 2 * MAX_UNITS])
-
-    @cached_property
-    def exact(self) -> tuple[Term, ...]:
-        """Each unit as one term, as typed."""
-        return tuple(phrase(unit) for unit in self.units)
+        return ParsedQuery(self.raw, word_forms(reader, [term.text for term in self.parts.words]))
 
     @cached_property
     def loose(self) -> tuple[Term, ...]:
         """The single words in any form, without stop words."""
-        terms = tuple(dict.fromkeys(map(self.form_of, self._single_words)))
+        terms = tuple(dict.fromkeys(map(self.form_of, self.parts.words)))
         telling = tuple(term for term in terms if term.text not in self.function_words)
         return (telling or terms)[:MAX_UNITS]
-
-    @cached_property
-    def informative(self) -> tuple[Term, ...]:
-        """The single words as typed, without stop words."""
-        telling = tuple(term for term in self._single_words if term.text not in self.function_words)
-        return (telling or self._single_words)[:MAX_UNITS]
-
-    @cached_property
-    def function_words(self) -> frozenset[str]:
-        """The words that carry little information in the languages of the query."""
-        return function_words([term.text for term in self._single_words])
 
     def form_of(self, term: Term) -> Term:
         """Return a term that matches the word in any form."""
         return self.forms.get(term.text) or _prefix_term(term)
-
-    @cached_property
-    def _single_words(self) -> tuple[Term, ...]:
-        return tuple(dict.fromkeys(term for unit in self.units for term in _words_of(unit)))
 
 
 def phrase(words: tuple[str, ...]) -> Term:
