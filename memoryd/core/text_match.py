@@ -5,6 +5,7 @@ Texts are folded (case and accents) character by character, so that offsets in t
 
 from __future__ import annotations
 
+import re
 import unicodedata
 from collections.abc import Sequence
 from functools import lru_cache
@@ -13,6 +14,7 @@ from typing import NamedTuple
 from memoryd.core.query import Term
 from memoryd.core.words import tokens, unspaced
 
+_BEYOND = re.compile(r"[^\x00-\x7f]+")
 _MAX_MATCHES, _REACH = 12, 4_000  # matches per pattern; characters searched after the first match of any pattern
 
 
@@ -45,7 +47,11 @@ _FOLDED = _Folded()
 
 def fold(text: str) -> str:
     """Return the text without case and accents, with the same length."""
-    return text.lower() if text.isascii() else "".join([_FOLDED[char] for char in text])
+    return (text if text.isascii() else _BEYOND.sub(_folded, text)).lower()
+
+
+def _folded(run: re.Match[str]) -> str:
+    return "".join([_FOLDED[char] for char in run.group()])
 
 
 @lru_cache(maxsize=4_096)
@@ -91,14 +97,14 @@ def _spots(
     return found
 
 
-def count_present(terms: Sequence[Term], folded: str) -> int:
-    """Count the terms that occur in a folded text."""
-    return sum(any(_occurs_in(folded, each) for each in patterns_of(term)) for term in terms)
-
-
-def _occurs_in(folded: str, pattern: Pattern) -> bool:
-    at = folded.find(pattern.text)
-    return at >= 0 and bool(_spots(0, pattern, folded, at, 1))
+def has_any(terms: Sequence[Term], folded: str) -> bool:
+    """True if one of the terms occurs in a folded text."""
+    for term in terms:
+        for pattern in patterns_of(term):
+            at = folded.find(pattern.text)
+            if at >= 0 and _spots(0, pattern, folded, at, 1):
+                return True
+    return False
 
 
 def term_counts(terms: Sequence[Term], text: str) -> list[int]:

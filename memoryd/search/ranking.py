@@ -11,15 +11,16 @@ Topic files are ranked by the points of seed 001 instead: for keywords, context,
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cached_property
 from math import exp
 from typing import NamedTuple
 
 from memoryd.core.defaults import DAY
 from memoryd.core.index import IndexReader, Match, Memory
-from memoryd.core.text_match import count_present, fold
+from memoryd.core.query import Term
+from memoryd.core.text_match import fold, has_any
 from memoryd.search.periods import Period
 from memoryd.search.query_terms import ParsedQuery
 
@@ -198,38 +199,36 @@ MAX_KEYS = 1_000  # memories with a word; for a more common word, the texts of t
 
 class _PointCounter:
     """Compute points for one query. For rare words the index lists the memories, which is faster than searching every
-    text; matches in paths and tags are cached, since many memories share them."""
+    text; tags and the context are searched only for the words that a memory has."""
 
     def __init__(self, reader: IndexReader, query: ParsedQuery, points: Points, now: float) -> None:
+        self._reader = reader
         self._points = points
         self._now = now
         self._words = query.loose
-        keys_by_word = reader.keys_with(self._words, MAX_KEYS)
-        self._rare = [keys for keys in keys_by_word if keys is not None]
-        self._common = [word for word, keys in zip(self._words, keys_by_word, strict=True) if keys is None]
-        self._in_line = cache(lambda line: count_present(self._words, fold(line)))
 
     def score(self, found: Candidate, memory: Memory) -> _Score:
-        """Return the candidate with a score from its points."""
-        tagged = sum(1 for tag in memory.tags.split("\n") if tag and self._in_line(tag))
-        context = self._is_phrase(found) or bool(self._in_line(memory.labels))
-        counts = Counts(self._keywords(found, memory), context, tagged)
+        """Return the candidate with a score from its points. The whole phrase counts as one more word, and as the
+        context."""
+        kind, every = found.why.get("match"), len(self._words)
+        words = self._words if kind in _WHOLE else self._words_in(memory)
+        phrase = every > 1 and kind == PHRASE.name
+        tagged = sum(1 for tag in memory.tags.split("\n") if has_any(words, fold(tag))) if words and memory.tags else 0
+        context = phrase or has_any(words, fold(memory.labels))
+        counts = Counts(len(words) + phrase, context, tagged)
         earned = points_earned(self._points, counts, memory, self._now)
-        return _Score(found, counts, earned, score_of_points(self._points, earned, len(self._words)))
+        return _Score(found, counts, earned, score_of_points(self._points, earned, every))
 
-    def _is_phrase(self, found: Candidate) -> bool:
-        """True if the memory contains the query as a phrase."""
-        return len(self._words) > 1 and found.why.get("match") == PHRASE.name
-
-    def _keywords(self, found: Candidate, memory: Memory) -> int:
-        """Count the words of the query in a memory: the index reports whether it has all of them. The whole phrase
-        counts as one more."""
-        if self._is_phrase(found):
-            return len(self._words) + 1
-        if found.why.get("match") in _WHOLE:
-            return len(self._words)
-        count = sum(1 for keys in self._rare if memory.key in keys)
-        if self._common:
+    def _words_in(self, memory: Memory) -> list[Term]:
+        """Return the words of the query that the memory has."""
+        found = [word for word, keys in self._listed if keys is not None and memory.key in keys]
+        common = [word for word, keys in self._listed if keys is None]
+        if common:
             text = fold(f"{memory.title}\n{memory.labels}\n{memory.tags}\n{memory.body}")
-            count += count_present(self._common, text)
-        return count
+            found += [word for word in common if has_any([word], text)]
+        return found
+
+    @cached_property
+    def _listed(self) -> list[tuple[Term, Collection[int] | None]]:
+        """Each word of the query with the memories that have it, if it is rare."""
+        return list(zip(self._words, self._reader.keys_with(self._words, MAX_KEYS), strict=True))
