@@ -26,6 +26,7 @@ from tests.bench.writing import json_file, json_name, jsonl_line
 Form = Literal["append", "write", "rename"]
 FIRST_S = 1_767_312_000  # 2026-01-02: after everything that was generated
 FIRST_NUMBER = 10**9  # ids are made from numbers: no generated memory has one so high
+WORD_LETTERS = 5  # of 20: enough for three million words
 LARGE = 2_350  # memories of a user document of 7 MB
 LARGE_USER = "user-large/__long-memories/data.json"
 
@@ -62,12 +63,13 @@ class Change(NamedTuple):
 
 
 def word(number: int) -> str:
-    """A word that stands nowhere else: the vocabulary of the generated texts has neither `q` nor `z`."""
+    """A word that stands nowhere else: the vocabulary of the generated texts has neither `q` nor `z`. Each letter
+    stands in it twice: two words that differ by one letter would be found for each other, as misspelt."""
     letters = ""
-    while number or not letters:
+    for _ in range(WORD_LETTERS):
         number, digit = divmod(number, 20)
         letters += "bcdfghjklmnprstvwxyz"[digit]
-    return f"zq{letters}qz"
+    return f"zq{letters}{letters}qz"
 
 
 class Agent:

@@ -12,6 +12,7 @@ import pytest
 
 from memoryd.core.records import ParseOffset
 from memoryd.layouts.registry import LAYOUTS
+from memoryd.search.spelling import is_one_letter_apart
 from tests.bench import goals, plot
 from tests.bench.__main__ import main
 from tests.bench.agent_writes import LARGE, Agent, put_large_document, word
@@ -254,7 +255,11 @@ def test_the_large_document_has_7_mb(tmp_path: Path) -> None:
 
 
 def test_words_of_changes_differ() -> None:
-    assert len({word(number) for number in range(20_000)}) == 20_000
+    made = [word(number) for number in range(20_000)]
+    assert len({*made}) == len(made)
+    assert not any(
+        is_one_letter_apart(made[at], made[at + by]) for by in (1, 19, 20, 400) for at in range(0, 10_000, 7)
+    )
 
 
 def test_the_minimal_indexer_finds_each_change(corpus: Corpus, tmp_path: Path) -> None:
