@@ -336,6 +336,11 @@ class TestMemories:
     def test_owners_and_ids(self, index: IndexWriter) -> None:
         put(index, "a", record(0, owner="bob"), record(1, owner="ann"), record(2, id="m1"))
         assert index.owners() == ("", "ann", "bob")
+        put(index, "a", record(0, owner="bob"), record(1, owner="ann"))
+        assert index.owners() == ("ann", "bob")
+        put(index, "a", record(0), record(1))
+        assert index.owners() == ("",)
+        put(index, "a", record(0, owner="bob"), record(1, owner="ann"), record(2, id="m1"))
         assert len(index.keys_of("m1", Filters())) == 2
         assert len(index.keys_of("m1", Filters(owner="ann"))) == 1
         assert index.keys_of("m", Filters()) == []

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import errno
+import sqlite3
 import threading
 from array import array
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -74,6 +76,30 @@ class TestFile:
         made = SqliteIndex(str(path))
         assert made.files() == {}
         made.close()
+
+
+class TestCost:
+    def test_to_see_that_no_memory_has_an_owner_takes_no_longer_in_a_large_store(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Each search needs to know, and the first one after a change asks anew."""
+        connect, steps = sqlite3.connect, list[None]()  # of SQLite's virtual machine
+
+        def counting(*given: Any, **more: Any) -> sqlite3.Connection:
+            made: sqlite3.Connection = connect(*given, **more)
+            made.set_progress_handler(lambda: steps.append(None), 1)
+            return made
+
+        monkeypatch.setattr(sqlite3, "connect", counting)
+        taken: list[int] = []
+        for many in (50, 1_000):
+            made = SqliteIndex(str(tmp_path / f"{many}.sqlite"))
+            put(made, "a", *map(record, range(many)))
+            steps.clear()
+            assert made.owners() == ("",)
+            taken.append(len(steps))
+            made.close()
+        assert 0 < taken[1] <= 2 * taken[0] + 50
 
 
 class TestErrors:

@@ -18,6 +18,9 @@ _FROM_WORDS = (
 _KEYS = "SELECT r.key FROM records AS r"
 _CREATED = "ifnull(r.created, -1e18)"  # as in records_by_created
 _UNDATED = -1e18
+# Both read records_by_owner alone, which has only the records with an owner.
+_NEXT_OWNER = "SELECT owner FROM records WHERE owner <> '' AND owner > ? ORDER BY owner LIMIT 1"
+_ANY_WITHOUT_OWNER = "SELECT 1 WHERE (SELECT count(*) FROM records WHERE owner <> '') < (SELECT count(*) FROM records)"
 _COLUMNS = (
     "r.key, r.path, r.line, r.id, r.type, r.title, r.created, r.archived, r.tags, r.owner, r.weight, r.uses,"
     " t.labels, t.body"
@@ -100,12 +103,11 @@ class Memories:
     def owners(self) -> tuple[str, ...]:
         """Return the names of all owners, sorted; "" for memories without one."""
         if self._owners is None or self._cache is None:  # outside a snapshot the cache may be outdated
-            found: list[str] = []
-            row = self._db.row("SELECT min(owner) FROM records")
-            while row is not None and row[0] is not None:
-                found.append(str(row[0]))
-                row = self._db.row("SELECT min(owner) FROM records WHERE owner > ?", row)
-            self._owners = tuple(found)
+            named: list[str] = []
+            while row := self._db.row(_NEXT_OWNER, (named[-1] if named else "",)):
+                named.append(row[0])
+            row = self._db.row(_ANY_WITHOUT_OWNER if named else "SELECT 1 FROM records LIMIT 1")
+            self._owners = ("", *named) if row else tuple(named)
         return self._owners
 
     def last_key(self) -> int:
