@@ -67,13 +67,17 @@ class _BoundedSink(_Sink):
     def __init__(self, stream: TextIO, path: str) -> None:
         super().__init__(stream)
         self._path = path
+        self._limit = MAX_LOG_BYTES
 
     def flush(self) -> None:
         super().flush()
-        with suppress(OSError):  # no such file, or no space for the copy: the file grows further
-            if os.stat(self._path).st_size > MAX_LOG_BYTES:
+        with suppress(OSError):  # no such file, or no space for the copy: the file grows by a tenth before another try
+            size = os.stat(self._path).st_size
+            if size > self._limit:
+                self._limit = size + MAX_LOG_BYTES // 10
                 shutil.copyfile(self._path, f"{self._path}.1")
                 os.truncate(self._path, 0)
+                self._limit = MAX_LOG_BYTES
 
 
 class _Forward(logging.Handler):
@@ -94,6 +98,22 @@ def _filter(_: Any, method: str, event: structlog.typing.EventDict) -> structlog
     return event
 
 
+def _for_people(*, colours: bool) -> list[Any]:
+    """Return the processors that show local times and no modules, so that most events fit on a line."""
+    return [
+        lambda _, __, event: {name: value for name, value in event.items() if name != "module"},
+        structlog.processors.TimeStamper(fmt="%Y-%m-%d %H:%M:%S", utc=False),
+        structlog.processors.format_exc_info,
+        structlog.dev.ConsoleRenderer(colors=colours, pad_event_to=0, pad_level=False),
+    ]
+
+
+_FOR_PROGRAMS = (
+    structlog.processors.TimeStamper(fmt="iso", utc=True),
+    structlog.processors.format_exc_info,
+    structlog.processors.JSONRenderer(),
+)
+
 Clean = Callable[[Mapping[str, Any]], Mapping[str, Any]]
 """A function that removes from a log event what must not be logged (secrets)."""
 
@@ -112,18 +132,13 @@ def configure(
     """
     out = stream or sys.stderr
     console = style == "console" or (style == "auto" and out.isatty())
-    renderer: Any = (
-        structlog.dev.ConsoleRenderer(colors=out.isatty()) if console else structlog.processors.JSONRenderer()
-    )
     sink = _BoundedSink(out, path) if path else _Sink(out)
     structlog.configure(
         processors=[
             _filter,
             lambda _, __, event: dict(clean(event)),
             structlog.processors.add_log_level,
-            structlog.processors.TimeStamper(fmt="iso", utc=True),
-            structlog.processors.format_exc_info,
-            renderer,
+            *(_for_people(colours=out.isatty()) if console else _FOR_PROGRAMS),
         ],
         wrapper_class=structlog.make_filtering_bound_logger(logging.DEBUG),
         logger_factory=structlog.WriteLoggerFactory(file=sink),  # type: ignore[arg-type]  # has write and flush

@@ -2,10 +2,70 @@
 
 from __future__ import annotations
 
+import io
+import os
+import shutil
 import subprocess
 import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
 
-from memoryd.log import RateLimit
+import pytest
+import structlog
+
+from memoryd import log as module
+from memoryd.log import RateLimit, configure, get_logger
+
+
+@pytest.fixture
+def _restored() -> Iterator[None]:
+    """Logging as it was before."""
+    before = structlog.get_config()
+    yield
+    structlog.configure(**before)
+
+
+@pytest.mark.usefixtures("_restored")
+def test_people_see_local_times_and_no_modules(monkeypatch: pytest.MonkeyPatch) -> None:
+    out = io.StringIO()
+    monkeypatch.setenv("TZ", "Asia/Kathmandu")
+    time.tzset()
+    try:
+        configure(style="console", stream=out)
+        get_logger("a.module").info("started", roots=3)
+        local = time.strftime("%Y-%m-%d %H:")
+    finally:
+        monkeypatch.undo()
+        time.tzset()
+    assert out.getvalue().startswith(local)
+    assert out.getvalue().endswith(" [info] started roots=3\n")
+
+
+@pytest.mark.usefixtures("_restored")
+def test_a_log_that_cannot_be_copied_is_not_copied_again_at_each_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A full disk: the next try is after a tenth more."""
+    tries = []
+
+    def full(source: str, target: str) -> None:
+        tries.append(os.stat(source).st_size)
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(module, "MAX_LOG_BYTES", 10_000)
+    path = tmp_path / "log"
+    with open(path, "a", encoding="utf-8") as out:
+        configure(style="json", stream=out, path=str(path))
+        logger = get_logger("m")
+        with monkeypatch.context() as context:
+            context.setattr(shutil, "copyfile", full)
+            while path.stat().st_size < 13_000:
+                logger.info("x" * 100)
+        assert len(tries) == 3
+        while path.stat().st_size > 1000:
+            logger.info("x" * 100)
+    assert (tmp_path / "log.1").stat().st_size > 13_000
 
 
 def test_a_repeated_message_goes_out_once_a_minute_with_the_number_suppressed() -> None:

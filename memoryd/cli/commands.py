@@ -152,7 +152,7 @@ def _callback(method: Method) -> Callable[..., None]:
                 values["memory"] = _with_sentence(ctx, values)
             params = to_params(method, values)
             _require_input(method, params)
-            _check(method, params)
+            check_params(method, params)  # wrong usage is reported even if no daemon runs
             result = call_daemon(socket_of(ctx), method.name, params, waits_s=method.waits_s, quiet=as_json)
         _print_result(method, result, as_json=as_json)
         ctx.exit(exits.of_result(method.name, result))
@@ -166,16 +166,6 @@ def _with_sentence(ctx: click.Context, values: Values) -> Sequence[str]:
     if not sentence:
         return rest
     return [*fields.sentence_fields(sentence, layout_of(socket_of(ctx), values.get("root"))), *rest]
-
-
-def _check(method: Method, params: Values) -> None:
-    """Check the parameters, so that wrong usage is reported even if no daemon runs. The message does not name the
-    method, which is not part of the command line."""
-    try:
-        check_params(method, params)
-    except UsageError as error:
-        error.message = error.message.removeprefix(f"{method.name}: ")
-        raise
 
 
 _NO_FIELDS = "no fields given; write NAME=VALUE or use --file"

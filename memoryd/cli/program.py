@@ -80,9 +80,16 @@ def run_program(argv: Sequence[str]) -> int:
         error.show()
         return exits.USAGE
     except click.ClickException as error:
-        command = error.ctx.command_path if isinstance(error, click.UsageError) and error.ctx else "memoryd"
-        hint = f"see `{command} --help`" if isinstance(error, click.UsageError) else None
-        raise UsageError(error.format_message(), hint=hint) from error
+        raise _usage_error(error) from error
     except click.Abort:
         return exits.INTERRUPTED
     return code if isinstance(code, int) else exits.DONE
+
+
+def _usage_error(error: click.ClickException) -> UsageError:
+    """Return what is reported for an error of click."""
+    if not isinstance(error, click.UsageError):
+        return UsageError(error.format_message())
+    if isinstance(error, click.NoSuchOption) and error.option_name == "--json" and error.ctx and not error.ctx.parent:
+        return UsageError("--json belongs after the command", hint="for example `memoryd status --json`")
+    return UsageError(error.format_message(), hint=f"see `{error.ctx.command_path if error.ctx else 'memoryd'} --help`")

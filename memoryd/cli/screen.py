@@ -12,18 +12,20 @@ from memoryd.control.wire import readable
 
 TYPE_CHECKING = False  # without typing, which costs a client command too much
 if TYPE_CHECKING:
+    import re
     from typing import TextIO
 
 GOOD, WARNING, BAD = 28, 130, 160  # of the 256 colours: as clear on white as on black, whatever the theme
 DATE_AFTER_S = 60 * 86_400
 _STYLES = {
-    **dict.fromkeys(("ok", "done", "yes"), f"38;5;{GOOD}"),
+    **dict.fromkeys(("ok", "done", "yes", "valid", "fixable"), f"38;5;{GOOD}"),
     **dict.fromkeys(
         ("warning", "near", "degraded", "suspect", "paused", "stale", "scanning", "read_only"), f"38;5;{WARNING}"
     ),
-    **dict.fromkeys(("error", "over", "failed", "missing", "no"), f"38;5;{BAD}"),
+    **dict.fromkeys(("error", "over", "failed", "missing", "no", "damaged"), f"38;5;{BAD}"),
     "header": "1",
     "rule": "2",
+    "matched": f"1;38;5;{WARNING}",
 }
 
 
@@ -44,19 +46,28 @@ class Screen:
         """Write text and a newline."""
         self._out.write(printable(text, keep="\n\t") + "\n")
 
-    def heading(self, text: str) -> None:
-        """Write a line, in bold on a terminal. It is never wrapped."""
-        self._out.write(self.styled(printable(text), "header") + "\n")
+    def heading(self, text: str, marked: re.Pattern[str] | None = None) -> None:
+        """Write a line, in bold on a terminal, with what is marked in another colour. It is never wrapped."""
+        self._out.write(self._mark(printable(text), marked, "header") + "\n")
 
-    def paragraph(self, text: str | Sequence[str], indent: int = 2) -> None:
-        """Write an indented text. On a terminal it is wrapped between words, or between the given parts."""
+    def paragraph(self, text: str | Sequence[str], indent: int = 2, marked: re.Pattern[str] | None = None) -> None:
+        """Write an indented text, with what is marked in another colour. On a terminal it is wrapped between words, or
+        between the given parts."""
         rows = [printable(text if isinstance(text, str) else " ".join(text), keep="\t")]
         if self._fancy:
             from memoryd.cli.tables import wrap  # noqa: PLC0415 - for a terminal only
 
             rows = wrap(rows[0] if isinstance(text, str) else [*map(printable, text)], self.width - indent)
         for row in rows:
-            self._out.write(f"{' ' * indent}{row}\n")
+            self._out.write(f"{' ' * indent}{self._mark(row, marked)}\n")
+
+    def _mark(self, text: str, marked: re.Pattern[str] | None, cell: str = "") -> str:
+        """Return the text in the colour of `cell`, with what is marked in a colour of its own."""
+        parts, at = [], 0
+        for match in marked.finditer(text) if marked else ():
+            parts += [self.styled(text[at : match.start()], cell), self.styled(match[0], "matched")]
+            at = match.end()
+        return "".join((*parts, self.styled(text[at:], cell)))
 
     @property
     def fancy(self) -> bool:

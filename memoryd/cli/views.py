@@ -21,7 +21,7 @@ def show_findings(screen: Screen, result: Result) -> None:
     """Show findings as a table, and their number by severity."""
     findings = result.get("findings", [])
     if findings:
-        headers = ("severity", "code", "place", "message", "fixable")
+        headers = ("severity", "code", "place", "message", "repair")
         screen.table(headers, map(_finding, findings), wrapped=("message",))
         _truncated(screen, result)
     screen.line(f"findings: {format_counts(result.get('summary', {}))}")
@@ -31,7 +31,7 @@ def _finding(finding: Result) -> tuple[object, ...]:
     line = f":{finding['line']}" if finding.get("line") else ""
     location = "/".join(filter(None, (finding.get("root"), finding.get("path")))) + line
     severity, code = finding.get("severity"), finding.get("code")
-    return severity, code, location, finding.get("message"), yes_no(finding.get("fixable"))
+    return severity, code, location, finding.get("message"), "fixable" if finding.get("fixable") else "-"
 
 
 def _truncated(screen: Screen, result: Result, prefix: str = "") -> None:
@@ -93,11 +93,11 @@ def show_backups(screen: Screen, result: Result) -> None:
             b.get("file") or "-",
             screen.when(b.get("taken")),
             format_size(b.get("bytes")),
-            yes_no(b.get("valid")),
+            "valid" if b.get("valid") else "damaged",
         )
         for b in result.get("backups", [])
     ]
-    screen.table(("id", "root", "file", "taken", "size", "valid"), rows, empty="no backups")
+    screen.table(("id", "root", "file", "taken", "size", "content"), rows, empty="no backups")
     _truncated(screen, result)
 
 

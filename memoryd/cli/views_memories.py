@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import re
 import shlex
 import sys
+from collections.abc import Sequence
 
 from memoryd.cli.screen import Screen
 from memoryd.cli.views_status import Result
@@ -34,7 +36,8 @@ def show_hits(screen: Screen, result: Result) -> None:
 
 def _hit(screen: Screen, hit: Result) -> None:
     archived = " (archived)" if hit.get("archived") else ""
-    screen.heading(f"{hit.get('title') or hit.get('id')}{archived}")
+    marked = _pattern_of(hit.get("why", {}).get("terms", ()))
+    screen.heading(f"{hit.get('title') or hit.get('id')}{archived}", marked)
     facts = [
         "weak match" if hit.get("confidence") == "weak" else None,
         hit.get("type"),
@@ -45,9 +48,22 @@ def _hit(screen: Screen, hit: Result) -> None:
     snippet = str(hit.get("snippet") or "").strip()
     if snippet == hit.get("title"):
         snippet = ""  # the title is the whole memory
-    for line in (" · ".join(str(fact) for fact in facts if fact), *snippet.splitlines()):
-        if line:
-            screen.paragraph(line)
+    if any(facts):
+        screen.paragraph(" · ".join(str(fact) for fact in facts if fact))
+    for line in snippet.splitlines():
+        screen.paragraph(line, marked=marked)
+
+
+def _pattern_of(terms: Sequence[str]) -> re.Pattern[str] | None:
+    """Return a pattern of the words that a search has found; `warm*` is the start of a word."""
+
+    def form(term: str) -> str:
+        word = re.escape(term.removesuffix("*"))
+        if not term.isascii():
+            return word  # the script may have no spaces
+        return rf"(?<!\w){word}" + (r"\w*" if term.endswith("*") else r"(?!\w)")
+
+    return re.compile("|".join(map(form, terms)), re.IGNORECASE) if terms else None
 
 
 def _location(row: Result) -> str:

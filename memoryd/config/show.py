@@ -68,7 +68,7 @@ def _root(root: RootConfig) -> dict[str, object]:
     shown: dict[str, object] = {
         "name": _entry(root.name, root.origins, "name"),
         "path": {"value": root.path, "origin": root.origin},
-        "external": {"value": root.external, "origin": root.origin},
+        "external": {"value": root.external, "origin": root.origin if root.external else DEFAULT},
     }
     shown |= {name: _entry(value, root.origins, name) for name, value in plain.items()}
     shown["schedule"] = {

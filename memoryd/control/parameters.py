@@ -32,28 +32,24 @@ def check_params(method: Method, params: object) -> Request:
     if params is None:
         params = {}
     if not isinstance(params, Mapping):
-        raise UsageError(f"{method.name}: parameters must be an object, not a list")
+        raise UsageError("parameters must be an object, not a list")
     names = method.request.__struct_fields__
     for name in params:
         if name not in names:
-            raise UsageError(f"{method.name}: unknown parameter {name!r}", hint=nearest(str(name), names))
+            raise UsageError(f"unknown parameter {name!r}", hint=nearest(str(name), names))
     given = {name: value for name, value in params.items() if value is not None}
     try:
         with _converting:
             request = msgspec.convert(given, method.request)
     except msgspec.ValidationError as error:
-        raise _first_error(method, given) or UsageError(f"{method.name}: {error}") from None
+        raise _first_error(method, given) or UsageError(str(error)) from None
     for param in method.params:
-        if (
-            param.option.choices
-            and param.name in given
-            and (invalid := _choice_error(method, param, given[param.name]))
-        ):
+        if param.option.choices and param.name in given and (invalid := _choice_error(param, given[param.name])):
             raise invalid
     if method.only_one and len([name for name in method.one_of if name in given]) > 1:
-        raise UsageError(f"{method.name}: only one of {', '.join(method.one_of)} may be given")
+        raise UsageError(f"only one of {', '.join(method.one_of)} may be given")
     if method.one_of and not any(name in given for name in method.one_of):
-        raise UsageError(f"{method.name}: one of {', '.join(method.one_of)} must be given")
+        raise UsageError(f"one of {', '.join(method.one_of)} must be given")
     return request
 
 
@@ -73,24 +69,24 @@ def _first_error(method: Method, given: Mapping[str, object]) -> UsageError | No
     for param in method.params:
         if param.name not in given:
             if param.required:
-                return UsageError(f"{method.name}: parameter {param.name!r} is missing", hint=param.help)
+                return UsageError(f"parameter {param.name!r} is missing", hint=param.help)
             continue
-        error = _value_error(method, param, given[param.name])
+        error = _value_error(param, given[param.name])
         if error is not None:
             return error
     return None
 
 
-def _value_error(method: Method, param: Param, value: object) -> UsageError | None:
+def _value_error(param: Param, value: object) -> UsageError | None:
     kind, expected = _KINDS[param.type]
     free_text = param.type == "str" and param.option.joined  # free text may hold anything
     if not _conforms(value, str if free_text else kind) or (param.type == "objects" and not value):
-        return UsageError(f"{method.name}: {param.name!r} must be {expected}")
-    if param.choices and (error := _choice_error(method, param, value)) is not None:
+        return UsageError(f"{param.name!r} must be {expected}")
+    if param.choices and (error := _choice_error(param, value)) is not None:
         return error
     low, high = param.minimum, param.maximum
     if isinstance(value, (int, float)) and ((low is not None and value < low) or (high is not None and value > high)):
-        return UsageError(f"{method.name}: {param.name!r} must be between {low} and {high}")
+        return UsageError(f"{param.name!r} must be between {low} and {high}")
     return None
 
 
@@ -102,13 +98,13 @@ def _conforms(value: object, kind: object) -> bool:
     return True
 
 
-def _choice_error(method: Method, param: Param, value: object) -> UsageError | None:
+def _choice_error(param: Param, value: object) -> UsageError | None:
     """Return the error for the first value that is not allowed."""
     for item in value if isinstance(value, list) else [value]:
         if item not in param.choices:
             allowed = ", ".join(param.choices)
             return UsageError(
-                f"{method.name}: {param.name!r} cannot be {item!r}",
+                f"{param.name!r} cannot be {item!r}",
                 hint=f"{nearest(str(item), param.choices)} (allowed: {allowed})",
             )
     return None

@@ -594,6 +594,16 @@ def test_wrong_words_are_usage_errors(argv: list[str], stub: Stub, capsys: pytes
     assert json.loads(capsys.readouterr().out)["error"]["code"] == -32602
 
 
+def test_json_before_the_command_is_answered_with_its_place(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["--json", "status"]) == 2
+    assert capsys.readouterr().err.splitlines() == [
+        "memoryd: --json belongs after the command",
+        "hint: for example `memoryd status --json`",
+    ]
+    assert run(["--jsn", "status"]) == 2
+    assert "hint: see `memoryd --help`" in capsys.readouterr().err
+
+
 def test_a_mistyped_command_gets_the_nearest(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["statsu"]) == 2
     assert "did you mean 'status'" in capsys.readouterr().err

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 import time
 from datetime import UTC, datetime
 from typing import Any
@@ -99,6 +100,17 @@ def test_a_search_result_breaks_no_word_and_no_id() -> None:
     assert f"  {identity}" in lines
     assert all(cell_width(line) <= 80 for line in lines)
     assert {word for line in lines[3:] for word in line.split()} == {"timeouts"}
+
+
+def test_the_words_that_were_found_are_marked_on_a_terminal_only() -> None:
+    hit = {"title": "The warmup of C++", "snippet": "Warmups, swarms; 東京の c++ and c++x", "path": "a", "root": "r"}
+    found = {"hits": [{**hit, "why": {"terms": ["warm*", "c++", "東京*"]}}]}
+    out = io.StringIO()
+    show_hits(Screen(out, fancy=True, colour=True, now=NOW), found)
+    marked = re.findall(r"\x1b\[1;38;5;130m(.*?)\x1b\[0m", out.getvalue())
+    assert marked == ["warmup", "C++", "Warmups", "東京", "c++"]
+    assert "\x1b" not in "".join(shown(show_hits, found))
+    assert "\x1b" not in "".join(shown(show_hits, found, fancy=False))
 
 
 def test_an_event_has_no_signs_of_a_programming_language() -> None:

@@ -231,7 +231,8 @@ class WatchManager:
             self._generation += 1
             self._retire()
             self._probe.forget()
-            log.info("rebuilding watches", reason=reason, generation=self._generation, roots=len(self._paths))
+            tell = log.debug if self._generation == 1 else log.info
+            tell("rebuilding watches", reason=reason, generation=self._generation, roots=len(self._paths))
             try:
                 self._stream = self._begin(self._generation)
             except OSError as error:  # no inotify instance left, or no place for probes
