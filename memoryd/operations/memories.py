@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, tzinfo
+from functools import lru_cache
 from typing import NamedTuple, TypeVar
 
 from memoryd.core.plan import Plan
@@ -32,6 +33,8 @@ from memoryd.store import Store
 from memoryd.store.commit import Origin, change
 from memoryd.store.layout_views import write_view, writer_of
 from memoryd.store.recent_adds import RecentChange
+
+MAX_NAME = 40  # of a field that may be a slip of the pen
 
 LocatedT = TypeVar("LocatedT", Located, Located | None)
 
@@ -62,7 +65,7 @@ class Outcome(NamedTuple):
 
 def add(store: Store, new: NewMemory, now: float, context: Context) -> Outcome:
     """Store a new memory. Raises SensitiveError, InvalidMemoryError, LimitExceededError, UsageError."""
-    warnings = reject_secrets(store, new.memory, location=new.location, allow_words=context.allow_words)
+    warnings = _review(store, new.memory, context, new.location)
     view = _view(store, now, context)
 
     def decide() -> WritePlan:
@@ -78,7 +81,10 @@ def add(store: Store, new: NewMemory, now: float, context: Context) -> Outcome:
 
 def add_several(store: Store, new: Sequence[NewMemory], now: float, context: Context) -> Outcome:
     """Store several memories or none, with one receipt. Raises like `add`, with the index in `data["memory"]`."""
-    warnings = [_check_secrets(store, each, number, context) for number, each in enumerate(new)]
+    warnings = []
+    for number, each in enumerate(new):
+        with _with_index(number):
+            warnings.append(_review(store, each.memory, context, each.location))
     view, ids = _view(store, now, context), list[tuple[str, str]]()
 
     def decide() -> WritePlan:
@@ -99,9 +105,27 @@ def add_several(store: Store, new: Sequence[NewMemory], now: float, context: Con
     return outcome
 
 
-def _check_secrets(store: Store, new: NewMemory, number: int, context: Context) -> tuple[str, ...]:
-    with _with_index(number):
-        return reject_secrets(store, new.memory, location=new.location, allow_words=context.allow_words)
+def _review(
+    store: Store, memory: Mapping[str, object], context: Context, location: Mapping[str, str] | None = None
+) -> tuple[str, ...]:
+    """Return warnings about a memory that may be stored: possible secrets, and unknown fields whose name is nearly that
+    of a known one. Raises SensitiveError if it may not."""
+    warnings = reject_secrets(store, memory, location=location, allow_words=context.allow_words)
+    if store.layout is None:
+        return warnings
+    slips = {name: _known_field(name, tuple(store.layout.fields)) for name in memory}
+    return *warnings, *(f"{name}: stored as it is; did you mean {near}?" for name, near in slips.items() if near)
+
+
+@lru_cache(maxsize=256)
+def _known_field(name: str, known: tuple[str, ...]) -> str | None:
+    """Return the known field whose name differs from an unknown one by little more than a letter. Many words that mean
+    something else differ by two: content and context."""
+    if name in known or len(name) > MAX_NAME:
+        return None
+    from difflib import get_close_matches  # noqa: PLC0415 - for unknown fields only
+
+    return next(iter(get_close_matches(name, known, n=1, cutoff=0.9)), None)
 
 
 @contextmanager
@@ -125,7 +149,7 @@ def _watch_added(store: Store, outcome: Outcome, new: Sequence[NewMemory], now: 
 
 def update(store: Store, identity: str, changes: Mapping[str, object], now: float, context: Context) -> Outcome:
     """Change fields of a live memory; the value None removes a field. Raises like `find_live` and `add`."""
-    warnings = reject_secrets(store, changes, allow_words=context.allow_words)
+    warnings = _review(store, changes, context)
     view, target = _view(store, now, context), _Target(identity)
 
     def decide() -> WritePlan:

@@ -259,6 +259,13 @@ class TestSecrets:
         assert update(world, done.id, content="log in with $PASSWORD").warnings == ()
         assert add(world, content="the key to the token is a good password").warnings == ()
 
+    def test_a_slip_in_the_name_of_a_field_is_stored_with_a_warning(self, world: World) -> None:
+        done = add(world, contnt="heron", context="river")
+        assert done.warnings == ("contnt: stored as it is; did you mean content?",)
+        assert b'"contnt":"heron"' in world.read(LEARNINGS)
+        changed = update(world, done.id, importence="high")
+        assert changed.warnings == ("importence: stored as it is; did you mean importance?",)
+
     def test_an_error_does_not_quote_its_input(self, world: World) -> None:
         with pytest.raises(NotFoundError) as error:
             update(world, CANARY, importance="low")
