@@ -43,8 +43,9 @@ def read_question(reader: IndexReader, question: Question, missing: Sequence[str
     """Replace the misspelt words among those that no memory has."""
     words: dict[str, str] = {}
     for word in [each for each in missing if each.isalpha()][:MAX_CORRECTED]:
-        near = _parts(reader, word) or (None if is_common_word(word) else _nearest(reader, word))
-        if near is not None:
+        parts = _parts(reader, word)
+        near = parts or _nearest(reader, word)
+        if near is not None and (parts or not is_common_word(word)):  # last: the first call loads a list
             words[word] = near
     words |= _joined(reader, question.query, missing)
     if not words:
@@ -76,7 +77,7 @@ def _nearest(reader: IndexReader, word: str) -> str | None:
     """Return the most frequent word that differs by one letter; None if there is none, or the word is too short."""
     if len(word) < MIN_LETTERS:
         return None
-    near = words_near(word, reader.vocabulary())
+    near = words_near(word, "\n".join(("", *reader.words_beginning(word[0]), "")))
     if not near:
         return None
     counts = reader.term_frequencies([Term(each) for each in near])

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from pathlib import Path
+from unittest.mock import Mock
+
+import pytest
 
 from memoryd.core.defaults import Policy
 from memoryd.core.index import IndexWriter
@@ -10,6 +13,7 @@ from memoryd.engine.inbox import MERGE_PAUSE_S, MERGE_QUIET_S, NEVER
 from memoryd.engine.interfaces import Clock
 from memoryd.engine.root import Root
 from memoryd.index.sqlite import SqliteIndex
+from memoryd.index.sqlite.database import Database
 from memoryd.store import Store
 from tests.engine.silent import SILENT
 from tests.index.database import ask, check_words
@@ -49,6 +53,20 @@ def test_few_pieces_are_left_and_all_is_found(tmp_path: Path) -> None:
     assert found(made, "zebra") == before
     assert len(before) == 80
     check_words(made.path)
+    made.close()
+
+
+def test_the_words_are_then_in_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = filled(tmp_path / "c")
+    while made.tidy():
+        pass
+    put_texts(made, "new", "giraffe")
+    asked = Mock(side_effect=Database.rows, autospec=True)
+    monkeypatch.setattr(Database, "rows", lambda *given: asked(*given))
+    with made.reader() as reader:
+        assert {"zebra", "giraffe", "w7"} <= {*reader.vocabulary().split()}
+    assert [call for call in asked.call_args_list if "FROM vocabulary" in call.args[1]] == []
+    assert asked.call_count == 1, "the words of the new memory"
     made.close()
 
 

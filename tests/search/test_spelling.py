@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from unittest.mock import Mock
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from memoryd.search import spelling
 from memoryd.search.spelling import MIN_LETTERS, is_one_letter_apart, words_near
 from tests.search.stored import Stored, memory
 
@@ -77,3 +80,13 @@ def test_compounds_are_read_as_they_are_written(kept: str, asked: str, stored: S
     stored.texts(f"the {kept} of the office is slow", "the printer is slow")
     assert stored.ids(f"{asked} office", mode="text")[0] == "m0"
     assert stored.hits(asked, mode="text")[0]["why"]["text"] > 0.2
+
+
+def test_the_list_of_common_words_is_read_only_for_a_word_with_a_neighbour(
+    stored: Stored, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    common = Mock(return_value=True)
+    monkeypatch.setattr(spelling, "is_common_word", common)
+    stored.texts("the zanzibar ledger")
+    assert stored.ids("quagga") == stored.ids("zamzibar") == []
+    common.assert_called_once_with("zamzibar")

@@ -280,11 +280,13 @@ class SqliteIndex(SqliteReader):
 
     def tidy(self) -> bool:
         """Merge some segments of the full-text index, which makes queries faster: 0.1 s at most. False when nothing is
-        left to do."""
+        left to do; then the word list is up to date as well, so that no query waits for it."""
         before = self._db.total_changes
         with self._db.transaction():
             self._db.run("INSERT INTO words (words, rank) VALUES ('merge', ?)", (MERGE_PAGES,))
         self.can_tidy = self._db.total_changes - before > 1
+        if not self.can_tidy:
+            self.vocabulary()
         return self.can_tidy
 
     # --- rows

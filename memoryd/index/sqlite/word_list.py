@@ -56,20 +56,23 @@ class WordList:
 
 def words_beginning(words: str, start: str) -> list[str]:
     """Return the words (in order, each between newlines) that begin with `start`."""
-    low, high = 0, len(words) - 1  # newlines: the word after `low` is too early, or the first that is not
+    low = _before(words, start, 0)
+    high = _before(words, start[:-1] + chr(ord(start[-1]) + 1), low)
+    return words[low + 1 : high].split("\n") if low < high else []
+
+
+def _before(words: str, limit: str, low: int) -> int:
+    """Return the offset of the newline before the first word that is not less than `limit`. `low`: such an offset of a
+    word that is less, or 0."""
+    high = len(words) - 1
     while low < high:
         middle = words.rfind("\n", low, (low + high) // 2 + 1)
         end = words.index("\n", middle + 1)
-        if words[middle + 1 : end] < start:
+        if words[middle + 1 : end] < limit:
             low = end
         else:
             high = middle
-    found: list[str] = []
-    while words.startswith(start, low + 1):
-        end = words.index("\n", low + 1)
-        found.append(words[low + 1 : end])
-        low = end
-    return found
+    return low
 
 
 def words_containing(words: str, piece: str, limit: int) -> list[str] | None:
