@@ -84,6 +84,15 @@ def show_change(screen: Screen, result: Result) -> None:
         screen.line(f"done, receipt {result['receipt']}; to undo it: `memoryd undo {result['receipt']}`")
 
 
+def show_reindex(screen: Screen, result: Result) -> None:
+    """Show how many memories were read, and which index files changed."""
+    if "memories" in result:
+        changed = f"wrote {', '.join(result['written'])}" if result.get("written") else "no index file changed"
+        screen.line(f"read {result['memories']} memories; {changed}")
+    else:
+        show_change(screen, result)
+
+
 def show_backups(screen: Screen, result: Result) -> None:
     """Show backups as a table."""
     rows = [
@@ -245,7 +254,7 @@ VIEWS: dict[str, View] = {
     "memory.unarchive": show_stored,
     "plan": show_plan,
     "archive": show_change,
-    "reindex": show_change,
+    "reindex": show_reindex,
     "undo": show_change,
     "repair": show_change,
     "dedupe": show_change,

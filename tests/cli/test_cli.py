@@ -1036,6 +1036,18 @@ def test_a_hit_of_one_line_is_printed_once(capsys: pytest.CaptureFixture[str]) -
     assert capsys.readouterr().out.count("Run it") == 2
 
 
+def test_a_reindex_tells_what_it_did(capsys: pytest.CaptureFixture[str]) -> None:
+    result: dict[str, Any] = {"plan": {"actions": []}, "memories": 5, "written": ["a/index.json"]}
+    views.print_for_people("reindex", result)
+    views.print_for_people("reindex", {**result, "written": []})
+    views.print_for_people("reindex", {"plan": {"actions": []}})
+    assert capsys.readouterr().out.splitlines() == [
+        "read 5 memories; wrote a/index.json",
+        "read 5 memories; no index file changed",
+        "nothing to do",
+    ]
+
+
 def test_settings_with_their_default_are_counted_and_shown_with_all(capsys: pytest.CaptureFixture[str]) -> None:
     views.print_for_people("config.show", RESULTS["config.show"])
     changed = capsys.readouterr().out

@@ -210,3 +210,6 @@ def test_a_root_that_is_added_says_what_became_of_it(tmp_path: Path) -> None:
         assert len(daemon.rpc("status")["roots"]) == 3
         ran = daemon.rpc("jobs.run", name="archive")["jobs"]
         assert sorted(row["root"] for row in ran) == ["first", "store"], "where the job means something"
+        (store / "index.json").unlink()
+        anew = daemon.rpc("reindex")
+        assert (anew["memories"], anew["written"]) == (5, ["store/index.json"]), "of all roots"

@@ -96,8 +96,10 @@ class DedupeRequest(Request, kw_only=True):
 class ReindexResult(ChangeResult, kw_only=True):
     """The files read and written again."""
 
-    memories: Annotated[int | UnsetType, member("how many memories there are; absent for several roots")] = UNSET
-    written: Annotated[list[str] | UnsetType, member("the index files that changed")] = UNSET
+    memories: Annotated[int | UnsetType, member("how many memories there are, in all roots")] = UNSET
+    written: Annotated[
+        list[str] | UnsetType, member("the index files that changed; of several roots each with its root")
+    ] = UNSET
 
 
 UPKEEP: tuple[Method, ...] = (

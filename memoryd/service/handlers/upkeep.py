@@ -39,6 +39,7 @@ from memoryd.control.methods.upkeep import (
     PlannedResult,
     PlanRequest,
     PlanResult,
+    ReindexResult,
     RepairRequest,
     RootPlan,
     UpkeepRequest,
@@ -68,7 +69,7 @@ def upkeep_handlers(daemon: Daemon) -> Table:
         "archive": handler(ArchiveRequest, methods.archive),
         "repair": handler(RepairRequest, methods.change("repair")),
         "dedupe": handler(DedupeRequest, methods.change("dedupe")),
-        "reindex": handler(UpkeepRequest, methods.change("reindex")),
+        "reindex": handler(UpkeepRequest, methods.reindex),
         "backup.list": handler(BackupListRequest, methods.backups("backup.list")),
         "backup.create": handler(BackupCreateRequest, methods.create_backups),
         "backup.verify": handler(BackupListRequest, methods.backups("backup.verify")),
@@ -122,6 +123,21 @@ class UpkeepHandlers(Handlers):
     def change(self, job: str) -> Callable[[RepairRequest | DedupeRequest | UpkeepRequest], FutureResult]:
         """Return a handler that runs a job whose result is a plan and, if carried out, a receipt."""
         return lambda request: gather(self._submit(job, request, request.root), merge_changes)
+
+    def reindex(self, request: UpkeepRequest) -> FutureResult:
+        """Build the indexes anew, and return how many memories were read in all."""
+
+        def merge(results: dict[str, Result]) -> ReindexResult:
+            by_root = of_type(results, ReindexResult)
+            counts = [each.memories for each in by_root.values() if each.memories is not UNSET]
+            names = {name: "" if len(by_root) == 1 else f"{name}/" for name in by_root}
+            written = [f"{names[name]}{path}" for name, each in by_root.items() for path in each.written or ()]
+            plan = merge_changes(results).plan
+            return (
+                ReindexResult(plan=plan, memories=sum(counts), written=written) if counts else ReindexResult(plan=plan)
+            )
+
+        return gather(self._submit("reindex", request, request.root), merge)
 
     def archive(self, request: ArchiveRequest) -> FutureResult:
         """Archive the memories that are due, or those with the given ids in the roots that have them."""
