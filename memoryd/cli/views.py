@@ -172,6 +172,12 @@ def show_roots(screen: Screen, result: Result) -> None:
             screen.paragraph(f"! {root.get('name')}: {reason}", 0)
 
 
+def show_removed(screen: Screen, result: Result) -> None:
+    """Show which roots are no longer looked after."""
+    for root in result.get("roots", []):
+        screen.line(f"removed {root.get('name')}; the files in {root.get('path')} stay as they are")
+
+
 def show_settings(screen: Screen, result: Result) -> None:
     """Show the configuration in force, with the origin of each value: without `all`, only what is not a default."""
     screen.line(f"configuration file: {result.get('path') or 'none, defaults only'}")
@@ -269,7 +275,7 @@ VIEWS: dict[str, View] = {
     "history.list": show_history,
     "root.list": show_roots,
     "root.add": show_roots,
-    "root.remove": show_roots,
+    "root.remove": show_removed,
     "root.pause": show_roots,
     "root.resume": show_roots,
     "root.confirm": show_roots,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -92,7 +93,7 @@ def advice(path: str, recognised: Recognition) -> str:
     if recognised.matches:
         return f"choose one with --layout: {', '.join(recognised.matches)}"
     if recognised.known is not None:
-        return "name --layout notes to search it without writing"
+        return f"`memoryd root add {shlex.quote(path)} --layout notes` lets it be searched; nothing is written there"
     return "name the directory that contains the memories; `memoryd help layouts` describes the layouts"
 
 
@@ -112,11 +113,14 @@ def layout_mismatch(store: Store) -> LayoutMismatch | None:
 
     The search index must be current.
     """
-    layout_is_specific = store.layout is not None and not store.layout.reader.reads_any_text
-    if layout_is_specific and store.catalogue.has_records():
+    layout = store.layout
+    if layout is None:
+        return None
+    harmless = layout.writer is None or not layout.reader.reads_any_text  # it writes nothing, or only what it can read
+    if harmless and store.catalogue.has_records():
         return None
     directory = _directory(store.tree, store.policy.ignore)
-    if directory is None or store.layout is None or store.layout.reader.recognise(directory) is not None:
+    if directory is None or layout.reader.recognise(directory) is not None:
         return None
     known = identify_store(directory)
     if known is not None:
@@ -136,7 +140,7 @@ def layout_mismatch(store: Store) -> LayoutMismatch | None:
     other = f"; it looks like {' and like '.join(found.matches)}" if found.matches else ""
     below = f"; the memories are in {os.path.join(store.path, found.subdirectory)}" if found.subdirectory else ""
     what = "of its files can be read" if unread else "of the files here belongs to it"
-    return LayoutMismatch(f"the layout {store.layout.name} does not fit: none {what}{other}{below}")
+    return LayoutMismatch(f"the layout {layout.name} does not fit: none {what}{other}{below}")
 
 
 def _belongs_to_layout(store: Store, path: str) -> bool:

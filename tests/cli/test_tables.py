@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from memoryd.cli.screen import Screen, epoch_of, format_time, make_screen
 from memoryd.cli.tables import cell_width, cut, draw, wrap
-from memoryd.cli.views import event_line, show_findings, show_history, show_plan, show_roots
+from memoryd.cli.views import VIEWS, event_line, show_findings, show_history, show_plan, show_roots
 from memoryd.cli.views_memories import show_hits, show_memories
 from memoryd.cli.views_status import show_status
 
@@ -130,6 +130,11 @@ def test_a_root_that_was_added_says_why_it_is_not_used() -> None:
     lines = shown(show_roots, {"roots": [{**row, "reasons": ["no layout fits"]}]})
     assert lines[-1] == "! editor: no layout fits"
     assert "None" not in "".join(lines)
+
+
+def test_a_root_that_was_removed_is_not_shown_as_one_that_is_there() -> None:
+    row = {"name": "editor", "state": "degraded", "path": "/n/editor", "reasons": ["no layout fits"]}
+    assert shown(VIEWS["root.remove"], {"roots": [row]}) == ["removed editor; the files in /n/editor stay as they are"]
 
 
 def test_no_id_of_a_list_is_broken() -> None:

@@ -185,6 +185,21 @@ def test_a_named_layout_that_fits_nothing_is_told(
         assert checks.snapshot(root) == before
 
 
+def test_the_notes_of_another_program_can_be_searched(tmp_path: Path, daemon: MakeDaemon) -> None:
+    """As `init` advises: the layout `notes` writes nothing, so that nothing is wrong with it."""
+    root = tmp_path / "m"
+    for path, content in LOOKALIKES["Claude Code"].items():
+        (root / path).parent.mkdir(parents=True, exist_ok=True)
+        (root / path).write_bytes(content)
+    before = checks.snapshot(root)
+    held = daemon(root, layout="notes").start()
+    held.rpc("sync")
+    row = held.root()
+    assert (row["state"], row["reasons"], row["findings"]) == ("ok", [], {"error": 0, "warning": 0, "info": 0})
+    assert row["memories"] == sum(path.endswith(".md") for path in LOOKALIKES["Claude Code"])
+    assert checks.snapshot(root) == before
+
+
 def test_a_new_store_fits_and_so_does_one_that_comes_to_be(tmp_path: Path, daemon: MakeDaemon) -> None:
     (tmp_path / "new").mkdir()
     (tmp_path / "old").mkdir()
