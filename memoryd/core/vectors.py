@@ -6,6 +6,31 @@ from array import array
 from collections.abc import Sequence
 from math import sqrt
 from operator import mul
+from struct import Struct
+
+LANE = 32  # bits
+LARGEST = (1 << LANE - 1) - 1  # number in a lane
+
+
+class Lanes:
+    """`count` signed numbers side by side in one large integer: adding two adds all their numbers, and a multiplication
+    by a number multiplies each, as long as every result fits in its 32 bits."""
+
+    def __init__(self, count: int) -> None:
+        self._form = Struct(f"<{count}i")
+        self._signs = int.from_bytes(self._form.pack(*[-1 << LANE - 1] * count), "little")
+
+    def pack(self, numbers: Sequence[int]) -> int:
+        """Pack numbers into one integer."""
+        return (int.from_bytes(self._form.pack(*numbers), "little") ^ self._signs) - self._signs
+
+    def unpack(self, lanes: int) -> tuple[int, ...]:
+        """Return the numbers. Adding the highest bit of each lane undoes the borrow of negative lanes; flipping that
+        bit again restores the sign."""
+        found: tuple[int, ...] = self._form.unpack(
+            ((lanes + self._signs) ^ self._signs).to_bytes(self._form.size, "little")
+        )
+        return found
 
 
 def agent_model(size: int) -> str:

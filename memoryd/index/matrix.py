@@ -1,48 +1,28 @@
 """Exact nearest neighbours for databases that cannot compare vectors themselves: one matrix per model, kept in memory
 while it is in use.
 
-numpy is imported with the first query, not before: small stores do without it. A matrix is filled once. New vectors are
-appended; deleted ones are skipped and compacted later. Filters are applied before the best are selected.
+numpy is imported for the first matrix that is not small, not before. A matrix is filled once. New vectors are appended;
+deleted ones are skipped and compacted later. Filters are applied before the best are selected.
 """
 
 from __future__ import annotations
 
 import importlib
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from itertools import islice
-from typing import Any, Protocol
+from typing import Any
 
 from memoryd.core.index import Neighbour
-from memoryd.core.query import Filters
 from memoryd.core.vectors import mean_share
+from memoryd.index.nearest import Similarities, SmallMatrix, Vectors
 
 IDLE_S = 300.0  # a matrix that no query used for this long is dropped
 CHUNK = 1_024  # vectors read at a time: eight times as many take twice as long and 10 MB more for a moment
 BLOCK = 1_024  # rows converted to 32-bit floats at a time, in a buffer that fits in the CPU cache
-WIDER = 4  # candidates per wanted result before all memories that pass the filters are queried
 
 
-class Vectors(Protocol):
-    """The packed vectors of an index within one snapshot."""
-
-    @property
-    def changes(self) -> int:
-        """The number of vectors replaced or added out of key order since the index was opened."""
-
-    def load(self, model: str, after: int) -> Iterator[tuple[int, bytes]]:
-        """Yield (key, vector) for each vector of a model with a key above `after`, by key."""
-
-    def allowed(self, filters: Filters, keys: Sequence[int]) -> set[int]:
-        """Return the given keys whose memories pass the filters."""
-
-    def all_allowed(self, filters: Filters) -> list[int]:
-        """Return the keys of all memories that pass the filters, ascending."""
-
-
-class Similarities:
-    """The cosines of all vectors of a model with one given vector."""
-
+class _Cosines(Similarities):
     def __init__(self, numpy: Any, keys: Any, values: Any) -> None:
         self._numpy = numpy
         self._keys = keys
@@ -51,34 +31,19 @@ class Similarities:
     def __len__(self) -> int:
         return len(self._keys)
 
-    def best(self, source: Vectors, filters: Filters, limit: int) -> list[Neighbour]:
-        """Return the nearest memories that pass the filters: at most `limit`, nearest first, ties to the newest key."""
-        for wide in (limit + limit // 4, WIDER * limit):
-            some = self._highest(self._values, wide)
-            keys = self._keys[some].tolist()
-            allowed = source.allowed(filters, keys)
-            found = [
-                Neighbour(key, float(self._values[row])) for key, row in zip(keys, some, strict=True) if key in allowed
-            ]
-            if len(found) >= limit or len(some) == len(self._keys):
-                return found[:limit]
-        rows = self._rows(source.all_allowed(filters))
-        highest = rows[self._highest(self._values[rows], limit)]
-        return [Neighbour(int(self._keys[row]), float(self._values[row])) for row in highest]
+    def highest(self, count: int, keys: Sequence[int] | None = None) -> list[Neighbour]:
+        numpy = self._numpy
+        rows = numpy.arange(len(self._keys)) if keys is None else self._rows(keys)
+        values = self._values[rows]
+        if len(rows) > count:
+            least = numpy.partition(values, len(values) - count)[len(values) - count]
+            rows = rows[values >= least]  # all that equal the least included: ties are resolved below
+        rows = rows[numpy.lexsort((-rows, -self._values[rows]))][:count]
+        return [Neighbour(*each) for each in zip(self._keys[rows].tolist(), self._values[rows].tolist(), strict=True)]
 
     def of(self, keys: Sequence[int]) -> dict[int, float]:
-        """Return the cosines of the given memories that have a vector, by key."""
         rows = self._rows(keys)
         return dict(zip(self._keys[rows].tolist(), self._values[rows].tolist(), strict=True))
-
-    def _highest(self, values: Any, count: int) -> Any:
-        """Return the rows of the highest values, descending; ties go to the last row."""
-        numpy = self._numpy
-        rows = numpy.arange(len(values))
-        if len(values) > count:
-            least = numpy.partition(values, len(values) - count)[len(values) - count]
-            rows = numpy.flatnonzero(values >= least)  # all that equal the least included: ties are resolved below
-        return rows[numpy.lexsort((-rows, -values[rows]))][:count]
 
     def _rows(self, keys: Sequence[int]) -> Any:
         wanted = self._numpy.array(sorted(keys), dtype="i8")
@@ -93,17 +58,18 @@ class MatrixCache:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._matrices: dict[str, _Matrix] = {}
+        self._matrices: dict[str, SmallMatrix | _Matrix] = {}
 
     def compare(self, source: Vectors, model: str, vector: Sequence[float], less_common: float = 0.0) -> Similarities:
         """Compare a vector, less a share of the mean of all, with all stored vectors of its model."""
-        numpy = importlib.import_module("numpy")
         with self._lock:
-            matrix = self._matrices.setdefault(model, _Matrix(numpy, len(vector)))
-            matrix.update(source, model)
+            matrix = self._updated(source, model, len(vector))
             matrix.idle_since = None
+            if isinstance(matrix, SmallMatrix):
+                return matrix.compare(vector, less_common)
             keys, rows, lengths = (each[: matrix.count] for each in (matrix.keys, matrix.rows, matrix.lengths))
             common = matrix.units * (mean_share(less_common, matrix.count) / max(matrix.count, 1))
+        numpy = importlib.import_module("numpy")
         given = numpy.array(vector, dtype="f4")
         if less_common:
             given = (given / (numpy.linalg.norm(given) or 1) - common).astype("f4")
@@ -112,7 +78,15 @@ class MatrixCache:
             some = rows[at : at + BLOCK]
             buffer[: len(some)] = some
             numpy.matmul(buffer[: len(some)], given, out=values[at : at + BLOCK])
-        return Similarities(numpy, keys, values / (lengths * (numpy.linalg.norm(given) or 1)))
+        return _Cosines(numpy, keys, values / (lengths * (numpy.linalg.norm(given) or 1)))
+
+    def _updated(self, source: Vectors, model: str, size: int) -> SmallMatrix | _Matrix:
+        """Return the matrix of a model with all its vectors."""
+        matrix = self._matrices.setdefault(model, SmallMatrix(size))
+        if not matrix.update(source, model):
+            matrix = self._matrices[model] = _Matrix(importlib.import_module("numpy"), size)
+            matrix.update(source, model)
+        return matrix
 
     def release_idle(self, now: float) -> None:
         """Drop the matrices that no search used for IDLE_S since an earlier call. `now` in seconds."""
@@ -149,8 +123,9 @@ class _Matrix:
         self.units = self._numpy.zeros(self._size, "f8")
         self.rows = self._numpy.empty((0, self._size), "i1")
 
-    def update(self, source: Vectors, model: str) -> None:
-        """Add the vectors that are new, or reload all if vectors were replaced or many were deleted."""
+    def update(self, source: Vectors, model: str) -> bool:
+        """Add the vectors that are new, or reload all if vectors were replaced or many were deleted. Return True: all
+        are here."""
         changes = source.changes
         if changes != self._changes or self.count > 2 * self._compacted + CHUNK:
             self._empty()
@@ -161,6 +136,7 @@ class _Matrix:
             self._add(piece)
         if first:
             self._compacted = self.count
+        return True
 
     def _add(self, piece: list[tuple[int, bytes]]) -> None:
         numpy, until = self._numpy, self.count + len(piece)

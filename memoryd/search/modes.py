@@ -188,12 +188,12 @@ class SearchEngine:
         return self._meaning.search(reader, question, question.limit)[0] if self._meaning is not None else []
 
 
-WARM_MEMORIES = 100  # an index with fewer is loaded by its first question: numpy takes more memory than all of it
+WARM_MEMORIES = 100  # an index with fewer is loaded by its first question: that takes less than the word table
 
 
 def warm_up(reader: IndexReader, meaning: SemanticSearch, now: float) -> bool:
-    """Load what the first question by words and meaning would wait for: numpy, the word table and the vectors. False
-    if it would wait for none of them. `now` in seconds."""
+    """Load what the first question by words and meaning would wait for: the word table, the vectors and, for many of
+    them, numpy. False if it would wait for none. `now` in seconds."""
     embedder = meaning.embedder
     if embedder is None or not embedder.fast or reader.size < WARM_MEMORIES:
         return False

@@ -17,7 +17,8 @@ from memoryd.core.query import Filters
 from memoryd.core.records import Record
 from memoryd.core.spans import Span
 from memoryd.core.vectors import cosine, pack_floats, unpack
-from memoryd.index.matrix import IDLE_S, MatrixCache, Similarities, Vectors
+from memoryd.index.matrix import IDLE_S, MatrixCache
+from memoryd.index.nearest import SMALL, Similarities, Vectors
 from memoryd.index.sqlite import SqliteIndex
 from memoryd.index.sqlite.reader import SqliteReader
 from memoryd.search.embedding.static import pack_bytes
@@ -48,6 +49,13 @@ def alike(found: list[Neighbour], expected: list[Neighbour]) -> bool:
     """Equal memories in equal order; cosines but for the rounding of 32 bits."""
     pairs = zip(found, expected, strict=False)
     return len(found) == len(expected) and all(a.key == b.key and abs(a.cosine - b.cosine) < 1e-5 for a, b in pairs)
+
+
+@pytest.fixture(autouse=True, params=[SMALL, 0], ids=["small", "with numpy"])
+def small(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> int:
+    """So many vectors are compared without numpy."""
+    monkeypatch.setattr("memoryd.index.nearest.SMALL", request.param)
+    return int(request.param)
 
 
 @pytest.fixture
@@ -136,17 +144,44 @@ def test_the_cosines_of_some(catalogue: SqliteIndex) -> None:
     assert found[3] == pytest.approx(1, abs=1e-5)
 
 
-def test_many_changes_do_not_pile_up(catalogue: SqliteIndex, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What has gone leaves the matrix when there is more of it than of what is there."""
+def test_many_changes_do_not_pile_up(catalogue: SqliteIndex, monkeypatch: pytest.MonkeyPatch, small: int) -> None:
+    """What has gone leaves the matrix when there is more of it than of what is there, or no room for more."""
+    most = 800 if small else 2 * 560 + 50 + 60
+    monkeypatch.setattr("memoryd.index.nearest.SMALL", min(small, most))
     monkeypatch.setattr("memoryd.index.matrix.CHUNK", 50)
     shelf = MatrixCache()
     for turn in range(40):
         put(catalogue, "b.jsonl", *[record(number, f"turn {turn} {number}") for number in range(60)])
         fill(catalogue)
         measured(shelf, catalogue, vector(turn))
-        assert shelf.row_counts()[MODEL] <= 2 * 560 + 50 + 60
+        assert shelf.row_counts()[MODEL] <= most
         found = measured(shelf, catalogue, vector(turn)).best(catalogue.vectors, EVERYTHING, 20)
         assert alike(found, by_hand(catalogue, vector(turn), EVERYTHING, 20))
+
+
+def test_a_store_that_grows_is_compared_by_numpy(
+    catalogue: SqliteIndex, monkeypatch: pytest.MonkeyPatch, small: int
+) -> None:
+    monkeypatch.setattr("memoryd.index.nearest.SMALL", min(small, 530))
+    shelf = MatrixCache()
+    measured(shelf, catalogue, vector(1))
+    for turn in range(3):
+        put(catalogue, f"{turn}.jsonl", *[record(number, f"{turn} {number}") for number in range(20)])
+        fill(catalogue)
+        found = measured(shelf, catalogue, vector(turn)).best(catalogue.vectors, EVERYTHING, 20)
+        assert alike(found, by_hand(catalogue, vector(turn), EVERYTHING, 20))
+        assert shelf.row_counts()[MODEL] == 520 + 20 * turn
+
+
+@pytest.mark.parametrize("size", [1, 3, 128, 384])
+def test_the_largest_numbers_fit(size: int) -> None:
+    rows = [bytes([128]) * size, bytes([127]) * size, bytes([1] + [0] * (size - 1)), bytes([128, 127] * size)[:size]]
+    stored = list(enumerate(rows))
+    source = cast("Vectors", SimpleNamespace(changes=0, load=lambda model, after: iter(stored)))
+    for row in rows:
+        given = unpack(row, size)
+        expected = {key: pytest.approx(cosine(given, unpack(each, size)), abs=1e-4) for key, each in stored}
+        assert MatrixCache().compare(source, MODEL, given).of(range(len(rows))) == expected
 
 
 def test_idle_matrices_are_dropped(catalogue: SqliteIndex) -> None:

@@ -1,7 +1,7 @@
 """The static embedder: the vector of a text is the weighted mean of the vectors of its words, from a shipped table.
 
-A text takes less than a tenth of a millisecond, without numpy, which would increase the memory of an idle daemon by
-half. Each word's vector is one large integer, so that one addition adds all its numbers.
+A text takes some tenths of a millisecond, without numpy, which would increase the memory of an idle daemon by a third.
+Each word's vector is one large integer, so that one addition adds all its numbers.
 
 A text is split into words, and these into their longest known parts: WordPiece tokens, as in uncased BERT models such
 as MiniLM. The table contains 128 numbers (8 bits) and a weight for each piece of the vocabulary and for some whole
@@ -22,6 +22,7 @@ from array import array
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from memoryd.core.vectors import Lanes
 from memoryd.search.embedding.embedder import EmbedderError
 from memoryd.search.embedding.vocabulary import DIRECTORY, Numbers, known_words
 
@@ -31,7 +32,6 @@ MAX_CACHED = 8_192  # words whose integers are cached, half a kilobyte each
 TABLE = DIRECTORY / "static-128.bin"
 MAGIC = b"MVT1"
 HEAD, WEIGHT = struct.Struct("<4sII"), struct.Struct("<H")
-LANE = 32  # bits of each number in a row packed into one integer
 MAX_WORDS = 4096  # words of a text that are added: no lane overflows, and more would not change the mean
 MAX_WORD_CHARS = 100  # a longer string is not a word of any language and stays unknown
 
@@ -116,24 +116,15 @@ class Table:
         self._first = HEAD.size + WEIGHT.size * self.rows
         if magic != MAGIC or os.fstat(self._file).st_size != self._first + self.rows * self.size:
             raise ValueError(f"{path}: is not a table of vectors")
-        self._lanes = struct.Struct(f"<{self.size}i")
-        self._signs = int.from_bytes(self._lanes.pack(*[-1 << LANE - 1] * self.size), "little")
+        self._lanes = Lanes(self.size)
+        self.numbers = self._lanes.unpack
 
     def row(self, number: int) -> int:
         """Return a row as one integer whose lanes are the numbers times the weight: a text is the sum of its words."""
         weight: int
         (weight,) = WEIGHT.unpack(os.pread(self._file, WEIGHT.size, HEAD.size + WEIGHT.size * number))
         values = array("b", os.pread(self._file, self.size, self._first + number * self.size))
-        lanes = int.from_bytes(self._lanes.pack(*values), "little")
-        return ((lanes ^ self._signs) - self._signs) * weight
-
-    def numbers(self, total: int) -> tuple[int, ...]:
-        """Return the lanes of a sum of rows. Adding the highest bit of each lane undoes the borrow of negative lanes;
-        flipping that bit again restores the sign."""
-        lanes: tuple[int, ...] = self._lanes.unpack(
-            ((total + self._signs) ^ self._signs).to_bytes(4 * self.size, "little")
-        )
-        return lanes
+        return self._lanes.pack(values) * weight
 
 
 def pack_bytes(numbers: Sequence[int]) -> bytes:
