@@ -21,15 +21,16 @@ from memoryd.errors import MemorydError
 
 FIRST_S = 0.7  # before the bar appears: most commands are done by then
 EVERY_S = 0.25
+IDLE = "idle"  # what a root is busy with when it does nothing
 MEMBERS = ("step", "unit", "done", "total", "percent", "rate", "left_s")  # fields of a progress, as `status` names them
 
 
 class Bar(NamedTuple):
-    """One bar at one moment: its text, and how much of the total is done."""
+    """One bar at one moment: its text, and how much of the total is done. Without a total it only moves."""
 
     text: str
     done: float
-    total: float
+    total: float | None
 
 
 Bars = Mapping[str, Bar]
@@ -62,7 +63,7 @@ def _daemon_bars(path: str, root: object) -> Iterator[Bars]:
     with Client(path, timeout=2) as client:
         while True:
             rows = client.call("status", {"root": root} if root else {}).get("roots", [])
-            yield {str(row["name"]): _bar_of(row["name"], row["progress"]) for row in rows if row.get("progress")}
+            yield {str(row["name"]): _bar_of_root(row) for row in rows if row.get("progress") or _is_busy(row)}
 
 
 def _meter_bars(name: str, meter: ProgressMeter) -> Iterator[Bars]:
@@ -76,6 +77,16 @@ def _clock_bars(what: str, most_s: float) -> Iterator[Bars]:
     while True:
         passed = time.monotonic() - began
         yield {what: Bar(f"{what}, {format_duration(max(0.0, most_s - passed))} left at most", passed, most_s)}
+
+
+def _is_busy(row: Mapping[str, Any]) -> bool:
+    return row.get("busy_with") not in (None, IDLE)
+
+
+def _bar_of_root(row: Mapping[str, Any]) -> Bar:
+    if row.get("progress"):
+        return _bar_of(row["name"], row["progress"])
+    return Bar(f"{row['name']}: {row['busy_with']}", 0, None)
 
 
 def _bar_of(name: object, progress: Mapping[str, Any]) -> Bar:
@@ -118,7 +129,7 @@ def _draw(states: Iterator[Bars], ended: threading.Event, stream: TextIO) -> Non
                     display.remove_task(tasks.pop(name))
                 for name, bar in bars.items():
                     if name not in tasks:
-                        tasks[name] = display.add_task("", total=bar.total)
+                        tasks[name] = display.add_task(printable(bar.text), total=bar.total)
                     line = printable(bar.text)
                     display.update(tasks[name], total=bar.total, completed=bar.done, description=line)
         except MemorydError:

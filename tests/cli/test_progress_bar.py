@@ -7,11 +7,12 @@ import sys
 import threading
 from contextlib import redirect_stderr
 from typing import Any
+from unittest.mock import MagicMock
 
 import pytest
 
 from memoryd.cli import progress_bar
-from memoryd.cli.progress_bar import local_bar, waiting_bar
+from memoryd.cli.progress_bar import daemon_bar, local_bar, waiting_bar
 from memoryd.core.progress import ProgressMeter
 from tests.daemon import until
 
@@ -41,6 +42,22 @@ def test_work_in_this_process_is_shown_while_it_lasts() -> None:
     ):
         meter.reach(1024)
         until(lambda: "big: reading 50 % (1.0 KB of 2.0 KB)" in terminal.getvalue(), "the bar is drawn")
+
+
+def test_work_of_the_daemon_is_shown_also_where_it_is_not_measured(monkeypatch: pytest.MonkeyPatch) -> None:
+    reading = {"step": "reading", "unit": "bytes", "done": 1, "total": 4, "percent": 25}
+    rows = [
+        {"name": "one", "busy_with": "dedupe", "progress": None},
+        {"name": "two", "busy_with": "sync", "progress": reading},
+        {"name": "three", "busy_with": "idle", "progress": None},
+    ]
+    client = MagicMock()
+    client.return_value.__enter__.return_value.call.return_value = {"roots": rows}
+    monkeypatch.setattr(progress_bar, "Client", client)
+    with redirect_stderr(Stream(terminal=True)) as terminal, daemon_bar("socket"):
+        until(lambda: "two: reading 25 %" in terminal.getvalue(), "the bars are drawn")
+    assert "one: dedupe" in terminal.getvalue()
+    assert "three" not in terminal.getvalue()
 
 
 def test_a_wait_shows_how_long_it_may_last() -> None:

@@ -139,6 +139,6 @@ def test_in_real_time_a_dead_lock_blocks_for_thirty_seconds_and_one_sweep(
     holder.wait()
     team = agents(root)
     team.start(1, style="exists")
-    until(lambda: team.told().ids, "the other agent writes on", 60)  # 30 + 10 s, and room for a loaded machine
+    until(lambda: team.told().ids, "the other agent writes on", 120)  # 30 + 10 s, and room for a loaded machine
     assert time.time() - taken >= 30
     assert str(holder.pid) in cleared(tending)[0]["summary"]

@@ -42,7 +42,7 @@ DROP_IN = f"""
 Environment=PYTHONPATH={PACKAGE}
 ExecStart=
 ExecStart={sys.executable} {FAST} run
-WatchdogSec=3
+WatchdogSec=5
 TimeoutAbortSec=5
 """
 

@@ -113,7 +113,7 @@ def test_a_killed_daemon_is_back_by_itself(running: Box) -> None:
 
 def test_a_daemon_that_hangs_is_ended_and_started_anew(running: Box) -> None:
     dropped = f"{HOME}/.config/systemd/user/{SERVICE}.d/fast.conf"
-    running.write(dropped, "[Service]\nWatchdogSec=3\nTimeoutAbortSec=1\n")
+    running.write(dropped, "[Service]\nWatchdogSec=5\nTimeoutAbortSec=1\n")
     running.systemctl("daemon-reload")
     running.systemctl("restart", SERVICE)
     try:
