@@ -294,6 +294,11 @@ class TestLines:
         assert codes(found) == ["duplicate-key"]
         assert found.records[0].title == "the last"
 
+    def test_nested_objects_are_not_parsed_twice(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        data = lines(task(1))
+        monkeypatch.setattr(json, "loads", lambda *_, **__: pytest.fail("parsed again"))
+        assert len(read(data, TASKS).records) == 1
+
     def test_duplicate_keys_below_the_top_are_found_as_well(self) -> None:
         data = line(task(1)).replace(b'"status":"completed"', b'"status":"blocked","status":"completed"') + b"\n"
         found = read(data, TASKS)

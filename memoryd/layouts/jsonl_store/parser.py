@@ -209,7 +209,15 @@ def _record(
 
 def _may_repeat_keys(text: bytes, native: NativeMemory) -> bool:
     # This quick count rules out repeated keys on nearly every line; only the other lines are parsed again.
-    return text.count(b'":') + text.count(b'" :') > len(native)
+    count = text.count(b'":') + text.count(b'" :')
+    return count > len(native) and count > _key_count(native)
+
+
+def _key_count(value: object) -> int:
+    """Count the keys of all objects in a value."""
+    if isinstance(value, dict):
+        return len(value) + sum(map(_key_count, value.values()))
+    return sum(map(_key_count, value)) if isinstance(value, list) else 0
 
 
 def _repeats_keys(text: bytes, span: Span, line: Line) -> bool:
