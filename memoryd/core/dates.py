@@ -29,6 +29,7 @@ def parse_stamp(value: object) -> Stamp | None:
     return stamp
 
 
+@lru_cache(maxsize=256)  # a stamp is checked first and then used, and the stamps of a memory are often equal
 def _read(text: str) -> Stamp | None:
     try:
         moment = datetime.fromisoformat(text)

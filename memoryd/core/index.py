@@ -11,7 +11,6 @@ import re
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple, Protocol
 
 from memoryd.core.findings import Finding, FindingNews
@@ -31,9 +30,10 @@ class IndexUnavailable(OSError):  # noqa: N818 - names the condition
 
 # --- files and memories
 
+_NO_FACTS: Facts = {}
 
-@dataclass(frozen=True, slots=True)
-class FileRow:
+
+class FileRow(NamedTuple):
     """One file as last read.
 
     `ends_with_newline`: an append starts a new line. `recently_modified`: it was read so soon after a change that an
@@ -51,7 +51,7 @@ class FileRow:
     records: int = 0
     recently_modified: bool = False
     pending: bool = False
-    facts: Mapping[str, Any] = field(default_factory=dict)
+    facts: Facts = _NO_FACTS
 
     def matches(self, found: Fingerprint) -> bool:
         """True if the file with this fingerprint is unchanged: the file was read completely, and long enough after its

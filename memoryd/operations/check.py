@@ -88,6 +88,33 @@ def odd_files(store: Store, irregular: Iterable[str], unreadable: Iterable[str])
         yield Finding("unreadable", path, "cannot stat; check its owner and mode")
 
 
+RECENT_ENTRIES = 50  # journal entries to search
+
+
+def file_findings(store: Store, row: FileRow, *, is_empty: bool) -> Iterable[Finding]:
+    """Yield findings about the whole file: mostly unreadable, or empty while its newest backup is not."""
+    path = row.path
+    if row.role != Role.SOURCE or row.pending:
+        return
+    damaged = row.units - row.records
+    if row.units > 1 and damaged * 2 > row.units:
+        message = f"{damaged} of {row.units} lines cannot be used; compare `memoryd backup list` and restore"
+        yield Finding("corrupt-file", path, message)
+    backed_up = is_empty and any(row.bytes for row in store.journal.backups.rows(path)[-1:])
+    if backed_up and not _emptied_by_memoryd(store, path):
+        message = "the file is empty while its newest backup is not; restore it, or ignore this if it was meant"
+        yield Finding("emptied-file", path, message)
+
+
+def _emptied_by_memoryd(store: Store, path: str) -> bool:
+    """True if the newest change of memoryd to the file moved its last memories elsewhere."""
+    for entry in store.journal.entries(RECENT_ENTRIES):
+        for step in reversed(entry.steps):
+            if step.path == path and step.after_sha is not None:
+                return step.after_size == 0
+    return False
+
+
 NEAR = 0.85  # of a limit
 SUGGESTIONS = 5  # ids in a warning
 

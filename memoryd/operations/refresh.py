@@ -15,7 +15,7 @@ from memoryd.core.records import Document, ParseOffset, Role
 from memoryd.core.spans import Fingerprint, Span, sha256
 from memoryd.disk.syscalls import MB, ChangingError, NotBeneathError, NotRegularError, TooLargeError
 from memoryd.operations.access_counts import add_counts
-from memoryd.operations.check import clear_unread, note_unread, odd_files
+from memoryd.operations.check import clear_unread, file_findings, note_unread, odd_files
 from memoryd.operations.file_versions import note_version, save_versions
 from memoryd.operations.losses import (
     mass_loss,
@@ -33,7 +33,6 @@ READ_ROLES = (Role.SOURCE, Role.ARCHIVE)
 CHUNK_SIZE = 256 * 1024  # bytes of a line-based file that are parsed at a time
 GROUP_FILES, GROUP_BYTES = 64, CHUNK_SIZE  # new files that enter the catalogue together
 SLOW_TO_PARSE = 1024 * 1024  # bytes of a document whose pieces are kept at once; a smaller one parses in 50 ms
-RECENT_ENTRIES = 50  # journal entries to search
 ONCE_PER_FILE = ("crlf-newlines",)
 WHOLE_FILE_CODES = ("corrupt-file", "emptied-file")
 
@@ -95,8 +94,8 @@ def _refresh_paths(store: Store, paths: Iterable[str], now: float, *, verify: bo
             found = None  # the next scan reports it
         if found is None:
             store.pending_changes.indexed(path)
-            deleted += [path] if row else []
             if row is not None:
+                deleted.append(path)
                 note_deletion(store, path, now)
         else:
             linked |= found.nlink > 1
@@ -143,18 +142,23 @@ def _readable(store: Store, files: dict[str, Fingerprint]) -> dict[str, Fingerpr
 
 
 def _index_new(store: Store, files: Mapping[str, Fingerprint], now: float) -> dict[str, str]:
-    """Index files that are not in the catalogue, many at once. Returns what `index_file` does, by path."""
+    """Index files that are not in the catalogue, many at once and in the order of their names: most begin with a date,
+    so the newest memories get the highest keys, and SQLite appends. Returns what `index_file` does, by path."""
     outcomes: dict[str, str] = {}
     group: list[tuple[FileRow, Document]] = []
+    done = size = 0
     try:
-        for path, found in files.items():
+        for path, found in sorted(files.items()):
             store.check_stopping()
-            with store.progress.part(found.size):
-                outcomes[path] = _read_new(store, path, found, now, group)
-            if len(group) >= GROUP_FILES or sum(row.fingerprint.size for row, _ in group) >= GROUP_BYTES:
+            outcomes[path] = _read_new(store, path, found, now, group)
+            size += found.size
+            if len(group) >= GROUP_FILES or size >= GROUP_BYTES:
                 _add_group(store, group, now)
+                done, size = done + size, 0
+                store.progress.reach(done)
     finally:
         _add_group(store, group, now)  # a shutdown keeps what was read
+    store.progress.reach(done + size)
     return outcomes
 
 
@@ -178,8 +182,9 @@ def _add_group(store: Store, group: list[tuple[FileRow, Document]], now: float) 
     """Add the files to the catalogue and empty the group, also if that fails."""
     files = tuple(group)
     group.clear()
-    note_losses_of_new_files(store, [row for row, _ in files], now)
-    store.catalogue.add(files)
+    if files:
+        note_losses_of_new_files(store, [row for row, _ in files], now)
+        store.catalogue.add(files)
 
 
 def _forget(store: Store, deleted: Iterable[str], now: float) -> None:
@@ -222,8 +227,7 @@ def index_own_change(store: Store, row: FileRow, found: Fingerprint, now: float)
         len(change.new),
         change.new.count(b"\n"),
     )
-    changed = replace(
-        row,
+    changed = row._replace(
         fingerprint=change.after,
         digest=change.digest.hexdigest(),
         lines=row.lines - replaced.lines + replaced.new_lines,
@@ -261,7 +265,7 @@ def _index_tail(store: Store, row: FileRow, found: Fingerprint, now: float) -> b
     base = ParseOffset(row.fingerprint.size, row.lines + 1)
     tail = store.layout.reader.parse(row.path, added, now=now, mtime=found.mtime_ns / 1e9, base=base)
     lines = row.lines + added.count(b"\n")
-    read = replace(row, fingerprint=found, digest=digest.hexdigest(), lines=lines, recently_modified=True)
+    read = row._replace(fingerprint=found, digest=digest.hexdigest(), lines=lines, recently_modified=True)
     _append(store, read, tail, row)
     store.file_ends.note(row.path, found, digest, content)
     return True
@@ -270,15 +274,14 @@ def _index_tail(store: Store, row: FileRow, found: Fingerprint, now: float) -> b
 def _append(store: Store, read: FileRow, tail: Document, row: FileRow) -> None:
     """Index the new end of a file, with what it means for the whole file. `row` describes the file without it."""
     grown = with_counts(read, tail, row)
-    findings = (*_new_findings(store, row.path, tail), *_file_findings(store, grown, is_empty=False))
+    findings = (*_new_findings(store, row.path, tail), *file_findings(store, grown, is_empty=False))
     store.catalogue.append(grown, replace(tail, findings=findings), recounted=WHOLE_FILE_CODES)
 
 
 def with_counts(row: FileRow, part: Document, before: FileRow | None) -> FileRow:
     """Return the row with the counts of a parsed part added to those of `before`."""
     units, broken, records = (before.units, before.broken, before.records) if before else (0, 0, 0)
-    return replace(
-        row,
+    return row._replace(
         units=units + part.units,
         broken=broken + part.broken,
         records=records + len(part.records),
@@ -335,7 +338,7 @@ def _index_content(
     mtime, recently_modified = fingerprint.mtime_ns / 1e9, new.recently_modified
     if row and row.digest == new.digest and not row.pending:
         if not _unchanged(row, fingerprint) or row.recently_modified != recently_modified:
-            store.catalogue.restamp(replace(row, fingerprint=fingerprint, recently_modified=recently_modified))
+            store.catalogue.restamp(row._replace(fingerprint=fingerprint, recently_modified=recently_modified))
         return "same"
     if row and _has_grown(store, row, content):
         base = ParseOffset(row.fingerprint.size, row.lines + 1)
@@ -355,7 +358,7 @@ def _index_content(
     if row and row.records and document.pending and not document.records and not store.layout.files.append_only:
         # Another program is rewriting the file; until it can be parsed, its old content stays in use.
         store.catalogue.restamp(
-            replace(row, fingerprint=fingerprint, recently_modified=recently_modified, pending=True)
+            row._replace(fingerprint=fingerprint, recently_modified=recently_modified, pending=True)
         )
         return "waiting"
     read = with_counts(new, document, None)
@@ -381,7 +384,7 @@ def _index_change(store: Store, row: FileRow, new: FileRow, content: bytes, now:
     if change is None or change.document.units < row.records or any(code not in change.recounted for _, code in known):
         return False
     document = change.document
-    read = replace(new, units=document.units, records=document.units, facts=document.facts)
+    read = new._replace(units=document.units, records=document.units, facts=document.facts)
     store.catalogue.replace_range(read, change.replaced, add_counts(store, document), recounted=change.recounted)
     store.file_pieces.note(row.path, new.digest, change.pieces)
     note_version(store, read, content, now, later=True)
@@ -418,7 +421,7 @@ def _new_row(store: Store, path: str, content: bytes, fingerprint: Fingerprint, 
 def _completed(store: Store, row: FileRow, content: bytes, document: Document, now: float) -> Document:
     """Return a document with what the store knows of the file: findings about the whole file, and counts of reads."""
     told = (*overwrite_losses(store, row), *undo_findings(store, row, document))
-    more = (*_file_findings(store, row, is_empty=not content), *told)
+    more = (*file_findings(store, row, is_empty=not content), *told)
     find_lost_writes(store, row.path, content, document, now)
     counted = add_counts(store, document)
     return replace(counted, findings=(*document.findings, *more)) if more else counted
@@ -447,12 +450,12 @@ def _index_in_chunks(store: Store, new: FileRow, content: bytes, now: float) -> 
         newline = content.find(b"\n", base.offset + CHUNK_SIZE)
         end = len(content) if newline < 0 else newline + 1
         part = store.layout.reader.parse(new.path, content[base.offset : end], now=now, mtime=mtime, base=base)
-        row = new if end == len(content) else replace(new, digest="")
+        row = new if end == len(content) else new._replace(digest="")
         so_far = with_counts(row, part, so_far)
         if base.offset == 0:
             store.catalogue.replace(so_far, part)
         else:
-            findings = (*_new_findings(store, new.path, part), *_file_findings(store, so_far, is_empty=False))
+            findings = (*_new_findings(store, new.path, part), *file_findings(store, so_far, is_empty=False))
             store.catalogue.append(so_far, replace(part, findings=findings), recounted=WHOLE_FILE_CODES)
         base = ParseOffset(end, base.line + content.count(b"\n", base.offset, end))
         store.progress.reach(before + end)
@@ -472,27 +475,3 @@ def _new_findings(store: Store, path: str, tail: Document) -> Iterable[Finding]:
     """Return the findings of the new end of a file, except those reported once per file that already were."""
     known = {code for _, code in store.catalogue.finding_counts(path)}
     return [each for each in tail.findings if each.code not in ONCE_PER_FILE or each.code not in known]
-
-
-def _file_findings(store: Store, row: FileRow, *, is_empty: bool) -> Iterable[Finding]:
-    """Yield findings about the whole file: mostly unreadable, or empty while its newest backup is not."""
-    path = row.path
-    if row.role != Role.SOURCE or row.pending:
-        return
-    damaged = row.units - row.records
-    if row.units > 1 and damaged * 2 > row.units:
-        message = f"{damaged} of {row.units} lines cannot be used; compare `memoryd backup list` and restore"
-        yield Finding("corrupt-file", path, message)
-    backed_up = is_empty and any(row.bytes for row in store.journal.backups.rows(path)[-1:])
-    if backed_up and not _emptied_by_memoryd(store, path):
-        message = "the file is empty while its newest backup is not; restore it, or ignore this if it was meant"
-        yield Finding("emptied-file", path, message)
-
-
-def _emptied_by_memoryd(store: Store, path: str) -> bool:
-    """True if the newest change of memoryd to the file moved its last memories elsewhere."""
-    for entry in store.journal.entries(RECENT_ENTRIES):
-        for step in reversed(entry.steps):
-            if step.path == path and step.after_sha is not None:
-                return step.after_size == 0
-    return False

@@ -52,7 +52,7 @@ class TestFiles:
 
     def test_the_totals_follow_every_change(self, index: IndexWriter) -> None:
         def sized(path: str, size: int) -> FileRow:
-            return replace(row(path), fingerprint=Fingerprint(1, 2, size, 4, 5))
+            return row(path)._replace(fingerprint=Fingerprint(1, 2, size, 4, 5))
 
         assert index.totals() == (0, 0)
         index.replace(sized("a", 10), Document("a", ()))
@@ -93,32 +93,32 @@ class TestFiles:
 
     def test_a_scan_differs_unless_the_files_are_unchanged_and_were_read_completely(self, index: IndexWriter) -> None:
         whole, found = row("a", 3), Fingerprint(1, 2, 3, 4, 5)
-        index.replace(replace(whole, fingerprint=found), Document("a", ()))
+        index.replace(whole._replace(fingerprint=found), Document("a", ()))
         unchanged = FileChanges([], [], {}, 3)
         assert index.compare({"a": found}) == index.compare({"a": found._replace(mode=0o600, nlink=2)}) == unchanged
         for field in ("dev", "inode", "size", "mtime_ns", "ctime_ns"):
             assert index.compare({"a": found._replace(**{field: 9})}) == unchanged._replace(changed=["a"])
         for doubt in ({"pending": True}, {"recently_modified": True}, {"digest": ""}):
-            index.restamp(replace(whole, fingerprint=found, **doubt))
+            index.restamp(whole._replace(fingerprint=found, **doubt))
             assert index.compare({"a": found}) == unchanged._replace(changed=["a"])
 
     def test_a_scan_has_new_files_and_misses_others(self, index: IndexWriter) -> None:
         kept, gone = os.fsdecode(b"\xff\xe4"), "göne"
         found = Fingerprint(1, 2, 3, 4, 5)
         for path, records in ((kept, 2), (gone, 3)):
-            index.replace(replace(row(path, records), fingerprint=found), Document(path, ()))
+            index.replace(row(path, records)._replace(fingerprint=found), Document(path, ()))
         assert index.compare({"z": found, kept: found, "b": found}) == FileChanges(["z", "b"], [], {gone: 3}, 5)
 
     def test_totals_are_counted_for_each_role(self, index: IndexWriter) -> None:
         assert index.totals_by_role() == {}
         for path, role, records in (("a", "source", 3), ("b", "archive", 4), ("c", "source", 0)):
-            index.replace(replace(row(path, records), role=role), Document(path, ()))
+            index.replace(row(path, records)._replace(role=role), Document(path, ()))
         size = row("a").fingerprint.size
         assert index.totals_by_role() == {"source": RoleTotals(2, 3, 2 * size), "archive": RoleTotals(1, 4, size)}
 
     def test_restamp_changes_the_file_alone(self, index: IndexWriter) -> None:
         put_texts(index, "a", "zebra")
-        changed = replace(row("a", 1), fingerprint=Fingerprint(1, 2, 3, 4, 5), pending=True)
+        changed = row("a", 1)._replace(fingerprint=Fingerprint(1, 2, 3, 4, 5), pending=True)
         index.restamp(changed)
         assert index.file("a") == changed
         assert found(index, "zebra") == ["a#m0"]

@@ -12,7 +12,7 @@ from memoryd.core.index import FileRow
 from memoryd.core.records import Document, Record
 from memoryd.core.spans import Fingerprint, Span
 from memoryd.index.sqlite import SqliteIndex
-from memoryd.index.texts import clean, clean_record, redacted, text_of
+from memoryd.index.texts import clean, clean_file, clean_record, redacted, text_of
 from tests.index.records import record
 from tests.secrets.corpus import SHAPES, Shape
 
@@ -52,3 +52,14 @@ def test_one_check_of_a_whole_record_overlooks_nothing_that_a_check_of_its_parts
     fields: dict[str, Any] = {"title": "Words", "text": "It is so", "labels": ("one",), "facts": {"y": "z"}}
     made = record(0, **{**fields, place: value})
     assert clean_record(made) == (text_of(made), redacted(made.type), clean(made.facts))
+
+
+@pytest.mark.parametrize("shape", SHAPES, ids=lambda shape: shape.name)
+@pytest.mark.parametrize("place", ["text", "facts", "file", "nowhere"])
+def test_one_check_of_a_file_with_one_memory_overlooks_nothing(shape: Shape, place: str) -> None:
+    made = record(
+        0, text=shape.text if place == "text" else "It is so", facts={place: {"facts": shape.text}.get(place)}
+    )
+    of_file = {"digest": "0123456789abcdef" * 4, "x": shape.text if place == "file" else "z"}
+    assert clean_file(of_file, [made]) == (clean(of_file), [clean_record(made)])
+    assert clean_file(of_file, [made, made]) == (clean(of_file), [clean_record(made)] * 2)

@@ -133,7 +133,7 @@ class ToyIndex(IndexWriter):
         kept = [each for each in old if recounted is not None and each.code not in recounted]
         self.news.note(found, Counter((each.code, each.id) for each in old if each not in kept))
         self.found = {**self.found, row.path: [*kept, *found]}
-        self.rows = {**self.rows, row.path: replace(row, facts=clean(row.facts))}
+        self.rows = {**self.rows, row.path: row._replace(facts=clean(row.facts))}
         self.items = {**{key: i for key, i in self.items.items() if key not in gone}, **new}
         self.vectors = {key: vector for key, vector in vectors.items() if key in self.items}
 

@@ -296,8 +296,7 @@ class TestVerify:
         world.write(CORE, spoiled, age=3660.0)
         found = world.store.tree.stat(CORE)
         assert found is not None
-        known = row.__class__(**{**{k: getattr(row, k) for k in row.__slots__}, "fingerprint": found})
-        world.store.catalogue.restamp(known)
+        world.store.catalogue.restamp(row._replace(fingerprint=found))
         assert refresh(world.store, None, world.now).changed == ()
         assert refresh(world.store, None, world.now, verify=True).changed == (CORE,)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -166,6 +167,19 @@ class TestCost:
         assert world.look().changed == ()
         assert world.look([*LIVE, Q3]).changed == ()
         assert opened == []
+
+    def test_new_files_are_indexed_in_the_order_of_their_names(
+        self, world: World, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        world.write(TASKS, lines(task(3)))
+        world.write(CORE, lines(memory(1)))
+        world.write(LEARNINGS, lines(learning(2, "2025-07-01T00:00:00Z")))
+        found = world.store.scan()
+        backwards = replace(found, files=dict(sorted(found.files.items(), reverse=True)))
+        monkeypatch.setattr(world.store, "scan", lambda: backwards)
+        world.look()
+        by_key = [text for _, text in world.store.catalogue.missing_vectors("model", 0, 9)]
+        assert by_key == ["memory number 1", "memory number 2", "memory number 3"]
 
     def test_it_is_not_opened_after_a_restart_either(self, world: World, opened: list[str]) -> None:
         filled(world)

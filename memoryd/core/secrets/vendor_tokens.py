@@ -245,6 +245,8 @@ class Secret(NamedTuple):
 
 def merge_overlaps(found: list[Secret]) -> list[Secret]:
     """Sort secrets and merge those that overlap, under the name of the first, so that nothing of them remains."""
+    if not found:
+        return found
     merged: list[Secret] = []
     for each in sorted(found, key=lambda secret: (secret.start, -secret.end)):
         if merged and each.start < merged[-1].end:

@@ -16,8 +16,8 @@ import msgspec
 
 from memoryd.core import words
 from memoryd.core.index import FileRow, FileSummary, IndexUnavailable, Place
+from memoryd.core.records import Facts
 from memoryd.core.spans import Fingerprint
-from memoryd.index.texts import clean
 
 Row = tuple[Any, ...]  # one value per column of the query
 
@@ -67,6 +67,7 @@ PLACES = (
 )
 
 
+encode: Callable[[object], bytes] = msgspec.json.Encoder().encode
 decode_object: Callable[[bytes], Mapping[str, object]] = msgspec.json.Decoder(dict[str, object]).decode
 
 
@@ -115,27 +116,9 @@ def file_summary(row: Row) -> FileSummary:
     return FileSummary._make((path_of(row[0]), *row[1:6], decode_object(row[6])))
 
 
-def file_values(row: FileRow) -> tuple[object, ...]:
-    """Convert a file to the columns of FILES."""
-    fingerprint = row.fingerprint
-    return (
-        key_of(row.path),
-        row.role,
-        fingerprint.dev,
-        fingerprint.inode,
-        fingerprint.size,
-        fingerprint.mtime_ns,
-        fingerprint.ctime_ns,
-        row.digest,
-        row.lines,
-        row.ends_with_newline,
-        row.units,
-        row.broken,
-        row.records,
-        row.recently_modified,
-        row.pending,
-        msgspec.json.encode(clean(row.facts)),
-    )
+def file_values(row: FileRow, facts: Facts) -> tuple[object, ...]:
+    """Convert a file to the columns of FILES. `facts`: its facts, redacted."""
+    return (key_of(row.path), row.role, *row.fingerprint[:5], *row[3:11], encode(facts))
 
 
 SCHEMA = 8

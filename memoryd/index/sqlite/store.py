@@ -6,21 +6,19 @@ while the worker works. A damaged index is deleted and rebuilt.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
-
-import msgspec
 
 from memoryd.core.findings import FindingNews, NewFindings
 from memoryd.core.index import FileRow, FileSummary, IndexReader, IndexWriter, ReplacedRange
 from memoryd.core.records import Document, Entry, Record
 from memoryd.core.spans import Span, replace_surrogates
 from memoryd.core.words import indexable
-from memoryd.index.sqlite.database import INSERT_RECORD, ConnectionPool, Database, file_values, key_of
+from memoryd.index.sqlite.database import INSERT_RECORD, ConnectionPool, Database, encode, file_values, key_of
 from memoryd.index.sqlite.reader import EntryCache, Shared, SqliteReader, SummaryCache
-from memoryd.index.texts import CleanRecord, Text, clean_record, redacted
+from memoryd.index.texts import CleanRecord, Text, clean, clean_file, redacted
 
 KeysByText = dict[Text, list[int]]
 """The keys of the records of one file, by their texts."""
@@ -77,11 +75,10 @@ def _indexed(each: tuple[int, Text]) -> tuple[int, str, str, str]:
 
 
 MERGE_PAGES = 256  # pages of the full-text index written by one merge
-CHANGES_PER_COMMIT = 256  # in a batch
+CHANGES_PER_COMMIT = 1024  # in a batch; each commit adds a segment to the full-text index, to be merged later
 CHANGED_PATHS = 1000  # that are remembered one by one
 _INSERT_FILE = "INSERT OR REPLACE INTO files VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)"
 
-_encode: Callable[[object], bytes] = msgspec.json.Encoder().encode
 _FindingCounts = Mapping[tuple[str, str | None], int]  # by (code, id)
 
 
@@ -243,7 +240,7 @@ class SqliteIndex(SqliteReader):
         """Store a new fingerprint for unchanged content."""
         with self._change():
             self._note_size(key_of(row.path), row.fingerprint.size)
-            self._db.run(_INSERT_FILE, file_values(row))
+            self._db.run(_INSERT_FILE, file_values(row, clean(row.facts)))
             self._summaries.note_change(row.path)
 
     def forget(self, path: str) -> None:
@@ -316,9 +313,16 @@ class SqliteIndex(SqliteReader):
     def _insert(self, files: Sequence[tuple[FileRow, Document]], known: KeysByText, found: _FindingCounts) -> None:
         """Insert rows, records and findings of files. `known` and `found` are those of the only file, where a file is
         replaced."""
-        self._db.run_many(_INSERT_FILE, [file_values(row) for row, _ in files])
-        records = [(key_of(row.path), each) for row, document in files for each in document.records]
-        cleaned = [clean_record(record) for _, record in records]
+        file_rows: list[tuple[object, ...]] = []
+        records: list[tuple[bytes, Record]] = []
+        cleaned: list[CleanRecord] = []
+        for row, document in files:
+            facts, clean_records = clean_file(row.facts, document.records)
+            file_rows.append(file_values(row, facts))
+            key = key_of(row.path)
+            records += [(key, each) for each in document.records]
+            cleaned += clean_records
+        self._db.run_many(_INSERT_FILE, file_rows)
         keys = insert(self._db, cleaned, known)
         self._db.run_many(INSERT_RECORD, map(_record, keys, records, cleaned))
         self.vectors.put_agent_vectors([record for _, record in records], keys)
@@ -354,7 +358,7 @@ def _record(key: int, of_file: tuple[bytes, Record], cleaned: CleanRecord) -> tu
         replace_surrogates(record.owner),
         record.weight,
         record.uses,
-        _encode(cleaned.facts),
+        encode(cleaned.facts),
     )
 
 

@@ -12,12 +12,11 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Iterator, Mapping
-from datetime import UTC, datetime, timedelta
 from typing import NamedTuple, TypeGuard
 
 import msgspec
 
-from memoryd.core.dates import parse_stamp
+from memoryd.core.dates import iso, parse_stamp
 from memoryd.core.records import JsonObject, NativeMemory
 from memoryd.core.secrets import headline
 from memoryd.core.spans import replace_surrogates, sha256
@@ -43,7 +42,6 @@ TYPES = ("breakthrough", "decision", "feedback", "error_recovery", "pattern", "u
 ACCESS_FIELDS = frozenset({"lastAccessed", "accessCount", "relevanceScore"})
 
 _ID = re.compile(r"mem_([0-9]{1,15})_[0-9a-z]+")
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _FIRST_MS, _LAST_MS = -62_135_596_800_000, 253_402_300_799_999  # the years 1 to 9999
 
 # The fields that `add` and `update` take.
@@ -85,8 +83,16 @@ class MemoryFacts(NamedTuple):
 
 def read_memory(native: NativeMemory, path: str, mtime: float) -> MemoryFacts:
     """Return the corrected values of an object that has a text `id`. Never raises."""
-    valid = {key: native[key] for key, fits in _FIELDS.items() if native.get(key) is not None and fits(native[key])}
-    invalid = tuple(key for key in _FIELDS if native.get(key) is not None and key not in valid)
+    valid: JsonObject = {}
+    invalid: list[str] = []
+    for key, fits in _FIELDS.items():
+        value = native.get(key)
+        if value is None:
+            continue
+        if fits(value):
+            valid[key] = value
+        else:
+            invalid.append(key)
     created = _created(native["id"], valid, path, mtime)
     updated = _seconds(valid.get("lastUpdated"))
     tags = tuple(dict.fromkeys(map(replace_surrogates, valid.get("tags", ()))))
@@ -112,7 +118,7 @@ def read_memory(native: NativeMemory, path: str, mtime: float) -> MemoryFacts:
         title,
         tags,
         values,
-        invalid,
+        tuple(invalid),
         content if not summary or summary == title else f"{content}\n{summary}",
     )
 
@@ -134,7 +140,7 @@ def content_digest(native: NativeMemory, text: bytes) -> str:
 def iso_ms(seconds: float) -> str:
     """Return `2026-01-31T10:00:00.000Z`, as the server's JSON.stringify writes a date."""
     ms = min(max(round(seconds * 1000), _FIRST_MS), _LAST_MS)
-    return (_EPOCH + timedelta(milliseconds=ms)).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    return f"{iso(ms // 1000)[:-1]}.{ms % 1000:03}Z"
 
 
 def render_new(fields: NativeMemory, *, identity: str, created: float) -> bytes:
