@@ -74,7 +74,10 @@ def demo(ctx: click.Context, keep: bool) -> None:
     ctx.exit(show.run(keep=keep))
 
 
-@click.command(params=[json_option()], epilog=example("memoryd events --topic change --json"))
+@click.command(
+    params=[json_option("Print each event as one line of JSON.")],
+    epilog=example("memoryd events --topic change --json"),
+)
 @click.option("--topic", "topics", multiple=True, type=click.Choice(TOPICS), help="Only this topic; repeatable.")
 @click.pass_context
 def events(ctx: click.Context, topics: tuple[str, ...], as_json: bool) -> None:

@@ -33,9 +33,9 @@ def example(*lines: str, result: str = "") -> str:
     return f"{text}\n\nWith --json: {result}." if result else text
 
 
-def json_option() -> click.Option:
+def json_option(text: str = "Print the result as one JSON document.") -> click.Option:
     """Return the option --json."""
-    return click.Option(["--json", "as_json"], is_flag=True, help="Print the result as one JSON document.")
+    return click.Option(["--json", "as_json"], is_flag=True, help=text)
 
 
 def socket_of(ctx: click.Context) -> str:

@@ -20,6 +20,18 @@ _LOCAL_LAST = ("events", "mcp", "completion", "help", "version")
 # Commands that end the daemon, or move, merge or remove memories: nobody should run one by mistake.
 _NEVER_SUGGESTED = ("stop", "archive", "forget", "repair", "dedupe", "undo", "restore")
 
+# What people type who know other programs.
+_OTHER_WORDS = {
+    "start": "run",
+    "install": "service install",
+    "find": "search",
+    "show": "get",
+    "ls": "list",
+    "log": "history",
+    "logs": "events",
+    "top": "status",
+}
+
 
 class Commands(click.Group):
     """A group that builds its commands on demand."""
@@ -51,7 +63,8 @@ class Commands(click.Group):
         if args and not args[0].startswith("-") and self.get_command(ctx, args[0]) is None:
             from memoryd.config.checks import nearest  # noqa: PLC0415 - loads difflib
 
-            near = nearest(args[0], [name for name in self.list_commands(ctx) if name not in _NEVER_SUGGESTED])
+            names = [name for name in self.list_commands(ctx) if name not in _NEVER_SUGGESTED]
+            near = _OTHER_WORDS.get(args[0]) or nearest(args[0], names)
             hint = f"did you mean {near!r}?" if near else "`memoryd --help` lists the commands"
             raise UsageError(f"there is no command {args[0]!r}", hint=hint)
         return super().resolve_command(ctx, args)

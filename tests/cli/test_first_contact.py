@@ -106,7 +106,15 @@ def test_try_refuses_a_typo(tmp_path: Path, name: str, message: str) -> None:
     assert "hint: " in done.stderr
 
 
-@pytest.mark.parametrize(("typed", "hint"), [("serach", "did you mean 'search'?"), ("intt", "did you mean 'init'?")])
+@pytest.mark.parametrize(
+    ("typed", "hint"),
+    [
+        ("serach", "did you mean 'search'?"),
+        ("intt", "did you mean 'init'?"),
+        ("start", "did you mean 'run'?"),
+        ("install", "did you mean 'service install'?"),
+    ],
+)
 def test_a_mistyped_command_is_answered_with_the_nearest(tmp_path: Path, typed: str, hint: str) -> None:
     done = program(typed, home=tmp_path)
     assert (done.returncode, f"hint: {hint}" in done.stderr) == (2, True), done.stderr
