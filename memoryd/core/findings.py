@@ -102,7 +102,7 @@ SHARED_CODES: Mapping[str, Code] = {
         "a program still writes to the old version of a file that memoryd replaced, under a temporary name; what it"
         " appends is carried over, what it changes in place is not",
     ),
-    "package-missing": Code(WARNING, "the configuration selects a model whose package is not installed"),
+    "package-missing": Code(WARNING, "a package that a search needs is not installed"),
     "index-unmanaged": Code(
         WARNING, "the index belongs to another program, or cannot be kept current in its form; left unchanged"
     ),

@@ -91,11 +91,10 @@ def take(path: str, sidecar: Mapping[str, object]) -> Ownership:
     except Timeout as error:
         raise _already_running(path) from error
     except (PermissionError, NotImplementedError) as error:
-        raise DeniedError(
-            f"cannot lock {path}: {error}",
-            hint="memoryd needs its own directory on a file system with flock; see --state-dir",
-            data={"path": path},
-        ) from error
+        denied = isinstance(error, PermissionError)
+        needs = "permission to read and write it and its directory" if denied else "a file system with flock"
+        hint = f"memoryd needs {needs}; name another directory with --state-dir"
+        raise DeniedError(f"cannot lock {path}: {error}", hint=hint, data={"path": path}) from error
     owned = Ownership(path, lock)
     try:
         owned.publish(sidecar)

@@ -110,7 +110,11 @@ class SemanticSearch:
         """Match the nearest memories, and those of `also`."""
         model, vector = self._vector(reader, question)
         less = LESS_COMMON if question.like is None else 0.0
-        near = reader.nearest(vector, model, question.filters, limit, also, less_common=less)
+        try:
+            near = reader.nearest(vector, model, question.filters, limit, also, less_common=less)
+        except ImportError as error:  # a broken installation: its message can have many lines
+            reason = str(error).strip().partition("\n")[0]
+            raise VectorsMissingError(f"the vectors cannot be compared: {reason}; reinstall memoryd") from error
         if near is None:
             raise VectorsMissingError("no memory has a vector yet")
         return Meant(model, {each.key: each.cosine for each in near})

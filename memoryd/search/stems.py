@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from memoryd.core.query import Term
 from memoryd.core.words import STOP_WORDS
+from memoryd.errors import MemorydError
 
 if TYPE_CHECKING:
     from Stemmer import Stemmer
@@ -116,8 +117,10 @@ def _stems(word: str, language: str) -> list[str]:
 
 @cache
 def _stemmer(language: str) -> Stemmer:
-    import Stemmer  # noqa: PLC0415 - loaded with the first question
-
+    try:
+        import Stemmer  # noqa: PLC0415 - loaded with the first question
+    except ImportError as error:
+        raise MemorydError(f"the package PyStemmer cannot be loaded: {error}", hint="reinstall memoryd") from error
     return Stemmer.Stemmer(language, 0)
 
 

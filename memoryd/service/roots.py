@@ -8,6 +8,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from importlib.util import find_spec
 from typing import NamedTuple
 
 from memoryd.config.roots import too_wide, written_path
@@ -419,11 +420,17 @@ def build_semantic_search(config: SearchConfig, env: Mapping[str, str]) -> Seman
 
 
 def search_findings(config: SearchConfig) -> tuple[Finding, ...]:
-    """Return why results are not ranked again although the configuration says so. An embedder reports itself."""
+    """Return which packages a search misses: of memoryd itself, and why results are not ranked again although the
+    configuration says so. An embedder reports itself."""
+    needed = {"Stemmer": "PyStemmer"} | ({} if config.embedder == "off" else {"numpy": "numpy"})
+    own = [
+        f"a search needs the package {name}; reinstall memoryd"
+        for module, name in needed.items()
+        if not find_spec(module)
+    ]
     package = missing_package() if config.rerank == "minilm" else None
-    if package is None:
-        return ()
-    return (Finding("package-missing", "", f'rerank = "minilm" needs the package {package}; {INSTALL}'),)
+    chosen = [] if package is None else [f'rerank = "minilm" needs the package {package}; {INSTALL}']
+    return tuple(Finding("package-missing", "", message) for message in (*own, *chosen))
 
 
 def _embedder(config: SearchConfig, env: Mapping[str, str]) -> Embedder | None:

@@ -89,10 +89,22 @@ def test_a_temporary_file_of_an_earlier_life_is_no_obstacle(tmp_path: Path) -> N
     assert os.listdir(tmp_path) in ([], ["x.lock"])
 
 
-def test_a_file_system_that_refuses_is_said_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("refusal", "hint"),
+    [
+        (PermissionError(13, "Permission denied"), "permission to read and write"),
+        (NotImplementedError("no flock"), "a file system with flock"),
+    ],
+    ids=["unreadable", "no flock"],
+)
+def test_what_refuses_a_lock_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, refusal: Exception, hint: str
+) -> None:
     def refuse(*_: object, **__: object) -> int:
-        raise PermissionError(13, "Permission denied")
+        raise refusal
 
     monkeypatch.setattr("filelock.FileLock.acquire", refuse)
-    with pytest.raises(DeniedError, match="Permission denied"):
+    with pytest.raises(DeniedError) as caught:
         take(str(tmp_path / "x.lock"), {})
+    assert str(refusal) in caught.value.message
+    assert hint in (caught.value.hint or "")

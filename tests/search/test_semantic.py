@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from typing import Any
 
@@ -234,6 +235,17 @@ def test_a_word_without_a_meaning_is_a_name_while_few_memories_have_it(catalogue
     put(catalogue, "b", *(record(n, f"Qxvzkw number {n}") for n in range(20, 24)))
     fill(catalogue, table)
     assert not any("named" in each.why for each in ask(catalogue, SemanticSearch(table), question))
+
+
+def test_without_a_library_the_words_are_found_and_the_answer_tells_why(
+    catalogue: SqliteIndex, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put(catalogue, "a", record(1, "aaa and words"), record(2, "bbb"))
+    fill(catalogue, Letters())
+    monkeypatch.setitem(sys.modules, "numpy", None)  # as if it were not installed
+    [found] = ask(catalogue, SemanticSearch(Letters()), "words")
+    assert "numpy" in str(found.why["semantic"])
+    assert "reinstall" in str(found.why["semantic"])
 
 
 def test_a_function_word_of_another_language_is_no_name(catalogue: SqliteIndex) -> None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import pytest
 
 from memoryd.core.query import Term
+from memoryd.errors import MemorydError
 from memoryd.search.query_terms import ParsedQuery
 from memoryd.search.stems import MAX_FORMS, languages_of, sharing_a_stem, stem_prefix, stems, word_forms
 from tests.search.stored import Stored
@@ -161,3 +163,9 @@ def test_what_has_no_stem_has_no_forms(stored: Stored) -> None:
     with stored.catalogue.reader() as reader:
         assert word_forms(reader, ["a2", "go", "数", "слово", "the"]) == {}
         assert word_forms(reader, ["zzz"]) == {"zzz": Term("zzz")}
+
+
+def test_a_missing_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "Stemmer", None)  # as if it were not installed
+    with pytest.raises(MemorydError, match="PyStemmer"):
+        stems("word", ("romanian",))

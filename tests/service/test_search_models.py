@@ -11,11 +11,11 @@ import pytest
 
 from memoryd.config.load import load
 from memoryd.config.places import Places
-from memoryd.config.settings import Config
+from memoryd.config.settings import Config, SearchConfig
 from memoryd.engine.inbox import Pace
 from memoryd.engine.interfaces import Clock
 from memoryd.engine.worker import Worker
-from memoryd.service.roots import Roots
+from memoryd.service.roots import Roots, search_findings
 from tests.daemon import until
 from tests.layouts.samples import learning, lines
 from tests.operations.world import LEARNINGS
@@ -63,3 +63,12 @@ def test_rerank_without_its_package_is_said_until_the_configuration_changes(
     roots.apply(configured(tmp_path, "off"), Pace(), ["memories"], ())
     [worker] = roots.all()
     until(lambda: said(worker) == ("ok", (), 0), "it is no longer needed")
+
+
+def test_a_package_of_memoryd_itself_that_is_missing_is_a_finding(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert search_findings(SearchConfig()) == ()
+    monkeypatch.setitem(sys.modules, "numpy", None)  # as if it were not installed
+    [finding] = search_findings(SearchConfig())
+    assert finding.code == "package-missing"
+    assert "numpy" in finding.message
+    assert search_findings(SearchConfig(embedder="off")) == ()
