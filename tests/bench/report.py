@@ -34,7 +34,10 @@ FIGURES: Sequence[tuple[str, Sequence[Quantity]]] = (
         "process start → searchable: first index; known store",
         ((goals.FIRST_INDEX, "searchable"), (goals.KNOWN_START, "searchable")),
     ),
-    ("search by words; during a first index", ((goals.SEARCH, "text"), (goals.SEARCH_BUSY, "text"))),
+    (
+        "search by words: for one memory; mixed; during a first index",
+        ((goals.SEARCH, "needle"), (goals.SEARCH, "text"), (goals.SEARCH_BUSY, "text")),
+    ),
     (
         "search by words and meaning; first one",
         ((goals.SEARCH, "hybrid"), (goals.KNOWN_START, "first hybrid question")),

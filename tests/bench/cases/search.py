@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from functools import partial
-from itertools import count
+from itertools import count, cycle, islice
 from pathlib import Path
 from typing import Any
 
@@ -58,12 +58,28 @@ class Questions:
 
 
 def search(store: Store) -> Iterator[Row]:
-    """By words, and by words and meaning; a quarter as many questions come before and do not count."""
+    """For needles, by words, and by words and meaning; a quarter as many questions come before and do not count."""
     with closing(_table(store.place / "search.sqlite", store.corpus)) as table:
         _ask_in_turn(store, table, "warm", store.effort.questions // 4)
         text, hybrid, floor = _ask_in_turn(store, table, "measured", store.effort.questions)
+        needle, needle_floor = _ask_for_needles(store, table, store.effort.questions)
+    yield row(goals.SEARCH, "needle", store.layout, store.size, needle, floor=needle_floor)
     yield row(goals.SEARCH, "text", store.layout, store.size, text, floor=floor)
     yield row(goals.SEARCH, "hybrid", store.layout, store.size, hybrid, floor=floor)
+
+
+def _ask_for_needles(store: Store, table: FtsTable, rounds: int) -> tuple[list[float], list[float]]:
+    """Milliseconds of each question for what is in one memory alone, by words, and of FTS5 with the same words."""
+    took, floor, root = list[float](), list[float](), store.corpus.layout
+    needles = [
+        (each.needle.query, {"user": each.user} if each.user is not None else {}) for each in store.corpus.planted
+    ]
+    random.Random("needle").shuffle(needles)
+    for query, whose in islice(cycle(needles), rounds):
+        ask = partial(store.rig.call, "memory.search", query=query, root=root, mode="text", limit=LIMIT, **whose)
+        floor.append(timed(partial(table.search, query)))
+        took.append(timed(ask))
+    return took, floor
 
 
 def _ask_in_turn(store: Store, table: FtsTable, seed: str, rounds: int) -> tuple[list[float], list[float], list[float]]:
