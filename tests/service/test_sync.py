@@ -14,6 +14,9 @@ from memoryd.errors import TimeoutExpiredError
 from tests.daemon import Daemon, until
 from tests.layouts.samples import learning, lines
 
+# A backup ten seconds after the start would make a directory, after which everything is read again.
+OFF = '[defaults.schedule]\nbackup = "off"\n'
+
 
 def found(daemon: Daemon, word: str) -> int:
     return len(daemon.rpc("memory.search", query=word, mode="text")["hits"])
@@ -30,7 +33,7 @@ def test_for_the_search_alone_it_does_not_wait_for_the_index_files(tmp_path: Pat
     root.mkdir(mode=0o700)
     file = root / "learnings.jsonl"
     file.write_bytes(lines(learning(1)))
-    with Daemon(tmp_path / "daemon", root, patient=True) as daemon:
+    with Daemon(tmp_path / "daemon", root, config=OFF, patient=True) as daemon:
         daemon.start()
         daemon.rpc("sync")
         with open(root / ".lock", "w") as lock:
