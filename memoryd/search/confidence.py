@@ -12,7 +12,9 @@ from typing import Literal, NamedTuple
 
 from memoryd.core.index import IndexReader
 from memoryd.core.query import Mode
+from memoryd.core.vectors import agent_model
 from memoryd.core.words import tokens
+from memoryd.search.embedding import minilm
 from memoryd.search.periods import TIME_WORDS
 from memoryd.search.query_terms import ParsedQuery
 from memoryd.search.ranking import Candidate
@@ -29,8 +31,11 @@ class Limits(NamedTuple):
     sure: float
 
 
-BY_TEXT, BY_MEANING, BY_BOTH = Limits(0.16, 0.5), Limits(0.31, 0.6), Limits(0.36, 0.6)
+BY_TEXT, BY_MEANING, BY_BOTH = Limits(0.17, 0.5), Limits(0.31, 0.6), Limits(0.36, 0.6)
 BY_POINTS = Limits(0.3, 0.6)  # topic files
+# With vectors of MiniLM, by which right hits have lower cosines; agents that store vectors of this size use it, too.
+MINILM = (minilm.NAME, agent_model(minilm.SIZE))
+BY_SENTENCES, BY_SENTENCES_AND_TEXT, BY_RERANK = Limits(0.28, 0.6), Limits(0.3, 0.6), Limits(0.34, 0.6)
 
 # Letters with digits, or with signs that no sentence has: `parse_v7`, `0x80070422`, `CVE-2024-3094`, `a.b.c`.
 MAX_IDENTIFIER_CHARS = 100
@@ -101,10 +106,26 @@ def with_confidence(found: Sequence[Candidate], missing: Missing, mode: Mode, *,
     return [each._replace(confidence=_confidence(each, missing, mode, points)) for each in found]
 
 
+def confidence_of_rerank(score: float, before: str) -> Confidence:
+    """Return the confidence of a hit by its score from a better embedder; it is no surer than `before`."""
+    if score < BY_RERANK.likely:
+        return "weak"
+    return "sure" if score >= BY_RERANK.sure and before == "sure" else "likely"
+
+
 def _confidence(found: Candidate, missing: Missing, mode: Mode, points: bool) -> Confidence:
-    by_text = mode == "text" or isinstance(found.why.get("semantic"), str)
-    limits = BY_POINTS if points else BY_TEXT if by_text else BY_BOTH if mode == "hybrid" else BY_MEANING
+    limits = BY_POINTS if points else _limits(found, mode)
     score = found.score - MISSING_NAME * missing.name
     if score < limits.likely:
         return "weak"
     return "sure" if score >= limits.sure and not missing.words else "likely"
+
+
+def _limits(found: Candidate, mode: Mode) -> Limits:
+    """Return the limits of the search that found a hit: by text, or by vectors of MiniLM or of any other model."""
+    semantic = found.why.get("semantic")
+    if mode == "text" or isinstance(semantic, str):
+        return BY_TEXT
+    if isinstance(semantic, dict) and semantic["model"] in MINILM:
+        return BY_SENTENCES_AND_TEXT if mode == "hybrid" else BY_SENTENCES
+    return BY_BOTH if mode == "hybrid" else BY_MEANING

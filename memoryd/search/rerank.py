@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from memoryd.core.vectors import cosine, unpack
+from memoryd.search.confidence import confidence_of_rerank
 from memoryd.search.embedding.embedder import Embedder, IdleRelease
 from memoryd.search.ranking import IN_PERIOD, NEWEST, Candidate, Why
 from memoryd.search.semantic import Meant, fuse
@@ -68,7 +69,8 @@ class Reranker:
         """Return the candidate with its new score, and what decided it."""
         before = judged[-fused.key]
         why = {**before.why, "rerank": {**meant.why(fused.key), "rank_before": 1 - fused.key}}
-        return Ranked(-fused.key, before._replace(score=fused.score, why=why))
+        confidence = confidence_of_rerank(fused.score, before.confidence)
+        return Ranked(-fused.key, before._replace(score=fused.score, why=why, confidence=confidence))
 
 
 def _prefer_times(ranked: Sequence[Ranked]) -> list[Ranked]:

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from memoryd.core.query import Mode
+from memoryd.search.confidence import Missing, with_confidence
+from memoryd.search.ranking import Candidate
 from tests.search.questions import distractors
 from tests.search.stored import Stored, memory, search_all
 
@@ -67,3 +70,13 @@ def test_a_lowest_score_leaves_out_worse_hits(filled: Stored) -> None:
     least = every[0]["score"]
     found = filled.hits("the release and the dishwasher", min_score=least)
     assert [hit["id"] for hit in found] == [hit["id"] for hit in every if hit["score"] >= least]
+
+
+@pytest.mark.parametrize(
+    ("model", "expected"),
+    [("static-128-1", "weak"), ("minilm-l6-v2-int8", "likely"), ("own:384", "likely"), ("own:1536", "weak")],
+)
+@pytest.mark.parametrize(("mode", "score"), [("hybrid", 0.33), ("semantic", 0.29)])
+def test_a_score_with_minilm_is_worth_more(mode: Mode, score: float, model: str, expected: str) -> None:
+    hit = Candidate(1, score, {"semantic": {"model": model, "cosine": 0.4}})
+    assert [each.confidence for each in with_confidence([hit], Missing(), mode, points=False)] == [expected]

@@ -73,6 +73,19 @@ def test_the_judge_decides_among_equal_words(stored: Stored) -> None:
     assert judge.texts == ["boat trips", "the boat sails far out", "the boat is good to swim"], "no labels"
 
 
+def test_the_confidence_is_that_of_the_judge(stored: Stored) -> None:
+    stored.put(
+        memory("far", "the boat sails far out, and the crew sleeps below the deck for the whole of the night"),
+        memory("near", "the boat is good to swim, and the crew sleeps below the deck for the whole of the night"),
+        *(memory(f"b{number}", f"boat {number}") for number in range(9)),
+    )
+    question = "which boat is best for a bath and warm water"
+    before = {hit.id: hit.confidence for hit in ask([stored], question, None, 40)}
+    after = {hit.id: hit.confidence for hit in ask([stored], question, Judge(), 40)}
+    assert (before["near"], before["far"]) == ("weak", "weak")
+    assert (after["near"], after["far"]) == ("likely", "weak")
+
+
 def test_a_phrase_stays_before_what_the_judge_prefers(stored: Stored) -> None:
     stored.texts("red boat", "the boat is red and good")
     assert [hit.id for hit in ask([stored], "red boat", Judge())] == ["m0", "m1"]
