@@ -213,9 +213,13 @@ class Settler:
         """Note how long it took to make closed files searchable, until `now`."""
         self._closed_due = now + CLOSED_PAUSE * seconds
 
+    def closed_is_due(self, now: float) -> bool:
+        """True if there are closed files to make searchable now."""
+        return bool(self._closed) and now >= self._closed_due
+
     def closed(self, now: float) -> frozenset[str]:
         """Remove and return the closed files to make searchable now."""
-        if not self._closed or now < self._closed_due:
+        if not self.closed_is_due(now):
             return frozenset()
         taken = frozenset(self._closed)
         self._closed.clear()
@@ -307,6 +311,8 @@ class Inbox:
         self._indexed_last = False
         self._sleeps_until: float | None = None  # None while the worker is awake
         self._ends = False
+        self._closed_done = threading.Event()  # unset from when a closed file wakes the worker until it can be found
+        self._closed_done.set()
         self.turns = 0  # how often the worker has looked for work, at least every MAX_WAIT_S
 
     # --- for any thread, never blocking
@@ -315,10 +321,13 @@ class Inbox:
         """Note a possible change of this path; None means anywhere. `at_once`: it is probably complete. `early`: then
         the index files need not wait for the whole quiet time."""
         with self._changed:
+            now = self._clock.monotonic()
             if path is None:
-                self._settler.touch_all(self._clock.monotonic())
+                self._settler.touch_all(now)
             else:
-                self._settler.touch(path, self._clock.monotonic(), at_once=at_once, early=early)
+                self._settler.touch(path, now, at_once=at_once, early=early)
+            if self._sleeps_until is not None and self._settler.closed_is_due(now):
+                self._closed_done.clear()
             self._wake()
 
     def submit(self, job: Job) -> Future[Result]:
@@ -343,10 +352,16 @@ class Inbox:
         with self._changed:
             self._wake()
 
+    def await_closed(self, timeout_s: float) -> bool:
+        """Wait until files that were closed while the worker had nothing to do can be found. False if the time is
+        up."""
+        return self._closed_done.wait(timeout_s)
+
     def end(self) -> None:
         """Accept no more work and start no further task."""
         with self._changed:
             self._ends = True
+            self._closed_done.set()
             self._changed.notify_all()
 
     def refuse_all(self) -> None:
@@ -377,6 +392,7 @@ class Inbox:
             return None if self._ends else self._pick()
 
     def _sleep(self) -> None:
+        self._closed_done.set()
         self._sleeps_until = self._wakes_at()
         self._changed.wait(max(0.0, self._sleeps_until - self._clock.monotonic()))
         self._sleeps_until = None
@@ -441,6 +457,7 @@ class Inbox:
         """Note how long it took to make closed files searchable, in seconds."""
         with self._changed:
             self._settler.note_closed_duration(self._clock.monotonic(), seconds)
+            self._closed_done.set()
 
     def take_hints(self) -> frozenset[str] | None:
         """Take the pending paths, settled or not; None if anything may have changed."""

@@ -34,6 +34,7 @@ DELETE_EVENT_S = 1.0  # a rename out of the root is told half a second late (the
 # Of the vectors:
 AT_ONCE = 256  # texts of a fast embedder between two checks of the clock
 FIRST = 64  # texts of a fast embedder before a root is ready
+LATER_S = 0.01  # until a fast embedder follows the search index
 TURN_S = 0.25  # longest fill while a client may be waiting
 SLOW_BATCH = 16  # texts of a slow embedder in one batch
 LOOK_S = 0.02  # between two checks whether a batch is done, a small part of the time that a batch takes
@@ -124,15 +125,18 @@ class Backfill:
         self.trouble: str | None = None  # why some memories have no vector, while it lasts
         self.next_due = NEVER if embedder is None else clock.monotonic()  # what an earlier run left
 
-    def notify(self, *, all_of_it: bool = False) -> None:
+    def notify(self, *, all_of_it: bool = False, later: bool = False) -> None:
         """Note that memories were indexed. With `all_of_it` a fast embedder embeds all of them now. Otherwise most of a
-        large new store is deferred: it is served before all of it can be found by meaning."""
+        large new store is deferred: it is served before all of it can be found by meaning. With `later` a question that
+        the writer asks next is answered first."""
         if self._embedder is None:
             return
         if self._embedder.fast and all_of_it:
             self._fill(self._embedder, NEVER)
         elif self._embedder.fast and self._index is None:
             self._fill(self._embedder, self._clock.monotonic(), FIRST)
+        elif self._embedder.fast and later:
+            self.next_due = min(self.next_due, self._clock.monotonic() + LATER_S)
         elif self._embedder.fast:
             self._fill(self._embedder, self._clock.monotonic() + TURN_S)
         elif not self._running and self.trouble is None:

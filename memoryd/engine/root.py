@@ -279,7 +279,7 @@ class Root:
         """Read files that have just been closed. The index files follow once the root has settled."""
         if self.health.is_active and self._scanned and self.store.layout is not None:
             self.memories.catch_up()
-            self._note_changes(self._indexer.read(paths, watching=self.health.watching, tails=True), since)
+            self._note_changes(self._indexer.read(paths, watching=self.health.watching, tails=True), since, later=True)
 
     def _note_scan(self, directories: Mapping[str, tuple[int, int]], began: float) -> None:
         """After a full scan: count the watches, and set the time of the next one."""
@@ -293,7 +293,7 @@ class Root:
         schedule = self.store.policy.schedule.get("rescan", "adaptive")
         self.deadlines.schedule_scan(now, schedule, reliable=self.health.watched_whole)
 
-    def _note_changes(self, done: RefreshResult, since: float) -> None:
+    def _note_changes(self, done: RefreshResult, since: float, *, later: bool = False) -> None:
         self.health.linked = done.linked or (self.health.linked and done.directories is None)
         if not (done.changed or done.deleted):
             return
@@ -302,7 +302,7 @@ class Root:
             self.health.unindexed_since = since
         self.wants_limits |= self.health.note_limits()
         self.health.note_changes(done)
-        self._backfill.notify()
+        self._backfill.notify(later=later)
         self._note_vectors()
 
     def _note_vectors(self) -> bool:

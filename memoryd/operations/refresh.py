@@ -99,6 +99,8 @@ def _refresh_paths(store: Store, paths: Iterable[str], now: float, *, verify: bo
                 note_deletion(store, path, now)
         else:
             linked |= found.nlink > 1
+            if tails and row is not None and _unchanged(row, found):
+                continue  # by a further event of the same change; the next refresh without `tails` makes sure
             by_tail = tails and row is not None and _index_tail(store, row, found, now)
             outcomes[path] = "changed" if by_tail else index_file(store, path, found, row, now, verify=verify)
     _forget(store, deleted, now)

@@ -19,7 +19,7 @@ from memoryd.core.records import Document, Record
 from memoryd.core.spans import Fingerprint, Span
 from memoryd.core.vectors import pack_floats
 from memoryd.engine.inbox import NEVER
-from memoryd.engine.indexer import AT_ONCE, FIRST, FIRST_PAUSE_S, MAX_PAUSE_S, NICE, SLOW_BATCH, Backfill
+from memoryd.engine.indexer import AT_ONCE, FIRST, FIRST_PAUSE_S, LATER_S, MAX_PAUSE_S, NICE, SLOW_BATCH, Backfill
 from memoryd.engine.interfaces import Clock
 from memoryd.index.sqlite import SqliteIndex
 from memoryd.search.embedding.embedder import EmbedderError
@@ -108,6 +108,22 @@ def test_a_fast_embedder_is_done_when_a_change_is(world: World) -> None:
     world.put(2, "b")
     filling.notify()
     assert world.have() == 5
+    assert filling.next_due == NEVER
+
+
+def test_after_a_closed_file_the_next_question_is_answered_first(world: World) -> None:
+    filling = world.filling(Numbers(fast=True))
+    world.put(1)
+    filling.notify(later=True)
+    assert world.have() == 1, "the first ones make a root ready"
+    filling.run(world.now)
+    world.put(2, "b")
+    filling.notify(later=True)
+    assert world.have() == 1
+    assert world.now < filling.next_due <= world.now + LATER_S
+    world.now = filling.next_due
+    filling.run(world.now)
+    assert world.have() == 3
     assert filling.next_due == NEVER
 
 

@@ -138,6 +138,30 @@ def test_closed_files_come_after_commands_and_before_the_batch() -> None:
     assert turn.batch.paths == {"a"}
 
 
+def test_a_reader_waits_for_a_file_closed_while_the_worker_rests_until_it_can_be_found() -> None:
+    looks: list[None] = []
+
+    def due() -> float:
+        looks.append(None)
+        return NEVER
+
+    taker = Taker(due)
+    assert taker.inbox.await_closed(0)
+    until(lambda: len(looks) > 1, "it has seen that nothing is due, and holds the lock until it rests", SOON_S)
+    taker.inbox.touch("a", at_once=True)
+    until(lambda: taker.turns, "it is taken", SOON_S)
+    assert not taker.inbox.await_closed(0)
+    taker.inbox.note_closed_duration(0.0)
+    assert taker.inbox.await_closed(0)
+    taker.end()
+
+
+def test_a_reader_waits_for_no_file_while_the_worker_does_something_else() -> None:
+    inbox = Inbox(Pace(), Clock(), lambda: NEVER, lambda: -NEVER)
+    inbox.touch("a", at_once=True)
+    assert inbox.await_closed(0)
+
+
 def test_pending_paths_are_taken_before_they_settle() -> None:
     inbox = Inbox(Pace(settle_s=60.0), Clock(), lambda: NEVER, lambda: -NEVER)
     assert inbox.take_hints() == frozenset()

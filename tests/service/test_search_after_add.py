@@ -32,22 +32,30 @@ from tests.layouts.samples import learning, lines
 from tests.operations.world import LEARNINGS, World
 
 
-def busy() -> Worker:
-    never: Future[dict[str, Any]] = Future()
-    return cast("Worker", SimpleNamespace(flush=lambda: [never]))
+def a_worker(*flushes: Future[dict[str, Any]], waited: list[float] | None = None) -> Worker:
+    """A worker whose memories are behind, until all of `flushes` are done. `waited`: seconds for closed files."""
+    inbox = SimpleNamespace(await_closed=(waited if waited is not None else []).append)
+    return cast("Worker", SimpleNamespace(flush=lambda: [*flushes], inbox=inbox))
 
 
 def test_many_busy_roots_are_waited_for_together(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(base, "FLUSH_WAIT_S", 0.2)
     began = time.monotonic()
-    assert len(base.flush_all([busy() for _ in range(200)])) == 200
+    assert len(base.flush_all([a_worker(Future()) for _ in range(200)])) == 200
     assert 0.15 < time.monotonic() - began < 20, "one after the other they would take 40 s"
 
 
 def test_nothing_is_waited_for_where_nothing_was_stored(monkeypatch: pytest.MonkeyPatch) -> None:
-    idle = cast("Worker", SimpleNamespace(flush=list))
+    idle = a_worker()
     monkeypatch.setattr(base, "wait", None)  # a call would fail
     assert base.flush_all([idle]) == [idle]
+
+
+def test_closed_files_of_many_roots_are_not_waited_for_longer_than_those_of_one() -> None:
+    for many in (1, 200):
+        waited: list[float] = []
+        base.flush_all([a_worker(waited=waited) for _ in range(many)])
+        assert sum(waited) == pytest.approx(base.CLOSED_WAIT_S)
 
 
 def test_what_another_daemon_tends_is_not_even_opened(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from memoryd.errors import ConflictError, NotFoundError
 from memoryd.operations.lookup import not_found
 from memoryd.service.daemon import Daemon
 
+CLOSED_WAIT_S = 0.02
 FLUSH_WAIT_S = 1.0  # the longest that a read waits for the indexing of memories stored before it
 
 Table = Mapping[str, Handler]
@@ -50,7 +51,10 @@ class Handlers:
 
 def flush_all(workers: list[Worker]) -> list[Worker]:
     """Let workers index the memories they have just stored, and return the workers. Waits at most `FLUSH_WAIT_S`
-    seconds for all of them together."""
+    seconds for all of them together, and `CLOSED_WAIT_S` for files that other programs have just closed: a program that
+    looks for what it has just written would compete with the worker that reads it, and not find it."""
+    for worker in workers:
+        worker.inbox.await_closed(CLOSED_WAIT_S / len(workers))
     flushes = [future for worker in workers for future in worker.flush()]
     if flushes:
         wait(flushes, FLUSH_WAIT_S)
