@@ -19,7 +19,7 @@ from memoryd.errors import BusyError, MemorydError, NoDaemonError
 
 T = TypeVar("T")
 
-PATIENCE_S = 30.0  # how long anything is waited for before it counts as never
+PATIENCE_S = 60.0  # how long anything is waited for before it counts as never
 # A daemon that gives up no wait early: a busy machine may stop a thread for longer than a client would wait.
 PATIENT = f"""
 from memoryd.cli.main import main
@@ -140,12 +140,12 @@ class Daemon:
         assert self.process is not None
         os.kill(self.pid if self.prefix else self.process.pid, number)
 
-    def stop(self, timeout_s: float = 20.0) -> int:
+    def stop(self, timeout_s: float = PATIENCE_S) -> int:
         """SIGTERM, and the exit code."""
         self.signal(signal.SIGTERM)
         return self.wait(timeout_s)
 
-    def wait(self, timeout_s: float = 20.0) -> int:
+    def wait(self, timeout_s: float = PATIENCE_S) -> int:
         assert self.process is not None
         return self.process.wait(timeout_s)
 
