@@ -19,6 +19,8 @@ from memoryd.core.spans import BOM, Edit, Span, splice
 
 _SPACE = re.compile(rb"[ \t\r\n]*+")
 _STRING = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"', re.DOTALL)
+_NAME = re.compile(rb'("[^"\\]*+(?:\\.[^"\\]*+)*+")[ \t\r\n]*+:[ \t\r\n]*+', re.DOTALL)  # of a member, to its value
+_COMMA = re.compile(rb"[ \t\r\n]*+,?+[ \t\r\n]*+")
 _TOKEN = re.compile(rb'[\[\]{}]|"[^"\\]*+(?:\\.[^"\\]*+)*+"', re.DOTALL)
 _SCALAR = re.compile(rb'[^\s,:\[\]{}"]++')
 _ELEMENTS = msgspec.json.Decoder(list[msgspec.Raw])
@@ -97,11 +99,10 @@ def _split_members(data: bytes, at: int, end: int) -> list[Member] | None:
     found: list[Member] = []
     at = skip_space(data, at + 1)
     for key, value in values.items():
-        name = _STRING.match(data, at)
-        colon = skip_space(data, name.end()) if name is not None else at
-        if name is None or data[colon : colon + 1] != b":" or _key(name.group()) != key:
+        name = _NAME.match(data, at)
+        if name is None or _key(name[1]) != key:
             return None
-        start = skip_space(data, colon + 1)
+        start = name.end()
         found.append(Member(key, at, Span(start, start + len(value))))
         at = _next(data, start + len(value))
     return found if at == end - 1 else None
@@ -109,8 +110,8 @@ def _split_members(data: bytes, at: int, end: int) -> list[Member] | None:
 
 def _next(data: bytes, at: int) -> int:
     """Return the offset of the next value, or of the closing bracket, after a value that ends at `at`."""
-    at = skip_space(data, at)
-    return skip_space(data, at + 1) if data[at : at + 1] == b"," else at
+    match = _COMMA.match(data, at)
+    return match.end() if match else at
 
 
 def _scan_members(data: bytes, at: int) -> list[Member]:

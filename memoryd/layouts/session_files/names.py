@@ -10,6 +10,7 @@ import re
 import unicodedata
 from collections import Counter
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import NamedTuple
 
 from memoryd.core.dates import parse_stamp
@@ -42,6 +43,7 @@ class SessionPath(NamedTuple):
         return f"{self.time}-{self.name}.json"
 
 
+@lru_cache(maxsize=64)  # each file is asked for several times while it is indexed
 def session_path(path: str) -> SessionPath | None:
     """Return the parts of a session's path, None for any other path."""
     match = _SESSION.fullmatch(path)
