@@ -153,6 +153,8 @@ class Settler:
 
     A file that is probably complete, such as a closed one, is due at once, to be made searchable, and stays in the
     batch. After that took a while, the next one waits `CLOSED_PAUSE` times as long.
+
+    `everything`: the open batch is a scan.
     """
 
     def __init__(self, quiet_s: float = 0.1, cap_s: float = 1.0, max_paths: int = 512, max_per_dir: int = 128) -> None:
@@ -163,7 +165,7 @@ class Settler:
         self._lead = 0.0
         self._paths: set[str] = set()
         self._per_dir: Counter[str] = Counter()
-        self._everything = False
+        self.everything = False
         self._first: float | None = None
         self._last = 0.0
         self._alone = False  # the open batch began after a pause
@@ -177,7 +179,7 @@ class Settler:
         may be due before the quiet time is over if the file is complete (`at_once`)."""
         self._mark(now)
         self._deferred.pop(path, None)
-        if self._everything:
+        if self.everything:
             return
         if at_once:
             self._closed.add(path)
@@ -229,7 +231,7 @@ class Settler:
         """Return all paths that wait, deferred ones included; None if anything may have changed. They stay in their
         batch, but the closed ones need not be taken any more."""
         self._closed.clear()
-        return None if self._everything else frozenset(self._paths | self._deferred.keys())
+        return None if self.everything else frozenset(self._paths | self._deferred.keys())
 
     def ready(self, now: float) -> Batch | None:
         """Remove and return the batch that is due; None while there is none or the root is not quiet yet."""
@@ -246,7 +248,7 @@ class Settler:
             assert self._first is not None
             starts.append(self._first)
             paths |= self._paths
-            everything = self._everything
+            everything = self.everything
             self._reset()
         return Batch(frozenset(paths), everything, min(starts))
 
@@ -275,16 +277,16 @@ class Settler:
         if self._first is None:
             return None
         quiet_s = self.quiet_s
-        if self._alone and not (self._open or self._everything):
+        if self._alone and not (self._open or self.everything):
             quiet_s = min(quiet_s, EARLY_S + self._lead / 4)
         return min(self._last + quiet_s, self._first + max(self.quiet_s, self.cap_s - self._lead))
 
     def _collapse(self) -> None:
-        self._everything = True
+        self.everything = True
         self._forget_paths()
 
     def _reset(self) -> None:
-        self._everything = False
+        self.everything = False
         self._first = None
         self._forget_paths()
 
@@ -317,11 +319,11 @@ class Inbox:
 
     # --- for any thread, never blocking
 
-    def touch(self, path: str | None, *, at_once: bool = False, early: bool = True) -> None:
+    def touch(self, path: str | None, *, at_once: bool = False, early: bool = True) -> bool:
         """Note a possible change of this path; None means anywhere. `at_once`: it is probably complete. `early`: then
-        the index files need not wait for the whole quiet time."""
+        the index files need not wait for the whole quiet time. Returns True if a scan was due already."""
         with self._changed:
-            now = self._clock.monotonic()
+            now, scan_was_due = self._clock.monotonic(), self._settler.everything
             if path is None:
                 self._settler.touch_all(now)
             else:
@@ -329,6 +331,7 @@ class Inbox:
             if self._sleeps_until is not None and self._settler.closed_is_due(now):
                 self._closed_done.clear()
             self._wake()
+        return scan_was_due
 
     def submit(self, job: Job) -> Future[Result]:
         """Add a command."""

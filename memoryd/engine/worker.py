@@ -60,16 +60,16 @@ class Worker:
         """Start the thread, which first checks the root."""
         self._thread.start()
 
-    def touch(self, path: str | None, kind: Change = Change.MODIFIED) -> None:
-        """Note a possible change of this path; None means anywhere."""
+    def touch(self, path: str | None, kind: Change = Change.MODIFIED) -> bool:
+        """Note a possible change of this path; None means anywhere. Returns True if a scan was due already."""
         if path is not None and not self.root.cares_for(path):
-            return
+            return False
         if kind is Change.GONE:
             self.root.note_delete(path)
         layout = self.store.layout
         appended = layout is not None and layout.files.append_only  # probably by whole lines
         alone = not self.store.index.foreign_versions  # else the other program writes the index first
-        self.inbox.touch(path, at_once=kind is Change.COMPLETE or appended, early=alone)
+        return self.inbox.touch(path, at_once=kind is Change.COMPLETE or appended, early=alone)
 
     def request_rescan(self, reason: str) -> None:
         """Scan everything next: events may have been lost."""

@@ -325,10 +325,9 @@ class Roots:
 
     # --- from the threads of watcher and timetable: only enqueue
 
-    def _touched(self, root: str, path: str | None, kind: Change) -> None:
+    def _touched(self, root: str, path: str | None, kind: Change) -> bool:
         worker = self._workers.get(root)
-        if worker is not None:
-            worker.touch(path, kind)
+        return worker is not None and worker.touch(path, kind)
 
     def _due(self, root: str, job: str) -> None:
         worker = self._workers.get(root)

@@ -162,6 +162,13 @@ def test_a_reader_waits_for_no_file_while_the_worker_does_something_else() -> No
     assert inbox.await_closed(0)
 
 
+def test_a_touch_tells_whether_a_scan_was_due_already() -> None:
+    inbox = Inbox(Pace(settle_s=60.0), Clock(), lambda: NEVER, lambda: -NEVER)
+    assert [inbox.touch("a"), inbox.touch(None), inbox.touch("b"), inbox.touch(None)] == [False, False, True, True]
+    assert inbox.take_hints() is None
+    assert [inbox.touch("a"), inbox.touch("b")] == [False, False]
+
+
 def test_pending_paths_are_taken_before_they_settle() -> None:
     inbox = Inbox(Pace(settle_s=60.0), Clock(), lambda: NEVER, lambda: -NEVER)
     assert inbox.take_hints() == frozenset()

@@ -44,15 +44,17 @@ class Reports:
         self.kinds: list[tuple[str | None, Change]] = []
         self.troubles: list[Trouble] = []
         self.broken = False
+        self.flooded: set[str] = set()  # keys of which a scan is due
         self.changed = threading.Condition()
 
-    def touch(self, key: str, path: str | None, kind: Change) -> None:
+    def touch(self, key: str, path: str | None, kind: Change) -> bool:
         if self.broken:
             raise RuntimeError("inbox closed")
         with self.changed:
             self.touches.append((key, path, kind is Change.GONE))
             self.kinds.append((path, kind))
             self.changed.notify_all()
+        return key in self.flooded
 
     def trouble(self, reason: str, key: str | None) -> None:
         with self.changed:
@@ -225,6 +227,57 @@ def test_a_barrier_does_not_wait_for_the_end_of_a_burst(
     (root / "second").write_text("x")
     assert watcher.barrier(WAIT)
     assert ("second", Change.COMPLETE) in reports.kinds
+
+
+@pytest.mark.parametrize("number", [1, 200])
+def test_while_a_scan_is_due_files_that_are_written_are_not_told_one_by_one(
+    watcher: Watcher, root: Path, reports: Reports, number: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(watcher_module, "FLOOD_S", 3600.0)
+    reports.flooded = {"agents"}
+    (root / "first").write_text("x")
+    assert watcher.barrier(WAIT)
+    del reports.touches[:]
+    for each in range(number):
+        (root / f"file-{each}").write_text("x")
+    assert watcher.barrier(WAIT)
+    assert set(reports.touches) == {("agents", None, False)}
+    reports.flooded = set()
+    (root / "file-0").unlink()
+    assert watcher.barrier(WAIT)
+    assert reports.touches[-1] == ("agents", "file-0", True)
+    (root / "last").write_text("x")
+    assert watcher.barrier(WAIT)
+    assert reports.touches[-1] == ("agents", "last", False)
+
+
+def test_what_is_written_is_told_before_a_later_deletion(
+    root: Path, reports: Reports, watcher: Watcher, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(watcher_module, "FLOOD_S", 3600.0)
+    reports.flooded = {"agents"}
+    (root / "old").write_text("x")
+    assert watcher.barrier(WAIT)
+    del reports.touches[:]
+    (root / "new").write_text("x")
+    (root / "old").unlink()
+    (root / "below").mkdir()
+    assert watcher.barrier(WAIT)
+    assert list(dict.fromkeys(reports.touches)) == [("agents", None, False), ("agents", "old", True)]
+
+
+def test_a_flood_in_one_root_hides_nothing_from_another_that_holds_it(
+    root: Path, reports: Reports, watcher: Watcher, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(watcher_module, "FLOOD_S", 3600.0)
+    (root / "inner").mkdir()
+    assert watcher.watch("inner", str(root / "inner"))
+    reports.flooded = {"inner"}
+    (root / "inner/first").write_text("x")
+    assert watcher.barrier(WAIT)
+    (root / "inner/second").write_text("x")
+    assert watcher.barrier(WAIT)
+    assert ("agents", "inner/second", False) in reports.touches
 
 
 def test_canary_without_a_barrier_some_event_is_still_to_come(root: Path, reports: Reports) -> None:

@@ -5,7 +5,8 @@ or, if events may have been missed, that everything must be checked. The caller 
 then relies on events.
 
 `on_touch(root key, relative path | None, kind)`: None means check everything, because a directory was created,
-moved or deleted. `kind`: see `memoryd.engine.interfaces.Change`.
+moved or deleted. `kind`: see `memoryd.engine.interfaces.Change`. It returns True if everything was about to be checked
+already: until then further paths of that root need not be told one by one.
 
 `on_trouble(reason, root key | None)`, where None means all roots:
 - `overflow`: the kernel dropped events. Scan; a directory created meanwhile has no watch until a rebuild.
@@ -116,7 +117,7 @@ class Restarter:
 
 log = get_logger(__name__)
 
-TouchCall = Callable[[str, str | None, Change], None]
+TouchCall = Callable[[str, str | None, Change], bool]
 TroubleCall = Callable[[str, str | None], None]
 
 PROBE_KEY = ""  # not a valid root name
@@ -308,13 +309,13 @@ class WatchManager:
         return self._probe.outstanding(now)
 
     def _begin(self, generation: int) -> Stream:
-        def touch(key: str, path: str | None, kind: Change) -> None:
+        def touch(key: str, path: str | None, kind: Change) -> bool:
             if generation != self._generation:
-                return
-            if key == PROBE_KEY:
-                self._probe.note_event(path or "")
-            else:
-                self._on_touch(key, path, kind)
+                return False
+            if key != PROBE_KEY:
+                return self._on_touch(key, path, kind)
+            self._probe.note_event(path or "")
+            return False
 
         os.makedirs(self._probe.directory, mode=0o700, exist_ok=True)
         stream = self._open_stream(touch, lambda reason, key: self._troubled(generation, reason, key))

@@ -56,6 +56,7 @@ JOIN_S = 2.0
 GATHER_S = 0.002
 # Events in one reading, fewer than the longest names leave room for: the kernel drops what is not read.
 READ_EVENTS = 200
+FLOOD_S = 0.05  # shorter than the quiet time before a scan: so long one that is due stays due
 MOVES = 64  # renames whose source is remembered: the target of one follows within a few events
 IDLE_S = 3600.0  # between two wake-ups of a dispatcher without events
 PROBE_S = 10.0 if sys.platform == "linux" else 20.0  # FSEvents has been seen to deliver in steps of 15 s
@@ -75,12 +76,21 @@ if sys.platform == "linux":
     )
     from watchdog.observers.inotify_move_event_grouper import InotifyMoveEventGrouper, PathedInotifyEvent
 
+    # What is told of a file that is written, or renamed to its name.
+    WRITES = (
+        InotifyConstants.IN_CREATE
+        | InotifyConstants.IN_MODIFY
+        | InotifyConstants.IN_CLOSE_WRITE
+        | InotifyConstants.IN_MOVED_TO
+    )
+
     class _Reader(InotifyFD):
         """The thread that reads the inotify descriptor."""
 
         def __init__(self, report: Callable[[str], None]) -> None:
             self.report = report
             self.routers: dict[bytes, _Router] = {}  # by the path of the watch
+            self._skipped: set[_Router] = set()  # whose changes are to be reported
             self._rested = 0.0
             self._hurried = threading.Event()
             super().__init__()
@@ -89,6 +99,7 @@ if sys.platform == "linux":
         def read_events(self, *, event_buffer_size: int = DEFAULT_EVENT_BUFFER_SIZE) -> list[InotifyEvent]:
             """Read the first event of a burst at once and the others together: a change causes six, and each wake-up of
             this thread takes the interpreter from the thread that makes the change."""
+            self._report_skipped()
             self._hurried.wait(max(0.0, self._rested - time.monotonic()))
             self._hurried.clear()
             events = super().read_events(event_buffer_size=event_buffer_size)
@@ -107,11 +118,30 @@ if sys.platform == "linux":
 
         def handle_event(self, event: InotifyEvent) -> None:
             """watchdog answers to an overflow by removing and adding every watch, which alone fills the queue again.
-            Lock files make most of the events of a change and mean nothing: they wake no further thread."""
+            Lock files make most of the events of a change and mean nothing: they wake no further thread. In a flood
+            the scan that is due finds what was written, and the writers need the processor."""
             if event.is_queue_overflow:
                 self.report("overflow")
-            elif event.name not in LOCKS or event.is_directory:
+            elif event.name in LOCKS and not event.is_directory:
+                return
+            elif not event.mask & ~WRITES and (router := self._flooded(event.wd)) is not None:
+                self._skipped.add(router)
+            else:
+                self._report_skipped()  # nothing that happened before this event may be reported after it
                 super().handle_event(event)
+
+        def _flooded(self, wd: int) -> _Router | None:
+            """Return the router of a watch if a scan of its root is due; None if two roots share the watch."""
+            watch = self._watch_for_wd.get(WatchDescriptor(wd))
+            groups = [*watch.callbacks.values()] if watch is not None else []
+            if len(groups) != 1 or not isinstance(groups[0], _Group):
+                return None
+            router = groups[0].router
+            return router if time.monotonic() < router.flooded_until else None
+
+        def _report_skipped(self) -> None:
+            while self._skipped:
+                self._skipped.pop().report_anywhere()
 
         def _get_or_create_watch(self, path: bytes, mask: Mask) -> Watch:
             """watchdog keeps a directory it may not read as watch -1 and trips over the second one."""
@@ -168,7 +198,8 @@ if sys.platform == "linux":
     class _Group(InotifyWatchGroup):
         def __post_init__(self) -> None:
             assert isinstance(self._inotify_fd, _Reader)
-            self._move_event_grouper = _Direct(self.path, self._inotify_fd.routers[self.path])
+            self.router = self._inotify_fd.routers[self.path]
+            self._move_event_grouper = _Direct(self.path, self.router)
             super().__post_init__()
 
         def _add_callback(self, path: bytes) -> None:
@@ -351,6 +382,7 @@ class _Router(FileSystemEventHandler):
         self._path = path
         self._touch = touch
         self._trouble = trouble
+        self.flooded_until = 0.0  # monotonic; a scan is due until then
 
     def dispatch(self, event: FileSystemEvent) -> None:
         """Report an event of watchdog's dispatching thread."""
@@ -368,11 +400,19 @@ class _Router(FileSystemEventHandler):
         try:
             inside = self._relative(path)
             if not is_directory:
-                self._touch(self._key, inside, kind)
+                self._report(inside, kind)
             elif inside is None or not is_ignored(f"{inside}/"):
-                self._touch(self._key, None, kind)
+                self._report(None, kind)
         except Exception:  # noqa: BLE001 (whatever it was, the touch is lost, and a scan makes up for it)
             self._trouble("handler", self._key)
+
+    def report_anywhere(self) -> None:
+        """Report that any path may have changed."""
+        self.report(self._path, Change.MODIFIED, is_directory=True)
+
+    def _report(self, inside: str | None, kind: Change) -> None:
+        scan_was_due = self._touch(self._key, inside, kind)
+        self.flooded_until = time.monotonic() + FLOOD_S if scan_was_due else 0.0
 
     def report_moved(self) -> None:
         """Report that the root itself was renamed: what comes from now on concerns a directory elsewhere."""
