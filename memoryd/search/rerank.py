@@ -36,9 +36,9 @@ class Reranker:
         self._embedder = embedder
         self._idle = IdleRelease(embedder)
 
-    def tidy(self, now: float) -> None:
-        """Let an idle embedder free its memory. `now` in seconds."""
-        self._idle.tidy(now)
+    def tidy(self, now: float) -> bool:
+        """Let an idle embedder free its memory. True if it did. `now` in seconds."""
+        return self._idle.tidy(now)
 
     def rerank(self, question: str, found: Sequence[Candidate], texts: Sequence[str]) -> list[Ranked]:
         """Return the candidates in their new order, with new scores; ties keep their order. `texts` are those of the

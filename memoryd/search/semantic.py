@@ -101,10 +101,9 @@ class SemanticSearch:
             return [], str(reason)
         return fuse(by_text, found, limit, self._named(reader, question)), None
 
-    def tidy(self, now: float) -> None:
-        """Let an idle embedder free its memory. `now` in seconds."""
-        if self._idle is not None:
-            self._idle.tidy(now)
+    def tidy(self, now: float) -> bool:
+        """Let an idle embedder free its memory. True if it did. `now` in seconds."""
+        return self._idle is not None and self._idle.tidy(now)
 
     def _match(self, reader: IndexReader, question: Question, also: Sequence[int], limit: int) -> Meant:
         """Match the nearest memories, and those of `also`."""

@@ -21,6 +21,7 @@ from memoryd.disk.disk_errors import refusal
 from memoryd.disk.journal import Journal
 from memoryd.disk.journal.database import JournalError
 from memoryd.disk.journal.jobs import JobTime
+from memoryd.disk.processes import trim_heap
 from memoryd.disk.tree import Tree
 from memoryd.engine.health import SEARCH_TOPIC
 from memoryd.engine.interfaces import Change, Clock, Tell
@@ -404,10 +405,11 @@ class Roots:
                 worker.request_rescan("watcher thread died")
         self.watcher.probe(self._clock.monotonic())
         now = self._clock.wall()
-        self.meaning.tidy(now)
-        self._reranker.tidy(now)
+        released = [self.meaning.tidy(now), self._reranker.tidy(now)]
         for worker in self.all():
             worker.store.catalogue.release_idle(now)
+        if any(released):
+            trim_heap()  # else it would stay with this process until it has worked again
 
 
 def build_semantic_search(config: SearchConfig, env: Mapping[str, str]) -> SemanticSearch:

@@ -129,8 +129,8 @@ class TestOfTheConfiguration:
         meaning = SemanticSearch(letters)
         meaning.tidy(0)
         letters.embed(["a"])
-        for now, rested in ((100, 0), (109, 0), (111, 1), (500, 1)):
-            meaning.tidy(now)
+        for now, released, rested in ((100, False, 0), (109, False, 0), (111, True, 1), (500, False, 1)):
+            assert meaning.tidy(now) is released
             assert letters.rested == rested
         letters.embed(["a"])
         meaning.tidy(600)

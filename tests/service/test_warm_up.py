@@ -122,3 +122,16 @@ def test_a_failure_to_load_ends_no_daemon(
     monkeypatch.setattr("memoryd.service.roots.warm_up", load)
     roots.warm_up()
     assert load.call_count == len(workers), "the next root is loaded all the same"
+
+
+def test_memory_that_an_embedder_released_goes_back_to_the_system(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    roots = Roots(str(tmp_path / "state"), Clock(), lambda: None)
+    trimmed = Mock()
+    monkeypatch.setattr("memoryd.service.roots.trim_heap", trimmed)
+    monkeypatch.setattr(roots, "watcher", Mock(alive=Mock(return_value=[])))
+    for released in (False, True):
+        monkeypatch.setattr(roots, "meaning", Mock(tidy=Mock(return_value=released)))
+        roots.check_watcher()
+        assert trimmed.called is released

@@ -56,14 +56,18 @@ class IdleRelease:
         self._embedder = embedder
         self._idle = (0, float("inf"))  # the embedder's call count, and when it was last read
 
-    def tidy(self, now: float) -> None:
-        """Note whether the embedder was called since the last time, or release it. `now` in seconds."""
+    def tidy(self, now: float) -> bool:
+        """Note whether the embedder was called since the last time, or release it. True if it was released. `now` in
+        seconds."""
         asked, since = self._idle
         if self._embedder.calls != asked:
             self._idle = self._embedder.calls, now
-        elif now - since > self._embedder.idle_s:
-            self._embedder.release()
-            self._idle = asked, float("inf")
+            return False
+        if now - since <= self._embedder.idle_s:
+            return False
+        self._embedder.release()
+        self._idle = asked, float("inf")
+        return True
 
 
 def unit(numbers: Sequence[float]) -> list[float]:
