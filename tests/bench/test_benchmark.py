@@ -298,7 +298,7 @@ def test_a_quick_run_measures_and_loses_nothing(tmp_path: Path, capsys: pytest.C
         (goals.SYNC, "search only, after one write", 50, 5, 0),
         (goals.SYNC, "nothing to do", 50, 5, 0),
     ]
-    assert all(each.p50 > 0 and each.p99 >= each.p50 for each in rows)
+    assert all(each.p99 >= each.p50 >= 0 for each in rows)  # an event may be there before anybody waits for it
     assert "searchable (ms)" in capsys.readouterr().out
 
 

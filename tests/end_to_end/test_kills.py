@@ -54,7 +54,7 @@ def test_many_kills_under_load(root: Path, daemon: MakeDaemon, agents: MakeAgent
             starts.append(time.monotonic() - tending.started_at)
         if number % 4 == 1:  # and every fourth after it is seen to archive, however long the agents kept it waiting
             before = len(archives_of(tending))
-            until(lambda before=before: len(archives_of(tending)) > before, "an archive has begun")  # type: ignore[misc]  # mypy cannot infer the default
+            until(lambda before=before: len(archives_of(tending)) > before, "an archive has begun", 300)  # type: ignore[misc]  # mypy cannot infer the default
         time.sleep(moments.uniform(0.05, 0.4))
         assert tending.process is not None
         assert tending.process.poll() is None, tending.said()
