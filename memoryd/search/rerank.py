@@ -50,7 +50,8 @@ class Reranker:
         given = [each._replace(key=-position) for position, each in enumerate(judged)]
         meant = Meant(self._embedder.name, self._cosines(question, texts))
         named = [each.key for each in given if each.why.get("named")]
-        fused = [self._ranked(each, judged, meant) for each in fuse(given, meant, len(given), named)]
+        rare = {each.key: worth for each in given if isinstance(worth := each.why.get("rare_words"), float)}
+        fused = [self._ranked(each, judged, meant) for each in fuse(given, meant, len(given), named, rare)]
         best = _prefer_times(fused)
         lowest = best[-1].candidate.score
         below = [

@@ -10,10 +10,11 @@ from __future__ import annotations
 import threading
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from math import log
 from typing import NamedTuple
 
 from memoryd.core.index import IndexReader, Sample
-from memoryd.core.query import Filters, Mode, TextQuery
+from memoryd.core.query import Filters, Mode
 from memoryd.core.vectors import agent_model, cosine, pack_floats, unpack
 from memoryd.errors import MemorydError
 from memoryd.search.embedding.embedder import Embedder, IdleRelease
@@ -32,6 +33,9 @@ LESS_COMMON = 0.4
 TEXT_WEIGHT, TEXT_POWER = 1.5, 2.5
 MAX_NAMED = 3  # memories; a name in more of them no longer distinguishes them
 NAMED = 0.6  # what a name adds at least: more than any meaning does
+# What a word adds that only one memory has; less if a few have it, and nothing from FEW memories or a share of all on.
+# A rare word tells more about a memory than its share of the text score (tests.bench.finding).
+RARE_WORD, FEW, FEW_OF_ALL = 0.05, 10, 0.05
 LOW, HIGH = 0.1, 1.1  # sums of cosine and text that are mapped to the scores 0 and 1
 MIN_COSINE = 0.1  # of a match by meaning alone; fewer of ten right answers are below it than one
 EXACT = 0.99  # phrase matches score above this, everything else below
@@ -99,7 +103,8 @@ class SemanticSearch:
             found = self._match(reader, question, [each.key for each in by_text], POOL)
         except VectorsMissingError as reason:
             return [], str(reason)
-        return fuse(by_text, found, limit, self._named(reader, question)), None
+        rare = {} if _is_phrase(by_text) else _rare_words(reader, question.query)
+        return fuse(by_text, found, limit, self._named(reader, question), rare), None
 
     def tidy(self, now: float) -> bool:
         """Let an idle embedder free its memory. True if it did. `now` in seconds."""
@@ -124,10 +129,8 @@ class SemanticSearch:
         knows = getattr(self.embedder, "knows", None)
         terms = [term for term in question.query.exact if term.text not in question.query.function_words]
         names = [term for term in terms if knows is not None and not knows(term.text)]
-        counts = reader.term_frequencies(names) if names else []
-        rare = [term for term, count in zip(names, counts, strict=True) if 0 < count <= MAX_NAMED]
-        matches = (reader.match(TextQuery((term,)), question.filters, MAX_NAMED) for term in rare)
-        return {match.key for found in matches for match in found}
+        found = reader.keys_with(names, MAX_NAMED) if names else []
+        return {key for keys in found for key in keys or ()}
 
     def _vector(self, reader: IndexReader, question: Question) -> tuple[str, Sequence[float]]:
         """Return the model and the vector to compare with."""
@@ -213,8 +216,32 @@ def scaled(similarity: float) -> float:
     return min(max((similarity - LOW) / (HIGH - LOW), 0.0), 1.0)
 
 
-def fuse(by_text: Sequence[Candidate], meant: Meant, limit: int, named: Collection[int] = ()) -> list[Candidate]:
+def _is_phrase(by_text: Sequence[Candidate]) -> bool:
+    """True if the first match contains the question as a phrase, so that its words decide nothing."""
+    return bool(by_text) and by_text[0].why.get("match") == PHRASE.name
+
+
+def _rare_words(reader: IndexReader, query: ParsedQuery) -> dict[int, float]:
+    """Return what the words of a question that few memories have, in any form, add to the score of each of these."""
+    few = min(FEW, FEW_OF_ALL * reader.size)
+    counts = zip(query.loose, reader.term_frequencies(query.loose), strict=True)
+    rare = [(term, RARE_WORD * (1 - log(count, few))) for term, count in counts if 0 < count < few]
+    found = reader.keys_with([term for term, _ in rare], FEW) if rare else []
+    added: dict[int, float] = {}
+    for (_, worth), keys in zip(rare, found, strict=True):
+        added.update((key, added.get(key, 0.0) + worth) for key in keys or ())
+    return added
+
+
+def fuse(
+    by_text: Sequence[Candidate],
+    meant: Meant,
+    limit: int,
+    named: Collection[int] = (),
+    rare: Mapping[int, float] | None = None,
+) -> list[Candidate]:
     """Fuse both rankings by a weighted sum: at most `limit` candidates, best first; ties go to the newest key.
+    `rare`: what rare words add to the score of a memory.
 
     A memory that contains the words of the question one after another ranks before all others, then those of `named`.
     One that has no vector yet counts as far away as the last of the nearest."""
@@ -225,20 +252,25 @@ def fuse(by_text: Sequence[Candidate], meant: Meant, limit: int, named: Collecti
         text, cosine = texts.get(key), meant.cosines.get(key, farthest)
         if text is None and cosine < MIN_COSINE:
             continue
-        added = TEXT_WEIGHT * text.text**TEXT_POWER if text is not None else 0.0
+        added = rare.get(key, 0.0) if rare else 0.0
+        added += TEXT_WEIGHT * text.text**TEXT_POWER if text is not None else 0.0
         score = EXACT * scaled(cosine + max(added, NAMED if key in named else 0.0))
         if text is not None and text.why.get("match") == PHRASE.name:
             score = EXACT + (1 - EXACT) * (score + text.score) / 2
         scores.append((score, key))
     scores.sort(reverse=True)
-    return [_fused(key, score, texts.get(key), meant, named) for score, key in scores[:limit]]
+    return [_fused(key, score, texts.get(key), meant, named, rare or {}) for score, key in scores[:limit]]
 
 
-def _fused(key: int, score: float, text: Candidate | None, meant: Meant, named: Collection[int]) -> Candidate:
+def _fused(
+    key: int, score: float, text: Candidate | None, meant: Meant, named: Collection[int], rare: Mapping[int, float]
+) -> Candidate:
     """Merge the parts of the scores of both searches."""
     why: dict[str, object] = dict(text.why) if text is not None else {}
     if key in meant.cosines:
         why["semantic"] = meant.why(key)
     if key in named:
         why["named"] = True
+    if key in rare:
+        why["rare_words"] = round(rare[key], 4)
     return Candidate(key, score, why, text.text if text is not None else 0.0)

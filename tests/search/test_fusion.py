@@ -67,3 +67,11 @@ def test_a_name_outweighs_what_is_meant() -> None:
     found = semantic.fuse([text(1, SOME, 0.1), text(3, SOME, 0.2)], Meant("m", {1: 0.2, 2: 0.7, 3: 0.2}), 9, {1})
     assert [each.key for each in found] == [1, 2, 3]
     assert [each.why.get("named") for each in found] == [True, None, None]
+
+
+def test_a_rare_word_decides_among_similar_memories() -> None:
+    texts, meant = [text(1, SOME, 0.1), text(3, SOME, 0.1)], Meant("m", {1: 0.48, 2: 0.52, 3: 0.5})
+    assert [each.key for each in semantic.fuse(texts, meant, 9)] == [2, 3, 1]
+    found = semantic.fuse(texts, meant, 9, rare={1: 0.05})
+    assert [each.key for each in found] == [1, 2, 3]
+    assert [each.why.get("rare_words") for each in found] == [0.05, None, None]

@@ -13,6 +13,7 @@ from memoryd.core.records import Record
 from memoryd.core.spans import Span
 from memoryd.core.vectors import pack_floats
 from memoryd.index.sqlite import SqliteIndex
+from memoryd.search import semantic
 from memoryd.search.embedding.embedder import EmbedderError
 from memoryd.search.embedding.static import Static
 from memoryd.search.modes import SearchEngine
@@ -246,6 +247,25 @@ def test_without_a_library_the_words_are_found_and_the_answer_tells_why(
     [found] = ask(catalogue, SemanticSearch(Letters()), "words")
     assert "numpy" in str(found.why["semantic"])
     assert "reinstall" in str(found.why["semantic"])
+
+
+def test_a_word_that_few_of_many_memories_have_adds_to_their_score(catalogue: SqliteIndex) -> None:
+    def rare_words(question: str) -> dict[str, Any]:
+        found = ask(catalogue, SemanticSearch(letters), question)
+        pairs = zip(bodies(catalogue, found), found, strict=True)
+        return {body: each.why["rare_words"] for body, each in pairs if "rare_words" in each.why}
+
+    letters = Letters()
+    put(catalogue, "a", record(1, "a zebra"), record(2, "zebra and okapi"), record(3, "a horse"))
+    fill(catalogue, letters)
+    assert rare_words("which zebras, horse") == {}, "in a small store each word is rare"
+    put(catalogue, "b", *(record(n, f"horse {n} on a ranch") for n in range(200)))
+    fill(catalogue, letters)
+    assert rare_words("okapi ranch") == {"zebra and okapi": semantic.RARE_WORD}
+    less = rare_words("zebras of the horse ranch")
+    assert set(less) == {"a zebra", "zebra and okapi"}
+    assert 0 < less["a zebra"] < semantic.RARE_WORD
+    assert rare_words("a zebra") == {}, "it is a phrase"
 
 
 def test_a_function_word_of_another_language_is_no_name(catalogue: SqliteIndex) -> None:
