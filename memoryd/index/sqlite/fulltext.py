@@ -78,7 +78,7 @@ class FullText:
     def keys_with(self, terms: Sequence[Term], most: int) -> list[Collection[int] | None]:
         """Return the keys of the memories that contain each term; None for a term in more than `most` of them."""
         counted = zip(terms, self.term_frequencies(terms), strict=True)
-        return [None if count > most else self._keys_with(term) if count else () for term, count in counted]
+        return [None if count > most else self._keys_with(term) if count else set() for term, count in counted]
 
     def match(self, query: TextQuery, filters: Filters, limit: int) -> list[Match]:
         """Return the memories that match, at most `limit`, best first within each kind; ties go to the newest key."""
