@@ -57,6 +57,7 @@ GATHER_S = 0.002
 # Events in one reading, fewer than the longest names leave room for: the kernel drops what is not read.
 READ_EVENTS = 200
 FLOOD_S = 0.05  # shorter than the quiet time before a scan: so long one that is due stays due
+FLOOD_GATHER_S = 0.02  # in which the kernel's queue of 16,384 events cannot fill
 MOVES = 64  # renames whose source is remembered: the target of one follows within a few events
 IDLE_S = 3600.0  # between two wake-ups of a dispatcher without events
 PROBE_S = 10.0 if sys.platform == "linux" else 20.0  # FSEvents has been seen to deliver in steps of 15 s
@@ -90,7 +91,6 @@ if sys.platform == "linux":
         def __init__(self, report: Callable[[str], None]) -> None:
             self.report = report
             self.routers: dict[bytes, _Router] = {}  # by the path of the watch
-            self._skipped: set[_Router] = set()  # whose changes are to be reported
             self._rested = 0.0
             self._hurried = threading.Event()
             super().__init__()
@@ -98,13 +98,25 @@ if sys.platform == "linux":
 
         def read_events(self, *, event_buffer_size: int = DEFAULT_EVENT_BUFFER_SIZE) -> list[InotifyEvent]:
             """Read the first event of a burst at once and the others together: a change causes six, and each wake-up of
-            this thread takes the interpreter from the thread that makes the change."""
-            self._report_skipped()
+            this thread takes the interpreter from the thread that makes the change. In a flood it rests longer, and
+            what was written is skipped: the scan that is due finds it, and the writers need the processor."""
             self._hurried.wait(max(0.0, self._rested - time.monotonic()))
             self._hurried.clear()
-            events = super().read_events(event_buffer_size=event_buffer_size)
-            if len(events) < READ_EVENTS:
-                self._rested = time.monotonic() + GATHER_S
+            buffer = self._read_event_buffer(event_buffer_size)
+            events: list[InotifyEvent] = []
+            flooded: set[_Router] = set()
+            number = 0
+            for wd, mask, cookie, name in self._parse_event_buffer(buffer):
+                number += 1
+                router = self._flooded(wd) if not mask & ~WRITES and name not in LOCKS else None
+                if router is not None:
+                    flooded.add(router)
+                elif wd != -1 or mask & InotifyConstants.IN_Q_OVERFLOW:
+                    events.append(InotifyEvent(wd, mask, cookie, name))
+            if number < READ_EVENTS or (flooded and 2 * len(buffer) < event_buffer_size):
+                self._rested = time.monotonic() + (FLOOD_GATHER_S if flooded else GATHER_S)
+            for router in flooded:
+                router.report_anywhere()  # before any other event, of which some may have happened later
             return events
 
         def hurry(self) -> None:
@@ -118,30 +130,20 @@ if sys.platform == "linux":
 
         def handle_event(self, event: InotifyEvent) -> None:
             """watchdog answers to an overflow by removing and adding every watch, which alone fills the queue again.
-            Lock files make most of the events of a change and mean nothing: they wake no further thread. In a flood
-            the scan that is due finds what was written, and the writers need the processor."""
+            Lock files make most of the events of a change and mean nothing: they wake no further thread."""
             if event.is_queue_overflow:
                 self.report("overflow")
-            elif event.name in LOCKS and not event.is_directory:
-                return
-            elif not event.mask & ~WRITES and (router := self._flooded(event.wd)) is not None:
-                self._skipped.add(router)
-            else:
-                self._report_skipped()  # nothing that happened before this event may be reported after it
+            elif event.name not in LOCKS or event.is_directory:
                 super().handle_event(event)
 
-        def _flooded(self, wd: int) -> _Router | None:
+        def _flooded(self, wd: WatchDescriptor) -> _Router | None:
             """Return the router of a watch if a scan of its root is due; None if two roots share the watch."""
-            watch = self._watch_for_wd.get(WatchDescriptor(wd))
+            watch = self._watch_for_wd.get(wd)
             groups = [*watch.callbacks.values()] if watch is not None else []
             if len(groups) != 1 or not isinstance(groups[0], _Group):
                 return None
             router = groups[0].router
             return router if time.monotonic() < router.flooded_until else None
-
-        def _report_skipped(self) -> None:
-            while self._skipped:
-                self._skipped.pop().report_anywhere()
 
         def _get_or_create_watch(self, path: bytes, mask: Mask) -> Watch:
             """watchdog keeps a directory it may not read as watch -1 and trips over the second one."""
