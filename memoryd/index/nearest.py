@@ -120,8 +120,11 @@ class SmallMatrix:
         if changes != self._changes:
             self._empty()
         self._changes = changes
+        known = self.count
         if self._load(source, model, SMALL):
             return True
+        if not known:
+            return False
         self._empty()  # the deleted ones
         return self._load(source, model, SMALL * 3 // 4)  # fewer, so that the next ones need no reload
 

@@ -173,6 +173,19 @@ def test_a_store_that_grows_is_compared_by_numpy(
         assert shelf.row_counts()[MODEL] == 520 + 20 * turn
 
 
+def test_a_large_store_is_read_once(small: int) -> None:
+    """But for the few rows that show that it is large."""
+    count, read = 4 * SMALL, list[int]()
+
+    def load(model: str, after: int) -> Iterator[tuple[int, bytes]]:
+        for key in range(after + 1, count):
+            read.append(key)
+            yield key, vector(key % 7)
+
+    MatrixCache().compare(cast("Vectors", SimpleNamespace(changes=0, load=load)), MODEL, [1.0] * SIZE)
+    assert len(read) <= count + small
+
+
 @pytest.mark.parametrize("size", [1, 3, 128, 384])
 def test_the_largest_numbers_fit(size: int) -> None:
     rows = [bytes([128]) * size, bytes([127]) * size, bytes([1] + [0] * (size - 1)), bytes([128, 127] * size)[:size]]
