@@ -159,7 +159,7 @@ class Tree:
                     before = fingerprint_of(os.fstat(fd))
                     if before.size > max_bytes:
                         raise TooLargeError(path, before.size, max_bytes)
-                    content = pread_all(fd, 0, before.size)  # not one more: that would take a second call
+                    content = pread_all(fd, 0, before.size + 1)  # one more: stale attributes of a network file system
                     after = fingerprint_of(os.fstat(fd))
                 finally:
                     os.close(fd)
