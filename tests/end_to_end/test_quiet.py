@@ -101,6 +101,7 @@ def test_rebuilding_everything_changes_nothing(root: Path, settled: Daemon) -> N
 def test_idle_it_does_nothing(root: Path, settled: Daemon) -> None:
     """No write in the root, and next to no processor time, with the sweeps and looks that go on all the time."""
     before = checks.snapshot(root)
+    settled.rpc("memory.search", query="memory")  # opens what stays open for further searches
     used = settled.rpc("status")["resources"]
     runs = settled.job("locks")["runs"]
     pid = settled.pid
