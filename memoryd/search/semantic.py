@@ -11,6 +11,7 @@ import threading
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import log
+from types import MappingProxyType
 from typing import NamedTuple
 
 from memoryd.core.index import IndexReader, Sample
@@ -238,7 +239,7 @@ def fuse(
     meant: Meant,
     limit: int,
     named: Collection[int] = (),
-    rare: Mapping[int, float] | None = None,
+    rare: Mapping[int, float] = MappingProxyType({}),
 ) -> list[Candidate]:
     """Fuse both rankings by a weighted sum: at most `limit` candidates, best first; ties go to the newest key.
     `rare`: what rare words add to the score of a memory.
@@ -252,14 +253,14 @@ def fuse(
         text, cosine = texts.get(key), meant.cosines.get(key, farthest)
         if text is None and cosine < MIN_COSINE:
             continue
-        added = rare.get(key, 0.0) if rare else 0.0
+        added = rare.get(key, 0.0)
         added += TEXT_WEIGHT * text.text**TEXT_POWER if text is not None else 0.0
         score = EXACT * scaled(cosine + max(added, NAMED if key in named else 0.0))
         if text is not None and text.why.get("match") == PHRASE.name:
             score = EXACT + (1 - EXACT) * (score + text.score) / 2
         scores.append((score, key))
     scores.sort(reverse=True)
-    return [_fused(key, score, texts.get(key), meant, named, rare or {}) for score, key in scores[:limit]]
+    return [_fused(key, score, texts.get(key), meant, named, rare) for score, key in scores[:limit]]
 
 
 def _fused(

@@ -118,7 +118,25 @@ def file_summary(row: Row) -> FileSummary:
 
 def file_values(row: FileRow, facts: Facts) -> tuple[object, ...]:
     """Convert a file to the columns of FILES. `facts`: its facts, redacted."""
-    return (key_of(row.path), row.role, *row.fingerprint[:5], *row[3:11], encode(facts))
+    fingerprint = row.fingerprint
+    return (
+        key_of(row.path),
+        row.role,
+        fingerprint.dev,
+        fingerprint.inode,
+        fingerprint.size,
+        fingerprint.mtime_ns,
+        fingerprint.ctime_ns,
+        row.digest,
+        row.lines,
+        row.ends_with_newline,
+        row.units,
+        row.broken,
+        row.records,
+        row.recently_modified,
+        row.pending,
+        encode(facts),
+    )
 
 
 SCHEMA = 8
