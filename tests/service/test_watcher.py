@@ -229,15 +229,20 @@ def test_a_barrier_does_not_wait_for_the_end_of_a_burst(
     assert ("second", Change.COMPLETE) in reports.kinds
 
 
+def begin_flood(path: Path, watcher: Watcher, reports: Reports, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Write a file of a root whose scan is due, and stays due."""
+    monkeypatch.setattr(watcher_module, "FLOOD_S", 3600.0)
+    reports.flooded = {"agents"}
+    path.write_text("x")
+    assert watcher.barrier(WAIT)
+    del reports.touches[:]
+
+
 @pytest.mark.parametrize("number", [1, 200])
 def test_while_a_scan_is_due_files_that_are_written_are_not_told_one_by_one(
     watcher: Watcher, root: Path, reports: Reports, number: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(watcher_module, "FLOOD_S", 3600.0)
-    reports.flooded = {"agents"}
-    (root / "first").write_text("x")
-    assert watcher.barrier(WAIT)
-    del reports.touches[:]
+    begin_flood(root / "first", watcher, reports, monkeypatch)
     for each in range(number):
         (root / f"file-{each}").write_text("x")
     assert watcher.barrier(WAIT)
@@ -254,11 +259,7 @@ def test_while_a_scan_is_due_files_that_are_written_are_not_told_one_by_one(
 def test_what_is_written_is_told_before_a_later_deletion(
     root: Path, reports: Reports, watcher: Watcher, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(watcher_module, "FLOOD_S", 3600.0)
-    reports.flooded = {"agents"}
-    (root / "old").write_text("x")
-    assert watcher.barrier(WAIT)
-    del reports.touches[:]
+    begin_flood(root / "old", watcher, reports, monkeypatch)
     (root / "new").write_text("x")
     (root / "old").unlink()
     (root / "below").mkdir()
