@@ -178,6 +178,7 @@ class Worker:
             self._after()
             self.ready.set()
             while not self.inbox.ends:
+                self.step = "idle"
                 self._guarded(self._turn)
         finally:
             self.ready.set()
@@ -209,7 +210,7 @@ class Worker:
             self._index_batch(turn.batch)
         elif turn.scheduled is not None:
             self._perform_scheduled(turn.scheduled)
-        self.step = "idle"
+        self.step = "upkeep"
         self.root.on_timer()
         self._after()
 

@@ -39,7 +39,7 @@ TICK_S = 10.0  # between two checks of the paths of idle roots: no event reports
 WATCHER_TICKS = 6  # between two checks of the watcher
 TOGETHER_S = 0.1  # what is due this soon is done at once, so that it needs no wake-up of its own
 TRIM_CPU_S = 0.1  # processor time between two returns of free memory: an idle process frees none
-WARM_UP_S = 1.0  # from READY to the first try to load what a search needs
+WARM_UP_S = 1.0  # from READY to the first try to load what a search needs, and between tries while the daemon works
 IDLE_SHARE = 0.5  # of all processors; below it a tenth of a second of work disturbs nobody
 STUCK_S = 300.0  # a thread that does nothing for this long hangs; an idle one wakes up five times meanwhile
 HAND_OVER_S = 0.5  # for clients that are connected when the daemon stops, if the socket outlives it
@@ -70,10 +70,12 @@ class ClockWatch:
 
 
 class WarmUp:
-    """Decides when to load what the first search would wait for: once, WARM_UP_S after READY or at a later tick, when
-    neither the machine nor the daemon is busy. `due` is in monotonic seconds."""
+    """Decides when to load what the first search would wait for: once, when neither the machine nor the daemon is busy.
+    It asks every WARM_UP_S while the daemon works, so that an idle one has done it, and more and more rarely while only
+    other programs work. `due` is in monotonic seconds."""
 
     def __init__(self, ready: float) -> None:
+        self._pause_s = WARM_UP_S
         self.due = ready + WARM_UP_S
 
     def step(self, now: float, tick: float, share: Callable[[], float], *, working: bool) -> bool:
@@ -81,9 +83,12 @@ class WarmUp:
         call; `tick`: when the daemon wakes up anyway."""
         if now < self.due:
             return False
-        busy = share() >= IDLE_SHARE or working
-        self.due = tick if busy else NEVER
-        return not busy
+        if share() < IDLE_SHARE and not working:
+            self.due = NEVER
+            return True
+        self._pause_s = WARM_UP_S if working else 2 * self._pause_s
+        self.due = min(tick, now + self._pause_s)
+        return False
 
 
 class Liveness:

@@ -87,6 +87,22 @@ def test_where_another_program_has_the_lock_only_the_worker_waits(world: World, 
     assert (world.root / LEARNINGS).read_bytes().count(b"zebra") == 1
 
 
+def test_what_a_change_leaves_to_do_is_work_too(worker: Worker, monkeypatch: pytest.MonkeyPatch) -> None:
+    steps = []
+    on_timer = worker.root.on_timer
+
+    def noted() -> None:
+        steps.append(worker.step)
+        on_timer()
+
+    monkeypatch.setattr(worker.root, "on_timer", noted)
+    job, _ = adding()
+    worker.submit(job)
+    until(lambda: "upkeep" in steps, "the worker looks at what is due")
+    until(lambda: worker.step == "idle", "the worker waits again")
+    assert "idle" not in steps
+
+
 def test_a_refusal_is_an_answer_as_well(worker: Worker) -> None:
     job = Job("memory.add", AddRequest(memory={"type": "learning"}))
     worker.submit(job)

@@ -47,12 +47,26 @@ def test_it_is_loaded_once_soon_after_ready() -> None:
     assert not warm.step(TICK, TICK + 10, unasked, working=False)
 
 
-@pytest.mark.parametrize(("share", "working"), [(busy, False), (quiet, True)])
-def test_a_busy_machine_or_daemon_is_asked_again_at_the_next_tick(share: Callable[[], float], working: bool) -> None:
+def test_it_is_loaded_as_soon_as_the_daemon_has_no_other_work() -> None:
     warm = WarmUp(READY)
-    assert not warm.step(DUE, TICK, share, working=working)
-    assert warm.due == TICK, "without a wake-up of its own"
-    assert warm.step(TICK, TICK + 10, quiet, working=False)
+    for second in range(60):
+        assert not warm.step(DUE + second, DUE + second + 10, busy, working=True)
+        assert warm.due == DUE + second + WARM_UP_S
+    assert not warm.step(DUE + 60, TICK + 60, busy, working=False), "the share is that of its own work"
+    assert warm.due <= DUE + 60 + 2 * WARM_UP_S
+    assert warm.step(warm.due, TICK + 70, quiet, working=False)
+
+
+def test_work_of_other_programs_causes_fewer_and_fewer_wake_ups() -> None:
+    warm = WarmUp(READY)
+    asked = []
+    while warm.due < READY + 100:
+        asked.append(warm.due)
+        assert not warm.step(warm.due, warm.due + 10, busy, working=False)
+    assert len(asked) < 14, asked
+    assert not warm.step(warm.due, warm.due + 0.5, busy, working=False)
+    assert warm.due == asked[-1] + 10.5, "at the next tick, without a wake-up of its own"
+    assert warm.step(warm.due, warm.due + 10, quiet, working=False)
 
 
 @pytest.fixture
