@@ -312,6 +312,7 @@ class Inbox:
         self._scheduled: dict[str, Job] = {}
         self._indexed_last = False
         self._sleeps_until: float | None = None  # None while the worker is awake
+        self._in_parts = False  # the worker looks for urgent work between the parts of a long one
         self._ends = False
         self._closed_done = threading.Event()  # unset from when a closed file wakes the worker until it can be found
         self._closed_done.set()
@@ -328,7 +329,7 @@ class Inbox:
                 self._settler.touch_all(now)
             else:
                 self._settler.touch(path, now, at_once=at_once, early=early)
-            if self._sleeps_until is not None and self._settler.closed_is_due(now):
+            if (self._in_parts or self._sleeps_until is not None) and self._settler.closed_is_due(now):
                 self._closed_done.clear()
             self._wake()
         return scan_was_due
@@ -356,8 +357,8 @@ class Inbox:
             self._wake()
 
     def await_closed(self, timeout_s: float) -> bool:
-        """Wait until files that were closed while the worker had nothing to do can be found. False if the time is
-        up."""
+        """Wait until files that were closed while the worker had nothing more urgent to do can be found. False if the
+        time is up."""
         return self._closed_done.wait(timeout_s)
 
     def end(self) -> None:
@@ -370,7 +371,7 @@ class Inbox:
     def refuse_all(self) -> None:
         """Answer every waiting command with ShuttingDownError."""
         self.end()
-        for job in self._take(lambda _: True):
+        for job in self.take(lambda _: True):
             job.refuse(_shutting_down())
 
     @property
@@ -387,6 +388,7 @@ class Inbox:
     def next(self) -> NextWork | None:
         """Wait until work is due, and take it. None at the end."""
         with self._changed:
+            self._in_parts = False
             while not self._something_due():
                 # Not `wait_for`: each hint that arrives may bring the next due time forward.
                 self._sleep()
@@ -429,21 +431,24 @@ class Inbox:
         self._indexed_last = batch is not None
         return NextWork(batch=batch, scheduled=job or (None if batch else self._scheduled_due(now)))
 
-    def _peek_scheduled(self, now: float) -> str | None:
-        """Return the first scheduled job that may run now. Destructive ones wait for a pause of the writers, but not
-        indefinitely."""
-        return next((name for name, job in self._scheduled.items() if self._runs_at(job) <= now), None)
-
     def _runs_at(self, job: Job) -> float:
+        """Return when a scheduled job may run. Destructive ones wait for a pause of the writers, but not
+        indefinitely."""
         if job.name not in QUIET_JOBS:
             return job.due
         return min(self._last_change() + self._pace.quiet_s, job.due + self._pace.quiet_cap_s)
 
     def _scheduled_due(self, now: float) -> Job | None:
-        name = self._peek_scheduled(now)
+        name = next((name for name, job in self._scheduled.items() if self._runs_at(job) <= now), None)
         return self._scheduled.pop(name) if name is not None else None
 
     # --- for the worker
+
+    def take_closed(self) -> frozenset[str]:
+        """Take the closed files that are due to be made searchable, between two parts of long work."""
+        self._in_parts = True
+        with self._changed:
+            return self._settler.closed(self._clock.monotonic())
 
     def note_duration(self, seconds: float) -> None:
         """Note the duration of the last batch, in seconds."""
@@ -475,11 +480,15 @@ class Inbox:
         with self._changed:
             return self._settler.pending()
 
-    def take_all(self, name: str) -> list[Job]:
-        """Take every waiting command of that name."""
-        return self._take(lambda job: job.name == name)
+    def put_back(self, jobs: Iterable[Job]) -> None:
+        """Let these commands wait again, before all others."""
+        with self._changed:
+            self._commands.extendleft(jobs)
 
-    def _take(self, wanted: Callable[[Job], bool]) -> list[Job]:
+    def take(self, wanted: Callable[[Job], bool]) -> list[Job]:
+        """Take every waiting command that is wanted."""
+        if not self._commands:
+            return []
         with self._changed:
             taken = [job for job in self._commands if wanted(job)]
             self._commands = deque(job for job in self._commands if not wanted(job))

@@ -361,7 +361,8 @@ class Root:
 
     def sync_search(self, paths: Collection[str]) -> None:
         """Make what changed at these paths searchable; the index files follow."""
-        self.look()
+        if not (self.health.is_active and self.store.is_in_place()):
+            self.look()
         self.health.require("sync")
         self.index_for_search(paths, self._clock.monotonic())
 

@@ -46,6 +46,7 @@ class Worker:
         self._clock = clock
         self._hints = hints
         store.idle_callback = self._while_locked
+        store.urgent_callback = self._between_parts
         store.lock_watch.monotonic = store.progress.monotonic = clock.monotonic
         self.root = Root(store, clock, hints, tell, embedder)
         self.runner = JobRunner(store, clock, hints, tell, self.root.trouble)
@@ -255,7 +256,7 @@ class Worker:
         """Run a command and answer it, with its failure as well. Waiting syncs share one, which begins after each of
         them was submitted and does as much as any of them wants."""
         self.step = job.name
-        same = self.inbox.take_all("sync") if job.name == "sync" else []
+        same = self.inbox.take(_is_sync) if job.name == "sync" else []
         jobs = [each for each in (job, *same) if each.begin()]
         if not jobs:
             return
@@ -274,9 +275,32 @@ class Worker:
 
     def _while_locked(self) -> None:
         """While another program holds the lock, answer read-only commands."""
-        for job in self.inbox.take_all("catch-up"):
+        for job in self.inbox.take(lambda job: job.name == "catch-up"):
             if job.begin():
                 job.answer(self._own(job), None)
+
+    def _between_parts(self) -> None:
+        """While a large index is rendered, make closed files searchable, and answer commands that want no more."""
+        closed, syncs = self.inbox.take_closed(), self.inbox.take(_is_search_sync)
+        if closed and self.store.is_in_place():
+            began = self._clock.monotonic()
+            self.root.index_for_search(closed, began)
+            self.inbox.note_closed_duration(self._clock.monotonic() - began)
+        if syncs:
+            self._sync_between_parts(syncs)
+        self._while_locked()
+
+    def _sync_between_parts(self, syncs: list[Job]) -> None:
+        """Answer syncs for the search alone, or let them wait if only a scan will do."""
+        done: SyncedRoot | None = None
+        try:
+            done = self._sync_search(self._clock.monotonic())
+        finally:
+            if done is None:
+                self.inbox.put_back(syncs)
+        for job in syncs:
+            if done is not None and job.begin():
+                job.answer(done, None)
 
     def _perform_scheduled(self, job: Job) -> None:
         self.step = job.name
@@ -310,12 +334,9 @@ class Worker:
         """Index what changed before this call: the paths that events named if all of these have arrived, or else what a
         scan finds. For the search alone, known paths do not have to wait for the index files."""
         began = self._clock.monotonic()
+        if request.search_only and (searchable := self._sync_search(began)) is not None:
+            return searchable
         in_order = self.root.health.trusts_events and self._hints.barrier()
-        if request.search_only and in_order and self.store.layout is not None:
-            pending = self.inbox.pending()
-            if pending is not None:
-                self.root.sync_search(pending)
-                return self._synced(began, scanned=False, reason="only search was asked for; the index files follow")
         paths = self.inbox.take_hints()
         try:
             timeout_s = SYNC_S if request.timeout_ms is None else request.timeout_ms / 1000
@@ -327,6 +348,15 @@ class Worker:
         scanned = not in_order or paths is None
         return self._synced(began, scanned=scanned, reason=self.root.health.index_blocked_reason)
 
+    def _sync_search(self, began: float) -> SyncedRoot | None:
+        """Index the paths that events named for the search alone; None if these are not all that may have changed."""
+        in_order = self.root.health.trusts_events and self._hints.barrier()
+        pending = self.inbox.pending() if in_order and self.store.layout is not None else None
+        if pending is None:
+            return None
+        self.root.sync_search(pending)
+        return self._synced(began, scanned=False, reason="only search was asked for; the index files follow")
+
     def _synced(self, began: float, *, scanned: bool, reason: str | None) -> SyncedRoot:
         return SyncedRoot(
             generation=self.status.generation,
@@ -335,3 +365,11 @@ class Worker:
             written=not reason,
             reason=reason or UNSET,
         )
+
+
+def _is_sync(job: Job) -> bool:
+    return job.name == "sync"
+
+
+def _is_search_sync(job: Job) -> bool:
+    return _is_sync(job) and job.request_as(SyncRequest).search_only

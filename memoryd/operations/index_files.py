@@ -8,9 +8,11 @@ program keeps changing it back.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 
 from memoryd.core.findings import Finding, Severity
+from memoryd.core.index import IndexReader
 from memoryd.core.plan import Action, Kind, Plan
 from memoryd.core.records import Entry, Role
 from memoryd.core.retention import Quality
@@ -30,7 +32,8 @@ from memoryd.store.undo_content import load_undo_content, save_undo_content
 QUIET_S = 2.0
 CONTENTION_S = 60.0
 RETRY_S = 0.2
-CHECK_EVERY = 1000  # entries between two checks for a shutdown
+LARGE = 20_000  # memories; more are rendered from a snapshot, so that files can be indexed meanwhile
+PART = 100  # entries between two pauses: less than a millisecond
 INDEX_STATE = "index_told"
 
 
@@ -71,6 +74,7 @@ def update_index(
     if any(found is None and state.fingerprints.get(path) is not None for path, found in fingerprints.items()):
         state.note_deletion(now)  # of the index, perhaps as the first of many files
         state.dirty, state.fingerprints = True, fingerprints
+    state.rendered = state.changes
     previous: dict[str, bytes | None] = dict.fromkeys(fingerprints)
     foreign: dict[str, bytes] = {}
     result = _render_change(store, fingerprints, now)
@@ -89,7 +93,8 @@ def update_index(
     state.current = False
     update = None if refusal or foreign.keys() - result.files.keys() else result.update
     if refusal or not result.files:
-        state.dirty, state.current, state.fingerprints, state.update = False, refusal is None, fingerprints, update
+        state.dirty, state.current = state.changes != state.rendered, refusal is None
+        state.fingerprints, state.update = fingerprints, update
         return IndexUpdate(result, blocked_reason=refusal)
     blocked = store.blocked()
     if blocked is not None:
@@ -124,9 +129,11 @@ def _render_change(store: Store, fingerprints: Mapping[str, Fingerprint | None],
 def _render(store: Store, previous: Mapping[str, bytes | None], now: float) -> IndexResult:
     """Render the index of all memories."""
     assert store.layout is not None
-    view = _view(store, previous, now)
-    with store.progress.measure("indexing", "memories", sum(each.records for each in view.files.values())):
-        result = _only_existing(store.layout.index.render(view), view)
+    large = store.catalogue.size > LARGE
+    with store.catalogue.reader() if large else nullcontext(store.catalogue) as catalogue:
+        view = _view(store, catalogue, previous, now)
+        with store.progress.measure("indexing", "memories", sum(each.records for each in view.files.values())):
+            result = _only_existing(store.layout.index.render(view), view)
     if result.next_state != view.state:
         # Saved before the index is written, which no longer contains it.
         store.journal.facts.set(INDEX_STATE, dict(result.next_state))
@@ -172,21 +179,22 @@ def _write_refusal(store: Store, result: IndexResult) -> str | None:
     return "the root is in observe mode" if store.observes else None
 
 
-def _view(store: Store, previous: Mapping[str, bytes | None], now: float) -> IndexView:
+def _view(store: Store, catalogue: IndexReader, previous: Mapping[str, bytes | None], now: float) -> IndexView:
     assert store.layout is not None
-    files = store.files()
+    files = store.files(catalogue)
     remembered = store.journal.facts.get(INDEX_STATE, {})
-    return IndexView(_entries(store, files), files, previous, now, store.policy.newer_index, remembered)
+    return IndexView(_entries(store, catalogue, files), files, previous, now, store.policy.newer_index, remembered)
 
 
-def _entries(store: Store, files: Mapping[str, FileStats]) -> Iterator[Entry]:
-    """Yield the entries of the live files. Raises ShuttingDownError during a shutdown, since a large store takes
+def _entries(store: Store, catalogue: IndexReader, files: Mapping[str, FileStats]) -> Iterator[Entry]:
+    """Yield the entries of the live files. Urgent work goes first, and a shutdown ends it, since a large store takes
     seconds."""
     assert store.layout is not None
     paths = store.layout.reader.source_paths([path for path, each in files.items() if each.role is Role.SOURCE])
-    for number, entry in enumerate(store.catalogue.entries(paths)):
-        if number % CHECK_EVERY == 0:
-            store.check_stopping()
+    pause = store.check_stopping if catalogue is store.catalogue else store.pause
+    for number, entry in enumerate(catalogue.entries(paths)):
+        if number % PART == 0:
+            pause()
             store.progress.reach(number)
         yield entry
 
@@ -269,7 +277,7 @@ def _write(
         return IndexUpdate(result, delay_reason=error.message, retry_at=now + RETRY_S)
     except (StoreChangedError, ChangingError):
         return IndexUpdate(result, delay_reason="the index changed while it was written", retry_at=now + RETRY_S)
-    state.dirty, state.current = False, True
+    state.dirty, state.current = state.changes != state.rendered, True
     return IndexUpdate(result, written=tuple(result.files))
 
 

@@ -76,7 +76,8 @@ def refresh(
         else:
             done = _refresh_paths(store, paths, now, verify=verify, tails=tails)
         unsure = update_losses(store, done.changed, now) if store.has_losses else ()
-    store.index.dirty = due or bool(done.changed or done.deleted)
+    changed = bool(done.changed or done.deleted)
+    store.index.dirty, store.index.changes = due or changed, store.index.changes + changed
     return replace(done, waiting=tuple(dict.fromkeys((*done.waiting, *unsure)))) if unsure else done
 
 

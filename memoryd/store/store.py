@@ -18,6 +18,7 @@ from memoryd import __version__
 from memoryd.core.defaults import Limit, Mode, Policy
 from memoryd.core.findings import Finding
 from memoryd.core.ignore import is_ignored
+from memoryd.core.index import IndexReader
 from memoryd.core.progress import ProgressMeter
 from memoryd.core.records import ParseOffset, Role
 from memoryd.core.retention import Quality
@@ -78,6 +79,7 @@ class StoreLock(ABC):
         self.stopping = threading.Event()
         self.progress = ProgressMeter()
         self.idle_callback: Callable[[], None] = lambda: None  # called while waiting: work that needs no lock
+        self.urgent_callback: Callable[[], None] = lambda: None  # called between parts of long work: urgent work
         self._lingering: HeldLock | None = None  # a lock to be released after the answer
         self._release_later = False
         self._longest_wait_s = float("inf")
@@ -142,6 +144,12 @@ class StoreLock(ABC):
         """Raise ShuttingDownError during a shutdown. Called between parts of long work that can be repeated."""
         if self.stopping.is_set():
             raise _shutting_down()
+
+    def pause(self) -> None:
+        """Let urgent work go first: files that have just changed are indexed. Called between parts of long work that
+        can be repeated and reads a state of the catalogue that does not change. Raises as `check_stopping` does."""
+        self.check_stopping()
+        self.urgent_callback()
 
     def forget_lock(self) -> None:
         """Release the lock and stop following its file, before the directory is closed."""
@@ -411,11 +419,12 @@ class Store(StoreLock):
         assert self.layout is not None
         return self.layout.reader.quality(path, content, now=now)
 
-    def files(self) -> dict[str, FileStats]:
-        """Return the statistics of each source and archive file in the catalogue, by path."""
+    def files(self, catalogue: IndexReader | None = None) -> dict[str, FileStats]:
+        """Return the statistics of each source and archive file in the catalogue, or in another state of it, by
+        path."""
         return {
             path: FileStats(path, _ROLES[role], size, units, broken, records, facts)
-            for path, role, size, units, broken, records, facts in self.catalogue.summaries()
+            for path, role, size, units, broken, records, facts in (catalogue or self.catalogue).summaries()
         }
 
     def pinned(self) -> frozenset[str]:

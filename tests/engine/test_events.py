@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import json
 import os
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import Future
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 
-from memoryd.control.methods.status import SyncedRoot
+from memoryd.control.methods.method_types import Result
+from memoryd.control.methods.status import SyncedRoot, SyncRequest
 from memoryd.engine.inbox import LOOK_S, NEVER, Pace
 from memoryd.engine.interfaces import Change, Clock, Hints
 from memoryd.engine.jobs import Job
 from memoryd.engine.worker import Worker
+from memoryd.operations import index_files
 from memoryd.service.roots import Roots
 from memoryd.service.watching.manager import TroubleCall
 from tests.daemon import until
@@ -79,6 +83,30 @@ class Site:
         """Memories that a search would find."""
         return sum(row.records for row in self.world.store.catalogue.files().values())
 
+    def listed(self) -> int:
+        """Memories in the index file."""
+        content = json.loads((Path(self.world.store.path) / INDEX).read_bytes())
+        return int(content["statistics"]["total_memories"])
+
+    def during_render(self, act: Callable[[], object], patch: pytest.MonkeyPatch) -> int:
+        """Sync a new memory, and `act` while the index is rendered, before urgent work goes first. Returns how many
+        memories are known after that work."""
+        store = self.world.store
+        urgent, known = store.urgent_callback, list[int]()
+
+        def between() -> None:
+            if not known:
+                act()
+            urgent()
+            known.append(self.known())
+
+        patch.setattr(index_files, "LARGE", 0)
+        patch.setattr(store, "urgent_callback", between)
+        self.append(2)
+        self.worker.touch(LEARNINGS, Change.COMPLETE)
+        self.sync()
+        return known[0]
+
 
 @pytest.fixture
 def site(tmp_path: Path) -> Iterator[Site]:
@@ -108,6 +136,52 @@ def test_a_closed_file_is_searchable_before_the_root_has_settled(site: Site) -> 
     assert site.known() == before + 1
     assert (Path(site.world.store.path) / INDEX).read_bytes() == index
     assert site.worker.lag_ms(Clock().monotonic() + 5) >= 5000, "the index file is still to be written"
+
+
+def test_files_closed_while_a_large_index_is_rendered_are_searchable_before_it_is_written(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def change() -> None:
+        site.append(3)
+        site.worker.touch(LEARNINGS, Change.COMPLETE)
+
+    assert site.during_render(change, monkeypatch) == 3
+    assert site.listed() == 2, "the index is that of the moment when it was begun"
+    assert site.worker.lag_ms(Clock().monotonic() + 5) >= 5000, "the index file is still to be written"
+    site.sync()
+    assert site.listed() == 3
+
+
+def test_a_sync_for_the_search_does_not_wait_for_a_large_index(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    found: list[int] = []
+
+    def change() -> None:
+        site.append(3)
+        site.worker.touch(LEARNINGS, Change.MODIFIED)
+        searchable = site.worker.submit(Job("sync", SyncRequest(search_only=True)))
+        searchable.add_done_callback(lambda _: found.extend((site.known(), site.listed())))
+
+    site.during_render(change, monkeypatch)
+    assert found == [3, 1]
+    site.sync()
+    assert site.listed() == 3
+
+
+def test_a_sync_for_the_search_waits_for_the_index_if_only_a_scan_will_do(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    waiting: list[Future[Result]] = []
+
+    def change() -> None:
+        site.append(3)
+        site.worker.touch(None)
+        waiting.append(site.worker.submit(Job("sync", SyncRequest(search_only=True))))
+
+    site.during_render(change, monkeypatch)
+    assert site.listed() == 2
+    done = waiting[0].result(30)
+    assert isinstance(done, SyncedRoot)
+    assert (done.scanned, site.listed()) == (True, 3)
 
 
 def test_a_sync_reads_what_events_named_and_nothing_else(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -169,6 +169,16 @@ def test_a_touch_tells_whether_a_scan_was_due_already() -> None:
     assert [inbox.touch("a"), inbox.touch("b")] == [False, False]
 
 
+def test_a_search_waits_for_a_file_that_was_closed_between_the_parts_of_long_work() -> None:
+    inbox = Inbox(Pace(), Clock(), lambda: NEVER, lambda: -NEVER)
+    assert inbox.take_closed() == frozenset()
+    inbox.touch("a", at_once=True)
+    assert not inbox.await_closed(0.0)
+    assert inbox.take_closed() == {"a"}
+    inbox.note_closed_duration(0.0)
+    assert inbox.await_closed(0.0)
+
+
 def test_pending_paths_are_taken_before_they_settle() -> None:
     inbox = Inbox(Pace(settle_s=60.0), Clock(), lambda: NEVER, lambda: -NEVER)
     assert inbox.take_hints() == frozenset()
