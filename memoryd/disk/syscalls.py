@@ -129,6 +129,11 @@ def open_regular(directory: int, name: str, path: str, flags: int = os.O_RDONLY)
     return fd
 
 
+def open_found(directory: int, name: str) -> int:
+    """Open a file for reading that was found to be a regular one; the caller checks that it still is that one."""
+    return os.open(name, os.O_RDONLY | _REGULAR, dir_fd=directory)
+
+
 def pread_all(fd: int, start: int, length: int) -> bytes:
     """Return bytes [start, start + length) of an open file, fewer at its end, without moving the descriptor's offset.
     Usually one read: joining several would copy them all again."""

@@ -12,7 +12,7 @@ from memoryd.core.secrets import redact
 from memoryd.core.spans import replace_surrogates
 
 _NO_TEXT = frozenset({bool, int, float, type(None)})
-_NO_FACTS: Facts = {}
+_TOGETHER = 32  # records
 _DIGEST_CHARS = 64
 _DIGEST = re.compile("[0-9a-f]{64}")
 
@@ -44,29 +44,42 @@ class CleanRecord(NamedTuple):
     facts: Facts
 
 
-def clean_record(record: Record) -> CleanRecord:
-    """Return the texts, the type and the facts of a record, redacted. Most are clean: one check of all of them proves
+def clean_files(
+    files: Sequence[tuple[Facts, Sequence[Record]]], *, together: bool = False
+) -> tuple[list[Facts], list[CleanRecord]]:
+    """Return the facts of files and all of their records, redacted. New files are best checked `together`; of a changed
+    file most records were found clean before, which is remembered of each alone."""
+    facts = [of_file for of_file, _ in files]
+    records = [record for _, of_file in files for record in of_file]
+    step = _TOGETHER if together else 1
+    cleaned = [each for start in range(0, len(records), step) for each in _clean_records(records[start : start + step])]
+    return facts if _is_clean(facts) else [*map(clean, facts)], cleaned
+
+
+def _clean_records(records: Sequence[Record]) -> list[CleanRecord]:
+    """Return the texts, the type and the facts of records, redacted. Most are clean: one check of all of them proves
     it."""
-    return _if_clean(record) or CleanRecord(text_of(record), redacted(record.type), clean(record.facts))
+    cleaned = [
+        CleanRecord(
+            Text(each.title, "\n".join(map(one_line, each.tags)), "\n".join(each.labels), each.text),
+            each.type,
+            each.facts,
+        )
+        for each in records
+    ]
+    if _is_clean(cleaned):
+        return cleaned
+    if len(records) > 1:
+        return [each for record in records for each in _clean_records([record])]
+    return [CleanRecord(text_of(each), redacted(each.type), clean(each.facts)) for each in records]
 
 
-def clean_file(facts: Facts, records: Sequence[Record]) -> tuple[Facts, list[CleanRecord]]:
-    """Return the facts and the records of a file, redacted. A file with a single memory is checked as a whole."""
-    if len(records) == 1 and (cleaned := _if_clean(records[0], facts)) is not None:
-        return facts, [cleaned]
-    return clean(facts), [clean_record(each) for each in records]
-
-
-def _if_clean(record: Record, more: Facts = _NO_FACTS) -> CleanRecord | None:
-    """Return the record as it is; None if a text of it, or of the facts `more`, must be redacted."""
-    tags, labels = "\n".join(map(one_line, record.tags)), "\n".join(record.labels)
-    strings = [record.title, record.type, tags, labels, record.text]
-    _add_strings(record.facts, strings)
-    _add_strings(more, strings)
-    joined = "\n".join(strings)
-    if redacted(joined) != joined:
-        return None
-    return CleanRecord(Text(record.title, tags, labels, record.text), record.type, record.facts)
+def _is_clean(value: object) -> bool:
+    """True if no string in the value, nested ones included, has a secret or a lone surrogate."""
+    strings: list[str] = []
+    _add_strings(value, strings)
+    joined = "\n".join(dict.fromkeys(strings))
+    return redacted(joined) == joined
 
 
 def _clean(text: str) -> str:
@@ -82,13 +95,8 @@ def one_line(tag: str) -> str:
 
 
 def clean(facts: Facts) -> Facts:
-    """Return facts without secrets and lone surrogates. Most are clean: one check of the joined texts proves it."""
-    strings: list[str] = []
-    _add_strings(facts, strings)
-    joined = "\n".join(strings)
-    if redacted(joined) == joined:
-        return facts
-    return {redacted(str(key)): _clean_value(each) for key, each in facts.items()}
+    """Return facts without secrets and lone surrogates. Most are clean: one check of them all proves it."""
+    return facts if _is_clean(facts) else {redacted(str(key)): _clean_value(each) for key, each in facts.items()}
 
 
 def redacted(text: str) -> str:

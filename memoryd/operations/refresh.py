@@ -151,26 +151,39 @@ def _index_new(store: Store, files: Mapping[str, Fingerprint], now: float) -> di
     group: list[tuple[FileRow, Document]] = []
     done = size = 0
     try:
-        for path, found in sorted(files.items()):
-            store.check_stopping()
-            outcomes[path] = _read_new(store, path, found, now, group)
-            size += found.size
-            if len(group) >= GROUP_FILES or size >= GROUP_BYTES:
-                _add_group(store, group, now)
-                done, size = done + size, 0
-                store.progress.reach(done)
+        with store.tree.scanned() as scanned:
+            for path, found in sorted(files.items()):
+                store.check_stopping()
+                content = scanned.read(path, found)
+                outcomes[path] = _read_new(store, path, found, content, now, group)
+                size += found.size
+                if len(group) >= GROUP_FILES or size >= GROUP_BYTES:
+                    _add_group(store, group, now)
+                    done, size = done + size, 0
+                    store.progress.reach(done)
     finally:
         _add_group(store, group, now)  # a shutdown keeps what was read
     store.progress.reach(done + size)
     return outcomes
 
 
-def _read_new(store: Store, path: str, found: Fingerprint, now: float, group: list[tuple[FileRow, Document]]) -> str:
-    """Read one file into the group; a large line-based one enters the catalogue at once. Returns its outcome."""
-    read = _read(store, path, found)
-    if isinstance(read, str):
-        return read
-    content, fingerprint = read
+def _read_new(
+    store: Store,
+    path: str,
+    fingerprint: Fingerprint,
+    content: bytes | None,
+    now: float,
+    group: list[tuple[FileRow, Document]],
+) -> str:
+    """Parse one file into the group; a large line-based one enters the catalogue at once. `content`: None if the file
+    is not as it was found, and must be read. Returns its outcome."""
+    if content is None:
+        read = _read(store, path, fingerprint)
+        if isinstance(read, str):
+            return read
+        content, fingerprint = read
+    else:
+        clear_unread(store, path)
     if _has_chunks(store, content):
         done = _index_in_chunks(store, _new_row(store, path, content, fingerprint, now), content, now)
         note_loss(store, None, done, now)

@@ -280,6 +280,66 @@ class TestRead:
         assert len(os.listdir("/proc/self/fd")) <= before
 
 
+class TestScannedFiles:
+    def test_files_as_they_were_found(self, root: Path, tree: Tree) -> None:
+        for path in ("a/1", "a/2", "b/c/1", "top"):
+            (root / path).parent.mkdir(parents=True, exist_ok=True)
+            (root / path).write_text(path)
+        (root / "empty").touch()
+        found = tree.scan(nothing).files
+        before = os.listdir("/proc/self/fd")
+        with tree.scanned() as files:
+            read = {path: files.read(path, found[path]) for path in sorted(found)}
+        assert read == {path: path.encode() for path in ("a/1", "a/2", "b/c/1", "top")} | {"empty": b""}
+        assert len(os.listdir("/proc/self/fd")) == len(before)
+
+    @pytest.mark.parametrize("change", ["written", "replaced", "removed", "fifo", "link", "moved away", "too large"])
+    def test_any_other_file_is_left_to_a_careful_read(self, root: Path, tree: Tree, change: str) -> None:
+        (root / "a").mkdir()
+        path = root / "a/1"
+        path.write_text("one")
+        found = tree.scan(nothing).files["a/1"]
+        if change == "written":
+            path.write_text("more")
+        elif change == "too large":
+            tree.max_bytes = 2
+        elif change == "moved away":
+            (root / "a").rename(root / "b")
+        else:
+            path.rename(root / "old")  # so that its inode number is not used again
+        if change == "replaced":
+            path.write_text("one")
+        elif change == "fifo":
+            os.mkfifo(path)
+        elif change == "link":
+            path.symlink_to(root / "old")
+        with tree.scanned() as files:
+            assert files.read("a/1", found) is None
+
+    def test_a_file_that_changes_during_the_read(self, root: Path, tree: Tree, monkeypatch: pytest.MonkeyPatch) -> None:
+        (root / "f").write_text("one")
+        found = tree.scan(nothing).files["f"]
+        real = os.pread
+
+        def written_meanwhile(fd: int, size: int, at: int) -> bytes:
+            content = real(fd, size, at)
+            (root / "f").write_text("two!")
+            return content
+
+        monkeypatch.setattr(os, "pread", written_meanwhile)
+        with tree.scanned() as files:
+            assert files.read("f", found) is None
+
+    def test_no_link_leads_out_of_the_root(self, root: Path, tree: Tree, tmp_path: Path) -> None:
+        (root / "a").mkdir()
+        (root / "a/f").write_text("inside")
+        found = tree.scan(nothing).files["a/f"]
+        (root / "a").rename(tmp_path / "outside")
+        (root / "a").symlink_to(tmp_path / "outside")
+        with tree.scanned() as files:
+            assert files.read("a/f", found) is None
+
+
 class TestScan:
     def test_kinds(self, root: Path, tree: Tree) -> None:
         odd = odd_entries(root)

@@ -12,7 +12,7 @@ from memoryd.core.index import FileRow
 from memoryd.core.records import Document, Record
 from memoryd.core.spans import Fingerprint, Span
 from memoryd.index.sqlite import SqliteIndex
-from memoryd.index.texts import clean, clean_file, clean_record, redacted, text_of
+from memoryd.index.texts import CleanRecord, clean, clean_files, redacted, text_of
 from tests.index.records import record
 from tests.secrets.corpus import SHAPES, Shape
 
@@ -51,15 +51,23 @@ def test_one_check_of_a_whole_record_overlooks_nothing_that_a_check_of_its_parts
     value: Any = {"tags": (shape.text,), "labels": (shape.text,), "facts": {"x": [shape.text]}}.get(place, shape.text)
     fields: dict[str, Any] = {"title": "Words", "text": "It is so", "labels": ("one",), "facts": {"y": "z"}}
     made = record(0, **{**fields, place: value})
-    assert clean_record(made) == (text_of(made), redacted(made.type), clean(made.facts))
+    clear = record(1, title="Words", text="It is so")
+    _, cleaned = clean_files([({}, [clear, made]), ({}, [clear])], together=True)
+    assert cleaned == [_by_parts(clear), _by_parts(made), _by_parts(clear)]
 
 
 @pytest.mark.parametrize("shape", SHAPES, ids=lambda shape: shape.name)
 @pytest.mark.parametrize("place", ["text", "facts", "file", "nowhere"])
-def test_one_check_of_a_file_with_one_memory_overlooks_nothing(shape: Shape, place: str) -> None:
+@pytest.mark.parametrize("together", [True, False])
+def test_one_check_of_many_files_overlooks_nothing(shape: Shape, place: str, together: bool) -> None:
     made = record(
         0, text=shape.text if place == "text" else "It is so", facts={place: {"facts": shape.text}.get(place)}
     )
     of_file = {"digest": "0123456789abcdef" * 4, "x": shape.text if place == "file" else "z"}
-    assert clean_file(of_file, [made]) == (clean(of_file), [clean_record(made)])
-    assert clean_file(of_file, [made, made]) == (clean(of_file), [clean_record(made)] * 2)
+    facts, cleaned = clean_files([({"x": "y"}, []), (of_file, [made, made])], together=together)
+    assert facts == [{"x": "y"}, clean(of_file)]
+    assert cleaned == [_by_parts(made)] * 2
+
+
+def _by_parts(made: Record) -> CleanRecord:
+    return CleanRecord(text_of(made), redacted(made.type), clean(made.facts))

@@ -18,7 +18,7 @@ from memoryd.core.spans import Span, replace_surrogates
 from memoryd.core.words import indexable
 from memoryd.index.sqlite.database import INSERT_RECORD, ConnectionPool, Database, encode, file_values, key_of
 from memoryd.index.sqlite.reader import EntryCache, Shared, SqliteReader, SummaryCache
-from memoryd.index.texts import CleanRecord, Text, clean, clean_file, redacted
+from memoryd.index.texts import CleanRecord, Text, clean, clean_files, redacted
 
 KeysByText = dict[Text, list[int]]
 """The keys of the records of one file, by their texts."""
@@ -313,17 +313,10 @@ class SqliteIndex(SqliteReader):
     def _insert(self, files: Sequence[tuple[FileRow, Document]], known: KeysByText, found: _FindingCounts) -> None:
         """Insert rows, records and findings of files. `known` and `found` are those of the only file, where a file is
         replaced."""
-        file_rows: list[tuple[object, ...]] = []
-        records: list[tuple[bytes, Record]] = []
-        cleaned: list[CleanRecord] = []
-        for row, document in files:
-            facts, clean_records = clean_file(row.facts, document.records)
-            file_rows.append(file_values(row, facts))
-            key = key_of(row.path)
-            records += [(key, each) for each in document.records]
-            cleaned += clean_records
-        self._db.run_many(_INSERT_FILE, file_rows)
+        facts, cleaned = clean_files([(row.facts, document.records) for row, document in files], together=not known)
+        self._db.run_many(_INSERT_FILE, map(file_values, [row for row, _ in files], facts))
         keys = insert(self._db, cleaned, known)
+        records = [(key_of(row.path), each) for row, document in files for each in document.records]
         self._db.run_many(INSERT_RECORD, map(_record, keys, records, cleaned))
         self.vectors.put_agent_vectors([record for _, record in records], keys)
         for row, document in files:
