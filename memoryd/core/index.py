@@ -352,16 +352,20 @@ class IndexReader(Protocol):
         the last added first."""
 
     def term_frequencies(self, terms: Sequence[Term]) -> list[int]:
-        """Return the number of memories that contain each term.
-
-        Common terms may be approximate: a term in a fifth of all memories carries no information.
-        """
+        """Return the number of memories that contain each term; approximate for common ones, for a term in a fifth of
+        all memories carries no information."""
         return [len(self.match(TextQuery((term,)), EVERYTHING, ANY_NUMBER)) for term in terms]
 
     def keys_with(self, terms: Sequence[Term], most: int) -> list[Collection[int] | None]:
         """Return the keys of the memories that contain each term; None for a term in more than `most` of them."""
         found = [{each.key for each in self.match(TextQuery((term,)), EVERYTHING, most + 1)} for term in terms]
         return [keys if len(keys) <= most else None for keys in found]
+
+    def keys_with_label(self, terms: Sequence[Term], most: int) -> Collection[int] | None:
+        """Return the keys of the memories with one of the terms in their labels or tags, and maybe of some others; None
+        if they may be more than `most`."""
+        found = self.keys_with(terms, most)
+        return None if None in found else {key for keys in found for key in keys or ()}
 
     def vocabulary(self) -> str:
         """Return the words of all memories, each between newlines. It may contain words of deleted memories."""
@@ -436,19 +440,15 @@ class IndexWriter(IndexReader, Protocol):
             self.replace(row, document)
 
     def append(self, row: FileRow, tail: Document, *, recounted: Sequence[str] = ()) -> None:
-        """Add the records of the appended tail; `row` describes the whole file.
-
-        Findings with the codes `recounted` are about the whole file: those of the tail replace the stored ones.
-        """
+        """Add the records of the appended tail; `row` describes the whole file. Findings with the codes `recounted` are
+        about the whole file: those of the tail replace the stored ones."""
 
     def replace_range(
         self, row: FileRow, changed: ReplacedRange, document: Document, *, recounted: Sequence[str] = ()
     ) -> None:
         """Replace a range of lines by the document, and move what follows. The file has no findings, or only some with
-        the codes `recounted` about the whole file, which those of the document replace.
-
-        `row` describes the whole file after the change.
-        """
+        the codes `recounted` about the whole file, which those of the document replace. `row` describes the whole file
+        after the change."""
 
     def restamp(self, row: FileRow) -> None:
         """Store a new fingerprint for unchanged content."""

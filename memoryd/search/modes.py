@@ -49,7 +49,7 @@ def text_candidates(
         if len(found) >= limit:
             break
     best = sorted(found.items(), key=lambda each: (each[1][0], each[0]), reverse=True)[:limit]
-    return [candidate(span, match, now) for _, (_, span, match) in best]
+    return [candidate(span, match, now, scored) for _, (scored, span, match) in best]
 
 
 def _steps(
@@ -181,7 +181,7 @@ class SearchEngine:
         found, missing = meaning.hybrid(reader, question, texts, question.limit + (len(texts) if by_points else 0))
         if missing is not None:
             return _with_reason(texts[: question.limit], missing)
-        return with_meaning_below(texts, found)[: question.limit] if by_points else found
+        return with_meaning_below(texts, found, question.limit) if by_points else found
 
     def _like_a_vector(self, reader: IndexReader, question: Question) -> list[Candidate]:
         """Search by a given vector; the text search takes no part."""

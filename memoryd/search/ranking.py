@@ -11,9 +11,9 @@ Topic files are ranked by the points of seed 001 instead: for keywords, context,
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from itertools import islice
 from math import exp
 from typing import NamedTuple
 
@@ -36,13 +36,15 @@ Why = Mapping[str, object]
 class Candidate(NamedTuple):
     """A memory that was found. `score` is 0..1 and comparable between roots; `why` lists its parts.
 
-    `text`: how well its words match, 0..1; 0 if it was not found by its words. `confidence`: sure, likely or weak."""
+    `text`: how well its words match, 0..1; 0 if it was not found by its words. `confidence`: sure, likely or weak.
+    `match`: what the index found, None if it was found by meaning alone."""
 
     key: int
     score: float
     why: Why
     text: float = 0.0
     confidence: str = "weak"
+    match: Match | None = None
 
 
 class Span(NamedTuple):
@@ -81,8 +83,9 @@ def score(span: Span, match: Match, now: float) -> float:
     return span.low + (span.high - span.low) * match.score * (1 - PRIOR_SHARE * (1 - prior))
 
 
-def candidate(span: Span, match: Match, now: float) -> Candidate:
-    """Return the match as a candidate with its score and the parts of that score. `now` in seconds."""
+def candidate(span: Span, match: Match, now: float, scored: float | None = None) -> Candidate:
+    """Return the match as a candidate with its score (`scored`, if it is known) and the parts of that score. `now` in
+    seconds."""
     why = {
         "match": span.name,
         "text": round(match.score, 4),
@@ -90,7 +93,7 @@ def candidate(span: Span, match: Match, now: float) -> Candidate:
         "weight": match.weight,
         "uses": match.uses,
     }
-    return Candidate(match.key, score(span, match, now), why, match.score)
+    return Candidate(match.key, score(span, match, now) if scored is None else scored, why, match.score, match=match)
 
 
 def recency(created: float | None, now: float) -> float:
@@ -127,7 +130,7 @@ class Counts(NamedTuple):
     tags: int
 
 
-def points_earned(points: Points, counts: Counts, memory: Memory, now: float) -> float:
+def points_earned(points: Points, counts: Counts, memory: Match | Memory, now: float) -> float:
     """Compute the points of seed 001. `now` in seconds."""
     created = memory.created
     fresh = exp(-points.decay * max(now - created, 0.0) / DAY) if created is not None else 0.0
@@ -159,12 +162,11 @@ def rank_by_points(
 ) -> list[Candidate]:
     """Return the best `limit` candidates by their points, ties by how well their text matches. Candidates without any
     word of the query come last."""
-    memories = reader.memories([each.key for each in found])
-    counter = _PointCounter(reader, query, points, now)
-    ranked = [counter.score(each, memories[each.key]) for each in found if each.key in memories]
+    counter = _PointCounter(reader, query, points, now, found)
+    ranked = [counter.score(each) for each in found]
     matching = [each for each in ranked if any(each.counts) or each.found.why.get("match")]
     matching.sort(key=_order, reverse=True)
-    return with_meaning_below([each.candidate() for each in matching[:limit]], found)[:limit]
+    return with_meaning_below([each.candidate() for each in matching[:limit]], found, limit)
 
 
 class _Score(NamedTuple):
@@ -185,50 +187,59 @@ def _order(each: _Score) -> tuple[float, float, int]:
     return each.score, each.found.text, each.found.key
 
 
-def with_meaning_below(ranked: Sequence[Candidate], found: Sequence[Candidate]) -> list[Candidate]:
-    """Append the remaining candidates of `found` below `ranked`, and complete the `why` of each."""
-    known = {each.key for each in ranked}
+def with_meaning_below(ranked: Sequence[Candidate], found: Sequence[Candidate], limit: int) -> list[Candidate]:
+    """Append the remaining candidates of `found` below `ranked`, at most `limit` in all, and complete the `why` of
+    each."""
     whys = {each.key: each.why for each in found}
+    best = [each._replace(why={**whys.pop(each.key, {}), **each.why}) for each in ranked[:limit]]
     lowest = min((each.score for each in ranked), default=1.0)
-    further = [each._replace(score=each.score * lowest) for each in found if each.key not in known]
-    return [*(each._replace(why={**whys.get(each.key, {}), **each.why}) for each in ranked), *further]
+    further = (each._replace(score=each.score * lowest) for each in found if each.key in whys)
+    return [*best, *islice(further, limit - len(best))]
 
 
 MAX_KEYS = 1_000  # memories with a word; for a more common word, the texts of the candidates are searched
 
 
 class _PointCounter:
-    """Compute points for one query. For rare words the index lists the memories, which is faster than searching every
-    text; tags and the context are searched only for the words that a memory has."""
+    """Compute points for one query. For rare words the index lists the memories, which is faster than reading them; of
+    the others only those are read whose labels or tags have a word of the query."""
 
-    def __init__(self, reader: IndexReader, query: ParsedQuery, points: Points, now: float) -> None:
-        self._reader = reader
+    def __init__(
+        self, reader: IndexReader, query: ParsedQuery, points: Points, now: float, found: Sequence[Candidate]
+    ) -> None:
         self._points = points
         self._now = now
-        self._words = query.loose
+        self._words = words = query.loose
+        partial = [each for each in found if each.why.get("match") not in _WHOLE]
+        listed = reader.keys_with(words, MAX_KEYS) if partial else []
+        self._rare = [(word, keys) for word, keys in zip(words, listed, strict=False) if keys is not None]
+        self._common = [word for word, keys in zip(words, listed, strict=False) if keys is None]
+        labelled = reader.keys_with_label(words, MAX_KEYS)
+        read = {each.key for each in found if each.match is None or labelled is None or each.key in labelled}
+        read.update(each.key for each in partial if self._common)
+        self._memories = reader.memories([*read])
 
-    def score(self, found: Candidate, memory: Memory) -> _Score:
+    def score(self, found: Candidate) -> _Score:
         """Return the candidate with a score from its points. The whole phrase counts as one more word, and as the
         context."""
         kind, every = found.why.get("match"), len(self._words)
-        words = self._words if kind in _WHOLE else self._words_in(memory)
+        memory = self._memories.get(found.key)
+        words = self._words if kind in _WHOLE else self._words_in(found.key, memory)
         phrase = every > 1 and kind == PHRASE.name
-        tagged = sum(1 for tag in memory.tags.split("\n") if has_any(words, fold(tag))) if words and memory.tags else 0
-        context = phrase or has_any(words, fold(memory.labels))
+        tagged, context = 0, phrase
+        if memory is not None and words:
+            tagged = sum(1 for tag in memory.tags.split("\n") if has_any(words, fold(tag))) if memory.tags else 0
+            context = phrase or has_any(words, fold(memory.labels))
         counts = Counts(len(words) + phrase, context, tagged)
-        earned = points_earned(self._points, counts, memory, self._now)
+        facts = found.match or memory
+        assert facts is not None
+        earned = points_earned(self._points, counts, facts, self._now)
         return _Score(found, counts, earned, score_of_points(self._points, earned, every))
 
-    def _words_in(self, memory: Memory) -> list[Term]:
+    def _words_in(self, key: int, memory: Memory | None) -> Sequence[Term]:
         """Return the words of the query that the memory has."""
-        found = [word for word, keys in self._listed if keys is not None and memory.key in keys]
-        common = [word for word, keys in self._listed if keys is None]
-        if common:
+        found = [word for word, keys in self._rare if key in keys]
+        if self._common and memory is not None:
             text = fold(f"{memory.title}\n{memory.labels}\n{memory.tags}\n{memory.body}")
-            found += [word for word in common if has_any([word], text)]
+            found += [word for word in self._common if has_any([word], text)]
         return found
-
-    @cached_property
-    def _listed(self) -> list[tuple[Term, Collection[int] | None]]:
-        """Each word of the query with the memories that have it, if it is rare."""
-        return list(zip(self._words, self._reader.keys_with(self._words, MAX_KEYS), strict=True))

@@ -427,6 +427,15 @@ class TestText:
         assert index.keys_with(terms("zebra"), 1) == [None]
         assert index.keys_with((), 1) == []
 
+    def test_the_memories_with_a_term_in_labels_or_tags_are_listed(self, index: IndexWriter) -> None:
+        labelled = record(1, "text", tags=("gir-raffe",)), record(2, "text", labels=("zebra", "Gnu"))
+        put(index, "a", record(0, "other words"), *labelled, record(3, "gnu gnu"))
+        assert set(index.keys_with_label(terms("raffe"), 9) or ()) == {2}
+        assert {2, 3} <= set(index.keys_with_label(terms("raffe gnu"), 9) or ()) <= {2, 3, 4}
+        assert set(index.keys_with_label((Term("gir", prefix=True), Term("none")), 9) or ()) == {2}
+        assert index.keys_with_label(terms("gnu zebra"), 0) is None
+        assert index.keys_with_label((), 9) == set()
+
     def test_no_terms_find_nothing(self, index: IndexWriter) -> None:
         put_texts(index, "a", "zebra")
         for query in (TextQuery(()), TextQuery((), "any"), TextQuery((), "substring")):

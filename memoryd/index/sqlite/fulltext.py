@@ -80,6 +80,13 @@ class FullText:
         counted = zip(terms, self.term_frequencies(terms), strict=True)
         return [None if count > most else self._keys_with(term) if count else set() for term, count in counted]
 
+    def keys_with_label(self, terms: Sequence[Term], most: int) -> Collection[int] | None:
+        """Return the keys of the memories with one of the terms in their labels or tags; None if they are more than
+        `most`."""
+        some = " OR ".join(map(_expression, terms))
+        rows = self._db.rows(f"{_ROWIDS} LIMIT ?", (f"labels : ({some})", most + 1)) if some else []
+        return {key for (key,) in rows} if len(rows) <= most else None
+
     def match(self, query: TextQuery, filters: Filters, limit: int) -> list[Match]:
         """Return the memories that match, at most `limit`, best first within each kind; ties go to the newest key."""
         if query.mode == "substring":

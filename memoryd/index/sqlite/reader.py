@@ -67,6 +67,7 @@ class SqliteReader:
         self.match = self.fulltext.match
         self.term_frequencies = self.fulltext.term_frequencies
         self.keys_with = self.fulltext.keys_with
+        self.keys_with_label = self.fulltext.keys_with_label
         self.vocabulary = self.fulltext.vocabulary
         self.words_beginning = self.fulltext.words_beginning
         self.nearest = self.vectors.nearest
