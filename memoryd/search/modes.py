@@ -192,10 +192,14 @@ WARM_MEMORIES = 100  # an index with fewer is loaded by its first question: that
 
 
 def warm_up(reader: IndexReader, meaning: SemanticSearch, now: float) -> bool:
-    """Load what the first question by words and meaning would wait for: the word table, the vectors and, for many of
-    them, numpy. False if it would wait for none. `now` in seconds."""
+    """Load what questions would wait for: the words of the index, among which the forms of their words are looked up;
+    for meaning the word table, the vectors and, for many of them, numpy. False if it loads nothing for meaning. `now`
+    in seconds."""
     embedder = meaning.embedder
-    if embedder is None or not embedder.fast or reader.size < WARM_MEMORIES:
+    if reader.size < WARM_MEMORIES:
+        return False
+    reader.vocabulary()
+    if embedder is None or not embedder.fast:
         return False
     SearchEngine(meaning).find(reader, Question(ParsedQuery("a memory"), Filters(), "hybrid", 1, now))
     return True

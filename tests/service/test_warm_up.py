@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 from unittest.mock import Mock
@@ -15,6 +15,7 @@ from memoryd.engine.interfaces import Clock
 from memoryd.index.matrix import MatrixCache
 from memoryd.index.nearest import Similarities
 from memoryd.index.sqlite import SqliteIndex
+from memoryd.index.sqlite.database import Database, Row
 from memoryd.search.modes import WARM_MEMORIES, warm_up
 from memoryd.search.semantic import SemanticSearch
 from memoryd.service.daemon import IDLE_SHARE, WARM_UP_S, WarmUp
@@ -104,6 +105,25 @@ def test_the_vectors_of_an_index_are_loaded(fill_index: Callable[[int], SqliteIn
         assert warm_up(reader, SemanticSearch(letters), NOW)
     assert loaded == [WARM_MEMORIES]
     assert letters.calls == 1
+
+
+def test_the_words_of_an_index_are_loaded_for_questions_by_words(
+    fill_index: Callable[[int], SqliteIndex], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    index, queries, rows = fill_index(WARM_MEMORIES), list[str](), Database.rows
+
+    def noted(db: Database, query: str, values: Sequence[object] = ()) -> list[Row]:
+        queries.append(query)
+        return rows(db, query, values)
+
+    monkeypatch.setattr(Database, "rows", noted)
+    with index.reader() as reader:
+        assert reader.words_beginning("memo") == ["memory"]
+        assert queries, "words that are not loaded are asked for"
+        warm_up(reader, SemanticSearch(None), NOW)
+        queries.clear()
+        assert reader.words_beginning("memo") == ["memory"]
+    assert queries == []
 
 
 @pytest.mark.parametrize(("memories", "fast"), [(WARM_MEMORIES - 1, True), (WARM_MEMORIES, False)])

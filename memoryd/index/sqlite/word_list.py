@@ -18,6 +18,7 @@ class WordList:
         self._lock = threading.Lock()
         self._upto = -1  # the newest key it covers
         self._loaded = ""  # the vocabulary when it was loaded, in order, each word between newlines
+        self._spans: dict[str, tuple[int, int]] = {}  # where its words with these first two letters are
         self._newer: dict[str, None] = {}  # the words of memories since then
         self._words: str | None = None  # both
 
@@ -28,7 +29,7 @@ class WordList:
         (`words_after` a key); if there are very many, the whole vocabulary is loaded, which then takes less time."""
         with self._lock:
             if self._upto < 0 or (last_key - self._upto) * RELOAD > len(self._loaded):
-                self._loaded, self._newer = "\n".join(("", *vocabulary(), "")), {}
+                self._loaded, self._spans, self._newer = "\n".join(("", *vocabulary(), "")), {}, {}
                 self._words, self._upto = self._loaded, last_key
             self._add_newer(last_key, words_after)
             if self._words is None:
@@ -44,7 +45,9 @@ class WordList:
             if self._upto < 0 or last_key - self._upto > MAX_NEWER:
                 return None
             self._add_newer(last_key, words_after)
-            found = words_beginning(self._loaded, start)
+            pair = start[:2]
+            span = self._spans.get(pair) or self._spans.setdefault(pair, _span(self._loaded, pair))
+            found = _words_between(self._loaded, span, start)
             newer = [word for word in self._newer if word.startswith(start)]
         return sorted({*found, *newer}) if newer else found
 
@@ -54,11 +57,21 @@ class WordList:
             self._words, self._upto = None, last_key
 
 
-def words_beginning(words: str, start: str) -> list[str]:
-    """Return the words (in order, each between newlines) that begin with `start`."""
+def _span(words: str, start: str) -> tuple[int, int]:
+    """Return the range of the words (in order, each between newlines) that begin with `start`, from the newline before
+    the first one to that after the last one."""
     low = _before(words, start, 0)
-    high = _before(words, start[:-1] + chr(ord(start[-1]) + 1), low)
-    return words[low + 1 : high].split("\n") if low < high else []
+    return low, _before(words, start[:-1] + chr(ord(start[-1]) + 1), low)
+
+
+def _words_between(words: str, span: tuple[int, int], start: str) -> list[str]:
+    """Return the words that begin with `start`, of those in this range."""
+    low, high = span
+    first = words.find(f"\n{start}", low, high)
+    if first < 0:
+        return []
+    last = words.rfind(f"\n{start}", first, high)
+    return words[first + 1 : words.index("\n", last + 1)].split("\n")
 
 
 def _before(words: str, limit: str, low: int) -> int:
