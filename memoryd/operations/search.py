@@ -7,7 +7,7 @@ count as an access.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
@@ -41,7 +41,7 @@ from memoryd.search.ranking import Candidate, Points
 from memoryd.search.rerank import JUDGED, Reranker
 from memoryd.search.semantic import Like, Question, RankingProfile, like_floats
 from memoryd.search.snippets import query_patterns, snippet, word_names
-from memoryd.search.spelling import WHY
+from memoryd.search.spelling import WHY, with_replaced
 
 LIMIT = 10  # hits by default
 FIELDS = ("title", "labels", "text")  # as `why` names them
@@ -123,7 +123,7 @@ def search(
         text, included = pack_context([(hit.root.name, hit.memory) for hit in hits], request.max_tokens)
         hits = [hits[number] for number in included]
         packed = text, -(-len(text) // 4)
-    read_as = " ".join(sorted({word for hit in hits for word in _replaced(hit)}))
+    read_as = " ".join(sorted({word for hit in hits for word in _read_as(hit).values()}))
     patterns = {
         name: query_patterns(ParsedQuery(f"{query.raw} {read_as}", query.forms) if read_as else query)
         for name, query in {hit.root.name: hit.query for hit in hits}.items()
@@ -160,7 +160,8 @@ def _find(
 
 
 def _rerank(hits: list[Hit], reranker: Reranker, question: str, *, required: bool) -> list[Hit]:
-    """Rank the best hits again."""
+    """Rank the best hits again, by the question as it was read for the first of them."""
+    question = with_replaced(question, _read_as(hits[0])) if hits else question
     memories = [hit.memory for hit in hits[:JUDGED]]
     texts = [whole_text(memory.title, memory.body) for memory in memories]
     try:
@@ -176,10 +177,10 @@ def _with_why(hit: Hit, name: str, reason: str) -> Hit:
     return hit._replace(candidate=hit.candidate._replace(why={**hit.candidate.why, name: reason}))
 
 
-def _replaced(hit: Hit) -> list[str]:
-    """Return the words that misspelt words of the question were read as."""
+def _read_as(hit: Hit) -> Mapping[str, str]:
+    """Return the misspelt words of the question, each with the word it was read as."""
     read_as = hit.candidate.why.get(WHY)
-    return list(read_as.values()) if isinstance(read_as, dict) else []
+    return read_as if isinstance(read_as, dict) else {}
 
 
 def _missing_semantic(found: Sequence[Hit]) -> str | UnsetType:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from math import log
+from math import exp, log
 from types import MappingProxyType
 from typing import NamedTuple
 
@@ -33,11 +33,13 @@ LESS_COMMON = 0.4
 # almost nothing: more made the results of paraphrases worse (tests.bench.finding).
 TEXT_WEIGHT, TEXT_POWER = 1.5, 2.5
 MAX_NAMED = 3  # memories; a name in more of them no longer distinguishes them
-NAMED = 0.6  # what a name adds at least: more than any meaning does
+NAMED = 0.6  # what a name adds: more than any meaning does
 # What a word adds that only one memory has; less if a few have it, and nothing from FEW memories or a share of all on.
 # A rare word tells more about a memory than its share of the text score (tests.bench.finding).
 RARE_WORD, FEW, FEW_OF_ALL = 0.05, 10, 0.05
-LOW, HIGH = 0.1, 1.1  # sums of cosine and text that are mapped to the scores 0 and 1
+# A sum of cosine and text is mapped to 0..1: linearly from LOW on, and with less and less of it beyond the score BEND,
+# which no cosine alone exceeds, so that no two sums get the same score.
+LOW, BEND = 0.1, 0.9
 MIN_COSINE = 0.1  # of a match by meaning alone; fewer of ten right answers are below it than one
 EXACT = 0.99  # phrase matches score above this, everything else below
 
@@ -214,7 +216,8 @@ class Meant(NamedTuple):
 
 def scaled(similarity: float) -> float:
     """Return the score of a sum of cosine and text, 0..1."""
-    return min(max((similarity - LOW) / (HIGH - LOW), 0.0), 1.0)
+    score = max(similarity - LOW, 0.0)
+    return score if score <= BEND else 1 - (1 - BEND) * exp((BEND - score) / (1 - BEND))
 
 
 def _is_phrase(by_text: Sequence[Candidate]) -> bool:
@@ -255,7 +258,8 @@ def fuse(
             continue
         added = rare.get(key, 0.0)
         added += TEXT_WEIGHT * text.text**TEXT_POWER if text is not None else 0.0
-        score = EXACT * scaled(cosine + max(added, NAMED if key in named else 0.0))
+        added += NAMED if key in named else 0.0
+        score = EXACT * scaled(cosine + added)
         if text is not None and text.why.get("match") == PHRASE.name:
             score = EXACT + (1 - EXACT) * (score + text.score) / 2
         scores.append((score, key))

@@ -50,9 +50,14 @@ def read_question(reader: IndexReader, question: Question, missing: Sequence[str
     words |= _joined(reader, question.query, missing)
     if not words:
         return Reading(question, {})
+    query = ParsedQuery(with_replaced(question.query.raw, words)).with_forms(reader)
+    return Reading(replace(question, query=query), words)
+
+
+def with_replaced(text: str, words: Mapping[str, str]) -> str:
+    """Return the text with each of these words replaced."""
     pattern = re.compile(rf"\b(?:{'|'.join(map(re.escape, words))})\b", re.IGNORECASE)
-    text = pattern.sub(lambda match: words.get(match.group().lower(), match.group()), question.query.raw)
-    return Reading(replace(question, query=ParsedQuery(text).with_forms(reader)), words)
+    return pattern.sub(lambda match: words.get(match.group().lower(), match.group()), text)
 
 
 def _parts(reader: IndexReader, word: str) -> str | None:

@@ -73,6 +73,13 @@ def test_the_judge_decides_among_equal_words(stored: Stored) -> None:
     assert judge.texts == ["boat trips", "the boat sails far out", "the boat is good to swim"], "no labels"
 
 
+def test_the_judge_reads_a_misspelt_word_as_the_search_did(stored: Stored) -> None:
+    stored.texts("the harbour is good", "the harbour opens at nine")
+    judge = Judge()
+    assert len(ask([stored], "the harbuor opens", judge)) == 2
+    assert judge.texts[0] == "the harbour opens"
+
+
 def test_the_confidence_is_that_of_the_judge(stored: Stored) -> None:
     stored.put(
         memory("far", "the boat sails far out, and the crew sleeps below the deck for the whole of the night"),
