@@ -11,11 +11,11 @@ import re
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any, Literal, NamedTuple, Protocol
+from typing import Literal, NamedTuple, Protocol
 
 from memoryd.core.findings import Finding, FindingNews
 from memoryd.core.query import Filters, Term, TextQuery
-from memoryd.core.records import Document, Entry, Facts, Role
+from memoryd.core.records import Document, Entry, Facts, FileStats, Role
 from memoryd.core.spans import Fingerprint, Span, replace_surrogates, sha256
 from memoryd.core.vectors import cosine, is_agent_model, unpack, without_common
 from memoryd.core.words import tokens, whole_text
@@ -53,6 +53,12 @@ class FileRow(NamedTuple):
     pending: bool = False
     facts: Facts = _NO_FACTS
 
+    @property
+    def stats(self) -> FileStats:
+        """The summary of the file."""
+        size = self.fingerprint.size
+        return FileStats(self.path, Role(self.role), size, self.units, self.broken, self.records, self.facts)
+
     def matches(self, found: Fingerprint) -> bool:
         """True if the file with this fingerprint is unchanged: the file was read completely, and long enough after its
         last change for an equal fingerprint to prove it."""
@@ -77,18 +83,6 @@ class RoleTotals(NamedTuple):
     files: int
     records: int
     size: int
-
-
-class FileSummary(NamedTuple):
-    """The part of a `FileRow` that layouts need. `size` is in bytes."""
-
-    path: str
-    role: str
-    size: int
-    units: int
-    broken: int
-    records: int
-    facts: Mapping[str, Any]
 
 
 class Place(NamedTuple):
@@ -275,11 +269,9 @@ class IndexReader(Protocol):
         new = [path for path in found if path not in known]
         return FileChanges(new, changed, missing, sum(row.records for row in known.values()))
 
-    def summaries(self) -> Iterator[FileSummary]:
+    def summaries(self) -> Iterator[FileStats]:
         """Yield the summary of every file."""
-        for row in self.files().values():
-            size = row.fingerprint.size
-            yield FileSummary(row.path, row.role, size, row.units, row.broken, row.records, row.facts)
+        return (row.stats for row in self.files().values())
 
     def totals(self) -> tuple[int, int]:
         """Return the number of files and their size in bytes."""
@@ -298,6 +290,9 @@ class IndexReader(Protocol):
 
     def entries(self, paths: Sequence[str]) -> Iterator[Entry]:
         """Yield the records of these files in the given order of files, those of a file in its order."""
+
+    def entries_from(self, path: str, start: int) -> Iterator[Entry]:
+        """Yield the records of one file from this offset (bytes) on."""
 
     def identities(self, path: str | None = None) -> list[Identity]:
         """Return the identities of the memories in one file, or in all."""
@@ -468,8 +463,9 @@ class IndexWriter(IndexReader, Protocol):
     def take_new_findings(self) -> list[FindingNews]:
         """Return the findings that are new since the last call."""
 
-    def take_changed_paths(self) -> frozenset[str] | None:
-        """Return the files whose memories may have changed since the last call; None if it may be any of them."""
+    def take_changes(self) -> Mapping[str, int] | None:
+        """Return the files whose memories may have changed since the last call; None if it may be any of them. The
+        number is 0, or the offset (bytes) from which all memories were appended, and none before it changed."""
         return None
 
     def missing_vectors(self, model: str, after: int, limit: int) -> list[tuple[int, str]]:

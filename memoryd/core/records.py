@@ -113,3 +113,25 @@ class Entry(NamedTuple):
     type: str
     archived: bool
     facts: Facts
+
+
+class FileStats(NamedTuple):
+    """Statistics of one file, as stored in the index. `units`, `broken` and `facts` are those of its document,
+    `records` the number of its memories. `size` is in bytes."""
+
+    path: str
+    role: Role
+    size: int
+    units: int
+    broken: int
+    records: int
+    facts: Facts
+
+
+class FileChange(NamedTuple):
+    """A file that changed since the last render of the index files, None if it was removed. `entries` are all of its
+    memories in order; if `appended`, only those that were added after all others."""
+
+    file: FileStats | None
+    entries: Sequence[Entry]
+    appended: bool

@@ -26,7 +26,17 @@ from memoryd.core.defaults import MB, Limit, Policy
 from memoryd.core.findings import Code, Finding
 from memoryd.core.index import DocumentChange, Pieces
 from memoryd.core.plan import Action, Kind, Plan
-from memoryd.core.records import Document, Entry, Facts, JsonObject, NativeMemory, ParseOffset, Record, Role
+from memoryd.core.records import (
+    Document,
+    Entry,
+    FileChange,
+    FileStats,
+    JsonObject,
+    NativeMemory,
+    ParseOffset,
+    Record,
+    Role,
+)
 from memoryd.core.retention import Quality
 from memoryd.core.spans import Edit, sha256
 from memoryd.errors import UsageError
@@ -83,19 +93,6 @@ class LockRule(NamedTuple):
 MAX_BYTES = 64 * MB  # the largest file that is read, unless the layout sets its own bound
 
 
-class FileStats(NamedTuple):
-    """Statistics of one file, as stored in the index. `units`, `broken` and `facts` are those of its document,
-    `records` the number of its memories."""
-
-    path: str
-    role: Role
-    size: int
-    units: int
-    broken: int
-    records: int
-    facts: Facts
-
-
 def disabled_plan(view: UpkeepView, key: str) -> Plan:
     """Return a plan without actions, for an age rule that the configuration turns off. If the run was requested, a note
     names the configuration key."""
@@ -129,7 +126,7 @@ class IndexView:
     state: JsonObject = field(default_factory=dict)
 
 
-UpdateIndex = Callable[[Mapping[str, Sequence[Entry]], float], "IndexResult | None"]
+UpdateIndex = Callable[[Mapping[str, FileChange], float], "IndexResult | None"]
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,9 +9,9 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import replace
 
 from memoryd.core.plan import Action, Kind, Plan
-from memoryd.core.records import Document, ParseOffset, Role
+from memoryd.core.records import Document, FileStats, ParseOffset, Role
 from memoryd.core.spans import Edit, Span, sha256, splice
-from memoryd.layouts.protocol import FileStats, Layout, LoadedFile, WritePlan, WriteView
+from memoryd.layouts.protocol import Layout, LoadedFile, WritePlan, WriteView
 
 _STRIDE = 0x9E3779B97F4A7C15  # odd, so that the random numbers of one call all differ
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from memoryd.core.findings import Finding, Severity
 from memoryd.core.index import IndexReader
 from memoryd.core.plan import Action, Kind, Plan
-from memoryd.core.records import Entry, Role
+from memoryd.core.records import Entry, FileChange, FileStats, Role
 from memoryd.core.retention import Quality
 from memoryd.core.spans import Edit, Fingerprint, Span, sha256
 from memoryd.disk import atomic
@@ -24,7 +24,7 @@ from memoryd.disk.journal import Step
 from memoryd.disk.snapshots import FileState
 from memoryd.disk.syscalls import ChangingError, TooLargeError
 from memoryd.errors import BusyError
-from memoryd.layouts.protocol import FileStats, IndexResult, IndexView, Layout
+from memoryd.layouts.protocol import IndexResult, IndexView, Layout
 from memoryd.store import Store
 from memoryd.store.index_state import IndexState
 from memoryd.store.undo_content import load_undo_content, save_undo_content
@@ -84,7 +84,7 @@ def update_index(
         if unread:
             state.dirty = True
             return IndexUpdate(state.result, blocked_reason=f"{unread[0]} cannot be read", retry_at=now + CONTENTION_S)
-        foreign = _foreign(state, previous)
+        foreign = _foreign(state, previous, fingerprints)
         result = _withhold_foreign(_render(store, previous, now), store.layout, foreign)
     state.result = result
     released = released_findings(store)
@@ -115,15 +115,18 @@ def update_index(
 def _render_change(store: Store, fingerprints: Mapping[str, Fingerprint | None], now: float) -> IndexResult | None:
     """Render what changed since the last render; None if the index files are not what memoryd wrote then, or if the
     layout needs a full render."""
-    state, changed = store.index, store.catalogue.take_changed_paths()
+    state, changed = store.index, store.catalogue.take_changes()
     update, state.update = state.update, None
     unchanged = fingerprints == state.fingerprints and None not in fingerprints.values()
     if update is None or changed is None or not unchanged:
         return None
-    found: dict[str, list[Entry]] = {path: [] for path in changed}
-    for entry in store.catalogue.entries([*found]):
-        found[entry.path].append(entry)
-    return update(found, now)
+    return update({path: _change(store, path, start) for path, start in changed.items()}, now)
+
+
+def _change(store: Store, path: str, start: int) -> FileChange:
+    """Return what changed in a file; `start` as in `take_changes`."""
+    row = store.catalogue.file(path)
+    return FileChange(row and row.stats, [*store.catalogue.entries_from(path, start)], appended=start > 0)
 
 
 def _render(store: Store, previous: Mapping[str, bytes | None], now: float) -> IndexResult:
@@ -148,12 +151,14 @@ def _only_existing(result: IndexResult, view: IndexView) -> IndexResult:
     return replace(result, files=existing)
 
 
-def _foreign(state: IndexState, previous: Mapping[str, bytes | None]) -> dict[str, bytes]:
-    """Return the index files whose content is not what memoryd wrote last, since it was started."""
+def _foreign(
+    state: IndexState, previous: Mapping[str, bytes | None], fingerprints: Mapping[str, Fingerprint | None]
+) -> dict[str, bytes]:
+    """Return the index files that are not what memoryd wrote last, since it was started."""
     return {
         path: content
         for path, content in previous.items()
-        if content is not None and sha256(content) != state.written_sha.get(path)
+        if content is not None and not (path in state.written and state.written[path].same_content(fingerprints[path]))
     }
 
 
@@ -217,7 +222,7 @@ def _earliest_write(
     state = store.index
     earliest: float | None = None
     for path in result.files:
-        if path not in foreign or path not in state.written_sha:
+        if path not in foreign or path not in state.written:
             continue
         quiet = _foreign_since(store, path, fingerprints[path], now) + QUIET_S
         contended = state.overwrites.get(path, 0) > 0
@@ -270,7 +275,7 @@ def _write(
                 guard = held.check if held is not None else None
                 mode = store.mode_for(path) if fingerprints[path] is None else None
                 done = atomic.replace(store.tree, path, content, expected=fingerprints[path], guard=guard, mode=mode)
-                _note_write(store, path, content, fingerprints[path], now)
+                _note_write(store, path, done.fingerprint, fingerprints[path], now)
                 journal_first_write(store, path, previous[path], content, now)
                 fingerprints = state.fingerprints = {**fingerprints, path: done.fingerprint}
     except BusyError as error:  # also a lock lost half-way
@@ -281,14 +286,14 @@ def _write(
     return IndexUpdate(result, written=tuple(result.files))
 
 
-def _note_write(store: Store, path: str, content: bytes, before: Fingerprint | None, now: float) -> None:
+def _note_write(store: Store, path: str, written: Fingerprint, before: Fingerprint | None, now: float) -> None:
     """Record a write, and count how often in a row another program overwrote the index."""
     state = store.index
     last = state.fingerprints.get(path)
-    foreign = path in state.written_sha and before is not None and not before.same_content(last)
+    foreign = path in state.written and before is not None and not before.same_content(last)
     recent = now - state.written_at.get(path, 0.0) < 2 * CONTENTION_S
     state.overwrites[path] = state.overwrites.get(path, 0) + 1 if foreign and recent else 0
-    state.written_sha[path] = sha256(content)
+    state.written[path] = written
     state.written_at[path] = now
 
 

@@ -17,13 +17,12 @@ import msgspec
 
 from memoryd.core.findings import Finding
 from memoryd.core.index import FileRow, Identity, identity
-from memoryd.core.records import FRESH_S, Document, ParseOffset, Role
+from memoryd.core.records import FRESH_S, Document, FileStats, ParseOffset, Role
 from memoryd.core.spans import sha256
 from memoryd.disk.snapshots import Version
 from memoryd.disk.syscalls import NotBeneathError, NotRegularError
 from memoryd.errors import NotFoundError
 from memoryd.index.texts import text_of
-from memoryd.layouts.protocol import FileStats
 from memoryd.operations.file_versions import save_versions
 from memoryd.operations.overwrites import is_memoryd_version, is_newest_change
 from memoryd.store import Store

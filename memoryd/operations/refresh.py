@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 from memoryd.core.findings import Finding
 from memoryd.core.index import FileRow, ReplacedRange
 from memoryd.core.records import Document, ParseOffset, Role
-from memoryd.core.spans import Fingerprint, Span, sha256
+from memoryd.core.spans import Fingerprint, Span
 from memoryd.disk.syscalls import MB, ChangingError, NotBeneathError, NotRegularError, TooLargeError
 from memoryd.operations.access_counts import add_counts
 from memoryd.operations.check import clear_unread, file_findings, note_unread, odd_files
@@ -27,7 +28,10 @@ from memoryd.operations.losses import (
 )
 from memoryd.operations.overwrites import find_lost_writes, is_watched, undo_findings
 from memoryd.store import Store
-from memoryd.store.line_files import MAX_BYTES, digest_of
+from memoryd.store.line_files import MAX_BYTES, digest_of, grown_digest
+
+if TYPE_CHECKING:
+    from hashlib import _Hash
 
 READ_ROLES = (Role.SOURCE, Role.ARCHIVE)
 CHUNK_SIZE = 256 * 1024  # bytes of a line-based file that are parsed at a time
@@ -350,13 +354,14 @@ def _index_content(
     store: Store, path: str, content: bytes, fingerprint: Fingerprint, row: FileRow | None, now: float
 ) -> str:
     assert store.layout is not None
-    new = _new_row(store, path, content, fingerprint, now)
+    digest, has_grown = grown_digest(row if store.layout.files.append_only else None, content)
+    new = _new_row(store, path, content, fingerprint, now, digest)
     mtime, recently_modified = fingerprint.mtime_ns / 1e9, new.recently_modified
     if row and row.digest == new.digest and not row.pending:
         if not _unchanged(row, fingerprint) or row.recently_modified != recently_modified:
             store.catalogue.restamp(row._replace(fingerprint=fingerprint, recently_modified=recently_modified))
         return "same"
-    if row and _has_grown(store, row, content):
+    if row and has_grown:
         base = ParseOffset(row.fingerprint.size, row.lines + 1)
         tail = store.layout.reader.parse(path, content[base.offset :], now=now, mtime=mtime, base=base)
         _append(store, new, tail, row)
@@ -418,9 +423,11 @@ def _parsed(store: Store, path: str, content: bytes, fingerprint: Fingerprint, n
     return row, _completed(store, row, content, document, now)
 
 
-def _new_row(store: Store, path: str, content: bytes, fingerprint: Fingerprint, now: float) -> FileRow:
+def _new_row(
+    store: Store, path: str, content: bytes, fingerprint: Fingerprint, now: float, digest: _Hash | None = None
+) -> FileRow:
     """Return the row of a file without the counts of its memories."""
-    digest = digest_of(content)
+    digest = digest or digest_of(content)
     if store.layout is not None and store.layout.files.append_only:
         store.file_ends.note(path, fingerprint, digest, content)
     return FileRow(
@@ -477,14 +484,6 @@ def _index_in_chunks(store: Store, new: FileRow, content: bytes, now: float) -> 
         store.progress.reach(before + end)
     assert so_far is not None
     return so_far
-
-
-def _has_grown(store: Store, row: FileRow, content: bytes) -> bool:
-    """True if the new content starts with the old one, which ended with a newline: only the tail must be parsed."""
-    size = row.fingerprint.size
-    if not (store.layout and store.layout.files.append_only and row.ends_with_newline and 0 < size < len(content)):
-        return False
-    return not row.pending and sha256(content[:size]) == row.digest
 
 
 def _new_findings(store: Store, path: str, tail: Document) -> Iterable[Finding]:

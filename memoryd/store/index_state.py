@@ -21,12 +21,12 @@ class IndexState:
     """The last observed and written state of each index file.
 
     `dirty`: something was indexed since. `changes`: how often anything was indexed; `rendered`: how often before the
-    last render began. `current`: the files were then what the catalogue says. `overwrites`: how often in a row another
-    program replaced our version. `update`: renders the next change; set while the files are what memoryd wrote and
-    match the catalogue. `foreign_versions`: a version by another program, and when it was first observed. `deletions`:
-    the first and last time of a run of deleted files without a pause.
-    `deletion_event`: the time of the last event for a deleted source file, which may still have to be indexed; set by
-    any thread.
+    last render began. `current`: the files were then what the catalogue says. `written`: what memoryd wrote last, since
+    it was started. `overwrites`: how often in a row another program replaced our version. `update`: renders the next
+    change; set while the files are what memoryd wrote and match the catalogue. `foreign_versions`: a version by another
+    program, and when it was first observed. `deletions`: the first and last time of a run of deleted files without a
+    pause. `deletion_event`: the time of the last event for a deleted source file, which may still have to be indexed;
+    set by any thread.
     """
 
     dirty: bool = True
@@ -34,7 +34,7 @@ class IndexState:
     rendered: int = 0
     current: bool = False
     fingerprints: dict[str, Fingerprint | None] = field(default_factory=dict)
-    written_sha: dict[str, str] = field(default_factory=dict)
+    written: dict[str, Fingerprint] = field(default_factory=dict)
     written_at: dict[str, float] = field(default_factory=dict)
     overwrites: dict[str, int] = field(default_factory=dict)
     foreign_versions: dict[str, tuple[Fingerprint, float]] = field(default_factory=dict)

@@ -6,9 +6,9 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from datetime import UTC, tzinfo
 from functools import partial
 
-from memoryd.core.records import Role
+from memoryd.core.records import FileStats, Role
 from memoryd.core.spans import replace_surrogates
-from memoryd.layouts.protocol import FileStats, Layout, LoadedFile, UpkeepView, Writer, WriteView
+from memoryd.layouts.protocol import Layout, LoadedFile, UpkeepView, Writer, WriteView
 from memoryd.store.store import Store
 
 

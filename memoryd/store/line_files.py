@@ -183,9 +183,22 @@ def _merge(before: OwnChange, change: OwnChange) -> OwnChange:
     return change._replace(before=before.before, start=before.start, new=before.new + change.new)
 
 
-def digest_of(content: bytes) -> _Hash:
+def digest_of(content: bytes | memoryview) -> _Hash:
     """Return the SHA-256 of the content, to be updated further."""
     return hashlib.sha256(content)
+
+
+def grown_digest(row: FileRow | None, content: bytes) -> tuple[_Hash, bool]:
+    """Return the digest of the content, and whether it starts with the indexed content, which ended with a newline:
+    then only the tail must be parsed."""
+    size = row.fingerprint.size if row and row.ends_with_newline and not row.pending else 0
+    if row is None or not 0 < size < len(content):
+        return digest_of(content), False
+    whole = memoryview(content)
+    digest = digest_of(whole[:size])
+    has_grown = digest.hexdigest() == row.digest
+    digest.update(whole[size:])
+    return digest, has_grown
 
 
 def lines_of(before: bytes, after: bytes, edits: Sequence[Edit]) -> tuple[int, int, bytes, bytes]:

@@ -20,7 +20,7 @@ from memoryd.core.findings import Finding
 from memoryd.core.ignore import is_ignored
 from memoryd.core.index import IndexReader
 from memoryd.core.progress import ProgressMeter
-from memoryd.core.records import ParseOffset, Role
+from memoryd.core.records import FileStats, ParseOffset, Role
 from memoryd.core.retention import Quality
 from memoryd.core.spans import Fingerprint
 from memoryd.disk import modes
@@ -38,7 +38,7 @@ from memoryd.disk.tree import PathState, Scan, Tree
 from memoryd.errors import BusyError, MemorydError, RootMissingError, ShuttingDownError
 from memoryd.index.sqlite import open_index
 from memoryd.layouts.codes import QUIET
-from memoryd.layouts.protocol import MAX_BYTES, FileStats, Layout, LoadedFile, no_embedding
+from memoryd.layouts.protocol import MAX_BYTES, Layout, LoadedFile, no_embedding
 from memoryd.layouts.registry import LAYOUTS
 from memoryd.log import get_logger
 from memoryd.store.index_state import recall, remember
@@ -48,7 +48,6 @@ from memoryd.store.recent_adds import RecentChange, RecentChanges, from_json, to
 
 log = get_logger(__name__)
 
-_ROLES = {str(role): role for role in Role}
 RECENT_CHANGES = "watched"  # journal key: recent changes, across a restart
 LATE_LOCK_WAIT_S = 0.2  # for the lock
 UNATTENDED_WAIT_S = 0.05
@@ -422,10 +421,7 @@ class Store(StoreLock):
     def files(self, catalogue: IndexReader | None = None) -> dict[str, FileStats]:
         """Return the statistics of each source and archive file in the catalogue, or in another state of it, by
         path."""
-        return {
-            path: FileStats(path, _ROLES[role], size, units, broken, records, facts)
-            for path, role, size, units, broken, records, facts in (catalogue or self.catalogue).summaries()
-        }
+        return {each.path: each for each in (catalogue or self.catalogue).summaries()}
 
     def pinned(self) -> frozenset[str]:
         """Return the digests of memories restored by an undo or `unarchive`: no upkeep moves them until they change."""

@@ -89,8 +89,8 @@ class Site:
         return int(content["statistics"]["total_memories"])
 
     def during_render(self, act: Callable[[], object], patch: pytest.MonkeyPatch) -> int:
-        """Sync a new memory, and `act` while the index is rendered, before urgent work goes first. Returns how many
-        memories are known after that work."""
+        """Sync a new memory, and `act` while the whole index is rendered, before urgent work goes first. Returns how
+        many memories are known after that work."""
         store = self.world.store
         urgent, known = store.urgent_callback, list[int]()
 
@@ -101,6 +101,7 @@ class Site:
             known.append(self.known())
 
         patch.setattr(index_files, "LARGE", 0)
+        store.index.update = None  # which would render the new memory alone
         patch.setattr(store, "urgent_callback", between)
         self.append(2)
         self.worker.touch(LEARNINGS, Change.COMPLETE)

@@ -222,7 +222,7 @@ def test_a_paused_root_does_nothing_and_goes_on_when_it_is_resumed(site: Site) -
 
 def test_reindexing_forgets_nothing(site: Site) -> None:
     site.world.path("index.json").unlink()
-    site.world.store.index.written_sha.clear()
+    site.world.store.index.written.clear()
     site.root.reindex(dry_run=True)
     assert not site.world.path("index.json").exists()
     site.root.reindex(dry_run=False)

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from memoryd.core.index import FileRow, FileSummary, ReplacedRange
-from memoryd.core.records import Document, Entry, Record
+from memoryd.core.index import FileRow, ReplacedRange
+from memoryd.core.records import Document, Entry, FileStats, Record
 from memoryd.core.spans import Fingerprint, Span
 from memoryd.index.sqlite import SqliteIndex, reader
 from memoryd.index.sqlite.database import Database, Row
@@ -89,7 +89,7 @@ class Driver:
             self.index.replace(self.row(path, 1), Document(path, (record(0, facts={"mark": object()}),)))
 
 
-def answers(index: SqliteIndex) -> tuple[list[Entry], list[Entry], list[FileSummary]]:
+def answers(index: SqliteIndex) -> tuple[list[Entry], list[Entry], list[FileStats]]:
     return list(index.entries(PATHS[::-1])), list(index.entries(PATHS[1:2])), list(index.summaries())
 
 

@@ -174,7 +174,23 @@ class TestRecords:
         put_texts(index, "a", "zebra")
         index.append(row("a", 2), Document("a", (record(1, "giraffe"),)))
         assert [each.id for each in index.entries(["a"])] == ["m0", "m1"]
+        assert [each.id for each in index.entries_from("a", 10)] == ["m1"]
         assert index.file("a") == row("a", 2)
+
+    def test_it_tells_which_files_changed_and_from_where_on_they_only_grew(self, index: IndexWriter) -> None:
+        put_texts(index, "a", "one", "two")
+        put_texts(index, "b", "three")
+        assert index.take_changes() is None
+        follows = index.take_changes() is not None  # an engine need not
+        index.append(row("a", 3), Document("a", (record(2, "four"),)))
+        index.append(row("a", 4), Document("a", (record(3, "five"),)))
+        index.replace_range(row("b", 2), ReplacedRange(Span(10, 10), 0, 10, 1), Document("b", (record(1, "six"),)))
+        assert index.take_changes() == ({"a": 20, "b": 10} if follows else None)
+        index.append(row("a", 5), Document("a", (record(4, "seven"),)))
+        index.replace_range(row("a", 5), ReplacedRange(Span(0, 10), 1, 10, 1), Document("a", (record(0, "eight"),)))
+        index.append(row("a", 6), Document("a", (record(5, "nine"),)))
+        index.forget("b")
+        assert index.take_changes() == ({"a": 0, "b": 0} if follows else None)
 
     def test_a_range_is_replaced_and_what_is_below_moves(self, index: IndexWriter) -> None:
         put_texts(index, "a", "one", "two", "three", "four")

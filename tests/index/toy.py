@@ -58,7 +58,11 @@ class ToyIndex(IndexWriter):
 
     def entries(self, paths: Sequence[str]) -> Iterator[Entry]:
         for path in paths:
-            for m, _, facts in sorted((i for i in self.items.values() if i.memory.path == path), key=lambda i: i.span):
+            yield from self.entries_from(path, 0)
+
+    def entries_from(self, path: str, start: int) -> Iterator[Entry]:
+        for m, span, facts in sorted((i for i in self.items.values() if i.memory.path == path), key=lambda i: i.span):
+            if span.start >= start:
                 yield Entry(path, m.line, m.id, m.type, m.archived, facts)
 
     def places(self, identity: str) -> list[Place]:

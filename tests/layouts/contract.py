@@ -21,11 +21,11 @@ from hypothesis import strategies as st
 from memoryd.core.defaults import Limit, LimitKind, Policy
 from memoryd.core.findings import SHARED_CODES
 from memoryd.core.plan import Action, Kind, Plan
-from memoryd.core.records import Document, Entry, ParseOffset, Record, Role
+from memoryd.core.records import Document, Entry, FileStats, ParseOffset, Record, Role
 from memoryd.core.spans import Edit, inverse, sha256, splice
 from memoryd.disk.temps import is_our_temp
 from memoryd.layouts.directory import HEAD_SIZE, Directory
-from memoryd.layouts.protocol import FileStats, IndexResult, IndexView, Layout, LoadedFile, UpkeepView
+from memoryd.layouts.protocol import IndexResult, IndexView, Layout, LoadedFile, UpkeepView
 from memoryd.operations.refresh import refresh
 from memoryd.operations.upkeep import plan_row
 from memoryd.store import Store

@@ -13,11 +13,10 @@ from typing import Any
 
 from memoryd.core.defaults import Policy
 from memoryd.core.plan import ANY_CONTENT, Action, Kind
-from memoryd.core.records import Document, Record, Role
+from memoryd.core.records import Document, FileStats, Record, Role
 from memoryd.core.spans import splice
 from memoryd.layouts.protocol import (
     AccessCount,
-    FileStats,
     Layout,
     LoadedFile,
     Located,

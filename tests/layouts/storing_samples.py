@@ -6,9 +6,9 @@ from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 from memoryd.core.defaults import Policy
-from memoryd.core.records import Record
+from memoryd.core.records import FileStats, Record
 from memoryd.errors import InvalidMemoryError
-from memoryd.layouts.protocol import FileStats, Layout, LoadedFile, Located, WritePlan, WriteView
+from memoryd.layouts.protocol import Layout, LoadedFile, Located, WritePlan, WriteView
 from tests.layouts.contract import NOW, OLD, Files, carried_out, document
 
 Embed = Callable[[str, int], Sequence[float] | None]

@@ -16,12 +16,12 @@ from hypothesis import strategies as st
 
 from memoryd.core.defaults import DAY, Policy
 from memoryd.core.plan import Kind, Plan
-from memoryd.core.records import FRESH_S, Document, Entry, Role
+from memoryd.core.records import FRESH_S, Document, Entry, FileStats, Role
 from memoryd.core.spans import sha256, splice
 from memoryd.layouts.json_files import JSON_FILES
 from memoryd.layouts.json_files.names import free_name, sort_key
 from memoryd.layouts.json_files.schema import iso_ms, new_id, render_new
-from memoryd.layouts.protocol import FileStats, IndexResult, IndexView, Layout, LoadedFile
+from memoryd.layouts.protocol import IndexResult, IndexView, Layout, LoadedFile
 from tests.layouts.contract import (
     NOW,
     OLD,

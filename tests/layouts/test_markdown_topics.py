@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from memoryd.core.defaults import Policy
 from memoryd.core.findings import Finding
 from memoryd.core.plan import Kind, Plan
-from memoryd.core.records import Document, Record, Role
+from memoryd.core.records import Document, FileStats, Record, Role
 from memoryd.core.spans import sha256, splice
 from memoryd.disk.git_state import blocked_by_git
 from memoryd.layouts.codes import severity
@@ -25,7 +25,7 @@ from memoryd.layouts.markdown_topics.fields import insert_on_top, render_entry, 
 from memoryd.layouts.markdown_topics.index import render, update_index
 from memoryd.layouts.markdown_topics.names import heading_for
 from memoryd.layouts.markdown_topics.outline import outline
-from memoryd.layouts.protocol import FileStats, IndexView, Layout, LoadedFile, UpkeepView
+from memoryd.layouts.protocol import IndexView, Layout, LoadedFile, UpkeepView
 from memoryd.operations.upkeep import plan_row
 from tests.layouts.contract import NOW, PARSED, Files, LayoutContract, carried_out, document, index_of, upkeep_view
 

@@ -20,10 +20,10 @@ from memoryd.core.dates import iso, parse_stamp
 from memoryd.core.defaults import Policy
 from memoryd.core.lock_staleness import Evidence, State, judge, parse_owner
 from memoryd.core.plan import Kind, Plan
-from memoryd.core.records import Document, Record, Role
+from memoryd.core.records import Document, FileStats, Record, Role
 from memoryd.core.spans import sha256, splice
 from memoryd.layouts.codes import CODES
-from memoryd.layouts.protocol import FileStats, Layout, LoadedFile, LockRule, UpkeepView
+from memoryd.layouts.protocol import Layout, LoadedFile, LockRule, UpkeepView
 from memoryd.layouts.session_files import SESSION_FILES
 from memoryd.layouts.session_files.archive import aggregate_path
 from memoryd.layouts.session_files.names import path_for_id as belongs

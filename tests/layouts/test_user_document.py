@@ -19,10 +19,10 @@ from hypothesis import strategies as st
 from memoryd.core.dates import iso, parse_stamp
 from memoryd.core.defaults import Policy
 from memoryd.core.plan import Kind, Plan
-from memoryd.core.records import Document, Role
+from memoryd.core.records import Document, FileStats, Role
 from memoryd.core.spans import Span, splice
 from memoryd.layouts.codes import CODES
-from memoryd.layouts.protocol import FileStats, Layout, LoadedFile, UpkeepView
+from memoryd.layouts.protocol import Layout, LoadedFile, UpkeepView
 from memoryd.layouts.user_document import USER_DOCUMENT, UserDocumentReader, embeddings
 from memoryd.layouts.user_document.embeddings import cosine, inspect, unit_vector
 from memoryd.layouts.user_document.parser import shrink_alarm

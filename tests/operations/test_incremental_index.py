@@ -9,6 +9,7 @@ from contextlib import closing, contextmanager
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -191,12 +192,27 @@ def test_canary_a_change_that_the_cache_does_not_see(
         check(layout, tmp_path, HISTORY)
 
 
+@contextmanager
+def counted(store: Store, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[IndexView]]:
+    """Yield the list of the whole renders, which grows."""
+    assert store.layout is not None
+    renders, render = list[IndexView](), store.layout.index.render
+
+    def note(view: IndexView) -> IndexResult:
+        renders.append(view)
+        return render(view)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(store, "layout", replace(store.layout, index=replace(store.layout.index, render=note)))
+        yield renders
+
+
 def test_new_memories_and_changes_that_the_index_does_not_list_are_rendered_alone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     root = tmp_path / "root"
     root.mkdir(mode=0o700)
-    files, renders, now = Files("json-files", root), 0, NOW
+    files, now = Files("json-files", root), NOW
     steps: list[tuple[str, int, dict[str, object], bool]] = [
         ("add", 1, {}, True),
         ("add", 2, {"tags": ["new"], "created": "2025-06-10T00:00:00.000Z"}, False),
@@ -214,19 +230,10 @@ def test_new_memories_and_changes_that_the_index_does_not_list_are_rendered_alon
         ("foreign", 0, {}, True),
         ("add", 7, {}, True),  # the other program's members stay
     ]
-    with opened("json-files", root, tmp_path / "state") as store:
-        assert store.layout is not None
-        render = store.layout.index.render
-
-        def count(view: IndexView) -> IndexResult:
-            nonlocal renders
-            renders += 1
-            return render(view)
-
-        renderer = replace(store.layout.index, render=count)
-        monkeypatch.setattr(store, "layout", replace(store.layout, index=renderer))
+    with opened("json-files", root, tmp_path / "state") as store, counted(store, monkeypatch) as renders:
         for name, number, fields, whole in steps:
-            renders, now, path = 0, now + 10, json_samples.name(number)
+            now, path = now + 10, json_samples.name(number)
+            renders.clear()
             if name == "foreign":
                 files.spoil(number)
             elif name == "delete":
@@ -235,7 +242,41 @@ def test_new_memories_and_changes_that_the_index_does_not_list_are_rendered_alon
                 files.put(path, json_samples.file(number, **fields))
             expected = from_scratch(store, tmp_path / "scratch", now)
             assert sync(store, [path], now) == expected, (name, number)
-            assert renders == whole, (name, number)
+            assert len(renders) == whole, (name, number)
+
+
+def test_lines_appended_to_any_file_are_rendered_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    root = tmp_path / "root"
+    root.mkdir(mode=0o700)
+    files, now = Files("jsonl-store", root), NOW
+    appended: list[dict[str, Any]] = [
+        {"tags": ["late"]},
+        {"tags": ["a", "late", "a"], "category": "new"},
+        {"tags": ['quo"te', "ü,", ","], "category": None, "importance": "low"},
+        {"archived": True},
+    ]
+    with opened("jsonl-store", root, tmp_path / "state") as store, counted(store, monkeypatch) as renders:
+        for which in (2, 0, 1):
+            files.put(files.path(which), files.text(which, 1) + b"\n")
+        sync(store, None, now)
+        sync(store, [files.path(0)], now)
+        for turn, fields in enumerate(appended):
+            for which, kind in ((1, "learning"), (2, "task"), (0, "core"), (1, "learning")):
+                now, path = now + 10, files.path(which)
+                more = {"status": "pending"} if kind == "task" else {}
+                new = line(memory(100 + round(now - NOW), kind, **fields, **more)) + b"\n"
+                files.put(path, (root / path).read_bytes() + new)
+                renders.clear()
+                expected = from_scratch(store, tmp_path / "scratch", now)
+                assert sync(store, [path], now) == expected, (turn, path)
+                assert not renders, (turn, path)
+        path, changed = files.path(1), files.text(1, 2) + b"\n"
+        for text in (changed, changed + changed):  # an edited memory, and one with the id of another
+            now += 10
+            renders.clear()
+            files.put(path, text)
+            expected = from_scratch(store, tmp_path / "scratch", now)
+            assert (sync(store, [path], now), len(renders)) == (expected, 1)
 
 
 def test_a_change_whose_write_failed_is_written_by_the_next_update(tmp_path: Path) -> None:

@@ -14,8 +14,8 @@ from itertools import chain, groupby
 from operator import itemgetter
 
 from memoryd.core.findings import Finding
-from memoryd.core.index import ID_SUFFIX, FileChanges, FileRow, FileSummary, Place, RoleTotals
-from memoryd.core.records import Entry
+from memoryd.core.index import ID_SUFFIX, FileChanges, FileRow, Place, RoleTotals
+from memoryd.core.records import Entry, FileStats
 from memoryd.core.spans import Fingerprint, replace_surrogates
 from memoryd.index.sqlite.database import (
     ENTRIES,
@@ -126,7 +126,7 @@ class SqliteReader:
         known = {key.decode(*FS_ENCODING) for (key,) in self._db.stream("SELECT path FROM files")}
         return [path for path in found if path not in known]
 
-    def summaries(self) -> Iterator[FileSummary]:
+    def summaries(self) -> Iterator[FileStats]:
         """Yield the summary of every file, at half the cost of `files`."""
         return map(file_summary, self._db.stream(SUMMARIES))
 
@@ -266,7 +266,7 @@ class SummaryCache:
 
     def __init__(self, db: Database) -> None:
         self._db = db
-        self._summaries: dict[bytes, FileSummary] | None = None
+        self._summaries: dict[bytes, FileStats] | None = None
         self._changed: set[bytes] = set()
 
     def clear(self) -> None:
@@ -279,7 +279,7 @@ class SummaryCache:
         if self._summaries is not None:
             self._changed.add(key_of(path))
 
-    def summaries(self, read: Callable[[], Iterator[FileSummary]]) -> Iterator[FileSummary]:
+    def summaries(self, read: Callable[[], Iterator[FileStats]]) -> Iterator[FileStats]:
         """Return what `read` does."""
         if self._summaries is None:
             [count] = self._db.row("SELECT COUNT(*) FROM files") or (0,)
@@ -293,7 +293,7 @@ class SummaryCache:
             self.clear()
         return iter(summaries.values())
 
-    def _updated(self, summaries: dict[bytes, FileSummary]) -> dict[bytes, FileSummary]:
+    def _updated(self, summaries: dict[bytes, FileStats]) -> dict[bytes, FileStats]:
         new = False
         for key in self._changed:
             row = self._db.row(f"{SUMMARIES} WHERE path = ?", (key,))

@@ -12,8 +12,8 @@ from dataclasses import replace
 from functools import partial
 
 from memoryd.core.findings import FindingNews, NewFindings
-from memoryd.core.index import FileRow, FileSummary, IndexReader, IndexWriter, ReplacedRange
-from memoryd.core.records import Document, Entry, Record
+from memoryd.core.index import FileRow, IndexReader, IndexWriter, ReplacedRange
+from memoryd.core.records import Document, Entry, FileStats, Record
 from memoryd.core.spans import Span, replace_surrogates
 from memoryd.core.words import indexable
 from memoryd.index.sqlite.database import INSERT_RECORD, ConnectionPool, Database, encode, file_values, key_of
@@ -95,7 +95,7 @@ class SqliteIndex(SqliteReader):
         self._entries = EntryCache(self._db)
         self._summaries = SummaryCache(self._db)
         self._totals: tuple[int, int] | None = None
-        self._changed_paths: set[str] | None = None  # None: any
+        self._changes: dict[str, int] | None = None  # what `take_changes` returns
         self._batch = False
         self._uncommitted = 0  # changes that are not committed yet
         self.can_tidy = True
@@ -120,7 +120,7 @@ class SqliteIndex(SqliteReader):
         """Yield the records of the given files; those of unchanged files come from memory."""
         return self._entries.entries(paths, super().entries, self.entries_from)
 
-    def summaries(self) -> Iterator[FileSummary]:
+    def summaries(self) -> Iterator[FileStats]:
         """Yield the summary of every file; those of unchanged files come from memory."""
         return self._summaries.summaries(super().summaries)
 
@@ -138,15 +138,16 @@ class SqliteIndex(SqliteReader):
         [known] = self._db.row("SELECT size FROM files WHERE path = ?", (key,)) or (None,)
         self._totals = files + (size is not None) - (known is not None), total + (size or 0) - (known or 0)
 
-    def _note_change(self, path: str, start: int = 0) -> None:
+    def _note_change(self, path: str, start: int = 0, *, appended: bool = False) -> None:
         self._entries.note_change(path, start)
         self._summaries.note_change(path)
-        if self._changed_paths is not None:
-            self._changed_paths.add(path)
-            self._changed_paths = self._changed_paths if len(self._changed_paths) <= CHANGED_PATHS else None
+        if self._changes is not None:
+            start = start if appended else 0
+            self._changes[path] = min(start, self._changes.get(path, start))
+            self._changes = self._changes if len(self._changes) <= CHANGED_PATHS else None
 
     def _forget_cached(self) -> None:
-        self._changed_paths = None
+        self._changes = None
         self._entries.clear()
         self._summaries.clear()
         self._totals = None
@@ -217,7 +218,8 @@ class SqliteIndex(SqliteReader):
             self._db.run("DELETE FROM files WHERE path = ?", (key,))
             self._db.run_many("DELETE FROM findings WHERE path = ? AND code = ?", [(key, code) for code in recounted])
             self._insert([(row, tail)], {}, found)
-            self._note_change(row.path, tail.records[0].span.start if tail.records else _END_OF_FILE)
+            start = tail.records[0].span.start if tail.records else _END_OF_FILE
+            self._note_change(row.path, start, appended=True)
 
     def replace_range(
         self, row: FileRow, changed: ReplacedRange, document: Document, *, recounted: Sequence[str] = ()
@@ -229,12 +231,12 @@ class SqliteIndex(SqliteReader):
             known = keys_by_text(self._db, key, changed.span)
             before = self._finding_counts(key, document)
             self._note_size(key, row.fingerprint.size)
-            self._shift(key, changed)
+            appended = self._shift(key, changed)
             self._db.run_many("DELETE FROM findings WHERE path = ? AND code = ?", [(key, code) for code in recounted])
             after = self._finding_counts(key, document)
             self._insert([(row, document)], known, {each: count - after.get(each, 0) for each, count in before.items()})
             remove(self._db, known)
-            self._note_change(row.path, changed.span.start)
+            self._note_change(row.path, changed.span.start, appended=appended)
 
     def restamp(self, row: FileRow) -> None:
         """Store a new fingerprint for unchanged content."""
@@ -270,10 +272,11 @@ class SqliteIndex(SqliteReader):
         """Return the findings that were added and not reported yet, and forget them."""
         return self._new_findings.take() if self._new_findings.waiting else []
 
-    def take_changed_paths(self) -> frozenset[str] | None:
-        """Return the files whose memories may have changed since the last call; None if it may be any of them."""
-        changed, self._changed_paths = self._changed_paths, set()
-        return None if changed is None else frozenset(changed)
+    def take_changes(self) -> Mapping[str, int] | None:
+        """Return the files whose memories may have changed since the last call; None if it may be any of them. The
+        number is 0, or the offset (bytes) from which all memories were appended, and none before it changed."""
+        changed, self._changes = self._changes, {}
+        return changed
 
     def tidy(self) -> bool:
         """Merge some segments of the full-text index, which makes queries faster: 0.1 s at most. False when nothing is
@@ -293,15 +296,18 @@ class SqliteIndex(SqliteReader):
         self._db.run("DELETE FROM records WHERE path = ?", (key,))
         self._db.run("DELETE FROM findings WHERE path = ?", (key,))
 
-    def _shift(self, key: bytes, changed: ReplacedRange) -> None:
+    def _shift(self, key: bytes, changed: ReplacedRange) -> bool:
         """Delete the records of the range and move those below it. Findings have line numbers in their messages, so
-        this is not for files with findings."""
+        this is not for files with findings. Returns whether there were none of either."""
         start, end = changed.span.start, changed.span.end
+        if self._db.row("SELECT 1 FROM records WHERE path = ? AND start >= ? LIMIT 1", (key, start)) is None:
+            return True
         self._db.run("DELETE FROM records WHERE path = ? AND start >= ? AND start < ?", (key, start, end))
         further, lower = changed.new_bytes - (end - start), changed.new_lines - changed.lines
         if further or lower:
             move = "UPDATE records SET start = start + ?, end = end + ?, line = line + ? WHERE path = ? AND start >= ?"
             self._db.run(move, (further, further, lower, key, end))
+        return False
 
     def _finding_counts(self, key: bytes, document: Document) -> _FindingCounts:
         """Count the known findings of a file by code and id, if the document has any to compare them with."""

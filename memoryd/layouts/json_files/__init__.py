@@ -11,12 +11,11 @@ from collections.abc import Collection, Mapping
 
 from memoryd.core.findings import INFO, WARNING, Code, Finding
 from memoryd.core.ignore import is_temp
-from memoryd.core.records import Document, NativeMemory, ParseOffset, Role
+from memoryd.core.records import Document, FileStats, NativeMemory, ParseOffset, Role
 from memoryd.layouts.directory import Directory, is_other_json
 from memoryd.layouts.json_files import duplicates, index, names, parser, schema, upkeep, writer
 from memoryd.layouts.json_files.parser import recognise
 from memoryd.layouts.protocol import (
-    FileStats,
     IndexRenderer,
     Layout,
     Option,

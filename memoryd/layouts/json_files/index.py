@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping
 from functools import partial
 from operator import itemgetter
 from typing import NamedTuple
@@ -25,11 +25,11 @@ import msgspec
 
 from memoryd.core.dates import parse_stamp
 from memoryd.core.findings import Finding
-from memoryd.core.records import Entry, Facts, JsonObject
+from memoryd.core.records import Entry, Facts, FileChange, FileStats, JsonObject
 from memoryd.layouts.json_files.names import INDEX, LEGACY_DIR, STATS, is_memory, sort_key
 from memoryd.layouts.json_files.parser import decode_text
 from memoryd.layouts.json_files.schema import TYPES, iso_ms
-from memoryd.layouts.protocol import FileStats, IndexResult, IndexView
+from memoryd.layouts.protocol import IndexResult, IndexView
 from memoryd.layouts.validation import is_texts
 
 _BUCKETS = ("projectIndex", "typeIndex", "tagIndex", "entityIndex")
@@ -83,15 +83,15 @@ def render(view: IndexView) -> IndexResult:
 
 
 def _update(
-    body: JsonObject, entries: dict[str, Entry], counted: JsonObject, changed: Mapping[str, Sequence[Entry]], now: float
+    body: JsonObject, entries: dict[str, Entry], counted: JsonObject, changed: Mapping[str, FileChange], now: float
 ) -> IndexResult | None:
     """Render a change of an index that has no findings: memories added after all others, and changed memories with the
     same values in the index. Update `body` and `entries` (by path) of the last render; `counted` are its statistics."""
     last, added = next(reversed(entries)), list[Entry]()
     for path in sorted(changed, key=sort_key):
-        if len(changed[path]) != 1 or not is_memory(path):
+        if len(changed[path].entries) != 1 or not is_memory(path):
             return None
-        [entry] = changed[path]
+        [entry] = changed[path].entries
         before = entries.get(path)
         if before is None:
             if entry.id in body["fileIndex"] or sort_key(path) < sort_key(last):

@@ -15,12 +15,12 @@ from uuid import UUID
 from memoryd.core.dates import iso, parse_stamp
 from memoryd.core.json_spans import with_member
 from memoryd.core.plan import Action, Kind, Plan
-from memoryd.core.records import JsonObject, NativeMemory, ParseOffset, Record, Role
+from memoryd.core.records import FileStats, JsonObject, NativeMemory, ParseOffset, Record, Role
 from memoryd.core.spans import Edit, Span, sha256, splice
 from memoryd.layouts.jsonl_store.archive import archived_type, line_span, remove_lines
 from memoryd.layouts.jsonl_store.parser import Line, LineObject, parse_line, parse_lines, split_lines
 from memoryd.layouts.jsonl_store.schema import FILE_TYPES, IMPORTANCE, TYPES, ParsedMemory, read_memory
-from memoryd.layouts.protocol import FileStats, Fix, LoadedFile, UpkeepView, WriteView
+from memoryd.layouts.protocol import Fix, LoadedFile, UpkeepView, WriteView
 
 _ACCESS_FIELDS = ("accessed_at", "access_count", "updated_at")
 

@@ -13,14 +13,13 @@ from collections.abc import Mapping
 from memoryd.core.defaults import Policy
 from memoryd.core.findings import ERROR, INFO, WARNING, Code
 from memoryd.core.ignore import is_temp
-from memoryd.core.records import Document, ParseOffset, Role
+from memoryd.core.records import Document, FileStats, ParseOffset, Role
 from memoryd.layouts.directory import Directory
 from memoryd.layouts.markdown_topics import archive, fields, index, writer
 from memoryd.layouts.markdown_topics.names import ARCHIVE, INDEX, SUFFIX
 from memoryd.layouts.markdown_topics.parser import read_document, recognise
 from memoryd.layouts.protocol import (
     FileRules,
-    FileStats,
     IndexRenderer,
     Layout,
     Option,

@@ -19,14 +19,14 @@ from itertools import takewhile
 from typing import NamedTuple
 
 from memoryd.core.plan import Action, Kind, Plan
-from memoryd.core.records import Record
+from memoryd.core.records import FileStats, Record
 from memoryd.core.spans import Edit, Span, sha256, splice
 from memoryd.errors import ConflictError, UsageError
 from memoryd.layouts.markdown_topics.lint import MAX_BYTES, MAX_ENTRIES, MIN_ENTRIES
 from memoryd.layouts.markdown_topics.names import archive_of, check_source, topic_of_archive
 from memoryd.layouts.markdown_topics.outline import Outline, Section, newline_of, outline
 from memoryd.layouts.markdown_topics.parser import DOCUMENT, ENTRY, id_at
-from memoryd.layouts.protocol import FileStats, LoadedFile, Located, UpkeepView, WritePlan, WriteView
+from memoryd.layouts.protocol import LoadedFile, Located, UpkeepView, WritePlan, WriteView
 
 
 class PrunedFile(NamedTuple):

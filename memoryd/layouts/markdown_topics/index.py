@@ -16,11 +16,11 @@ from itertools import product
 from typing import NamedTuple
 
 from memoryd.core.findings import Finding
-from memoryd.core.records import Role
+from memoryd.core.records import FileStats, Role
 from memoryd.layouts.markdown_topics.names import INDEX, heading_for, is_listable, printable, topic_path, words
 from memoryd.layouts.markdown_topics.outline import Outline, newline_of, outline
 from memoryd.layouts.markdown_topics.parser import DOCUMENT, ENTRY
-from memoryd.layouts.protocol import FileStats, IndexResult, IndexView
+from memoryd.layouts.protocol import IndexResult, IndexView
 
 BEGIN, END = b"<!-- memoryd:begin -->", b"<!-- memoryd:end -->"
 _NEW = b"# Memory Index\n\n## Topics\n"

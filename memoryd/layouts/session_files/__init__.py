@@ -14,12 +14,11 @@ from collections.abc import Mapping
 
 from memoryd.core.findings import INFO, WARNING, Code
 from memoryd.core.ignore import is_temp
-from memoryd.core.records import Document, NativeMemory, ParseOffset, Role
+from memoryd.core.records import Document, FileStats, NativeMemory, ParseOffset, Role
 from memoryd.layouts.directory import Directory
 from memoryd.layouts.json_document import recover_whole
 from memoryd.layouts.protocol import (
     FileRules,
-    FileStats,
     IndexRenderer,
     Layout,
     LockRule,

@@ -18,11 +18,11 @@ from typing import NamedTuple
 from memoryd.core.findings import Finding
 from memoryd.core.json_spans import find_document, remove_elements
 from memoryd.core.plan import Action, Kind, Plan
-from memoryd.core.records import Record, Role
+from memoryd.core.records import FileStats, Record, Role
 from memoryd.core.similarity import Overlap, Tokens, overlap, same, tokens
 from memoryd.core.spans import Edit, sha256
 from memoryd.layouts.json_document import get_text
-from memoryd.layouts.protocol import FileStats, IndexResult, IndexView, LoadedFile, UpkeepView, count_memories
+from memoryd.layouts.protocol import IndexResult, IndexView, LoadedFile, UpkeepView, count_memories
 from memoryd.layouts.session_files.parser import Session, duplicate_key, split_session
 from memoryd.layouts.session_files.schema import confidence
 

@@ -29,12 +29,11 @@ from memoryd.core.json_spans import (
     text_bounds,
     value_end,
 )
-from memoryd.core.records import FRESH_S, Document, JsonObject, NativeMemory, Record
+from memoryd.core.records import FRESH_S, Document, FileStats, JsonObject, NativeMemory, Record
 from memoryd.core.secrets import redact_with_headline
 from memoryd.core.spans import Span, replace_surrogates, sha256
 from memoryd.layouts.directory import Directory
 from memoryd.layouts.json_document import document_findings, get_text, unreadable
-from memoryd.layouts.protocol import FileStats
 from memoryd.layouts.user_document import schema
 from memoryd.layouts.user_document.embeddings import (
     ABSENT,
