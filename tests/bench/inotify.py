@@ -6,11 +6,26 @@ import ctypes
 import os
 import select
 import struct
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
 
 CLOSE_WRITE, MOVED_TO = 0x8, 0x80
 _HEAD = struct.Struct("iIII")
+
+# Run with `python -c READER DIRECTORY...`: reads the events of the first directory, and does nothing with them.
+READER = """
+import sys, time
+from tests.bench.inotify import Inotify
+held = [Inotify(each) for each in sys.argv[1:]]
+print(flush=True)
+while True:
+    held[0].wait(1e6)
+    time.sleep(0.02)
+"""
 
 Event = tuple[float, int, str]  # monotonic seconds when it was read, mask, name
 
@@ -42,3 +57,16 @@ def _parsed(data: bytes) -> Iterator[tuple[int, str]]:
         name = data[at + _HEAD.size : at + _HEAD.size + length]
         yield mask, os.fsdecode(name.rstrip(b"\0"))
         at += _HEAD.size + length
+
+
+@contextmanager
+def reading(*directories: Path) -> Iterator[int]:
+    """Run a process that does nothing but read the events of directories; yield its id."""
+    words = [sys.executable, "-c", READER, *map(str, directories)]
+    with subprocess.Popen(words, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        try:
+            yield process.pid
+        finally:
+            process.kill()

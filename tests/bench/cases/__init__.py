@@ -49,7 +49,7 @@ CASES: tuple[Case, ...] = (
     StoreCase(goals.STORE, "durable, by the socket; write + fsync", store.store),
     PlaceCase(goals.SEARCH_BUSY, "while another root is indexed; FTS5 query", search.search_busy),
     PlaceCase(goals.BURST, "4 writers begin to all searchable; the writers' time", load.burst),
-    PlaceCase(goals.WRITERS, "writing in a root; in a directory not watched", load.writers),
+    PlaceCase(goals.WRITERS, "writing in a root; in a directory that nobody watches", load.writers),
     PlaceCase(goals.IDLE, "three roots, nothing to do; a blocked reader", idle.idle),
     PlaceCase(goals.CLIENT, "a whole process; bare interpreter", idle.client),
 )

@@ -6,12 +6,12 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 
 from tests.bench import goals
 from tests.bench.corpora import generate
+from tests.bench.inotify import reading
 from tests.bench.process import await_quiet, processor_s, wakeups
 from tests.bench.results import Row, row
 from tests.bench.rig import Rig, running, timed
@@ -22,21 +22,12 @@ SETTLED_S = 5.0  # after the daemon became quiet
 # Upkeep that moves memories stays off: what was generated is old, and would all be archived.
 OFF = ("archive", "prune", "dedupe", "limits")
 
-# Run with `python -c DIRECTORY...`: reads the kernel's events of some directories and does nothing with them.
-BLOCKED_READER = """
-import os, sys
-from tests.bench.inotify import Inotify
-held = [Inotify(each) for each in sys.argv[1:]]
-print(flush=True)
-held[0].wait(1e6)
-"""
-
 
 def idle(place: Place) -> Iterator[Row]:
     """Three roots and nothing to do: processor time and wake-ups, beside a process that waits for the same events."""
     each = 1 if place.size < SMALL else None
     corpora = [generate(layout, place.base / layout, place.size, each=each) for layout in ROOTS]
-    with running(place.base / "daemon", *corpora, off=OFF) as rig, _blocked(corpora[0].root) as reader:
+    with running(place.base / "daemon", *corpora, off=OFF) as rig, reading(corpora[0].root) as reader:
         await_quiet(rig.daemon.pid, QUIET_S)
         time.sleep(min(SETTLED_S, place.effort.idle_s))
         pids, seconds = (rig.daemon.pid, reader), place.effort.idle_s
@@ -56,18 +47,6 @@ def idle(place: Place) -> Iterator[Row]:
 
 def _told(rig: Rig) -> int:
     return int(rig.call("status")["resources"]["wakeups"])
-
-
-@contextmanager
-def _blocked(*directories: Path) -> Iterator[int]:
-    words = [sys.executable, "-c", BLOCKED_READER, *map(str, directories)]
-    with subprocess.Popen(words, stdout=subprocess.PIPE) as process:
-        assert process.stdout is not None
-        process.stdout.readline()
-        try:
-            yield process.pid
-        finally:
-            process.kill()
 
 
 def client(place: Place) -> Iterator[Row]:

@@ -16,9 +16,10 @@ from typing import NamedTuple
 
 from tests.bench import goals
 from tests.bench.agent_writes import FIRST_NUMBER, FIRST_S, word
-from tests.bench.corpora import generate
+from tests.bench.corpora import Corpus, generate
 from tests.bench.draft import Draft, pretty, private
 from tests.bench.gathered import session_file
+from tests.bench.inotify import reading
 from tests.bench.process import await_quiet
 from tests.bench.results import Row, row
 from tests.bench.rig import Rig, running
@@ -142,22 +143,34 @@ def _finds(rig: Rig, name: str, asked: str) -> bool:
 
 
 def writers(place: Place) -> Iterator[Row]:
-    """The same files written into a root of the daemon and into a directory that nobody watches, in turn."""
+    """The same number of files written into a directory that nobody watches, that a process watches which does nothing
+    else, and that is a root of the daemon, in turn."""
+    for variant, processes in (("one writer", 1), (f"{WRITERS} writers", WRITERS)):
+        yield from _writers(place, variant, processes)
+
+
+def _writers(place: Place, variant: str, processes: int) -> Iterator[Row]:
+    """Into one directory: ext4 without a journal searches a group of inodes for one that was not deleted lately, which
+    can take 20 times as long for a directory beside it."""
     each = 1 if place.size < SMALL else None
-    corpus = generate("json-files", place.base / "root", place.size, each=each)
-    other = generate("json-files", place.base / "unwatched", place.size, each=each)
+    corpus = generate("json-files", place.base / f"root-{processes}", place.size, each=each)
     files, numbers = place.effort.burst // 10, 0
-    with running(place.base / "daemon", corpus) as rig:
-        for variant, processes in (("one writer", 1), (f"{WRITERS} writers", WRITERS)):
-            watched, alone = list[float](), list[float]()
-            with crowd(processes) as together:
-                together.write(other.root, "json-files", numbers, files)  # the processes have started
-                for _ in range(place.effort.rounds):
-                    numbers += files
-                    for root, took in ((other.root, alone), (corpus.root, watched)):
-                        await_quiet(rig.daemon.pid, QUIET_S)
-                        done = together.write(root, "json-files", numbers, files)
-                        took.append((done.ended - done.began) * 1000)
-                    rig.call("sync")
-            numbers += files
-            yield row(goals.WRITERS, variant, "json-files", place.size, watched, floor=alone)
+    alone, read, watched = list[float](), list[float](), list[float]()
+    with crowd(processes) as together:
+        together.write(place.base, "json-files", 0, processes)  # the processes have started
+        for _ in range(place.effort.rounds):
+            alone.append(_write_ms(together, corpus, numbers, files))
+            with reading(corpus.root):
+                read.append(_write_ms(together, corpus, numbers + files, files))
+            with running(place.base / f"daemon-{processes}", corpus) as rig:
+                await_quiet(rig.daemon.pid, QUIET_S)
+                watched.append(_write_ms(together, corpus, numbers + 2 * files, files))
+                rig.call("sync")
+            numbers += 3 * files
+    yield row(goals.WRITERS, variant, corpus.layout, place.size, watched, floor=alone)
+    yield row(goals.WRITERS, f"{variant}, bare reader", corpus.layout, place.size, read, floor=alone)
+
+
+def _write_ms(writers: Crowd, corpus: Corpus, first: int, files: int) -> float:
+    done = writers.write(corpus.root, corpus.layout, first, files)
+    return (done.ended - done.began) * 1000
