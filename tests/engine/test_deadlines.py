@@ -45,6 +45,15 @@ def test_an_adaptive_scan_takes_a_small_part_of_the_time(cost: float) -> None:
     assert pause == pytest.approx(min(MAX_SCAN_S, max(MIN_SCAN_S, DUTY * cost)))
 
 
+@pytest.mark.parametrize("cost", [0.001, 0.01, 0.1])
+def test_scans_of_three_roots_leave_a_daemon_idle(cost: float) -> None:
+    due = Deadlines()
+    due.scanned(200.0 - cost, 200.0)
+    due.schedule_scan(200.0, "adaptive", reliable=True)
+    ms_per_s = 3 * cost * 1000 / (due.scan - 200.0)
+    assert ms_per_s < 0.11
+
+
 @pytest.mark.parametrize("schedule", ["adaptive", "every 1d", "off"])
 def test_without_reliable_events_it_scans_often_whatever_is_configured(schedule: str) -> None:
     due = Deadlines()
