@@ -19,6 +19,7 @@ class Form(NamedTuple):
 
 
 IN_ONE_LINE = Form(b"", b", ", b"]")
+A_LINE_EACH = Form(b"\n      ", b",", b"\n    ]")
 
 
 def json_text(value: object) -> bytes:

@@ -245,6 +245,19 @@ def test_new_memories_and_changes_that_the_index_does_not_list_are_rendered_alon
             assert len(renders) == whole, (name, number)
 
 
+def test_an_index_of_json_files_has_the_form_of_json_stringify(tmp_path: Path) -> None:
+    root, now = tmp_path / "root", NOW
+    root.mkdir(mode=0o700)
+    odd = {"tags": [",", 'quo"te', "ü \u2028"], "entities": ["a,b"], "projectId": "\\", "type": "own"}
+    memories: list[dict[str, Any]] = [{}, odd, {**odd, "id": ",x"}, {"id": 'y","z', "type": "pattern"}]
+    with opened("json-files", root, tmp_path / "state") as store:
+        for number, fields in enumerate(memories):
+            (root / json_samples.name(number)).write_bytes(json_samples.file(number, **fields))
+            now += 10
+            for content in sync(store, None, now).values():
+                assert content.decode() == json.dumps(json.loads(content), indent=2, ensure_ascii=False), number
+
+
 def test_lines_appended_to_any_file_are_rendered_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     root = tmp_path / "root"
     root.mkdir(mode=0o700)

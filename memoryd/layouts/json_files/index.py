@@ -16,8 +16,9 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Collection, Iterable, Mapping
-from functools import partial
+from bisect import bisect_left
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from itertools import starmap
 from operator import itemgetter
 from typing import NamedTuple
 
@@ -26,6 +27,7 @@ import msgspec
 from memoryd.core.dates import parse_stamp
 from memoryd.core.findings import Finding
 from memoryd.core.records import Entry, Facts, FileChange, FileStats, JsonObject
+from memoryd.layouts.index_text import A_LINE_EACH, IdLists, json_text
 from memoryd.layouts.json_files.names import INDEX, LEGACY_DIR, STATS, is_memory, sort_key
 from memoryd.layouts.json_files.parser import decode_text
 from memoryd.layouts.json_files.schema import TYPES, iso_ms
@@ -58,13 +60,14 @@ def render(view: IndexView) -> IndexResult:
     selection = select(view.entries, file_names)
     body = _body()
     _append(body, selection.entries.values())
+    counted = statistics(selection.entries.values(), body)
     files: dict[str, bytes] = {}
     if not selection.entries and not any(view.previous.values()):
         return IndexResult(findings=(*_legacy(view.files.values()),))  # nothing to index yet, so no index
-    unknown = unknown_members(view.previous.get(INDEX), previous, KEYS)
+    unknown = unknown_members(content, previous, KEYS)
+    text = None if unknown else _Text(body, selection.entries.values(), counted)
     if previous is None or not _same(previous, body):
-        files[INDEX] = encode_pretty({**body, **unknown})
-    counted = statistics(selection.entries.values(), body)
+        files[INDEX] = text.index() if text else encode_pretty({**body, **unknown})
     wanted = render_stats(counted, view.previous.get(STATS), view.now)
     if wanted is not None:
         files[STATS] = wanted
@@ -73,50 +76,111 @@ def render(view: IndexView) -> IndexResult:
     archived = sum(entry.archived for entry in selection.entries.values())
     total = len(selection.entries) - archived
     next_state = {"lost": lost} if lost else {}
-    update = None
     stats = view.previous.get(STATS)
-    unknown |= unknown_members(stats, decode_object(stats), STATS_KEYS)
-    if not (unknown or findings or lost or view.state) and 0 < total + archived <= MAX_CACHED_ENTRIES:
-        by_path = {entry.path: entry for entry in selection.entries.values()}
-        update = partial(_update, body, by_path, counted)
+    special = findings or lost or view.state or unknown_members(stats, decode_object(stats), STATS_KEYS)
+    small = 0 < len(selection.entries) <= MAX_CACHED_ENTRIES
+    update = text.update if text and small and not special else None
     return IndexResult(files, total, archived, counted["byType"], findings, next_state=next_state, update=update)
 
 
-def _update(
-    body: JsonObject, entries: dict[str, Entry], counted: JsonObject, changed: Mapping[str, FileChange], now: float
-) -> IndexResult | None:
-    """Render a change of an index that has no findings: memories added after all others, and changed memories with the
-    same values in the index. Update `body` and `entries` (by path) of the last render; `counted` are its statistics."""
-    last, added = next(reversed(entries)), list[Entry]()
-    for path in sorted(changed, key=sort_key):
-        if len(changed[path].entries) != 1 or not is_memory(path):
-            return None
-        [entry] = changed[path].entries
-        before = entries.get(path)
-        if before is None:
-            if entry.id in body["fileIndex"] or sort_key(path) < sort_key(last):
+class _Listed(NamedTuple):
+    """A memory as far as the index files depend on it; `values` is the hash of what `_index.json` has of it."""
+
+    values: int
+    relevance: float
+    archived: bool
+
+
+class _Text:
+    """The text of both files, which grows with the memories. `counted` are the statistics."""
+
+    def __init__(self, body: JsonObject, entries: Iterable[Entry], counted: JsonObject) -> None:
+        self._lists = [IdLists(A_LINE_EACH, body[key]) for key in _BUCKETS]
+        self._stamps = [each["timestamp"] for each in reversed(body["temporalIndex"])]
+        self._times = [_time(each) for each in reversed(body["temporalIndex"])]
+        self._files = bytearray().join(starmap(_file, body["fileIndex"].items()))
+        self._ids = set(body["fileIndex"])
+        self._known = {entry.path: _listed(entry) for entry in entries}
+        self._counted = counted
+
+    def index(self) -> bytes:
+        """Return `_index.json`."""
+        pieces: list[bytes | memoryview] = []
+        for key, lists in zip(_BUCKETS, self._lists, strict=True):
+            pieces += (b',\n  "%b": ' % key.encode(), *lists.pieces())
+        times = b",".join(reversed(self._times)) + b"\n  " if self._times else b""
+        files = (memoryview(self._files)[1:], b"\n  ") if self._files else ()
+        head, *rest = pieces
+        text = (b"{", head[1:], *rest, b',\n  "temporalIndex": [', times, b'],\n  "fileIndex": {', *files, b"}\n}")
+        return b"".join(text)
+
+    def update(self, changed: Mapping[str, FileChange], now: float) -> IndexResult | None:
+        """Render memories added after all others, and changed memories with the same values in the index; None for any
+        other change."""
+        last, added = next(reversed(self._known)), list[Entry]()
+        for path in sorted(changed, key=sort_key):
+            if len(changed[path].entries) != 1 or not is_memory(path):
                 return None
-            body["fileIndex"][entry.id] = path
-            added.append(entry)
-        elif _index_values(before) != _index_values(entry):
-            return None
-        entries[path] = entry
-    files: dict[str, bytes] = {}
-    _append(body, added)
-    if added:
-        files[INDEX] = encode_pretty(body)
-    new = statistics(entries.values(), body)
-    if new != counted:
-        files[STATS] = encode_pretty({**new, "lastUpdated": iso_ms(now)})
-    archived = sum(entry.archived for entry in entries.values())
-    update = partial(_update, body, entries, new) if len(entries) <= MAX_CACHED_ENTRIES else None
-    return IndexResult(files, len(entries) - archived, archived, new["byType"], update=update)
+            [entry] = changed[path].entries
+            before, listed = self._known.get(path), _listed(entry)
+            if before is None:
+                if entry.id in self._ids or sort_key(path) < sort_key(last):
+                    return None
+                self._add(entry)
+                added.append(entry)
+            elif before.values != listed.values:
+                return None
+            self._known[path] = listed
+        files = {INDEX: self.index()} if added else {}
+        counted, self._counted = self._counted, self._recounted(added)
+        if self._counted != counted:
+            files[STATS] = encode_pretty({**self._counted, "lastUpdated": iso_ms(now)})
+        archived = sum(each.archived for each in self._known.values())
+        update = self.update if len(self._known) <= MAX_CACHED_ENTRIES else None
+        return IndexResult(files, len(self._known) - archived, archived, self._counted["byType"], update=update)
+
+    def _add(self, entry: Entry) -> None:
+        """Add a memory to the texts."""
+        identity, stamp = json_text(entry.id), entry.facts["timestamp"]
+        for keys, lists in zip(_bucket_keys(entry), self._lists, strict=True):
+            for key in keys:
+                lists.append(key, identity)
+        at = bisect_left(self._stamps, stamp)  # the oldest first, and of equal ones the last added
+        self._stamps.insert(at, stamp)
+        self._times.insert(at, _time({"id": entry.id, "timestamp": stamp}))
+        self._files += _file(entry.id, entry.path)
+        self._ids.add(entry.id)
+
+    def _recounted(self, added: Iterable[Entry]) -> JsonObject:
+        """Return the statistics with the memories that were added."""
+        kinds, projects = dict(self._counted["byType"]), dict(self._counted["byProject"])
+        for entry in added:
+            for keys, counts in zip(_bucket_keys(entry), (projects, kinds), strict=False):
+                for key in keys:
+                    counts[key] = counts.get(key, 0) + 1
+        return _statistics(kinds, projects, [each.relevance for each in self._known.values()])
 
 
-def _index_values(entry: Entry) -> tuple[object, ...]:
-    """Return the values of a memory that are in the index."""
+def _listed(entry: Entry) -> _Listed:
     facts = entry.facts
-    return entry.id, entry.type, facts["project"], facts["tags"], facts["entities"], facts["timestamp"]
+    keys = tuple(map(tuple, _bucket_keys(entry)))
+    return _Listed(hash((entry.id, facts["timestamp"], keys)), facts["relevance"], entry.archived)
+
+
+def _bucket_keys(entry: Entry) -> tuple[Sequence[str], ...]:
+    """Return the keys under which a memory is listed in each of the buckets."""
+    facts = entry.facts
+    project, kind = facts["project"], entry.type
+    return (project,) if project else (), (kind,) if kind else (), facts["tags"], facts["entities"]
+
+
+def _time(each: Mapping[str, str]) -> bytes:
+    identity, stamp = json_text(each["id"]), json_text(each["timestamp"])
+    return b'\n    {\n      "id": %b,\n      "timestamp": %b\n    }' % (identity, stamp)
+
+
+def _file(identity: str, path: str) -> bytes:
+    return b",\n    %b: %b" % (json_text(identity), json_text(path))
 
 
 def select(entries: Iterable[Entry], file_names: JsonObject) -> Selection:
@@ -149,19 +213,13 @@ def _body() -> JsonObject:
 
 def _append(body: JsonObject, entries: Iterable[Entry]) -> None:
     """Append memories to the index."""
-    projects, types, tags, entities, times, files = (body[key] for key in KEYS)
+    *buckets, times, files = (body[key] for key in KEYS)
     for entry in entries:
-        identity, facts = entry.id, entry.facts
-        if facts["project"]:
-            projects.setdefault(facts["project"], []).append(identity)
-        if entry.type:
-            types.setdefault(entry.type, []).append(identity)
-        for tag in facts["tags"]:
-            tags.setdefault(tag, []).append(identity)
-        for entity in facts["entities"]:
-            entities.setdefault(entity, []).append(identity)
-        times.append({"id": identity, "timestamp": facts["timestamp"]})
-        files[identity] = entry.path
+        for keys, lists in zip(_bucket_keys(entry), buckets, strict=True):
+            for key in keys:
+                lists.setdefault(key, []).append(entry.id)
+        times.append({"id": entry.id, "timestamp": entry.facts["timestamp"]})
+        files[entry.id] = entry.path
     # Stamps of equal width sort as text; equal ones keep the order of the files.
     times.sort(key=itemgetter("timestamp"), reverse=True)
 
@@ -270,12 +328,13 @@ STATS_KEYS = (*_COUNTED, "lastUpdated")
 def statistics(entries: Collection[Entry], body: JsonObject) -> JsonObject:
     """Return the statistics without the time; `body` is that of the index. Archived memories count: the flag moves
     nothing."""
-    return {
-        "totalMemories": len(entries),
-        "byType": {kind: len(ids) for kind, ids in body["typeIndex"].items()},
-        "byProject": {project: len(ids) for project, ids in body["projectIndex"].items()},
-        "averageRelevanceScore": _mean([entry.facts["relevance"] for entry in entries]),
-    }
+    kinds, projects = ({key: len(ids) for key, ids in body[name].items()} for name in ("typeIndex", "projectIndex"))
+    return _statistics(kinds, projects, [entry.facts["relevance"] for entry in entries])
+
+
+def _statistics(kinds: JsonObject, projects: JsonObject, scores: Collection[float]) -> JsonObject:
+    by = {"byType": kinds, "byProject": projects}
+    return {"totalMemories": len(scores), **by, "averageRelevanceScore": _mean(scores)}
 
 
 def render_stats(counted: JsonObject, content: bytes | None, now: float) -> bytes | None:

@@ -79,7 +79,6 @@ class _Body:
 
     def count(self, entry: Entry) -> tuple[tuple[str, ...], ...]:
         """Count a memory; return the keys under which it is listed, for each of `_LISTS`."""
-        self.seen[entry.id] = entry
         if entry.archived:
             self.archived += 1
             return ()
@@ -114,6 +113,7 @@ def _body(view: IndexView) -> tuple[_Body, tuple[Finding, ...]]:
         if entry.id in body.seen:
             findings.append(_duplicate(entry, body.seen[entry.id]))
             continue
+        body.seen[entry.id] = entry
         for _ in range(len(body.counts), _PARTS[entry.path]):
             body.end_file()
         for keys, ids in zip(body.count(entry), body.lists, strict=False):
@@ -131,7 +131,8 @@ class _Text:
         self._body = body
         counts = zip(*body.counts, strict=True)
         self._lists = [IdLists(IN_ONE_LINE, *each) for each in zip(body.lists, counts, strict=True)]
-        body.lists, body.counts = (), []
+        self._seen = {hash(each) for each in body.seen}  # less memory; ids of equal hashes cost a whole render
+        body.lists, body.counts, body.seen = (), [], {}
 
     def render(self, now: float, unknown: Mapping[str, msgspec.Raw]) -> bytes:
         """Return the index with two-space indentation and each list of ids on one line, like the seed; no final
@@ -153,8 +154,9 @@ class _Text:
                 return None
             body.sizes[path] = change.file.size
             for entry in change.entries:
-                if entry.id in body.seen:
+                if hash(entry.id) in self._seen:
                     return None
+                self._seen.add(hash(entry.id))
                 identity = json_text(entry.id)
                 for keys, lists in zip(body.count(entry), self._lists, strict=False):
                     for key in keys:
