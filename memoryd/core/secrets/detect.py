@@ -90,6 +90,27 @@ def redact_values(values: Mapping[str, object]) -> Mapping[str, object]:
     A file name or id may look like a token. It is needed unchanged to open the file, but must not be shown. Contents
     of memories are redacted where they enter the search index.
     """
+    names: list[str] = []
+    _add_names("", values, names)
+    joined = "\n".join(names)
+    return values if redact(joined) is joined else _redacted_members(values)  # one search for all of them
+
+
+def _add_names(key: str, value: object, found: list[str]) -> None:
+    """Add the strings of a value that would be redacted to `found`."""
+    if isinstance(value, str):
+        if key in NAME_KEYS and len(value) >= MIN_TOKEN_CHARS:
+            found.append(value)
+    elif isinstance(value, (dict, Mapping)):  # a dict needs no slow check of its abstract class
+        for name, each in value.items():
+            if type(each) not in _NO_TEXT and not (name in CONTENT_KEYS and isinstance(each, (dict, Mapping))):
+                _add_names(name, each, found)
+    elif isinstance(value, (list, tuple)):
+        for each in value:
+            _add_names(key, each, found)
+
+
+def _redacted_members(values: Mapping[str, object]) -> Mapping[str, object]:
     changed = {
         key: new
         for key, old in values.items()
@@ -111,7 +132,7 @@ def _redacted_value(key: str, value: object) -> object:
     if isinstance(value, str):
         return redact_tokens(value) if key in NAME_KEYS else value
     if isinstance(value, (dict, Mapping)):  # a dict needs no slow check of its abstract class
-        return value if key in CONTENT_KEYS else redact_values(value)
+        return value if key in CONTENT_KEYS else _redacted_members(value)
     if isinstance(value, (list, tuple)):
         items = [_redacted_value(key, item) for item in value]
         return items if any(map(is_not, items, value)) else value
