@@ -23,6 +23,7 @@ from memoryd.search.ranking import (
     rank_by_points,
     score,
     with_meaning_below,
+    with_reasons,
 )
 from memoryd.search.semantic import Question, SemanticSearch
 from memoryd.search.spelling import read_question
@@ -49,7 +50,7 @@ def text_candidates(
         if len(found) >= limit:
             break
     best = sorted(found.items(), key=lambda each: (each[1][0], each[0]), reverse=True)[:limit]
-    return [candidate(span, match, now, scored) for _, (scored, span, match) in best]
+    return [candidate(span, match, scored) for _, (scored, span, match) in best]
 
 
 def _steps(
@@ -97,7 +98,7 @@ def part_candidates(
         return []
     matches = reader.match(pieces, filters, 2 * limit + len(known))
     new = [match for match in matches if match.key not in known][: 2 * limit]
-    found = [candidate(PART, match, now) for match in new]
+    found = [candidate(PART, match, score(PART, match, now)) for match in new]
     return sorted(found, key=lambda each: (-each.score, -each.key))[:limit]
 
 
@@ -115,12 +116,10 @@ class SearchEngine:
         """Return at most `question.limit` memories, the best first; a misspelt word is read as the nearest one.
         `missing`: the words that no memory has, if they are known already."""
         missing = missing_in(reader, question) if missing is None else missing
-        if missing.identifiers:
-            return self._preferred(reader, question, missing)
-        reading = read_question(reader, question, missing.words)
+        reading = read_question(reader, question, () if missing.identifiers else missing.words)
         if reading.words:
             missing = missing_words(reader, reading.question.query)
-        return reading.explain(self._preferred(reader, reading.question, missing))
+        return with_reasons(reading.explain(self._preferred(reader, reading.question, missing)), question.now)
 
     def _preferred(self, reader: IndexReader, question: Question, missing: Missing) -> list[Candidate]:
         """Find memories. Those of a time that the question names, or the newest if it asks for what holds now, are

@@ -83,17 +83,29 @@ def score(span: Span, match: Match, now: float) -> float:
     return span.low + (span.high - span.low) * match.score * (1 - PRIOR_SHARE * (1 - prior))
 
 
-def candidate(span: Span, match: Match, now: float, scored: float | None = None) -> Candidate:
-    """Return the match as a candidate with its score (`scored`, if it is known) and the parts of that score. `now` in
+_WHY: Mapping[str, Why] = {span.name: {"match": span.name} for span in (PHRASE, ALL, FORMS, SOME, PART)}
+
+
+def candidate(span: Span, match: Match, scored: float) -> Candidate:
+    """Return the match as a candidate with this score."""
+    return Candidate(match.key, scored, _WHY[span.name], match.score, match=match)
+
+
+def with_reasons(found: Sequence[Candidate], now: float) -> list[Candidate]:
+    """Return candidates with the parts of their text score, which only those that are returned need. `now` in
     seconds."""
-    why = {
-        "match": span.name,
+    return [each if each.match is None else each._replace(why=_reasons(each.match, each.why, now)) for each in found]
+
+
+def _reasons(match: Match, why: Why, now: float) -> Why:
+    return {
+        "match": why["match"],
         "text": round(match.score, 4),
         "recency": round(recency(match.created, now), 4),
         "weight": match.weight,
         "uses": match.uses,
+        **why,
     }
-    return Candidate(match.key, score(span, match, now) if scored is None else scored, why, match.score, match=match)
 
 
 def recency(created: float | None, now: float) -> float:

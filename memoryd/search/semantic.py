@@ -278,4 +278,4 @@ def _fused(
         why["named"] = True
     if key in rare:
         why["rare_words"] = round(rare[key], 4)
-    return Candidate(key, score, why, text.text if text is not None else 0.0)
+    return text._replace(score=score, why=why) if text is not None else Candidate(key, score, why)
