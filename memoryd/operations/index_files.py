@@ -7,9 +7,10 @@ program keeps changing it back.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
+from typing import TypeVar
 
 from memoryd.core.findings import Finding, Severity
 from memoryd.core.index import IndexReader
@@ -24,7 +25,7 @@ from memoryd.disk.journal import Step
 from memoryd.disk.snapshots import FileState
 from memoryd.disk.syscalls import ChangingError, TooLargeError
 from memoryd.errors import BusyError
-from memoryd.layouts.protocol import IndexResult, IndexView, Layout
+from memoryd.layouts.protocol import IndexResult, IndexView, Layout, UpdateIndex
 from memoryd.store import Store
 from memoryd.store.index_state import IndexState
 from memoryd.store.undo_content import load_undo_content, save_undo_content
@@ -74,6 +75,7 @@ def update_index(
     if any(found is None and state.fingerprints.get(path) is not None for path, found in fingerprints.items()):
         state.note_deletion(now)  # of the index, perhaps as the first of many files
         state.dirty, state.fingerprints = True, fingerprints
+    store.pause()
     state.rendered = state.changes
     previous: dict[str, bytes | None] = dict.fromkeys(fingerprints)
     foreign: dict[str, bytes] = {}
@@ -91,10 +93,10 @@ def update_index(
     store.root_findings["index"] = (*result.findings, *released)
     refusal = _write_refusal(store, result) or (released[0].message if released else None)
     state.current = False
-    update = None if refusal or foreign.keys() - result.files.keys() else result.update
+    update = _counting(result.update) if foreign.keys() - result.files.keys() else result.update
     if refusal or not result.files:
         state.dirty, state.current = state.changes != state.rendered, refusal is None
-        state.fingerprints, state.update = fingerprints, update
+        state.fingerprints, state.update = fingerprints, None if refusal else update
         return IndexUpdate(result, blocked_reason=refusal)
     blocked = store.blocked()
     if blocked is not None:
@@ -106,6 +108,7 @@ def update_index(
     if until is not None:
         return IndexUpdate(result, delay_reason="files are being deleted", retry_at=until)
     before_write()
+    store.pause()
     _back_up_foreign(store, result, foreign, fingerprints, now)
     done = _write(store, result, previous, fingerprints, now, wait_s)
     state.update = update if done.written else None
@@ -121,6 +124,18 @@ def _render_change(store: Store, fingerprints: Mapping[str, Fingerprint | None],
     if update is None or changed is None or not unchanged:
         return None
     return update({path: _change(store, path, start) for path, start in changed.items()}, now)
+
+
+def _counting(update: UpdateIndex | None) -> UpdateIndex | None:
+    """Return an update that renders a change only if no index file is to be written: one is another program's."""
+    if update is None:
+        return None
+
+    def count(changed: Mapping[str, FileChange], now: float) -> IndexResult | None:
+        done = update(changed, now)
+        return None if done is None or done.files else replace(done, update=_counting(done.update))
+
+    return count
 
 
 def _change(store: Store, path: str, start: int) -> FileChange:
@@ -186,22 +201,30 @@ def _write_refusal(store: Store, result: IndexResult) -> str | None:
 
 def _view(store: Store, catalogue: IndexReader, previous: Mapping[str, bytes | None], now: float) -> IndexView:
     assert store.layout is not None
-    files = store.files(catalogue)
+    files = {each.path: each for each in _in_parts(store, catalogue, catalogue.summaries())}
     remembered = store.journal.facts.get(INDEX_STATE, {})
     return IndexView(_entries(store, catalogue, files), files, previous, now, store.policy.newer_index, remembered)
 
 
 def _entries(store: Store, catalogue: IndexReader, files: Mapping[str, FileStats]) -> Iterator[Entry]:
-    """Yield the entries of the live files. Urgent work goes first, and a shutdown ends it, since a large store takes
-    seconds."""
+    """Yield the entries of the live files."""
     assert store.layout is not None
     paths = store.layout.reader.source_paths([path for path, each in files.items() if each.role is Role.SOURCE])
+    return _in_parts(store, catalogue, catalogue.entries(paths))
+
+
+T = TypeVar("T")
+
+
+def _in_parts(store: Store, catalogue: IndexReader, rows: Iterable[T]) -> Iterator[T]:
+    """Yield the rows of the catalogue, or of a snapshot, between whose parts urgent work goes first: a large store
+    takes seconds. Raises ShuttingDownError during a shutdown."""
     pause = store.check_stopping if catalogue is store.catalogue else store.pause
-    for number, entry in enumerate(catalogue.entries(paths)):
+    for number, row in enumerate(rows):
         if number % PART == 0:
             pause()
             store.progress.reach(number)
-        yield entry
+        yield row
 
 
 def _content(store: Store, path: str) -> bytes | None:

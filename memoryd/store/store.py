@@ -18,7 +18,6 @@ from memoryd import __version__
 from memoryd.core.defaults import Limit, Mode, Policy
 from memoryd.core.findings import Finding
 from memoryd.core.ignore import is_ignored
-from memoryd.core.index import IndexReader
 from memoryd.core.progress import ProgressMeter
 from memoryd.core.records import FileStats, ParseOffset, Role
 from memoryd.core.retention import Quality
@@ -418,10 +417,9 @@ class Store(StoreLock):
         assert self.layout is not None
         return self.layout.reader.quality(path, content, now=now)
 
-    def files(self, catalogue: IndexReader | None = None) -> dict[str, FileStats]:
-        """Return the statistics of each source and archive file in the catalogue, or in another state of it, by
-        path."""
-        return {each.path: each for each in (catalogue or self.catalogue).summaries()}
+    def files(self) -> dict[str, FileStats]:
+        """Return the statistics of each source and archive file in the catalogue, by path."""
+        return {each.path: each for each in self.catalogue.summaries()}
 
     def pinned(self) -> frozenset[str]:
         """Return the digests of memories restored by an undo or `unarchive`: no upkeep moves them until they change."""

@@ -88,25 +88,26 @@ class Site:
         content = json.loads((Path(self.world.store.path) / INDEX).read_bytes())
         return int(content["statistics"]["total_memories"])
 
-    def during_render(self, act: Callable[[], object], patch: pytest.MonkeyPatch) -> int:
-        """Sync a new memory, and `act` while the whole index is rendered, before urgent work goes first. Returns how
-        many memories are known after that work."""
+    def during_render(self, act: Callable[[], object], patch: pytest.MonkeyPatch, *, whole: bool = True) -> int:
+        """Sync a new memory, and `act` while the index is rendered, as a `whole` or by the change: at the second pause,
+        where urgent work goes first. Returns how many memories are known after that work."""
         store = self.world.store
         urgent, known = store.urgent_callback, list[int]()
 
         def between() -> None:
-            if not known:
+            if len(known) == 1:
                 act()
             urgent()
             known.append(self.known())
 
         patch.setattr(index_files, "LARGE", 0)
-        store.index.update = None  # which would render the new memory alone
+        if whole:
+            store.index.update = None
         patch.setattr(store, "urgent_callback", between)
         self.append(2)
         self.worker.touch(LEARNINGS, Change.COMPLETE)
         self.sync()
-        return known[0]
+        return known[1]
 
 
 @pytest.fixture
@@ -139,14 +140,15 @@ def test_a_closed_file_is_searchable_before_the_root_has_settled(site: Site) -> 
     assert site.worker.lag_ms(Clock().monotonic() + 5) >= 5000, "the index file is still to be written"
 
 
-def test_files_closed_while_a_large_index_is_rendered_are_searchable_before_it_is_written(
-    site: Site, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("whole", [True, False], ids=["whole", "by-the-change"])
+def test_files_closed_while_an_index_is_rendered_are_searchable_before_it_is_written(
+    site: Site, monkeypatch: pytest.MonkeyPatch, whole: bool
 ) -> None:
     def change() -> None:
         site.append(3)
         site.worker.touch(LEARNINGS, Change.COMPLETE)
 
-    assert site.during_render(change, monkeypatch) == 3
+    assert site.during_render(change, monkeypatch, whole=whole) == 3
     assert site.listed() == 2, "the index is that of the moment when it was begun"
     assert site.worker.lag_ms(Clock().monotonic() + 5) >= 5000, "the index file is still to be written"
     site.sync()

@@ -292,6 +292,43 @@ def test_lines_appended_to_any_file_are_rendered_alone(tmp_path: Path, monkeypat
             assert (sync(store, [path], now), len(renders)) == (expected, 1)
 
 
+def test_a_change_of_topic_files_that_leaves_the_list_as_it_is_is_only_counted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root, state = tmp_path / "root", tmp_path / "state"
+    root.mkdir(mode=0o700)
+    files, now = Files("markdown-topics", root), NOW
+    titled = b"# Title\n\n"
+    steps: list[tuple[str, bytes | None, bool]] = [
+        ("other/d.md", titled, True),  # after the start: what was restored cannot be counted by the change
+        ("base.md", titled + files.text(1, 0) + files.text(1, 1), False),
+        ("base.md", titled + b"No entry.\n", False),
+        ("tools/a.md", titled + files.text(2, 0), False),
+        ("tools/a.md", b"# Another title\n\n" + files.text(2, 0), True),
+        ("tools/b.md", titled, True),
+        ("tools/b.md", titled + files.text(3, 0), False),
+        ("tools/b.md", None, True),
+    ]
+    for path in ("base.md", "tools/a.md", "other/d.md"):
+        files.put(path, titled + files.text(0, 0))
+    with opened("markdown-topics", root, state) as store:
+        sync(store, None, now)
+    with opened("markdown-topics", root, state) as store, counted(store, monkeypatch) as renders:
+        for path, content, whole in steps:
+            now += 10
+            renders.clear()
+            if content is None:
+                (root / path).unlink()
+            else:
+                files.put(path, content)
+            expected = from_scratch(store, tmp_path / "scratch", now)
+            assert (sync(store, [path], now), len(renders)) == (expected, whole), (path, content)
+            found = store.index.result
+            records = [*store.catalogue.entries([*store.files()])]
+            assert found.memories == len(records)
+            assert found.by_type == {kind: [each.type for each in records].count(kind) for kind in found.by_type}
+
+
 def test_a_change_whose_write_failed_is_written_by_the_next_update(tmp_path: Path) -> None:
     root = tmp_path / "root"
     root.mkdir(mode=0o700)

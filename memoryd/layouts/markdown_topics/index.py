@@ -10,13 +10,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from functools import lru_cache
+from dataclasses import dataclass, field, replace
+from functools import lru_cache, partial
 from itertools import product
 from typing import NamedTuple
 
 from memoryd.core.findings import Finding
-from memoryd.core.records import FileStats, Role
+from memoryd.core.records import FileChange, FileStats, Role
 from memoryd.layouts.markdown_topics.names import INDEX, heading_for, is_listable, printable, topic_path, words
 from memoryd.layouts.markdown_topics.outline import Outline, newline_of, outline
 from memoryd.layouts.markdown_topics.parser import DOCUMENT, ENTRY
@@ -37,12 +37,9 @@ class Region(NamedTuple):
 
 def render(view: IndexView) -> IndexResult:
     """Render `index.md`; it is left unchanged where a code fence or a marker is not closed."""
-    by_type = {ENTRY: 0, DOCUMENT: 0}
-    for entry in view.entries:
-        by_type[entry.type] += 1
     archived = sum(each.records for each in view.files.values() if each.role is Role.ARCHIVE)
-    sources = {path: each for path, each in view.files.items() if each.role is Role.SOURCE}
-    files = {path: _description(each) for path, each in sources.items() if is_listable(path)}
+    sources = {path: _topic_file(each) for path, each in view.files.items() if each.role is Role.SOURCE}
+    files = {path: each.description for path, each in sources.items() if is_listable(path)}
     previous = view.previous.get(INDEX) or b""
     generated = view.state.get("headings", ())
     content = update_index(previous, files, generated)
@@ -53,7 +50,46 @@ def render(view: IndexView) -> IndexResult:
     written = {INDEX: content} if content is not None and content != previous else {}
     headings = _headings(previous if content is None else content, files, generated)
     next_state = {"headings": headings} if headings else {}
-    return IndexResult(written, sum(by_type.values()), archived, by_type, tuple(findings), next_state=next_state)
+    counted = _count(sources, archived)
+    update = None if findings else counted.update
+    return replace(counted, files=written, findings=tuple(findings), next_state=next_state, update=update)
+
+
+class _TopicFile(NamedTuple):
+    """All of a topic file that the index and its counts depend on."""
+
+    description: str
+    memories: int
+    entries: int
+
+
+def _topic_file(file: FileStats) -> _TopicFile:
+    title = file.facts.get("h1") or file.facts.get("newest") or printable(topic_path(file.path).subtopic)
+    return _TopicFile(str(title).strip(), file.records, file.facts.get("entries", 0))
+
+
+def _count(sources: dict[str, _TopicFile], archived: int) -> IndexResult:
+    """Return the counts of these files, without any index."""
+    memories, entries = sum(each.memories for each in sources.values()), sum(each.entries for each in sources.values())
+    by_type = {ENTRY: entries, DOCUMENT: memories - entries}
+    return IndexResult(
+        memories=memories, archived=archived, by_type=by_type, update=partial(_update, sources, archived)
+    )
+
+
+def _update(
+    sources: dict[str, _TopicFile], archived: int, changed: Mapping[str, FileChange], now: float
+) -> IndexResult | None:
+    """Count the memories after a change that leaves the list as it is; None for any other change."""
+    del now
+    for path, change in changed.items():
+        before = sources.get(path)
+        if before is None or change.file is None:
+            return None
+        sources[path] = _topic_file(change.file)
+        if sources[path].description != before.description:
+            return None
+    return _count(sources, archived)
 
 
 def update_index(content: bytes, files: Mapping[str, str], generated: Collection[str] = ()) -> bytes | None:
@@ -136,12 +172,7 @@ def _add_block(content: bytes) -> bytes:
     return content + lead + BEGIN + newline + END + newline
 
 
-def _description(file: FileStats) -> str:
-    title = file.facts.get("h1") or file.facts.get("newest")
-    return str(title or printable(topic_path(file.path).subtopic)).strip()
-
-
-def _unlistable(paths: Mapping[str, FileStats]) -> Iterator[Finding]:
+def _unlistable(paths: Iterable[str]) -> Iterator[Finding]:
     for path in sorted(paths):
         if not is_listable(path):
             yield Finding(
