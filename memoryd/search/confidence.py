@@ -31,11 +31,11 @@ class Limits(NamedTuple):
     sure: float
 
 
-BY_TEXT, BY_MEANING, BY_BOTH = Limits(0.17, 0.5), Limits(0.31, 0.6), Limits(0.36, 0.6)
+BY_TEXT, BY_MEANING, BY_BOTH = Limits(0.17, 0.5), Limits(0.28, 0.6), Limits(0.35, 0.6)
 BY_POINTS = Limits(0.3, 0.6)  # topic files
 # With vectors of MiniLM, by which right hits have lower cosines; agents that store vectors of this size use it, too.
 MINILM = (minilm.NAME, agent_model(minilm.SIZE))
-BY_SENTENCES, BY_SENTENCES_AND_TEXT, BY_RERANK = Limits(0.28, 0.6), Limits(0.3, 0.6), Limits(0.34, 0.6)
+BY_SENTENCES, BY_SENTENCES_AND_TEXT, BY_RERANK = Limits(0.25, 0.6), Limits(0.32, 0.6), Limits(0.36, 0.6)
 
 # Letters with digits, or with signs that no sentence has: `parse_v7`, `0x80070422`, `CVE-2024-3094`, `a.b.c`.
 MAX_IDENTIFIER_CHARS = 100

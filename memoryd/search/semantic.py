@@ -28,7 +28,7 @@ MAX_JUDGED = 256  # samples whose result is cached
 POOL = 64  # nearest memories that are fused with those found by their words
 # All texts have much in common, long ones most of all, and so their vectors. This share of the mean of all vectors is
 # subtracted from that of the question; without it, long memories are similar to any question (tests.bench.finding).
-LESS_COMMON = 0.4
+LESS_COMMON = 0.45
 # What a match of the text adds to the cosine: TEXT_WEIGHT * text ** TEXT_POWER. One or two common words count for
 # almost nothing: more made the results of paraphrases worse (tests.bench.finding).
 TEXT_WEIGHT, TEXT_POWER = 1.5, 2.5
@@ -36,7 +36,8 @@ MAX_NAMED = 3  # memories; a name in more of them no longer distinguishes them
 NAMED = 0.6  # what a name adds: more than any meaning does
 # What a word adds that only one memory has; less if a few have it, and nothing from FEW memories or a share of all on.
 # A rare word tells more about a memory than its share of the text score (tests.bench.finding).
-RARE_WORD, FEW, FEW_OF_ALL = 0.05, 10, 0.05
+RARE_WORD, FEW, FEW_OF_ALL = 0.08, 10, 0.05
+LESS_RARE = 1.5  # how slowly that falls with the number of memories
 # A sum of cosine and text is mapped to 0..1: linearly from LOW on, and with less and less of it beyond the score BEND,
 # which no cosine alone exceeds, so that no two sums get the same score.
 LOW, BEND = 0.1, 0.9
@@ -229,7 +230,7 @@ def _rare_words(reader: IndexReader, query: ParsedQuery) -> dict[int, float]:
     """Return what the words of a question that few memories have, in any form, add to the score of each of these."""
     few = min(FEW, FEW_OF_ALL * reader.size)
     counts = zip(query.loose, reader.term_frequencies(query.loose), strict=True)
-    rare = [(term, RARE_WORD * (1 - log(count, few))) for term, count in counts if 0 < count < few]
+    rare = [(term, RARE_WORD * (1 - log(count, few) ** LESS_RARE)) for term, count in counts if 0 < count < few]
     found = reader.keys_with([term for term, _ in rare], FEW) if rare else []
     added: dict[int, float] = {}
     for (_, worth), keys in zip(rare, found, strict=True):

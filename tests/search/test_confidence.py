@@ -76,7 +76,7 @@ def test_a_lowest_score_leaves_out_worse_hits(filled: Stored) -> None:
     ("model", "expected"),
     [("static-128-1", "weak"), ("minilm-l6-v2-int8", "likely"), ("own:384", "likely"), ("own:1536", "weak")],
 )
-@pytest.mark.parametrize(("mode", "score"), [("hybrid", 0.33), ("semantic", 0.29)])
+@pytest.mark.parametrize(("mode", "score"), [("hybrid", 0.33), ("semantic", 0.26)])
 def test_a_score_with_minilm_is_worth_more(mode: Mode, score: float, model: str, expected: str) -> None:
     hit = Candidate(1, score, {"semantic": {"model": model, "cosine": 0.4}})
     assert [each.confidence for each in with_confidence([hit], Missing(), mode, points=False)] == [expected]

@@ -71,7 +71,7 @@ def test_a_name_outweighs_what_is_meant() -> None:
 
 def test_among_memories_with_the_name_words_and_meaning_decide() -> None:
     """Also far above what a cosine alone can reach, and whichever came last."""
-    texts, meant = [text(1, ALL, 0.6), text(2, SOME, 0.4), text(3, SOME, 0.3)], Meant("m", {1: 0.6, 2: 0.6, 3: 0.9})
+    texts, meant = [text(1, ALL, 0.6), text(2, SOME, 0.4), text(3, SOME, 0.3)], Meant("m", {1: 0.6, 2: 0.6, 3: 0.8})
     found = semantic.fuse(texts, meant, 9, {1, 2, 3})
     assert [each.key for each in found] == [1, 3, 2]
     scores = [round(each.score, 6) for each in found]
