@@ -7,6 +7,7 @@ mark the ending of a verb are tried. In English, some related words with differe
 
 from __future__ import annotations
 
+import re
 import threading
 from collections.abc import Mapping, Sequence
 from functools import cache, lru_cache
@@ -27,6 +28,8 @@ MIN_WORD = 3
 MAX_START = 4  # letters that all forms of a word begin with: `decide` and `decision` share four
 MAX_ENDING = 8  # letters by which a form may be longer than the word
 MAX_FORMS = 12  # of one word
+MAX_CHANGED = 2  # letters at the end of a stem that its word does not have there: `tie` of `tying`
+_UMLAUT = re.compile("[aou]e")  # of which the German stemmer removes the `e`, anywhere in a word
 
 # Without the words that are as frequent in English texts.
 _GERMAN = """
@@ -176,6 +179,11 @@ def _words_with_stem_of(
 def sharing_a_stem(others: tuple[str, ...], word: str, languages: tuple[str, ...]) -> Sequence[str]:
     """Return those of the other words that share a stem with the word, as `stems` finds them, but all at once."""
     wanted = stems(word, languages)
+    beginnings = _beginnings(wanted)
+    german = "german" in languages
+    others = tuple(each for each in others if each.startswith(beginnings) or (german and _UMLAUT.search(each)))
+    if not others:
+        return ()
     found: set[str] = set()
     with _lock:
         for language in languages:
@@ -186,6 +194,11 @@ def sharing_a_stem(others: tuple[str, ...], word: str, languages: tuple[str, ...
             stemmed = zip(marked.values(), stem_all(list(marked)), strict=True)
             found.update(each for each, stem in stemmed if stem in wanted)
     return [each for each in others if each in found]
+
+
+def _beginnings(wanted: frozenset[str]) -> tuple[str, ...]:
+    """Return the letters with which words begin that can have one of the wanted stems or a related one."""
+    return tuple({each[: max(len(each) - MAX_CHANGED, 1)] for each in wanted | _related_to(wanted)})
 
 
 @lru_cache(maxsize=4_096)

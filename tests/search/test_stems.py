@@ -9,6 +9,7 @@ import pytest
 
 from memoryd.core.query import Term
 from memoryd.errors import MemorydError
+from memoryd.search.embedding.vocabulary import VOCABULARY
 from memoryd.search.query_terms import ParsedQuery
 from memoryd.search.stems import MAX_FORMS, languages_of, sharing_a_stem, stem_prefix, stems, word_forms
 from tests.search.stored import Stored
@@ -52,7 +53,23 @@ def test_the_words_that_share_a_stem_are_the_same_all_at_once(languages: tuple[s
     )  # fmt: skip
     for word in words:
         expected = [each for each in words if not stems(word, languages).isdisjoint(stems(each, languages))]
-        assert sharing_a_stem(words, word, languages) == expected
+        assert [*sharing_a_stem(words, word, languages)] == expected
+
+
+@pytest.mark.parametrize("languages", [ENGLISH, ("english", "german", "french", "spanish")])
+def test_no_word_of_a_large_vocabulary_with_the_same_stem_is_left_out(languages: tuple[str, ...]) -> None:
+    """Words are compared by their first letters before they are stemmed; stemmers change letters within a word, too."""
+    words = [*filter(str.isascii, filter(str.isalpha, VOCABULARY.read_text().split())), "pruefung", "prufungen"]
+    by_start: dict[str, list[str]] = {}
+    for word in words:
+        by_start.setdefault(word[:2], []).append(word)
+    found = 0
+    for word in words[::-50]:
+        near, wanted = tuple(by_start[word[:2]]), stems(word, languages)
+        expected = [each for each in near if not wanted.isdisjoint(stems(each, languages))]
+        assert [*sharing_a_stem(near, word, languages)] == expected
+        found += len(expected) > 1
+    assert found > 100
 
 
 @pytest.mark.parametrize(
