@@ -302,7 +302,10 @@ class Root:
             self.health.unindexed_since = since
         self.wants_limits |= self.health.note_limits()
         self.health.note_changes(done)
-        self._backfill.notify(later=later)
+        scanned = done.directories is not None
+        if scanned:  # probably many: they can be found now, and the index files and vectors follow
+            self.status = self._publisher.counted(self.status)
+        self._backfill.notify(later=later or scanned)
         self._note_vectors()
 
     def _note_vectors(self) -> bool:
@@ -448,11 +451,8 @@ class Root:
             self.recover_once()
             return self.memories.perform(job)
         self.memories.catch_up()
-        if job.name == "check":
-            self.read_all()
-            self.health.require(job.name)
-        if job.name == "verify":
-            self.read_all(verify=True)
+        if job.name in ("check", "verify"):
+            self.read_all(verify=job.name == "verify")
             self.health.require(job.name)
         if job.name not in LOOKS:
             self.recover_once()

@@ -100,23 +100,29 @@ class Publisher:
             backups=self._backups,
         )
 
-    def scanning(self, before: RootStatus) -> RootStatus:
-        """Return a status with what has been read so far, at little cost. The rest stays as it was. Until a layout is
-        recognised there are no reasons: that none is known yet is no trouble."""
+    def counted(self, before: RootStatus) -> RootStatus:
+        """Return a status with the numbers of what can be found by now, at little cost. The rest stays as it was."""
         totals = self._store.catalogue.totals_by_role()
         archived = totals[Role.ARCHIVE].records if Role.ARCHIVE in totals else 0
         return replace(
             before,
-            layout=self._layout(),
-            mode=self._mode(),
-            state="scanning",
-            reasons=() if self._store.layout is None else self._health.state()[1],
-            watch=self._health.watch,
             memories=sum(each.records for each in totals.values()) - archived,
             archived=archived,
             files=sum(each.files for each in totals.values()),
             bytes=sum(each.size for each in totals.values()),
             findings=finding_counts(self._store),
+        )
+
+    def scanning(self, before: RootStatus) -> RootStatus:
+        """Return a status with what has been read so far, at little cost. Until a layout is recognised there are no
+        reasons: that none is known yet is no trouble."""
+        return replace(
+            self.counted(before),
+            layout=self._layout(),
+            mode=self._mode(),
+            state="scanning",
+            reasons=() if self._store.layout is None else self._health.state()[1],
+            watch=self._health.watch,
         )
 
     def _look(self) -> tuple[LockRow, ...]:

@@ -12,10 +12,12 @@ import pytest
 from memoryd.control.methods.memories import AddRequest, AddResult
 from memoryd.engine import health as root_health
 from memoryd.engine.inbox import BLIND_SCAN_S, CALM_LOOK_S, LOOK_S, MIN_SCAN_S, NEVER
+from memoryd.engine.indexer import Indexer
 from memoryd.engine.interfaces import Clock
 from memoryd.engine.jobs import Job
 from memoryd.engine.root import Root
 from memoryd.errors import DiskError, PausedError, RootMissingError
+from memoryd.operations.index_files import IndexUpdate
 from memoryd.store import Store
 from tests.layouts.samples import learning, lines
 from tests.operations.world import LEARNINGS, World
@@ -103,6 +105,22 @@ def test_a_change_that_no_event_told_is_found_by_the_next_scan(site: Site) -> No
     site.wait(MIN_SCAN_S)
     assert site.records() == 2
     assert site.root.status.generation == 2
+
+
+def test_what_a_scan_found_is_counted_before_the_index_files_are_written(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    counted: list[int] = []
+    real = Indexer.write
+
+    def counting(self: Indexer, *, force: bool, wait_s: float) -> IndexUpdate:
+        counted.append(site.root.status.memories)
+        return real(self, force=force, wait_s=wait_s)
+
+    monkeypatch.setattr(Indexer, "write", counting)
+    site.world.write(LEARNINGS, lines(learning(1), learning(2)))
+    site.wait(MIN_SCAN_S)
+    assert counted == [2]
 
 
 def test_a_root_with_gaps_in_its_watches_is_watched_anew_and_scanned_often(site: Site) -> None:
