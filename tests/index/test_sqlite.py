@@ -18,7 +18,7 @@ from memoryd.core.index import IndexUnavailable
 from memoryd.core.query import Filters, Term, TextQuery
 from memoryd.core.records import Document, Record
 from memoryd.core.words import tokens
-from memoryd.index.sqlite import SqliteIndex, fulltext
+from memoryd.index.sqlite import SqliteIndex, fulltext, word_list
 from memoryd.index.sqlite.database import SCHEMA, Database
 from memoryd.index.sqlite.word_list import WordList, words_containing
 from tests.examples import examples
@@ -253,8 +253,19 @@ class TestFullText:
             known = WordList()
             known.words_up_to(1, listed.copy, lambda _: ())
             for start in ("a", "ab", "abb", "abc", "c", "zebra", "zebras", "z", "日", "語"):
-                found = known.words_beginning(start, 1, lambda _: ())
+                found = known.words_beginning(start, 1, tuple, lambda _: ())
                 assert found == [word for word in listed if word.startswith(start)]
+
+    def test_a_word_list_without_many_newer_memories_is_loaded_again(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """But only after so many words that looking them up one by one took longer."""
+        known, newer = WordList(), word_list.MAX_NEWER + 2
+        monkeypatch.setattr(word_list, "RELOAD", newer * word_list.NEW_WORDS // 3)
+        known.words_up_to(1, lambda: ["ab", "zebra"], lambda _: ())
+        asked = [known.words_beginning("ab", newer, lambda: ["ab", "abc"], lambda _: ()) for _ in range(5)]
+        assert asked == [None, None, ["ab", "abc"], ["ab", "abc"], ["ab", "abc"]]
+
+    def test_a_word_list_that_was_never_loaded_is_not_loaded_by_a_question(self) -> None:
+        assert WordList().words_beginning("ab", 1, lambda: ["ab"], lambda _: ()) is None
 
 
 class TestVectors:

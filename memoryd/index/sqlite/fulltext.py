@@ -104,7 +104,7 @@ class FullText:
 
     def words_beginning(self, start: str) -> list[str]:
         """Return the words of all memories that begin with `start`, in order."""
-        found = self._word_list.words_beginning(start, self._memories.last_key(), self._words_after)
+        found = self._word_list.words_beginning(start, self._memories.last_key(), self._terms, self._words_after)
         if found is None:
             after = start[:-1] + chr(ord(start[-1]) + 1)
             found = [row[0] for row in self._db.rows(_BETWEEN, (start, after))]

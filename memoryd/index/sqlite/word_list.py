@@ -6,7 +6,10 @@ import threading
 from collections.abc import Callable, Iterable
 
 MAX_NEWER = 50  # memories that are split into words for one question
-RELOAD = 300  # characters of the word list that are loaded in the time in which a new memory is split into words
+NEW_WORDS = 20  # characters that a new memory adds to the word list
+# Characters of the word list that are loaded in the time in which a new memory is split into words, or in which a word
+# is looked up without the list.
+RELOAD = 300
 
 
 class WordList:
@@ -21,6 +24,7 @@ class WordList:
         self._spans: dict[str, tuple[int, int]] = {}  # where its words with these first two letters are
         self._newer: dict[str, None] = {}  # the words of memories since then
         self._words: str | None = None  # both
+        self._missed = 0  # words that were looked up without it since then
 
     def words_up_to(
         self, last_key: int, vocabulary: Callable[[], Iterable[str]], words_after: Callable[[int], Iterable[str]]
@@ -29,27 +33,39 @@ class WordList:
         (`words_after` a key); if there are very many, the whole vocabulary is loaded, which then takes less time."""
         with self._lock:
             if self._upto < 0 or (last_key - self._upto) * RELOAD > len(self._loaded):
-                self._loaded, self._spans, self._newer = "\n".join(("", *vocabulary(), "")), {}, {}
-                self._words, self._upto = self._loaded, last_key
+                self._load(last_key, vocabulary)
             self._add_newer(last_key, words_after)
             if self._words is None:
                 self._words = self._loaded + "\n".join((*self._newer, ""))
             return self._words
 
     def words_beginning(
-        self, start: str, last_key: int, words_after: Callable[[int], Iterable[str]]
+        self,
+        start: str,
+        last_key: int,
+        vocabulary: Callable[[], Iterable[str]],
+        words_after: Callable[[int], Iterable[str]],
     ) -> list[str] | None:
         """Return the words that begin with `start`, in order; None if the list is not loaded or many memories are
-        newer."""
+        newer. If it was for so many words that loading would have taken less time, it is loaded again."""
         with self._lock:
-            if self._upto < 0 or last_key - self._upto > MAX_NEWER:
+            if self._upto < 0:
                 return None
+            if last_key - self._upto > MAX_NEWER:
+                self._missed += 1
+                if self._missed * RELOAD < len(self._loaded) + NEW_WORDS * (last_key - self._upto):
+                    return None
+                self._load(last_key, vocabulary)
             self._add_newer(last_key, words_after)
             pair = start[:2]
             span = self._spans.get(pair) or self._spans.setdefault(pair, _span(self._loaded, pair))
             found = _words_between(self._loaded, span, start)
             newer = [word for word in self._newer if word.startswith(start)]
         return sorted({*found, *newer}) if newer else found
+
+    def _load(self, last_key: int, vocabulary: Callable[[], Iterable[str]]) -> None:
+        self._loaded, self._spans, self._newer = "\n".join(("", *vocabulary(), "")), {}, {}
+        self._words, self._upto, self._missed = self._loaded, last_key, 0
 
     def _add_newer(self, last_key: int, words_after: Callable[[int], Iterable[str]]) -> None:
         if last_key > self._upto:
