@@ -1,13 +1,13 @@
-"""Times in the words of a question: `yesterday`, `last week`, `in May`, `2026-01-31`, `current`.
+"""Times in the words of a question: `yesterday`, `last week`, `in May`, `last summer`, `2026-01-31`, `current`.
 
 A period in a question is a preference, since a memory may be about a time and written at another; one that a caller
-gives as a filter is strict. Days begin at midnight of this machine's time zone, weeks on Monday.
+gives as a filter is strict. Days begin at midnight of this machine's time zone, weeks on Monday; seasons are those of
+the northern half of the world.
 """
 
 from __future__ import annotations
 
 import re
-from calendar import monthrange
 from datetime import UTC, datetime, timedelta
 from typing import NamedTuple
 
@@ -19,29 +19,43 @@ _MONTHS = (
     "december",
 )  # fmt: skip
 _DAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
+_SEASONS = {"spring": 3, "summer": 6, "autumn": 9, "fall": 9, "winter": 12}  # the first month
+_NUMBERS = {
+    "a": 1, "one": 1, "two": 2, "couple of": 2, "three": 3, "four": 4, "five": 5, "six": 6, "seven": 7,
+    "eight": 8, "nine": 9, "ten": 10, "eleven": 11, "twelve": 12,
+}  # fmt: skip
+FEW = 3  # how many "a few" are
 _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": DAY, "w": 7 * DAY}
 _AGE = re.compile(r"(\d{1,6})\s*([smhdw])")
+_COUNT = "|".join([r"\d{1,3}", *(word.replace(" ", r"\ ") for word in _NUMBERS)])
 _PERIOD = re.compile(
-    rf"""\b(?:(?P<open>since|after|before|until)\s+)?(?:(?:in|on|from|of|during|the|within)\s+)*(?:
-    (?P<day>today|yesterday|the\ day\ before\ yesterday)
-    | (?P<which>this|last|past|previous)\s+(?:(?P<count>\d{{1,3}})\s+)?(?P<unit>day|week|month|year)s?
-    | (?P<ago>\d{{1,3}}|a|one|two|three|four|five|six)\s+(?P<ago_unit>day|week|month|year)s?\ ago
+    rf"""\b(?:(?P<open>since|after|before|until)\s+)?(?:(?:in|on|from|of|during|the|within|early|mid|late)[\s-]+)*(?:
+    (?P<day>today|tonight|this\ (?:morning|afternoon|evening)|yesterday|last\ night|the\ day\ before\ yesterday)
+    | (?P<which>this|last|past|previous)\s+(?:
+        (?P<count>{_COUNT}|few)\s+(?P<units>day|week|month|quarter|year)s?
+        | (?P<unit>day|week(?:end)?|month|quarter|year))
+    | (?P<ago>{_COUNT})\s+(?P<ago_unit>day|week|month|year)s?\ ago
     | (?P<date>\d{{4}}-\d\d(?:-\d\d)?)
     | (?:last\s+)?(?P<weekday>{"|".join(_DAYS)})
     | (?:last\s+)?(?P<month>{"|".join(_MONTHS)})(?:\s+(?P<year>\d{{4}}))?
+    | (?:(?P<which_season>this|last|past|previous)\s+)?(?P<season>{"|".join(_SEASONS)})
+        (?:\s+(?:of\s+)?(?P<season_year>\d{{4}}))?
+    | q(?P<quarter>[1-4])(?:\s+(?:of\s+)?(?P<quarter_year>\d{{4}}))?
     | (?P<only_year>(?:19|20)\d\d)
     )\b""",
     re.IGNORECASE | re.VERBOSE,
 )
-_INTRODUCED = re.compile(r"(?:in|on|from|during|since|after|before|until|last|of)\s", re.IGNORECASE)
-_NEWEST = re.compile(r"\b(current|currently|latest|newest|most recent|now|nowadays|at the moment)\b", re.IGNORECASE)
+_INTRODUCED = re.compile(r"(?:in|on|from|during|since|after|before|until|last|of|mid)[\s-]", re.IGNORECASE)
+_NEWEST = re.compile(
+    r"\b(currently|current|latest|newest|recently|recent|lately|nowadays|now|these days|at the moment)\b",
+    re.IGNORECASE,
+)
 _TIMES = """
 today yesterday this last past previous day days week weeks month months year years ago since before after until current
-currently latest newest recent now nowadays moment
+currently latest newest recent recently lately now nowadays moment tonight weekend quarter quarters few couple
 """
 TIME_WORDS = frozenset((*_MONTHS, *_DAYS, *_TIMES.split()))
 """Words that a question names a time with, which a memory of that time need not have."""
-_NUMBERS = {"a": 1, "one": 1, "two": 2, "three": 3, "four": 4, "five": 5, "six": 6}
 
 
 class Period(NamedTuple):
@@ -71,9 +85,8 @@ def period_in(question: str, now: float) -> Period | None:
     """Return the first period that a question names. `now` in seconds."""
     for found in _PERIOD.finditer(question):
         words = found.group()
-        named = found["month"] or found["weekday"] or found["only_year"]
-        if named and not (found["year"] or _INTRODUCED.match(words)):
-            continue  # `may` is mostly no month, and a bare number no year
+        if not _is_time(found):
+            continue
         span = _span(found, datetime.fromtimestamp(now, UTC).astimezone())
         if span is None:
             continue
@@ -83,6 +96,14 @@ def period_in(question: str, now: float) -> Period | None:
         until = None if opening in ("since", "after") else start if opening == "before" else end
         return Period(since, until, words, " ".join(f"{question[: found.start()]} {question[found.end() :]}".split()))
     return None
+
+
+def _is_time(found: re.Match[str]) -> bool:
+    """True if the words are meant as a time: `may` is mostly no month, `spring` no season, a bare number no year."""
+    if found["season"]:
+        return bool(found["which_season"] or found["season_year"])
+    named = found["month"] or found["weekday"] or found["quarter"] or found["only_year"]
+    return not named or bool(found["year"] or found["quarter_year"]) or _INTRODUCED.match(found.group()) is not None
 
 
 def prefers_newest(question: str) -> bool:
@@ -109,12 +130,12 @@ def _span(found: re.Match[str], now: datetime) -> tuple[datetime, datetime] | No
     """Return the start and the end of a named period; None for a date that does not exist."""
     today = now.replace(hour=0, minute=0, second=0, microsecond=0)
     if found["day"]:
-        back = {"today": 0, "yesterday": 1}.get(found["day"].lower(), 2)
+        back = {"yesterday": 1, "last night": 1, "the day before yesterday": 2}.get(found["day"].lower(), 0)
         return today - timedelta(back), today - timedelta(back - 1)
     if found["which"]:
         return _relative(found, now, today)
     if found["ago"]:
-        count = _NUMBERS.get(found["ago"].lower()) or int(found["ago"])
+        count = _number(found["ago"])
         unit = found["ago_unit"].lower()
         if unit == "day":
             return today - timedelta(count), today - timedelta(count - 1)
@@ -125,45 +146,66 @@ def _span(found: re.Match[str], now: datetime) -> tuple[datetime, datetime] | No
     return _calendar(found, today)
 
 
+def _number(word: str) -> int:
+    return int(word) if word.isdigit() else _NUMBERS.get(word.lower(), FEW)
+
+
 def _relative(found: re.Match[str], now: datetime, today: datetime) -> tuple[datetime, datetime]:
-    unit, last = found["unit"].lower(), found["which"].lower() != "this"
+    unit, last = (found["units"] or found["unit"]).lower(), found["which"].lower() != "this"
     if found["count"] or unit == "day":
-        days = {"day": 1, "week": 7, "month": 30, "year": 365}[unit] * int(found["count"] or 1)
+        days = {"day": 1, "week": 7, "month": 30, "quarter": 91, "year": 365}[unit] * _number(found["count"] or "one")
         return today - timedelta(days), now
     return _unit(unit, today, int(last))
 
 
 def _unit(unit: str, today: datetime, back: int) -> tuple[datetime, datetime]:
-    """Return the calendar week, month or year so many before this one."""
-    if unit == "week":
+    """Return the calendar week, weekend, month, quarter or year so many before this one."""
+    if unit in ("week", "weekend"):
         start = today - timedelta(today.weekday() + 7 * back)
-        return start, start + timedelta(7)
+        return start + timedelta(5 * (unit == "weekend")), start + timedelta(7)
     if unit == "month":
-        months = today.year * 12 + today.month - 1 - back
-        return _months(today, months // 12, months % 12 + 1)
+        return _months(today, _month_of(today) - back)
+    if unit == "quarter":
+        return _months(today, (_month_of(today) // 3 - back) * 3, 3)
     start = today.replace(year=max(today.year - back, 1), month=1, day=1)
     return start, start.replace(year=start.year + 1)
 
 
-def _months(today: datetime, year: int, month: int) -> tuple[datetime, datetime]:
-    start = today.replace(year=year, month=month, day=1)
-    return start, start + timedelta(monthrange(year, month)[1])
+def _month_of(day: datetime) -> int:
+    """Return the number of a day's month, counted from the year 0."""
+    return day.year * 12 + day.month - 1
+
+
+def _months(today: datetime, first: int, count: int = 1) -> tuple[datetime, datetime]:
+    """Return `count` months, the first of them by its number."""
+    start, end = (today.replace(year=month // 12, month=month % 12 + 1, day=1) for month in (first, first + count))
+    return start, end
 
 
 def _calendar(found: re.Match[str], today: datetime) -> tuple[datetime, datetime] | None:
-    """Return a day, month or year named by its date; a month without a year is the last one that has begun."""
+    """Return a day, month, quarter, season or year by its name; without a year the last one that has begun."""
     try:
         if found["date"]:
             year, month, *day = map(int, found["date"].split("-"))
-            if day:
-                start = today.replace(year=year, month=month, day=day[0])
-                return start, start + timedelta(1)
-            return _months(today, year, month)
+            start = today.replace(year=year, month=month, day=day[0] if day else 1)
+            return (start, start + timedelta(1)) if day else _months(today, _month_of(start))
         if found["only_year"]:
-            start = today.replace(year=int(found["only_year"]), month=1, day=1)
-            return start, start.replace(year=start.year + 1)
-        month = _MONTHS.index(found["month"].lower()) + 1
-        year = int(found["year"]) if found["year"] else today.year - (month > today.month)
-        return _months(today, year, month)
+            return _months(today, int(found["only_year"]) * 12, 12)
+        if found["season"]:
+            ended = (found["which_season"] or "this").lower() != "this"
+            return _latest(today, _SEASONS[found["season"].lower()], found["season_year"], 3, ended=ended)
+        if found["quarter"]:
+            return _latest(today, int(found["quarter"]) * 3 - 2, found["quarter_year"], 3)
+        return _latest(today, _MONTHS.index(found["month"].lower()) + 1, found["year"], 1)
     except ValueError:
         return None
+
+
+def _latest(
+    today: datetime, month: int, year: str | None, count: int, *, ended: bool = False
+) -> tuple[datetime, datetime]:
+    """Return `count` months from the given one of a year on; without a year the last that have begun, or `ended`."""
+    if year:
+        return _months(today, int(year) * 12 + month - 1, count)
+    last = _month_of(today) - count * ended
+    return _months(today, last - (last - (month - 1)) % 12, count)

@@ -35,6 +35,21 @@ def day(text: str) -> float:
         ("last Wednesday", "2026-11-18", "2026-11-19"),
         ("three days ago", "2026-11-22", "2026-11-23"),
         ("2 weeks ago", "2026-11-09", "2026-11-16"),
+        ("five days ago", "2026-11-20", "2026-11-21"),
+        ("a couple of weeks ago", "2026-11-09", "2026-11-16"),
+        ("what failed this morning", "2026-11-25", "2026-11-26"),
+        ("the alarm last night", "2026-11-24", "2026-11-25"),
+        ("the party last weekend", "2026-11-21", "2026-11-23"),
+        ("costs of the last quarter", "2026-07-01", "2026-10-01"),
+        ("sales in Q3", "2026-07-01", "2026-10-01"),
+        ("sales of Q4 2025", "2025-10-01", "2026-01-01"),
+        ("the race in early May", "2026-05-01", "2026-06-01"),
+        ("the race of mid-September", "2026-09-01", "2026-10-01"),
+        ("the trip last summer", "2026-06-01", "2026-09-01"),
+        ("the storm of last autumn", "2025-09-01", "2025-12-01"),
+        ("what grew this autumn", "2026-09-01", "2026-12-01"),
+        ("skiing last winter", "2025-12-01", "2026-03-01"),
+        ("the summer of 2024", "2024-06-01", "2024-09-01"),
         ("changes since May", "2026-05-01", None),
         ("changes before May", None, "2026-05-01"),
     ],
@@ -50,10 +65,41 @@ def test_a_period_is_the_days_it_names(question: str, since: str | None, until: 
 
 @pytest.mark.parametrize(
     "question",
-    ["may I deploy", "march of the ants", "room 2024", "port 8080", "2026-02-30", "the week", "in the house"],
+    [
+        "may I deploy",
+        "march of the ants",
+        "room 2024",
+        "port 8080",
+        "2026-02-30",
+        "2026-13",
+        "the week",
+        "in the house",
+        "trips of the last years",
+        "an error in spring boot",
+        "heating in winter",
+        "answer to Q3",
+        "a few days ago",
+    ],
 )
 def test_other_words_are_no_period(question: str) -> None:
     assert period_in(question, WEDNESDAY.timestamp()) is None
+
+
+def test_the_last_winter_is_one_that_has_ended() -> None:
+    january = datetime(2027, 1, 15, 12, tzinfo=UTC).astimezone().timestamp()
+    last, this = (period_in(f"snow {which} winter", january) for which in ("last", "this"))
+    assert last is not None
+    assert this is not None
+    assert (last.since, last.until) == (day("2025-12-01"), day("2026-03-01"))
+    assert (this.since, this.until) == (day("2026-12-01"), day("2027-03-01"))
+
+
+def test_some_days_weeks_or_months_end_now() -> None:
+    now = WEDNESDAY.timestamp()
+    for words, days in (("the last few weeks", 21), ("the past couple of months", 60), ("the last seven days", 7)):
+        found = period_in(f"what happened in {words}", now)
+        assert found is not None
+        assert (found.since, found.until) == (day("2026-11-25") - days * DAY, now)
 
 
 def test_bounds_of_filters() -> None:
@@ -69,6 +115,8 @@ def test_bounds_of_filters() -> None:
 def test_what_holds_now() -> None:
     assert prefers_newest("the current baseline")
     assert prefers_newest("who is on call NOW?")
+    assert prefers_newest("what broke recently")
+    assert prefers_newest("the most recent price")
     assert not prefers_newest("how to know the currents")
 
 
