@@ -6,6 +6,7 @@ import errno
 import sqlite3
 import threading
 from array import array
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -251,21 +252,22 @@ class TestFullText:
         words = ["a", "ab", "aba", "abb", "ac", "b", "zebra", "zürich", "ä", "日本"]
         for listed in (words, words[:1], words[1:4], []):
             known = WordList()
-            known.words_up_to(1, listed.copy, lambda _: ())
+            known.words_up_to(1, partial("\n".join, listed), lambda _: ())
             for start in ("a", "ab", "abb", "abc", "c", "zebra", "zebras", "z", "日", "語"):
-                found = known.words_beginning(start, 1, tuple, lambda _: ())
+                found = known.words_beginning(start, 1, str, lambda _: ())
                 assert found == [word for word in listed if word.startswith(start)]
 
     def test_a_word_list_without_many_newer_memories_is_loaded_again(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """But only after so many words that looking them up one by one took longer."""
         known, newer = WordList(), word_list.MAX_NEWER + 2
         monkeypatch.setattr(word_list, "RELOAD", newer * word_list.NEW_WORDS // 3)
-        known.words_up_to(1, lambda: ["ab", "zebra"], lambda _: ())
-        asked = [known.words_beginning("ab", newer, lambda: ["ab", "abc"], lambda _: ()) for _ in range(5)]
+        known.words_up_to(1, lambda: "ab\nzebra", lambda _: ())
+        asked = [known.words_beginning("ab", newer, lambda: "ab\nabc", lambda _: ()) for _ in range(5)]
         assert asked == [None, None, ["ab", "abc"], ["ab", "abc"], ["ab", "abc"]]
 
-    def test_a_word_list_that_was_never_loaded_is_not_loaded_by_a_question(self) -> None:
-        assert WordList().words_beginning("ab", 1, lambda: ["ab"], lambda _: ()) is None
+    def test_a_word_list_is_loaded_by_the_first_questions_of_a_small_index_alone(self) -> None:
+        for memories, first in ((10, ["ab"]), (1_000, None)):
+            assert WordList().words_beginning("ab", memories, lambda: "ab", lambda _: ()) == first
 
 
 class TestVectors:

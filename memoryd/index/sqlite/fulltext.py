@@ -46,6 +46,8 @@ _FROM_RARE = _FROM.replace(" WHERE ", " LEFT JOIN rare ON rare.key = w.rowid WHE
 _COUNT = "(SELECT count(*) FROM (SELECT 1 FROM words WHERE words MATCH ? LIMIT ?))"
 _NEWER = "SELECT r.title, r.tags, t.labels, t.body FROM records AS r JOIN texts AS t USING (key) WHERE r.key > ?"
 _BETWEEN = "SELECT term FROM vocabulary WHERE term >= ? AND term < ?"
+# As one row: after each row other threads may run, which would take seconds during a first index.
+_TERMS = "SELECT group_concat(term, char(10)) FROM vocabulary"
 _TOTALS = "SELECT block FROM words_data WHERE id = 1"  # maintained by FTS5: number of rows, then of words in each field
 
 
@@ -307,8 +309,9 @@ class FullText:
         """Return the words that contain the piece (None: too many)."""
         return words_containing(self.vocabulary(), piece, MAX_WORDS)
 
-    def _terms(self) -> Iterator[str]:
-        return (row[0] for row in self._db.rows("SELECT term FROM vocabulary"))
+    def _terms(self) -> str:
+        row = self._db.row(_TERMS)
+        return row[0] or "" if row else ""
 
     def _words_after(self, key: int) -> Iterator[str]:
         """Yield the words of all memories with a higher key."""

@@ -27,10 +27,11 @@ class WordList:
         self._missed = 0  # words that were looked up without it since then
 
     def words_up_to(
-        self, last_key: int, vocabulary: Callable[[], Iterable[str]], words_after: Callable[[int], Iterable[str]]
+        self, last_key: int, vocabulary: Callable[[], str], words_after: Callable[[int], Iterable[str]]
     ) -> str:
         """Return the words of all memories up to this key, each between newlines. Newer memories are split into words
-        (`words_after` a key); if there are very many, the whole vocabulary is loaded, which then takes less time."""
+        (`words_after` a key); if there are very many, the whole `vocabulary` (one word a line) is loaded, which then
+        takes less time."""
         with self._lock:
             if self._upto < 0 or (last_key - self._upto) * RELOAD > len(self._loaded):
                 self._load(last_key, vocabulary)
@@ -43,28 +44,28 @@ class WordList:
         self,
         start: str,
         last_key: int,
-        vocabulary: Callable[[], Iterable[str]],
+        vocabulary: Callable[[], str],
         words_after: Callable[[int], Iterable[str]],
     ) -> list[str] | None:
         """Return the words that begin with `start`, in order; None if the list is not loaded or many memories are
-        newer. If it was for so many words that loading would have taken less time, it is loaded again."""
+        newer. After so many of these that loading would have taken less time, it is loaded."""
         with self._lock:
-            if self._upto < 0:
-                return None
-            if last_key - self._upto > MAX_NEWER:
+            newer = last_key - self._upto
+            if self._upto < 0 or newer > MAX_NEWER:
                 self._missed += 1
-                if self._missed * RELOAD < len(self._loaded) + NEW_WORDS * (last_key - self._upto):
+                if self._missed * RELOAD < len(self._loaded) + NEW_WORDS * newer:
                     return None
                 self._load(last_key, vocabulary)
             self._add_newer(last_key, words_after)
             pair = start[:2]
             span = self._spans.get(pair) or self._spans.setdefault(pair, _span(self._loaded, pair))
             found = _words_between(self._loaded, span, start)
-            newer = [word for word in self._newer if word.startswith(start)]
-        return sorted({*found, *newer}) if newer else found
+            more = [word for word in self._newer if word.startswith(start)]
+        return sorted({*found, *more}) if more else found
 
-    def _load(self, last_key: int, vocabulary: Callable[[], Iterable[str]]) -> None:
-        self._loaded, self._spans, self._newer = "\n".join(("", *vocabulary(), "")), {}, {}
+    def _load(self, last_key: int, vocabulary: Callable[[], str]) -> None:
+        words = vocabulary()
+        self._loaded, self._spans, self._newer = f"\n{words}\n" if words else "\n", {}, {}
         self._words, self._upto, self._missed = self._loaded, last_key, 0
 
     def _add_newer(self, last_key: int, words_after: Callable[[int], Iterable[str]]) -> None:
