@@ -150,7 +150,11 @@ def _failing_disk(site: Site) -> Place:
             raise OSError(errno.EIO, os.strerror(errno.EIO), path)
         return genuine(directory, file, path, *more)
 
+    def open_found(directory: int, file: str) -> int:
+        return open_regular(directory, file, file)
+
     site.patch.setattr("memoryd.disk.tree.open_regular", open_regular)
+    site.patch.setattr("memoryd.disk.tree.open_found", open_found)
     return Place(LEARNINGS)
 
 

@@ -79,7 +79,7 @@ def test_newer_memories_are_found_as_well(folder: Stored) -> None:
 
 
 def test_and_when_very_many_came_in(folder: Stored, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(word_list, "RELOAD", 1_000_000)
+    monkeypatch.setattr(word_list, "LOAD", 1_000_000)
     folder.texts("ghosted")
     folder.ids("host")
     folder.put(*(memory(f"n{number}", f"x{number}host") for number in range(9)))
@@ -89,7 +89,7 @@ def test_and_when_very_many_came_in(folder: Stored, monkeypatch: pytest.MonkeyPa
 def test_a_long_word_list_is_extended_by_the_words_of_newer_memories(
     folder: Stored, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(word_list, "RELOAD", 0)
+    monkeypatch.setattr(word_list, "LOAD", 0)
     folder.texts("ghosted", "hostel")
     assert set(folder.ids("host")) == {"m0", "m1"}
     folder.put(memory("title", "", title="Frosthost"), memory("tag", "", tags=("höstlich",)), memory("m1", "gone now"))

@@ -7,9 +7,8 @@ from collections.abc import Callable, Iterable
 
 MAX_NEWER = 50  # memories that are split into words for one question
 NEW_WORDS = 20  # characters that a new memory adds to the word list
-# Characters of the word list that are loaded in the time in which a new memory is split into words, or in which a word
-# is looked up without the list.
-RELOAD = 300
+RELOAD = 300  # characters of the word list that are loaded in the time in which a word is looked up without the list
+LOAD = 12  # memories whose words are loaded in the time in which a new one is split into words
 
 
 class WordList:
@@ -33,7 +32,7 @@ class WordList:
         (`words_after` a key); if there are very many, the whole `vocabulary` (one word a line) is loaded, which then
         takes less time."""
         with self._lock:
-            if self._upto < 0 or (last_key - self._upto) * RELOAD > len(self._loaded):
+            if self._upto < 0 or (last_key - self._upto) * LOAD > last_key:
                 self._load(last_key, vocabulary)
             self._add_newer(last_key, words_after)
             if self._words is None:

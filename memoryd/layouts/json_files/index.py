@@ -36,7 +36,7 @@ from memoryd.layouts.validation import is_texts
 
 _BUCKETS = ("projectIndex", "typeIndex", "tagIndex", "entityIndex")
 KEYS = (*_BUCKETS, "temporalIndex", "fileIndex")
-MAX_CACHED_ENTRIES = 20_000  # a larger index is rendered as a whole each time
+MAX_CACHED_ENTRIES = 200_000  # at about a kilobyte each; a larger index is rendered as a whole each time
 
 _PAIR = re.compile(rb'"([^"\\]+)"\s*:\s*"([A-Za-z0-9_.-]+\.json)"')
 

@@ -64,7 +64,7 @@ class _Body:
     archived: int
     unlisted: int
     sizes: dict[str, int]
-    seen: dict[str, Entry] = field(default_factory=dict)
+    seen: dict[str, str] = field(default_factory=dict)
     lists: tuple[dict[str, list[str]], ...] = ()
     counts: list[tuple[dict[str, int], ...]] = field(default_factory=list)
 
@@ -113,7 +113,7 @@ def _body(view: IndexView) -> tuple[_Body, tuple[Finding, ...]]:
         if entry.id in body.seen:
             findings.append(_duplicate(entry, body.seen[entry.id]))
             continue
-        body.seen[entry.id] = entry
+        body.seen[entry.id] = entry.path
         for _ in range(len(body.counts), _PARTS[entry.path]):
             body.end_file()
         for keys, ids in zip(body.count(entry), body.lists, strict=False):
@@ -165,8 +165,8 @@ class _Text:
         return replace(body.result(files), update=self.update)
 
 
-def _duplicate(entry: Entry, first: Entry) -> Finding:
-    message = f"duplicate id, first used in {first.path}; only the first counts: remove or merge this one by hand"
+def _duplicate(entry: Entry, first: str) -> Finding:
+    message = f"duplicate id, first used in {first}; only the first counts: remove or merge this one by hand"
     return Finding("duplicate-id", entry.path, message, entry.line, entry.id)
 
 
