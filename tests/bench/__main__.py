@@ -25,7 +25,7 @@ from pathlib import Path
 import memoryd
 from tests.bench import plot
 from tests.bench.cases import CASES, Case, PlaceCase, StoreCase
-from tests.bench.corpora import WRITTEN
+from tests.bench.corpora import MOST, WRITTEN
 from tests.bench.report import readme, text
 from tests.bench.results import Result, Row, growth, load, save
 from tests.bench.store import FULL, QUICK, Effort, Place, store
@@ -38,7 +38,9 @@ def run(cases: Sequence[Case], sizes: Sequence[int], layouts: Sequence[str], eff
     for size in sizes:
         for layout in layouts:
             shared = [each for each in cases if isinstance(each, StoreCase) and layout in each.layouts]
-            if shared:
+            if shared and size > MOST.get(layout, size):
+                _tell(f"{layout} holds at most {MOST[layout]:,} memories")
+            elif shared:
                 yield from _run_on_store(shared, layout, size, effort)
         for case in cases:
             if isinstance(case, PlaceCase):

@@ -28,6 +28,7 @@ YEAR_S = 365 * 86_400
 LONG = 24_000  # characters, far more than any window that texts are cut into
 LONGEST = {"jsonl-store": 4_600}  # its schema allows no more than 5,000
 EACH = 25  # needles of each kind that is made up
+MOST = {"jsonl-store": 250_000}  # memories; files above 64 MB are not read, and that layout has three
 
 
 class Planted(NamedTuple):

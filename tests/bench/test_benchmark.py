@@ -14,7 +14,7 @@ from memoryd.core.records import ParseOffset
 from memoryd.layouts.registry import LAYOUTS
 from memoryd.search.spelling import is_one_letter_apart
 from tests.bench import goals, plot
-from tests.bench.__main__ import main
+from tests.bench.__main__ import main, run
 from tests.bench.agent_writes import LARGE, Agent, put_large_document, word
 from tests.bench.cases import CASES
 from tests.bench.corpora import WRITTEN, Corpus, generate
@@ -23,6 +23,7 @@ from tests.bench.inotify import CLOSE_WRITE, MOVED_TO, Inotify
 from tests.bench.report import COLUMNS, FIGURES, number, readme, table, text
 from tests.bench.results import Result, Row, exponent, growth, load, percentile, rounded, row, save
 from tests.bench.rig import installed_env
+from tests.bench.store import QUICK
 
 # --- arithmetic
 
@@ -183,6 +184,12 @@ def test_wrong_options_are_refused(words: tuple[str, ...], said: str, capsys: py
     with pytest.raises(SystemExit, match="2"):
         main(words)
     assert said in capsys.readouterr().err
+
+
+def test_a_store_whose_files_would_be_too_large_to_be_read_is_not_measured(capsys: pytest.CaptureFixture[str]) -> None:
+    first = [each for each in CASES if each.name == goals.FIRST_INDEX]
+    assert [*run(first, [250_001], ["jsonl-store"], QUICK)] == []
+    assert "jsonl-store holds at most 250,000 memories" in capsys.readouterr().err
 
 
 def test_a_plot_without_its_library_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
