@@ -25,7 +25,7 @@ from memoryd.disk.journal import Step
 from memoryd.disk.snapshots import FileState
 from memoryd.disk.syscalls import ChangingError, TooLargeError
 from memoryd.errors import BusyError
-from memoryd.layouts.protocol import IndexResult, IndexView, Layout, UpdateIndex
+from memoryd.layouts.protocol import IndexResult, IndexView, Layout
 from memoryd.store import Store
 from memoryd.store.index_state import IndexState
 from memoryd.store.undo_content import load_undo_content, save_undo_content
@@ -88,15 +88,15 @@ def update_index(
             return IndexUpdate(state.result, blocked_reason=f"{unread[0]} cannot be read", retry_at=now + CONTENTION_S)
         foreign = _foreign(state, previous, fingerprints)
         result = _withhold_foreign(_render(store, previous, now), store.layout, foreign)
-    state.result = result
+    state.result = replace(result, files={}, update=None)  # which may be large
     released = released_findings(store)
     store.root_findings["index"] = (*result.findings, *released)
     refusal = _write_refusal(store, result) or (released[0].message if released else None)
     state.current = False
-    update = _counting(result.update) if foreign.keys() - result.files.keys() else result.update
+    update = None if refusal else result.update
     if refusal or not result.files:
         state.dirty, state.current = state.changes != state.rendered, refusal is None
-        state.fingerprints, state.update = fingerprints, None if refusal else update
+        state.fingerprints, state.update = fingerprints, update
         return IndexUpdate(result, blocked_reason=refusal)
     blocked = store.blocked()
     if blocked is not None:
@@ -116,26 +116,15 @@ def update_index(
 
 
 def _render_change(store: Store, fingerprints: Mapping[str, Fingerprint | None], now: float) -> IndexResult | None:
-    """Render what changed since the last render; None if the index files are not what memoryd wrote then, or if the
-    layout needs a full render."""
+    """Render what changed since the last render; None if an index file that is to be written is not what memoryd wrote
+    then, or if the layout needs a full render."""
     state, changed = store.index, store.catalogue.take_changes()
     update, state.update = state.update, None
     unchanged = fingerprints == state.fingerprints and None not in fingerprints.values()
     if update is None or changed is None or not unchanged:
         return None
-    return update({path: _change(store, path, start) for path, start in changed.items()}, now)
-
-
-def _counting(update: UpdateIndex | None) -> UpdateIndex | None:
-    """Return an update that renders a change only if no index file is to be written: one is another program's."""
-    if update is None:
-        return None
-
-    def count(changed: Mapping[str, FileChange], now: float) -> IndexResult | None:
-        done = update(changed, now)
-        return None if done is None or done.files else replace(done, update=_counting(done.update))
-
-    return count
+    result = update({path: _change(store, path, start) for path, start in changed.items()}, now)
+    return result if result and all(_is_ours(state, path, fingerprints[path]) for path in result.files) else None
 
 
 def _change(store: Store, path: str, start: int) -> FileChange:
@@ -173,8 +162,13 @@ def _foreign(
     return {
         path: content
         for path, content in previous.items()
-        if content is not None and not (path in state.written and state.written[path].same_content(fingerprints[path]))
+        if content is not None and not _is_ours(state, path, fingerprints[path])
     }
+
+
+def _is_ours(state: IndexState, path: str, found: Fingerprint | None) -> bool:
+    """True if an index file is what memoryd wrote last."""
+    return path in state.written and state.written[path].same_content(found)
 
 
 def _withhold_foreign(result: IndexResult, layout: Layout, foreign: Mapping[str, bytes]) -> IndexResult:

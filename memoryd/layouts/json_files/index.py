@@ -101,6 +101,7 @@ class _Text:
         self._files = bytearray().join(starmap(_file, body["fileIndex"].items()))
         self._ids = set(body["fileIndex"])
         self._known = {entry.path: _listed(entry) for entry in entries}
+        self._archived = sum(each.archived for each in self._known.values())
         self._counted = counted
 
     def index(self) -> bytes:
@@ -131,13 +132,14 @@ class _Text:
             elif before.values != listed.values:
                 return None
             self._known[path] = listed
+            self._archived += listed.archived - (before is not None and before.archived)
         files = {INDEX: self.index()} if added else {}
         counted, self._counted = self._counted, self._recounted(added)
         if self._counted != counted:
             files[STATS] = encode_pretty({**self._counted, "lastUpdated": iso_ms(now)})
-        archived = sum(each.archived for each in self._known.values())
         update = self.update if len(self._known) <= MAX_CACHED_ENTRIES else None
-        return IndexResult(files, len(self._known) - archived, archived, self._counted["byType"], update=update)
+        memories, by_type = len(self._known) - self._archived, self._counted["byType"]
+        return IndexResult(files, memories, self._archived, by_type, update=update)
 
     def _add(self, entry: Entry) -> None:
         """Add a memory to the texts."""

@@ -18,7 +18,7 @@ from typing import NamedTuple
 from memoryd.core.findings import Finding
 from memoryd.core.json_spans import find_document, remove_elements
 from memoryd.core.plan import Action, Kind, Plan
-from memoryd.core.records import FileStats, Record, Role
+from memoryd.core.records import FileChange, FileStats, Record, Role
 from memoryd.core.similarity import Overlap, Tokens, overlap, same, tokens
 from memoryd.core.spans import Edit, sha256
 from memoryd.layouts.json_document import get_text
@@ -151,15 +151,33 @@ def _edits(data: bytes, session: Session, merges: Sequence[Merge]) -> Iterator[E
 
 def count_sessions(view: IndexView) -> IndexResult:
     """Count memories by type, and report sessions that are in more than one file."""
-    return replace(count_memories(view), findings=tuple(_duplicate_sessions(view.files)))
+    return _with_duplicates(count_memories(view), dict(view.files), tuple(_duplicate_sessions(view.files)))
+
+
+def _with_duplicates(counted: IndexResult, files: dict[str, FileStats], found: tuple[Finding, ...]) -> IndexResult:
+    def update(changed: Mapping[str, FileChange], now: float) -> IndexResult | None:
+        result = counted.update(changed, now) if counted.update else None
+        same = all(path in files and _session(files[path]) == _session(each.file) for path, each in changed.items())
+        for path, each in changed.items():
+            files.pop(path, None)
+            if each.file is not None:
+                files[path] = each.file
+        return result and _with_duplicates(result, files, found if same else tuple(_duplicate_sessions(files)))
+
+    return replace(counted, findings=found, update=update)
+
+
+def _session(file: FileStats | None) -> object:
+    """Return the session of a source file."""
+    return file.facts.get("session") if file is not None and file.role is Role.SOURCE else None
 
 
 def _duplicate_sessions(files: Mapping[str, FileStats]) -> Iterator[Finding]:
     """Report every file of a session after the first."""
     first: dict[str, str] = {}
     for path, each in sorted(files.items()):
-        session = each.facts.get("session")
-        if each.role is not Role.SOURCE or not isinstance(session, str):
+        session = _session(each)
+        if not isinstance(session, str):
             continue
         if first.setdefault(session, path) != path:
             message = f"same session as {first[session]}; merge or rename one by hand"
