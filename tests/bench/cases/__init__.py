@@ -45,7 +45,7 @@ CASES: tuple[Case, ...] = (
         freshness.index_file,
         (*INDEX_FILES,),
     ),
-    StoreCase(goals.SYNC, "the call; event + read + parse + FTS5, or ping", freshness.sync),
+    StoreCase(goals.SYNC, "the call; event + read + parse + FTS5 (+ its index file), or ping", freshness.sync),
     StoreCase(goals.STORE, "durable, by the socket; write + fsync", store.store),
     PlaceCase(goals.SEARCH_BUSY, "while another root is indexed; FTS5 query", search.search_busy),
     PlaceCase(goals.BURST, "4 writers begin to all searchable; the writers' time", load.burst),
