@@ -19,8 +19,10 @@ from memoryd.core.spans import BOM, Edit, Span, splice
 
 _SPACE = re.compile(rb"[ \t\r\n]*+")
 _STRING = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"', re.DOTALL)
-_NAME = re.compile(rb'("[^"\\]*+(?:\\.[^"\\]*+)*+")[ \t\r\n]*+:[ \t\r\n]*+', re.DOTALL)  # of a member, to its value
 _COMMA = re.compile(rb"[ \t\r\n]*+,?+[ \t\r\n]*+")
+_NAME = re.compile(  # of a member: from the end of the member before it to its value
+    rb'[ \t\r\n]*+,?+[ \t\r\n]*+("[^"\\]*+(?:\\.[^"\\]*+)*+")[ \t\r\n]*+:[ \t\r\n]*+', re.DOTALL
+)
 _TOKEN = re.compile(rb'[\[\]{}]|"[^"\\]*+(?:\\.[^"\\]*+)*+"', re.DOTALL)
 _SCALAR = re.compile(rb'[^\s,:\[\]{}"]++')
 _ELEMENTS = msgspec.json.Decoder(list[msgspec.Raw])
@@ -97,15 +99,15 @@ def _split_members(data: bytes, at: int, end: int) -> list[Member] | None:
     except (msgspec.DecodeError, RecursionError):
         return None
     found: list[Member] = []
-    at = skip_space(data, at + 1)
+    at += 1
     for key, value in values.items():
         name = _NAME.match(data, at)
         if name is None or _key(name[1]) != key:
             return None
         start = name.end()
-        found.append(Member(key, at, Span(start, start + len(value))))
-        at = _next(data, start + len(value))
-    return found if at == end - 1 else None
+        at = start + len(value)
+        found.append(Member(key, name.start(1), Span(start, at)))
+    return found if skip_space(data, at) == end - 1 else None
 
 
 def _next(data: bytes, at: int) -> int:

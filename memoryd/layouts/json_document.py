@@ -37,7 +37,9 @@ def document_findings(path: str, data: bytes, document: DocumentSpan) -> list[Fi
 def get_text(native: NativeMemory, key: str) -> str:
     """Return a member that is a string, else ""."""
     value = native.get(key)
-    return replace_surrogates(value) if isinstance(value, str) else ""
+    if not isinstance(value, str):
+        return ""
+    return value if value.isascii() else replace_surrogates(value)
 
 
 def torn_file_fixes(loaded: LoadedFile, end: bytes = b"") -> tuple[Fix, ...]:

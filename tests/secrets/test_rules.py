@@ -185,3 +185,9 @@ def test_a_word_before_a_token_makes_it_no_less_one(before: str) -> None:
     told = judge(f"{before}ghp_" + "a1B2" * 9, "shapes")
     assert told.blocked == "github-token"
     assert redact(f"{before}ghp_" + "a1B2" * 9) == f"{before}[redacted:github-token]"
+
+
+@pytest.mark.parametrize("shape", SHAPES, ids=lambda shape: shape.name)
+def test_no_secret_is_overlooked_in_a_short_text(shape: Shape) -> None:
+    texts = [shape.text, *shape.text.splitlines()]  # most are short enough to be judged by their signs alone
+    assert [redact(text) != text for text in texts] == [any(find_secrets(text)) for text in texts]

@@ -28,7 +28,15 @@ from memoryd.core.secrets.value_rules import (
     kind_of,
     looks_like_password,
 )
-from memoryd.core.secrets.vendor_tokens import BLOCK, WARN, Secret, find_tokens, looks_random, merge_overlaps
+from memoryd.core.secrets.vendor_tokens import (
+    BLOCK,
+    WARN,
+    Secret,
+    find_tokens,
+    looks_random,
+    may_hold_tokens,
+    merge_overlaps,
+)
 
 WIDTH = 100  # characters of a headline
 MIN_TOKEN_CHARS = 12  # characters
@@ -39,6 +47,7 @@ NAME_KEYS = frozenset(
 CONTENT_KEYS = frozenset({"memory", "text", "part", "diff"})  # requested content is returned unchanged
 _NO_TEXT = frozenset({bool, int, float, type(None)})
 _MAX_CLEAN = 3_000  # texts; less than a megabyte
+_SHORT = 200  # characters; up to here it is faster to look for the beginnings of secrets than to remember the text
 
 # Digests of texts without secrets. A changed file mostly has the same texts as before, and each of them is redacted
 # in more than one place.
@@ -55,6 +64,8 @@ def redact(text: str) -> str:
 
     Redacting twice changes nothing.
     """
+    if len(text) <= _SHORT and not _may_hold_secrets(text):
+        return text
     digest = hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest()
     if digest in _clean:
         return text
@@ -137,6 +148,15 @@ def _redacted_value(key: str, value: object) -> object:
         items = [_redacted_value(key, item) for item in value]
         return items if any(map(is_not, items, value)) else value
     return value
+
+
+def _may_hold_secrets(text: str) -> bool:
+    """False if no rule can apply: no word is there at which a search begins, and no long run."""
+    lowered = text.lower()
+    for sign in _SIGNS:
+        if sign in lowered:
+            return True
+    return may_hold_tokens(text, lowered)
 
 
 def _all_secrets(text: str) -> list[Secret]:

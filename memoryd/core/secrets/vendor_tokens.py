@@ -160,6 +160,16 @@ _FILL = 12  # characters
 _FILLED = {sign * _FILL for sign in "xX0"}
 
 
+def may_hold_tokens(text: str, lowered: str) -> bool:
+    """False if `find_tokens` finds nothing."""
+    return "bearer" in lowered or "-----begin" in lowered or "private-lines" in lowered or _LONG in _shadow(text)
+
+
+def _shadow(text: str) -> bytes:
+    """Return the text with `a` for each character of a run, and a space for any other."""
+    return text.encode("ascii", "replace").translate(_SHADOW)
+
+
 def find_tokens(text: str, lowered: str) -> Iterator[Secret]:
     """Yield every token, bearer header and private key; they may overlap.
 
@@ -173,7 +183,7 @@ def find_tokens(text: str, lowered: str) -> Iterator[Secret]:
         yield from (Secret("pem", match.start(), match.end()) for match in _PEM.finditer(text))
     if "Private-Lines" in text:
         yield from (Secret("putty-key", match.start(), match.end()) for match in _PUTTY.finditer(text))
-    shadow = text.encode("ascii", "replace").translate(_SHADOW)
+    shadow = _shadow(text)
     if _LONG in shadow:
         yield from _vendor_tokens(text, shadow)
 

@@ -22,6 +22,7 @@ _SESSION = re.compile(r"(?P<date>\d{4}-\d{2}-\d{2})/(?P<time>\d{2}[-:]\d{2}[-:]\
 _ARCHIVED = re.compile(r"archive/\d{4}-\d{2}(-\d{2})?/[^/]+\.json", re.ASCII)
 _AGGREGATE = re.compile(r"archive/aggregate/\d{4}-\d{2}\.json", re.ASCII)
 _DASHED = re.compile(r"(\d{4}-\d{2}-\d{2})-(\d{2})-(\d{2})-(\d{2})", re.ASCII)
+_NO_DIGITS = re.compile(r"\D+", re.ASCII)
 _MAX_SLUG = 80
 
 
@@ -75,9 +76,14 @@ def session_id_of(path: str) -> str:
 
 def parse_moment(value: object) -> float | None:
     """Return the seconds of a time stamp in ISO form or as `YYYY-MM-DD-HH-MM-SS`, in UTC unless it names a zone."""
-    if isinstance(value, str) and (match := _DASHED.fullmatch(value)):
-        value = f"{match[1]}T{match[2]}:{match[3]}:{match[4]}Z"
-    stamp = parse_stamp(value)
+    return _parse_moment(value) if isinstance(value, str) else None
+
+
+@lru_cache(maxsize=64)  # the stamps of a session are read several times while it is indexed
+def _parse_moment(text: str) -> float | None:
+    if match := _DASHED.fullmatch(text):
+        text = f"{match[1]}T{match[2]}:{match[3]}:{match[4]}Z"
+    stamp = parse_stamp(text)
     return stamp.seconds if stamp else None
 
 
@@ -85,7 +91,7 @@ def stamp_digits(value: object) -> str | None:
     """Return the first fourteen digits of a stamp: date and time as written, whatever the zone and separators."""
     if not isinstance(value, str):
         return None
-    digits = re.sub(r"\D", "", value, flags=re.ASCII)[:14]
+    digits = _NO_DIGITS.sub("", value)[:14]
     return digits if len(digits) == 14 else None
 
 
@@ -104,6 +110,8 @@ def normalised_id(session: str) -> str:
 def unique_ids(bases: Sequence[str], contents: Sequence[bytes]) -> list[str]:
     """Return the ids with duplicates made unique: `~` and six digits of the content's hash, equal bytes then `.2`,
     `.3`."""
+    if len(set(bases)) == len(bases):
+        return list(bases)
     shared = Counter(bases)
     marked = [
         base if shared[base] == 1 else f"{base}~{sha256(content)[:6]}"

@@ -148,7 +148,6 @@ def _type(native: NativeMemory) -> str:
 def _facts(header: _Header, records: Sequence[Record], path: str, *, now: float, mtime: float) -> JsonObject:
     """Return the facts of a session: `basis` is the time that its age counts from, `month` the archive it belongs to,
     `twins` the number of memories that share type and title with an earlier one."""
-    keys = Counter(duplicate_key(record.native) for record in records)
     basis = next((each for each in (header.updated, header.created) if each is not None), mtime)
     location = session_path(path)
     directory = parse_moment(location.date) if location else None
@@ -158,7 +157,7 @@ def _facts(header: _Header, records: Sequence[Record], path: str, *, now: float,
         "basis": basis,
         "month": iso(started)[:7],
         "future": max(basis, started) > now + FUTURE_S,
-        "twins": sum(count - 1 for count in keys.values()),
+        "twins": len(records) - len({duplicate_key(record.native) for record in records}),
         "by_type": dict(Counter(record.type for record in records)),
     }
 
@@ -182,7 +181,8 @@ def _findings(path: str, data: bytes, session: Session, records: Sequence[Record
             continue
         for problem in check_memory(native):
             yield Finding(problem.code, path, f"memories[{number}]: {problem.message}", line, record.id)
-    yield from _duplicate_findings(path, records)
+    if len(records) > 1:
+        yield from _duplicate_findings(path, records)
 
 
 def _duplicate_findings(path: str, records: Sequence[Record]) -> Iterator[Finding]:
