@@ -101,9 +101,12 @@ class Publisher:
         )
 
     def counted(self, before: RootStatus) -> RootStatus:
-        """Return a status with the numbers of what can be found by now, at little cost. The rest stays as it was."""
+        """Return a status with the numbers of what can be found by now, at little cost. The rest stays as it was.
+        Memories that a flag archives are counted with the index files: until then there are at least as many as before.
+        """
         totals = self._store.catalogue.totals_by_role()
-        archived = totals[Role.ARCHIVE].records if Role.ARCHIVE in totals else 0
+        in_archives = totals[Role.ARCHIVE].records if Role.ARCHIVE in totals else 0
+        archived = max(in_archives, before.archived)
         return replace(
             before,
             memories=sum(each.records for each in totals.values()) - archived,

@@ -110,17 +110,21 @@ def test_a_change_that_no_event_told_is_found_by_the_next_scan(site: Site) -> No
 def test_what_a_scan_found_is_counted_before_the_index_files_are_written(
     site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    counted: list[int] = []
+    archived = learning(1, archived=True)
+    site.world.write(LEARNINGS, lines(archived, learning(2)))
+    site.wait(MIN_SCAN_S)
+    counted: list[tuple[int, int]] = []
     real = Indexer.write
 
     def counting(self: Indexer, *, force: bool, wait_s: float) -> IndexUpdate:
-        counted.append(site.root.status.memories)
+        counted.append((site.root.status.memories, site.root.status.archived))
         return real(self, force=force, wait_s=wait_s)
 
     monkeypatch.setattr(Indexer, "write", counting)
-    site.world.write(LEARNINGS, lines(learning(1), learning(2)))
+    site.world.write(LEARNINGS, lines(archived, learning(2), learning(3)))
     site.wait(MIN_SCAN_S)
-    assert counted == [2]
+    assert counted == [(2, 1)]
+    assert (site.root.status.memories, site.root.status.archived) == (2, 1)
 
 
 def test_a_root_with_gaps_in_its_watches_is_watched_anew_and_scanned_often(site: Site) -> None:
