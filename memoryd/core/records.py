@@ -7,7 +7,7 @@ verbatim text, the native fields, and the few facts that every floor above needs
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, NamedTuple
@@ -131,11 +131,20 @@ class FileStats(NamedTuple):
 
 class FileChange(NamedTuple):
     """A file that changed since the last render of the index files, None if it was removed. `entries` are all of its
-    memories in order; if `appended`, only those that were added after all others."""
+    memories in order; if `appended`, only those that were added after all others. They are read when they are asked
+    for: once, and not where the counts of the file are enough."""
 
     file: FileStats | None
-    entries: Sequence[Entry]
+    entries: Iterator[Entry]
     appended: bool
+
+
+class _FileCount(NamedTuple):
+    """All of a file that its counts depend on."""
+
+    role: Role
+    records: int
+    by_type: Mapping[str, int]
 
 
 class FileCounts:
@@ -143,27 +152,27 @@ class FileCounts:
     `by_type`."""
 
     def __init__(self, files: Mapping[str, FileStats]) -> None:
-        self.files = dict(files)
+        self._files: dict[str, _FileCount] = {}
         self.memories = self.archived = 0
         self.by_type: Counter[str] = Counter()
-        for each in files.values():
-            self._count(each, 1)
+        for path, each in files.items():
+            self.replace(path, each)
 
     def replace(self, path: str, file: FileStats | None) -> None:
         """Count a file anew, None if it was removed."""
-        before = self.files.pop(path, None)
+        before = self._files.pop(path, None)
         if before is not None:
             self._count(before, -1)
         if file is not None:
-            self.files[path] = file
-            self._count(file, 1)
+            self._files[path] = found = _FileCount(file.role, file.records, file.facts.get("by_type", {}))
+            self._count(found, 1)
 
-    def _count(self, file: FileStats, sign: int) -> None:
+    def _count(self, file: _FileCount, sign: int) -> None:
         if file.role is Role.ARCHIVE:
             self.archived += sign * file.records
         elif file.role is Role.SOURCE:
             self.memories += sign * file.records
-            for kind, count in file.facts.get("by_type", {}).items():  # `update` takes ten times as long for so few
+            for kind, count in file.by_type.items():  # `update` takes ten times as long for so few
                 self.by_type[kind] += sign * count
 
     def types(self) -> dict[str, int]:

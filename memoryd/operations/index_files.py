@@ -130,7 +130,7 @@ def _render_change(store: Store, fingerprints: Mapping[str, Fingerprint | None],
 def _change(store: Store, path: str, start: int) -> FileChange:
     """Return what changed in a file; `start` as in `take_changes`."""
     row = store.catalogue.file(path)
-    return FileChange(row and row.stats, [*store.catalogue.entries_from(path, start)], appended=start > 0)
+    return FileChange(row and row.stats, store.catalogue.entries_from(path, start), appended=start > 0)
 
 
 def _render(store: Store, previous: Mapping[str, bytes | None], now: float) -> IndexResult:

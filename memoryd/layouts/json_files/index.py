@@ -120,9 +120,10 @@ class _Text:
         other change."""
         last, added = next(reversed(self._known)), list[Entry]()
         for path in sorted(changed, key=sort_key):
-            if len(changed[path].entries) != 1 or not is_memory(path):
+            entries = [*changed[path].entries]
+            if len(entries) != 1 or not is_memory(path):
                 return None
-            [entry] = changed[path].entries
+            [entry] = entries
             before, listed = self._known.get(path), _listed(entry)
             if before is None:
                 if entry.id in self._ids or sort_key(path) < sort_key(last):

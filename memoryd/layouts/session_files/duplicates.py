@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
+from operator import itemgetter
 from typing import NamedTuple
 
 from memoryd.core.findings import Finding
@@ -151,18 +152,20 @@ def _edits(data: bytes, session: Session, merges: Sequence[Merge]) -> Iterator[E
 
 def count_sessions(view: IndexView) -> IndexResult:
     """Count memories by type, and report sessions that are in more than one file."""
-    return _with_duplicates(count_memories(view), dict(view.files), tuple(_duplicate_sessions(view.files)))
+    sessions = {path: _session(each) for path, each in view.files.items()}
+    return _with_duplicates(count_memories(view), sessions, tuple(_duplicate_sessions(sessions)))
 
 
-def _with_duplicates(counted: IndexResult, files: dict[str, FileStats], found: tuple[Finding, ...]) -> IndexResult:
+def _with_duplicates(counted: IndexResult, sessions: dict[str, object], found: tuple[Finding, ...]) -> IndexResult:
     def update(changed: Mapping[str, FileChange], now: float) -> IndexResult | None:
         result = counted.update(changed, now) if counted.update else None
-        same = all(path in files and _session(files[path]) == _session(each.file) for path, each in changed.items())
+        same = True
         for path, each in changed.items():
-            files.pop(path, None)
+            before, session = sessions.pop(path, None), _session(each.file)
+            same = same and session == before
             if each.file is not None:
-                files[path] = each.file
-        return result and _with_duplicates(result, files, found if same else tuple(_duplicate_sessions(files)))
+                sessions[path] = session
+        return result and _with_duplicates(result, sessions, found if same else tuple(_duplicate_sessions(sessions)))
 
     return replace(counted, findings=found, update=update)
 
@@ -172,11 +175,10 @@ def _session(file: FileStats | None) -> object:
     return file.facts.get("session") if file is not None and file.role is Role.SOURCE else None
 
 
-def _duplicate_sessions(files: Mapping[str, FileStats]) -> Iterator[Finding]:
+def _duplicate_sessions(sessions: Mapping[str, object]) -> Iterator[Finding]:
     """Report every file of a session after the first."""
     first: dict[str, str] = {}
-    for path, each in sorted(files.items()):
-        session = _session(each)
+    for path, session in sorted(sessions.items(), key=itemgetter(0)):
         if not isinstance(session, str):
             continue
         if first.setdefault(session, path) != path:
