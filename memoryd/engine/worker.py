@@ -288,7 +288,8 @@ class Worker:
             self.inbox.note_closed_duration(self._clock.monotonic() - began)
         if syncs:
             self._sync_between_parts(syncs)
-        self._while_locked()
+        if self.ready.is_set():  # what waits for the first scan waits for its result as well
+            self._while_locked()
 
     def _sync_between_parts(self, syncs: list[Job]) -> None:
         """Answer syncs for the search alone, or let them wait if only a scan will do."""
