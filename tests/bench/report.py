@@ -32,7 +32,7 @@ FIGURES: Sequence[Figure] = (
     Figure(
         "file closed → found by a search; in a user document of 7 MB",
         ((goals.SEARCHABLE, ""), (goals.SEARCHABLE, "document of 7 MB")),
-        "reading and parsing a topic file whole",
+        "reading and parsing a topic or session file whole",
     ),
     Figure(
         "file closed → index file on disk",
