@@ -7,7 +7,7 @@ program keeps changing it back.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from typing import TypeVar
@@ -67,16 +67,12 @@ def update_index(
     state = store.index
     fingerprints = {path: store.tree.stat(path) for path in store.layout.index.paths}
     if not state.dirty and fingerprints == state.fingerprints:
-        released = released_findings(store)
-        return IndexUpdate(
-            state.result,
-            blocked_reason=_write_refusal(store, state.result) or (released[0].message if released else None),
-        )
+        return IndexUpdate(state.result, blocked_reason=_write_refusal(store, state.result, released_findings(store)))
     if any(found is None and state.fingerprints.get(path) is not None for path, found in fingerprints.items()):
         state.note_deletion(now)  # of the index, perhaps as the first of many files
         state.dirty, state.fingerprints = True, fingerprints
     store.pause()
-    state.rendered = state.changes
+    rendered = state.changes
     previous: dict[str, bytes | None] = dict.fromkeys(fingerprints)
     foreign: dict[str, bytes] = {}
     result = _render_change(store, fingerprints, now)
@@ -91,11 +87,11 @@ def update_index(
     state.result = replace(result, files={}, update=None)  # which may be large
     released = released_findings(store)
     store.root_findings["index"] = (*result.findings, *released)
-    refusal = _write_refusal(store, result) or (released[0].message if released else None)
+    refusal = _write_refusal(store, result, released)
     state.current = False
     update = None if refusal else result.update
     if refusal or not result.files:
-        state.dirty, state.current = state.changes != state.rendered, refusal is None
+        state.note_render(rendered, current=refusal is None)
         state.fingerprints, state.update = fingerprints, update
         return IndexUpdate(result, blocked_reason=refusal)
     blocked = store.blocked()
@@ -111,7 +107,9 @@ def update_index(
     store.pause()
     _back_up_foreign(store, result, foreign, fingerprints, now)
     done = _write(store, result, previous, fingerprints, now, wait_s)
-    state.update = update if done.written else None
+    if done.written:
+        state.note_render(rendered, current=True)
+        state.update = update
     return done
 
 
@@ -181,7 +179,7 @@ def _withhold_foreign(result: IndexResult, layout: Layout, foreign: Mapping[str,
     return result
 
 
-def _write_refusal(store: Store, result: IndexResult) -> str | None:
+def _write_refusal(store: Store, result: IndexResult, released: Sequence[Finding]) -> str | None:
     if result.newer is not None and store.policy.newer_index == "read-only":
         return f"the index is of version {result.newer}, newer than this memoryd knows"
     if result.unmanaged is not None:
@@ -190,7 +188,9 @@ def _write_refusal(store: Store, result: IndexResult) -> str | None:
         return store.foreign_reason
     if store.guess_reason is not None:
         return "its layout is not confirmed"
-    return "the root is in observe mode" if store.observes else None
+    if store.observes:
+        return "the root is in observe mode"
+    return released[0].message if released else None
 
 
 def _view(store: Store, catalogue: IndexReader, previous: Mapping[str, bytes | None], now: float) -> IndexView:
@@ -299,7 +299,6 @@ def _write(
         return IndexUpdate(result, delay_reason=error.message, retry_at=now + RETRY_S)
     except (StoreChangedError, ChangingError):
         return IndexUpdate(result, delay_reason="the index changed while it was written", retry_at=now + RETRY_S)
-    state.dirty, state.current = state.changes != state.rendered, True
     return IndexUpdate(result, written=tuple(result.files))
 
 

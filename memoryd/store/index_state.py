@@ -20,18 +20,16 @@ LAST_STATE = "index_state"  # journal key: the state at the last orderly end
 class IndexState:
     """The last observed and written state of each index file.
 
-    `dirty`: something was indexed since. `changes`: how often anything was indexed; `rendered`: how often before the
-    last render began. `current`: the files were then what the catalogue says. `written`: what memoryd wrote last, since
-    it was started. `overwrites`: how often in a row another program replaced our version. `update`: renders the next
-    change; set while the files are what memoryd wrote and match the catalogue. `foreign_versions`: a version by another
-    program, and when it was first observed. `deletions`: the first and last time of a run of deleted files without a
-    pause. `deletion_event`: the time of the last event for a deleted source file, which may still have to be indexed;
-    set by any thread.
+    `dirty`: something was indexed since. `changes`: how often anything was indexed. `current`: the files were then what
+    the catalogue says. `written`: what memoryd wrote last, since it was started. `overwrites`: how often in a row
+    another program replaced our version. `update`: renders the next change; set while the files are what memoryd wrote
+    and match the catalogue. `foreign_versions`: a version by another program, and when it was first observed.
+    `deletions`: the first and last time of a run of deleted files without a pause. `deletion_event`: the time of the
+    last event for a deleted source file, which may still have to be indexed; set by any thread.
     """
 
     dirty: bool = True
     changes: int = 0
-    rendered: int = 0
     current: bool = False
     fingerprints: dict[str, Fingerprint | None] = field(default_factory=dict)
     written: dict[str, Fingerprint] = field(default_factory=dict)
@@ -42,6 +40,10 @@ class IndexState:
     update: UpdateIndex | None = None
     deletions: tuple[float, float] | None = None
     deletion_event: float = 0.0
+
+    def note_render(self, changes: int, *, current: bool) -> None:
+        """Record that the files are rendered. `changes`: their number when it began; more may have come meanwhile."""
+        self.dirty, self.current = self.changes != changes, current
 
     def note_deletion(self, now: float) -> None:
         """Record the deletion of a source file at `now` (epoch seconds)."""
