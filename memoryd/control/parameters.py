@@ -43,8 +43,8 @@ def check_params(method: Method, params: object) -> Request:
             request = msgspec.convert(given, method.request)
     except msgspec.ValidationError as error:
         raise _first_error(method, given) or UsageError(str(error)) from None
-    for param in method.params:
-        if param.option.choices and param.name in given and (invalid := _choice_error(param, given[param.name])):
+    for param in method.limited:
+        if param.name in given and (invalid := _choice_error(param, given[param.name])):
             raise invalid
     if method.only_one and len([name for name in method.one_of if name in given]) > 1:
         raise UsageError(f"only one of {', '.join(method.one_of)} may be given")

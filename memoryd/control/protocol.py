@@ -127,11 +127,9 @@ def encode_reply(request_id: Id, result: Body, limit: int = MAX_LINE) -> bytes:
     """Return the reply as one line with its newline. In a result above `limit` bytes the longest lists are truncated,
     at any depth, and `truncated` maps their names (`plan.actions.0.ids`) to their full lengths. A result that cannot be
     shortened becomes an error."""
-    shown = redact_values(_members(result))
+    shown = redact_values(result)
     line = encode({"jsonrpc": "2.0", "id": request_id, "result": shown})
-    if len(line) <= limit + 1:
-        return line
-    return _encode_shortened(request_id, shown, limit)
+    return line if len(line) <= limit + 1 else _encode_shortened(request_id, shown, limit)
 
 
 def fits(result: Body, limit: int = MAX_LINE) -> bool:
@@ -139,20 +137,8 @@ def fits(result: Body, limit: int = MAX_LINE) -> bool:
     return len(encode(result)) + 1024 < limit
 
 
-def _members(result: Body) -> Mapping[str, object]:
-    """Return a result as JSON's own types, without members that are UNSET."""
-    if isinstance(result, Mapping):
-        return result
-    try:
-        members: dict[str, object] = msgspec.to_builtins(result)
-    except RecursionError:  # a memory nested too deeply, which is truncated when it is encoded
-        values = {name: getattr(result, name) for name in result.__struct_fields__}
-        members = {name: value for name, value in values.items() if value is not msgspec.UNSET}
-    return members
-
-
-def _encode_shortened(request_id: Id, result: Mapping[str, object], limit: int) -> bytes:
-    members = {_key(key): _plain(value, 1) for key, value in result.items()}
+def _encode_shortened(request_id: Id, result: Body, limit: int) -> bytes:
+    members = _plain_members(result, 0)
     lengths: dict[str, int] = {}
     while True:
         lists: list[_List] = []
@@ -217,8 +203,8 @@ def _plain(value: object, depth: int) -> object:
         return "…"
     if isinstance(value, str):
         return readable(value)
-    if isinstance(value, Mapping):
-        return {_key(key): _plain(item, depth + 1) for key, item in value.items()}
+    if isinstance(value, (Mapping, msgspec.Struct)):
+        return _plain_members(value, depth)
     if isinstance(value, (list, tuple, set, frozenset)):
         return [_plain(item, depth + 1) for item in value]
     if value is None or isinstance(value, (bool, float)):
@@ -228,6 +214,11 @@ def _plain(value: object, depth: int) -> object:
     if isinstance(value, (bytes, bytearray)):
         return bytes(value).decode("utf-8", "backslashreplace")
     return readable(str(value))
+
+
+def _plain_members(value: Mapping[str, object] | msgspec.Struct, depth: int) -> dict[str, object]:
+    members = msgspec.structs.asdict(value) if isinstance(value, msgspec.Struct) else value
+    return {_key(key): _plain(item, depth + 1) for key, item in members.items() if item is not msgspec.UNSET}
 
 
 def _key(key: object) -> str:

@@ -359,7 +359,7 @@ class Inbox:
     def await_closed(self, timeout_s: float) -> bool:
         """Wait until files that were closed while the worker had nothing more urgent to do can be found. False if the
         time is up."""
-        return self._closed_done.wait(timeout_s)
+        return self._closed_done.is_set() or self._closed_done.wait(timeout_s)
 
     def end(self) -> None:
         """Accept no more work and start no further task."""

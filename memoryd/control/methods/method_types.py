@@ -151,6 +151,11 @@ class Method:
         return self.request.params()
 
     @cached_property
+    def limited(self) -> tuple[Param, ...]:
+        """The parameters whose allowed values no `Literal` names."""
+        return tuple(param for param in self.params if param.option.choices)
+
+    @cached_property
     def result(self) -> tuple[Field, ...]:
         """The documented members of the result."""
         return tuple(map(_member, _fields(self.answer)))

@@ -12,7 +12,6 @@ import hashlib
 import re
 from collections.abc import Callable, Iterator, Mapping
 from functools import lru_cache
-from operator import is_not
 
 from memoryd.core.secrets.value_rules import (
     AUTH,
@@ -40,12 +39,6 @@ from memoryd.core.secrets.vendor_tokens import (
 
 WIDTH = 100  # characters of a headline
 MIN_TOKEN_CHARS = 12  # characters
-NAME_KEYS = frozenset(
-    {"id", "ids", "path", "paths", "file", "files", "owner", "user", "gone", "changed", "suggested", "written"}
-    | {"message", "hint", "reason", "reasons", "summary", "evidence", "why", "what", "withheld", "error"}
-)
-CONTENT_KEYS = frozenset({"memory", "text", "part", "diff"})  # requested content is returned unchanged
-_NO_TEXT = frozenset({bool, int, float, type(None)})
 _MAX_CLEAN = 3_000  # texts; less than a megabyte
 _SHORT = 200  # characters; up to here it is faster to look for the beginnings of secrets than to remember the text
 
@@ -95,41 +88,6 @@ def redact_with_headline(text: str) -> tuple[str, str]:
     return redacted[:WIDTH] if single_line else headline(text), redacted
 
 
-def redact_values(values: Mapping[str, object]) -> Mapping[str, object]:
-    """Redact tokens in names, ids and messages of an answer, event or log record; return `values` if there are none.
-
-    A file name or id may look like a token. It is needed unchanged to open the file, but must not be shown. Contents
-    of memories are redacted where they enter the search index.
-    """
-    names: list[str] = []
-    _add_names("", values, names)
-    joined = "\n".join(names)
-    return values if redact(joined) is joined else _redacted_members(values)  # one search for all of them
-
-
-def _add_names(key: str, value: object, found: list[str]) -> None:
-    """Add the strings of a value that would be redacted to `found`."""
-    if isinstance(value, str):
-        if key in NAME_KEYS and len(value) >= MIN_TOKEN_CHARS:
-            found.append(value)
-    elif isinstance(value, (dict, Mapping)):  # a dict needs no slow check of its abstract class
-        for name, each in value.items():
-            if type(each) not in _NO_TEXT and not (name in CONTENT_KEYS and isinstance(each, (dict, Mapping))):
-                _add_names(name, each, found)
-    elif isinstance(value, (list, tuple)):
-        for each in value:
-            _add_names(key, each, found)
-
-
-def _redacted_members(values: Mapping[str, object]) -> Mapping[str, object]:
-    changed = {
-        key: new
-        for key, old in values.items()
-        if type(old) not in _NO_TEXT and (new := _redacted_value(key, old)) is not old
-    }
-    return {**values, **changed} if changed else values
-
-
 def redact_tokens(text: str) -> str:
     """Return the text without the secrets that their own form proves (level `block`)."""
     if len(text) < MIN_TOKEN_CHARS or redact(text) is text:  # redact remembers clean texts
@@ -137,17 +95,6 @@ def redact_tokens(text: str) -> str:
     for secret in reversed(list(find_secrets(text, BLOCK))):
         text = f"{text[: secret.start]}[redacted:{secret.pattern}]{text[secret.end :]}"
     return text
-
-
-def _redacted_value(key: str, value: object) -> object:
-    if isinstance(value, str):
-        return redact_tokens(value) if key in NAME_KEYS else value
-    if isinstance(value, (dict, Mapping)):  # a dict needs no slow check of its abstract class
-        return value if key in CONTENT_KEYS else _redacted_members(value)
-    if isinstance(value, (list, tuple)):
-        items = [_redacted_value(key, item) for item in value]
-        return items if any(map(is_not, items, value)) else value
-    return value
 
 
 def _may_hold_secrets(text: str) -> bool:
