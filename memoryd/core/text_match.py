@@ -70,12 +70,11 @@ def _pattern(term: Term) -> Pattern:
 
 def spots(patterns: Sequence[Pattern], folded: str) -> list[Spot]:
     """Return the first few matches of each pattern in a folded text, in order."""
-    found: list[Spot] = []
-    firsts = [folded.find(pattern[0]) for pattern in patterns]
-    last = max(firsts, default=0)  # search this far for every pattern: matches may be close together there
-    for number, (pattern, at) in enumerate(zip(patterns, firsts, strict=True)):
-        if at >= 0:
-            found += _spots(number, pattern, folded, at, last=last)
+    firsts = [(at, number) for number, pattern in enumerate(patterns) if (at := folded.find(pattern[0])) >= 0]
+    if not firsts:
+        return []
+    last = max(firsts)[0]  # search this far for every pattern: matches may be close together there
+    found = [spot for at, number in firsts for spot in _spots(number, patterns[number], folded, at, last=last)]
     found.sort()
     return found
 
@@ -86,9 +85,9 @@ def _spots(
     """Return the matches from `at` on. A long text is searched only near the first match and near `last`."""
     text, _, _, whole_word, start = pattern
     found: list[Spot] = []
-    reach = len(folded)
+    length, reach = len(text), len(folded)
     while at >= 0 and len(found) < most:
-        end = at + len(text)
+        end = at + length
         begins = not start or at == 0 or not folded[at - 1].isalnum()
         if begins and not (whole_word and folded[end : end + 1].isalnum()):
             found.append((at, end, number))

@@ -15,7 +15,7 @@ from typing import Annotated, Any, NamedTuple
 
 import msgspec
 
-from memoryd.control.methods.memories import Freshness, GetResult, ListResult
+from memoryd.control.methods.memories import Freshness, GetResult, ListResult, MemoryRow
 from memoryd.core.index import Before, IndexReader, Memory, Place
 from memoryd.core.query import Filters
 from memoryd.core.records import ParseOffset, Record, Role
@@ -28,11 +28,11 @@ from memoryd.layouts.protocol import Layout, Located
 from memoryd.operations.search_scope import (
     SearchRoot,
     freshness,
-    memory_row,
     note_unread_files,
     owners_in,
     read_index,
     resolve_scope,
+    row_fields,
 )
 from memoryd.store import Store
 from memoryd.store.layout_views import layout_of
@@ -319,7 +319,7 @@ def list_memories(
     rows.sort(key=lambda row: row[0].name)
     rows.sort(key=lambda row: _LOWEST if row[1].created is None else row[1].created, reverse=True)
     page = rows[:limit]
-    result = ListResult(memories=[memory_row(root, memory) for root, memory in page], fresh=fresh)
+    result = ListResult(memories=[MemoryRow(**row_fields(root, memory)) for root, memory in page], fresh=fresh)
     if len(rows) > limit:
         root, last = page[-1]
         result.next_cursor = _encode_cursor(PageEnd(last.created, root.name, last.id, last.key))

@@ -12,7 +12,6 @@ from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from msgspec import UNSET, UnsetType
-from msgspec.structs import asdict
 
 from memoryd.control.methods.memories import Freshness, HitRow, SearchResult
 from memoryd.core.dates import iso
@@ -28,11 +27,11 @@ from memoryd.layouts.registry import LAYOUTS
 from memoryd.operations.search_scope import (
     SearchRoot,
     freshness,
-    memory_row,
     note_unread_files,
     owners_in,
     read_index,
     resolve_scope,
+    row_fields,
 )
 from memoryd.search.embedding.embedder import EmbedderError
 from memoryd.search.modes import SearchEngine, missing_in
@@ -206,10 +205,11 @@ def _profile(root: SearchRoot) -> RankingProfile:
 
 
 def _hit_row(hit: Hit, patterns: Sequence[Pattern]) -> HitRow:
-    memory, found = hit.memory, hit.candidate
-    above = spots(patterns, fold(f"{memory.title}\n{memory.labels}\n{memory.tags}"))
-    titled = [spot for spot in above if spot[1] <= len(memory.title)]
-    inside = spots(patterns, fold(memory.body))
+    root, memory, found, _ = hit
+    title, body = memory.title, memory.body
+    above = spots(patterns, fold(f"{title}\n{memory.labels}\n{memory.tags}"))
+    titled = [spot for spot in above if spot[1] <= len(title)]
+    inside = spots(patterns, fold(body))
     there = (titled, len(above) > len(titled), inside)
     why = {
         "terms": word_names(patterns, [*above, *inside]),
@@ -217,8 +217,8 @@ def _hit_row(hit: Hit, patterns: Sequence[Pattern]) -> HitRow:
         **found.why,
     }
     return HitRow(
-        **asdict(memory_row(hit.root, memory)),
-        snippet=snippet(patterns, inside, memory.body) or snippet(patterns, titled, memory.title),
+        **row_fields(root, memory),
+        snippet=snippet(patterns, inside, body) or snippet(patterns, titled, title),
         score=round(found.score, 6),
         confidence=found.confidence,
         why=why,

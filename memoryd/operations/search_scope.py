@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from msgspec import UNSET
 
-from memoryd.control.methods.memories import Freshness, MemoryRow
+from memoryd.control.methods.memories import Freshness
 from memoryd.core.dates import iso
 from memoryd.core.defaults import Policy
 from memoryd.core.index import IndexReader, IndexUnavailable, IndexWriter, Memory
@@ -151,18 +151,18 @@ def owners_in(roots: Sequence[SearchRoot]) -> dict[str, Sequence[str]]:
     return {root.name: read_index(root, None, partial(owners_of, root)) for root in roots}
 
 
-def memory_row(root: SearchRoot, memory: Memory) -> MemoryRow:
-    """Convert a memory to the row that search and list return."""
-    return MemoryRow(
-        root=root.name,
-        id=memory.id,
-        path=memory.path,
-        line=memory.line,
-        title=memory.title,
-        type=memory.type,
-        tags=memory.tags.split("\n") if memory.tags else [],
-        created=iso(memory.created) if memory.created is not None else None,
-        archived=memory.archived,
-        layout=root.layout,
-        user=memory.owner or UNSET,
-    )
+def row_fields(root: SearchRoot, memory: Memory) -> dict[str, Any]:
+    """Return what search and list tell about a memory: the members of a MemoryRow."""
+    return {
+        "root": root.name,
+        "id": memory.id,
+        "path": memory.path,
+        "line": memory.line,
+        "title": memory.title,
+        "type": memory.type,
+        "tags": memory.tags.split("\n") if memory.tags else [],
+        "created": iso(memory.created) if memory.created is not None else None,
+        "archived": memory.archived,
+        "layout": root.layout,
+        "user": memory.owner or UNSET,
+    }

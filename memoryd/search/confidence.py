@@ -103,7 +103,10 @@ def _is_identifier(piece: str) -> bool:
 
 def with_confidence(found: Sequence[Candidate], missing: Missing, mode: Mode, *, points: bool) -> list[Candidate]:
     """Return the hits with their confidence, by their scores in this mode."""
-    return [each._replace(confidence=_confidence(each, missing, mode, points)) for each in found]
+    return [
+        Candidate(each.key, each.score, each.why, each.text, _confidence(each, missing, mode, points), each.match)
+        for each in found
+    ]
 
 
 def confidence_of_rerank(score: float, before: str) -> Confidence:

@@ -45,6 +45,8 @@ _PERIOD = re.compile(
     )\b""",
     re.IGNORECASE | re.VERBOSE,
 )
+# Every period has one of these, and few other questions do.
+_HINT = re.compile(rf"\d|today|night|this|yesterday|last|past|previous|ago|{'|'.join((*_MONTHS, *_DAYS, *_SEASONS))}")
 _INTRODUCED = re.compile(r"(?:in|on|from|during|since|after|before|until|last|of|mid)[\s-]", re.IGNORECASE)
 _NEWEST = re.compile(
     r"\b(currently|current|latest|newest|recently|recent|lately|nowadays|now|these days|at the moment)\b",
@@ -83,6 +85,8 @@ class Period(NamedTuple):
 
 def period_in(question: str, now: float) -> Period | None:
     """Return the first period that a question names. `now` in seconds."""
+    if _HINT.search(question.lower()) is None:
+        return None
     for found in _PERIOD.finditer(question):
         words = found.group()
         if not _is_time(found):

@@ -41,6 +41,8 @@ class Reading(NamedTuple):
 
 def read_question(reader: IndexReader, question: Question, missing: Sequence[str]) -> Reading:
     """Replace the misspelt words among those that no memory has."""
+    if not missing:
+        return Reading(question, {})
     words: dict[str, str] = {}
     for word in [each for each in missing if each.isalpha()][:MAX_CORRECTED]:
         parts = _parts(reader, word)
