@@ -25,7 +25,7 @@ from memoryd.search.ranking import (
     with_meaning_below,
     with_reasons,
 )
-from memoryd.search.semantic import Question, SemanticSearch
+from memoryd.search.semantic import Question, SemanticSearch, VectorsMissingError
 from memoryd.search.spelling import read_question
 
 POOL = 20  # candidates re-ranked by recency and use
@@ -161,30 +161,32 @@ class SearchEngine:
             return _by_text(reader, question, question.limit)
         if self._meaning is None:
             return _with_reason(_by_text(reader, question, question.limit), "not available")
-        if question.mode == "semantic":
-            return self._by_meaning(self._meaning, reader, question)
-        return self._by_both(self._meaning, reader, question)
+        try:
+            search = self._by_meaning if question.mode == "semantic" else self._by_both
+            return search(self._meaning, reader, question)
+        except VectorsMissingError as reason:
+            return _with_reason(_by_text(reader, question, question.limit), str(reason))
 
     def _by_meaning(self, meaning: SemanticSearch, reader: IndexReader, question: Question) -> list[Candidate]:
         points = question.profile.points
-        found, missing = meaning.search(reader, question, _depth(question))
-        if missing is not None:
-            return _with_reason(_by_text(reader, question, question.limit), missing)
+        found = meaning.search(reader, question, _depth(question))
         if points is not None:
             return rank_by_points(reader, question.query, found, points=points, now=question.now, limit=question.limit)
         return found[: question.limit]
 
     def _by_both(self, meaning: SemanticSearch, reader: IndexReader, question: Question) -> list[Candidate]:
+        asked = meaning.meaning_of(reader, question)  # first: without it the text needs no search to this depth
         texts = _by_text(reader, question, max(DEPTH, question.limit))
         by_points = question.profile.points is not None
-        found, missing = meaning.hybrid(reader, question, texts, question.limit + (len(texts) if by_points else 0))
-        if missing is not None:
-            return _with_reason(texts[: question.limit], missing)
+        found = meaning.hybrid(reader, question, asked, texts, question.limit + (len(texts) if by_points else 0))
         return with_meaning_below(texts, found, question.limit) if by_points else found
 
     def _like_a_vector(self, reader: IndexReader, question: Question) -> list[Candidate]:
         """Search by a given vector; the text search takes no part."""
-        return self._meaning.search(reader, question, question.limit)[0] if self._meaning is not None else []
+        try:
+            return self._meaning.search(reader, question, question.limit) if self._meaning is not None else []
+        except VectorsMissingError:
+            return []
 
 
 WARM_MEMORIES = 100  # an index with fewer is loaded by its first question: that takes less than the word table

@@ -79,9 +79,15 @@ class VectorsMissingError(Exception):
     """There are no vectors to compare; the message says why. Only the text is searched then."""
 
 
+class Meaning(NamedTuple):
+    """The vector of a question, of this model."""
+
+    model: str
+    vector: Sequence[float]
+
+
 class SemanticSearch:
-    """Search by meaning, for any thread. `reason` says why there is no embedder. Each result comes with the reason why
-    there is none (None: there is one)."""
+    """Search by meaning, for any thread. `reason` says why there is no embedder. Searches raise VectorsMissingError."""
 
     def __init__(self, embedder: Embedder | None, reason: str = "off") -> None:
         self.embedder = embedder
@@ -90,33 +96,29 @@ class SemanticSearch:
         self._idle = None if embedder is None else IdleRelease(embedder)
         self._verdicts: dict[tuple[Sample, ...], bool] = {}
 
-    def search(self, reader: IndexReader, question: Question, limit: int) -> tuple[list[Candidate], str | None]:
-        """Search by meaning alone: at most `limit` memories, or why there are none."""
-        try:
-            found = self._match(reader, question, (), max(limit, POOL))
-        except VectorsMissingError as reason:
-            return [], str(reason)
+    def search(self, reader: IndexReader, question: Question, limit: int) -> list[Candidate]:
+        """Search by meaning alone: at most `limit` memories."""
+        found = self._match(reader, question, self.meaning_of(reader, question), (), max(limit, POOL))
         ranked = sorted(found.cosines.items(), key=lambda each: (-each[1], -each[0]))
-        return [Candidate(key, scaled(cosine), {"semantic": found.why(key)}) for key, cosine in ranked[:limit]], None
+        return [Candidate(key, scaled(cosine), {"semantic": found.why(key)}) for key, cosine in ranked[:limit]]
 
     def hybrid(
-        self, reader: IndexReader, question: Question, by_text: Sequence[Candidate], limit: int
-    ) -> tuple[list[Candidate], str | None]:
-        """Search by text and meaning: at most `limit` memories, or why there is only the text."""
-        try:
-            found = self._match(reader, question, [each.key for each in by_text], POOL)
-        except VectorsMissingError as reason:
-            return [], str(reason)
+        self, reader: IndexReader, question: Question, meaning: Meaning, by_text: Sequence[Candidate], limit: int
+    ) -> list[Candidate]:
+        """Search by text and meaning: at most `limit` memories."""
+        found = self._match(reader, question, meaning, [each.key for each in by_text], POOL)
         rare = {} if _is_phrase(by_text) else _rare_words(reader, question.query)
-        return fuse(by_text, found, limit, self._named(reader, question), rare), None
+        return fuse(by_text, found, limit, self._named(reader, question), rare)
 
     def tidy(self, now: float) -> bool:
         """Let an idle embedder free its memory. True if it did. `now` in seconds."""
         return self._idle is not None and self._idle.tidy(now)
 
-    def _match(self, reader: IndexReader, question: Question, also: Sequence[int], limit: int) -> Meant:
+    def _match(
+        self, reader: IndexReader, question: Question, meaning: Meaning, also: Sequence[int], limit: int
+    ) -> Meant:
         """Match the nearest memories, and those of `also`."""
-        model, vector = self._vector(reader, question)
+        model, vector = meaning
         less = LESS_COMMON if question.like is None else 0.0
         try:
             near = reader.nearest(vector, model, question.filters, limit, also, less_common=less)
@@ -136,12 +138,12 @@ class SemanticSearch:
         found = reader.keys_with(names, MAX_NAMED) if names else []
         return {key for keys in found for key in keys or ()}
 
-    def _vector(self, reader: IndexReader, question: Question) -> tuple[str, Sequence[float]]:
-        """Return the model and the vector to compare with."""
+    def meaning_of(self, reader: IndexReader, question: Question) -> Meaning:
+        """Return the vector to compare with."""
         samples, like = reader.vector_samples(question.filters.owner, SAMPLES), question.like
         if like is None:
             return self._embed(samples, question)
-        return self._model_of(samples, like), unpack(like.vector, like.size)
+        return Meaning(self._model_of(samples, like), unpack(like.vector, like.size))
 
     def _model_of(self, samples: Sequence[Sample], like: Like) -> str:
         if like.model is not None:
@@ -152,7 +154,7 @@ class SemanticSearch:
             return self.embedder.name
         raise VectorsMissingError(f"no vectors of {like.size} numbers here")
 
-    def _embed(self, samples: Sequence[Sample], question: Question) -> tuple[str, Sequence[float]]:
+    def _embed(self, samples: Sequence[Sample], question: Question) -> Meaning:
         embedder = self.embedder
         if embedder is None:
             raise VectorsMissingError(self._reason)
@@ -170,7 +172,7 @@ class SemanticSearch:
             raise VectorsMissingError(error.message) from error
         if not any(vector):
             raise VectorsMissingError("no word of the question is known")
-        return agent_model(embedder.size) if samples else embedder.name, unpack(vector, embedder.size)
+        return Meaning(agent_model(embedder.size) if samples else embedder.name, unpack(vector, embedder.size))
 
     def _reproduces(self, samples: Sequence[Sample], embedder: Embedder) -> bool:
         """True if the embedder reproduces the stored vectors, checked on these samples; cached."""
