@@ -18,6 +18,7 @@ from memoryd.search.embedding import minilm
 from memoryd.search.periods import TIME_WORDS
 from memoryd.search.query_terms import ParsedQuery
 from memoryd.search.ranking import Candidate
+from memoryd.search.semantic import EXACT, without_name
 
 Confidence = Literal["sure", "likely", "weak"]
 
@@ -31,7 +32,7 @@ class Limits(NamedTuple):
     sure: float
 
 
-BY_TEXT, BY_MEANING, BY_BOTH = Limits(0.17, 0.5), Limits(0.28, 0.6), Limits(0.35, 0.6)
+BY_TEXT, BY_MEANING, BY_BOTH = Limits(0.17, 0.5), Limits(0.28, 0.6), Limits(0.355, 0.6)
 BY_POINTS = Limits(0.3, 0.6)  # topic files
 # With vectors of MiniLM, by which right hits have lower cosines; agents that store vectors of this size use it, too.
 MINILM = (minilm.NAME, agent_model(minilm.SIZE))
@@ -118,7 +119,10 @@ def confidence_of_rerank(score: float, before: str) -> Confidence:
 
 def _confidence(found: Candidate, missing: Missing, mode: Mode, points: bool) -> Confidence:
     limits = BY_POINTS if points else _limits(found, mode)
-    score = found.score - MISSING_NAME * missing.name
+    score = found.score
+    if found.why.get("named") and score < EXACT and not points:  # that it has the name does not show that it answers
+        score = without_name(found)
+    score -= MISSING_NAME * missing.name
     if score < limits.likely:
         return "weak"
     return "sure" if score >= limits.sure and not missing.words else "likely"

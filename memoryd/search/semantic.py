@@ -217,6 +217,14 @@ class Meant(NamedTuple):
         return {"model": self.model, "cosine": round(self.cosines[key], 4)}
 
 
+def without_name(found: Candidate) -> float:
+    """Return the score of a hit by both searches without what its name adds."""
+    semantic, rare = found.why.get("semantic"), found.why.get("rare_words")
+    similarity = TEXT_WEIGHT * found.text**TEXT_POWER
+    similarity += semantic["cosine"] if isinstance(semantic, dict) else 0.0
+    return EXACT * scaled(similarity + (rare if isinstance(rare, float) else 0.0))
+
+
 def scaled(similarity: float) -> float:
     """Return the score of a sum of cosine and text, 0..1."""
     score = max(similarity - LOW, 0.0)

@@ -80,3 +80,14 @@ def test_a_lowest_score_leaves_out_worse_hits(filled: Stored) -> None:
 def test_a_score_with_minilm_is_worth_more(mode: Mode, score: float, model: str, expected: str) -> None:
     hit = Candidate(1, score, {"semantic": {"model": model, "cosine": 0.4}})
     assert [each.confidence for each in with_confidence([hit], Missing(), mode, points=False)] == [expected]
+
+
+@pytest.mark.parametrize(
+    ("cosine", "text", "named", "expected"),
+    [(0.1, 0.2, True, "weak"), (0.1, 0.2, False, "sure"), (0.45, 0.2, True, "likely"), (0.6, 0.5, True, "sure")],
+)
+def test_a_name_alone_makes_no_hit_likely(cosine: float, text: float, named: bool, expected: str) -> None:
+    """Asked for the blood type of Ines, that a memory is about Ines puts it first, but does not make it the answer."""
+    why = {"semantic": {"model": "static-128-1", "cosine": cosine}, **({"named": True} if named else {})}
+    hit = Candidate(1, 0.9, why, text)
+    assert [each.confidence for each in with_confidence([hit], Missing(), "hybrid", points=False)] == [expected]
