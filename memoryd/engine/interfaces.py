@@ -52,6 +52,9 @@ class Hints(Protocol):
     def barrier(self) -> bool:
         """Wait until the roots have been told of every event from before this call. False if that is not certain."""
 
+    def deliver(self) -> None:
+        """Tell the roots of the events that have happened, unless there are very many; no proof that these are all."""
+
     def limit_hint(self) -> str:
         """Return what a person can do about a kernel limit that keeps directories from being watched."""
 

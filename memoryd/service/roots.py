@@ -307,6 +307,10 @@ class Roots:
         """Wait until the workers have been told of every event from before this call."""
         return self.watcher.barrier(BARRIER_S)
 
+    def deliver(self) -> None:
+        """Tell the workers of the events that have happened, without a proof that these are all."""
+        self.watcher.deliver()
+
     def limit_hint(self) -> str:
         """Return what a person can do about the kernel limit on watches."""
         return self.watcher.limit_hint()

@@ -45,6 +45,9 @@ class Hints:
     def barrier(self) -> bool:
         return True
 
+    def deliver(self) -> None:
+        pass
+
     def limit_hint(self) -> str:
         return "raise the limit"
 

@@ -34,8 +34,8 @@ from tests.operations.world import LEARNINGS, World
 
 def a_worker(*flushes: Future[dict[str, Any]], waited: list[float] | None = None) -> Worker:
     """A worker whose memories are behind, until all of `flushes` are done. `waited`: seconds for closed files."""
-    inbox = SimpleNamespace(await_closed=(waited if waited is not None else []).append)
-    return cast("Worker", SimpleNamespace(flush=lambda: [*flushes], inbox=inbox))
+    await_closed = (waited if waited is not None else []).append
+    return cast("Worker", SimpleNamespace(flush=lambda: [*flushes], await_closed=await_closed))
 
 
 def test_many_busy_roots_are_waited_for_together(monkeypatch: pytest.MonkeyPatch) -> None:

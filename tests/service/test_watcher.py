@@ -21,6 +21,7 @@ from typing import Any
 import pytest
 
 from memoryd.engine.interfaces import Change
+from memoryd.service.watching import manager as manager_module
 from memoryd.service.watching import watcher as watcher_module
 from memoryd.service.watching.inotify_limits import Coverage, held_of, kernel_device, limit_hint
 from memoryd.service.watching.manager import PROBE_KEY, TouchCall, TroubleCall
@@ -227,6 +228,31 @@ def test_a_barrier_does_not_wait_for_the_end_of_a_burst(
     (root / "second").write_text("x")
     assert watcher.barrier(WAIT)
     assert ("second", Change.COMPLETE) in reports.kinds
+
+
+def test_what_has_happened_is_delivered_before_the_end_of_a_burst(
+    watcher: Watcher, root: Path, reports: Reports, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(watcher_module, "GATHER_S", 10 * WAIT)
+    monkeypatch.setattr(manager_module, "DELIVER_S", WAIT)
+    for number in range(20):
+        (root / f"new-{number}").write_text("x")
+        watcher.deliver()
+        assert (f"new-{number}", Change.COMPLETE) in reports.kinds
+
+
+def test_nothing_is_delivered_in_a_flood(
+    watcher: Watcher, root: Path, reports: Reports, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begin_flood(root / "first", watcher, reports, monkeypatch)
+    monkeypatch.setattr(watcher_module, "FLOOD_GATHER_S", 10 * WAIT)
+    monkeypatch.setattr(manager_module, "DELIVER_S", WAIT)
+    (root / "second").write_text("x")
+    reports.wait(lambda: bool(reports.touches))  # from here on the reader rests
+    del reports.touches[:]
+    (root / "third").write_text("x")
+    watcher.deliver()
+    assert not reports.touches
 
 
 def begin_flood(path: Path, watcher: Watcher, reports: Reports, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -54,7 +54,7 @@ def flush_all(workers: list[Worker]) -> list[Worker]:
     seconds for all of them together, and `CLOSED_WAIT_S` for files that other programs have just closed: a program that
     looks for what it has just written would compete with the worker that reads it, and not find it."""
     for worker in workers:
-        worker.inbox.await_closed(CLOSED_WAIT_S / len(workers))
+        worker.await_closed(CLOSED_WAIT_S / len(workers))
     flushes = [future for worker in workers for future in worker.flush()]
     if flushes:
         wait(flushes, FLUSH_WAIT_S)

@@ -122,6 +122,7 @@ TroubleCall = Callable[[str, str | None], None]
 
 PROBE_KEY = ""  # not a valid root name
 MENDED = frozenset({"desync", "thread-died"})
+DELIVER_S = 0.005
 RETIRE_S = 2.0  # a stream that does not stop in this time is abandoned; its threads are daemons
 
 
@@ -152,6 +153,9 @@ class Stream(Protocol):
 
     def hurry(self) -> None:
         """Report at once what has happened, without waiting for more of a burst."""
+
+    def deliver(self, timeout_s: float) -> None:
+        """Report what has happened, if anything, and wait for that; in a flood of events do nothing."""
 
     def stop(self) -> None:
         """End all watching; may wait forever if a thread is stuck."""
@@ -303,6 +307,12 @@ class WatchManager:
         except OSError:
             return False
         return passed and generation == self._generation
+
+    def deliver(self) -> None:
+        """Report the events that have happened, if that takes no longer than `DELIVER_S`: much less than a barrier."""
+        stream = self._stream
+        if stream is not None:
+            stream.deliver(DELIVER_S)
 
     def probe_outstanding(self, now: float) -> float | None:
         """Return the seconds since the last probe was created; None after its event arrived."""

@@ -6,9 +6,11 @@ What is reported, and in which order to use it, is in `manager`; here are the wa
 
 from __future__ import annotations
 
+import fcntl
 import os
 import re
 import sys
+import termios
 import threading
 import time
 from collections.abc import Callable
@@ -93,6 +95,8 @@ if sys.platform == "linux":
             self.routers: dict[bytes, _Router] = {}  # by the path of the watch
             self._rested = 0.0
             self._hurried = threading.Event()
+            self._queue_lock = threading.Lock()
+            self._reported = threading.Event()  # set while nothing is in the kernel's queue or on its way from there
             super().__init__()
             os.set_inheritable(self._inotify_fd, False)
 
@@ -100,6 +104,7 @@ if sys.platform == "linux":
             """Read the first event of a burst at once and the others together: a change causes six, and each wake-up of
             this thread takes the interpreter from the thread that makes the change. In a flood it rests longer, and
             what was written is skipped: the scan that is due finds it, and the writers need the processor."""
+            self._note_reported()
             self._hurried.wait(max(0.0, self._rested - time.monotonic()))
             self._hurried.clear()
             buffer = self._read_event_buffer(event_buffer_size)
@@ -122,6 +127,34 @@ if sys.platform == "linux":
         def hurry(self) -> None:
             """Read at once: somebody waits for an event that has happened."""
             self._hurried.set()
+
+        def deliver(self, timeout_s: float) -> None:
+            """Wait until what has happened is reported, without waiting for more of a burst. In a flood do nothing."""
+            if self._rested - time.monotonic() > GATHER_S:
+                return
+            with self._queue_lock:
+                if self._is_queue_filled():
+                    self._reported.clear()
+                    self.hurry()
+            self._reported.wait(timeout_s)
+
+        def _note_reported(self) -> None:
+            """Note that all that was read has been reported; more may be in the queue."""
+            with self._queue_lock:
+                if not self._is_queue_filled():
+                    self._reported.set()
+
+        def _is_queue_filled(self) -> bool:
+            try:
+                return any(fcntl.ioctl(self._inotify_fd, termios.FIONREAD, bytes(4)))
+            except OSError:  # closed
+                return False
+
+        def _check_inotify_fd(self) -> bool:
+            """Called by watchdog right before it reads: from then on the queue may be empty before all is reported."""
+            found = super()._check_inotify_fd()
+            self._reported.clear()
+            return found
 
         def stop(self) -> None:
             """End without waiting for more of a burst."""
@@ -354,6 +387,12 @@ class WatchdogStream:
         hurry = getattr(self._reader(), "hurry", None)
         if hurry is not None:
             hurry()
+
+    def deliver(self, timeout_s: float) -> None:
+        """Report what has happened, and wait for that."""
+        deliver = getattr(self._reader(), "deliver", None)
+        if deliver is not None:
+            deliver(timeout_s)
 
     def stop(self) -> None:
         """Stop all threads. May wait forever if a thread is stuck, so call it on a helper thread.
