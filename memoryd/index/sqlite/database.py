@@ -41,7 +41,8 @@ CREATE INDEX records_by_created ON records (ifnull(created, -1e18), id);
 CREATE INDEX records_by_owner ON records (owner) WHERE owner <> '';
 CREATE TABLE texts (key INTEGER PRIMARY KEY, labels TEXT NOT NULL, body TEXT NOT NULL);
 CREATE VIRTUAL TABLE words USING fts5(title, labels, body, content='', tokenize='ascii');
-INSERT INTO words (words, rank) VALUES ('usermerge', 2);
+-- Segments are merged after a pause (`tidy`): meanwhile, few large merges cost half as much as many small ones.
+INSERT INTO words (words, rank) VALUES ('usermerge', 2), ('automerge', 16), ('crisismerge', 64);
 CREATE VIRTUAL TABLE vocabulary USING fts5vocab(words, row);
 CREATE TABLE vectors (key INTEGER PRIMARY KEY, model TEXT NOT NULL, vector BLOB NOT NULL);
 CREATE TABLE findings (path BLOB NOT NULL, code TEXT NOT NULL, line INTEGER, id TEXT, message TEXT NOT NULL);
