@@ -6,7 +6,7 @@ condition in `index.sqlite.memories`.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from operator import itemgetter
 from typing import Literal, NamedTuple
@@ -53,7 +53,7 @@ class TextQuery:
     `all`: memories with every term; those that also contain `phrase` come first and have the kind "phrase".
     `any`: memories with at least one term; the score is 1 for a full match of all terms in `scale` (default: `terms`).
     `substring`: memories that contain the text of at least one term, ignoring case; with `whole_words`, not inside a
-    longer word.
+    longer word. Those with the keys `without` are left out.
     """
 
     terms: tuple[Term, ...]
@@ -61,6 +61,7 @@ class TextQuery:
     phrase: Term | None = None
     scale: tuple[Term, ...] = ()
     whole_words: bool = False
+    without: Collection[int] = ()
 
 
 _FEW = 5  # a term in at most this many memories is never too common

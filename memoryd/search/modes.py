@@ -93,12 +93,9 @@ def part_candidates(
 ) -> list[Candidate]:
     """Find at most `limit` memories, without those in `known`, that contain a part of the query; the newest are
     searched first. With `whole`, not inside a longer word. `now` in seconds."""
-    pieces = TextQuery(tuple(map(Term, query.pieces)), "substring", whole_words=whole_words)
-    if not pieces.terms:
-        return []
-    matches = reader.match(pieces, filters, 2 * limit + len(known))
-    new = [match for match in matches if match.key not in known][: 2 * limit]
-    found = [candidate(PART, match, score(PART, match, now)) for match in new]
+    pieces = TextQuery(tuple(map(Term, query.pieces)), "substring", whole_words=whole_words, without=known)
+    matches = reader.match(pieces, filters, 2 * limit) if pieces.terms else []
+    found = [candidate(PART, match, score(PART, match, now)) for match in matches]
     return sorted(found, key=lambda each: (-each.score, -each.key))[:limit]
 
 

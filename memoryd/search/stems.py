@@ -68,6 +68,7 @@ _RELATED = {
     "ifi": "if",  # verify, verification
     "or": "",  # editor, edit
 }
+_RELATED_ENDS = tuple(_RELATED)
 # English words whose forms have different stems; without the most frequent words.
 _IRREGULAR = """
 break broke broken; bring brought; build built; buy bought; catch caught; child children; choose chose chosen;
@@ -109,12 +110,12 @@ def stems(word: str, languages: tuple[str, ...]) -> frozenset[str]:
 def _stems(word: str, language: str) -> list[str]:
     stem = _stemmer(language).stemWord
     found = [stem(word)]
-    accented = _ACCENTED.get(language, {}).get(word[-1])
-    if accented:
-        found.append(stem(word[:-1] + accented))
     if language in _ENGLISH:
-        related = (found[0][: -len(end)] + other for end, other in _RELATED.items() if found[0].endswith(end))
-        found += [each for each in related if len(each) >= MIN_PREFIX]
+        if found[0].endswith(_RELATED_ENDS):
+            related = (found[0][: -len(end)] + other for end, other in _RELATED.items() if found[0].endswith(end))
+            found += [each for each in related if len(each) >= MIN_PREFIX]
+    elif accented := _ACCENTED.get(language, {}).get(word[-1]):
+        found.append(stem(word[:-1] + accented))
     return found
 
 
@@ -188,8 +189,10 @@ def sharing_a_stem(others: tuple[str, ...], word: str, languages: tuple[str, ...
     with _lock:
         for language in languages:
             accepted = wanted | _related_to(wanted) if language in _ENGLISH else wanted
-            stem_all, accented = _stemmer(language).stemWords, _ACCENTED.get(language, {})
+            stem_all, accented = _stemmer(language).stemWords, _ACCENTED.get(language)
             found.update(each for each, stem in zip(others, stem_all(others), strict=True) if stem in accepted)
+            if accented is None:
+                continue
             marked = {each[:-1] + accented[each[-1]]: each for each in others if each[-1] in accented}
             stemmed = zip(marked.values(), stem_all(list(marked)), strict=True)
             found.update(each for each, stem in stemmed if stem in wanted)

@@ -472,6 +472,7 @@ class TestText:
         assert found(index, TextQuery((Term("ghosted"),), "substring", whole_words=True)) == ["a#m0"]
         both = index.match(TextQuery((Term("host"), Term("room")), "substring"), EVERYTHING, 9)
         assert [(match.score, match.kind) for match in both] == [(1.0, "substring")]
+        assert found(index, TextQuery((Term("o"),), "substring", without=[each.key for each in both])) == ["a#m3"]
 
     def test_it_equals_a_rebuild(self, engine: Opens) -> None:
         """Whatever was put, grown and forgotten before."""

@@ -86,7 +86,7 @@ class ToyIndex(IndexWriter):
             hits: list[Any] = [term for term in dict.fromkeys(query.terms) if item.has(term)]
             if query.mode == "substring":
                 hits = pieces_in(pieces, f"{m.title}\n{m.tags}\n{m.body}", whole_words=query.whole_words)
-            if hits and (query.mode != "all" or len(hits) == len(set(query.terms))):
+            if m.key not in query.without and hits and (query.mode != "all" or len(hits) == len(set(query.terms))):
                 whole = query.mode == "all" and query.phrase is not None and item.has(query.phrase)
                 part = min(len(hits) / len(query.scale or pieces), 1.0)
                 found.append(Match(m.key, part, "phrase" if whole else query.mode, m.created, m.weight, m.uses))

@@ -11,6 +11,7 @@ that they apply before the best matches are selected.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
+from functools import lru_cache
 from itertools import chain, groupby
 from math import log
 
@@ -19,12 +20,14 @@ from memoryd.core.query import Filters, Term, TextQuery, informative_terms
 from memoryd.core.text_match import pieces_in, term_counts
 from memoryd.core.words import STOP_WORDS, tokens, unspaced
 from memoryd.index.sqlite.database import Database, Row
-from memoryd.index.sqlite.memories import Memories, conditions
+from memoryd.index.sqlite.memories import Memories, MemoryText, conditions
 from memoryd.index.sqlite.word_list import WordList, words_containing
 
 MAX_SCORED = 3_000  # memories with any of the words that FTS5 scores without a limit on the newest
 NEWEST = 2_500  # memories that are scored if more match
 RARE = 1.5  # a form is rare if its term, in any form, is in this many times more memories
+FEW_WORDS = 20  # words that contain a substring; the memories with them are looked up at once
+NEWEST_SEARCHED = 300  # memories that are searched first if there are more
 MAX_WORDS = 400  # words that contain a substring; if there are more, nearly every memory has one of them
 _MAX_BM25 = 2.2  # the limit of BM25 for a word that occurs infinitely often: k1 + 1
 _COMMON = 1_000  # counts from here on stay cached while the index changes little
@@ -73,9 +76,10 @@ class FullText:
         """Return the number of memories that contain each term; approximate for common terms. Stop words are not
         counted in a large index: they are taken to be in half of the memories."""
         size = self.size
-        stop_words = {term for term in terms if term.text in STOP_WORDS} if size > MAX_SCORED else set()
-        counts = iter(self._count([_expression(term) for term in terms if term not in stop_words]))
-        return [size // 2 if term in stop_words else next(counts) for term in terms]
+        if size <= MAX_SCORED:
+            return self._count(list(map(_expression, terms)))
+        counts = iter(self._count([_expression(term) for term in terms if term.text not in STOP_WORDS]))
+        return [size // 2 if term.text in STOP_WORDS else next(counts) for term in terms]
 
     def keys_with(self, terms: Sequence[Term], most: int) -> list[Collection[int] | None]:
         """Return the keys of the memories that contain each term; None for a term in more than `most` of them."""
@@ -224,6 +228,8 @@ class FullText:
         FTS5 gives each form a weight of its own, the highest to the rarest; but a form is no more informative than its
         term. A form adds less to the score of a long memory, and so less is subtracted."""
         pairs = [(each, form) for each in terms if each.forms for form in _forms_of(each)]
+        if not pairs:
+            return "", []
         whole = self.term_frequencies([term for term, _ in pairs])
         alone = self.term_frequencies([form for _, form in pairs])
         values: list[str | float] = []
@@ -277,37 +283,39 @@ class FullText:
         """Yield memories that contain a piece. Words that contain it are looked up first, so that only memories with
         such a word are read; each of these is then searched itself."""
         pieces = tuple(dict.fromkeys(term.text.casefold() for term in query.terms))
+        texts = chain.from_iterable(self._texts_with(piece, filters, query.without) for piece in pieces)
         seen: set[int] = set()
         found = 0
-        for memory in chain.from_iterable(self._candidates(piece, filters) for piece in pieces):
-            if memory.key in seen:
-                continue
-            seen.add(memory.key)
-            present = pieces_in(pieces, f"{memory.title}\n{memory.tags}\n{memory.body}", whole_words=query.whole_words)
-            if present:
-                part = len(present) / len(pieces)
-                yield Match(memory.key, part, "substring", memory.created, memory.weight, memory.uses)
-                found += 1
+        for key, title, tags, body, created, weight, uses in texts:
             if found >= limit:
                 return
+            if key in seen:
+                continue
+            seen.add(key)
+            present = pieces_in(pieces, f"{title}\n{tags}\n{body}", whole_words=query.whole_words)
+            if present:
+                yield Match(key, len(present) / len(pieces), "substring", created, weight, uses)
+                found += 1
 
-    def _candidates(self, piece: str, filters: Filters) -> Iterator[Memory]:
-        """Yield every memory that may contain the piece, and few others; newest first."""
+    def _texts_with(self, piece: str, filters: Filters, without: Collection[int]) -> Iterator[MemoryText]:
+        """Yield every memory that may contain the piece, and few others; newest first. Of a piece that is in many words
+        the newest memories are searched first, which mostly has found enough before its words are asked for."""
         words = tokens(piece)
         sign = piece if piece.isascii() else ""
         run = max((list(group) for alone, group in groupby(words, unspaced) if alone), key=len, default=[])
         if run:
-            return self._memories.matching(_expression(Term(" ".join(run))), filters)
+            yield from self._memories.matching(_expression(Term(" ".join(run))), filters, without)
+            return
         longest = max((word for word in words if word.isalnum()), key=len, default="")
-        holding = self._words_with(longest) if longest else None
+        holding = words_containing(self.vocabulary(), longest, FEW_WORDS) if longest else None
+        if longest and holding is None:
+            yield from self._memories.all_with(sign, filters, without, newest=NEWEST_SEARCHED)
+            holding = words_containing(self.vocabulary(), longest, MAX_WORDS)
         if holding is None:
-            return self._memories.all_with(sign if longest else piece, filters)
-        some = " OR ".join(_expression(Term(word)) for word in holding)
-        return self._memories.matching(some, filters) if some else iter(())
-
-    def _words_with(self, piece: str) -> list[str] | None:
-        """Return the words that contain the piece (None: too many)."""
-        return words_containing(self.vocabulary(), piece, MAX_WORDS)
+            yield from self._memories.all_with(sign if longest else piece, filters, without)
+        elif holding:
+            some = " OR ".join(_expression(Term(word)) for word in holding)
+            yield from self._memories.matching(some, filters, without)
 
     def _terms(self) -> str:
         row = self._db.row(_TERMS)
@@ -319,6 +327,7 @@ class FullText:
         return chain.from_iterable(tokens("\n".join(parts)) for parts in texts)
 
 
+@lru_cache(maxsize=4_096)  # a question counts its terms several times
 def _expression(term: Term) -> str:
     """Render a term for FTS5, quoted, so that nothing in it is an operator."""
     if term.forms:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
+from typing import NamedTuple
 
 from memoryd.core.index import Before, Identity, Memory, identity
 from memoryd.core.query import Filters
@@ -15,6 +16,7 @@ _FROM_WORDS = (
     "FROM words AS w CROSS JOIN records AS r ON r.key = w.rowid CROSS JOIN texts AS t ON t.key = w.rowid"
     " WHERE words MATCH ?"
 )
+_TEXT = "r.key, r.title, r.tags, t.body, r.created, r.weight, r.uses"
 _KEYS = "SELECT r.key FROM records AS r"
 _CREATED = "ifnull(r.created, -1e18)"  # as in records_by_created
 _UNDATED = -1e18
@@ -25,6 +27,18 @@ _COLUMNS = (
     "r.key, r.path, r.line, r.id, r.type, r.title, r.created, r.archived, r.tags, r.owner, r.weight, r.uses,"
     " t.labels, t.body"
 )
+
+
+class MemoryText(NamedTuple):
+    """The text of a memory without its labels, and what it is ranked by."""
+
+    key: int
+    title: str
+    tags: str
+    body: str
+    created: float | None
+    weight: float | None
+    uses: int
 
 
 class Memories:
@@ -72,21 +86,30 @@ class Memories:
         )
         return list(map(_memory, self._db.rows(query, (*given, limit))))
 
-    def matching(self, expression: str, filters: Filters) -> Iterator[Memory]:
-        """Yield every memory that matches an FTS5 expression, newest key first."""
+    def matching(self, expression: str, filters: Filters, without: Collection[int]) -> Iterator[MemoryText]:
+        """Yield every memory that matches an FTS5 expression, newest key first, but those with the keys `without`."""
         where, values = conditions(filters)
-        query = f"SELECT {_COLUMNS} {_FROM_WORDS}{where} ORDER BY w.rowid DESC"
-        return map(_memory, self._db.stream(query, (expression, *values)))
+        others, keys = _without("w.rowid", without)
+        query = f"SELECT {_TEXT} {_FROM_WORDS}{where}{others} ORDER BY w.rowid DESC"
+        return map(MemoryText._make, self._db.stream(query, (expression, *values, *keys)))
 
-    def all_with(self, sign: str, filters: Filters) -> Iterator[Memory]:
-        """Yield every memory with `sign` in title, tags or body, ignoring the case of ASCII, newest key first."""
+    def all_with(
+        self, sign: str, filters: Filters, without: Collection[int], newest: int | None = None
+    ) -> Iterator[MemoryText]:
+        """Yield every memory with `sign` in title, tags or body, ignoring the case of ASCII, newest key first, but
+        those with the keys `without`. `newest`: look at no more than about so many."""
         where, values = conditions(filters)
-        given: list[str | float] = [*values]
+        others, keys = _without("r.key", without)
+        given: list[str | float] = [*values, *keys]
+        where += others
+        if newest is not None:
+            where += " AND r.key > ?"
+            given.append(self.last_key() - newest)
         if sign:
             where += " AND (instr(lower(t.body), ?) OR instr(lower(r.title), ?) OR instr(lower(r.tags), ?))"
             given += [sign] * 3
-        query = f"SELECT {_COLUMNS} {_FROM_TEXTS} WHERE 1{where} ORDER BY r.key DESC"
-        return map(_memory, self._db.stream(query, given))
+        query = f"SELECT {_TEXT} {_FROM_TEXTS} WHERE 1{where} ORDER BY r.key DESC"
+        return map(MemoryText._make, self._db.stream(query, given))
 
     def keys_of(self, identity: str, filters: Filters) -> list[int]:
         """Return the keys of memories with exactly this id that pass the filters."""
@@ -140,6 +163,11 @@ def conditions(filters: Filters) -> tuple[str, tuple[str | float, ...]]:
         parts.append(" AND r.owner = ?")
         values.append(replace_surrogates(filters.owner))
     return "".join(parts), tuple(values)
+
+
+def _without(column: str, keys: Collection[int]) -> tuple[str, Collection[int]]:
+    """Return an SQL condition that leaves out these keys, and its values."""
+    return (f" AND {column} NOT IN ({','.join('?' * len(keys))})", keys) if keys else ("", ())
 
 
 def _memory(row: Row) -> Memory:
