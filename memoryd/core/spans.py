@@ -17,6 +17,15 @@ BOM = b"\xef\xbb\xbf"  # the byte order mark of UTF-8
 RECENT_S, COARSE_RECENT_S = 0.1, 2.0
 
 
+Content = bytes | Iterable[bytes | memoryview]
+"""The content of a file: as a whole, or in pieces, which are made anew by each pass."""
+
+
+def joined(content: Content) -> bytes:
+    """Return the content as a whole."""
+    return content if isinstance(content, bytes) else b"".join(content)
+
+
 @dataclass(frozen=True, slots=True, order=True)
 class Span:
     """The half-open byte range [start, end)."""

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final, Literal
 
-from memoryd.core.spans import Fingerprint
+from memoryd.core.spans import Content, Fingerprint
 from memoryd.disk import syscalls
 from memoryd.disk.replaced_file import ReplacedFile, digest_of
 from memoryd.disk.syscalls import NotRegularError, fingerprint_of, lstat, open_regular, pread_all
@@ -51,17 +51,18 @@ class ReplaceResult:
 def replace(
     tree: Tree,
     path: str,
-    data: bytes,
+    data: Content,
     *,
     expected: Expected,
     guard: Guard | None = None,
     mode: int | None = None,
     exchange: bool = False,
     digest: str | None = None,
+    pause: Callable[[], None] = lambda: None,
 ) -> ReplaceResult:
     """Replace the whole file with `data`. `expected` None: it must not exist (then `mode` or 0600 applies, otherwise
     mode and owner are kept). With `exchange`, ANY means the file as it is at the start, and `digest` is the SHA-256
-    (hex) of the expected content, if known.
+    (hex) of the expected content, if known. `pause` is called between the parts of long content.
 
     Raises StoreChangedError, NotRegularError, the errors of `guard`, and OSError for a full or failing disk.
     """
@@ -74,7 +75,7 @@ def replace(
             wanted = found if exchange and expected is ANY else expected
             _require(wanted, found, path)
             like = old.fd if old else None
-            made = Temp(directory, name, data, like=like, mode=0o600 if mode is None else mode)
+            made = Temp(directory, name, data, like=like, mode=0o600 if mode is None else mode, pause=pause)
             temp = stack.enter_context(made)
             _recheck(wanted, guard, directory, name, path)
             if exchange and old:

@@ -16,15 +16,19 @@ import errno
 import itertools
 import os
 import re
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from types import TracebackType
 from typing import Self
 
+from memoryd.core.spans import Content
 from memoryd.disk.syscalls import UNSUPPORTED, sync_file
 
 _PATTERN = re.compile(r"(?P<target>.+)\.memoryd-[1-9][0-9]{0,9}-[0-9]{1,19}\.tmp", re.DOTALL)
 _ACL = "system.posix_acl_access"
 _numbers = itertools.count(1)
+PART = 1024 * 1024  # bytes that are written at a time
+UNSYNCED = 8 * PART  # bytes that the last sync may have left: it cannot be interrupted
 
 
 def temp_name(name: str) -> str:
@@ -52,12 +56,21 @@ class Temp:
     an exchange it refers to the old file, which must not be deleted.
     """
 
-    def __init__(self, directory: int, name: str, content: bytes, *, like: int | None, mode: int) -> None:
+    def __init__(
+        self,
+        directory: int,
+        name: str,
+        content: Content,
+        *,
+        like: int | None,
+        mode: int,
+        pause: Callable[[], None] = lambda: None,
+    ) -> None:
         self.directory = directory
         self.handed_over = False  # another object now owns the name and removes it
         self.name, self.fd = _create(directory, name)
         try:
-            _write(self.fd, content)
+            _write(self.fd, content, pause)
             if like is None:
                 os.fchmod(self.fd, mode)  # past the umask
             else:
@@ -96,13 +109,38 @@ def _create(directory: int, name: str) -> tuple[str, int]:
     raise FileExistsError(errno.EEXIST, "no free temporary name", name)
 
 
-def _write(fd: int, content: bytes) -> None:
-    left = memoryview(content)
-    while left:
-        written = os.write(fd, left)
-        if written == 0:
-            raise OSError(errno.EIO, "the disk accepts no more bytes but reports no error")
-        left = left[written:]
+def _write(fd: int, content: Content, pause: Callable[[], None]) -> None:
+    """Write the content, with a pause after each part but the last."""
+    unsynced = 0
+    for number, part in enumerate(_parts(content)):
+        if number:
+            pause()
+        if unsynced >= UNSYNCED:
+            sync_file(fd)
+            unsynced = 0
+        unsynced += len(part)
+        left = memoryview(part)
+        while left:
+            written = os.write(fd, left)
+            if written == 0:
+                raise OSError(errno.EIO, "the disk accepts no more bytes but reports no error")
+            left = left[written:]
+
+
+def _parts(content: Content) -> Iterator[bytes]:
+    """Yield the content in parts; all but the last have at least PART bytes, but never twice as many."""
+    if isinstance(content, bytes) and len(content) <= PART:
+        yield content
+        return
+    part, size = list[memoryview](), 0
+    for piece in (content,) if isinstance(content, bytes) else content:
+        for at in range(0, len(piece), PART):
+            part.append(memoryview(piece)[at : at + PART])
+            size += len(part[-1])
+            if size >= PART:
+                yield b"".join(part)
+                part, size = [], 0
+    yield b"".join(part)
 
 
 def _copy_metadata(fd: int, like: int) -> None:

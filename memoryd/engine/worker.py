@@ -285,9 +285,12 @@ class Worker:
                 job.answer(self._own(job), None)
 
     def _between_parts(self) -> None:
-        """While a large index is rendered, make closed files searchable, and answer commands that want no more."""
+        """While a large index is rendered or written, make closed files searchable, and answer commands that want no
+        more. Where the directory is no longer in place, that would close it: everything waits."""
+        if not self.store.is_in_place():
+            return
         closed, syncs = self.inbox.take_closed(), self.inbox.take(_is_search_sync)
-        if closed and self.store.is_in_place():
+        if closed:
             began = self._clock.monotonic()
             self.root.index_for_search(closed, began)
             self.inbox.note_closed_duration(self._clock.monotonic() - began)

@@ -1,12 +1,14 @@
-"""Lists of ids in an index file, as text that grows: a further memory costs its own text, not that of all others."""
+"""Text of an index file that grows: a further memory costs its own text, not that of all others."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 import msgspec
+
+GROUP = 1000  # pieces joined at a time
 
 
 class Form(NamedTuple):
@@ -30,13 +32,19 @@ def json_text(value: object) -> bytes:
         return json.dumps(value, separators=(",", ":")).encode()
 
 
+def grouped(pieces: Sequence[bytes]) -> Iterator[bytes]:
+    """Yield the pieces, many joined at a time."""
+    for start in range(0, len(pieces), GROUP):
+        yield b"".join(pieces[start : start + GROUP])
+
+
 class _List:
     """The text of one list without its end; `ends` tells where in it the ids of each part end. `first` is the first
     part that has the key."""
 
     __slots__ = ("ends", "first", "text")
 
-    def __init__(self, key: str, first: int, parts: int = 0) -> None:
+    def __init__(self, key: str, first: int, parts: int) -> None:
         self.text = bytearray(b",\n    %b: [" % json_text(key))
         self.ends = [len(self.text)] * parts
         self.first = first
@@ -45,33 +53,14 @@ class _List:
 class IdLists:
     """A JSON object of lists of ids, as a member of an index file.
 
-    The ids come from several parts, such as files, one part after the other: `counts` has, for each part but the last,
-    how many ids of each list there are up to its end. Keys are in the order in which the parts have them; those of
-    empty lists stay where they are.
+    The ids come from several parts, such as files, one part after the other. Keys are in the order in which the parts
+    have them; `keys` come first, and stay where their lists are empty.
     """
 
-    def __init__(
-        self, form: Form, lists: Mapping[str, Sequence[str]], counts: Sequence[Mapping[str, int]] = ()
-    ) -> None:
+    def __init__(self, form: Form, keys: Iterable[str] = (), parts: int = 1) -> None:
         self._form = form
-        self._parts = len(counts) + 1
-        self._lists: dict[str, _List] = {}
-        for key, ids in lists.items():
-            upto = [*(each.get(key, 0) for each in counts), len(ids)]
-            first = next((part for part, count in enumerate(upto) if count), -1)
-            found = self._lists[key] = _List(key, first)
-            for start, end in zip((0, *upto), upto, strict=False):
-                found.text += self._items(ids[start:end])
-                found.ends.append(len(found.text))
-
-    def _items(self, ids: Sequence[str]) -> bytes:
-        before, after, _ = self._form
-        if not ids:
-            return b""
-        text = json_text(ids)[1:-1]
-        if text.count(b",") >= len(ids):  # an id with a comma could look like the end of an element
-            return b"".join(before + json_text(each) + after for each in ids)
-        return before + text.replace(b'","', b'"%b%b"' % (after, before)) + after
+        self._parts = parts
+        self._lists = {key: _List(key, -1, parts) for key in keys}
 
     def append(self, key: str, identity: bytes, part: int = 0) -> None:
         """Add an id, as JSON, after all others of its part."""
@@ -95,7 +84,7 @@ class IdLists:
         return found
 
     def pieces(self) -> Iterator[bytes | memoryview]:
-        """Yield the text, to be joined before the next id is added."""
+        """Yield the text, each piece to be used before the next id is added."""
         after, end = self._form.after, self._form.end
         skip = 1  # the comma before the first key
         yield b"{"

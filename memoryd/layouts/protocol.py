@@ -38,7 +38,7 @@ from memoryd.core.records import (
     Role,
 )
 from memoryd.core.retention import Quality
-from memoryd.core.spans import Edit, sha256
+from memoryd.core.spans import Content, Edit, sha256
 from memoryd.errors import UsageError
 from memoryd.layouts.directory import Directory
 from memoryd.layouts.validation import FieldSpec
@@ -114,9 +114,9 @@ class Fix(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class IndexView:
-    """The input of an index render. `entries` are the records of the live files in order, `files` all source and
-    archive files by path, `previous` the present index files (None: missing), `state` the `next_state` of the last
-    render."""
+    """The input of an index render. `entries` are the records of the live files in order, read again by each pass;
+    `files` all source and archive files by path, `previous` the present index files (None: missing), `state` the
+    `next_state` of the last render; `pause` is called between the steps of a render that takes long."""
 
     entries: Iterable[Entry]
     files: Mapping[str, FileStats]
@@ -124,6 +124,7 @@ class IndexView:
     now: float
     newer_index: str = "read-only"
     state: JsonObject = field(default_factory=dict)
+    pause: Callable[[], None] = lambda: None
 
 
 UpdateIndex = Callable[[Mapping[str, FileChange], float], "IndexResult | None"]
@@ -137,7 +138,7 @@ class IndexResult:
     next change from the entries of each changed file and the time, unless another program has written an index file
     since; it returns None if only a full render will do. It is called once at most."""
 
-    files: Mapping[str, bytes] = field(default_factory=dict)
+    files: Mapping[str, Content] = field(default_factory=dict)
     memories: int = 0
     archived: int = 0
     by_type: Mapping[str, int] = field(default_factory=dict)

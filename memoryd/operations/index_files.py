@@ -17,7 +17,7 @@ from memoryd.core.index import IndexReader
 from memoryd.core.plan import Action, Kind, Plan
 from memoryd.core.records import Entry, FileChange, FileStats, Role
 from memoryd.core.retention import Quality
-from memoryd.core.spans import Edit, Fingerprint, Span, sha256
+from memoryd.core.spans import Content, Edit, Fingerprint, Span, joined, sha256
 from memoryd.disk import atomic
 from memoryd.disk.atomic import StoreChangedError
 from memoryd.disk.journal import Entry as JournalEntry
@@ -197,14 +197,28 @@ def _view(store: Store, catalogue: IndexReader, previous: Mapping[str, bytes | N
     assert store.layout is not None
     files = {each.path: each for each in _in_parts(store, catalogue, catalogue.summaries())}
     remembered = store.journal.facts.get(INDEX_STATE, {})
-    return IndexView(_entries(store, catalogue, files), files, previous, now, store.policy.newer_index, remembered)
+    pause = _pause(store, catalogue)
+    pause()
+    entries = _Entries(store, catalogue, files)
+    return IndexView(entries, files, previous, now, store.policy.newer_index, remembered, pause)
 
 
-def _entries(store: Store, catalogue: IndexReader, files: Mapping[str, FileStats]) -> Iterator[Entry]:
-    """Yield the entries of the live files."""
-    assert store.layout is not None
-    paths = store.layout.reader.source_paths([path for path, each in files.items() if each.role is Role.SOURCE])
-    return _in_parts(store, catalogue, catalogue.entries(paths))
+def _pause(store: Store, catalogue: IndexReader) -> Callable[[], None]:
+    """Return what to call between the parts of a render: urgent work goes first where the catalogue is a snapshot."""
+    return store.check_stopping if catalogue is store.catalogue else store.pause
+
+
+class _Entries:
+    """The entries of the live files, read from the catalogue by each pass."""
+
+    def __init__(self, store: Store, catalogue: IndexReader, files: Mapping[str, FileStats]) -> None:
+        assert store.layout is not None
+        self._store, self._catalogue = store, catalogue
+        sources = [path for path, each in files.items() if each.role is Role.SOURCE]
+        self._paths = store.layout.reader.source_paths(sources)
+
+    def __iter__(self) -> Iterator[Entry]:
+        return _in_parts(self._store, self._catalogue, self._catalogue.entries(self._paths))
 
 
 T = TypeVar("T")
@@ -213,7 +227,7 @@ T = TypeVar("T")
 def _in_parts(store: Store, catalogue: IndexReader, rows: Iterable[T]) -> Iterator[T]:
     """Yield the rows of the catalogue, or of a snapshot, between whose parts urgent work goes first: a large store
     takes seconds. Raises ShuttingDownError during a shutdown."""
-    pause = store.check_stopping if catalogue is store.catalogue else store.pause
+    pause = _pause(store, catalogue)
     for number, row in enumerate(rows):
         if number % PART == 0:
             pause()
@@ -291,7 +305,15 @@ def _write(
             for path, content in result.files.items():
                 guard = held.check if held is not None else None
                 mode = store.mode_for(path) if fingerprints[path] is None else None
-                done = atomic.replace(store.tree, path, content, expected=fingerprints[path], guard=guard, mode=mode)
+                done = atomic.replace(
+                    store.tree,
+                    path,
+                    content,
+                    expected=fingerprints[path],
+                    guard=guard,
+                    mode=mode,
+                    pause=store.pause,
+                )
                 _note_write(store, path, done.fingerprint, fingerprints[path], now)
                 journal_first_write(store, path, previous[path], content, now)
                 fingerprints = state.fingerprints = {**fingerprints, path: done.fingerprint}
@@ -318,13 +340,13 @@ _OWNED_PATHS = "index_taken"  # journal key: paths that memoryd has written
 _RELEASED_PATHS = "index_left"  # journal key: paths left to another program by an undo
 
 
-def journal_first_write(store: Store, path: str, before: bytes | None, after: bytes, now: float) -> None:
+def journal_first_write(store: Store, path: str, before: bytes | None, content: Content, now: float) -> None:
     """Journal the first write over an index file of another program, so that it can be undone."""
     owned: list[str] = store.journal.facts.get(_OWNED_PATHS, [])
     if path in owned:
         return
     if before:
-        undo = save_undo_content(store.blobs, before)
+        undo, after = save_undo_content(store.blobs, before), joined(content)
         step = Step(
             "rewrite",
             path,

@@ -21,7 +21,7 @@ class IndexState:
     """The last observed and written state of each index file.
 
     `dirty`: something was indexed since. `changes`: how often anything was indexed. `current`: the files were then what
-    the catalogue says. `written`: what memoryd wrote last, since it was started. `overwrites`: how often in a row
+    the catalogue says. `written`: what memoryd wrote last. `overwrites`: how often in a row
     another program replaced our version. `update`: renders the next change; set while the files are what memoryd wrote
     and match the catalogue. `foreign_versions`: a version by another program, and when it was first observed.
     `deletions`: the first and last time of a run of deleted files without a pause. `deletion_event`: the time of the
@@ -65,11 +65,12 @@ def remember(facts: Facts, state: IndexState, rules: str) -> None:
     """Save the state for `recall`, if the index files are current and there is nothing to report about them. `rules`
     name all that decides their content beside the memories."""
     result = state.result
-    if state.dirty or not state.current or result.findings or result.next_state:
+    if state.dirty or not state.current or result.findings:
         return
     counts = [result.memories, result.archived, dict(result.by_type)]
     prints = {path: found and list(found) for path, found in state.fingerprints.items()}
-    facts.set(LAST_STATE, {"rules": rules, "files": prints, "counts": counts})
+    written = {path: (list(found), state.written_at[path]) for path, found in state.written.items()}
+    facts.set(LAST_STATE, {"rules": rules, "files": prints, "written": written, "counts": counts})
 
 
 def recall(facts: Facts, rules: str) -> IndexState:
@@ -83,4 +84,7 @@ def recall(facts: Facts, rules: str) -> IndexState:
     memories, archived, by_type = saved["counts"]
     prints = {path: found and Fingerprint(*found) for path, found in saved["files"].items()}
     result = IndexResult(memories=memories, archived=archived, by_type=by_type)
-    return IndexState(dirty=False, current=True, fingerprints=prints, result=result)
+    state = IndexState(dirty=False, current=True, fingerprints=prints, result=result)
+    for path, (found, at) in saved.get("written", {}).items():
+        state.written[path], state.written_at[path] = Fingerprint(*found), at
+    return state

@@ -22,6 +22,7 @@ from memoryd.disk import atomic, syscalls, temps
 from memoryd.disk.atomic import ANY, StoreChangedError
 from memoryd.disk.replaced_file import ReplacedFile
 from memoryd.disk.syscalls import ChangingError, NotBeneathError, NotRegularError
+from memoryd.disk.temps import PART, UNSYNCED
 from memoryd.disk.tree import Tree
 
 OLD = b'{"id":1}\n{"id":2}\n'
@@ -174,6 +175,27 @@ class TestReplace:
         assert sorted(os.listdir(root)) == before
         assert (outside / "x").read_bytes() == OLD
         assert os.listdir(outside) == ["x"]
+
+    def test_long_content_is_written_and_synced_in_parts(
+        self, root: Path, tree: Tree, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        synced, pauses, real = list[int](), list[int](), os.fsync
+
+        def sync(fd: int) -> None:
+            synced.append(os.fstat(fd).st_size)
+            real(fd)
+
+        monkeypatch.setattr(os, "fsync", sync)
+        whole = bytes(range(256)) * (10 * PART // 256) + b"end"
+        pieces: list[bytes | memoryview] = [whole[at : at + 1] for at in range(9)]
+        pieces += (b"", memoryview(whole)[9 : 3 * PART], whole[3 * PART :])
+        for content in (whole, pieces):
+            synced.clear()
+            pauses.clear()
+            atomic.replace(tree, "f", content, expected=tree.stat("f"), pause=lambda: pauses.append(len(synced)))
+            assert_clean(root, whole)
+            assert len(pauses) in (9, 10)
+            assert UNSYNCED <= synced[0] < len(whole) - PART, "little is left to the last sync"
 
     def test_short_writes_are_completed(self, root: Path, tree: Tree, monkeypatch: pytest.MonkeyPatch) -> None:
         real = os.write

@@ -170,6 +170,28 @@ def test_a_sync_for_the_search_does_not_wait_for_a_large_index(site: Site, monke
     assert site.listed() == 3
 
 
+def test_a_directory_that_moves_while_its_index_is_written_stays_open_until_then(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store, open_still = site.world.store, list[bool]()
+    root, urgent = Path(store.path), store.urgent_callback
+
+    def between() -> None:
+        root.rename(root.with_name("moved"))
+        waiting = site.worker.submit(Job("sync", SyncRequest(search_only=True)))
+        urgent()
+        open_still.append(store.attached and not waiting.done())
+        root.with_name("moved").rename(root)
+
+    monkeypatch.setattr(store, "urgent_callback", between)
+    site.append(2)
+    site.worker.touch(LEARNINGS, Change.COMPLETE)
+    site.sync()
+    assert open_still
+    assert all(open_still)
+    assert site.listed() == 2
+
+
 def test_a_sync_for_the_search_waits_for_the_index_if_only_a_scan_will_do(
     site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -11,7 +11,7 @@ import os
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -22,7 +22,7 @@ from memoryd.core.defaults import Limit, LimitKind, Policy
 from memoryd.core.findings import SHARED_CODES
 from memoryd.core.plan import Action, Kind, Plan
 from memoryd.core.records import Document, Entry, FileStats, ParseOffset, Record, Role
-from memoryd.core.spans import Edit, inverse, sha256, splice
+from memoryd.core.spans import Edit, inverse, joined, sha256, splice
 from memoryd.disk.temps import is_our_temp
 from memoryd.layouts.directory import HEAD_SIZE, Directory
 from memoryd.layouts.protocol import IndexResult, IndexView, Layout, LoadedFile, UpkeepView
@@ -96,7 +96,19 @@ def upkeep_view(layout: Layout, files: Files, policy: Policy, now: float = NOW) 
     return UpkeepView(live, files.get, policy, now)
 
 
-def index_of(layout: Layout, files: Files, now: float = NOW) -> IndexResult:
+@dataclass(frozen=True, slots=True)
+class WholeIndex(IndexResult):
+    """An index whose files are whole and do not change with the next update."""
+
+    files: Mapping[str, bytes] = field(default_factory=dict)
+
+
+def whole(index: IndexResult) -> WholeIndex:
+    files = {path: joined(content) for path, content in index.files.items()}
+    return WholeIndex(files, *(getattr(index, name) for name in IndexResult.__match_args__[1:]))
+
+
+def index_of(layout: Layout, files: Files, now: float = NOW) -> WholeIndex:
     """The index as a rebuild from nothing but the files renders it."""
     documents = {path: document(layout, path, data, now=now) for path, data in files.items() if _read(layout, path)}
     entries = [
@@ -110,7 +122,7 @@ def index_of(layout: Layout, files: Files, now: float = NOW) -> IndexResult:
         for path, d in documents.items()
     }
     previous = {path: files.get(path) for path in layout.index.paths}
-    return layout.index.render(IndexView(entries, summaries, previous, now))
+    return whole(layout.index.render(IndexView(entries, summaries, previous, now)))
 
 
 def _read(layout: Layout, path: str) -> bool:

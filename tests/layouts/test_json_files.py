@@ -28,11 +28,13 @@ from tests.layouts.contract import (
     PLANNED,
     Files,
     LayoutContract,
+    WholeIndex,
     carried_out,
     carry_out,
     document,
     index_of,
     upkeep_view,
+    whole,
 )
 from tests.layouts.json_samples import corpus, file, identity, memory, name, pretty, store
 
@@ -122,12 +124,12 @@ def loaded(data: bytes, path: str = ONE) -> LoadedFile:
     return LoadedFile(data, read(data, path), OLD)
 
 
-def index(result: IndexResult) -> dict[str, Any]:
+def index(result: WholeIndex) -> dict[str, Any]:
     body: dict[str, Any] = json.loads(result.files[INDEX])
     return body
 
 
-def stats(result: IndexResult) -> dict[str, Any]:
+def stats(result: WholeIndex) -> dict[str, Any]:
     body: dict[str, Any] = json.loads(result.files[STATS])
     return body
 
@@ -196,7 +198,7 @@ class TestTheRealFolder:
             assert files[path] == pretty(json.loads(files[path]))
 
 
-def reindexed(files: Files, remembered: Mapping[str, Any]) -> IndexResult:
+def reindexed(files: Files, remembered: Mapping[str, Any]) -> WholeIndex:
     seen: list[Any] = []
 
     def render(view: Any) -> IndexResult:
@@ -811,11 +813,12 @@ class TestDedupe:
 
 class TestSize:
     def test_20_000_memories_are_one_pass_over_what_is_known(self) -> None:
-        """Nothing is read again: the entries come as a stream that can be gone through once only."""
+        """Nothing is read again where no id is used twice: the entries come as a stream that can be gone through once
+        only."""
         facts = read(file(1)).records[0].facts
         names = [f"memory_{20250101000000 + number}.json" for number in range(20_000)]
         entries = [Entry(path, 1, identity(number), "decision", False, facts) for number, path in enumerate(names)]
-        first = JSON.index.render(IndexView(iter(entries), {}, {INDEX: None, STATS: None}, NOW))
+        first = whole(JSON.index.render(IndexView(iter(entries), {}, {INDEX: None, STATS: None}, NOW)))
         assert len(index(first)["fileIndex"]) == 20_000
         assert stats(first)["totalMemories"] == 20_000
         again = JSON.index.render(IndexView(iter(entries), {}, first.files, NOW + 60))

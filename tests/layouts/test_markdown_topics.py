@@ -27,7 +27,17 @@ from memoryd.layouts.markdown_topics.names import heading_for
 from memoryd.layouts.markdown_topics.outline import outline
 from memoryd.layouts.protocol import IndexView, Layout, LoadedFile, UpkeepView
 from memoryd.operations.upkeep import plan_row
-from tests.layouts.contract import NOW, PARSED, Files, LayoutContract, carried_out, document, index_of, upkeep_view
+from tests.layouts.contract import (
+    NOW,
+    PARSED,
+    Files,
+    LayoutContract,
+    carried_out,
+    document,
+    index_of,
+    upkeep_view,
+    whole,
+)
 
 TOPICS = MARKDOWN_TOPICS
 CORPUS = Path(__file__).parent.parent / "corpora" / "markdown-topics-real" / "memory"
@@ -428,7 +438,7 @@ class TestIndex:
             ("base.md", "zz/x.md"),
         ):
             view = view_of(paths, content, own)
-            result, again = render(view), render(view_of(paths, b"", []))
+            result, again = whole(render(view)), whole(render(view_of(paths, b"", [])))
             content, own = result.files["index.md"], result.next_state["headings"]
             assert content == again.files["index.md"]
             assert render(view_of(paths, content, own)).files == {}

@@ -53,6 +53,30 @@ def test_after_an_orderly_end_nothing_is_rendered(world: World, monkeypatch: pyt
         assert (found.memories, found.archived, found.by_type) == (2, before.archived, before.by_type)
 
 
+def test_after_an_orderly_end_an_index_of_memoryd_is_not_backed_up(world: World) -> None:
+    world.restart()
+    change_a_file(world)
+    assert world.sync().written == (INDEX,)
+    assert world.store.vault.versions(INDEX) == []
+    world.restart()
+    world.write(INDEX, listed(world).replace(b"learning", b"teaching"), age=60)
+    assert world.sync().written == (INDEX,)
+    assert len(world.store.vault.versions(INDEX)) == 1, "another program changed it since"
+
+
+def test_headings_that_memoryd_wrote_need_no_render(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World(tmp_path, kind="markdown-topics")
+    world.write("tools/git.md", b"# Git\n\ntext\n")
+    world.sync()
+    assert world.store.index.result.next_state == {"headings": ["Tools"]}
+    world.restart()
+    assert renders(world, monkeypatch) == 0
+    world.path("tools/git.md").unlink()
+    world.now += 60
+    world.sync()
+    assert b"Tools" not in world.read("index.md"), "they are known all the same"
+
+
 def change_a_file(world: World) -> None:
     world.write(LEARNINGS, lines(learning(1), learning(2), learning(3)))
 

@@ -16,158 +16,202 @@ from __future__ import annotations
 
 import math
 import re
-from bisect import bisect_left
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from itertools import starmap
-from operator import itemgetter
-from typing import NamedTuple
+from bisect import insort_left
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from types import MappingProxyType
+from typing import Any
 
 import msgspec
 
 from memoryd.core.dates import parse_stamp
 from memoryd.core.findings import Finding
-from memoryd.core.records import Entry, Facts, FileChange, FileStats, JsonObject
-from memoryd.layouts.index_text import A_LINE_EACH, IdLists, json_text
+from memoryd.core.records import Entry, FileChange, FileStats, JsonObject
+from memoryd.core.spans import Content, joined
+from memoryd.layouts.index_text import A_LINE_EACH, IdLists, grouped, json_text
 from memoryd.layouts.json_files.names import INDEX, LEGACY_DIR, STATS, is_memory, sort_key
 from memoryd.layouts.json_files.parser import decode_text
 from memoryd.layouts.json_files.schema import TYPES, iso_ms
 from memoryd.layouts.protocol import IndexResult, IndexView
 from memoryd.layouts.validation import is_texts
 
-_BUCKETS = ("projectIndex", "typeIndex", "tagIndex", "entityIndex")
-KEYS = (*_BUCKETS, "temporalIndex", "fileIndex")
+BUCKETS = ("projectIndex", "typeIndex", "tagIndex", "entityIndex")
+KEYS = (*BUCKETS, "temporalIndex", "fileIndex")
+STATS_KEYS = ("totalMemories", "byType", "byProject", "averageRelevanceScore", "lastUpdated")
 MAX_CACHED_ENTRIES = 200_000  # at about a kilobyte each; a larger index is rendered as a whole each time
 
 _PAIR = re.compile(rb'"([^"\\]+)"\s*:\s*"([A-Za-z0-9_.-]+\.json)"')
 
-Buckets = dict[str, list[str]]
-
-
-class Selection(NamedTuple):
-    """One entry per id, in file order; `duplicates` pairs entries that do not count with the path of the one that
-    does."""
-
-    entries: dict[str, Entry]
-    duplicates: list[tuple[Entry, str]]
-    paths: set[str]
-
 
 def render(view: IndexView) -> IndexResult:
     """Render both index files; those whose meaning is right are left alone."""
-    content = view.previous.get(INDEX)
-    previous = decode_object(content)
-    file_names = _file_names(previous) if previous is not None else _file_names_in_torn(content or b"")
-    selection = select(view.entries, file_names)
-    body = _body()
-    _append(body, selection.entries.values())
-    counted = statistics(selection.entries.values(), body)
-    files: dict[str, bytes] = {}
-    if not selection.entries and not any(view.previous.values()):
-        return IndexResult(findings=(*_legacy(view.files.values()),))  # nothing to index yet, so no index
-    unknown = unknown_members(content, previous, KEYS)
-    text = None if unknown else _Text(body, selection.entries.values(), counted)
-    if previous is None or not _same(previous, body):
-        files[INDEX] = text.index() if text else encode_pretty({**body, **unknown})
-    wanted = render_stats(counted, view.previous.get(STATS), view.now)
-    if wanted is not None:
-        files[STATS] = wanted
-    lost = _lost(file_names, previous, selection, view.state)
-    findings = (*_duplicate_findings(selection), *_lost_finding(lost), *_legacy(view.files.values()))
-    archived = sum(entry.archived for entry in selection.entries.values())
-    total = len(selection.entries) - archived
+    present, stats = _Present(view.previous.get(INDEX), KEYS), _Present(view.previous.get(STATS), STATS_KEYS)
+    view.pause()
+    file_names = _file_names(present)
+    text, duplicates = _select(view, file_names)
+    view.pause()
+    legacy = tuple(_legacy(view.files.values()))
+    if not text.names and not any(view.previous.values()):
+        return IndexResult(findings=legacy)  # nothing to index yet, so no index
+    text.unknown = present.unknown
+    files: dict[str, Content] = {} if _same(present, file_names, text) else {INDEX: text}
+    if not _same_stats(stats, counted := text.statistics()):
+        files[STATS] = encode_pretty({**counted, "lastUpdated": iso_ms(view.now), **stats.unknown})
+    view.pause()
+    lost = _lost(file_names, present, text, view, duplicates)
+    findings = (*_duplicate_findings(duplicates), *_lost_finding(lost), *legacy)
+    special = findings or lost or view.state or present.unknown or stats.unknown
+    small = 0 < len(text.names) <= MAX_CACHED_ENTRIES
     next_state = {"lost": lost} if lost else {}
-    stats = view.previous.get(STATS)
-    special = findings or lost or view.state or unknown_members(stats, decode_object(stats), STATS_KEYS)
-    small = 0 < len(selection.entries) <= MAX_CACHED_ENTRIES
-    update = text.update if text and small and not special else None
-    return IndexResult(files, total, archived, counted["byType"], findings, next_state=next_state, update=update)
+    update = text.update if small and not special else None
+    return replace(text.result(files), findings=findings, next_state=next_state, update=update)
 
 
-class _Listed(NamedTuple):
-    """A memory as far as the index files depend on it; `values` is the hash of what `_index.json` has of it."""
+class _Present:
+    """A present index file, of which only the members that are needed are decoded. `unknown` are the members whose keys
+    are not among `keys`."""
 
-    values: int
-    relevance: float
-    archived: bool
+    def __init__(self, content: bytes | None, keys: Collection[str]) -> None:
+        self.content = content or b""
+        self._members: Mapping[str, object] | None = None
+        self.unknown: Mapping[str, object] = {}
+        try:
+            found = msgspec.json.decode(self.content, type=dict[str, msgspec.Raw])
+        except (ValueError, RecursionError):  # a key that UTF-8 cannot encode: the index file is rebuilt
+            self._members = decode_object(content)
+            return
+        unknown = {key: value for key, value in found.items() if key not in keys}
+        if not unknown or decode_object(content) is not None:
+            self._members, self.unknown = found, unknown
+
+    def __bool__(self) -> bool:
+        return self._members is not None
+
+    def text(self, key: str) -> bytes | None:
+        """Return the text of a member; None where it is not known."""
+        member = self._members.get(key) if self._members else None
+        return bytes(member) if isinstance(member, msgspec.Raw) else None
+
+    def __getitem__(self, key: str) -> object:
+        """Return a member; None if there is none."""
+        text = self.text(key)
+        return decode(text) if text is not None else self._members.get(key) if self._members else None
 
 
 class _Text:
-    """The text of both files, which grows with the memories. `counted` are the statistics."""
+    """Both index files, which grow with the memories; iterating yields the text of `_index.json`. `names` has the path
+    of each memory by id; `again` the entries with an id that an earlier one has. `unknown` are further members."""
 
-    def __init__(self, body: JsonObject, entries: Iterable[Entry], counted: JsonObject) -> None:
-        self._lists = [IdLists(A_LINE_EACH, body[key]) for key in _BUCKETS]
-        self._stamps = [each["timestamp"] for each in reversed(body["temporalIndex"])]
-        self._times = [_time(each) for each in reversed(body["temporalIndex"])]
-        self._files = bytearray().join(starmap(_file, body["fileIndex"].items()))
-        self._ids = set(body["fileIndex"])
-        self._known = {entry.path: _listed(entry) for entry in entries}
-        self._archived = sum(each.archived for each in self._known.values())
-        self._counted = counted
+    def __init__(self, entries: Iterable[Entry], winners: Mapping[str, Entry] = MappingProxyType({})) -> None:
+        self._lists = [IdLists(A_LINE_EACH, TYPES if key == "typeIndex" else ()) for key in BUCKETS]
+        self._counts: list[dict[str, int]] = [{}, dict.fromkeys(TYPES, 0)]  # by project, and by type
+        self._times: list[bytes] = []  # the oldest first, and of equal ones the last added
+        self._files = bytearray()
+        self._values: dict[str, int] = {}  # the hash of what `_index.json` has of a memory, by path
+        self._relevance: dict[str, float] = {}
+        self._archived: set[str] = set()
+        self._last = ""
+        self.names: dict[str, str] = {}
+        self.again: list[Entry] = []
+        self.unknown: Mapping[str, object] = {}
+        for entry in entries:
+            if entry.id in self.names:
+                self.again.append(entry)
+            else:
+                self._times.append(self._add(winners.get(entry.id, entry)))
 
-    def index(self) -> bytes:
-        """Return `_index.json`."""
-        pieces: list[bytes | memoryview] = []
-        for key, lists in zip(_BUCKETS, self._lists, strict=True):
-            pieces += (b',\n  "%b": ' % key.encode(), *lists.pieces())
-        times = b",".join(reversed(self._times)) + b"\n  " if self._times else b""
-        files = (memoryview(self._files)[1:], b"\n  ") if self._files else ()
-        head, *rest = pieces
-        text = (b"{", head[1:], *rest, b',\n  "temporalIndex": [', times, b'],\n  "fileIndex": {', *files, b"}\n}")
-        return b"".join(text)
+    def sort_times(self) -> None:
+        """Sort the times after the first memories."""
+        self._times.reverse()
+        self._times.sort(key=_stamp)  # of equal width, so that they sort as text
+
+    def __iter__(self) -> Iterator[bytes | memoryview]:
+        lead = b"{\n  "
+        for key in KEYS:
+            yield b'%b"%b": ' % (lead, key.encode())
+            yield from self.member(key)
+            lead = b",\n  "
+        yield b"," + encode_pretty(self.unknown)[1:] if self.unknown else b"\n}"
+
+    def member(self, key: str) -> Iterator[bytes | memoryview]:
+        """Yield the text of a member."""
+        if key in BUCKETS:
+            yield from self._lists[BUCKETS.index(key)].pieces()
+        elif key == "temporalIndex":
+            yield b"["
+            first, *times = grouped(self._times[::-1]) if self._times else (b"",)
+            yield first[1:]
+            yield from times
+            yield b"\n  ]" if self._times else b"]"
+        else:
+            yield b"{"
+            yield memoryview(self._files)[1:]
+            yield b"\n  }" if self._files else b"}"
 
     def update(self, changed: Mapping[str, FileChange], now: float) -> IndexResult | None:
         """Render memories added after all others, and changed memories with the same values in the index; None for any
         other change."""
-        last, added = next(reversed(self._known)), list[Entry]()
+        before, counted = len(self.names), self.statistics()
         for path in sorted(changed, key=sort_key):
             entries = [*changed[path].entries]
             if len(entries) != 1 or not is_memory(path):
                 return None
             [entry] = entries
-            before, listed = self._known.get(path), _listed(entry)
-            if before is None:
-                if entry.id in self._ids or sort_key(path) < sort_key(last):
+            known = self._values.get(path)
+            if known is None:
+                if entry.id in self.names or sort_key(path) < sort_key(self._last):
                     return None
-                self._add(entry)
-                added.append(entry)
-            elif before.values != listed.values:
+                insort_left(self._times, self._add(entry), key=_stamp)
+            elif known != _values(entry):
                 return None
-            self._known[path] = listed
-            self._archived += listed.archived - (before is not None and before.archived)
-        files = {INDEX: self.index()} if added else {}
-        counted, self._counted = self._counted, self._recounted(added)
-        if self._counted != counted:
-            files[STATS] = encode_pretty({**self._counted, "lastUpdated": iso_ms(now)})
-        update = self.update if len(self._known) <= MAX_CACHED_ENTRIES else None
-        memories, by_type = len(self._known) - self._archived, self._counted["byType"]
-        return IndexResult(files, memories, self._archived, by_type, update=update)
+            self._note(entry)
+        files: dict[str, Content] = {INDEX: self} if len(self.names) > before else {}
+        if (recounted := self.statistics()) != counted:
+            files[STATS] = encode_pretty({**recounted, "lastUpdated": iso_ms(now)})
+        return replace(self.result(files), update=self.update if len(self.names) <= MAX_CACHED_ENTRIES else None)
 
-    def _add(self, entry: Entry) -> None:
-        """Add a memory to the texts."""
-        identity, stamp = json_text(entry.id), entry.facts["timestamp"]
+    def _add(self, entry: Entry) -> bytes:
+        """Add a memory to all but the times, where its text is to be added."""
+        identity = json_text(entry.id)
         for keys, lists in zip(_bucket_keys(entry), self._lists, strict=True):
             for key in keys:
                 lists.append(key, identity)
-        at = bisect_left(self._stamps, stamp)  # the oldest first, and of equal ones the last added
-        self._stamps.insert(at, stamp)
-        self._times.insert(at, _time({"id": entry.id, "timestamp": stamp}))
-        self._files += _file(entry.id, entry.path)
-        self._ids.add(entry.id)
+        for keys, counts in zip(_bucket_keys(entry), self._counts, strict=False):
+            for key in keys:
+                counts[key] = counts.get(key, 0) + 1
+        self._files += b",\n    %b: %b" % (identity, json_text(entry.path))
+        self.names[entry.id] = self._last = entry.path
+        self._values[entry.path] = _values(entry)
+        self._note(entry)
+        stamp = json_text(entry.facts["timestamp"])
+        return b',\n    {\n      "id": %b,\n      "timestamp": %b\n    }' % (identity, stamp)
 
-    def _recounted(self, added: Iterable[Entry]) -> JsonObject:
-        """Return the statistics with the memories that were added."""
-        kinds, projects = dict(self._counted["byType"]), dict(self._counted["byProject"])
-        for entry in added:
-            for keys, counts in zip(_bucket_keys(entry), (projects, kinds), strict=False):
-                for key in keys:
-                    counts[key] = counts.get(key, 0) + 1
-        return _statistics(kinds, projects, [each.relevance for each in self._known.values()])
+    def _note(self, entry: Entry) -> None:
+        """Note what only the counts depend on."""
+        self._relevance[entry.path] = entry.facts["relevance"]
+        (self._archived.add if entry.archived else self._archived.discard)(entry.path)
+
+    def statistics(self) -> JsonObject:
+        """Return the statistics without the time. Archived memories count: the flag moves nothing."""
+        by_project, by_type = map(dict, self._counts)
+        scores = self._relevance.values()
+        by = {"byType": by_type, "byProject": by_project}
+        return {"totalMemories": len(scores), **by, "averageRelevanceScore": _mean(scores)}
+
+    def result(self, files: Mapping[str, Content]) -> IndexResult:
+        """Return a result with these files."""
+        archived = len(self._archived)
+        return IndexResult(files, len(self.names) - archived, archived, dict(self._counts[1]))
 
 
-def _listed(entry: Entry) -> _Listed:
-    facts = entry.facts
-    keys = tuple(map(tuple, _bucket_keys(entry)))
-    return _Listed(hash((entry.id, facts["timestamp"], keys)), facts["relevance"], entry.archived)
+def _values(entry: Entry) -> int:
+    return hash((entry.id, entry.facts["timestamp"], *map(tuple, _bucket_keys(entry))))
+
+
+def _stamp(time: bytes) -> bytes:
+    """Return the end of the text of a time, from its stamp on."""
+    return time[time.rindex(b'"timestamp"') :]
 
 
 def _bucket_keys(entry: Entry) -> tuple[Sequence[str], ...]:
@@ -177,31 +221,29 @@ def _bucket_keys(entry: Entry) -> tuple[Sequence[str], ...]:
     return (project,) if project else (), (kind,) if kind else (), facts["tags"], facts["entities"]
 
 
-def _time(each: Mapping[str, str]) -> bytes:
-    identity, stamp = json_text(each["id"]), json_text(each["timestamp"])
-    return b'\n    {\n      "id": %b,\n      "timestamp": %b\n    }' % (identity, stamp)
-
-
-def _file(identity: str, path: str) -> bytes:
-    return b",\n    %b: %b" % (json_text(identity), json_text(path))
-
-
-def select(entries: Iterable[Entry], file_names: JsonObject) -> Selection:
-    """Select one entry per id: the file named in the index, else the higher version, else the later change."""
-    kept: dict[str, Entry] = {}
+def _select(view: IndexView, file_names: JsonObject) -> tuple[_Text, list[tuple[Entry, str]]]:
+    """Render one entry of each id: the file named in the index, else the higher version, else the later change; it
+    stands where the first of them does. Return the others too, each with the path of the one that counts instead."""
+    text = _Text(view.entries)
+    view.pause()
+    text.sort_times()
+    if not text.again:
+        return text, []
+    winners: dict[str, Entry] = {}
     duplicates: list[tuple[Entry, str]] = []
-    paths: set[str] = set()
-    for entry in entries:
-        paths.add(entry.path)
-        first = kept.get(entry.id)
-        if first is None:
-            kept[entry.id] = entry
+    several = {entry.id for entry in text.again}
+    for entry in view.entries:
+        if entry.id not in several:
             continue
-        name = file_names.get(entry.id)
-        better = _rank(entry, name) > _rank(first, name)
-        kept[entry.id] = entry if better else first
-        duplicates.append((first, entry.path) if better else (entry, first.path))
-    return Selection(kept, duplicates, paths)
+        first = winners.setdefault(entry.id, entry)
+        if first is not entry:
+            name = file_names.get(entry.id)
+            better = _rank(entry, name) > _rank(first, name)
+            winners[entry.id] = entry if better else first
+            duplicates.append((first, entry.path) if better else (entry, first.path))
+    text = _Text(view.entries, winners)
+    text.sort_times()
+    return text, duplicates
 
 
 def _rank(entry: Entry, name: object) -> tuple[bool, int, float, float]:
@@ -209,36 +251,23 @@ def _rank(entry: Entry, name: object) -> tuple[bool, int, float, float]:
     return entry.path == name, facts["version"], facts["updated"] or facts["created"], facts["created"]
 
 
-def _body() -> JsonObject:
-    """Return an index without memories."""
-    return dict(zip(KEYS, ({}, {kind: [] for kind in TYPES}, {}, {}, [], {}), strict=True))
-
-
-def _append(body: JsonObject, entries: Iterable[Entry]) -> None:
-    """Append memories to the index."""
-    *buckets, times, files = (body[key] for key in KEYS)
-    for entry in entries:
-        for keys, lists in zip(_bucket_keys(entry), buckets, strict=True):
-            for key in keys:
-                lists.setdefault(key, []).append(entry.id)
-        times.append({"id": entry.id, "timestamp": entry.facts["timestamp"]})
-        files[entry.id] = entry.path
-    # Stamps of equal width sort as text; equal ones keep the order of the files.
-    times.sort(key=itemgetter("timestamp"), reverse=True)
-
-
 # --- comparison by meaning
 
 
-def _same(previous: JsonObject, body: JsonObject) -> bool:
-    return (
-        previous.get("fileIndex") == body["fileIndex"]
-        and _same_times(previous.get("temporalIndex"), body["temporalIndex"])
-        and all(_same_buckets(previous.get(key), body[key]) for key in _BUCKETS)
-    )
+def _same(present: _Present, file_names: JsonObject, text: _Text) -> bool:
+    same_names = file_names == text.names and (bool(file_names) or present["fileIndex"] == {})
+    return same_names and all(_same_member(present, text, key) for key in KEYS[:-1])
 
 
-def _same_buckets(found: object, wanted: Buckets) -> bool:
+def _same_member(present: _Present, text: _Text, key: str) -> bool:
+    wanted = joined(text.member(key))
+    if present.text(key) == wanted:
+        return True
+    same = _same_times if key == "temporalIndex" else _same_buckets
+    return same(present[key], decode(wanted))
+
+
+def _same_buckets(found: object, wanted: Any) -> bool:
     if found == wanted:
         return True
     if not isinstance(found, dict) or not all(map(is_texts, found.values())):
@@ -246,11 +275,11 @@ def _same_buckets(found: object, wanted: Buckets) -> bool:
     return _filled(found) == _filled(wanted)
 
 
-def _filled(buckets: Buckets) -> dict[str, set[str]]:
+def _filled(buckets: Mapping[str, Iterable[str]]) -> dict[str, set[str]]:
     return {key: set(ids) for key, ids in buckets.items() if ids}
 
 
-def _same_times(found: object, wanted: list[dict[str, str]]) -> bool:
+def _same_times(found: object, wanted: Any) -> bool:
     """Return True for the same moments and ids, newest first; equal moments may be in any order."""
     if found == wanted:
         return True
@@ -272,37 +301,39 @@ def _pair(time: object) -> tuple[int, str]:
 # --- findings
 
 
-def _file_names(previous: JsonObject | None) -> JsonObject:
-    file_names = previous.get("fileIndex") if previous else None
-    return file_names if isinstance(file_names, dict) else {}
-
-
-def _file_names_in_torn(content: bytes) -> JsonObject:
-    """Return the pairs of id and file name that a torn index still shows."""
-    _, found, rest = content.partition(b'"fileIndex"')
+def _file_names(present: _Present) -> JsonObject:
+    """Return the file names by id, also those that a torn index still shows."""
+    if present:
+        file_names = present["fileIndex"]
+        return file_names if isinstance(file_names, dict) else {}
+    _, found, rest = present.content.partition(b'"fileIndex"')
     return {each[1].decode("utf-8", "replace"): each[2].decode() for each in _PAIR.finditer(rest)} if found else {}
 
 
-def _times(previous: JsonObject | None) -> Mapping[str, object]:
-    listed = previous.get("temporalIndex") if previous else None
+def _times(present: _Present) -> Mapping[str, object]:
+    listed = present["temporalIndex"]
     pairs = (each for each in listed if isinstance(each, dict)) if isinstance(listed, list) else ()
     return {str(each.get("id")): each.get("timestamp") for each in pairs}
 
 
-def _lost(file_names: JsonObject, previous: JsonObject | None, selection: Selection, remembered: Facts) -> list[str]:
+def _lost(
+    file_names: JsonObject, present: _Present, text: _Text, view: IndexView, duplicates: Iterable[tuple[Entry, str]]
+) -> list[str]:
     """Return the ids whose file holds another memory, now or in an earlier index, and that did not come back. An id is
     not lost where its file holds a memory of the same moment: somebody corrected the id."""
-    before = set(remembered.get("lost", ())) - selection.entries.keys()
-    gone = file_names.keys() - selection.entries.keys()
-    if not gone:
-        return sorted(before)
-    times = _times(previous)
-    made = {entry.path: entry.facts["timestamp"] for entry in selection.entries.values()}
-    for identity in gone:
-        path = file_names[identity]
-        if isinstance(path, str) and path in selection.paths and times.get(identity, "") != made.get(path):
-            before.add(identity)
-    return sorted(before)
+    lost = set(view.state.get("lost", ())) - text.names.keys()
+    gone = {each: path for each, path in file_names.items() if each not in text.names and isinstance(path, str)}
+    paths = {*text.names.values(), *(entry.path for entry, _ in duplicates)} if gone else set[str]()
+    reused = {each: path for each, path in gone.items() if path in paths}
+    if not reused:
+        return sorted(lost)
+    times, again = _times(present), {*reused.values()}
+    made = {
+        entry.path: entry.facts["timestamp"]
+        for entry in view.entries
+        if entry.path in again and text.names.get(entry.id) == entry.path
+    }
+    return sorted(lost | {each for each, path in reused.items() if times.get(each, "") != made.get(path)})
 
 
 def _lost_finding(lost: Collection[str]) -> Iterable[Finding]:
@@ -311,8 +342,8 @@ def _lost_finding(lost: Collection[str]) -> Iterable[Finding]:
         yield Finding("lost-to-name-collision", INDEX, message)
 
 
-def _duplicate_findings(selection: Selection) -> Iterable[Finding]:
-    for entry, counted in selection.duplicates:
+def _duplicate_findings(duplicates: Iterable[tuple[Entry, str]]) -> Iterable[Finding]:
+    for entry, counted in duplicates:
         message = f"duplicate id, also in {counted}, which counts; give this one another id or delete it"
         yield Finding("duplicate-id", entry.path, message, None, entry.id)
 
@@ -324,40 +355,16 @@ def _legacy(files: Iterable[FileStats]) -> Iterable[Finding]:
         yield Finding("legacy-file", LEGACY_DIR, message)
 
 
-_COUNTED = ("totalMemories", "byType", "byProject", "averageRelevanceScore")
-STATS_KEYS = (*_COUNTED, "lastUpdated")
-
-
-def statistics(entries: Collection[Entry], body: JsonObject) -> JsonObject:
-    """Return the statistics without the time; `body` is that of the index. Archived memories count: the flag moves
-    nothing."""
-    kinds, projects = ({key: len(ids) for key, ids in body[name].items()} for name in ("typeIndex", "projectIndex"))
-    return _statistics(kinds, projects, [entry.facts["relevance"] for entry in entries])
-
-
-def _statistics(kinds: JsonObject, projects: JsonObject, scores: Collection[float]) -> JsonObject:
-    by = {"byType": kinds, "byProject": projects}
-    return {"totalMemories": len(scores), **by, "averageRelevanceScore": _mean(scores)}
-
-
-def render_stats(counted: JsonObject, content: bytes | None, now: float) -> bytes | None:
-    """Return the new file, or None where the present one is right."""
-    previous = decode_object(content)
-    if previous is not None and _same_stats(previous, counted):
-        return None
-    return encode_pretty({**counted, "lastUpdated": iso_ms(now), **unknown_members(content, previous, STATS_KEYS)})
-
-
 def _mean(scores: Collection[float]) -> float:
     mean = math.fsum(scores) / len(scores) if scores else 0.0
     return int(mean) if mean.is_integer() else mean  # the server writes 1, not 1.0
 
 
-def _same_stats(previous: JsonObject, counted: JsonObject) -> bool:
+def _same_stats(present: _Present, counted: JsonObject) -> bool:
     return (
-        isinstance(previous.get("lastUpdated"), str)
-        and all(previous.get(key) == counted[key] for key in ("totalMemories", "averageRelevanceScore"))
-        and all(_filled_counts(previous.get(key)) == _filled_counts(counted[key]) for key in ("byType", "byProject"))
+        isinstance(present["lastUpdated"], str)
+        and all(present[key] == counted[key] for key in ("totalMemories", "averageRelevanceScore"))
+        and all(_filled_counts(present[key]) == _filled_counts(counted[key]) for key in ("byType", "byProject"))
     )
 
 
@@ -368,36 +375,23 @@ def _filled_counts(counts: object) -> JsonObject | None:
 
 def decode_object(content: bytes | None) -> JsonObject | None:
     """Return the JSON object in `content`, or None."""
-    if not content:
-        return None
-    try:
-        value = msgspec.json.decode(content)
-    except (ValueError, RecursionError):
-        value = _decoded_slowly(content)
+    value = decode(content) if content else None
     return value if isinstance(value, dict) else None
 
 
+def decode(content: bytes) -> object:
+    """Return the JSON value in `content`, also with what only Python's parser accepts: escaped lone surrogates, which
+    the server writes. None if it is no JSON."""
+    for read in (msgspec.json.decode, _decoded_slowly):
+        with suppress(ValueError, RecursionError):
+            return read(content)
+    return None
+
+
 def _decoded_slowly(content: bytes) -> object:
-    """Decode what only Python's parser accepts: escaped lone surrogates, which the server writes."""
-    try:
-        return decode_text(content.decode("utf-8"))
-    except (ValueError, RecursionError):
-        return None
+    return decode_text(content.decode("utf-8"))
 
 
-def unknown_members(
-    content: bytes | None, previous: JsonObject | None, keys: Collection[str]
-) -> dict[str, msgspec.Raw]:
-    """Return the members of an index file that are not ours, as raw JSON."""
-    if not content or previous is None or all(key in keys for key in previous):
-        return {}
-    try:
-        found = msgspec.json.decode(content, type=dict[str, msgspec.Raw])
-    except (ValueError, RecursionError):  # a key that UTF-8 cannot encode: the index file is rebuilt
-        return {}
-    return {key: value for key, value in found.items() if key not in keys}
-
-
-def encode_pretty(value: JsonObject) -> bytes:
+def encode_pretty(value: Mapping[str, object]) -> bytes:
     """Return the bytes of `JSON.stringify(value, null, 2)`."""
     return msgspec.json.format(msgspec.json.encode(value), indent=2)

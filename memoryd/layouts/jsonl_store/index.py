@@ -8,14 +8,15 @@ changes only when something else does, or every render would cause a file event.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import replace
 
 import msgspec
 
 from memoryd.core.dates import iso
 from memoryd.core.findings import Finding
-from memoryd.core.records import Entry, FileChange, JsonObject, Role
+from memoryd.core.records import Entry, FileChange, FileStats, JsonObject, Role
+from memoryd.core.spans import Content, joined
 from memoryd.layouts.directory import is_other_json
 from memoryd.layouts.index_text import IN_ONE_LINE, IdLists, json_text
 from memoryd.layouts.jsonl_store.schema import FILE_TYPES, IMPORTANCE, INDEX, TYPES, is_agent_file
@@ -30,139 +31,125 @@ _PARTS = {path: number for number, path in enumerate(FILE_TYPES)}  # the order o
 def render(view: IndexView) -> IndexResult:
     """Render `index.json`; nothing is written where it is up to date or a newer program owns it."""
     content = view.previous.get(INDEX)
-    previous = _decoded(content)
+    previous = _members(content)
     newer = newer_version(previous)
-    body, findings = _body(view)
+    text, findings = _text(view)
     if newer is not None and view.newer_index == "read-only":
         message = f"version {newer[:20]} is newer than this memoryd supports; nothing in the directory is written"
         findings = (*findings, Finding("index-newer", INDEX, message))
-        return replace(body.result({}), findings=findings, newer=newer)
+        return replace(text.result({}), findings=findings, newer=newer)
     unneeded = content is None and not any(path.endswith(".jsonl") for path in view.files)
-    if unneeded or (previous is not None and previous.get("version") == VERSION and _same(previous, body)):
-        return replace(body.result({}), findings=findings)
-    unknown = _unknown(content, previous)
-    text = _Text(body)
-    files = {INDEX: text.render(view.now, unknown)}
-    return replace(body.result(files), findings=findings, update=None if unknown or findings else text.update)
+    if unneeded or (previous is not None and _version(previous) == VERSION and _same(previous, text)):
+        return replace(text.result({}), findings=findings)
+    text.unknown = {key: value for key, value in (previous or {}).items() if key not in _KEYS}
+    update = None if text.unknown or findings else text.update
+    return replace(text.result({INDEX: text.at(view.now)}), findings=findings, update=update)
 
 
 def is_ours(content: bytes) -> bool:
     """Return True unless the keys show another program's index; a version number alone proves nothing."""
-    previous = _decoded(content)
+    previous = _members(content)
     if newer_version(previous) is not None or (previous is not None and previous.keys() <= set(_KEYS)):
         return True
     return not is_other_json(content, _KEYS[2:])
 
 
-@dataclass(slots=True)
-class _Body:
-    """The content of an index. `lists` has the ids by value, for each of `_LISTS`; `counts` has, for each file but the
-    last, how many ids each of these lists has up to the end of the file. `sizes` are those of all JSONL files.
-    Memories in `<agent-id>.json` files (`unlisted`) count too, but are in no list."""
+class _Text:
+    """The text of an index, which grows with the files. `sizes` are those of all JSONL files. Memories in
+    `<agent-id>.json` files (`unlisted`) count too, but are in no list. `unknown` are further members."""
 
-    by_type: dict[str, int]
-    archived: int
-    unlisted: int
-    sizes: dict[str, int]
-    seen: dict[str, str] = field(default_factory=dict)
-    lists: tuple[dict[str, list[str]], ...] = ()
-    counts: list[tuple[dict[str, int], ...]] = field(default_factory=list)
+    def __init__(self, files: Collection[FileStats]) -> None:
+        self._by_type = dict.fromkeys(TYPES, 0)
+        self._archived = sum(each.units - each.broken for each in files if each.role is Role.ARCHIVE)
+        self._unlisted = sum(each.records for each in files if is_agent_file(each.path))
+        self._sizes = {each.path: each.size for each in files if each.path.endswith(".jsonl")}
+        self._lists = [
+            IdLists(IN_ONE_LINE, IMPORTANCE if name == "importance_index" else (), len(_PARTS)) for name in _LISTS
+        ]
+        self._seen: set[int] = set()
+        self._now = 0.0
+        self.unknown: Mapping[str, msgspec.Raw] = {}
+
+    def at(self, now: float) -> _Text:
+        """Return the text as updated at this time (epoch seconds)."""
+        self._now = now
+        return self
+
+    def __iter__(self) -> Iterator[bytes | memoryview]:
+        """Yield the index with two-space indentation and each list of ids on one line, like the seed; no final
+        newline."""
+        head = {"version": VERSION, "last_updated": iso(self._now), "statistics": self.statistics()}
+        yield b"".join(_pieces(head, 0))[:-2]
+        for name in _LISTS:
+            yield b',\n  "%b": ' % name.encode()
+            yield from self.member(name)
+        for key, value in self.unknown.items():
+            yield b",\n  %b: " % json_text(key)
+            yield bytes(value)
+        yield b"\n}"
+
+    def member(self, name: str) -> Iterator[bytes | memoryview]:
+        """Yield the text of the lists of this name."""
+        return self._lists[_LISTS.index(name)].pieces()
 
     def statistics(self) -> JsonObject:
         """Return the statistics as in the index."""
         return {
-            "total_memories": sum(self.by_type.values()),
-            "by_type": self.by_type,
-            "archived_count": self.archived,
-            "total_storage_bytes": sum(self.sizes.values()),
+            "total_memories": sum(self._by_type.values()),
+            "by_type": self._by_type,
+            "archived_count": self._archived,
+            "total_storage_bytes": sum(self._sizes.values()),
         }
 
-    def count(self, entry: Entry) -> tuple[tuple[str, ...], ...]:
-        """Count a memory; return the keys under which it is listed, for each of `_LISTS`."""
-        if entry.archived:
-            self.archived += 1
-            return ()
-        self.by_type[entry.type] += 1
-        facts = entry.facts
-        labels, category = facts["tags"], facts["category"]
-        tags = tuple(labels) if len(labels) < 2 else tuple(dict.fromkeys(labels))
-        return tags, (category,) if category else (), (facts["importance"],)
-
-    def end_file(self) -> None:
-        """Note how long the lists are at the end of a file."""
-        self.counts.append(tuple({key: len(ids) for key, ids in each.items()} for each in self.lists))
-
-    def result(self, files: Mapping[str, bytes]) -> IndexResult:
+    def result(self, files: Mapping[str, Content]) -> IndexResult:
         """Return a result with these files."""
-        return IndexResult(files, sum(self.by_type.values()) + self.unlisted, self.archived, dict(self.by_type))
+        memories = sum(self._by_type.values()) + self._unlisted
+        return IndexResult(files, memories, self._archived, dict(self._by_type))
 
-
-def _body(view: IndexView) -> tuple[_Body, tuple[Finding, ...]]:
-    files = view.files.values()
-    body = _Body(
-        by_type=dict.fromkeys(TYPES, 0),
-        archived=sum(each.units - each.broken for each in files if each.role is Role.ARCHIVE),
-        unlisted=sum(each.records for each in files if is_agent_file(each.path)),
-        sizes={each.path: each.size for each in files if each.path.endswith(".jsonl")},
-        lists=({}, {}, {level: [] for level in IMPORTANCE}),
-    )
-    findings: list[Finding] = []
-    for entry in view.entries:
-        if "shipped" in entry.facts:
-            continue
-        if entry.id in body.seen:
-            findings.append(_duplicate(entry, body.seen[entry.id]))
-            continue
-        body.seen[entry.id] = entry.path
-        for _ in range(len(body.counts), _PARTS[entry.path]):
-            body.end_file()
-        for keys, ids in zip(body.count(entry), body.lists, strict=False):
+    def add(self, entry: Entry) -> None:
+        """Add a memory to the end of its file."""
+        self._seen.add(hash(entry.id))
+        if entry.archived:
+            self._archived += 1
+            return
+        self._by_type[entry.type] += 1
+        identity, part, facts = json_text(entry.id), _PARTS[entry.path], entry.facts
+        labels, category = facts["tags"], facts["category"]
+        tags = labels if len(labels) < 2 else dict.fromkeys(labels)
+        for keys, lists in zip(
+            (tags, (category,) if category else (), (facts["importance"],)), self._lists, strict=True
+        ):
             for key in keys:
-                ids.setdefault(key, []).append(entry.id)
-    for _ in range(len(body.counts), len(_PARTS) - 1):
-        body.end_file()
-    return body, tuple(findings)
-
-
-class _Text:
-    """The text of an index, which grows with the files."""
-
-    def __init__(self, body: _Body) -> None:
-        self._body = body
-        counts = zip(*body.counts, strict=True)
-        self._lists = [IdLists(IN_ONE_LINE, *each) for each in zip(body.lists, counts, strict=True)]
-        self._seen = {hash(each) for each in body.seen}  # less memory; ids of equal hashes cost a whole render
-        body.lists, body.counts, body.seen = (), [], {}
-
-    def render(self, now: float, unknown: Mapping[str, msgspec.Raw]) -> bytes:
-        """Return the index with two-space indentation and each list of ids on one line, like the seed; no final
-        newline. `unknown` are further members."""
-        head = {"version": VERSION, "last_updated": iso(now), "statistics": self._body.statistics()}
-        pieces: list[bytes | memoryview] = [b"".join(_pieces(head, 0))[:-2]]
-        for name, lists in zip(_LISTS, self._lists, strict=True):
-            pieces += (b',\n  "%b": ' % name.encode(), *lists.pieces())
-        for key, value in unknown.items():
-            pieces += (b",\n  %b: " % json_text(key), bytes(value))
-        return b"".join((*pieces, b"\n}"))
+                lists.append(key, identity, part)
 
     def update(self, changed: Mapping[str, FileChange], now: float) -> IndexResult | None:
         """Render the index after memories were appended to files; None for any other change."""
-        body, before = self._body, sum(self._body.sizes.values())
+        before = sum(self._sizes.values())
         for path, change in changed.items():
-            part = _PARTS.get(path)
-            if part is None or change.file is None or not change.appended:
+            if path not in _PARTS or change.file is None or not change.appended:
                 return None
-            body.sizes[path] = change.file.size
+            self._sizes[path] = change.file.size
             for entry in change.entries:
-                if hash(entry.id) in self._seen:
+                if hash(entry.id) in self._seen:  # ids of equal hashes cost a whole render
                     return None
-                self._seen.add(hash(entry.id))
-                identity = json_text(entry.id)
-                for keys, lists in zip(body.count(entry), self._lists, strict=False):
-                    for key in keys:
-                        lists.append(key, identity, part)
-        files = {INDEX: self.render(now, {})} if sum(body.sizes.values()) != before else {}
-        return replace(body.result(files), update=self.update)
+                self.add(entry)
+        files = {INDEX: self.at(now)} if sum(self._sizes.values()) != before else {}
+        return replace(self.result(files), update=self.update)
+
+
+def _text(view: IndexView) -> tuple[_Text, tuple[Finding, ...]]:
+    """Return the text of the index of all memories, and a finding for each that does not count."""
+    text, findings = _Text(view.files.values()), list[Finding]()
+    seen: dict[str, str] = {}
+    for entry in view.entries:
+        if "shipped" in entry.facts:
+            continue
+        if entry.id in seen:
+            findings.append(_duplicate(entry, seen[entry.id]))
+            continue
+        seen[entry.id] = entry.path
+        text.add(entry)
+    return text, tuple(findings)
 
 
 def _duplicate(entry: Entry, first: str) -> Finding:
@@ -170,26 +157,35 @@ def _duplicate(entry: Entry, first: str) -> Finding:
     return Finding("duplicate-id", entry.path, message, entry.line, entry.id)
 
 
-def _decoded(content: bytes | None) -> JsonObject | None:
-    if not content:
-        return None
+def _members(content: bytes | None) -> Mapping[str, msgspec.Raw] | None:
+    """Return the members of an index, not decoded yet; None where there is none."""
     try:
-        value = msgspec.json.decode(content)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return msgspec.json.decode(content, type=dict[str, msgspec.Raw]) if content else None
+    except (ValueError, RecursionError):
         return None
-    return value if isinstance(value, dict) else None
+
+
+def _decoded(text: bytes | msgspec.Raw) -> object:
+    """Return a JSON value, None where it is invalid."""
+    try:
+        return msgspec.json.decode(text)
+    except (ValueError, RecursionError):
+        return None
+
+
+def _version(members: Mapping[str, msgspec.Raw] | None) -> object:
+    return _decoded(members["version"]) if members and "version" in members else None
 
 
 def version_of(content: bytes | None) -> str | None:
     """Return the version in an index, None where it is missing or unreadable (then the index is rebuilt)."""
-    previous = _decoded(content)
-    version = previous.get("version") if previous else None
+    version = _version(_members(content))
     return version if isinstance(version, str) else None
 
 
-def newer_version(previous: JsonObject | None) -> str | None:
+def newer_version(members: Mapping[str, msgspec.Raw] | None) -> str | None:
     """Return the version of an index with a greater major number than ours, which must not be downgraded."""
-    version = previous.get("version") if previous else None
+    version = _version(members)
     if not isinstance(version, str):
         return None
     major = version.partition(".")[0]
@@ -198,17 +194,16 @@ def newer_version(previous: JsonObject | None) -> str | None:
     return version if int(major) > int(VERSION.partition(".")[0]) else None
 
 
-def _same(previous: JsonObject, body: _Body) -> bool:
-    wanted = {"statistics": body.statistics(), **dict(zip(_LISTS, body.lists, strict=True))}
-    return isinstance(previous.get("last_updated"), str) and all(previous.get(key) == wanted[key] for key in wanted)
+def _same(members: Mapping[str, msgspec.Raw], text: _Text) -> bool:
+    if not members.keys() >= {*_KEYS} or not isinstance(_decoded(members["last_updated"]), str):
+        return False
+    return _decoded(members["statistics"]) == text.statistics() and all(
+        _same_lists(members[name], joined(text.member(name))) for name in _LISTS
+    )
 
 
-def _unknown(content: bytes | None, previous: JsonObject | None) -> dict[str, msgspec.Raw]:
-    """Return the members of an index that are not ours, as raw JSON."""
-    if not content or previous is None:
-        return {}
-    members = msgspec.json.decode(content, type=dict[str, msgspec.Raw])
-    return {key: value for key, value in members.items() if key not in _KEYS}
+def _same_lists(found: msgspec.Raw, wanted: bytes) -> bool:
+    return bytes(found) == wanted or _decoded(found) == _decoded(wanted)
 
 
 def _pieces(value: JsonObject, depth: int) -> Iterator[bytes]:
