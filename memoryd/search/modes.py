@@ -22,10 +22,9 @@ from memoryd.search.ranking import (
     prefer_times,
     rank_by_points,
     score,
-    with_meaning_below,
     with_reasons,
 )
-from memoryd.search.semantic import Question, SemanticSearch, VectorsMissingError
+from memoryd.search.semantic import Question, SemanticSearch, VectorsMissingError, append_meant, fuse
 from memoryd.search.spelling import read_question
 
 POOL = 20  # candidates re-ranked by recency and use
@@ -34,8 +33,8 @@ SPREAD = 50  # of these, for each place in the results
 FILLING = 6  # the same for each remaining place if better matches were found already
 SHORT_QUERY_WORDS = 3  # a longer query is not repeated for all of its words in other forms
 
-Found = dict[int, tuple[float, Span, Match]]
-"""Score, span and match of each memory, by its key."""
+Found = dict[int, tuple[float, int, Span, Match]]
+"""Score, key, span and match of each memory, by its key."""
 
 
 def text_candidates(
@@ -46,11 +45,11 @@ def text_candidates(
     for span, matches in _steps(reader, query, filters, limit, found):
         for match in matches:
             if match.key not in found:
-                found[match.key] = score(span, match, now), span, match
+                found[match.key] = score(span, match, now), match.key, span, match
         if len(found) >= limit:
             break
-    best = sorted(found.items(), key=lambda each: (each[1][0], each[0]), reverse=True)[:limit]
-    return [candidate(span, match, scored) for _, (scored, span, match) in best]
+    best = sorted(found.values(), reverse=True)[:limit]  # no two have the same key
+    return [candidate(span, match, scored) for scored, _, span, match in best]
 
 
 def _steps(
@@ -173,10 +172,10 @@ class SearchEngine:
 
     def _by_both(self, meaning: SemanticSearch, reader: IndexReader, question: Question) -> list[Candidate]:
         asked = meaning.meaning_of(reader, question)  # first: without it the text needs no search to this depth
-        texts = _by_text(reader, question, max(DEPTH, question.limit))
         by_points = question.profile.points is not None
-        found = meaning.hybrid(reader, question, asked, texts, question.limit + (len(texts) if by_points else 0))
-        return with_meaning_below(texts, found, question.limit) if by_points else found
+        texts = _by_text(reader, question, question.limit if by_points else max(DEPTH, question.limit))
+        found = meaning.compare(reader, question, asked, texts)
+        return append_meant(texts, found, question.limit) if by_points else fuse(texts, found, question.limit)
 
     def _like_a_vector(self, reader: IndexReader, question: Question) -> list[Candidate]:
         """Search by a given vector; the text search takes no part."""

@@ -11,7 +11,7 @@ Topic files are ranked by the points of seed 001 instead: for keywords, context,
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from math import exp
@@ -19,7 +19,6 @@ from typing import NamedTuple
 
 from memoryd.core.defaults import DAY
 from memoryd.core.index import IndexReader, Match, Memory
-from memoryd.core.query import Term
 from memoryd.core.text_match import fold, has_any
 from memoryd.search.periods import Period
 from memoryd.search.query_terms import ParsedQuery
@@ -78,9 +77,10 @@ class Points:
 
 def score(span: Span, match: Match, now: float) -> float:
     """Return the score of a match in its span. `now` in seconds."""
-    prior = 0.5 * recency(match.created, now) + 0.15 * match.uses / (match.uses + 5)
-    prior += 0.175 if match.weight is None else 0.35 * min(max(match.weight, 0.0), 1.0)
-    return span.low + (span.high - span.low) * match.score * (1 - PRIOR_SHARE * (1 - prior))
+    _, part, _, created, weight, uses = match
+    prior = 0.5 * recency(created, now) + 0.15 * uses / (uses + 5)
+    prior += 0.175 if weight is None else 0.35 * min(max(weight, 0.0), 1.0)
+    return span.low + (span.high - span.low) * part * (1 - PRIOR_SHARE * (1 - prior))
 
 
 _WHY: Mapping[str, Why] = {span.name: {"match": span.name} for span in (PHRASE, ALL, FORMS, SOME, PART)}
@@ -174,84 +174,66 @@ def rank_by_points(
 ) -> list[Candidate]:
     """Return the best `limit` candidates by their points, ties by how well their text matches. Candidates without any
     word of the query come last."""
-    counter = _PointCounter(reader, query, points, now, found)
-    ranked = [counter.score(each) for each in found]
-    matching = [each for each in ranked if any(each.counts) or each.found.why.get("match")]
-    matching.sort(key=_order, reverse=True)
-    return with_meaning_below([each.candidate() for each in matching[:limit]], found, limit)
+    counter = _PointCounter(reader, query, found)
+    ranked: list[tuple[float, float, int, float, Counts, Candidate]] = []
+    for each in found:
+        counts, facts = counter.count(each)
+        if "match" in each.why or any(counts):
+            earned = points_earned(points, counts, facts, now)
+            scored = score_of_points(points, earned, len(query.loose))
+            ranked.append((scored, each.text, each.key, earned, counts, each))
+    ranked.sort(reverse=True)  # no two have the same key
+    best = [
+        each._replace(score=scored, why={**each.why, "points": round(earned, 3), **counts._asdict()})
+        for scored, _, _, earned, counts, each in ranked[:limit]
+    ]
+    if len(best) < min(limit, len(found)):
+        known = {each.key for each in best}
+        best += below([each for each in found if each.key not in known], best, limit)
+    return best
 
 
-class _Score(NamedTuple):
-    """A candidate with its counts, its points, and the score that they give."""
-
-    found: Candidate
-    counts: Counts
-    earned: float
-    score: float
-
-    def candidate(self) -> Candidate:
-        """Return the candidate with its new score and the parts of it, which only the best ones need."""
-        why = {**self.found.why, "points": round(self.earned, 3), **self.counts._asdict()}
-        return self.found._replace(score=self.score, why=why)
-
-
-def _order(each: _Score) -> tuple[float, float, int]:
-    return each.score, each.found.text, each.found.key
-
-
-def with_meaning_below(ranked: Sequence[Candidate], found: Sequence[Candidate], limit: int) -> list[Candidate]:
-    """Append the remaining candidates of `found` below `ranked`, at most `limit` in all, and complete the `why` of
-    each."""
-    whys = {each.key: each.why for each in found}
-    best = [each._replace(why={**whys.pop(each.key, {}), **each.why}) for each in ranked[:limit]]
+def below(found: Iterable[Candidate], ranked: Sequence[Candidate], limit: int) -> list[Candidate]:
+    """Return `found` with scores below those that are ranked, at most `limit` with these."""
     lowest = min((each.score for each in ranked), default=1.0)
-    further = (each._replace(score=each.score * lowest) for each in found if each.key in whys)
-    return [*best, *islice(further, limit - len(best))]
+    return [each._replace(score=each.score * lowest) for each in islice(found, limit - len(ranked))]
 
 
 MAX_KEYS = 1_000  # memories with a word; for a more common word, the texts of the candidates are searched
 
 
 class _PointCounter:
-    """Compute points for one query. For rare words the index lists the memories, which is faster than reading them; of
-    the others only those are read whose labels or tags have a word of the query."""
+    """Count what earns points. For rare words the index lists the memories, which is faster than reading them; of the
+    others only those are read whose labels or tags have a word of the query."""
 
-    def __init__(
-        self, reader: IndexReader, query: ParsedQuery, points: Points, now: float, found: Sequence[Candidate]
-    ) -> None:
-        self._points = points
-        self._now = now
+    def __init__(self, reader: IndexReader, query: ParsedQuery, found: Sequence[Candidate]) -> None:
         self._words = words = query.loose
-        partial = [each for each in found if each.why.get("match") not in _WHOLE]
+        partial = [each.key for each in found if each.why.get("match") not in _WHOLE]
         listed = reader.keys_with(words, MAX_KEYS) if partial else []
-        self._rare = [(word, keys) for word, keys in zip(words, listed, strict=False) if keys is not None]
+        self._rare = [keys for keys in listed if keys is not None]
         self._common = [word for word, keys in zip(words, listed, strict=False) if keys is None]
         labelled = reader.keys_with_label(words, MAX_KEYS)
         read = {each.key for each in found if each.match is None or labelled is None or each.key in labelled}
-        read.update(each.key for each in partial if self._common)
+        read.update(partial if self._common else ())
         self._memories = reader.memories([*read])
 
-    def score(self, found: Candidate) -> _Score:
-        """Return the candidate with a score from its points. The whole phrase counts as one more word, and as the
-        context."""
-        kind, every = found.why.get("match"), len(self._words)
-        memory = self._memories.get(found.key)
-        words = self._words if kind in _WHOLE else self._words_in(found.key, memory)
+    def count(self, found: Candidate) -> tuple[Counts, Match | Memory]:
+        """Return the counts of a candidate, and the rest of what earns points. The whole phrase counts as one more
+        word, and as the context."""
+        kind, memory, every = found.why.get("match"), self._memories.get(found.key), len(self._words)
         phrase = every > 1 and kind == PHRASE.name
-        tagged, context = 0, phrase
-        if memory is not None and words:
-            tagged = sum(1 for tag in memory.tags.split("\n") if has_any(words, fold(tag))) if memory.tags else 0
-            context = phrase or has_any(words, fold(memory.labels))
-        counts = Counts(len(words) + phrase, context, tagged)
+        words = every if kind in _WHOLE else self._words_in(found.key, memory)
         facts = found.match or memory
         assert facts is not None
-        earned = points_earned(self._points, counts, facts, self._now)
-        return _Score(found, counts, earned, score_of_points(self._points, earned, every))
+        if memory is None or not words:
+            return Counts(words + phrase, phrase, 0), facts
+        tagged = sum(has_any(self._words, fold(tag)) for tag in memory.tags.split("\n")) if memory.tags else 0
+        return Counts(words + phrase, phrase or has_any(self._words, fold(memory.labels)), tagged), facts
 
-    def _words_in(self, key: int, memory: Memory | None) -> Sequence[Term]:
-        """Return the words of the query that the memory has."""
-        found = [word for word, keys in self._rare if key in keys]
+    def _words_in(self, key: int, memory: Memory | None) -> int:
+        """Count the words of the query that the memory has."""
+        found = sum([key in keys for keys in self._rare])
         if self._common and memory is not None:
             text = fold(f"{memory.title}\n{memory.labels}\n{memory.tags}\n{memory.body}")
-            found += [word for word in self._common if has_any([word], text)]
+            found += sum(has_any([word], text) for word in self._common)
         return found

@@ -48,10 +48,10 @@ class Reranker:
             return [Ranked(position, each) for position, each in enumerate(found)]
         # Keys of several roots may be equal: each candidate gets its position as key, the first the highest.
         given = [each._replace(key=-position) for position, each in enumerate(judged)]
-        meant = Meant(self._embedder.name, self._cosines(question, texts))
         named = [each.key for each in given if each.why.get("named")]
         rare = {each.key: worth for each in given if isinstance(worth := each.why.get("rare_words"), float)}
-        fused = [self._ranked(each, judged, meant) for each in fuse(given, meant, len(given), named, rare)]
+        meant = Meant(self._embedder.name, self._cosines(question, texts), named, rare)
+        fused = [self._ranked(each, judged, meant) for each in fuse(given, meant, len(given))]
         best = _prefer_times(fused)
         lowest = best[-1].candidate.score
         below = [
@@ -69,7 +69,7 @@ class Reranker:
     def _ranked(self, fused: Candidate, judged: Sequence[Candidate], meant: Meant) -> Ranked:
         """Return the candidate with its new score, and what decided it."""
         before = judged[-fused.key]
-        why = {**before.why, "rerank": {**meant.why(fused.key), "rank_before": 1 - fused.key}}
+        why = {**before.why, "rerank": {**meant.similarity(fused.key), "rank_before": 1 - fused.key}}
         confidence = confidence_of_rerank(fused.score, before.confidence)
         return Ranked(-fused.key, before._replace(score=fused.score, why=why, confidence=confidence))
 

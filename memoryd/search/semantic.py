@@ -20,7 +20,7 @@ from memoryd.core.vectors import agent_model, cosine, pack_floats, unpack
 from memoryd.errors import MemorydError
 from memoryd.search.embedding.embedder import Embedder, IdleRelease
 from memoryd.search.query_terms import ParsedQuery
-from memoryd.search.ranking import PHRASE, Candidate, Points, Why
+from memoryd.search.ranking import PHRASE, Candidate, Points, Why, below
 
 SAME = 0.95  # a stored vector that an embedder makes again with this cosine is of its model
 SAMPLES = 3
@@ -100,15 +100,13 @@ class SemanticSearch:
         """Search by meaning alone: at most `limit` memories."""
         found = self._match(reader, question, self.meaning_of(reader, question), (), max(limit, POOL))
         ranked = sorted(found.cosines.items(), key=lambda each: (-each[1], -each[0]))
-        return [Candidate(key, scaled(cosine), {"semantic": found.why(key)}) for key, cosine in ranked[:limit]]
+        return [Candidate(key, scaled(cosine), {"semantic": found.similarity(key)}) for key, cosine in ranked[:limit]]
 
-    def hybrid(
-        self, reader: IndexReader, question: Question, meaning: Meaning, by_text: Sequence[Candidate], limit: int
-    ) -> list[Candidate]:
-        """Search by text and meaning: at most `limit` memories."""
+    def compare(self, reader: IndexReader, question: Question, meaning: Meaning, by_text: Sequence[Candidate]) -> Meant:
+        """Compare the meaning with that of the nearest memories and those found by text."""
         found = self._match(reader, question, meaning, [each.key for each in by_text], POOL)
         rare = {} if _is_phrase(by_text) else _rare_words(reader, question.query)
-        return fuse(by_text, found, limit, self._named(reader, question), rare)
+        return found._replace(named=self._named(reader, question), rare=rare)
 
     def tidy(self, now: float) -> bool:
         """Let an idle embedder free its memory. True if it did. `now` in seconds."""
@@ -207,14 +205,26 @@ def like_floats(numbers: Sequence[float]) -> Like:
 
 
 class Meant(NamedTuple):
-    """The memories matched by meaning: the cosine of each by its key, with vectors of this model."""
+    """The memories matched by meaning, by key: the cosine of each with vectors of this model; the few that
+    have a name that is asked for; what rare words add to the score of others."""
 
     model: str
     cosines: Mapping[int, float]
+    named: Collection[int] = ()
+    rare: Mapping[int, float] = MappingProxyType({})
+
+    def similarity(self, key: int) -> Why:
+        """Return the cosine of a memory as plain JSON."""
+        return {"model": self.model, "cosine": round(self.cosines[key], 4)}
 
     def why(self, key: int) -> Why:
         """Return the parts of a score by name, as plain JSON."""
-        return {"model": self.model, "cosine": round(self.cosines[key], 4)}
+        why: dict[str, object] = {"semantic": self.similarity(key)} if key in self.cosines else {}
+        if key in self.named:
+            why["named"] = True
+        if key in self.rare:
+            why["rare_words"] = round(self.rare[key], 4)
+        return why
 
 
 def without_name(found: Candidate) -> float:
@@ -248,23 +258,17 @@ def _rare_words(reader: IndexReader, query: ParsedQuery) -> dict[int, float]:
     return added
 
 
-def fuse(
-    by_text: Sequence[Candidate],
-    meant: Meant,
-    limit: int,
-    named: Collection[int] = (),
-    rare: Mapping[int, float] = MappingProxyType({}),
-) -> list[Candidate]:
+def fuse(by_text: Sequence[Candidate], meant: Meant, limit: int) -> list[Candidate]:
     """Fuse both rankings by a weighted sum: at most `limit` candidates, best first; ties go to the newest key.
-    `rare`: what rare words add to the score of a memory.
 
-    A memory that contains the words of the question one after another ranks before all others, then those of `named`.
+    A memory that contains the words of the question one after another ranks before all others, then those with a name.
     One that has no vector yet counts as far away as the last of the nearest."""
     texts = {each.key: each for each in by_text}
-    farthest = min(meant.cosines.values(), default=0.0)
+    _, cosines, named, rare = meant
+    farthest = min(cosines.values(), default=0.0)
     scores: list[tuple[float, int]] = []
-    for key in {**texts, **meant.cosines}:
-        text, cosine = texts.get(key), meant.cosines.get(key, farthest)
+    for key in {**texts, **cosines}:
+        text, cosine = texts.get(key), cosines.get(key, farthest)
         if text is None and cosine < MIN_COSINE:
             continue
         added = rare.get(key, 0.0)
@@ -275,18 +279,22 @@ def fuse(
             score = EXACT + (1 - EXACT) * (score + text.score) / 2
         scores.append((score, key))
     scores.sort(reverse=True)
-    return [_fused(key, score, texts.get(key), meant, named, rare) for score, key in scores[:limit]]
+    return [_fused(key, score, texts.get(key), meant) for score, key in scores[:limit]]
 
 
-def _fused(
-    key: int, score: float, text: Candidate | None, meant: Meant, named: Collection[int], rare: Mapping[int, float]
-) -> Candidate:
+def _fused(key: int, score: float, text: Candidate | None, meant: Meant) -> Candidate:
     """Merge the parts of the scores of both searches."""
-    why: dict[str, object] = dict(text.why) if text is not None else {}
-    if key in meant.cosines:
-        why["semantic"] = meant.why(key)
-    if key in named:
-        why["named"] = True
-    if key in rare:
-        why["rare_words"] = round(rare[key], 4)
-    return text._replace(score=score, why=why) if text is not None else Candidate(key, score, why)
+    if text is None:
+        return Candidate(key, score, meant.why(key))
+    return text._replace(score=score, why={**text.why, **meant.why(key)})
+
+
+def append_meant(ranked: Sequence[Candidate], meant: Meant, limit: int) -> list[Candidate]:
+    """Append the nearest memories below those that are `ranked`, at most `limit` in all, and complete the `why` of
+    each."""
+    best = [each._replace(why={**each.why, **meant.why(each.key)}) for each in ranked]
+    if len(best) < limit:
+        known = {each.key for each in ranked}
+        others = {key: cosine for key, cosine in meant.cosines.items() if key not in known}
+        best += below(fuse((), meant._replace(cosines=others), limit - len(best)), ranked, limit)
+    return best

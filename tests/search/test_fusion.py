@@ -64,15 +64,15 @@ def test_a_memory_without_a_vector_counts_as_far_away() -> None:
 
 
 def test_a_name_outweighs_what_is_meant() -> None:
-    found = semantic.fuse([text(1, SOME, 0.1), text(3, SOME, 0.2)], Meant("m", {1: 0.2, 2: 0.7, 3: 0.2}), 9, {1})
+    found = semantic.fuse([text(1, SOME, 0.1), text(3, SOME, 0.2)], Meant("m", {1: 0.2, 2: 0.7, 3: 0.2}, {1}), 9)
     assert [each.key for each in found] == [1, 2, 3]
     assert [each.why.get("named") for each in found] == [True, None, None]
 
 
 def test_among_memories_with_the_name_words_and_meaning_decide() -> None:
     """Also far above what a cosine alone can reach, and whichever came last."""
-    texts, meant = [text(1, ALL, 0.6), text(2, SOME, 0.4), text(3, SOME, 0.3)], Meant("m", {1: 0.6, 2: 0.6, 3: 0.8})
-    found = semantic.fuse(texts, meant, 9, {1, 2, 3})
+    texts = [text(1, ALL, 0.6), text(2, SOME, 0.4), text(3, SOME, 0.3)]
+    found = semantic.fuse(texts, Meant("m", {1: 0.6, 2: 0.6, 3: 0.8}, {1, 2, 3}), 9)
     assert [each.key for each in found] == [1, 3, 2]
     scores = [round(each.score, 6) for each in found]
     assert EXACT > scores[0] > scores[1] > scores[2]
@@ -81,6 +81,6 @@ def test_among_memories_with_the_name_words_and_meaning_decide() -> None:
 def test_a_rare_word_decides_among_similar_memories() -> None:
     texts, meant = [text(1, SOME, 0.1), text(3, SOME, 0.1)], Meant("m", {1: 0.48, 2: 0.52, 3: 0.5})
     assert [each.key for each in semantic.fuse(texts, meant, 9)] == [2, 3, 1]
-    found = semantic.fuse(texts, meant, 9, rare={1: 0.05})
+    found = semantic.fuse(texts, meant._replace(rare={1: 0.05}), 9)
     assert [each.key for each in found] == [1, 2, 3]
     assert [each.why.get("rare_words") for each in found] == [0.05, None, None]
