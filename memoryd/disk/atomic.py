@@ -59,10 +59,12 @@ def replace(
     exchange: bool = False,
     digest: str | None = None,
     pause: Callable[[], None] = lambda: None,
+    close: Callable[[int], None] = os.close,
 ) -> ReplaceResult:
     """Replace the whole file with `data`. `expected` None: it must not exist (then `mode` or 0600 applies, otherwise
     mode and owner are kept). With `exchange`, ANY means the file as it is at the start, and `digest` is the SHA-256
-    (hex) of the expected content, if known. `pause` is called between the parts of long content.
+    (hex) of the expected content, if known. `pause` is called between the parts of long content. `close` is given the
+    descriptor of the old file: to close it frees the kernel's copy of its content, which takes a millisecond for 4 MB.
 
     Raises StoreChangedError, NotRegularError, the errors of `guard`, and OSError for a full or failing disk.
     """
@@ -70,7 +72,7 @@ def replace(
     try:
         with ExitStack() as stack:
             directory, name = stack.enter_context(tree.parent(path))
-            old = open_old(stack, directory, name, path, exchange=exchange, digest=digest)
+            old = open_old(stack, directory, name, path, exchange=exchange, digest=digest, close=close)
             found = old.state if old else None
             wanted = found if exchange and expected is ANY else expected
             _require(wanted, found, path)
@@ -264,7 +266,14 @@ class OldFile:
 
 
 def open_old(
-    stack: ExitStack, directory: int, name: str, path: str, *, exchange: bool, digest: str | None = None
+    stack: ExitStack,
+    directory: int,
+    name: str,
+    path: str,
+    *,
+    exchange: bool,
+    digest: str | None = None,
+    close: Callable[[int], None] = os.close,
 ) -> OldFile | None:
     """Open the target; None if it does not exist. `digest`, if known, is that of the content the caller planned with: a
     later write in place within one clock tick is then detected afterwards."""
@@ -272,7 +281,7 @@ def open_old(
         fd = open_regular(directory, name, path)
     except FileNotFoundError:
         return None
-    stack.callback(os.close, fd)
+    stack.callback(close, fd)
     state = fingerprint_of(os.fstat(fd))
     return OldFile(fd, state, (digest or digest_of(fd, state.size)) if exchange else "")
 

@@ -29,6 +29,7 @@ _NOREPLACE, _EXCHANGE = (4, 2) if _DARWIN else (1, 2)  # <sys/stdio.h> and <linu
 _EMPTY_PATH, _BTIME = 0x1000, 0x800  # <fcntl.h>, <linux/stat.h>
 IN_CREATE, IN_DELETE, IN_IGNORED, IN_ALL = 0x100, 0x200, 0x8000, 0xFFFF  # <sys/inotify.h>
 _IN_MOVED, _IN_SELF = 0xC0, 0xC00
+_SYNC_FILE_RANGE_WRITE = 2  # <fcntl.h>
 libc = ctypes.CDLL(None, use_errno=True)
 """The C library. Functions are looked up at each call, so that tests can replace it by one that lacks some."""
 
@@ -210,6 +211,15 @@ def sync_file(fd: int) -> None:
         else:
             return
     os.fsync(fd)
+
+
+def start_writeback(fd: int) -> None:
+    """Let the kernel begin to put what was written on the disk, so that a later sync waits for less. A system without
+    the call does all of it in the sync."""
+    begin = getattr(libc, "sync_file_range", None)
+    if begin is not None:
+        whole = ctypes.c_int64(0)
+        begin(fd, whole, whole, _SYNC_FILE_RANGE_WRITE)
 
 
 def sync_directory(fd: int) -> None:

@@ -22,13 +22,13 @@ from types import TracebackType
 from typing import Self
 
 from memoryd.core.spans import Content
-from memoryd.disk.syscalls import UNSUPPORTED, sync_file
+from memoryd.disk.syscalls import UNSUPPORTED, start_writeback, sync_file
 
 _PATTERN = re.compile(r"(?P<target>.+)\.memoryd-[1-9][0-9]{0,9}-[0-9]{1,19}\.tmp", re.DOTALL)
 _ACL = "system.posix_acl_access"
 _numbers = itertools.count(1)
-PART = 1024 * 1024  # bytes that are written at a time
-UNSYNCED = 8 * PART  # bytes that the last sync may have left: it cannot be interrupted
+PART = 256 * 1024  # bytes that are written at a time
+UNSYNCED = 32 * PART  # bytes that the last sync may have left: it cannot be interrupted
 
 
 def temp_name(name: str) -> str:
@@ -114,6 +114,7 @@ def _write(fd: int, content: Content, pause: Callable[[], None]) -> None:
     unsynced = 0
     for number, part in enumerate(_parts(content)):
         if number:
+            start_writeback(fd)  # the disk works while the next part is copied
             pause()
         if unsynced >= UNSYNCED:
             sync_file(fd)

@@ -221,7 +221,8 @@ class Worker:
         self._after()
 
     def _after(self) -> None:
-        """Queue what the work of this turn leaves to do."""
+        """Do what an answer did not have to wait for, and queue what else this turn leaves to do."""
+        self.store.index.close_replaced()
         while self.root.unsettled:
             self.touch(self.root.unsettled.pop())
         if self.root.wants_limits:

@@ -313,6 +313,7 @@ def _write(
                     guard=guard,
                     mode=mode,
                     pause=store.pause,
+                    close=state.close_later,
                 )
                 _note_write(store, path, done.fingerprint, fingerprints[path], now)
                 journal_first_write(store, path, previous[path], content, now)

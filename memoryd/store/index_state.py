@@ -6,6 +6,7 @@ once: after a crash, or a change of the catalogue by another process, the index 
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass, field
 
 from memoryd.core.spans import Fingerprint
@@ -40,10 +41,20 @@ class IndexState:
     update: UpdateIndex | None = None
     deletions: tuple[float, float] | None = None
     deletion_event: float = 0.0
+    _replaced: list[int] = field(default_factory=list)  # descriptors of index files, to be closed
 
     def note_render(self, changes: int, *, current: bool) -> None:
         """Record that the files are rendered. `changes`: their number when it began; more may have come meanwhile."""
         self.dirty, self.current = self.changes != changes, current
+
+    def close_later(self, fd: int) -> None:
+        """Leave the descriptor of a replaced index file open until `close_replaced`."""
+        self._replaced.append(fd)
+
+    def close_replaced(self) -> None:
+        """Close the replaced index files."""
+        while self._replaced:
+            os.close(self._replaced.pop())
 
     def note_deletion(self, now: float) -> None:
         """Record the deletion of a source file at `now` (epoch seconds)."""

@@ -335,6 +335,7 @@ class Store(StoreLock):
     def close(self) -> None:
         """Close everything; recent changes are saved for the next start."""
         self.late_writes.close()
+        self.index.close_replaced()
         self._save_recent()
         self._save_end()
         self.detach()

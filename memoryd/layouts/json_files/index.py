@@ -14,7 +14,6 @@ Both files are read leniently and written like the server's `JSON.stringify(valu
 
 from __future__ import annotations
 
-import math
 import re
 from bisect import insort_left
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -41,6 +40,7 @@ KEYS = (*BUCKETS, "temporalIndex", "fileIndex")
 STATS_KEYS = ("totalMemories", "byType", "byProject", "averageRelevanceScore", "lastUpdated")
 MAX_CACHED_ENTRIES = 200_000  # at about a kilobyte each; a larger index is rendered as a whole each time
 
+UNIT = 2**1074  # the greatest denominator of a float
 _PAIR = re.compile(rb'"([^"\\]+)"\s*:\s*"([A-Za-z0-9_.-]+\.json)"')
 
 
@@ -110,6 +110,7 @@ class _Text:
         self._files = bytearray()
         self._values: dict[str, int] = {}  # the hash of what `_index.json` has of a memory, by path
         self._relevance: dict[str, float] = {}
+        self._relevance_sum = 0  # exact, in units, so that it need not be added up anew for each change
         self._archived: set[str] = set()
         self._last = ""
         self.names: dict[str, str] = {}
@@ -189,15 +190,17 @@ class _Text:
 
     def _note(self, entry: Entry) -> None:
         """Note what only the counts depend on."""
-        self._relevance[entry.path] = entry.facts["relevance"]
+        relevance = entry.facts["relevance"]
+        self._relevance_sum += _units(relevance) - _units(self._relevance.get(entry.path, 0))
+        self._relevance[entry.path] = relevance
         (self._archived.add if entry.archived else self._archived.discard)(entry.path)
 
     def statistics(self) -> JsonObject:
         """Return the statistics without the time. Archived memories count: the flag moves nothing."""
         by_project, by_type = map(dict, self._counts)
-        scores = self._relevance.values()
+        count = len(self._relevance)
         by = {"byType": by_type, "byProject": by_project}
-        return {"totalMemories": len(scores), **by, "averageRelevanceScore": _mean(scores)}
+        return {"totalMemories": count, **by, "averageRelevanceScore": _mean(self._relevance_sum, count)}
 
     def result(self, files: Mapping[str, Content]) -> IndexResult:
         """Return a result with these files."""
@@ -355,8 +358,14 @@ def _legacy(files: Iterable[FileStats]) -> Iterable[Finding]:
         yield Finding("legacy-file", LEGACY_DIR, message)
 
 
-def _mean(scores: Collection[float]) -> float:
-    mean = math.fsum(scores) / len(scores) if scores else 0.0
+def _units(score: float) -> int:
+    """Return a score as a whole number of parts of 1/UNIT."""
+    numerator, denominator = score.as_integer_ratio()
+    return numerator * (UNIT // denominator)
+
+
+def _mean(units: int, count: int) -> float:
+    mean = units / UNIT / count if count else 0.0
     return int(mean) if mean.is_integer() else mean  # the server writes 1, not 1.0
 
 
