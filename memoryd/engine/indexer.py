@@ -163,12 +163,20 @@ class Backfill:
         try:
             while rows := self._missing(embedder, at_once):
                 keys = [key for key, _ in rows]
-                self._put(embedder, keys, embedder.embed([text for _, text in rows]))
+                self._put(embedder, keys, self._embed(embedder, [text for _, text in rows]))
                 if self._clock.monotonic() >= until:
                     self.next_due = self._clock.monotonic()
                     return
         except MemorydError as error:
             self._failed(error)
+
+    def _embed(self, embedder: Embedder, texts: list[str]) -> list[bytes]:
+        """Embed one text after the other, so that a search waits for one of them at most."""
+        vectors: list[bytes] = []
+        for text in texts:
+            self._store.searches.give_way()
+            vectors += embedder.embed([text])
+        return vectors
 
     def _missing(self, embedder: Embedder, limit: int) -> list[tuple[int, str]]:
         index = self._store.catalogue

@@ -40,6 +40,7 @@ from memoryd.search.semantic import SemanticSearch
 from memoryd.service.timetable import Timetable
 from memoryd.service.watching.watcher import Watcher
 from memoryd.store import Store
+from memoryd.store.priority import SearchPriority
 from memoryd.store.store import state_place
 
 log = get_logger(__name__)
@@ -112,6 +113,7 @@ class Roots:
         self._broken: dict[str, Broken] = {}
         self._troubles: deque[tuple[str, str | None]] = deque(maxlen=1000)
         self._search: SearchConfig | None = None
+        self.searches = SearchPriority(clock.monotonic)
         self.meaning = SemanticSearch(None)
         self._reranker = Reranker(MiniLM())
         self._search_findings: tuple[Finding, ...] = ()
@@ -200,6 +202,7 @@ class Roots:
             return
         store.too_wide = too_wide(root.path)
         store.root_findings[SEARCH_TOPIC] = self._search_findings
+        store.searches = self.searches
         embedder = self.meaning.embedder
         if embedder is not None:
             store.embed = vector_maker(embedder)

@@ -43,6 +43,7 @@ from memoryd.log import get_logger
 from memoryd.store.index_state import recall, remember
 from memoryd.store.late_writes import LATE_WRITES_TOPIC, LateWrites
 from memoryd.store.line_files import FileEnds, FilePieces, PendingChanges, partial_parse
+from memoryd.store.priority import SearchPriority
 from memoryd.store.recent_adds import RecentChange, RecentChanges, from_json, to_json
 
 log = get_logger(__name__)
@@ -78,6 +79,7 @@ class StoreLock(ABC):
         self.progress = ProgressMeter()
         self.idle_callback: Callable[[], None] = lambda: None  # called while waiting: work that needs no lock
         self.urgent_callback: Callable[[], None] = lambda: None  # called between parts of long work: urgent work
+        self.searches = SearchPriority()
         self._lingering: HeldLock | None = None  # a lock to be released after the answer
         self._release_later = False
         self._longest_wait_s = float("inf")
@@ -139,9 +141,11 @@ class StoreLock(ABC):
             self._longest_wait_s = float("inf")
 
     def check_stopping(self) -> None:
-        """Raise ShuttingDownError during a shutdown. Called between parts of long work that can be repeated."""
+        """Raise ShuttingDownError during a shutdown, and let searches go first. Called between parts of long work that
+        can be repeated."""
         if self.stopping.is_set():
             raise _shutting_down()
+        self.searches.give_way()
 
     def pause(self) -> None:
         """Let urgent work go first: files that have just changed are indexed. Called between parts of long work that

@@ -55,7 +55,9 @@ class World:
     def __init__(self, path: Path) -> None:
         self.path = path
         self.now = 1000.0
-        self.store: Any = SimpleNamespace(name="root", catalogue=SqliteIndex(str(path)))
+        self.store: Any = SimpleNamespace(
+            name="root", catalogue=SqliteIndex(str(path)), searches=SimpleNamespace(give_way=lambda: None)
+        )
 
     def filling(self, embedder: Numbers | None) -> Backfill:
         clock = cast("Clock", SimpleNamespace(monotonic=lambda: self.now, wall=lambda: self.now))
@@ -104,11 +106,20 @@ def test_a_fast_embedder_is_done_when_a_change_is(world: World) -> None:
     filling.notify()
     assert world.have() == 3
     filling.notify()
-    assert embedder.batches == [3], "what has its vector is not made again"
+    assert embedder.batches == [1, 1, 1], "what has its vector is not made again"
     world.put(2, "b")
     filling.notify()
     assert world.have() == 5
     assert filling.next_due == NEVER
+
+
+def test_a_search_goes_before_each_text_of_a_fast_embedder(world: World) -> None:
+    turns: list[str] = []
+    world.store.searches.give_way = lambda: turns.append("search")
+    filling = world.filling(Numbers(fast=True, before=lambda texts: turns.extend(texts)))
+    world.put(2)
+    filling.notify()
+    assert turns == ["search", "a 0", "search", "a 1"]
 
 
 def test_after_a_closed_file_the_next_question_is_answered_first(world: World) -> None:
@@ -147,7 +158,7 @@ def test_what_an_earlier_run_left_is_due_at_the_start(world: World) -> None:
 
 def test_a_long_fill_is_done_in_turns_and_a_sync_waits_for_all(world: World) -> None:
     def slowly(texts: Sequence[str]) -> None:
-        world.now += 0.2
+        world.now += 0.2 / AT_ONCE
 
     embedder = Numbers(fast=True, before=slowly)
     filling = world.filling(embedder)

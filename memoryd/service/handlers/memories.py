@@ -83,7 +83,10 @@ class MemoryHandlers(Handlers):
         now, clock = self._clock.wall(), self._clock.monotonic
         reranker = self._reranker(request)
         work = partial(search, roots, query, now=now, clock=clock, engine=engine, reranker=reranker)
-        return work() if reranker is None else run_in_thread("memoryd-rerank", work)
+        if reranker is not None:
+            return run_in_thread("memoryd-rerank", work)
+        with self._roots.searches.searching():
+            return work()
 
     def _reranker(self, request: SearchRequest) -> Reranker | None:
         """Return what ranks the hits of this search again, if anything. Raises UsageError if nothing can."""
