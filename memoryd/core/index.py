@@ -223,13 +223,6 @@ class Match(NamedTuple):
 # --- searching by vector
 
 
-class Neighbour(NamedTuple):
-    """A memory and the cosine of its vector with the vector searched for, -1 to 1."""
-
-    key: int
-    cosine: float
-
-
 class Sample(NamedTuple):
     """A memory with its text and the vector that its agent stored."""
 
@@ -381,8 +374,9 @@ class IndexReader(Protocol):
         also: Collection[int] = (),
         *,
         less_common: float = 0.0,
-    ) -> list[Neighbour] | None:
-        """Return at most `limit` memories with the nearest vectors of the model, then those of `also` with a vector.
+    ) -> dict[int, float] | None:
+        """Return at most `limit` memories with the nearest vectors of the model, then those of `also` with a vector:
+        the cosine of each, -1 to 1, by key.
 
         The nearest come first, of equal ones the last added. Returns None if no memory has a vector of this model.
         `less_common`: the share of the mean of all vectors that is subtracted from `vector` first (`mean_share`).
@@ -397,7 +391,7 @@ class IndexReader(Protocol):
         allowed = [each.key for each in self.newest(filters, ANY_NUMBER) if each.key in cosines]
         best = sorted(allowed, key=lambda key: (-cosines[key], -key))[:limit]
         more = [key for key in also if key in cosines and key not in best]
-        return [Neighbour(key, cosines[key]) for key in (*best, *more)] if cosines else None
+        return {key: cosines[key] for key in (*best, *more)} if cosines else None
 
     def vector(self, key: int) -> tuple[str, bytes] | None:
         """Return the model and the packed vector of a memory; None if it has none."""

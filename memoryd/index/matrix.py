@@ -13,7 +13,6 @@ from collections.abc import Sequence
 from itertools import islice
 from typing import Any
 
-from memoryd.core.index import Neighbour
 from memoryd.core.vectors import mean_share
 from memoryd.index.nearest import Similarities, SmallMatrix, Vectors
 
@@ -31,7 +30,7 @@ class _Cosines(Similarities):
     def __len__(self) -> int:
         return len(self._keys)
 
-    def highest(self, count: int, keys: Sequence[int] | None = None) -> list[Neighbour]:
+    def highest(self, count: int, keys: Sequence[int] | None = None) -> dict[int, float]:
         numpy = self._numpy
         rows = numpy.arange(len(self._keys)) if keys is None else self._rows(keys)
         values = self._values[rows]
@@ -39,7 +38,7 @@ class _Cosines(Similarities):
             least = numpy.partition(values, len(values) - count)[len(values) - count]
             rows = rows[values >= least]  # all that equal the least included: ties are resolved below
         rows = rows[numpy.lexsort((-rows, -self._values[rows]))][:count]
-        return [Neighbour(*each) for each in zip(self._keys[rows].tolist(), self._values[rows].tolist(), strict=True)]
+        return dict(zip(self._keys[rows].tolist(), self._values[rows].tolist(), strict=True))
 
     def of(self, keys: Sequence[int]) -> dict[int, float]:
         rows = self._rows(keys)

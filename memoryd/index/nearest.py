@@ -12,15 +12,15 @@ from array import array
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from itertools import islice
-from math import sqrt
+from math import inf, sqrt
 from operator import mul
 from typing import Protocol
 
-from memoryd.core.index import Neighbour
 from memoryd.core.query import Filters
 from memoryd.core.vectors import LANE, LARGEST, Lanes, mean_share
 
 SMALL = 1_536  # vectors; comparing more takes half a millisecond longer than with numpy
+SAMPLE = 8  # one of so many products is sorted to estimate which are high
 WIDER = 4  # candidates per wanted result before all memories that pass the filters are queried
 
 
@@ -42,27 +42,27 @@ class Vectors(Protocol):
 
 
 class Similarities(ABC):
-    """The cosines of all vectors of a model with one given vector, in the order of their keys."""
+    """The cosines of all vectors of a model with one given vector, in the order of their keys. Methods return some of
+    them by key."""
 
     @abstractmethod
     def __len__(self) -> int: ...
 
     @abstractmethod
-    def highest(self, count: int, keys: Sequence[int] | None = None) -> list[Neighbour]:
+    def highest(self, count: int, keys: Sequence[int] | None = None) -> dict[int, float]:
         """Return the nearest `count` of all memories, or of `keys`: nearest first, ties to the newest key."""
 
     @abstractmethod
     def of(self, keys: Sequence[int]) -> dict[int, float]:
-        """Return the cosines of the given memories that have a vector, by key."""
+        """Return the given memories that have a vector."""
 
-    def best(self, source: Vectors, filters: Filters, limit: int) -> list[Neighbour]:
+    def best(self, source: Vectors, filters: Filters, limit: int) -> dict[int, float]:
         """Return the nearest memories that pass the filters: at most `limit`, nearest first, ties to the newest key."""
         for wide in (limit + limit // 4, WIDER * limit):
             some = self.highest(wide)
-            allowed = source.allowed(filters, [each.key for each in some])
-            found = [each for each in some if each.key in allowed]
-            if len(found) >= limit or len(some) == len(self):
-                return found[:limit]
+            allowed = source.allowed(filters, [*some])
+            if len(allowed) >= limit or len(some) == len(self):
+                return {key: some[key] for key in islice(filter(allowed.__contains__, some), limit)}
         return self.highest(limit, source.all_allowed(filters))
 
 
@@ -77,10 +77,20 @@ class _Cosines(Similarities):
     def __len__(self) -> int:
         return len(self._products)
 
-    def highest(self, count: int, keys: Sequence[int] | None = None) -> list[Neighbour]:
-        rows = range(len(self) - 1, -1, -1) if keys is None else self._rows(keys)[::-1]  # equals stay in this order
-        best = sorted(rows, key=self._products.__getitem__, reverse=True)[:count]
-        return [Neighbour(self._keys[row], self._products[row] / self._scale) for row in best]
+    def highest(self, count: int, keys: Sequence[int] | None = None) -> dict[int, float]:
+        products = self._products
+        rows = self._high(count) if keys is None else self._rows(keys)[::-1]
+        best = sorted(rows, key=products.__getitem__, reverse=True)[:count]  # equals stay in this order
+        return {self._keys[row]: products[row] / self._scale for row in best}
+
+    def _high(self, count: int) -> Sequence[int]:
+        """Return the rows from which the highest `count` can be selected, the last first: those above what a sample
+        shows to be low. Sorting all takes three times as long."""
+        products = self._products
+        sample = sorted(products[::SAMPLE], reverse=True)
+        least = sample[2 * count // SAMPLE] if 2 * count // SAMPLE < len(sample) else -inf
+        rows = [row for row, product in enumerate(products) if product >= least]
+        return rows[::-1] if len(rows) >= count else range(len(self) - 1, -1, -1)
 
     def of(self, keys: Sequence[int]) -> dict[int, float]:
         return {self._keys[row]: self._products[row] / self._scale for row in self._rows(keys)}

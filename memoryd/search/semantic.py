@@ -125,7 +125,7 @@ class SemanticSearch:
             raise VectorsMissingError(f"the vectors cannot be compared: {reason}; reinstall memoryd") from error
         if near is None:
             raise VectorsMissingError("no memory has a vector yet")
-        return Meant(model, {each.key: each.cosine for each in near})
+        return Meant(model, near)
 
     def _named(self, reader: IndexReader, question: Question) -> set[int]:
         """Return the few memories with a word of the question that the embedder does not know: a name, whose only

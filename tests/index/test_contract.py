@@ -18,7 +18,6 @@ from memoryd.core.index import (
     FileRow,
     IndexReader,
     IndexWriter,
-    Neighbour,
     ReplacedRange,
     RoleTotals,
 )
@@ -591,11 +590,11 @@ class TestVectors:
         index.put_vectors(MODEL, [(known[f"text {n}"], pack_floats(each)) for n, each in enumerate(vectors)])
         for filters in (EVERYTHING, Filters(), Filters(tags=("rare",)), Filters(type="none")):
             let_in = {each.key for each in index.newest(filters, 100)}
-            expected = [each for each in nearest(index, vectors[0], EVERYTHING, 60) if each.key in let_in]
+            expected = [each for each in nearest(index, vectors[0], EVERYTHING, 60) if each[0] in let_in]
             assert nearest(index, vectors[0], filters, 7) == expected[:7]
-        assert nearest(index, vectors[0], EVERYTHING, 60)[0].key == known["text 0"]
+        assert nearest(index, vectors[0], EVERYTHING, 60)[0][0] == known["text 0"]
         also = nearest(index, vectors[0], Filters(type="none"), 7, (known["text 5"], 10**9))
-        assert [each.key for each in also] == [known["text 5"]]
+        assert [key for key, _ in also] == [known["text 5"]]
 
     def test_what_all_vectors_have_in_common_can_be_left_out(self, index: IndexWriter) -> None:
         """Among 40 that say a little of everything, one that says what is asked for."""
@@ -603,18 +602,18 @@ class TestVectors:
         known = keys(index)
         index.put_vectors(MODEL, [(key, pack_floats((1.0, 1.0))) for key in known.values()])
         index.put_vectors(MODEL, [(known["answer"], pack_floats((3.0, 0.9)))])
-        [plain] = index.nearest((1.0, 0.7), MODEL, EVERYTHING, 1) or []
-        [less] = index.nearest((1.0, 0.7), MODEL, EVERYTHING, 1, less_common=0.5) or []
-        assert plain.key != known["answer"] == less.key
-        assert less.cosine == pytest.approx(0.973, abs=0.002)
-        assert index.nearest((1.0, 0.7), MODEL, EVERYTHING, 1) == [plain], "nothing of it is kept"
+        plain = index.nearest((1.0, 0.7), MODEL, EVERYTHING, 1) or {}
+        less = index.nearest((1.0, 0.7), MODEL, EVERYTHING, 1, less_common=0.5) or {}
+        assert known["answer"] not in plain
+        assert less == {known["answer"]: pytest.approx(0.973, abs=0.002)}
+        assert index.nearest((1.0, 0.7), MODEL, EVERYTHING, 1) == plain, "nothing of it is kept"
 
     def test_vectors_of_another_model_are_none(self, index: IndexWriter) -> None:
         put_texts(index, "a", "one")
         assert index.nearest((1.0, 0.0), MODEL, EVERYTHING, 5) is None
         index.put_vectors("other", [(key, pack_floats((1, 0))) for key in keys(index).values()])
         assert index.nearest((1.0, 0.0), MODEL, EVERYTHING, 5) is None
-        assert index.nearest((1.0, 0.0), "other", Filters(type="none"), 5) == []
+        assert index.nearest((1.0, 0.0), "other", Filters(type="none"), 5) == {}
 
     def test_what_came_changed_and_went_is_followed(self, index: IndexWriter) -> None:
         """Also what gets its vector before one with a smaller key, and one that became another."""
@@ -622,19 +621,20 @@ class TestVectors:
         one, two, three = sorted(keys(index).values())
         for key, numbers in ((two, (1.0, 0.0)), (one, (0.0, 1.0)), (two, (0.0, -1.0)), (three, (0.1, 1.0))):
             index.put_vectors(MODEL, [(key, pack_floats(numbers))])
-            assert nearest(index, numbers, EVERYTHING, 1)[0].key == key
-        assert [each.key for each in nearest(index, (0.0, 1.0), EVERYTHING, 9)] == [one, three, two]
+            assert nearest(index, numbers, EVERYTHING, 1)[0][0] == key
+        assert [key for key, _ in nearest(index, (0.0, 1.0), EVERYTHING, 9)] == [one, three, two]
         put_texts(index, "a", "one", "two")
-        assert [each.key for each in nearest(index, (0.0, 1.0), EVERYTHING, 9)] == [one, two]
+        assert [key for key, _ in nearest(index, (0.0, 1.0), EVERYTHING, 9)] == [one, two]
         index.release_idle(0.0)
         index.release_idle(10**9)
-        assert [each.key for each in nearest(index, (0.0, 1.0), EVERYTHING, 1)] == [one]
+        assert [key for key, _ in nearest(index, (0.0, 1.0), EVERYTHING, 1)] == [one]
 
 
 def nearest(
     index: IndexReader, vector: tuple[float, ...], filters: Filters, limit: int, also: tuple[int, ...] = ()
-) -> list[Neighbour]:
-    return index.nearest(vector, MODEL, filters, limit, also) or []
+) -> list[tuple[int, float]]:
+    """The nearest in their order."""
+    return [*(index.nearest(vector, MODEL, filters, limit, also) or {}).items()]
 
 
 class TestReaders:

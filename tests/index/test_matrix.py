@@ -12,7 +12,6 @@ from typing import cast
 
 import pytest
 
-from memoryd.core.index import Neighbour
 from memoryd.core.query import Filters
 from memoryd.core.records import Record
 from memoryd.core.spans import Span
@@ -45,10 +44,9 @@ def fill(catalogue: SqliteIndex) -> list[int]:
     return keys
 
 
-def alike(found: list[Neighbour], expected: list[Neighbour]) -> bool:
+def alike(found: dict[int, float], expected: dict[int, float]) -> bool:
     """Equal memories in equal order; cosines but for the rounding of 32 bits."""
-    pairs = zip(found, expected, strict=False)
-    return len(found) == len(expected) and all(a.key == b.key and abs(a.cosine - b.cosine) < 1e-5 for a, b in pairs)
+    return [*found] == [*expected] and all(abs(found[key] - expected[key]) < 1e-5 for key in expected)
 
 
 @pytest.fixture(autouse=True, params=[SMALL, 0], ids=["small", "with numpy"])
@@ -75,14 +73,14 @@ def measured(shelf: MatrixCache, catalogue: SqliteReader, asked: bytes) -> Simil
     return shelf.compare(catalogue.vectors, MODEL, unpack(asked, SIZE))
 
 
-def by_hand(catalogue: SqliteReader, asked: bytes, filters: Filters, limit: int) -> list[Neighbour]:
+def by_hand(catalogue: SqliteReader, asked: bytes, filters: Filters, limit: int) -> dict[int, float]:
     allowed = set(catalogue.vectors.all_allowed(filters))
     found = [
-        Neighbour(key, cosine(unpack(asked, SIZE), unpack(each, SIZE)))
+        (-cosine(unpack(asked, SIZE), unpack(each, SIZE)), -key)
         for key, each in catalogue.vectors.load(MODEL, 0)
         if key in allowed
     ]
-    return sorted(found, key=lambda each: (-each.cosine, -each.key))[:limit]
+    return {-key: -distance for distance, key in sorted(found)[:limit]}
 
 
 @pytest.mark.parametrize(
@@ -106,7 +104,7 @@ def test_of_equals_the_last_that_came_in_is_first(catalogue: SqliteIndex, limit:
     keys = [key for key, _ in catalogue.missing_vectors(MODEL, 0, 200)]
     catalogue.put_vectors(MODEL, [(key, vector(77_777)) for key in keys])
     found = measured(MatrixCache(), catalogue, vector(77_777)).best(catalogue.vectors, EVERYTHING, limit)
-    assert [each.key for each in found] == keys[: -limit - 1 : -1]
+    assert [*found] == keys[: -limit - 1 : -1]
 
 
 def test_few_are_looked_up_if_most_pass_the_filters(catalogue: SqliteIndex, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -130,12 +128,12 @@ def test_what_comes_and_goes_is_followed(catalogue: SqliteIndex) -> None:
     measured(shelf, catalogue, vector(1))
     put(catalogue, "b.jsonl", *[record(number, f"new {number}") for number in range(40)])
     new = fill(catalogue)
-    [first, *_] = measured(shelf, catalogue, vector(new[5])).best(catalogue.vectors, EVERYTHING, 3)
-    assert alike([first], [Neighbour(new[5], 1.0)])
+    found = measured(shelf, catalogue, vector(new[5])).best(catalogue.vectors, EVERYTHING, 1)
+    assert alike(found, {new[5]: 1.0})
     catalogue.forget("b.jsonl")
     found = measured(shelf, catalogue, vector(new[5])).best(catalogue.vectors, EVERYTHING, 500)
     assert len(found) == 500
-    assert not {each.key for each in found} & set(new), "a vector dies with its memory"
+    assert not found.keys() & set(new), "a vector dies with its memory"
 
 
 def test_the_cosines_of_some(catalogue: SqliteIndex) -> None:
@@ -216,7 +214,7 @@ def test_vectors_of_32_bits(catalogue: SqliteIndex) -> None:
     keys = catalogue.vectors.all_allowed(EVERYTHING)[:2]
     catalogue.put_vectors("f", [(keys[0], asked), (keys[1], pack_floats([-1.0, 0.0, -0.5]))])
     found = MatrixCache().compare(catalogue.vectors, "f", unpack(asked, 3)).best(catalogue.vectors, EVERYTHING, 5)
-    assert alike(found, [Neighbour(keys[0], 1.0), Neighbour(keys[1], -1.0)])
+    assert alike(found, {keys[0]: 1.0, keys[1]: -1.0})
 
 
 def test_vectors_without_direction_are_near_to_nothing(catalogue: SqliteIndex) -> None:
@@ -242,7 +240,7 @@ def test_loading_takes_little_more_memory_than_the_vectors() -> None:
 def test_an_empty_catalogue(tmp_path: Path) -> None:
     empty = SqliteIndex(str(tmp_path / "empty.db"))
     found = measured(MatrixCache(), empty, vector(1))
-    assert found.best(empty.vectors, EVERYTHING, 5) == []
+    assert found.best(empty.vectors, EVERYTHING, 5) == {}
     assert found.of([1, 2]) == {}
     empty.close()
 
@@ -256,7 +254,7 @@ def test_many_threads_ask_while_memories_come(catalogue: SqliteIndex) -> None:
             found = measured(shelf, reader, vector(seed)).best(reader.vectors, EVERYTHING, 10)
             # A vector that came just after this reader began may be known already: of the others none is missed.
             seen = {key for key, _ in reader.vectors.load(MODEL, 0)}
-            found = [each for each in found if each.key in seen]
+            found = {key: found[key] for key in found if key in seen}
             return alike(found, by_hand(reader, vector(seed), EVERYTHING, len(found)))
 
     with ThreadPoolExecutor(4) as pool:

@@ -180,8 +180,8 @@ class TestConnections:
             put(catalogue, "a", record(1, "one", embedding=(first, 0.0)))
             with catalogue.reader() as one, catalogue.reader() as other:
                 for reader in (one, other, catalogue):
-                    [near] = reader.nearest((1.0, 0.0), "own:2", Filters(), 1) or []
-                    assert near.cosine == first
+                    near = reader.nearest((1.0, 0.0), "own:2", Filters(), 1) or {}
+                    assert [*near.values()] == [first]
 
 
 class TestFullText:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Sequence
 from struct import pack
 
-from memoryd.core.index import Neighbour, Sample
+from memoryd.core.index import Sample
 from memoryd.core.query import Filters
 from memoryd.core.records import Record
 from memoryd.core.spans import replace_surrogates
@@ -124,16 +124,14 @@ class Vectors:
         also: Collection[int] = (),
         *,
         less_common: float = 0.0,
-    ) -> list[Neighbour] | None:
+    ) -> dict[int, float] | None:
         """Return the `limit` nearest memories by their vectors of the model, nearest first, ties to the newest key;
-        then those of `also` that have a vector. None if no memory has a vector of this model. `less_common`: the share
-        of the mean of all vectors that is subtracted from `vector` first."""
+        then those of `also` that have a vector: the cosine of each by its key. None if no memory has a vector of this
+        model. `less_common`: the share of the mean of all vectors that is subtracted from `vector` first."""
         similarities = self._epoch.matrices.compare(self, model, vector, less_common)
         if not len(similarities):
             return None
-        best = similarities.best(self, filters, limit)
-        more = similarities.of([*{*also} - {each.key for each in best}])
-        return [*best, *(Neighbour(key, cosine) for key, cosine in more.items())]
+        return {**similarities.best(self, filters, limit), **similarities.of([*also])}
 
     def load(self, model: str, after: int) -> Iterator[tuple[int, bytes]]:
         """Yield (key, vector) for each vector of a model with a key above `after`, by key."""
