@@ -10,7 +10,6 @@ from __future__ import annotations
 import base64
 import binascii
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
 from typing import Annotated, Any, NamedTuple
 
 import msgspec
@@ -29,6 +28,7 @@ from memoryd.operations.search_scope import (
     SearchRoot,
     freshness,
     note_unread_files,
+    of_user,
     owners_in,
     read_index,
     resolve_scope,
@@ -313,7 +313,7 @@ def list_memories(
         (root, each)
         for root in roots
         if root.name in allowed
-        for each in _newest(root, replace(filters, owner=allowed[root.name]), limit, end, fresh[root.name])
+        for each in _newest(root, of_user(filters, allowed[root.name]), limit, end, fresh[root.name])
     ]
     rows.sort(key=lambda row: (row[1].id, row[1].key), reverse=True)
     rows.sort(key=lambda row: row[0].name)

@@ -28,6 +28,7 @@ from memoryd.operations.search_scope import (
     SearchRoot,
     freshness,
     note_unread_files,
+    of_user,
     owners_in,
     read_index,
     resolve_scope,
@@ -104,7 +105,7 @@ def search(
     note_unread_files(roots, allowed, fresh)
     for root in roots:
         if root.name in allowed:
-            filters = replace(request.filters, owner=allowed[root.name])
+            filters = of_user(request.filters, allowed[root.name])
             wanted = replace(request, filters=filters, limit=limit)
             found, missing_here = _find(root, wanted, words, now, engine, fresh[root.name])
             missing.append(missing_here)
@@ -303,7 +304,7 @@ def similar_to_memory(roots: Sequence[SearchRoot], identity: str, user: str | No
 
 def _vectors(root: SearchRoot, identity: str, owner: str | None) -> list[_MemoryVector]:
     def query(reader: IndexReader) -> list[_MemoryVector]:
-        filters = Filters(archived=True, owner=owner)
+        filters = of_user(Filters(archived=True), owner)
         return [_MemoryVector(root.name, key, reader.vector(key)) for key in reader.keys_of(identity, filters)]
 
     return read_index(root, None, query)

@@ -7,7 +7,7 @@ names none, their memories are withheld.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, TypeVar
 
@@ -17,6 +17,7 @@ from memoryd.control.methods.memories import Freshness
 from memoryd.core.dates import iso
 from memoryd.core.defaults import Policy
 from memoryd.core.index import IndexReader, IndexUnavailable, IndexWriter, Memory
+from memoryd.core.query import Filters
 from memoryd.core.secrets import redact
 from memoryd.errors import UsageError
 from memoryd.layouts.registry import LAYOUTS
@@ -147,8 +148,20 @@ def read_index(root: SearchRoot, fresh: Freshness | None, query: Callable[[Index
 
 
 def owners_in(roots: Sequence[SearchRoot]) -> dict[str, Sequence[str]]:
-    """Return the users of each root whose index can be read."""
-    return {root.name: read_index(root, None, partial(owners_of, root)) for root in roots}
+    """Return the users of each root whose index can be read. A layout that does not separate users has none."""
+    return {
+        root.name: read_index(root, None, partial(owners_of, root)) if _may_have_users(root) else [] for root in roots
+    }
+
+
+def _may_have_users(root: SearchRoot) -> bool:
+    layout = LAYOUTS.get(root.layout or "")
+    return layout is None or layout.reader.separates_users
+
+
+def of_user(filters: Filters, user: str | None) -> Filters:
+    """Return the filters for the memories of this user; None: for those without a user."""
+    return replace(filters, owner=user or "")
 
 
 def row_fields(root: SearchRoot, memory: Memory) -> dict[str, Any]:

@@ -99,6 +99,11 @@ class TestUsers:
         assert stored.ids("zebra") == []
         assert stored.ids("zebra", user="ann") == ["ann/1"]
 
+    def test_in_a_layout_without_users_no_memory_of_a_user_is_shown(self, stored: Stored) -> None:
+        """The index may still have some of the layout that the root had before."""
+        stored.put(memory("1", "zebra"), memory("ann/1", "zebra", owner="ann"))
+        assert stored.ids("zebra") == stored.listed() == ["1"]
+
     def test_two_roots_of_one_user_each_are_not_answered_together(self) -> None:
         one, other = {"a": ["ann"], "b": ["bob"], "c": []}, {"a": ["ann"], "b": ["ann"]}
         fresh = {name: Freshness(state="fresh", generation=1, lag_ms=0) for name in "abc"}
@@ -130,13 +135,14 @@ class TestUsers:
         assert users.ids("zebr", user="ann") == ["ann/1"]
 
     def test_a_single_one_needs_no_name(self, stored: Stored) -> None:
+        stored.layout = "user-document"
         stored.put(memory("ann/1", "zebra", owner="ann"), memory("ann/2", "zebra", owner="ann"))
         assert stored.ids("zebra") == ["ann/2", "ann/1"]
         assert stored.hits("zebra")[0]["user"] == "ann"
 
     def test_who_is_there_is_known_anew_after_every_change(self, stored: Stored) -> None:
         """One connection answers all of these: what it remembers of the users holds as long as nothing changes."""
-        catalogue = stored.catalogue
+        stored.layout, catalogue = "user-document", stored.catalogue
         with catalogue.reader() as lent:
             pass
 

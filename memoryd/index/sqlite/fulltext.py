@@ -257,7 +257,10 @@ class FullText:
     def _matches(self, rows: Sequence[Row], terms: Sequence[Term], kind: MatchKind) -> list[Match]:
         """Scale the BM25 scores of rows by the highest score the terms could reach."""
         full = self._full_score(terms) if rows else 1.0
-        return [Match(key, min(max(score / full, 0.0), 1.0), kind, *worth) for key, score, *worth in rows]
+        return [
+            Match(key, min(max(score / full, 0.0), 1.0), kind, created, weight, uses)
+            for key, score, created, weight, uses in rows
+        ]
 
     def _score(
         self, terms: Sequence[Term], counts: Sequence[int], memories: Iterable[Memory], kind: MatchKind

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 from collections.abc import Callable, Iterable
 
@@ -9,6 +10,9 @@ MAX_NEWER = 50  # memories that are split into words for one question
 NEW_WORDS = 20  # characters that a new memory adds to the word list
 RELOAD = 300  # characters of the word list that are loaded in the time in which a word is looked up without the list
 LOAD = 12  # memories whose words are loaded in the time in which a new one is split into words
+
+
+_ALIKE = re.compile(r"\n(..)[^\n]*(?:\n\1[^\n]*)*")  # neighbours with the same first two letters
 
 
 class WordList:
@@ -56,15 +60,15 @@ class WordList:
                     return None
                 self._load(last_key, vocabulary)
             self._add_newer(last_key, words_after)
-            pair = start[:2]
-            span = self._spans.get(pair) or self._spans.setdefault(pair, _span(self._loaded, pair))
-            found = _words_between(self._loaded, span, start)
+            low, high = self._spans.get(start[:2], (0, 0)) if len(start) > 1 else (0, len(self._loaded))
+            found = _words_between(self._loaded, low, high, start)
             more = [word for word in self._newer if word.startswith(start)]
         return sorted({*found, *more}) if more else found
 
     def _load(self, last_key: int, vocabulary: Callable[[], str]) -> None:
         words = vocabulary()
-        self._loaded, self._spans, self._newer = f"\n{words}\n" if words else "\n", {}, {}
+        self._loaded, self._newer = f"\n{words}\n" if words else "\n", {}
+        self._spans = {found[1]: found.span() for found in _ALIKE.finditer(self._loaded)}
         self._words, self._upto, self._missed = self._loaded, last_key, 0
 
     def _add_newer(self, last_key: int, words_after: Callable[[int], Iterable[str]]) -> None:
@@ -73,35 +77,13 @@ class WordList:
             self._words, self._upto = None, last_key
 
 
-def _span(words: str, start: str) -> tuple[int, int]:
-    """Return the range of the words (in order, each between newlines) that begin with `start`, from the newline before
-    the first one to that after the last one."""
-    low = _before(words, start, 0)
-    return low, _before(words, start[:-1] + chr(ord(start[-1]) + 1), low)
-
-
-def _words_between(words: str, span: tuple[int, int], start: str) -> list[str]:
+def _words_between(words: str, low: int, high: int, start: str) -> list[str]:
     """Return the words that begin with `start`, of those in this range."""
-    low, high = span
     first = words.find(f"\n{start}", low, high)
     if first < 0:
         return []
     last = words.rfind(f"\n{start}", first, high)
     return words[first + 1 : words.index("\n", last + 1)].split("\n")
-
-
-def _before(words: str, limit: str, low: int) -> int:
-    """Return the offset of the newline before the first word that is not less than `limit`. `low`: such an offset of a
-    word that is less, or 0."""
-    high = len(words) - 1
-    while low < high:
-        middle = words.rfind("\n", low, (low + high) // 2 + 1)
-        end = words.index("\n", middle + 1)
-        if words[middle + 1 : end] < limit:
-            low = end
-        else:
-            high = middle
-    return low
 
 
 def words_containing(words: str, piece: str, limit: int) -> list[str] | None:
