@@ -199,6 +199,7 @@ def below(found: Iterable[Candidate], ranked: Sequence[Candidate], limit: int) -
     return [each._replace(score=each.score * lowest) for each in islice(found, limit - len(ranked))]
 
 
+FEW_READ = 3  # candidates whose texts are read and searched in less time than the index takes to list memories
 MAX_KEYS = 1_000  # memories with a word; for a more common word, the texts of the candidates are searched
 
 
@@ -209,10 +210,11 @@ class _PointCounter:
     def __init__(self, reader: IndexReader, query: ParsedQuery, found: Sequence[Candidate]) -> None:
         self._words = words = query.loose
         partial = [each.key for each in found if each.why.get("match") not in _WHOLE]
-        listed = reader.keys_with(words, MAX_KEYS) if partial else []
+        few = len(found) <= FEW_READ
+        listed = [None] * len(words) if few or not partial else reader.keys_with(words, MAX_KEYS)
         self._rare = [keys for keys in listed if keys is not None]
         self._common = [word for word, keys in zip(words, listed, strict=False) if keys is None]
-        labelled = reader.keys_with_label(words, MAX_KEYS)
+        labelled = None if few else reader.keys_with_label(words, MAX_KEYS)
         read = {each.key for each in found if each.match is None or labelled is None or each.key in labelled}
         read.update(partial if self._common else ())
         self._memories = reader.memories([*read])

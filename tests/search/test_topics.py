@@ -58,10 +58,12 @@ def test_a_word_counts_whether_the_index_lists_its_memories_or_not(
         memory("one", "an Elan in C++", labels=("animals",), age=2),
         memory("tagged", "zebras", tags=("elephant",), age=3),
     )
-    listed = points(topics, query)
+    read = points(topics, query)
+    monkeypatch.setattr(ranking, "FEW_READ", 0)
+    assert points(topics, query) == read, "the index lists its memories"
     monkeypatch.setattr(ranking, "MAX_KEYS", -1)
-    assert points(topics, query) == listed
-    assert listed
+    assert points(topics, query) == read, "they are too many to be listed"
+    assert read
 
 
 def test_points_part_what_the_text_does_not(topics: Stored) -> None:
