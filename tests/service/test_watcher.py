@@ -324,16 +324,25 @@ def test_a_barrier_fails_where_events_are_not_certain(
     assert watcher.barrier(WAIT), "the new stream is in order"
     streams[-1].in_order = False  # as on a system whose events come in no order
     assert not watcher.barrier(WAIT)
-    streams[-1].in_order = True
-    shutil.rmtree(tmp_path / "state" / "probe")
-    assert not watcher.barrier(WAIT), "no place for its file"
     watcher.stop()
     assert not watcher.barrier(WAIT)
 
 
 def test_a_barrier_is_given_up_in_time(watcher: Watcher, streams: list[RecordedStream], root: Path) -> None:
-    reader_of(streams[-1]).handle_event = lambda _: None  # type: ignore[attr-defined]  # events go nowhere
+    release = threading.Event()
+    reader_of(streams[-1]).handle_event = lambda _: release.wait(WAIT)  # type: ignore[attr-defined]
+    (root / "stuck").write_text("x")
     assert not watcher.barrier(0.05)
+    release.set()
+    assert watcher.barrier(WAIT)
+
+
+def test_a_barrier_that_has_nothing_to_wait_for_writes_nothing(watcher: Watcher, tmp_path: Path) -> None:
+    assert watcher.barrier(WAIT)
+    probes = tmp_path / "state" / "probe"
+    before = probes.stat().st_mtime_ns
+    assert watcher.barrier(WAIT)
+    assert probes.stat().st_mtime_ns == before
 
 
 def test_moves_across_the_edge_of_a_root(root: Path, reports: Reports, tmp_path: Path) -> None:

@@ -151,11 +151,9 @@ class Stream(Protocol):
         """Return path -> (device, inode) of each directory the kernel watches and whose events are reported under that
         path; None if unknown."""
 
-    def hurry(self) -> None:
-        """Report at once what has happened, without waiting for more of a burst."""
-
-    def deliver(self, timeout_s: float) -> None:
-        """Report what has happened, if anything, and wait for that; in a flood of events do nothing."""
+    def deliver(self, timeout_s: float, *, in_flood: bool) -> bool:
+        """Wait until every event from before this call has been reported, without waiting for more of a burst. False
+        if that is not certain in time, or in a flood of events unless `in_flood`."""
 
     def stop(self) -> None:
         """End all watching; may wait forever if a thread is stuck."""
@@ -297,22 +295,18 @@ class WatchManager:
 
     def barrier(self, timeout_s: float) -> bool:
         """Wait until every event from before this call has been reported. False if that is not certain: no answer in
-        `timeout_s`, a rebuild meanwhile, no place for the file, or events that are not reported in order."""
+        `timeout_s`, a rebuild meanwhile, or events that are not reported in order."""
         with self._lock:
             stream, generation = self._stream, self._generation
         if stream is None or not stream.in_order:
             return False
-        try:
-            passed = self._probe.wait(timeout_s, stream.hurry)
-        except OSError:
-            return False
-        return passed and generation == self._generation
+        return stream.deliver(timeout_s, in_flood=True) and generation == self._generation
 
     def deliver(self) -> None:
         """Report the events that have happened, if that takes no longer than `DELIVER_S`: much less than a barrier."""
         stream = self._stream
         if stream is not None:
-            stream.deliver(DELIVER_S)
+            stream.deliver(DELIVER_S, in_flood=False)
 
     def probe_outstanding(self, now: float) -> float | None:
         """Return the seconds since the last probe was created; None after its event arrived."""

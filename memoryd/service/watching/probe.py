@@ -2,7 +2,6 @@
 
 Running threads prove nothing: watchdog's reader can die, or a stream can fall silent, while everything
 reports that it runs. The file is in the state directory, never in a root, on the same inotify descriptor.
-On that descriptor the event of a new file also proves that all earlier events have been read: a barrier.
 """
 
 from __future__ import annotations
@@ -10,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import os
 import threading
-from collections.abc import Callable
 
 MISSES_THAT_COUNT = 2  # one miss can be a machine under load
 
@@ -26,7 +24,6 @@ class Probe:
         self._laid_at: float | None = None
         self._misses = 0
         self._count = 0
-        self._waiting: dict[str, threading.Event] = {}
 
     def lay(self, now: float) -> bool:
         """Check the outstanding probe and create the next one; True if the second one in a row was missed.
@@ -57,27 +54,9 @@ class Probe:
     def note_event(self, name: str) -> None:
         """Note the event of a file called `name`. Called by the thread that reports events: no I/O."""
         with self._lock:
-            if name in self._waiting:
-                self._waiting.pop(name).set()
             if name == self._name:
                 self._laid_at = None
                 self._misses = 0
-
-    def wait(self, timeout_s: float, created: Callable[[], None]) -> bool:
-        """Create a file, call `created`, and wait for the event of the file, which comes after all earlier ones of the
-        same descriptor. False if it does not come in time. Raises OSError if the file cannot be created."""
-        passed = threading.Event()
-        with self._lock:
-            self._count += 1
-            name = f"barrier-{os.getpid()}-{self._count}"
-            self._waiting[name] = passed
-        try:
-            self._touch(name)
-            created()
-            return passed.wait(timeout_s)
-        finally:
-            with self._lock:
-                self._waiting.pop(name, None)
 
     def outstanding(self, now: float) -> float | None:
         """Return the seconds the current probe has been waiting for its event; None after it arrived."""

@@ -95,8 +95,9 @@ if sys.platform == "linux":
             self.routers: dict[bytes, _Router] = {}  # by the path of the watch
             self._rested = 0.0
             self._hurried = threading.Event()
-            self._queue_lock = threading.Lock()
-            self._reported = threading.Event()  # set while nothing is in the kernel's queue or on its way from there
+            self._progress = threading.Condition()
+            self._is_reading_queue = False
+            self._bytes_read = self._bytes_reported = 0  # of all events so far
             super().__init__()
             os.set_inheritable(self._inotify_fd, False)
 
@@ -104,7 +105,9 @@ if sys.platform == "linux":
             """Read the first event of a burst at once and the others together: a change causes six, and each wake-up of
             this thread takes the interpreter from the thread that makes the change. In a flood it rests longer, and
             what was written is skipped: the scan that is due finds it, and the writers need the processor."""
-            self._note_reported()
+            with self._progress:
+                self._bytes_reported = self._bytes_read
+                self._progress.notify_all()
             self._hurried.wait(max(0.0, self._rested - time.monotonic()))
             self._hurried.clear()
             buffer = self._read_event_buffer(event_buffer_size)
@@ -124,42 +127,43 @@ if sys.platform == "linux":
                 router.report_anywhere()  # before any other event, of which some may have happened later
             return events
 
-        def hurry(self) -> None:
-            """Read at once: somebody waits for an event that has happened."""
-            self._hurried.set()
-
-        def deliver(self, timeout_s: float) -> None:
-            """Wait until what has happened is reported, without waiting for more of a burst. In a flood do nothing."""
-            if self._rested - time.monotonic() > GATHER_S:
-                return
-            with self._queue_lock:
-                if self._is_queue_filled():
-                    self._reported.clear()
-                    self.hurry()
-            self._reported.wait(timeout_s)
-
-        def _note_reported(self) -> None:
-            """Note that all that was read has been reported; more may be in the queue."""
-            with self._queue_lock:
-                if not self._is_queue_filled():
-                    self._reported.set()
-
-        def _is_queue_filled(self) -> bool:
-            try:
-                return any(fcntl.ioctl(self._inotify_fd, termios.FIONREAD, bytes(4)))
-            except OSError:  # closed
+        def deliver(self, timeout_s: float, *, in_flood: bool) -> bool:
+            """Wait until every event from before this call is reported, without waiting for more of a burst. False if
+            that is not certain. The kernel queues an event before the call that causes it returns: what is in the queue
+            now, and what was read from it before, are all of them."""
+            if not in_flood and self._rested - time.monotonic() > GATHER_S:
                 return False
+            with self._progress:
+                if not self._progress.wait_for(lambda: not self._is_reading_queue, timeout_s):
+                    return False
+                try:
+                    queued = int.from_bytes(fcntl.ioctl(self._inotify_fd, termios.FIONREAD, bytes(4)), sys.byteorder)
+                except OSError:  # closed
+                    return False
+                if queued:
+                    self._hurried.set()
+                wanted = self._bytes_read + queued
+                return self._progress.wait_for(lambda: self._bytes_reported >= wanted, timeout_s) and self.is_alive()
+
+        def _read_event_buffer(self, event_buffer_size: int) -> bytes:
+            buffer = super()._read_event_buffer(event_buffer_size)
+            with self._progress:
+                self._is_reading_queue = False
+                self._bytes_read += len(buffer)
+                self._progress.notify_all()
+            return buffer
 
         def _check_inotify_fd(self) -> bool:
-            """Called by watchdog right before it reads: from then on the queue may be empty before all is reported."""
+            """Called by watchdog right before it reads: until it has, nobody knows which events are still queued."""
             found = super()._check_inotify_fd()
-            self._reported.clear()
+            with self._progress:
+                self._is_reading_queue = True
             return found
 
         def stop(self) -> None:
             """End without waiting for more of a burst."""
             super().stop()
-            self.hurry()
+            self._hurried.set()
 
         def handle_event(self, event: InotifyEvent) -> None:
             """watchdog answers to an overflow by removing and adding every watch, which alone fills the queue again.
@@ -382,17 +386,10 @@ class WatchdogStream:
         emitters = [each for each in self._observer.emitters if each.watch == watch]
         return {path: table[wd] for emitter in emitters for path, wd in _paths(emitter).items() if wd in table}
 
-    def hurry(self) -> None:
-        """Report at once what has happened, without waiting for more."""
-        hurry = getattr(self._reader(), "hurry", None)
-        if hurry is not None:
-            hurry()
-
-    def deliver(self, timeout_s: float) -> None:
-        """Report what has happened, and wait for that."""
-        deliver = getattr(self._reader(), "deliver", None)
-        if deliver is not None:
-            deliver(timeout_s)
+    def deliver(self, timeout_s: float, *, in_flood: bool) -> bool:
+        """Report what has happened, and wait for that. False if it is not certain."""
+        deliver: Callable[..., bool] | None = getattr(self._reader(), "deliver", None)
+        return deliver is not None and deliver(timeout_s, in_flood=in_flood)
 
     def stop(self) -> None:
         """Stop all threads. May wait forever if a thread is stuck, so call it on a helper thread.
