@@ -6,6 +6,7 @@ import errno
 import sqlite3
 import threading
 from array import array
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from memoryd.core import words
 from memoryd.core.index import IndexUnavailable
 from memoryd.core.query import Filters, Term, TextQuery
 from memoryd.core.records import Document, Record
+from memoryd.core.text_match import pieces_in
 from memoryd.core.words import tokens
 from memoryd.index.sqlite import SqliteIndex, fulltext, word_list
 from memoryd.index.sqlite.database import SCHEMA, Database
@@ -241,6 +243,21 @@ class TestFullText:
         assert [set(found(catalogue, query)) for query in queries] == small
         monkeypatch.setattr(fulltext, "NEWEST", 20)
         assert len(found(catalogue, TextQuery((Term("zebra"),), "any"))) == 20, "the newest alone are measured"
+
+    @pytest.mark.parametrize("piece", ["icc-rev", "🦔"])
+    def test_one_text_is_searched_for_a_piece_of_rare_words(
+        self, catalogue: SqliteIndex, monkeypatch: pytest.MonkeyPatch, piece: str
+    ) -> None:
+        put_texts(catalogue, "a", "ticc-review 🦔", *(f"review number {number}" for number in range(60)))
+        searched: list[str] = []
+
+        def note(pieces: Sequence[str], text: str, *, whole_words: bool) -> list[str]:
+            searched.append(text)
+            return pieces_in(pieces, text, whole_words=whole_words)
+
+        monkeypatch.setattr(fulltext, "pieces_in", note)
+        assert found(catalogue, TextQuery((Term(piece),), "substring")) == ["a#m0"]
+        assert len(searched) == 1
 
     def test_words_that_hold_a_piece(self) -> None:
         listed = "\nghosted\nhost\nlocalhost\nroom\n"

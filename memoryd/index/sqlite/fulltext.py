@@ -26,7 +26,7 @@ from memoryd.index.sqlite.word_list import WordList, words_containing
 MAX_SCORED = 3_000  # memories with any of the words that FTS5 scores without a limit on the newest
 NEWEST = 2_500  # memories that are scored if more match
 RARE = 1.5  # a form is rare if its term, in any form, is in this many times more memories
-FEW_WORDS = 20  # words that contain a substring; the memories with them are looked up at once
+FEW_WORDS = 20  # words that contain a substring; the memories with so few are looked up at once
 NEWEST_SEARCHED = 300  # memories that are searched first if there are more
 MAX_WORDS = 400  # words that contain a substring; if there are more, nearly every memory has one of them
 _MAX_BM25 = 2.2  # the limit of BM25 for a word that occurs infinitely often: k1 + 1
@@ -309,16 +309,33 @@ class FullText:
         if run:
             yield from self._memories.matching(_expression(Term(" ".join(run))), filters, without)
             return
-        longest = max((word for word in words if word.isalnum()), key=len, default="")
-        holding = words_containing(self.vocabulary(), longest, FEW_WORDS) if longest else None
-        if longest and holding is None:
-            yield from self._memories.all_with(sign, filters, without, newest=NEWEST_SEARCHED)
-            holding = words_containing(self.vocabulary(), longest, MAX_WORDS)
+        if not words:
+            yield from self._memories.all_with(piece, filters, without)
+            return
+        holding = self._words_with(words, FEW_WORDS)
+        older = self._memories.last_key() - NEWEST_SEARCHED
         if holding is None:
-            yield from self._memories.all_with(sign if longest else piece, filters, without)
+            yield from self._memories.all_with(sign, filters, without, above=older)
+            holding = self._words_with(words, MAX_WORDS)
+        if holding is None:
+            yield from self._memories.all_with(sign, filters, without, upto=older)
         elif holding:
-            some = " OR ".join(_expression(Term(word)) for word in holding)
-            yield from self._memories.matching(some, filters, without)
+            yield from self._memories.matching(holding, filters, without)
+
+    def _words_with(self, words: Sequence[str], most: int) -> str | None:
+        """Return an expression for the words of the index that contain these words of a piece: of the longest one, and
+        of others while many memories match. "" if a word is in none of them, None if each is in more than `most`."""
+        parts: list[str] = []
+        for word in sorted(filter(str.isalnum, words), key=len, reverse=True) or words[:1]:
+            holding = words_containing(self.vocabulary(), word, most)
+            if holding is None:
+                continue
+            if not holding:
+                return ""
+            parts.append(" OR ".join(_expression(Term(each)) for each in holding))
+            if len(words) == 1 or (len(holding) <= FEW_WORDS and self._count(parts[-1:])[0] <= FEW_WORDS):
+                break
+        return " AND ".join(f"({each})" for each in parts) or None
 
     def _terms(self) -> str:
         row = self._db.row(_TERMS)

@@ -20,6 +20,7 @@ _TEXT = "r.key, r.title, r.tags, t.body, r.created, r.weight, r.uses"
 _KEYS = "SELECT r.key FROM records AS r"
 _CREATED = "ifnull(r.created, -1e18)"  # as in records_by_created
 _UNDATED = -1e18
+_HIGHEST = 2**63 - 1  # key
 # Both read records_by_owner alone, which has only the records with an owner.
 _NEXT_OWNER = "SELECT owner FROM records WHERE owner <> '' AND owner > ? ORDER BY owner LIMIT 1"
 _ANY_WITHOUT_OWNER = "SELECT 1 WHERE (SELECT count(*) FROM records WHERE owner <> '') < (SELECT count(*) FROM records)"
@@ -94,21 +95,18 @@ class Memories:
         return map(MemoryText._make, self._db.stream(query, (expression, *values, *keys)))
 
     def all_with(
-        self, sign: str, filters: Filters, without: Collection[int], newest: int | None = None
+        self, sign: str, filters: Filters, without: Collection[int], above: int = 0, upto: int = _HIGHEST
     ) -> Iterator[MemoryText]:
         """Yield every memory with `sign` in title, tags or body, ignoring the case of ASCII, newest key first, but
-        those with the keys `without`. `newest`: look at no more than about so many."""
+        those with the keys `without`; only those with a key above `above`, up to `upto`."""
         where, values = conditions(filters)
         others, keys = _without("r.key", without)
-        given: list[str | float] = [*values, *keys]
+        given: list[str | float] = [above, upto, *values, *keys]
         where += others
-        if newest is not None:
-            where += " AND r.key > ?"
-            given.append(self.last_key() - newest)
         if sign:
             where += " AND (instr(lower(t.body), ?) OR instr(lower(r.title), ?) OR instr(lower(r.tags), ?))"
             given += [sign] * 3
-        query = f"SELECT {_TEXT} {_FROM_TEXTS} WHERE 1{where} ORDER BY r.key DESC"
+        query = f"SELECT {_TEXT} {_FROM_TEXTS} WHERE r.key > ? AND r.key <= ?{where} ORDER BY r.key DESC"
         return map(MemoryText._make, self._db.stream(query, given))
 
     def keys_of(self, identity: str, filters: Filters) -> list[int]:
