@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from memoryd.core.records import JsonObject
 
 _CONNECT_S = 5
+_to_json = json.JSONEncoder(ensure_ascii=False).encode
 _START = "start it with `memoryd run`, or say where it is with --socket or --state-dir"
 
 
@@ -57,13 +58,7 @@ class Client:
         """Call a method and return its result. Raises the error that the daemon reports, or NoDaemonError."""
         deadline = _deadline(timeout if timeout is not None else self._timeout)
         self._last_id += 1
-        request = {
-            "jsonrpc": "2.0",
-            "id": self._last_id,
-            "method": method,
-            "params": _clean(dict(params or {})),
-        }
-        line = json.dumps(request, ensure_ascii=False).encode("utf-8")
+        line = _encode({"jsonrpc": "2.0", "id": self._last_id, "method": method, "params": dict(params or {})})
         if len(line) > MAX_LINE:
             raise UsageError(f"the request is longer than {MAX_LINE} bytes", hint="send less at once")
         self._send(line + b"\n", deadline)
@@ -160,6 +155,13 @@ def _unreachable(path: str, error: OSError) -> MemorydError:
             f"the daemon at {path} does not accept connections", hint="it may be overloaded; try again"
         )
     return NoDaemonError(f"no daemon answers at {path}", hint=_START)
+
+
+def _encode(request: Mapping[str, object]) -> bytes:
+    try:
+        return _to_json(request).encode()
+    except UnicodeEncodeError:
+        return _to_json(_clean(request)).encode()
 
 
 def _clean(value: object) -> object:

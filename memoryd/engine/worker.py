@@ -88,10 +88,9 @@ class Worker:
         self.memories.note_read(path, identity)
         self.inbox.recheck()
 
-    def await_closed(self, timeout_s: float) -> bool:
-        """Wait until files that were closed before can be found. False if the time is up."""
+    def deliver_events(self) -> None:
+        """Let all roots know of the events that have happened."""
         self._hints.deliver()
-        return self.inbox.await_closed(timeout_s)
 
     def submit(self, job: Job) -> Future[Result]:
         """Queue a command. The future holds its result or its error."""

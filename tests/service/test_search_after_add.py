@@ -33,9 +33,13 @@ from tests.operations.world import LEARNINGS, World
 
 
 def a_worker(*flushes: Future[dict[str, Any]], waited: list[float] | None = None) -> Worker:
-    """A worker whose memories are behind, until all of `flushes` are done. `waited`: seconds for closed files."""
-    await_closed = (waited if waited is not None else []).append
-    return cast("Worker", SimpleNamespace(flush=lambda: [*flushes], await_closed=await_closed))
+    """A worker whose memories are behind, until all of `flushes` are done. `waited`: seconds for closed files, after a
+    zero for the delivery of events."""
+    waits = waited if waited is not None else []
+    inbox = SimpleNamespace(await_closed=waits.append)
+    return cast(
+        "Worker", SimpleNamespace(flush=lambda: [*flushes], inbox=inbox, deliver_events=lambda: waits.append(0.0))
+    )
 
 
 def test_many_busy_roots_are_waited_for_together(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -56,6 +60,8 @@ def test_closed_files_of_many_roots_are_not_waited_for_longer_than_those_of_one(
         waited: list[float] = []
         base.flush_all([a_worker(waited=waited) for _ in range(many)])
         assert sum(waited) == pytest.approx(base.CLOSED_WAIT_S)
+        assert waited.index(0.0) == 0, "events come first, and once for all roots"
+        assert waited.count(0.0) == 1
 
 
 def test_what_another_daemon_tends_is_not_even_opened(tmp_path: Path) -> None:

@@ -26,6 +26,7 @@ _PLAIN = (
     inspect.StrType, inspect.LiteralType, inspect.IntType, inspect.FloatType, inspect.BoolType, inspect.NoneType,
 )  # fmt: skip
 _NO_TEXT = frozenset({bool, int, float, type(None), UnsetType})
+_NO_NAMES = _NO_TEXT | {str}  # where the key is no name
 
 Values = TypeVar("Values", bound=Struct | Mapping[str, object])
 
@@ -43,6 +44,8 @@ def _redact(key: str, value: object) -> object:
     if isinstance(value, str):
         return _redact_name(value) if key in NAME_KEYS else value
     if isinstance(value, (list, tuple)):
+        if key not in NAME_KEYS and _NO_NAMES.issuperset(map(type, value)):
+            return value
         items = [_redact(key, item) for item in value]
         return items if any(map(is_not, items, value)) else value
     if key in CONTENT_KEYS:
@@ -59,7 +62,8 @@ def _redact(key: str, value: object) -> object:
 def _changed_members(members: Iterable[tuple[str, object]]) -> dict[str, object]:
     changed: dict[str, object] = {}
     for name, value in members:
-        if type(value) not in _NO_TEXT and (redacted := _redact(name, value)) is not value:
+        skipped = _NO_TEXT if name in NAME_KEYS else _NO_NAMES
+        if type(value) not in skipped and (redacted := _redact(name, value)) is not value:
             changed[name] = redacted
     return changed
 

@@ -53,8 +53,10 @@ def flush_all(workers: list[Worker]) -> list[Worker]:
     """Let workers index the memories they have just stored, and return the workers. Waits at most `FLUSH_WAIT_S`
     seconds for all of them together, and `CLOSED_WAIT_S` for files that other programs have just closed: a program that
     looks for what it has just written would compete with the worker that reads it, and not find it."""
+    for worker in workers[:1]:
+        worker.deliver_events()
     for worker in workers:
-        worker.await_closed(CLOSED_WAIT_S / len(workers))
+        worker.inbox.await_closed(CLOSED_WAIT_S / len(workers))
     flushes = [future for worker in workers for future in worker.flush()]
     if flushes:
         wait(flushes, FLUSH_WAIT_S)
