@@ -105,8 +105,7 @@ def search(
     note_unread_files(roots, allowed, fresh)
     for root in roots:
         if root.name in allowed:
-            filters = of_user(request.filters, allowed[root.name])
-            wanted = replace(request, filters=filters, limit=limit)
+            wanted = replace(request, filters=of_user(request.filters, allowed[root.name]), limit=limit)
             found, missing_here = _find(root, wanted, words, now, engine, fresh[root.name])
             missing.append(missing_here)
             if request.mode == "semantic":
