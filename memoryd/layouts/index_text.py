@@ -39,14 +39,13 @@ def grouped(pieces: Sequence[bytes]) -> Iterator[bytes]:
 
 
 class _List:
-    """The text of one list without its end; `ends` tells where in it the ids of each part end. `first` is the first
-    part that has the key."""
+    """The text of one list: its begin, and the ids of each part. `first` is the first part that has the key."""
 
-    __slots__ = ("ends", "first", "text")
+    __slots__ = ("first", "head", "parts")
 
     def __init__(self, key: str, first: int, parts: int) -> None:
-        self.text = bytearray(b",\n    %b: [" % json_text(key))
-        self.ends = [len(self.text)] * parts
+        self.head = b",\n    %b: [" % json_text(key)
+        self.parts = [bytearray() for _ in range(parts)]
         self.first = first
 
 
@@ -67,11 +66,7 @@ class IdLists:
         found = self._lists.get(key)
         if found is None or part < found.first:
             found = self._place(key, part)
-        item = self._form.before + identity + self._form.after
-        at = found.ends[part]
-        found.text[at:at] = item
-        for number in range(part, self._parts):
-            found.ends[number] += len(item)
+        found.parts[part] += b"%b%b%b" % (self._form.before, identity, self._form.after)
 
     def _place(self, key: str, part: int) -> _List:
         """Place a key that is new in this part after all keys of this part and those before it."""
@@ -89,8 +84,10 @@ class IdLists:
         skip = 1  # the comma before the first key
         yield b"{"
         for each in self._lists.values():
-            is_filled = each.text.endswith(after)
-            yield memoryview(each.text)[skip : -len(after) if is_filled else None]
-            yield end if is_filled else b"]"
+            yield each.head[skip:]
+            *filled, last = [b"", *filter(None, each.parts)]
+            yield from filled
+            yield memoryview(last)[: -len(after)]
+            yield end if filled else b"]"
             skip = 0
         yield b"}" if skip else b"\n  }"
