@@ -84,8 +84,12 @@ class UnsavedVersions:
         self._states[state.file], self._size = states, size
         return True
 
+    def note_unread(self, files: Iterable[str]) -> None:
+        """Add files to be read when they are saved, but for those in memory."""
+        self.unread.update(file for file in files if file not in self._states)
+
     def states(self) -> list[FileState]:
-        """Return them, those of each file in the order in which they were noted."""
+        """Return those in memory, those of each file in the order in which they were noted."""
         return [state for each in self._states.values() for state in each]
 
     def clear(self) -> None:

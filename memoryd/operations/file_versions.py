@@ -22,7 +22,8 @@ from memoryd.store.line_files import digest_of
 log = get_logger(__name__)
 
 # Each version is stored whole. Agents append often: above this size, 50 times the limit of a topic file, a busy file
-# would write more to the state directory than it is worth, and the scheduled backups have to do.
+# would write more to the state directory than it is worth, and the scheduled backups have to do. Nor are larger ones
+# kept in memory during a first index.
 MAX_VERSION_SIZE = 256 * 1024
 
 
@@ -30,7 +31,7 @@ def note_version(
     store: Store, row: FileRow, content: bytes, now: float, *, later: bool = False, first: bool = False
 ) -> None:
     """Note the new version of a file before its agent writes again: save it at once, or leave it to `save_versions`,
-    also where agents cache files if it may be done `later`, or is the `first` one, which is then read again."""
+    also where agents cache files if it may be done `later`, or is the `first` one; a large one is then read again."""
     assert store.layout is not None
     rules = store.layout.files
     if row.role != Role.SOURCE or row.pending or not rules.saves_versions:
@@ -40,7 +41,8 @@ def note_version(
         if row.records and len(content) <= MAX_VERSION_SIZE:
             store.unsaved_versions.note(state)
     elif first:
-        store.unsaved_versions.unread.add(row.path)
+        if len(content) > MAX_VERSION_SIZE or not store.unsaved_versions.note(state):
+            store.unsaved_versions.note_unread([row.path])
     elif not later or not store.unsaved_versions.note(state):
         save_versions(store, now)
         store.vault.add_version(state, now, keep=store.policy.backups)
@@ -50,7 +52,7 @@ def note_missing_versions(store: Store, paths: Iterable[str]) -> None:
     """Leave those of all files that have no version, as after a crash, to `save_versions`, where agents cache files."""
     if store.layout is not None and store.layout.files.agent_caches_file:
         sources = {path for path in paths if store.role(path) is Role.SOURCE}
-        store.unsaved_versions.unread |= sources - store.vault.files_with_versions()
+        store.unsaved_versions.note_unread(sources - store.vault.files_with_versions())
 
 
 def save_versions(store: Store, now: float) -> None:

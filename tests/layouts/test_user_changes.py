@@ -303,6 +303,13 @@ def test_a_version_is_saved_once_the_root_has_settled(site: Site) -> None:
     assert [each.quality.records for each in site.store.vault.versions(PATH)] == [4, 3]
 
 
+@pytest.fixture
+def none_in_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Treat each document as a large one."""
+    monkeypatch.setattr("memoryd.operations.file_versions.MAX_VERSION_SIZE", 0)
+
+
+@pytest.mark.usefixtures("none_in_memory")
 @pytest.mark.parametrize("crash", [False, True])
 def test_the_first_version_is_saved_after_the_scan_that_found_the_file(site: Site, *, crash: bool) -> None:
     site.put(text([item(number) for number in range(3)]))
@@ -316,6 +323,7 @@ def test_the_first_version_is_saved_after_the_scan_that_found_the_file(site: Sit
     assert site.versions() == [3]
 
 
+@pytest.mark.usefixtures("none_in_memory")
 def test_a_first_version_is_what_was_indexed(site: Site) -> None:
     site.put(text([item(number) for number in range(3)]))
     refresh(site.store, None, site.now)
@@ -324,3 +332,10 @@ def test_a_first_version_is_what_was_indexed(site: Site) -> None:
     assert site.versions() == []
     refresh(site.store, [PATH], site.now)
     assert site.versions() == [2]
+
+
+def test_a_first_version_of_a_small_document_is_what_was_there(site: Site) -> None:
+    site.put(text([item(number) for number in range(3)]))
+    refresh(site.store, None, site.now)
+    site.write(text([item(0)]))
+    assert site.versions() == [1, 3]
