@@ -337,6 +337,20 @@ def test_a_barrier_is_given_up_in_time(watcher: Watcher, streams: list[RecordedS
     assert watcher.barrier(WAIT)
 
 
+def test_a_barrier_covers_more_events_than_one_reading_takes(
+    watcher: Watcher, streams: list[RecordedStream], root: Path, reports: Reports
+) -> None:
+    reader, release = reader_of(streams[-1]), threading.Event()
+    handle = reader.handle_event  # type: ignore[attr-defined]
+    reader.handle_event = lambda event: (release.wait(WAIT), handle(event))  # type: ignore[attr-defined]
+    names = {f"{'long' * 50}-{number}" for number in range(300)}
+    for name in names:
+        (root / name).write_text("x")
+    release.set()
+    assert watcher.barrier(WAIT)
+    assert names <= {path for path, kind in reports.kinds if kind is Change.COMPLETE}
+
+
 def test_a_barrier_that_has_nothing_to_wait_for_writes_nothing(watcher: Watcher, tmp_path: Path) -> None:
     assert watcher.barrier(WAIT)
     probes = tmp_path / "state" / "probe"
