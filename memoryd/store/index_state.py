@@ -7,6 +7,8 @@ once: after a crash, or a change of the catalogue by another process, the index 
 from __future__ import annotations
 
 import os
+import threading
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from memoryd.core.spans import Fingerprint
@@ -53,8 +55,14 @@ class IndexState:
 
     def close_replaced(self) -> None:
         """Close the replaced index files."""
-        while self._replaced:
-            os.close(self._replaced.pop())
+        _close(self._replaced)
+        self._replaced = []
+
+    def close_replaced_in_thread(self) -> None:
+        """Close the replaced index files without keeping the next request waiting."""
+        if self._replaced:
+            threading.Thread(target=_close, args=(self._replaced,), name="memoryd-close", daemon=True).start()
+            self._replaced = []
 
     def note_deletion(self, now: float) -> None:
         """Record the deletion of a source file at `now` (epoch seconds)."""
@@ -70,6 +78,11 @@ class IndexState:
         last = max(last, min(self.deletion_event, now))
         until = min(last + DELETION_QUIET_S, first + MAX_DELETION_S)
         return until if last <= now < until else None
+
+
+def _close(descriptors: Iterable[int]) -> None:
+    for fd in descriptors:
+        os.close(fd)
 
 
 def remember(facts: Facts, state: IndexState, rules: str) -> None:
