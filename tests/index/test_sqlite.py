@@ -284,6 +284,20 @@ class TestFullText:
         asked = [known.words_beginning("ab", newer, lambda: "ab\nabc", lambda _: ()) for _ in range(5)]
         assert asked == [None, None, ["ab", "abc"], ["ab", "abc"], ["ab", "abc"]]
 
+    def test_no_question_waits_until_the_word_list_of_a_large_index_is_loaded(self) -> None:
+        known, asked = WordList(), list[str]()
+
+        def vocabulary() -> str:
+            asked.append("ab")
+            return "ab"
+
+        for _ in range(word_list.LARGE):
+            assert known.words_beginning("ab", word_list.LARGE + 1, vocabulary, lambda _: ()) is None
+        assert asked == []
+        known.words_up_to(word_list.LARGE + 1, vocabulary, lambda _: ())  # in the pause after a change
+        assert known.words_beginning("ab", word_list.LARGE + 1, vocabulary, lambda _: ()) == ["ab"]
+        assert asked == ["ab"]
+
     def test_a_word_list_is_loaded_by_the_first_questions_of_a_small_index_alone(self) -> None:
         for memories, first in ((10, ["ab"]), (1_000, None)):
             assert WordList().words_beginning("ab", memories, lambda: "ab", lambda _: ()) == first

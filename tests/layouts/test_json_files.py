@@ -818,7 +818,9 @@ class TestSize:
         facts = read(file(1)).records[0].facts
         names = [f"memory_{20250101000000 + number}.json" for number in range(20_000)]
         entries = [Entry(path, 1, identity(number), "decision", False, facts) for number, path in enumerate(names)]
-        first = whole(JSON.index.render(IndexView(iter(entries), {}, {INDEX: None, STATS: None}, NOW)))
+        view, pauses = IndexView(iter(entries), {}, {INDEX: None, STATS: None}, NOW), list[None]()
+        first = whole(JSON.index.render(replace(view, pause=lambda: pauses.append(None))))
+        assert len(pauses) > 3, "after each step"
         assert len(index(first)["fileIndex"]) == 20_000
         assert stats(first)["totalMemories"] == 20_000
         again = JSON.index.render(IndexView(iter(entries), {}, first.files, NOW + 60))

@@ -5,7 +5,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import date
+from functools import partial
 from pathlib import Path
 from typing import ClassVar
 
@@ -437,8 +439,10 @@ class TestIndex:
             ("zz/x.md",),
             ("base.md", "zz/x.md"),
         ):
-            view = view_of(paths, content, own)
+            pauses = list[None]()
+            view = replace(view_of(paths, content, own), pause=partial(pauses.append, None))
             result, again = whole(render(view)), whole(render(view_of(paths, b"", [])))
+            assert len(pauses) == 3, "before and after each step"
             content, own = result.files["index.md"], result.next_state["headings"]
             assert content == again.files["index.md"]
             assert render(view_of(paths, content, own)).files == {}

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable
 MAX_NEWER = 50  # memories that are split into words for one question
 NEW_WORDS = 20  # characters that a new memory adds to the word list
 RELOAD = 300  # characters of the word list that are loaded in the time in which a word is looked up without the list
+LARGE = 30_000  # memories; loading the words of more takes longer than any question may
 LOAD = 12  # memories whose words are loaded in the time in which a new one is split into words
 
 
@@ -51,12 +52,13 @@ class WordList:
         words_after: Callable[[int], Iterable[str]],
     ) -> list[str] | None:
         """Return the words that begin with `start`, in order; None if the list is not loaded or many memories are
-        newer. After so many of these that loading would have taken less time, it is loaded."""
+        newer. After so many of these that loading would have taken less time, it is loaded; but that of a large index
+        takes 0.2 s, and is left to the pause after a change."""
         with self._lock:
             newer = last_key - self._upto
             if self._upto < 0 or newer > MAX_NEWER:
                 self._missed += 1
-                if self._missed * RELOAD < len(self._loaded) + NEW_WORDS * newer:
+                if last_key > LARGE or self._missed * RELOAD < len(self._loaded) + NEW_WORDS * newer:
                     return None
                 self._load(last_key, vocabulary)
             self._add_newer(last_key, words_after)

@@ -42,13 +42,16 @@ def render(view: IndexView) -> IndexResult:
     files = {path: each.description for path, each in sources.items() if is_listable(path)}
     previous = view.previous.get(INDEX) or b""
     generated = view.state.get("headings", ())
+    view.pause()
     content = update_index(previous, files, generated)
+    view.pause()
     findings = [*_unlistable(sources)]
     if content is None:
         why = "unclosed code fence or memoryd marker; the index is not updated"
         findings.append(Finding("index-unmanaged", INDEX, why))
     written = {INDEX: content} if content is not None and content != previous else {}
     headings = _headings(previous if content is None else content, files, generated)
+    view.pause()
     next_state = {"headings": headings} if headings else {}
     counted = _count(sources, archived)
     update = None if findings else counted.update
