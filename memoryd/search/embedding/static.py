@@ -114,6 +114,7 @@ class Table:
         weakref.finalize(self, os.close, self._file)
         magic, self.rows, self.size = HEAD.unpack(os.pread(self._file, HEAD.size, 0))
         self._first = HEAD.size + WEIGHT.size * self.rows
+        self._weights = os.pread(self._file, WEIGHT.size * self.rows, HEAD.size)
         if magic != MAGIC or os.fstat(self._file).st_size != self._first + self.rows * self.size:
             raise ValueError(f"{path}: is not a table of vectors")
         self._lanes = Lanes(self.size)
@@ -122,7 +123,7 @@ class Table:
     def row(self, number: int) -> int:
         """Return a row as one integer whose lanes are the numbers times the weight: a text is the sum of its words."""
         weight: int
-        (weight,) = WEIGHT.unpack(os.pread(self._file, WEIGHT.size, HEAD.size + WEIGHT.size * number))
+        (weight,) = WEIGHT.unpack_from(self._weights, WEIGHT.size * number)
         values = array("b", os.pread(self._file, self.size, self._first + number * self.size))
         return self._lanes.pack(values) * weight
 
