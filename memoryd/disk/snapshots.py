@@ -62,15 +62,13 @@ class FileState:
 
 
 class UnsavedVersions:
-    """Versions of files in memory, to be saved later: of each file the newest, and the one with the most memories.
-    `unread`: files whose content is not in memory."""
+    """Versions of files in memory, to be saved later. Of each file the newest, and the one with the most memories."""
 
     MAX_SIZE = 32 * 1024 * 1024  # bytes; they are saved within about a second
 
     def __init__(self) -> None:
         self._states: dict[str, tuple[FileState, ...]] = {}
         self._size = 0
-        self.unread: set[str] = set()
 
     def note(self, state: FileState) -> bool:
         """Add the newest version of a file. Returns False if it does not fit."""
@@ -84,16 +82,12 @@ class UnsavedVersions:
         self._states[state.file], self._size = states, size
         return True
 
-    def note_unread(self, files: Iterable[str]) -> None:
-        """Add files to be read when they are saved, but for those in memory."""
-        self.unread.update(file for file in files if file not in self._states)
-
     def states(self) -> list[FileState]:
-        """Return those in memory, those of each file in the order in which they were noted."""
+        """Return them, those of each file in the order in which they were noted."""
         return [state for each in self._states.values() for state in each]
 
     def clear(self) -> None:
-        """Forget those in memory: they are saved."""
+        """Forget them: they are saved."""
         self._states, self._size = {}, 0
 
 
@@ -255,12 +249,11 @@ class Vault:
             for row in self._db.rows(f"{_VERSIONS_WITH_SIZE} WHERE v.file = ? ORDER BY v.seq DESC", to_blob(file))
         ]
 
-    def files_with_versions(self, files: Sequence[str] | None = None) -> frozenset[str]:
-        """Return the files that have a version, of these or of all."""
-        marks = f" WHERE file IN ({','.join('?' * len(files))})" if files is not None else ""
-        query = f"SELECT DISTINCT file FROM versions{marks}"  # noqa: S608 - marks only
-        rows = self._db.rows(query, *map(to_blob, files or ()))
-        return frozenset(from_blob(row["file"]) for row in rows)
+    def files_with_versions(self, files: Sequence[str]) -> frozenset[str]:
+        """Return the files that have a version."""
+        marks = ",".join("?" * len(files))
+        query = f"SELECT DISTINCT file FROM versions WHERE file IN ({marks})"  # noqa: S608 - marks only
+        return frozenset(from_blob(row["file"]) for row in self._db.rows(query, *map(to_blob, files)))
 
     def content(self, version: Version) -> bytes:
         """Return the bytes of a version. Raises NotFoundError if they do not have its hash."""

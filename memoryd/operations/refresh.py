@@ -17,7 +17,7 @@ from memoryd.core.spans import Fingerprint, Span
 from memoryd.disk.syscalls import MB, ChangingError, NotBeneathError, NotRegularError, TooLargeError
 from memoryd.operations.access_counts import add_counts
 from memoryd.operations.check import clear_unread, file_findings, note_unread, odd_files
-from memoryd.operations.file_versions import note_missing_versions, note_version, save_versions
+from memoryd.operations.file_versions import note_version, save_versions
 from memoryd.operations.losses import (
     mass_loss,
     note_deletion,
@@ -133,7 +133,6 @@ def _refresh_all(store: Store, now: float, *, verify: bool, deletions_observed: 
     for path in missing:
         note_deletion(store, path, now)
     _forget(store, deleted, now)
-    note_missing_versions(store, wanted)
     store.pending_changes.indexed_all()
     store.root_findings["files"] = tuple(odd_files(store, scan.irregular, scan.unreadable))
     return replace(
@@ -194,7 +193,7 @@ def _read_new(
         note_loss(store, None, done, now)
         return "half-written" if done.pending else "changed"
     row, document = _parsed(store, path, content, fingerprint, now)
-    note_version(store, row, content, now, first=True)
+    note_version(store, row, content, now)
     group.append((row, document))
     return "half-written" if document.pending else "changed"
 

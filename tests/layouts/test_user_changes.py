@@ -177,28 +177,16 @@ class Site:
         self.file = base / "root" / PATH
         self.file.parent.mkdir(parents=True)
         self.now = NOW
-        self.base = base
-        self.store = self.open()
+        self.store = Store("m", str(base / "root"), "user-document", Policy(), str(base / "state"))
+        self.store.attach()
 
-    def open(self) -> Store:
-        store = Store("m", str(self.base / "root"), "user-document", Policy(), str(self.base / "state"))
-        store.attach()
-        return store
-
-    def put(self, content: bytes) -> None:
-        """As another program does, a minute ago."""
+    def write(self, content: bytes) -> None:
+        """As another program does, a minute ago; read by its event."""
         self.now += 100
         new = self.file.with_name("new")
         new.write_bytes(content)
         os.utime(new, (self.now - 60, self.now - 60))
         new.rename(self.file)
-
-    def versions(self) -> list[int]:
-        return [each.quality.records for each in self.store.vault.versions(PATH)]
-
-    def write(self, content: bytes) -> None:
-        """Put the content there, and read it by its event."""
-        self.put(content)
         assert refresh(self.store, [PATH], self.now, tails=True).changed
 
     def seen(self) -> object:
@@ -301,41 +289,3 @@ def test_a_version_is_saved_once_the_root_has_settled(site: Site) -> None:
     site.write(text([item(number) for number in range(4)]))
     save_versions(site.store, site.now)
     assert [each.quality.records for each in site.store.vault.versions(PATH)] == [4, 3]
-
-
-@pytest.fixture
-def none_in_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Treat each document as a large one."""
-    monkeypatch.setattr("memoryd.operations.file_versions.MAX_VERSION_SIZE", 0)
-
-
-@pytest.mark.usefixtures("none_in_memory")
-@pytest.mark.parametrize("crash", [False, True])
-def test_the_first_version_is_saved_after_the_scan_that_found_the_file(site: Site, *, crash: bool) -> None:
-    site.put(text([item(number) for number in range(3)]))
-    refresh(site.store, None, site.now)
-    assert site.versions() == []
-    if crash:
-        site.store.close()
-        site.store = site.open()
-        refresh(site.store, None, site.now)
-    save_versions(site.store, site.now)
-    assert site.versions() == [3]
-
-
-@pytest.mark.usefixtures("none_in_memory")
-def test_a_first_version_is_what_was_indexed(site: Site) -> None:
-    site.put(text([item(number) for number in range(3)]))
-    refresh(site.store, None, site.now)
-    site.put(text([item(number) for number in range(2)]))
-    save_versions(site.store, site.now)
-    assert site.versions() == []
-    refresh(site.store, [PATH], site.now)
-    assert site.versions() == [2]
-
-
-def test_a_first_version_of_a_small_document_is_what_was_there(site: Site) -> None:
-    site.put(text([item(number) for number in range(3)]))
-    refresh(site.store, None, site.now)
-    site.write(text([item(0)]))
-    assert site.versions() == [1, 3]
