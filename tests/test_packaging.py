@@ -79,7 +79,7 @@ def test_the_table_of_vectors_goes_along_with_its_licence() -> None:
     """All that lies in the package goes into the wheel; what comes from others says so."""
     table = TOP / "memoryd/search/embedding/table"
     assert {path.name for path in table.iterdir()} == {
-        "LICENSE", "NOTICE", "quality.json", "static-128.bin", "vocabulary.txt", "words.txt",
+        "LICENSE", "NOTICE", "quality.json", "related.bin", "static-128.bin", "vocabulary.txt", "words.txt",
     }  # fmt: skip
     assert PROJECT["tool"]["hatch"]["build"]["targets"]["wheel"]["packages"] == ["memoryd"]
     assert "memoryd" in PROJECT["tool"]["hatch"]["build"]["targets"]["sdist"]["include"]

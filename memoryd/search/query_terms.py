@@ -110,6 +110,11 @@ def _words_of(unit: tuple[str, ...]) -> list[Term]:
     return terms
 
 
+def loose_term(word: str) -> Term:
+    """Return a term that matches the forms of a word that share a prefix."""
+    return _prefix_term(Term(word))
+
+
 @lru_cache(maxsize=4_096)
 def _prefix_term(term: Term) -> Term:
     start = shared_prefix(term.text) if term.text not in STOP_WORDS and not unspaced(term.text[:1]) else None

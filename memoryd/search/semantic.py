@@ -8,6 +8,7 @@ with one of an embedder that is shown to make the same vectors.
 from __future__ import annotations
 
 import threading
+from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import exp, log
@@ -19,7 +20,7 @@ from memoryd.core.query import Filters, Mode
 from memoryd.core.vectors import agent_model, cosine, pack_floats, unpack
 from memoryd.errors import MemorydError
 from memoryd.search.embedding.embedder import Embedder, IdleRelease
-from memoryd.search.query_terms import ParsedQuery
+from memoryd.search.query_terms import ParsedQuery, loose_term
 from memoryd.search.ranking import PHRASE, Candidate, Points, Why, below
 
 SAME = 0.95  # a stored vector that an embedder makes again with this cosine is of its model
@@ -38,6 +39,8 @@ NAMED = 0.6  # what a name adds: more than any meaning does
 # A rare word tells more about a memory than its share of the text score (tests.bench.finding).
 RARE_WORD, FEW, FEW_OF_ALL = 0.08, 10, 0.05
 LESS_RARE = 1.5  # how slowly that falls with the number of memories
+# What a word adds that is near in meaning to one that no memory has, unless more than MAX_RELATED memories have it.
+RELATED_WORD, MAX_RELATED = 0.03, 50
 # A sum of cosine and text is mapped to 0..1: linearly from LOW on, and with less and less of it beyond the score BEND,
 # which no cosine alone exceeds, so that no two sums get the same score.
 LOW, BEND = 0.1, 0.9
@@ -105,8 +108,11 @@ class SemanticSearch:
     def compare(self, reader: IndexReader, question: Question, meaning: Meaning, by_text: Sequence[Candidate]) -> Meant:
         """Compare the meaning with that of the nearest memories and those found by text."""
         found = self._match(reader, question, meaning, [each.key for each in by_text], POOL)
-        rare = {} if _is_phrase(by_text) else _rare_words(reader, question.query)
-        return found._replace(named=self._named(reader, question), rare=rare)
+        named = self._named(reader, question)
+        if _is_phrase(by_text):
+            return found._replace(named=named)
+        rare, missing = _rare_words(reader, question.query)
+        return found._replace(named=named, rare=rare, related=self._related(reader, missing, by_text))
 
     def tidy(self, now: float) -> bool:
         """Let an idle embedder free its memory. True if it did. `now` in seconds."""
@@ -135,6 +141,20 @@ class SemanticSearch:
         names = [term for term in terms if knows is not None and not knows(term.text)]
         found = reader.keys_with(names, MAX_NAMED) if names else []
         return {key for keys in found for key in keys or ()}
+
+    def _related(self, reader: IndexReader, missing: Sequence[str], by_text: Sequence[Candidate]) -> dict[int, float]:
+        """Return what words near in meaning to those that no memory has add to the score of each memory that was not
+        found by text."""
+        related = getattr(self.embedder, "related", None)
+        if related is None:
+            return {}
+        added: Counter[int] = Counter()
+        for word in missing:
+            terms = [loose_term(each) for each in related(word)]
+            found = reader.keys_with(terms, MAX_RELATED) if terms else []
+            added.update({key for keys in found for key in keys or ()})
+        known = {each.key for each in by_text}
+        return {key: RELATED_WORD * count for key, count in added.items() if key not in known}
 
     def meaning_of(self, reader: IndexReader, question: Question) -> Meaning:
         """Return the vector to compare with."""
@@ -206,12 +226,13 @@ def like_floats(numbers: Sequence[float]) -> Like:
 
 class Meant(NamedTuple):
     """The memories matched by meaning, by key: the cosine of each with vectors of this model; the few that
-    have a name that is asked for; what rare words add to the score of others."""
+    have a name that is asked for; what rare words add to the score of others, and words related to missing ones."""
 
     model: str
     cosines: Mapping[int, float]
     named: Collection[int] = ()
     rare: Mapping[int, float] = MappingProxyType({})
+    related: Mapping[int, float] = MappingProxyType({})
 
     def similarity(self, key: int) -> Why:
         """Return the cosine of a memory as plain JSON."""
@@ -224,6 +245,8 @@ class Meant(NamedTuple):
             why["named"] = True
         if key in self.rare:
             why["rare_words"] = round(self.rare[key], 4)
+        if key in self.related:
+            why["related_words"] = round(self.related[key], 4)
         return why
 
 
@@ -246,16 +269,18 @@ def _is_phrase(by_text: Sequence[Candidate]) -> bool:
     return bool(by_text) and by_text[0].why.get("match") == PHRASE.name
 
 
-def _rare_words(reader: IndexReader, query: ParsedQuery) -> dict[int, float]:
-    """Return what the words of a question that few memories have, in any form, add to the score of each of these."""
+def _rare_words(reader: IndexReader, query: ParsedQuery) -> tuple[dict[int, float], list[str]]:
+    """Return what the words of a question that few memories have, in any form, add to the score of each of these; and
+    the words that no memory has."""
     few = min(FEW, FEW_OF_ALL * reader.size)
-    counts = zip(query.loose, reader.term_frequencies(query.loose), strict=True)
-    rare = [(term, RARE_WORD * (1 - log(count, few) ** LESS_RARE)) for term, count in counts if 0 < count < few]
+    words = {query.form_of(word): word.text for word in query.informative}
+    counts = dict(zip(words, reader.term_frequencies(list(words)), strict=True))
+    rare = [(term, RARE_WORD * (1 - log(count, few) ** LESS_RARE)) for term, count in counts.items() if 0 < count < few]
     found = reader.keys_with([term for term, _ in rare], FEW) if rare else []
     added: dict[int, float] = {}
     for (_, worth), keys in zip(rare, found, strict=True):
         added.update((key, added.get(key, 0.0) + worth) for key in keys or ())
-    return added
+    return added, [word for term, word in words.items() if not counts[term]]
 
 
 def fuse(by_text: Sequence[Candidate], meant: Meant, limit: int) -> list[Candidate]:
@@ -264,14 +289,14 @@ def fuse(by_text: Sequence[Candidate], meant: Meant, limit: int) -> list[Candida
     A memory that contains the words of the question one after another ranks before all others, then those with a name.
     One that has no vector yet counts as far away as the last of the nearest."""
     texts = {each.key: each for each in by_text}
-    _, cosines, named, rare = meant
+    _, cosines, named, rare, related = meant
     farthest = min(cosines.values(), default=0.0)
     scores: list[tuple[float, int]] = []
     for key in {**texts, **cosines}:
         text, cosine = texts.get(key), cosines.get(key, farthest)
         if text is None and cosine < MIN_COSINE:
             continue
-        added = rare.get(key, 0.0)
+        added = rare.get(key, 0.0) + related.get(key, 0.0)
         added += TEXT_WEIGHT * text.text**TEXT_POWER if text is not None else 0.0
         added += NAMED if key in named else 0.0
         score = EXACT * scaled(cosine + added)

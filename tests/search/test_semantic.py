@@ -14,7 +14,7 @@ from memoryd.core.spans import Span
 from memoryd.core.vectors import pack_floats
 from memoryd.index.sqlite import SqliteIndex
 from memoryd.search import semantic
-from memoryd.search.embedding.embedder import EmbedderError
+from memoryd.search.embedding.embedder import Embedder, EmbedderError
 from memoryd.search.embedding.static import Static
 from memoryd.search.modes import SearchEngine
 from memoryd.search.query_terms import ParsedQuery
@@ -249,11 +249,16 @@ def test_without_a_library_the_words_are_found_and_the_answer_tells_why(
     assert "reinstall" in str(found.why["semantic"])
 
 
+def parts(catalogue: SqliteIndex, embedder: Embedder, question: str, name: str) -> dict[str, Any]:
+    """The part of the score with this name, of each memory that has one, by its text."""
+    found = ask(catalogue, SemanticSearch(embedder), question)
+    pairs = zip(bodies(catalogue, found), found, strict=True)
+    return {body: each.why[name] for body, each in pairs if name in each.why}
+
+
 def test_a_word_that_few_of_many_memories_have_adds_to_their_score(catalogue: SqliteIndex) -> None:
     def rare_words(question: str) -> dict[str, Any]:
-        found = ask(catalogue, SemanticSearch(letters), question)
-        pairs = zip(bodies(catalogue, found), found, strict=True)
-        return {body: each.why["rare_words"] for body, each in pairs if "rare_words" in each.why}
+        return parts(catalogue, letters, question, "rare_words")
 
     letters = Letters()
     put(catalogue, "a", record(1, "a zebra"), record(2, "zebra and okapi"), record(3, "a horse"))
@@ -266,6 +271,27 @@ def test_a_word_that_few_of_many_memories_have_adds_to_their_score(catalogue: Sq
     assert set(less) == {"a zebra", "zebra and okapi"}
     assert 0 < less["a zebra"] < semantic.RARE_WORD
     assert rare_words("a zebra") == {}, "it is a phrase"
+
+
+def test_a_word_that_no_memory_has_is_looked_for_in_related_words(catalogue: SqliteIndex) -> None:
+    def related_words(question: str) -> dict[str, Any]:
+        return parts(catalogue, table, question, "related_words")
+
+    table = Static()
+    put(catalogue, "a", record(1, "The lease and the rents rose."), record(2, "Wholemeal loaves"), record(3, "A horse"))
+    fill(catalogue, table)
+    assert related_words("which landlord") == {"The lease and the rents rose.": semantic.RELATED_WORD}
+    assert related_words("a loaf with the lease") == {}, "each word is in a memory, also in another form"
+    assert related_words("the landlord of the horse, the stallion") == {
+        "The lease and the rents rose.": semantic.RELATED_WORD
+    }
+    both = dict.fromkeys(("The lease and the rents rose.", "A horse"), semantic.RELATED_WORD)
+    assert related_words("stallion of the landlord") == both
+    put(catalogue, "b", record(9, "The landlord called"))
+    fill(catalogue, table)
+    assert related_words("which landlord") == {}
+    put(catalogue, "c", *(record(n, f"saddle and horse {n}") for n in range(100, 101 + semantic.MAX_RELATED)))
+    assert related_words("the stallion") == {}, "words that many memories have tell little"
 
 
 def test_a_function_word_of_another_language_is_no_name(catalogue: SqliteIndex) -> None:

@@ -26,7 +26,15 @@ from memoryd.search.embedding.static import (
     rows_of,
     words,
 )
-from memoryd.search.embedding.vocabulary import WORDS, Vocabulary, known_words, read_pieces
+from memoryd.search.embedding.vocabulary import (
+    RELATED,
+    RELATED_WORDS,
+    WORDS,
+    Vocabulary,
+    known_words,
+    read_pieces,
+    related_words,
+)
 
 VOCABULARY = read_pieces()
 
@@ -93,6 +101,18 @@ def table(path: Path, rows: list[list[int]], weights: list[int]) -> Table:
     head = HEAD.pack(MAGIC, len(rows), len(rows[0]))
     path.write_bytes(head + struct.pack(f"<{len(rows)}H", *weights) + flat)
     return Table(path)
+
+
+def test_the_words_nearest_in_meaning_are_listed() -> None:
+    nearest = related_words("landlord")
+    assert len(set(nearest)) == RELATED_WORDS
+    assert {"rent", "lease"} < {*nearest}
+    assert related_words("zzqx") == related_words("landlords") == (), "unknown, and a form of another word"
+    records = [*struct.Struct(f"<{1 + RELATED_WORDS}H").iter_unpack(RELATED.read_bytes())]
+    words = [known_words().word(first) for first, *_ in records]
+    for at in (0, 1, len(words) // 2, -1):
+        assert related_words(words[at]) == tuple(map(known_words().word, records[at][1:]))
+    assert sorted(records) == records
 
 
 @given(

@@ -24,7 +24,7 @@ from pathlib import Path
 
 from memoryd.core.vectors import Lanes
 from memoryd.search.embedding.embedder import EmbedderError
-from memoryd.search.embedding.vocabulary import DIRECTORY, Numbers, known_words
+from memoryd.search.embedding.vocabulary import DIRECTORY, Numbers, known_words, related_words
 
 NAME = "static-128-1"
 SIZE = 128
@@ -193,6 +193,10 @@ class Static:
             for word in words(question)
             if word.isalnum()
         )
+
+    def related(self, word: str) -> Sequence[str]:
+        """Return the words nearest in meaning to an English word."""
+        return related_words(word)
 
     def release(self) -> None:
         """Release words and table until they are needed again."""

@@ -7,15 +7,20 @@ hash table of their numbers, two bytes each, finds them.
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterable
-from functools import cache
+from bisect import bisect_left
+from collections.abc import Iterable, Sequence
+from functools import cache, lru_cache
 from io import BytesIO
 from pathlib import Path
+from struct import Struct
 from typing import Protocol
 
 DIRECTORY = Path(__file__).parent / "table"
 VOCABULARY = DIRECTORY / "vocabulary.txt"
 WORDS = DIRECTORY / "words.txt"
+RELATED = DIRECTORY / "related.bin"  # records by number: of a word, and of the words nearest to it in meaning
+RELATED_WORDS = 11
+_RECORD = Struct(f"<{1 + RELATED_WORDS}H")
 SLOTS = 1 << 17  # three for each word: seven of ten unknown words meet an empty one first
 
 
@@ -36,6 +41,24 @@ def read_pieces(path: Path = VOCABULARY) -> dict[str, int]:
 def known_words() -> Vocabulary:
     """Return the pieces of words, then the whole words; a word's number is its row in the table of vectors."""
     return Vocabulary(VOCABULARY.read_bytes() + WORDS.read_bytes())
+
+
+@lru_cache(maxsize=1_024)
+def related_words(word: str) -> Sequence[str]:
+    """Return the words nearest in meaning to an English word, the nearest first; none of a word that is not listed."""
+    number = known_words().get(word)
+    if number is None:
+        return ()
+    with RELATED.open("rb", buffering=0) as file:
+
+        def record(at: int) -> Sequence[int]:
+            file.seek(at * _RECORD.size)
+            return _RECORD.unpack(file.read(_RECORD.size))
+
+        count = RELATED.stat().st_size // _RECORD.size
+        at = bisect_left(range(count), number, key=lambda each: record(each)[0])
+        first, *nearest = record(at) if at < count else (None,)
+    return tuple(map(known_words().word, nearest)) if first == number else ()
 
 
 class Vocabulary:
@@ -62,6 +85,11 @@ class Vocabulary:
                 return found - 1
             slot = (slot + 1) % SLOTS
         return None
+
+    def word(self, number: int) -> str:
+        """Return the word with this number."""
+        start, end = self._starts[number : number + 2]
+        return self._text[start:end].rstrip(b"\n").decode()
 
     def _fill(self, lines: Iterable[bytes]) -> None:
         slots, starts, at = self._slots, self._starts, 0

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from memoryd.search.embedding.static import words
-from memoryd.search.embedding.vocabulary import DIRECTORY, read_pieces
+from memoryd.search.embedding.vocabulary import DIRECTORY, RELATED, read_pieces
 from tests.tools.distill import corpus, packing, sentences, student
 from tests.tools.distill.teacher import Teacher
 
@@ -57,6 +57,7 @@ def main() -> None:
 
     packing.write(table, given.out / f"static-{given.size}.bin")
     (given.out / "words.txt").write_text("\n".join(extra) + "\n", encoding="utf-8")
+    packing.write_related(table, list(known), corpus.lemmas(), given.out / RELATED.name)
 
 
 if __name__ == "__main__":

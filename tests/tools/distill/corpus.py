@@ -73,6 +73,15 @@ def wordnet() -> list[str]:
     return _shuffled(list(found), 1)
 
 
+def lemmas() -> set[str]:
+    """Return the single words that WordNet defines."""
+    found: set[str] = set()
+    for part in ("noun", "verb", "adj", "adv"):
+        with open(f"{WORDNET}/index.{part}", encoding="latin-1") as lines:
+            found.update(line.split()[0] for line in lines if not line.startswith("  "))
+    return {word for word in found if word.isalpha()}
+
+
 def _meanings(line: str) -> Iterator[str]:
     head, _, gloss = line.partition("|")
     fields = head.split()
