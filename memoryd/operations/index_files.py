@@ -8,7 +8,7 @@ program keeps changing it back.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import nullcontext
+from contextlib import ExitStack, nullcontext
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
@@ -300,28 +300,31 @@ def _write(
     wait_s: float,
 ) -> IndexUpdate:
     state = store.index
-    try:
-        with store.locked(wait_s, honour_soft=False) as held:
-            for path, content in result.files.items():
-                guard = held.check if held is not None else None
-                mode = store.mode_for(path) if fingerprints[path] is None else None
-                done = atomic.replace(
-                    store.tree,
-                    path,
-                    content,
-                    expected=fingerprints[path],
-                    guard=guard,
-                    mode=mode,
-                    pause=store.pause,
-                    close=state.close_later,
-                )
-                _note_write(store, path, done.fingerprint, fingerprints[path], now)
-                journal_first_write(store, path, previous[path], content, now)
-                fingerprints = state.fingerprints = {**fingerprints, path: done.fingerprint}
-    except BusyError as error:  # also a lock lost half-way
-        return IndexUpdate(result, delay_reason=error.message, retry_at=now + RETRY_S)
-    except (StoreChangedError, ChangingError):
-        return IndexUpdate(result, delay_reason="the index changed while it was written", retry_at=now + RETRY_S)
+    with ExitStack() as unless_written:  # where an attempt fails, the next may follow before the end of the turn
+        unless_written.callback(state.close_replaced)
+        try:
+            with store.locked(wait_s, honour_soft=False) as held:
+                for path, content in result.files.items():
+                    guard = held.check if held is not None else None
+                    mode = store.mode_for(path) if fingerprints[path] is None else None
+                    done = atomic.replace(
+                        store.tree,
+                        path,
+                        content,
+                        expected=fingerprints[path],
+                        guard=guard,
+                        mode=mode,
+                        pause=store.pause if held is None else store.check_stopping,  # agents wait for the lock
+                        close=state.close_later,
+                    )
+                    _note_write(store, path, done.fingerprint, fingerprints[path], now)
+                    journal_first_write(store, path, previous[path], content, now)
+                    fingerprints = state.fingerprints = {**fingerprints, path: done.fingerprint}
+        except BusyError as error:  # also a lock lost half-way
+            return IndexUpdate(result, delay_reason=error.message, retry_at=now + RETRY_S)
+        except (StoreChangedError, ChangingError):
+            return IndexUpdate(result, delay_reason="the index changed while it was written", retry_at=now + RETRY_S)
+        unless_written.pop_all()
     return IndexUpdate(result, written=tuple(result.files))
 
 

@@ -55,14 +55,21 @@ class IndexState:
 
     def close_replaced(self) -> None:
         """Close the replaced index files."""
-        _close(self._replaced)
-        self._replaced = []
+        close_all(self._take_replaced())
 
     def close_replaced_in_thread(self) -> None:
-        """Close the replaced index files without keeping the next request waiting."""
-        if self._replaced:
-            threading.Thread(target=_close, args=(self._replaced,), name="memoryd-close", daemon=True).start()
-            self._replaced = []
+        """Close the replaced index files without keeping the next request waiting, if there may be a further thread."""
+        if not self._replaced:
+            return
+        replaced = self._take_replaced()
+        try:
+            threading.Thread(target=close_all, args=(replaced,), name="memoryd-close", daemon=True).start()
+        except RuntimeError:
+            close_all(replaced)
+
+    def _take_replaced(self) -> list[int]:
+        replaced, self._replaced = self._replaced, []
+        return replaced
 
     def note_deletion(self, now: float) -> None:
         """Record the deletion of a source file at `now` (epoch seconds)."""
@@ -80,7 +87,8 @@ class IndexState:
         return until if last <= now < until else None
 
 
-def _close(descriptors: Iterable[int]) -> None:
+def close_all(descriptors: Iterable[int]) -> None:
+    """Close the files with these descriptors."""
     for fd in descriptors:
         os.close(fd)
 

@@ -13,13 +13,15 @@ from typing import Any
 import pytest
 
 from memoryd.core.defaults import Mode, Policy
+from memoryd.disk import atomic
+from memoryd.disk.atomic import ReplaceResult
 from memoryd.disk.locks.hold import DirectoryLock
 from memoryd.layouts.codes import severity
 from memoryd.layouts.protocol import IndexResult, IndexView
 from memoryd.operations.index_files import CONTENTION_S, QUIET_S, reclaim, update_index
 from memoryd.operations.refresh import refresh
 from memoryd.operations.undo import undo
-from memoryd.store import Store
+from memoryd.store import Store, index_state
 from tests.layouts.contract import NOW
 from tests.layouts.samples import learning, lines, memory
 from tests.operations.conftest import MakeWorld
@@ -294,6 +296,21 @@ class TestNotWriting:
         foreign(world, 3600, version="2.0.0")
         assert world.sync().written == ("index.json",)
         assert world.index()["version"] == "1.0.0"
+
+    def test_an_attempt_that_fails_leaves_no_file_open(self, world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+        def replace_after_another_program(*given: Any, **named: Any) -> ReplaceResult:
+            foreign(world)
+            return real_replace(*given, **named)
+
+        real_replace, closed = atomic.replace, list[int]()
+        monkeypatch.setattr(atomic, "replace", replace_after_another_program)
+        monkeypatch.setattr(index_state, "close_all", closed.extend)
+        foreign(world, 60)
+        world.write(CORE, lines(memory(1)))
+        done = world.sync()
+        assert done.delay_reason == "the index changed while it was written"
+        assert len(closed) == 1
+        os.close(closed[0])
 
     def test_a_held_lock_makes_it_wait(self, world: World) -> None:
         world.write(CORE, lines(memory(1)))
