@@ -286,8 +286,9 @@ class Worker:
 
     def _between_parts(self) -> None:
         """While a large index is rendered or written, make closed files searchable, and answer commands that want no
-        more. Where the directory is no longer in place, that would close it: everything waits."""
-        if not self.store.is_in_place():
+        more. Where the root is paused or no longer in place, that would end what runs or close the directory:
+        everything waits."""
+        if not self._is_served():
             return
         closed, syncs = self.inbox.take_closed(), self.inbox.take(_is_search_sync)
         if closed:
@@ -299,11 +300,14 @@ class Worker:
         if self.ready.is_set():  # what waits for the first scan waits for its result as well
             self._while_locked()
 
+    def _is_served(self) -> bool:
+        return self.root.health.is_active and self.store.is_in_place()
+
     def _sync_between_parts(self, syncs: list[Job]) -> None:
         """Answer syncs for the search alone, or let them wait if only a scan will do."""
         done: SyncedRoot | None = None
         try:
-            done = self._sync_search(self._clock.monotonic())
+            done = self._sync_search(self._clock.monotonic(), self._is_served)
         finally:
             if done is None:
                 self.inbox.put_back(syncs)
@@ -357,11 +361,12 @@ class Worker:
         scanned = not in_order or paths is None
         return self._synced(began, scanned=scanned, reason=self.root.health.index_blocked_reason)
 
-    def _sync_search(self, began: float) -> SyncedRoot | None:
-        """Index the paths that events named for the search alone; None if these are not all that may have changed."""
+    def _sync_search(self, began: float, may_index: Callable[[], bool] = lambda: True) -> SyncedRoot | None:
+        """Index the paths that events named for the search alone; None if these are not all that may have changed, or
+        `may_index` is False once they are known."""
         in_order = self.root.health.trusts_events and self._hints.barrier()
         pending = self.inbox.pending() if in_order and self.store.layout is not None else None
-        if pending is None:
+        if pending is None or not may_index():
             return None
         self.root.sync_search(pending)
         return self._synced(began, scanned=False, reason="only search was asked for; the index files follow")

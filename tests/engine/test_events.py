@@ -21,6 +21,7 @@ from memoryd.engine.inbox import LOOK_S, NEVER, Pace
 from memoryd.engine.interfaces import Change, Clock, Hints
 from memoryd.engine.jobs import Job
 from memoryd.engine.worker import Worker
+from memoryd.errors import PausedError
 from memoryd.operations import index_files
 from memoryd.service.roots import Roots
 from memoryd.service.watching.manager import TroubleCall
@@ -208,6 +209,21 @@ def test_a_sync_for_the_search_waits_for_the_index_if_only_a_scan_will_do(
     done = waiting[0].result(30)
     assert isinstance(done, SyncedRoot)
     assert (done.scanned, site.listed()) == (True, 3)
+
+
+def test_a_sync_for_the_search_waits_where_the_root_is_paused_while_its_index_is_rendered(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    waiting: list[Future[Result]] = []
+
+    def change() -> None:
+        site.worker.root.health.paused = True
+        waiting.append(site.worker.submit(Job("sync", SyncRequest(search_only=True))))
+
+    site.during_render(change, monkeypatch)
+    assert site.listed() == 2, "what runs is finished"
+    with pytest.raises(PausedError):
+        waiting[0].result(30)
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="lists open files in /proc")
