@@ -626,7 +626,14 @@ class TestIndex:
         (finding,) = index_of(JSON, files).findings
         assert finding.message.startswith("lost_to_name_collision: 1;")
 
-    @pytest.mark.parametrize("tear", [lambda index: index[:-40], lambda index: index + b'"}]\n}'])
+    @pytest.mark.parametrize(
+        "tear",
+        [
+            lambda index: index[:-40],
+            lambda index: index + b'"}]\n}',
+            lambda index: index.replace(b'"fileIndex": {', b'"fileIndex": {"x": "caf\xe9",'),
+        ],
+    )
     def test_lost_memories_of_a_torn_index_are_reported(self, tear: Callable[[bytes], bytes]) -> None:
         files = settled(store(1, 2))
         files[name(1)] = file(11, created="2026-01-31T09:59:59.123Z")  # overwritten by a memory of the same second
@@ -672,6 +679,10 @@ class TestStats:
         assert said["averageRelevanceScore"] == pytest.approx(2.5 / 3)
         assert said["lastUpdated"] == iso_ms(NOW)
         assert (result.memories, result.archived) == (2, 1)
+
+    def test_the_mean_of_the_largest_scores(self) -> None:
+        files = settled({name(number): file(number, relevanceScore=1.7e308) for number in (1, 2)})
+        assert json.loads(files[STATS])["averageRelevanceScore"] == 1.7e308
 
     def test_whole_numbers_as_javascript_writes_them(self) -> None:
         assert b'"averageRelevanceScore": 1,' in settled(store(1))[STATS]

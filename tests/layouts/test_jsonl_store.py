@@ -704,6 +704,11 @@ class TestIndex:
         assert {key: again[key] for key in extra} == extra
         assert again["statistics"]["total_memories"] == 11
 
+    def test_an_index_with_a_further_member_that_is_no_utf8_is_rebuilt(self) -> None:
+        index = index_of(STORE, TENDED).files["index.json"]
+        torn = index.replace(b"{", b'{"note":"caf\xe9",', 1)
+        assert index_of(STORE, {**TENDED, "index.json": torn}).files == {"index.json": index}
+
     def test_unknown_keys_of_great_depth_do_not_stop_the_index(self) -> None:
         deep = b'{"version":"1.0.0","deep":' + b'{"a":' * 800 + b"1" + b"}" * 800 + b"}"
         result = index_of(STORE, {**TENDED, "index.json": deep})

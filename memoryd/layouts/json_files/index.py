@@ -306,9 +306,8 @@ def _pair(time: object) -> tuple[int, str]:
 
 def _file_names(present: _Present) -> JsonObject:
     """Return the file names by id, also those that a torn index still shows."""
-    if present:
-        file_names = present["fileIndex"]
-        return file_names if isinstance(file_names, dict) else {}
+    if isinstance(file_names := present["fileIndex"], dict):
+        return file_names
     _, found, rest = present.content.partition(b'"fileIndex"')
     return {each[1].decode("utf-8", "replace"): each[2].decode() for each in _PAIR.finditer(rest)} if found else {}
 
@@ -365,7 +364,7 @@ def _units(score: float) -> int:
 
 
 def _mean(units: int, count: int) -> float:
-    mean = units / UNIT / count if count else 0.0
+    mean = units / (UNIT * count) if count else 0.0
     return int(mean) if mean.is_integer() else mean  # the server writes 1, not 1.0
 
 

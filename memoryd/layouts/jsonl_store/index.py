@@ -158,11 +158,14 @@ def _duplicate(entry: Entry, first: str) -> Finding:
 
 
 def _members(content: bytes | None) -> Mapping[str, msgspec.Raw] | None:
-    """Return the members of an index, not decoded yet; None where there is none."""
+    """Return the members of an index, not decoded yet; None where there is none, or one that is kept is invalid."""
     try:
-        return msgspec.json.decode(content, type=dict[str, msgspec.Raw]) if content else None
+        members = msgspec.json.decode(content, type=dict[str, msgspec.Raw]) if content else None
+        if members and not members.keys() <= set(_KEYS):
+            msgspec.json.decode(content)  # type: ignore[arg-type]  # it is not None
     except (ValueError, RecursionError):
         return None
+    return members
 
 
 def _decoded(text: bytes | msgspec.Raw) -> object:
