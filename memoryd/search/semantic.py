@@ -253,8 +253,9 @@ class Meant(NamedTuple):
 def without_name(found: Candidate) -> float:
     """Return the score of a hit by both searches without what its name adds."""
     semantic, rare = found.why.get("semantic"), found.why.get("rare_words")
-    similarity = TEXT_WEIGHT * found.text**TEXT_POWER
-    similarity += semantic["cosine"] if isinstance(semantic, dict) else 0.0
+    if not isinstance(semantic, dict):  # it has no vector yet: what else would count is unknown
+        return found.score
+    similarity = TEXT_WEIGHT * found.text**TEXT_POWER + semantic["cosine"]
     return EXACT * scaled(similarity + (rare if isinstance(rare, float) else 0.0))
 
 

@@ -91,3 +91,8 @@ def test_a_name_alone_makes_no_hit_likely(cosine: float, text: float, named: boo
     why = {"semantic": {"model": "static-128-1", "cosine": cosine}, **({"named": True} if named else {})}
     hit = Candidate(1, 0.9, why, text)
     assert [each.confidence for each in with_confidence([hit], Missing(), "hybrid", points=False)] == [expected]
+
+
+def test_a_name_counts_while_its_memory_has_no_vector() -> None:
+    hit = Candidate(1, 0.9, {"named": True}, 0.5)
+    assert [each.confidence for each in with_confidence([hit], Missing(), "hybrid", points=False)] == ["sure"]

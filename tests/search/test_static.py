@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from memoryd.core.vectors import cosine, unpack
+from memoryd.search.embedding import vocabulary
 from memoryd.search.embedding.embedder import EmbedderError
 from memoryd.search.embedding.static import (
     HEAD,
@@ -113,6 +114,18 @@ def test_the_words_nearest_in_meaning_are_listed() -> None:
     for at in (0, 1, len(words) // 2, -1):
         assert related_words(words[at]) == tuple(map(known_words().word, records[at][1:]))
     assert sorted(records) == records
+
+
+@pytest.mark.parametrize("content", [None, b"\0" * 7, b"\xff" * 48])
+def test_a_search_needs_no_list_of_related_words(
+    content: bytes | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if content is not None:
+        (tmp_path / "related.bin").write_bytes(content)
+    monkeypatch.setattr(vocabulary, "RELATED", tmp_path / "related.bin")
+    related_words.cache_clear()
+    assert related_words("landlord") == ()
+    related_words.cache_clear()
 
 
 @given(

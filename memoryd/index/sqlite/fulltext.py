@@ -26,6 +26,7 @@ from memoryd.index.sqlite.word_list import WordList, words_containing
 MAX_SCORED = 3_000  # memories with any of the words that FTS5 scores without a limit on the newest
 NEWEST = 2_500  # memories that are scored if more match
 RARE = 1.5  # a form is rare if its term, in any form, is in this many times more memories
+MAX_NARROWING = 3  # words of a piece whose memories are looked up: fewer conditions only leave more to search
 FEW_WORDS = 20  # words that contain a substring; the memories with so few are looked up at once
 NEWEST_SEARCHED = 300  # memories that are searched first if there are more
 MAX_WORDS = 400  # words that contain a substring; if there are more, nearly every memory has one of them
@@ -323,10 +324,12 @@ class FullText:
             yield from self._memories.matching(holding, filters, without)
 
     def _words_with(self, words: Sequence[str], most: int) -> str | None:
-        """Return an expression for the words of the index that contain these words of a piece: of the longest one, and
-        of others while many memories match. "" if a word is in none of them, None if each is in more than `most`."""
+        """Return an expression for the words of the index that contain the longest words of a piece: of the first one,
+        and of others while many memories match. "" if a word is in none of them, None if each is in more than `most`.
+        """
         parts: list[str] = []
-        for word in sorted(filter(str.isalnum, words), key=len, reverse=True) or words[:1]:
+        wanted = sorted({*filter(str.isalnum, words)}, key=lambda word: (-len(word), word))[:MAX_NARROWING]
+        for word in wanted or words[:1]:
             holding = words_containing(self.vocabulary(), word, most)
             if holding is None:
                 continue

@@ -6,21 +6,25 @@ hash table of their numbers, two bytes each, finds them.
 
 from __future__ import annotations
 
+import struct
 from array import array
 from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from functools import cache, lru_cache
 from io import BytesIO
 from pathlib import Path
-from struct import Struct
 from typing import Protocol
+
+from memoryd.log import get_logger
+
+log = get_logger(__name__)
 
 DIRECTORY = Path(__file__).parent / "table"
 VOCABULARY = DIRECTORY / "vocabulary.txt"
 WORDS = DIRECTORY / "words.txt"
 RELATED = DIRECTORY / "related.bin"  # records by number: of a word, and of the words nearest to it in meaning
 RELATED_WORDS = 11
-_RECORD = Struct(f"<{1 + RELATED_WORDS}H")
+_RECORD = struct.Struct(f"<{1 + RELATED_WORDS}H")
 SLOTS = 1 << 17  # three for each word: seven of ten unknown words meet an empty one first
 
 
@@ -45,10 +49,19 @@ def known_words() -> Vocabulary:
 
 @lru_cache(maxsize=1_024)
 def related_words(word: str) -> Sequence[str]:
-    """Return the words nearest in meaning to an English word, the nearest first; none of a word that is not listed."""
+    """Return the words nearest in meaning to an English word, the nearest first; none of a word that is not listed, or
+    if the list cannot be read."""
     number = known_words().get(word)
     if number is None:
         return ()
+    try:
+        return tuple(map(known_words().word, _nearest(number)))
+    except (OSError, struct.error, ValueError) as failure:  # as while memoryd is being upgraded
+        log.warning("related words not read", file=str(RELATED), error=str(failure))
+        return ()
+
+
+def _nearest(number: int) -> Sequence[int]:
     with RELATED.open("rb", buffering=0) as file:
 
         def record(at: int) -> Sequence[int]:
@@ -58,7 +71,7 @@ def related_words(word: str) -> Sequence[str]:
         count = RELATED.stat().st_size // _RECORD.size
         at = bisect_left(range(count), number, key=lambda each: record(each)[0])
         first, *nearest = record(at) if at < count else (None,)
-    return tuple(map(known_words().word, nearest)) if first == number else ()
+    return nearest if first == number else ()
 
 
 class Vocabulary:
