@@ -133,6 +133,7 @@ if sys.platform == "linux":
             now, and what was read from it before, are all of them."""
             if not in_flood and self._rested - time.monotonic() > GATHER_S:
                 return False
+            until = time.monotonic() + timeout_s
             with self._progress:
                 if not self._progress.wait_for(lambda: not self._is_reading_queue, timeout_s):
                     return False
@@ -143,7 +144,8 @@ if sys.platform == "linux":
                 if queued:
                     self._hurried.set()
                 wanted = self._bytes_read + queued
-                return self._progress.wait_for(lambda: self._bytes_reported >= wanted, timeout_s) and self.is_alive()
+                left = max(0.0, until - time.monotonic())
+                return self._progress.wait_for(lambda: self._bytes_reported >= wanted, left) and self.is_alive()
 
         def _read_event_buffer(self, event_buffer_size: int) -> bytes:
             buffer = super()._read_event_buffer(event_buffer_size)
