@@ -176,7 +176,7 @@ class Connection:
         on_end: Callable[[Connection], None],
         limits: Limits,
     ) -> None:
-        sock.setblocking(True)  # for receiving: nothing is sent that would wait
+        sock.setblocking(False)
         self.peer = peer
         self.topics: frozenset[str] = frozenset()
         self._sock = sock
@@ -259,7 +259,11 @@ class Connection:
                 return self._refuse(
                     InvalidRequest(None, INVALID_REQUEST, "incomplete line; the connection is closed", hint)
                 )
-            chunk = self._sock.recv(self._limits.chunk)  # waits for the first byte of a line
+            if remaining is None:
+                _ready(self._sock, select.POLLIN, None)
+            chunk = self._receive()
+            if chunk is None:
+                continue
             if not chunk:
                 return True
             lines = self._lines.feed(chunk)
@@ -272,6 +276,12 @@ class Connection:
                 return self._refuse(protocol.TOO_LONG)
             started = bool(lines) or since is None
             since = (time.monotonic() if started else since) if self._lines.partial else None
+
+    def _receive(self) -> bytes | None:
+        try:
+            return self._sock.recv(self._limits.chunk)
+        except (BlockingIOError, InterruptedError):
+            return None
 
     def _refuse(self, problem: InvalidRequest) -> bool:
         self._replies.refuse(problem)
@@ -312,7 +322,7 @@ class Connection:
         rest = b""
         try:
             rest = make()
-            rest = rest[self._sock.send(rest, socket.MSG_DONTWAIT) :] if rest else b""
+            rest = rest[self._sock.send(rest) :] if rest else b""
         except (BlockingIOError, InterruptedError):
             pass  # the writer's thread sends it
         except OSError as error:
@@ -338,14 +348,14 @@ class Connection:
         view = memoryview(line)
         while view:
             try:
-                view = view[self._sock.send(view, socket.MSG_DONTWAIT) :]
+                view = view[self._sock.send(view) :]
             except (BlockingIOError, InterruptedError):
                 if not _ready(self._sock, select.POLLOUT, self._limits.stall_s):
                     raise TimeoutError("the client does not read") from None
 
 
-def _ready(sock: socket.socket, mask: int, timeout: float) -> bool:
-    """Poll one socket for `timeout` seconds. Errors and hang-ups count as ready."""
+def _ready(sock: socket.socket, mask: int, timeout: float | None) -> bool:
+    """Poll one socket; `timeout` in seconds, None waits. Errors and hang-ups count as ready."""
     poll = select.poll()
     poll.register(sock, mask)
-    return bool(poll.poll(timeout * 1000))
+    return bool(poll.poll(None if timeout is None else max(0, timeout) * 1000))
