@@ -314,7 +314,7 @@ def _write(
                         expected=fingerprints[path],
                         guard=guard,
                         mode=mode,
-                        pause=store.pause if held is None else store.check_stopping,  # agents wait for the lock
+                        pause=store.pause,
                         close=state.close_later,
                     )
                     _note_write(store, path, done.fingerprint, fingerprints[path], now)

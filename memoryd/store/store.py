@@ -80,6 +80,7 @@ class StoreLock(ABC):
         self.idle_callback: Callable[[], None] = lambda: None  # called while waiting: work that needs no lock
         self.urgent_callback: Callable[[], None] = lambda: None  # called between parts of long work: urgent work
         self.searches = SearchPriority()
+        self._agents_wait = False  # for the lock, which is held now
         self._lingering: HeldLock | None = None  # a lock to be released after the answer
         self._release_later = False
         self._longest_wait_s = float("inf")
@@ -112,11 +113,14 @@ class StoreLock(ABC):
             watch=self.lock_watch,
         )
         held = lock.hold(min(wait_s, self._longest_wait_s))
+        self._agents_wait = True
         try:
             yield held
         except BaseException:
             held.release()
             raise
+        finally:
+            self._agents_wait = False
         self._lingering = held
         if not self._release_later:
             self._release()
@@ -141,17 +145,20 @@ class StoreLock(ABC):
             self._longest_wait_s = float("inf")
 
     def check_stopping(self) -> None:
-        """Raise ShuttingDownError during a shutdown, and let searches go first. Called between parts of long work that
-        can be repeated."""
+        """Raise ShuttingDownError during a shutdown, and let searches go first, unless agents may wait for the lock.
+        Called between parts of long work that can be repeated."""
         if self.stopping.is_set():
             raise _shutting_down()
-        self.searches.give_way()
+        if not self._agents_wait:
+            self.searches.give_way()
 
     def pause(self) -> None:
-        """Let urgent work go first: files that have just changed are indexed. Called between parts of long work that
-        can be repeated and reads a state of the catalogue that does not change. Raises as `check_stopping` does."""
+        """Let urgent work go first, unless agents may wait for the lock: files that have just changed are indexed.
+        Called between parts of long work that can be repeated and reads a state of the catalogue that does not change.
+        Raises as `check_stopping` does."""
         self.check_stopping()
-        self.urgent_callback()
+        if not self._agents_wait:
+            self.urgent_callback()
 
     def forget_lock(self) -> None:
         """Release the lock and stop following its file, before the directory is closed."""

@@ -312,6 +312,20 @@ class TestNotWriting:
         assert len(closed) == 1
         os.close(closed[0])
 
+    def test_nothing_goes_first_while_agents_may_wait_for_the_lock(
+        self, world: World, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        store, first = world.store, list[str]()
+        monkeypatch.setattr(store.searches, "give_way", lambda: first.append("search"))
+        monkeypatch.setattr(store, "urgent_callback", lambda: first.append("change"))
+        with store.locked(0):
+            store.pause()
+        assert first == []
+        with pytest.raises(OSError, match="full"), store.locked(0):
+            raise OSError("full")
+        store.pause()
+        assert first == ["search", "change"]
+
     def test_a_held_lock_makes_it_wait(self, world: World) -> None:
         world.write(CORE, lines(memory(1)))
         with DirectoryLock(world.store.tree.fd).hold(1.0):
