@@ -24,11 +24,11 @@ class IndexState:
     """The last observed and written state of each index file.
 
     `dirty`: something was indexed since. `changes`: how often anything was indexed. `current`: the files were then what
-    the catalogue says. `written`: what memoryd wrote last. `overwrites`: how often in a row
-    another program replaced our version. `update`: renders the next change; set while the files are what memoryd wrote
-    and match the catalogue. `foreign_versions`: a version by another program, and when it was first observed.
-    `deletions`: the first and last time of a run of deleted files without a pause. `deletion_event`: the time of the
-    last event for a deleted source file, which may still have to be indexed; set by any thread.
+    the catalogue says. `written`: what memoryd wrote last. `overwrites`: how often in a row another program replaced
+    our version. `update`: renders the next change; set while the files are what memoryd wrote and match the catalogue.
+    `foreign_versions`: a version by another program, and when it was first observed. `deletions`: the first and last
+    time of a run of deleted files without a pause. `deletion_event`: the time of the last event for a deleted source
+    file, which may still have to be indexed; set by any thread.
     """
 
     dirty: bool = True

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import pytest
@@ -249,7 +250,7 @@ def test_without_a_library_the_words_are_found_and_the_answer_tells_why(
     assert "reinstall" in str(found.why["semantic"])
 
 
-def parts(catalogue: SqliteIndex, embedder: Embedder, question: str, name: str) -> dict[str, Any]:
+def parts(name: str, catalogue: SqliteIndex, embedder: Embedder, question: str) -> dict[str, Any]:
     """The part of the score with this name, of each memory that has one, by its text."""
     found = ask(catalogue, SemanticSearch(embedder), question)
     pairs = zip(bodies(catalogue, found), found, strict=True)
@@ -257,10 +258,8 @@ def parts(catalogue: SqliteIndex, embedder: Embedder, question: str, name: str) 
 
 
 def test_a_word_that_few_of_many_memories_have_adds_to_their_score(catalogue: SqliteIndex) -> None:
-    def rare_words(question: str) -> dict[str, Any]:
-        return parts(catalogue, letters, question, "rare_words")
-
     letters = Letters()
+    rare_words = partial(parts, "rare_words", catalogue, letters)
     put(catalogue, "a", record(1, "a zebra"), record(2, "zebra and okapi"), record(3, "a horse"))
     fill(catalogue, letters)
     assert rare_words("which zebras, horse") == {}, "in a small store each word is rare"
@@ -274,10 +273,8 @@ def test_a_word_that_few_of_many_memories_have_adds_to_their_score(catalogue: Sq
 
 
 def test_a_word_that_no_memory_has_is_looked_for_in_related_words(catalogue: SqliteIndex) -> None:
-    def related_words(question: str) -> dict[str, Any]:
-        return parts(catalogue, table, question, "related_words")
-
     table = Static()
+    related_words = partial(parts, "related_words", catalogue, table)
     put(catalogue, "a", record(1, "The lease and the rents rose."), record(2, "Wholemeal loaves"), record(3, "A horse"))
     fill(catalogue, table)
     assert related_words("which landlord") == {"The lease and the rents rose.": semantic.RELATED_WORD}

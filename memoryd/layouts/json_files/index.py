@@ -164,9 +164,10 @@ class _Text:
                 if entry.id in self.names or sort_key(path) < sort_key(self._last):
                     return None
                 insort_left(self._times, self._add(entry), key=_stamp)
-            elif known != _values(entry):
+            elif known == _values(entry):
+                self._note(entry)
+            else:
                 return None
-            self._note(entry)
         files: dict[str, Content] = {INDEX: self} if len(self.names) > before else {}
         if (recounted := self.statistics()) != counted:
             files[STATS] = encode_pretty({**recounted, "lastUpdated": iso_ms(now)})
