@@ -171,11 +171,22 @@ class SearchEngine:
         return found[: question.limit]
 
     def _by_both(self, meaning: SemanticSearch, reader: IndexReader, question: Question) -> list[Candidate]:
+        if question.profile.points is not None:
+            return self._by_points(meaning, reader, question)
         asked = meaning.meaning_of(reader, question)  # first: without it the text needs no search to this depth
-        by_points = question.profile.points is not None
-        texts = _by_text(reader, question, question.limit if by_points else max(DEPTH, question.limit))
-        found = meaning.compare(reader, question, asked, texts)
-        return append_meant(texts, found, question.limit) if by_points else fuse(texts, found, question.limit)
+        texts = _by_text(reader, question, max(DEPTH, question.limit))
+        return fuse(texts, meaning.compare(reader, question, asked, texts), question.limit)
+
+    def _by_points(self, meaning: SemanticSearch, reader: IndexReader, question: Question) -> list[Candidate]:
+        """Search by text. Meaning earns no points: vectors are only compared if words find too few memories."""
+        texts = _by_text(reader, question, question.limit)
+        if len(texts) >= question.limit:
+            return append_meant(texts, meaning.compare_words(reader, question, texts), question.limit)
+        try:
+            asked = meaning.meaning_of(reader, question)
+            return append_meant(texts, meaning.compare(reader, question, asked, texts), question.limit)
+        except VectorsMissingError as reason:
+            return _with_reason(texts, str(reason))
 
     def _like_a_vector(self, reader: IndexReader, question: Question) -> list[Candidate]:
         """Search by a given vector; the text search takes no part."""

@@ -108,11 +108,15 @@ class SemanticSearch:
     def compare(self, reader: IndexReader, question: Question, meaning: Meaning, by_text: Sequence[Candidate]) -> Meant:
         """Compare the meaning with that of the nearest memories and those found by text."""
         found = self._match(reader, question, meaning, [each.key for each in by_text], POOL)
+        return self.compare_words(reader, question, by_text)._replace(model=found.model, cosines=found.cosines)
+
+    def compare_words(self, reader: IndexReader, question: Question, by_text: Sequence[Candidate]) -> Meant:
+        """Return what single words of the question add to scores, without comparing vectors."""
         named = self._named(reader, question)
         if _is_phrase(by_text):
-            return found._replace(named=named)
+            return Meant("", {}, named)
         rare, missing = _rare_words(reader, question.query)
-        return found._replace(named=named, rare=rare, related=self._related(reader, missing, by_text))
+        return Meant("", {}, named, rare, self._related(reader, missing, by_text))
 
     def tidy(self, now: float) -> bool:
         """Let an idle embedder free its memory. True if it did. `now` in seconds."""

@@ -104,6 +104,17 @@ def test_points_decide_in_every_mode_and_meaning_adds_what_comes_below(topics: S
     assert text.index("ccc") < text.index("abab")
 
 
+def test_vectors_are_not_compared_if_words_find_enough(topics: Stored) -> None:
+    topics.put(memory("a", "zebra abab"), memory("b", "zebra"), memory("meant", "abab"))
+    fill(topics.catalogue, Letters())
+    letters = Letters()
+    for limit, calls in ((2, 0), (3, 1)):
+        asked = SearchQuery("zebra", mode="hybrid", limit=limit)
+        engine = SearchEngine(SemanticSearch(letters))
+        assert len(search([topics.place], asked, now=NOW, clock=lambda: 0.0, engine=engine).hits) == limit
+        assert letters.calls == calls
+
+
 def test_the_points_are_settings(topics: Stored) -> None:
     topics.put(memory("text", "authentication here", age=1), memory("topic", "else", labels=("authentication",), age=1))
     topics.policy = replace(topics.policy, score_context=0.0, score_keyword=10.0)
