@@ -214,15 +214,6 @@ def resources() -> dict[str, int | float]:
         }
 
 
-def processor_share() -> float:
-    """Return the share of all processors, 0 to 1, that was in use on this machine since the last call. 0 at first, and
-    where it cannot be read."""
-    try:
-        return float(psutil.cpu_percent(interval=None)) / 100
-    except (OSError, psutil.Error):  # a service may see nothing of `/proc` but processes
-        return 0.0
-
-
 def trim_heap() -> bool:
     """Return free heap to the system if psutil supports it; worthwhile after start and after a large scan. True if
     done."""

@@ -23,7 +23,7 @@ from memoryd.control.connection import Limits
 from memoryd.control.server import Handler, Server
 from memoryd.core.defaults import Limit
 from memoryd.disk.daemon_lock import prepare_private, take
-from memoryd.disk.processes import processor_share, trim_heap
+from memoryd.disk.processes import trim_heap
 from memoryd.engine.inbox import NEVER
 from memoryd.engine.interfaces import Clock
 from memoryd.engine.worker import Pace, Worker
@@ -40,7 +40,6 @@ WATCHER_TICKS = 6  # between two checks of the watcher
 TOGETHER_S = 0.1  # what is due this soon is done at once, so that it needs no wake-up of its own
 TRIM_CPU_S = 0.1  # processor time between two returns of free memory: an idle process frees none
 WARM_UP_S = 1.0  # from READY to the first try to load what a search needs, and between tries while the daemon works
-IDLE_SHARE = 0.5  # of all processors; below it a tenth of a second of work disturbs nobody
 STUCK_S = 300.0  # a thread that does nothing for this long hangs; an idle one wakes up five times meanwhile
 HAND_OVER_S = 0.5  # for clients that are connected when the daemon stops, if the socket outlives it
 
@@ -70,25 +69,18 @@ class ClockWatch:
 
 
 class WarmUp:
-    """Decides when to load what the first search would wait for: once, when neither the machine nor the daemon is busy.
-    It asks every WARM_UP_S while the daemon works, so that an idle one has done it, and more and more rarely while only
-    other programs work. `due` is in monotonic seconds."""
+    """Decides when to load what the first search would wait for: once, when no root is at work. Other programs do not
+    delay it: the start took the machine for longer, and the wait would have no end. `due` is in monotonic seconds."""
 
     def __init__(self, ready: float) -> None:
-        self._pause_s = WARM_UP_S
         self.due = ready + WARM_UP_S
 
-    def step(self, now: float, tick: float, share: Callable[[], float], *, working: bool) -> bool:
-        """Return True once, at the time to load. `share()`: the share of the processors in use since the last
-        call; `tick`: when the daemon wakes up anyway."""
+    def step(self, now: float, *, working: bool) -> bool:
+        """Return True once, at the time to load."""
         if now < self.due:
             return False
-        if share() < IDLE_SHARE and not working:
-            self.due = NEVER
-            return True
-        self._pause_s = WARM_UP_S if working else 2 * self._pause_s
-        self.due = min(tick, now + self._pause_s)
-        return False
+        self.due = now + WARM_UP_S if working else NEVER
+        return not working
 
 
 class Liveness:
@@ -245,7 +237,6 @@ class Daemon:
         tick = self.clock.monotonic()
         ping = NEVER if interval is None else tick
         warm = WarmUp(tick)
-        processor_share()  # the share from now on
         while not self._stopping:
             job_s = self.roots.timetable.next_due() - self.clock.wall()
             self._sleep(min(min(tick, ping, warm.due) - self.clock.monotonic(), job_s))
@@ -260,7 +251,7 @@ class Daemon:
             if now >= tick - TOGETHER_S:
                 tick = now + seconds_to_tick(self.clock.wall())
                 self._supervise()
-            if warm.step(now, tick, processor_share, working=self._working()):
+            if warm.step(now, working=self._working()):
                 self.roots.warm_up()
             if interval is not None and now >= ping - TOGETHER_S:
                 ping = now + (interval - interval % TICK_S or interval)

@@ -9,7 +9,6 @@ import threading
 import time
 from pathlib import Path
 from typing import NamedTuple
-from unittest.mock import Mock
 
 import psutil
 import pytest
@@ -216,11 +215,3 @@ def test_the_heap_is_trimmed_where_that_can_be_done(monkeypatch: pytest.MonkeyPa
 def test_a_container_is_distinguished_from_the_host() -> None:
     mine = os.readlink("/proc/self/ns/pid")
     assert processes.is_contained() is (mine != "pid:[4026531836]")
-
-
-def test_the_use_of_the_processors_is_a_share_of_all_of_them(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert 0 <= processes.processor_share() <= 1
-    monkeypatch.setattr(psutil, "cpu_percent", lambda interval: 50.0 if interval is None else 0.0)
-    assert processes.processor_share() == 0.5
-    monkeypatch.setattr(psutil, "cpu_percent", Mock(side_effect=FileNotFoundError))
-    assert processes.processor_share() == 0

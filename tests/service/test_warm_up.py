@@ -18,56 +18,30 @@ from memoryd.index.sqlite import SqliteIndex
 from memoryd.index.sqlite.database import Database, Row
 from memoryd.search.modes import WARM_MEMORIES, warm_up
 from memoryd.search.semantic import SemanticSearch
-from memoryd.service.daemon import IDLE_SHARE, WARM_UP_S, WarmUp
+from memoryd.service.daemon import WARM_UP_S, WarmUp
 from memoryd.service.roots import Roots
 from tests.index.records import put, record
 from tests.search.test_semantic import Letters, fill
 
 NOW, READY = 1_767_225_600.0, 100.0
-DUE, TICK = READY + WARM_UP_S, READY + 10
-
-
-def quiet() -> float:
-    return 0.1
-
-
-def busy() -> float:
-    return IDLE_SHARE
-
-
-def unasked() -> float:
-    raise AssertionError("what was in use until now is forgotten with each call")
+DUE = READY + WARM_UP_S
 
 
 def test_it_is_loaded_once_soon_after_ready() -> None:
     warm = WarmUp(READY)
-    assert not warm.step(DUE - 0.1, TICK, unasked, working=False)
+    assert not warm.step(DUE - 0.1, working=False)
     assert warm.due == DUE
-    assert warm.step(DUE, TICK, quiet, working=False)
-    assert warm.due == NEVER
-    assert not warm.step(TICK, TICK + 10, unasked, working=False)
+    assert warm.step(DUE, working=False)
+    assert warm.due == NEVER, "it causes no wake-up later"
+    assert not warm.step(DUE + 60, working=False)
 
 
 def test_it_is_loaded_as_soon_as_the_daemon_has_no_other_work() -> None:
     warm = WarmUp(READY)
     for second in range(60):
-        assert not warm.step(DUE + second, DUE + second + 10, busy, working=True)
+        assert not warm.step(DUE + second, working=True)
         assert warm.due == DUE + second + WARM_UP_S
-    assert not warm.step(DUE + 60, TICK + 60, busy, working=False), "the share is that of its own work"
-    assert warm.due <= DUE + 60 + 2 * WARM_UP_S
-    assert warm.step(warm.due, TICK + 70, quiet, working=False)
-
-
-def test_work_of_other_programs_causes_fewer_and_fewer_wake_ups() -> None:
-    warm = WarmUp(READY)
-    asked = []
-    while warm.due < READY + 100:
-        asked.append(warm.due)
-        assert not warm.step(warm.due, warm.due + 10, busy, working=False)
-    assert len(asked) < 14, asked
-    assert not warm.step(warm.due, warm.due + 0.5, busy, working=False)
-    assert warm.due == asked[-1] + 10.5, "at the next tick, without a wake-up of its own"
-    assert warm.step(warm.due, warm.due + 10, quiet, working=False)
+    assert warm.step(warm.due, working=False)
 
 
 @pytest.fixture
