@@ -35,6 +35,7 @@ DELETE_EVENT_S = 1.0  # a rename out of the root is told half a second late (the
 AT_ONCE = 256  # texts of a fast embedder between two checks of the clock
 FIRST = 64  # texts of a fast embedder before a root is ready
 LATER_S = 0.01  # until a fast embedder follows the search index
+FEW = 16  # texts of a fast embedder for which no answer waits: a fraction of the time that a search waits for them
 TURN_S = 0.25  # longest fill while a client may be waiting
 SLOW_BATCH = 16  # texts of a slow embedder in one batch
 LOOK_S = 0.02  # between two checks whether a batch is done, a small part of the time that a batch takes
@@ -122,17 +123,18 @@ class Backfill:
         self._done: VectorBatch | None = None
         self._running = False
         self._pause_s = FIRST_PAUSE_S
+        self.due_next = False  # a few vectors are made right after the answer; for any thread
         self.trouble: str | None = None  # why some memories have no vector, while it lasts
         self.next_due = NEVER if embedder is None else clock.monotonic()  # what an earlier run left
 
     def notify(self, *, all_of_it: bool = False, later: bool = False) -> None:
-        """Note that memories were indexed. With `all_of_it` a fast embedder embeds all of them now. Otherwise most of a
-        large new store is deferred: it is served before all of it can be found by meaning. With `later` a question that
-        the writer asks next is answered first."""
+        """Note that memories were indexed. With `all_of_it` a fast embedder embeds all of them now, but a few right
+        after the answer. Otherwise most of a large new store is deferred: it is served before all of it can be found by
+        meaning. With `later` a question that the writer asks next is answered first."""
         if self._embedder is None:
             return
         if self._embedder.fast and all_of_it:
-            self._fill(self._embedder, NEVER)
+            self._fill_or_defer(self._embedder)
         elif self._embedder.fast and self._index is None:
             self._fill(self._embedder, self._clock.monotonic(), FIRST)
         elif self._embedder.fast and later:
@@ -158,6 +160,15 @@ class Backfill:
 
     # --- inner workings
 
+    def _fill_or_defer(self, embedder: Embedder) -> None:
+        missing = len(self._missing(embedder, FEW + 1))
+        if missing > FEW:
+            self._fill(embedder, NEVER)
+        elif missing:
+            self.next_due, self.due_next = self._clock.monotonic(), True
+        else:
+            self.next_due = NEVER
+
     def _fill(self, embedder: Embedder, until: float, at_once: int = AT_ONCE) -> None:
         self.next_due = NEVER
         try:
@@ -169,6 +180,8 @@ class Backfill:
                     return
         except MemorydError as error:
             self._failed(error)
+        finally:
+            self.due_next = False
 
     def _embed(self, embedder: Embedder, texts: list[str]) -> list[bytes]:
         """Embed one text after the other, so that a search waits for one of them at most."""

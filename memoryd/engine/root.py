@@ -55,7 +55,7 @@ class Root:
         self.health = Health(store, clock, hints, tell)
         self.deadlines = Deadlines()
         self._indexer = Indexer(store, clock, self.recover_once)
-        self._backfill = Backfill(store, clock, embedder)
+        self.backfill = Backfill(store, clock, embedder)
         self._reports = FindingReports(store, tell)
         self._publisher = Publisher(store, clock, self.health)
         self.memories = Memories(store, clock, tell, self.health, self.read_all, self.index_own)
@@ -102,7 +102,7 @@ class Root:
     def next_due(self) -> float:
         """Return when (monotonic) `on_timer` has something to do. For any thread."""
         due = self.deadlines.next_due()
-        return min(due, self.memories.next_due(), self._backfill.next_due) if self.health.is_active else due
+        return min(due, self.memories.next_due(), self.backfill.next_due) if self.health.is_active else due
 
     def on_timer(self) -> None:
         """Run what is due: check the path, merge late appends, scan, or write a delayed index."""
@@ -116,7 +116,7 @@ class Root:
             self.deadlines.look = min(self.deadlines.look, now + LOOK_S)
         self._merge_late(now)
         self.memories.run_due(now)
-        if self._backfill.run(now) and self._note_vectors():
+        if self.backfill.run(now) and self._note_vectors():
             self.publish()
         self.deadlines.merge_fulltext(now, self.store.catalogue)
         if now >= self.deadlines.scan:
@@ -305,13 +305,13 @@ class Root:
         scanned = done.directories is not None
         if scanned:  # probably many: they can be found now, and the index files and vectors follow
             self.status = self._publisher.counted(self.status)
-        self._backfill.notify(later=later or scanned)
+        self.backfill.notify(later=later or scanned)
         self._note_vectors()
 
     def _note_vectors(self) -> bool:
         """Copy the trouble of the backfill into the health. Returns whether it changed."""
-        before, self.health.without_vectors = self.health.without_vectors, self._backfill.trouble
-        return before != self._backfill.trouble
+        before, self.health.without_vectors = self.health.without_vectors, self.backfill.trouble
+        return before != self.backfill.trouble
 
     def _write_index(self, *, force: bool, wait_s: float) -> IndexUpdate:
         done = self._indexer.write(force=force, wait_s=wait_s)
@@ -356,7 +356,7 @@ class Root:
         self.deadlines.detect = 0.0
         waiting = self._read(paths, began)
         self.health.require("sync")
-        self._backfill.notify(all_of_it=True)
+        self.backfill.notify(all_of_it=True)
         self._note_vectors()
         if self.store.layout is not None:
             self._force_index(began, timeout_s)

@@ -156,9 +156,10 @@ class Worker:
         return max(0, round((monotonic - oldest) * 1000))
 
     def flush(self) -> list[Future[Result]]:
-        """Before the catalogue is read: return a future for memories that it still lacks, or none. Until then `lag_ms`
-        reports them."""
-        return [self.submit(Job("catch-up"))] if self.memories.behind is not None else []
+        """Before the catalogue is read: return a future for memories that it still lacks, or whose vectors a sync left
+        for after its answer, or none. Until then `lag_ms` reports the memories."""
+        waits = self.memories.behind is not None or self.root.backfill.due_next
+        return [self.submit(Job("catch-up"))] if waits else []
 
     @property
     def progress(self) -> tuple[int, str, int]:

@@ -7,7 +7,6 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -17,33 +16,12 @@ import pytest
 from memoryd.core.index import FileRow
 from memoryd.core.records import Document, Record
 from memoryd.core.spans import Fingerprint, Span
-from memoryd.core.vectors import pack_floats
 from memoryd.engine.inbox import NEVER
-from memoryd.engine.indexer import AT_ONCE, FIRST, FIRST_PAUSE_S, LATER_S, MAX_PAUSE_S, NICE, SLOW_BATCH, Backfill
+from memoryd.engine.indexer import AT_ONCE, FEW, FIRST, FIRST_PAUSE_S, LATER_S, MAX_PAUSE_S, NICE, SLOW_BATCH, Backfill
 from memoryd.engine.interfaces import Clock
 from memoryd.index.sqlite import SqliteIndex
 from memoryd.search.embedding.embedder import EmbedderError
-
-
-@dataclass
-class Numbers:
-    """An embedder: a text's length. `before` is called with each batch, and may raise or wait."""
-
-    fast: bool
-    before: Callable[[Sequence[str]], None] = lambda texts: None
-    batches: list[int] = field(default_factory=list)
-    name: str = "numbers"
-    size: int = 2
-    calls: int = 0
-    idle_s: float = 1.0
-
-    def embed(self, texts: Sequence[str]) -> list[bytes]:
-        self.before(texts)
-        self.batches.append(len(texts))
-        return [pack_floats([len(text), 1]) for text in texts]
-
-    def release(self) -> None:
-        pass
+from tests.engine.numbers import Numbers
 
 
 def vectors_of(index: SqliteIndex, model: str) -> int:
@@ -171,6 +149,25 @@ def test_a_long_fill_is_done_in_turns_and_a_sync_waits_for_all(world: World) -> 
     filling.notify(all_of_it=True)
     assert world.have() == 5 * AT_ONCE
     assert filling.next_due == NEVER
+
+
+def test_no_sync_waits_for_a_few_vectors(world: World) -> None:
+    filling = world.filling(Numbers(fast=True))
+    world.put(FEW)
+    filling.notify(all_of_it=True)
+    assert world.have() == 0
+    due = filling.due_next
+    assert due, "a search waits for them"
+    filling.run(world.now)
+    assert world.have() == FEW
+    due = filling.due_next
+    assert not due
+    assert filling.next_due == NEVER
+    world.put(FEW + 1, "b")
+    filling.notify(all_of_it=True)
+    assert world.have() == 2 * FEW + 1
+    due = filling.due_next
+    assert not due
 
 
 def test_another_model_makes_all_anew(world: World) -> None:

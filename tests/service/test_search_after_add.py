@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import fcntl
+import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import Future
 from pathlib import Path
 from types import SimpleNamespace
@@ -14,9 +15,11 @@ import pytest
 from msgspec import to_builtins
 
 from memoryd.control.methods.memories import AddRequest
+from memoryd.control.methods.status import SyncRequest
 from memoryd.disk.daemon_lock import lock_directory
 from memoryd.disk.journal.database import JournalError
 from memoryd.disk.tree import Tree
+from memoryd.engine.inbox import Pace
 from memoryd.engine.interfaces import Clock
 from memoryd.engine.jobs import Job
 from memoryd.engine.root import Root
@@ -27,6 +30,7 @@ from memoryd.operations.root_check import RootCheck
 from memoryd.service.handlers import base
 from memoryd.service.roots import Roots
 from memoryd.service.watching.watcher import READ_EVENTS
+from tests.engine.numbers import Numbers
 from tests.engine.silent import SILENT, worker_of
 from tests.layouts.samples import learning, lines
 from tests.operations.world import LEARNINGS, World
@@ -153,3 +157,32 @@ def test_while_the_daemon_ends_its_jobs_are_told_without_their_times(world: Worl
     broken = cast("Worker", SimpleNamespace(store=worker.store, ends=False))
     with pytest.raises(JournalError):
         Roots.job_rows(asked, broken)
+
+
+def test_a_question_waits_for_the_vectors_that_a_sync_did_not_wait_for(world: World) -> None:
+    held, asked = threading.Event(), threading.Event()
+    held.set()
+
+    def embed_later(texts: Sequence[str]) -> None:
+        asked.set()
+        assert held.wait(20)
+
+    world.write(LEARNINGS, lines(learning(1)))
+    embedder = Numbers(fast=True, before=embed_later)
+    worker = Worker(world.store, Pace(), Clock(), SILENT, lambda *_: None, embedder)
+    worker.start()
+    try:
+        assert worker.ready.wait(20)
+        held.clear()
+        world.write(LEARNINGS, lines(learning(1), learning(2)))
+        asked.clear()
+        assert worker.submit(Job("sync", SyncRequest())).result(20) is not None
+        assert asked.wait(20)
+        (flushed,) = worker.flush()
+        assert not flushed.done()
+        held.set()
+        assert to_builtins(flushed.result(20)) == {}
+        assert worker.flush() == []
+    finally:
+        held.set()
+        assert worker.stop(20)
