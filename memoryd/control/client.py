@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from memoryd.core.records import JsonObject
 
 _CONNECT_S = 5
+_CHUNK = 65_536  # bytes read at once; the allocation of a larger buffer takes longer than the call
 _to_json = json.JSONEncoder(ensure_ascii=False).encode
 _START = "start it with `memoryd run`, or say where it is with --socket or --state-dir"
 
@@ -119,7 +120,7 @@ class Client:
         while b"\n" not in self._buffer:
             try:
                 self._sock.settimeout(_remaining(deadline))
-                chunk = self._sock.recv(262_144)
+                chunk = self._sock.recv(_CHUNK)
             except OSError as error:
                 raise self._connection_error(error) from error
             if not chunk:
