@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from memoryd.core.index import FileRow, ReplacedRange
 from memoryd.core.records import Document, Entry, FileStats, Record
 from memoryd.core.spans import Fingerprint, Span
-from memoryd.index.sqlite import SqliteIndex, reader
+from memoryd.index.sqlite import SqliteIndex, memories, reader
 from memoryd.index.sqlite.database import Database, Row
 from tests.examples import examples
 from tests.index.records import put, record, row
@@ -199,3 +199,29 @@ def test_only_what_changed_is_read_again(tmp_path: Path, monkeypatch: pytest.Mon
         put(index, "b", *records(0, 150, 3))
         taken()
         assert look() == 150
+
+
+def test_memories_of_the_last_questions_are_not_read_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    read, genuine = list[object](), Database.rows
+
+    def reading(self: Database, query: str, values: Sequence[object] = ()) -> list[Row]:
+        read.extend(values if "r.key IN" in query else ())
+        return genuine(self, query, values)
+
+    monkeypatch.setattr(Database, "rows", reading)
+    with closing(SqliteIndex(str(tmp_path / "index"))) as index:
+
+        def look(*keys: int) -> list[object]:
+            read.clear()
+            with index.reader() as lent:
+                uses.update((key, each.uses) for key, each in lent.memories(keys).items())
+            return [*read]
+
+        uses: dict[int, int] = {}
+        put(index, "a", *records(0, 3, 0))
+        assert (look(1, 2), look(2, 3), look(3, 1)) == ([1, 2], [3], [])
+        index.set_access("a", {"m1": 5})
+        assert look(1, 2) == [1, 2], "after a change"
+        assert uses == {1: 0, 2: 5, 3: 0}
+        monkeypatch.setattr(memories, "MAX_CACHED", 5)
+        assert (look(3), look(3)) == ([3], [3]), "above the limit"

@@ -21,6 +21,7 @@ _KEYS = "SELECT r.key FROM records AS r"
 _CREATED = "ifnull(r.created, -1e18)"  # as in records_by_created
 _UNDATED = -1e18
 _HIGHEST = 2**63 - 1  # key
+MAX_CACHED = 400_000  # characters of the memories that are kept for the next question
 # Both read records_by_owner alone, which has only the records with an owner.
 _NEXT_OWNER = "SELECT owner FROM records WHERE owner <> '' AND owner > ? ORDER BY owner LIMIT 1"
 _ANY_WITHOUT_OWNER = "SELECT 1 WHERE (SELECT count(*) FROM records WHERE owner <> '') < (SELECT count(*) FROM records)"
@@ -49,26 +50,35 @@ class Memories:
         self._db = db
         self._owners: tuple[str, ...] | None = None
         self._last_key: int | None = None
-        self._cache: dict[int, Memory] | None = None  # in this snapshot
+        self._inside = False  # a snapshot, in which what is cached is current
+        self._cache: dict[int, Memory] = {}
+        self._cached_chars = 0
 
     def begin(self, *, changed: bool) -> None:
         """Begin a snapshot, in which each memory is read once. `changed`: the index changed since the last one."""
-        self._cache = {}
+        self._inside = True
         if changed:
             self._owners = self._last_key = None
+            self._drop_memories()
 
     def end(self) -> None:
         """End the snapshot."""
-        self._cache = None
+        self._inside = False
+        if self._cached_chars > MAX_CACHED:
+            self._drop_memories()
+
+    def _drop_memories(self) -> None:
+        self._cache, self._cached_chars = {}, 0
 
     def memories(self, keys: Sequence[int]) -> dict[int, Memory]:
-        """Return the memories with the given keys that exist, in that order. Cached within a snapshot."""
-        cache = self._cache if self._cache is not None else {}
+        """Return the memories with the given keys that exist, in that order."""
+        cache = self._cache if self._inside else {}
         missing = [key for key in keys if key not in cache]
         if missing:
             marks = ",".join("?" * len(missing))
             rows = self._db.rows(f"SELECT {_COLUMNS} {_FROM_TEXTS} WHERE r.key IN ({marks})", missing)
             cache.update((row[0], _memory(row)) for row in rows)
+            self._cached_chars += sum([len(row[-1]) for row in rows])
         return {key: cache[key] for key in keys if key in cache}
 
     def newest(self, filters: Filters, limit: int, before: Before | None = None) -> list[Memory]:
@@ -123,7 +133,7 @@ class Memories:
 
     def owners(self) -> tuple[str, ...]:
         """Return the names of all owners, sorted; "" for memories without one."""
-        if self._owners is None or self._cache is None:  # outside a snapshot the cache may be outdated
+        if self._owners is None or not self._inside:  # outside a snapshot the cache may be outdated
             named: list[str] = []
             while row := self._db.row(_NEXT_OWNER, (named[-1] if named else "",)):
                 named.append(row[0])
@@ -133,7 +143,7 @@ class Memories:
 
     def last_key(self) -> int:
         """Return the highest key ever used, whether its memory still exists or not."""
-        if self._last_key is None or self._cache is None:  # see above
+        if self._last_key is None or not self._inside:  # see above
             row = self._db.row("SELECT seq FROM sqlite_sequence WHERE name = 'records'")
             self._last_key = int(row[0]) if row else 0
         return self._last_key
