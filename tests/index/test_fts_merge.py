@@ -13,7 +13,7 @@ from memoryd.engine.inbox import MERGE_PAUSE_S, MERGE_QUIET_S, NEVER
 from memoryd.engine.interfaces import Clock
 from memoryd.engine.root import Root
 from memoryd.index.sqlite import SqliteIndex
-from memoryd.index.sqlite.database import Database
+from memoryd.index.sqlite.database import RELEASE_CACHE, Database
 from memoryd.store import Store
 from tests.engine.silent import SILENT
 from tests.index.database import ask, check_words
@@ -67,6 +67,17 @@ def test_the_words_are_then_in_memory(tmp_path: Path, monkeypatch: pytest.Monkey
         assert {"zebra", "giraffe", "w7"} <= {*reader.vocabulary().split()}
     assert [call for call in asked.call_args_list if "FROM vocabulary" in call.args[1]] == []
     assert asked.call_count == 1, "the words of the new memory"
+    made.close()
+
+
+def test_the_pages_that_it_read_do_not_stay_in_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = filled(tmp_path / "c")
+    statements = Mock(side_effect=Database.run, autospec=True)
+    monkeypatch.setattr(Database, "run", lambda *given: statements(*given))
+    while made.tidy():
+        pass
+    assert [call.args[1] for call in statements.call_args_list].count(RELEASE_CACHE) == 1, "at the end"
+    assert len(found(made, "zebra")) == 80
     made.close()
 
 

@@ -144,6 +144,7 @@ def file_values(row: FileRow, facts: Facts) -> tuple[object, ...]:
 
 SCHEMA = 8
 CACHE_KIB = 8_192  # of each reader: the narrow tables of 100,000 memories
+RELEASE_CACHE = "PRAGMA shrink_memory"  # the writer's 2 MB, after it has read or written far more than a change does
 MAX_IDLE = 4  # open readers that are not in use
 _ERRNO = {sqlite3.SQLITE_FULL: errno.ENOSPC, sqlite3.SQLITE_IOERR: errno.EIO}
 # The errors of SQLite for a directory it cannot write into, whatever the reason.
@@ -255,6 +256,7 @@ def _open_or_rebuild(path: str) -> sqlite3.Connection:
             db.execute("PRAGMA synchronous=OFF")
             version = db.execute("PRAGMA user_version").fetchone()[0]
             if version == SCHEMA and _same_words(db) and db.execute("PRAGMA quick_check(1)").fetchone()[0] == "ok":
+                db.execute(RELEASE_CACHE)
                 return db
             if version == 0 and not db.execute("SELECT 1 FROM sqlite_master").fetchone():
                 db.executescript(f"BEGIN; {TABLES} PRAGMA user_version={SCHEMA}; COMMIT;")

@@ -16,7 +16,15 @@ from memoryd.core.index import FileRow, IndexReader, IndexWriter, ReplacedRange
 from memoryd.core.records import Document, Entry, FileStats, Record
 from memoryd.core.spans import Span, replace_surrogates
 from memoryd.core.words import indexable
-from memoryd.index.sqlite.database import INSERT_RECORD, ConnectionPool, Database, encode, file_values, key_of
+from memoryd.index.sqlite.database import (
+    INSERT_RECORD,
+    RELEASE_CACHE,
+    ConnectionPool,
+    Database,
+    encode,
+    file_values,
+    key_of,
+)
 from memoryd.index.sqlite.reader import EntryCache, Shared, SqliteReader, SummaryCache
 from memoryd.index.texts import CleanRecord, Text, clean, clean_files, redacted
 
@@ -287,6 +295,7 @@ class SqliteIndex(SqliteReader):
         self.can_tidy = self._db.total_changes - before > 1
         if not self.can_tidy:
             self.vocabulary()
+            self._db.run(RELEASE_CACHE)
         return self.can_tidy
 
     # --- rows
