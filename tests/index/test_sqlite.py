@@ -267,6 +267,14 @@ class TestFullText:
         assert words_containing(listed, "host", 2) is None
         assert words_containing(listed, "zebra", 2) == []
 
+    @pytest.mark.parametrize("piece", ["boar", "waterboards", "overboarded", "x" * word_list.LONG])
+    def test_words_that_hold_a_piece_among_older_and_newer_ones(self, piece: str) -> None:
+        older, newer = ["aboard", "board", "waterboards"], ["overboarded", "overboarders", "waterboardsman"]
+        known = WordList()
+        for upto, listed in ((100, older), (101, older + newer)):
+            found = known.words_containing(piece, 9, upto, partial("\n".join, older), lambda _: newer)
+            assert found == [word for word in listed if piece in word]
+
     def test_words_from_a_beginning_on(self) -> None:
         words = ["a", "ab", "aba", "abb", "ac", "b", "zebra", "zürich", "ä", "日本"]
         for listed in (words, words[:1], words[1:4], []):

@@ -21,7 +21,7 @@ from memoryd.core.text_match import pieces_in, term_counts
 from memoryd.core.words import STOP_WORDS, tokens, unspaced
 from memoryd.index.sqlite.database import Database, Row
 from memoryd.index.sqlite.memories import Memories, MemoryText, conditions
-from memoryd.index.sqlite.word_list import WordList, words_containing
+from memoryd.index.sqlite.word_list import WordList
 
 MAX_SCORED = 3_000  # memories with any of the words that FTS5 scores without a limit on the newest
 NEWEST = 2_500  # memories that are scored if more match
@@ -330,7 +330,9 @@ class FullText:
         parts: list[str] = []
         wanted = sorted({*filter(str.isalnum, words)}, key=lambda word: (-len(word), word))[:MAX_NARROWING]
         for word in wanted or words[:1]:
-            holding = words_containing(self.vocabulary(), word, most)
+            holding = self._word_list.words_containing(
+                word, most, self._memories.last_key(), self._terms, self._words_after
+            )
             if holding is None:
                 continue
             if not holding:

@@ -10,9 +10,11 @@ MAX_NEWER = 50  # memories that are split into words for one question
 NEW_WORDS = 20  # characters that a new memory adds to the word list
 RELOAD = 300  # characters of the word list that are loaded in the time in which a word is looked up without the list
 LARGE = 30_000  # memories; loading the words of more takes longer than any question may
+LONG = 11  # letters; what is this long is looked for among the few words that are as long
 LOAD = 12  # memories whose words are loaded in the time in which a new one is split into words
 
 
+_LONG = re.compile(rf"\n([^\n]{{{LONG},}})")
 _ALIKE = re.compile(r"\n(..)[^\n]*(?:\n\1[^\n]*)*")  # neighbours with the same first two letters
 
 
@@ -28,6 +30,8 @@ class WordList:
         self._spans: dict[str, tuple[int, int]] = {}  # where its words with these first two letters are
         self._newer: dict[str, None] = {}  # the words of memories since then
         self._words: str | None = None  # both
+        self._loaded_long = ""  # the words of the vocabulary with at least LONG letters, each between newlines
+        self._long = ""  # these, and the newer ones
         self._missed = 0  # words that were looked up without it since then
 
     def words_up_to(
@@ -37,12 +41,31 @@ class WordList:
         (`words_after` a key); if there are very many, the whole `vocabulary` (one word a line) is loaded, which then
         takes less time."""
         with self._lock:
-            if self._upto < 0 or (last_key - self._upto) * LOAD > last_key:
-                self._load(last_key, vocabulary)
-            self._add_newer(last_key, words_after)
-            if self._words is None:
-                self._words = self._loaded + "\n".join((*self._newer, ""))
-            return self._words
+            return self._words_up_to(last_key, vocabulary, words_after)
+
+    def words_containing(
+        self,
+        piece: str,
+        limit: int,
+        last_key: int,
+        vocabulary: Callable[[], str],
+        words_after: Callable[[int], Iterable[str]],
+    ) -> list[str] | None:
+        """Return the words up to this key that contain `piece`; None if there are more than `limit`."""
+        with self._lock:
+            words = self._words_up_to(last_key, vocabulary, words_after)
+            return words_containing(self._long if len(piece) >= LONG else words, piece, limit)
+
+    def _words_up_to(
+        self, last_key: int, vocabulary: Callable[[], str], words_after: Callable[[int], Iterable[str]]
+    ) -> str:
+        if self._upto < 0 or (last_key - self._upto) * LOAD > last_key:
+            self._load(last_key, vocabulary)
+        self._add_newer(last_key, words_after)
+        if self._words is None:
+            self._words = self._loaded + "\n".join((*self._newer, ""))
+            self._long = self._loaded_long + "\n".join((*(word for word in self._newer if len(word) >= LONG), ""))
+        return self._words
 
     def words_beginning(
         self,
@@ -71,7 +94,8 @@ class WordList:
         words = vocabulary()
         self._loaded, self._newer = f"\n{words}\n" if words else "\n", {}
         self._spans = {found[1]: found.span() for found in _ALIKE.finditer(self._loaded)}
-        self._words, self._upto, self._missed = self._loaded, last_key, 0
+        self._loaded_long = "\n".join(("", *_LONG.findall(self._loaded), ""))
+        self._words, self._upto, self._missed = None, last_key, 0
 
     def _add_newer(self, last_key: int, words_after: Callable[[int], Iterable[str]]) -> None:
         if last_key > self._upto:
