@@ -10,8 +10,10 @@ from __future__ import annotations
 
 import hashlib
 import sqlite3
+import threading
 import zlib
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
 from memoryd.core.progress import ProgressMeter
@@ -48,10 +50,36 @@ _CONTENT_INDEX = ("CREATE INDEX versions_by_content ON versions (sha256)",)
 _VERSIONS_WITH_SIZE = "SELECT v.*, c.size FROM versions v JOIN contents c ON c.sha256 = v.sha256"
 
 
+class Deflation:
+    """A content that is compressed on a thread of its own. That takes most of the time of storing a version, and does
+    not hold the interpreter's lock: meanwhile the content is parsed."""
+
+    def __init__(self, content: bytes) -> None:
+        self._content = content
+        self._deflated: bytes | None = None
+        self._thread = threading.Thread(target=self._run, name="memoryd-deflate", daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        with suppress(MemoryError):  # left to `result`, whose caller is told of it
+            self._deflated = deflate(self._content)
+
+    def result(self) -> bytes:
+        """Return the compressed content."""
+        self._thread.join()
+        return deflate(self._content) if self._deflated is None else self._deflated
+
+
+def deflate(content: bytes) -> bytes:
+    """Compress a content as it is stored."""
+    return zlib.compress(content, _LEVEL)
+
+
 @dataclass(frozen=True, slots=True)
 class FileState:
     """The current state of one file, for a snapshot. `content` is None if it is already stored. `content_digest`: a
-    digest of the file without access counts, "" if the layout has none; an equal one needs no new version."""
+    digest of the file without access counts, "" if the layout has none; an equal one needs no new version. `deflation`:
+    of the content, where it began earlier."""
 
     file: str
     sha256: str
@@ -59,6 +87,7 @@ class FileState:
     quality: Quality
     content: bytes | None
     content_digest: str = ""
+    deflation: Deflation | None = None
 
 
 class UnsavedVersions:
@@ -191,7 +220,7 @@ class Vault:
             if row["valid"] and same:
                 return int(row["seq"])
         if state.content is not None:
-            deflated = zlib.compress(state.content, _LEVEL)
+            deflated = state.deflation.result() if state.deflation is not None else deflate(state.content)
             row_values = (state.sha256, len(state.content), deflated)
             db.execute("INSERT OR REPLACE INTO contents VALUES (?, ?, ?)", row_values)
         quality = state.quality

@@ -10,7 +10,7 @@ from __future__ import annotations
 from memoryd.core.index import FileRow
 from memoryd.core.records import Role
 from memoryd.core.retention import Quality
-from memoryd.disk.snapshots import FileState
+from memoryd.disk.snapshots import Deflation, FileState
 from memoryd.errors import MemorydError
 from memoryd.log import get_logger
 from memoryd.store import Store
@@ -22,14 +22,30 @@ log = get_logger(__name__)
 MAX_VERSION_SIZE = 256 * 1024
 
 
-def note_version(store: Store, row: FileRow, content: bytes, now: float, *, later: bool = False) -> None:
+def begin_version(store: Store, content: bytes) -> Deflation | None:
+    """Begin to compress a large file that `note_version` will probably save at once, while it is parsed."""
+    assert store.layout is not None
+    worthwhile = store.layout.files.agent_caches_file and len(content) > MAX_VERSION_SIZE
+    return Deflation(content) if worthwhile else None
+
+
+def note_version(
+    store: Store,
+    row: FileRow,
+    content: bytes,
+    now: float,
+    *,
+    later: bool = False,
+    deflation: Deflation | None = None,
+) -> None:
     """Note the new version of a file before its agent writes again: save it at once, or leave it to `save_versions`,
-    also where agents cache files if it may be done `later`."""
+    also where agents cache files if it may be done `later`. `deflation`: what `begin_version` returned."""
     assert store.layout is not None
     rules = store.layout.files
     if row.role != Role.SOURCE or row.pending or not rules.saves_versions:
         return
-    state = FileState(row.path, row.digest, row.fingerprint.mode or 0o600, Quality(row.units, row.records), content)
+    mode, quality = row.fingerprint.mode or 0o600, Quality(row.units, row.records)
+    state = FileState(row.path, row.digest, mode, quality, content, deflation=deflation)
     if not rules.agent_caches_file:
         if row.records and len(content) <= MAX_VERSION_SIZE:
             store.unsaved_versions.note(state)

@@ -17,7 +17,7 @@ from memoryd.core.spans import Fingerprint, Span
 from memoryd.disk.syscalls import MB, ChangingError, NotBeneathError, NotRegularError, TooLargeError
 from memoryd.operations.access_counts import add_counts
 from memoryd.operations.check import clear_unread, file_findings, note_unread, odd_files
-from memoryd.operations.file_versions import note_version, save_versions
+from memoryd.operations.file_versions import begin_version, note_version, save_versions
 from memoryd.operations.losses import (
     mass_loss,
     note_deletion,
@@ -192,8 +192,9 @@ def _read_new(
         done = _index_in_chunks(store, _new_row(store, path, content, fingerprint, now), content, now)
         note_loss(store, None, done, now)
         return "half-written" if done.pending else "changed"
+    deflation = begin_version(store, content)
     row, document = _parsed(store, path, content, fingerprint, now)
-    note_version(store, row, content, now)
+    note_version(store, row, content, now, deflation=deflation)
     group.append((row, document))
     return "half-written" if document.pending else "changed"
 
@@ -375,6 +376,7 @@ def _index_content(
         return "changed"
     if store.layout.files.agent_caches_file:
         save_versions(store, now)  # with which this one is compared
+    deflation = begin_version(store, content)
     document = store.layout.reader.parse(path, content, now=now, mtime=mtime, base=ParseOffset())
     if row and row.records and document.pending and not document.records and not store.layout.files.append_only:
         # Another program is rewriting the file; until it can be parsed, its old content stays in use.
@@ -387,7 +389,7 @@ def _index_content(
     note_loss(store, row, read, now)
     store.catalogue.replace(read, completed)
     store.file_pieces.note(path, read.digest, store.layout.reader.pieces(content, document))
-    note_version(store, read, content, now)
+    note_version(store, read, content, now, deflation=deflation)
     if document.pending:
         return "half-written"
     return "accessed" if row and _has_same_meaning(row, document) else "changed"

@@ -5,13 +5,15 @@ from __future__ import annotations
 import hashlib
 import sqlite3
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from memoryd.core.progress import ProgressMeter
 from memoryd.core.retention import Quality
-from memoryd.disk.snapshots import FileState, Vault
+from memoryd.disk import snapshots
+from memoryd.disk.snapshots import Deflation, FileState, Vault
 from memoryd.errors import NotFoundError
 
 GOOD = Quality(1, 1)
@@ -35,6 +37,26 @@ def test_a_snapshot_gives_every_file_back(vault: Vault) -> None:
     made = vault.take([state(name, content) for name, content in names.items()], 10.0, keep=5)
     assert made is not None
     assert {v.file: vault.content(v) for v in vault.files(made.seq)} == names
+
+
+@pytest.mark.parametrize("failures", [0, 1])
+def test_a_content_compressed_on_another_thread_comes_back(
+    vault: Vault, monkeypatch: pytest.MonkeyPatch, failures: int
+) -> None:
+    """Also where that thread had no memory for it."""
+    outcomes = iter([MemoryError()] * failures)
+    deflate = snapshots.deflate
+
+    def failing(content: bytes) -> bytes:
+        if error := next(outcomes, None):
+            raise error
+        return deflate(content)
+
+    monkeypatch.setattr(snapshots, "deflate", failing)
+    content = b"large" * 1000
+    made = vault.add_version(replace(state("a", content), deflation=Deflation(content)), 1.0, keep=5)
+    assert made is not None
+    assert vault.content(made) == content
 
 
 def test_equal_stores_make_no_new_snapshot(vault: Vault) -> None:
