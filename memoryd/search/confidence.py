@@ -32,7 +32,7 @@ class Limits(NamedTuple):
     sure: float
 
 
-BY_TEXT, BY_MEANING, BY_BOTH = Limits(0.17, 0.5), Limits(0.28, 0.6), Limits(0.355, 0.6)
+BY_TEXT, BY_MEANING, BY_BOTH = Limits(0.17, 0.5), Limits(0.29, 0.6), Limits(0.365, 0.6)
 BY_POINTS = Limits(0.3, 0.6)  # topic files
 # With vectors of MiniLM, by which right hits have lower cosines; agents that store vectors of this size use it, too.
 MINILM = (minilm.NAME, agent_model(minilm.SIZE))

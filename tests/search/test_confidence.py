@@ -74,7 +74,7 @@ def test_a_lowest_score_leaves_out_worse_hits(filled: Stored) -> None:
 
 @pytest.mark.parametrize(
     ("model", "expected"),
-    [("static-128-1", "weak"), ("minilm-l6-v2-int8", "likely"), ("own:384", "likely"), ("own:1536", "weak")],
+    [("static-128-2", "weak"), ("minilm-l6-v2-int8", "likely"), ("own:384", "likely"), ("own:1536", "weak")],
 )
 @pytest.mark.parametrize(("mode", "score"), [("hybrid", 0.33), ("semantic", 0.26)])
 def test_a_score_with_minilm_is_worth_more(mode: Mode, score: float, model: str, expected: str) -> None:
@@ -88,7 +88,7 @@ def test_a_score_with_minilm_is_worth_more(mode: Mode, score: float, model: str,
 )
 def test_a_name_alone_makes_no_hit_likely(cosine: float, text: float, named: bool, expected: str) -> None:
     """Asked for the blood type of Ines, that a memory is about Ines puts it first, but does not make it the answer."""
-    why = {"semantic": {"model": "static-128-1", "cosine": cosine}, **({"named": True} if named else {})}
+    why = {"semantic": {"model": "static-128-2", "cosine": cosine}, **({"named": True} if named else {})}
     hit = Candidate(1, 0.9, why, text)
     assert [each.confidence for each in with_confidence([hit], Missing(), "hybrid", points=False)] == [expected]
 

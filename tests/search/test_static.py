@@ -16,15 +16,19 @@ from memoryd.core.vectors import cosine, unpack
 from memoryd.search.embedding import vocabulary
 from memoryd.search.embedding.embedder import EmbedderError
 from memoryd.search.embedding.static import (
+    FEW_WORDS,
+    FIRST,
     HEAD,
     MAGIC,
     MAX_WORDS,
+    OTHERS,
     SIZE,
     Static,
     Table,
     pack_bytes,
     pieces,
     rows_of,
+    sum_of_words,
     words,
 )
 from memoryd.search.embedding.vocabulary import (
@@ -143,10 +147,19 @@ def test_a_sum_of_integers_is_the_sum_of_the_rows(
     assert list(made.numbers(total)) == expected
 
 
-def test_the_largest_text_fits(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("count", "weight"), [(FEW_WORDS, OTHERS * FEW_WORDS + sum(FIRST)), (MAX_WORDS, MAX_WORDS)])
+def test_the_largest_text_fits(tmp_path: Path, count: int, weight: int) -> None:
     made = table(tmp_path / "t.bin", [[127, -127, 127]], [4095])
-    most = 127 * 4095 * MAX_WORDS
-    assert list(made.numbers(MAX_WORDS * made.row(0))) == [most, -most, most]
+    most = 127 * 4095 * weight
+    assert list(made.numbers(sum_of_words([made.row(0)] * count))) == [most, -most, most]
+
+
+def test_the_first_words_weigh_more() -> None:
+    assert sum_of_words([0, 1]) < sum_of_words([1, 0]) == OTHERS + FIRST[0]
+    assert sum_of_words([0] * len(FIRST) + [1]) == OTHERS
+    texts = ["boat", "boat and the invoice of March", "invoice of March and the boat"]
+    boat, first, last = (unpack(each, SIZE) for each in Static().embed(texts))
+    assert cosine(boat, first) > cosine(boat, last) + 0.1
 
 
 def test_what_is_no_table_is_refused(tmp_path: Path) -> None:
