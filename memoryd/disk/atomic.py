@@ -23,8 +23,8 @@ from typing import Final, Literal
 
 from memoryd.core.spans import Content, Fingerprint
 from memoryd.disk import syscalls
-from memoryd.disk.replaced_file import ReplacedFile, digest_of
-from memoryd.disk.syscalls import NotRegularError, fingerprint_of, lstat, open_regular, pread_all
+from memoryd.disk.replaced_file import ReplacedFile
+from memoryd.disk.syscalls import NotRegularError, fingerprint_of, hash_start, lstat, open_regular, pread_all
 from memoryd.disk.temps import Temp, still_holds, temp_name
 from memoryd.disk.tree import Tree
 
@@ -283,7 +283,7 @@ def open_old(
         return None
     stack.callback(close, fd)
     state = fingerprint_of(os.fstat(fd))
-    return OldFile(fd, state, (digest or digest_of(fd, state.size)) if exchange else "")
+    return OldFile(fd, state, (digest or hash_start(fd, state.size).hexdigest()) if exchange else "")
 
 
 def rename(directory: int, source: str, target: str) -> None:
@@ -320,7 +320,7 @@ def _require_base(found: Fingerprint | None, old: OldFile, path: str) -> None:
         raise StoreChangedError(path)
     if found.same_content(old.state):
         return
-    if found.size < old.state.size or digest_of(old.fd, old.state.size) != old.digest:
+    if found.size < old.state.size or hash_start(old.fd, old.state.size).hexdigest() != old.digest:
         raise StoreChangedError(path)
 
 
@@ -335,7 +335,9 @@ def _swap_back(directory: int, temp: Temp, name: str, path: str) -> ReplacedFile
     except FileNotFoundError:
         return None  # removed meanwhile by another program; the old file stays for the recovery
     size = temp.state.st_size
-    ours = ReplacedFile(directory, temp.name, temp.fd, path, base_size=size, digest=digest_of(temp.fd, size))
+    ours = ReplacedFile(
+        directory, temp.name, temp.fd, path, base_size=size, digest=hash_start(temp.fd, size).hexdigest()
+    )
     if ours.close_if_unused():
         return None
     temp.handed_over = True

@@ -7,10 +7,9 @@ the bytes past the length we read to the live file.
 
 from __future__ import annotations
 
-import hashlib
 import os
 
-from memoryd.disk.syscalls import MB, is_proven_sole_opener, is_sole_opener, pread_all
+from memoryd.disk.syscalls import hash_start, is_proven_sole_opener, is_sole_opener, pread_all
 from memoryd.disk.temps import unlink_if
 
 
@@ -45,7 +44,7 @@ class ReplacedFile:
     def unmodified(self) -> bool:
         """True if the first `base_size` bytes are unchanged; False if a program wrote in place instead of appending.
         Then its change is in the whole old inode, not only at the end."""
-        return digest_of(self._fd, self.base_size) == self._digest
+        return hash_start(self._fd, self.base_size).hexdigest() == self._digest
 
     def written_at(self) -> int | None:
         """Return the modification time (ns) if a program wrote to the inode since it was replaced, else None. Costs one
@@ -85,12 +84,3 @@ class ReplacedFile:
             return False
         self.close()
         return True
-
-
-def digest_of(fd: int, size: int) -> str:
-    """Return the SHA-256 (hex) of the first `size` bytes of an open file."""
-    digest, start = hashlib.sha256(), 0
-    while start < size and (piece := pread_all(fd, start, min(MB, size - start))):
-        digest.update(piece)
-        start += len(piece)
-    return digest.hexdigest()

@@ -12,6 +12,7 @@ from __future__ import annotations
 import ctypes
 import errno
 import fcntl
+import hashlib
 import os
 import signal
 import stat
@@ -19,8 +20,12 @@ import struct
 import sys
 from collections.abc import Iterator
 from contextlib import suppress
+from typing import TYPE_CHECKING
 
 from memoryd.core.spans import Fingerprint
+
+if TYPE_CHECKING:
+    from hashlib import _Hash
 
 UNSUPPORTED = frozenset({errno.ENOSYS, errno.EINVAL, errno.ENOTSUP})  # the kernel or file system lacks the call
 
@@ -35,6 +40,7 @@ libc = ctypes.CDLL(None, use_errno=True)
 
 
 MB = 1024 * 1024
+PIECE = 256 * 1024  # bytes that are hashed at a time: they stay in the processor's cache
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _REGULAR = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 
@@ -143,6 +149,15 @@ def pread_all(fd: int, start: int, length: int) -> bytes:
         pieces.append(piece)
         start, length = start + len(piece), length - len(piece)
     return b"".join(pieces)
+
+
+def hash_start(fd: int, size: int) -> _Hash:
+    """Return the SHA-256 of the first `size` bytes of an open file, to be updated further."""
+    digest, start = hashlib.sha256(), 0
+    while start < size and (piece := pread_all(fd, start, min(PIECE, size - start))):
+        digest.update(piece)
+        start += len(piece)
+    return digest
 
 
 def open_directory(base: int, name: str, path: str) -> int:

@@ -18,7 +18,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from enum import StrEnum
 from types import TracebackType
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 from memoryd.core.spans import Fingerprint
 from memoryd.disk.syscalls import (
@@ -28,6 +28,7 @@ from memoryd.disk.syscalls import (
     TooLargeError,
     birth_time_ns,
     fingerprint_of,
+    hash_start,
     lstat,
     open_directory,
     open_found,
@@ -36,6 +37,9 @@ from memoryd.disk.syscalls import (
     pread_all,
     sync_directory,
 )
+
+if TYPE_CHECKING:
+    from hashlib import _Hash
 
 ATTEMPTS = 3  # reads of a file that changes meanwhile
 
@@ -203,6 +207,23 @@ class Tree:
                 return content, before
             finally:
                 os.close(fd)
+
+    def read_grown(self, path: str, size: int) -> tuple[_Hash, bytes, Fingerprint]:
+        """Return the SHA-256 of the first `size` bytes, of which none is kept, and the bytes after them, with the
+        fingerprint that these had when they were read: a program may append to the file without a pause. Raises
+        ChangingError if it is replaced or truncated meanwhile."""
+        with self.parent(path) as (directory, name):
+            fd = open_regular(directory, name, path)
+            try:
+                before = fingerprint_of(os.fstat(fd))
+                digest = hash_start(fd, size)
+                added = pread_all(fd, size, before.size - size)
+            finally:
+                os.close(fd)
+            current = lstat(directory, name, path)
+        if current is None or not (before.same_file(current) and size + len(added) == before.size <= current.size):
+            raise ChangingError(path)
+        return digest, added, before
 
     def scan(
         self,

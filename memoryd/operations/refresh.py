@@ -1,21 +1,28 @@
 """Index changed files: the whole file, the lines appended to it, or only the lines that memoryd changed.
 
-Events are only hints; a full scan is authoritative. If memoryd made a change to lines, the file is not even read. With
-`tails` only its end is read, and its row stays marked as recently modified, so that the next refresh reads all of it.
+Events are only hints; a full scan is authoritative. `changed_lines` has what is done for lines.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 from memoryd.core.findings import Finding
-from memoryd.core.index import FileRow, ReplacedRange
+from memoryd.core.index import FileRow
 from memoryd.core.records import Document, ParseOffset, Role
-from memoryd.core.spans import Fingerprint, Span
+from memoryd.core.spans import Fingerprint
 from memoryd.disk.syscalls import MB, ChangingError, NotBeneathError, NotRegularError, TooLargeError
 from memoryd.operations.access_counts import add_counts
+from memoryd.operations.changed_lines import (
+    append_part,
+    index_grown,
+    index_own_change,
+    index_tail,
+    is_unchanged,
+    restamp,
+    with_counts,
+)
 from memoryd.operations.check import clear_unread, file_findings, note_unread, odd_files
 from memoryd.operations.file_versions import begin_version, note_version, save_versions
 from memoryd.operations.losses import (
@@ -28,17 +35,12 @@ from memoryd.operations.losses import (
 )
 from memoryd.operations.overwrites import find_lost_writes, is_watched, undo_findings
 from memoryd.store import Store
-from memoryd.store.line_files import MAX_BYTES, digest_of, grown_digest
-
-if TYPE_CHECKING:
-    from hashlib import _Hash
+from memoryd.store.line_files import digest_of
 
 READ_ROLES = (Role.SOURCE, Role.ARCHIVE)
 CHUNK_SIZE = 256 * 1024  # bytes of a line-based file that are parsed at a time
 GROUP_FILES, GROUP_BYTES = 64, CHUNK_SIZE  # new files that enter the catalogue together
 SLOW_TO_PARSE = 1024 * 1024  # bytes of a document whose pieces are kept at once; a smaller one parses in 50 ms
-ONCE_PER_FILE = ("crlf-newlines",)
-WHOLE_FILE_CODES = ("corrupt-file", "emptied-file")
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,9 +106,9 @@ def _refresh_paths(store: Store, paths: Iterable[str], now: float, *, verify: bo
                 note_deletion(store, path, now)
         else:
             linked |= found.nlink > 1
-            if tails and row is not None and _unchanged(row, found):
+            if tails and row is not None and is_unchanged(row, found):
                 continue  # by a further event of the same change; the next refresh without `tails` makes sure
-            by_tail = tails and row is not None and _index_tail(store, row, found, now)
+            by_tail = tails and row is not None and index_tail(store, row, found, now)
             outcomes[path] = "changed" if by_tail else index_file(store, path, found, row, now, verify=verify)
     _forget(store, deleted, now)
     return replace(_result(outcomes, deleted), linked=linked)
@@ -230,87 +232,6 @@ def _is_under(path: str, directories: Iterable[str]) -> bool:
     return any(path == directory or path.startswith(f"{directory}/") or not directory for directory in directories)
 
 
-def index_own_change(store: Store, row: FileRow, found: Fingerprint, now: float) -> bool:
-    """Index a change of memoryd to whole lines of a file without findings, without reading the file. Returns False if
-    another program changed the file too."""
-    change = store.pending_changes.between(row.path, row.fingerprint, found)
-    if store.layout is None or change is None or row.pending or not (row.digest and row.ends_with_newline):
-        return False
-    mtime = change.after.mtime_ns / 1e9
-    base = ParseOffset(change.start, row.lines + 1 if change.line is None else change.line)
-    old_part = store.layout.reader.parse(row.path, change.old, now=now, mtime=mtime, base=base)
-    new_part = store.layout.reader.parse(row.path, change.new, now=now, mtime=mtime, base=base)
-    if new_part.findings or new_part.pending or store.catalogue.finding_counts(row.path):
-        return False
-    replaced = ReplacedRange(
-        Span(change.start, change.start + len(change.old)),
-        change.old.count(b"\n"),
-        len(change.new),
-        change.new.count(b"\n"),
-    )
-    changed = row._replace(
-        fingerprint=change.after,
-        digest=change.digest.hexdigest(),
-        lines=row.lines - replaced.lines + replaced.new_lines,
-        ends_with_newline=change.new.endswith(b"\n")
-        or change.start + len(change.new) < change.after.size
-        or not change.new,
-        recently_modified=True,  # another program may have written since, in place and within the same tick
-        units=row.units - old_part.units,
-        broken=row.broken - old_part.broken,
-        records=row.records - len(old_part.records),
-    )
-    store.catalogue.replace_range(with_counts(changed, new_part, changed), replaced, new_part)
-    if change.start + len(change.new) == change.after.size:
-        store.file_ends.note(row.path, change.after, change.digest, change.new)
-    return True
-
-
-def _index_tail(store: Store, row: FileRow, found: Fingerprint, now: float) -> bool:
-    """Index the lines that another program appended to a file, without reading what stood before them. Returns False
-    if that is not known to be all that changed."""
-    end, size = store.file_ends.of(row), found.size - row.fingerprint.size
-    if end is None or row.pending or not (row.ends_with_newline and 0 < size <= MAX_BYTES):
-        return False
-    assert store.layout is not None
-    overlap = len(end.last)
-    try:
-        content, fingerprint = store.tree.read_span(row.path, row.fingerprint.size - overlap, size + overlap)
-    except (OSError, ChangingError):
-        return False  # reading the whole file tells why
-    same = fingerprint.same_content(found) and found.same_file(row.fingerprint)
-    if not same or content[:overlap] != end.last or not content.endswith(b"\n"):
-        return False
-    added, digest = content[overlap:], end.digest.copy()
-    digest.update(added)
-    base = ParseOffset(row.fingerprint.size, row.lines + 1)
-    tail = store.layout.reader.parse(row.path, added, now=now, mtime=found.mtime_ns / 1e9, base=base)
-    lines = row.lines + added.count(b"\n")
-    read = row._replace(fingerprint=found, digest=digest.hexdigest(), lines=lines, recently_modified=True)
-    _append(store, read, tail, row)
-    store.file_ends.note(row.path, found, digest, content)
-    return True
-
-
-def _append(store: Store, read: FileRow, tail: Document, row: FileRow) -> None:
-    """Index the new end of a file, with what it means for the whole file. `row` describes the file without it."""
-    grown = with_counts(read, tail, row)
-    findings = (*_new_findings(store, row.path, tail), *file_findings(store, grown, is_empty=False))
-    store.catalogue.append(grown, replace(tail, findings=findings), recounted=WHOLE_FILE_CODES)
-
-
-def with_counts(row: FileRow, part: Document, before: FileRow | None) -> FileRow:
-    """Return the row with the counts of a parsed part added to those of `before`."""
-    units, broken, records = (before.units, before.broken, before.records) if before else (0, 0, 0)
-    return row._replace(
-        units=units + part.units,
-        broken=broken + part.broken,
-        records=records + len(part.records),
-        pending=part.pending,
-        facts=part.facts,
-    )
-
-
 def index_file(store: Store, path: str, found: Fingerprint, row: FileRow | None, now: float, *, verify: bool) -> str:
     """Index one file if it changed. Returns same, changed, accessed (indexed, with the same meaning), half-written
     (indexed, to be read again) or waiting (not readable at the moment)."""
@@ -324,10 +245,13 @@ def index_file(store: Store, path: str, found: Fingerprint, row: FileRow | None,
 def _index_changed(
     store: Store, path: str, found: Fingerprint, row: FileRow | None, now: float, *, verify: bool
 ) -> str:
-    if row and row.digest and _unchanged(row, found) and not (row.recently_modified or row.pending or verify):
+    if row and row.digest and is_unchanged(row, found) and not (row.recently_modified or row.pending or verify):
         return "same"
     if row and index_own_change(store, row, found, now):
         return "changed"
+    grown = index_grown(store, row, found, now) if row and row.digest else None
+    if grown is not None:
+        return grown
     read = _read(store, path, found)
     return read if isinstance(read, str) else _index_content(store, path, *read, row, now)
 
@@ -347,26 +271,14 @@ def _read(store: Store, path: str, found: Fingerprint) -> tuple[bytes, Fingerpri
     return read
 
 
-def _unchanged(row: FileRow, found: Fingerprint) -> bool:
-    return row.fingerprint.same_content(found) and row.fingerprint.ctime_ns == found.ctime_ns
-
-
 def _index_content(
     store: Store, path: str, content: bytes, fingerprint: Fingerprint, row: FileRow | None, now: float
 ) -> str:
     assert store.layout is not None
-    digest, has_grown = grown_digest(row if store.layout.files.append_only else None, content)
-    new = _new_row(store, path, content, fingerprint, now, digest)
+    new = _new_row(store, path, content, fingerprint, now)
     mtime, recently_modified = fingerprint.mtime_ns / 1e9, new.recently_modified
     if row and row.digest == new.digest and not row.pending:
-        if not _unchanged(row, fingerprint) or row.recently_modified != recently_modified:
-            store.catalogue.restamp(row._replace(fingerprint=fingerprint, recently_modified=recently_modified))
-        return "same"
-    if row and has_grown:
-        base = ParseOffset(row.fingerprint.size, row.lines + 1)
-        tail = store.layout.reader.parse(path, content[base.offset :], now=now, mtime=mtime, base=base)
-        _append(store, new, tail, row)
-        return "half-written" if tail.pending else "changed"
+        return restamp(store, row, row._replace(fingerprint=fingerprint, recently_modified=recently_modified))
     if _has_chunks(store, content):
         known = store.catalogue.identities(path) if row is not None else []
         done = _index_in_chunks(store, new, content, now)
@@ -425,11 +337,9 @@ def _parsed(store: Store, path: str, content: bytes, fingerprint: Fingerprint, n
     return row, _completed(store, row, content, document, now)
 
 
-def _new_row(
-    store: Store, path: str, content: bytes, fingerprint: Fingerprint, now: float, digest: _Hash | None = None
-) -> FileRow:
+def _new_row(store: Store, path: str, content: bytes, fingerprint: Fingerprint, now: float) -> FileRow:
     """Return the row of a file without the counts of its memories."""
-    digest = digest or digest_of(content)
+    digest = digest_of(content)
     if store.layout is not None and store.layout.files.append_only:
         store.file_ends.note(path, fingerprint, digest, content)
     return FileRow(
@@ -480,15 +390,8 @@ def _index_in_chunks(store: Store, new: FileRow, content: bytes, now: float) -> 
         if base.offset == 0:
             store.catalogue.replace(so_far, part)
         else:
-            findings = (*_new_findings(store, new.path, part), *file_findings(store, so_far, is_empty=False))
-            store.catalogue.append(so_far, replace(part, findings=findings), recounted=WHOLE_FILE_CODES)
+            append_part(store, so_far, part)
         base = ParseOffset(end, base.line + content.count(b"\n", base.offset, end))
         store.progress.reach(before + end)
     assert so_far is not None
     return so_far
-
-
-def _new_findings(store: Store, path: str, tail: Document) -> Iterable[Finding]:
-    """Return the findings of the new end of a file, except those reported once per file that already were."""
-    known = {code for _, code in store.catalogue.finding_counts(path)}
-    return [each for each in tail.findings if each.code not in ONCE_PER_FILE or each.code not in known]

@@ -188,19 +188,6 @@ def digest_of(content: bytes | memoryview) -> _Hash:
     return hashlib.sha256(content)
 
 
-def grown_digest(row: FileRow | None, content: bytes) -> tuple[_Hash, bool]:
-    """Return the digest of the content, and whether it starts with the indexed content, which ended with a newline:
-    then only the tail must be parsed."""
-    size = row.fingerprint.size if row and row.ends_with_newline and not row.pending else 0
-    if row is None or not 0 < size < len(content):
-        return digest_of(content), False
-    whole = memoryview(content)
-    digest = digest_of(whole[:size])
-    has_grown = digest.hexdigest() == row.digest
-    digest.update(whole[size:])
-    return digest, has_grown
-
-
 def lines_of(before: bytes, after: bytes, edits: Sequence[Edit]) -> tuple[int, int, bytes, bytes]:
     """Return (start, line, old, new): the whole lines from the first edit to the last."""
     first, last = min(e.span.start for e in edits), max(e.span.end for e in edits)

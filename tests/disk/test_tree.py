@@ -8,16 +8,19 @@ import socket
 import stat
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from memoryd.core.spans import sha256
 from memoryd.disk import syscalls
 from memoryd.disk import tree as tree_module
-from memoryd.disk.syscalls import ChangingError, NotBeneathError, NotRegularError, TooLargeError
+from memoryd.disk.syscalls import PIECE, ChangingError, NotBeneathError, NotRegularError, TooLargeError, hash_start
 from memoryd.disk.tree import PathState, Tree
 
 
@@ -471,6 +474,48 @@ def test_a_span_is_of_the_file_that_its_fingerprint_names(tmp_path: Path) -> Non
     with Tree(str(tmp_path)) as tree:
         assert tree.read_span("a", 4, 3) == (b"two", tree.stat("a"))
         assert tree.read_span("a", 8, 100)[0] == b"three"
+
+
+class TestGrownFiles:
+    def test_the_start_is_hashed_and_the_rest_returned(self, tmp_path: Path) -> None:
+        start = b"x" * (2 * PIECE + 1)
+        (tmp_path / "a").write_bytes(start + b"more")
+        with Tree(str(tmp_path)) as tree:
+            digest, added, fingerprint = tree.read_grown("a", len(start))
+            assert (digest.hexdigest(), added, fingerprint) == (sha256(start), b"more", tree.stat("a"))
+            assert tree.read_grown("a", len(start) + 4)[1] == b""
+
+    def test_the_file_may_grow_meanwhile(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        (tmp_path / "a").write_bytes(b"one\ntwo\n")
+        with Tree(str(tmp_path)) as tree:
+            before = tree.stat("a")
+            _before_hashing(monkeypatch, partial(os.truncate, tmp_path / "a", 99))
+            assert tree.read_grown("a", 4)[1:] == (b"two\n", before)
+
+    @pytest.mark.parametrize("change", ["replaced", "removed", "shorter"])
+    def test_any_other_change_is_an_error(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, change: str) -> None:
+        path = tmp_path / "a"
+        path.write_bytes(b"one\ntwo\n")
+        (tmp_path / "b").write_bytes(b"one\ntwo\n")
+        changes: dict[str, Callable[[], object]] = {
+            "replaced": lambda: (tmp_path / "b").rename(path),
+            "removed": path.unlink,
+            "shorter": lambda: os.truncate(path, 6),
+        }
+        with Tree(str(tmp_path)) as tree:
+            _before_hashing(monkeypatch, changes[change])
+            with pytest.raises(ChangingError):
+                tree.read_grown("a", 4)
+
+
+def _before_hashing(monkeypatch: pytest.MonkeyPatch, change: Callable[[], object]) -> None:
+    """Change the file once it is open."""
+
+    def changed(fd: int, size: int) -> Any:
+        change()
+        return hash_start(fd, size)
+
+    monkeypatch.setattr(tree_module, "hash_start", changed)
 
 
 def test_a_twin_outlives_the_tree_it_was_made_from(tmp_path: Path) -> None:

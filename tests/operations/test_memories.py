@@ -11,7 +11,6 @@ import pytest
 
 from memoryd.core.defaults import Limit, LimitKind, Policy
 from memoryd.core.secrets import SUGGESTION, VIOLATION
-from memoryd.disk.tree import Tree
 from memoryd.errors import ConflictError, InvalidMemoryError, LimitExceededError, NotFoundError, SensitiveError
 from memoryd.layouts.protocol import AccessCount, NewMemory, WriteView
 from memoryd.operations import memories
@@ -24,7 +23,7 @@ from memoryd.store import Store
 from memoryd.store.layout_views import write_view
 from tests.layouts.samples import learning, line, lines, memory, uuid
 from tests.operations.conftest import MakeWorld
-from tests.operations.world import CORE, LEARNINGS, LIVE, World
+from tests.operations.world import CORE, LEARNINGS, LIVE, World, whole_reads
 
 CANARY = "ghp_" + "aB3dE6gH9" * 4
 ARCHIVE = "archive/2026/learnings_2026_Q1.jsonl"
@@ -195,11 +194,12 @@ class TestOtherWriters:
         """Also in a file that was just written, whose stamps prove nothing yet."""
         filled(world)
         world.append(LEARNINGS, learning(5), age=0)
-        monkeypatch.setattr(Tree, "read", lambda *_, **__: pytest.fail("the whole file is read"))
+        reads = whole_reads(monkeypatch)
         for number in (1, 2):
             found = read(world, uuid(number))
             assert found is not None
             assert found.native["id"] == uuid(number)
+        assert reads == []
 
     @pytest.mark.parametrize(
         ("old", "new"),

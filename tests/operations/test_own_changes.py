@@ -8,13 +8,12 @@ import pytest
 
 from memoryd.core.plan import ANY_CONTENT, Action, Kind, Plan
 from memoryd.core.spans import Edit, Span, sha256
-from memoryd.disk.tree import Tree
 from memoryd.operations.undo import undo
 from memoryd.store.commit import Origin, change
 from memoryd.store.layout_views import IndexedFiles
 from memoryd.store.line_files import PendingChanges
 from tests.layouts.samples import lines, memory, uuid
-from tests.operations.world import CORE, World
+from tests.operations.world import CORE, World, whole_reads
 
 
 def add(world: World, number: int) -> str:
@@ -34,15 +33,7 @@ def indexed_entries(world: World) -> list[tuple[object, ...]]:
 @pytest.fixture
 def reads(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Paths of the files that are fully read from here on."""
-    paths: list[str] = []
-    real = Tree.read
-
-    def spying(self: Tree, path: str, **how: object) -> object:
-        paths.append(path)
-        return real(self, path, **how)  # type: ignore[arg-type]  # whatever it was asked with
-
-    monkeypatch.setattr(Tree, "read", spying)
-    return paths
+    return whole_reads(monkeypatch)
 
 
 def test_the_second_append_reads_nothing_and_is_indexed_in_full(world: World, reads: list[str]) -> None:

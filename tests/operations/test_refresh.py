@@ -24,7 +24,7 @@ from memoryd.store import Store
 from memoryd.store.line_files import END_BYTES, FileEnds
 from tests.index.records import EVERYTHING
 from tests.layouts.samples import learning, line, lines, memory, task, uuid
-from tests.operations.world import CORE, LEARNINGS, LIVE, Q3, TASKS, World
+from tests.operations.world import CORE, LEARNINGS, LIVE, Q3, TASKS, World, whole_reads
 
 
 @pytest.fixture
@@ -77,15 +77,7 @@ class TestTails:
     @pytest.fixture
     def read_whole(self, monkeypatch: pytest.MonkeyPatch) -> list[str]:
         """The files read as a whole from here on."""
-        paths: list[str] = []
-        real = Tree.read
-
-        def spy(tree: Tree, path: str, **how: Any) -> Any:
-            paths.append(path)
-            return real(tree, path, **how)
-
-        monkeypatch.setattr(Tree, "read", spy)
-        return paths
+        return whole_reads(monkeypatch)
 
     def ids(self, world: World) -> list[str]:
         return [each.id for each in world.store.catalogue.entries([CORE])]
@@ -352,11 +344,12 @@ class TestHalfWritten:
         world.look()
         world.append(CORE, memory(3))
 
-        def changing(self: Tree, path: str, **more: Any) -> Any:
+        def changing(self: Tree, path: str, *args: Any, **more: Any) -> Any:
             raise ChangingError(path)
 
         with monkeypatch.context() as patch:
             patch.setattr(Tree, "read", changing)
+            patch.setattr(Tree, "read_grown", changing)
             done = world.look([CORE])
         assert (done.changed, done.waiting) == ((), (CORE,))
         assert len(list(world.store.catalogue.entries([CORE]))) == 2

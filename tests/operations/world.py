@@ -9,9 +9,12 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from memoryd.core.defaults import Policy
 from memoryd.core.records import Role
 from memoryd.disk.temps import is_our_temp
+from memoryd.disk.tree import Tree
 from memoryd.operations.index_files import IndexUpdate, update_index
 from memoryd.operations.refresh import RefreshResult, refresh
 from memoryd.store import Store
@@ -22,6 +25,25 @@ from tests.layouts.samples import line
 CORE, LEARNINGS, TASKS = "core_memories.jsonl", "learnings.jsonl", "tasks.jsonl"
 LIVE = (CORE, LEARNINGS, TASKS)
 Q3 = "archive/2025/learnings_2025_Q3.jsonl"
+
+
+def whole_reads(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Return the paths of the files all of whose bytes are read from here on, each once until the list is cleared."""
+    paths: list[str] = []
+
+    def spy_on(name: str) -> None:
+        real = getattr(Tree, name)
+
+        def spy(tree: Tree, path: str, *args: Any, **how: Any) -> Any:
+            if path not in paths:
+                paths.append(path)
+            return real(tree, path, *args, **how)
+
+        monkeypatch.setattr(Tree, name, spy)
+
+    spy_on("read")
+    spy_on("read_grown")
+    return paths
 
 
 def kill(store: Store) -> None:
