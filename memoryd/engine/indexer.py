@@ -123,13 +123,13 @@ class Backfill:
         self._done: VectorBatch | None = None
         self._running = False
         self._pause_s = FIRST_PAUSE_S
-        self.due_next = False  # a few vectors are made right after the answer; for any thread
+        self.deferred = False  # a sync left a few vectors for later; for any thread
         self.trouble: str | None = None  # why some memories have no vector, while it lasts
         self.next_due = NEVER if embedder is None else clock.monotonic()  # what an earlier run left
 
     def notify(self, *, all_of_it: bool = False, later: bool = False) -> None:
-        """Note that memories were indexed. With `all_of_it` a fast embedder embeds all of them now, but a few right
-        after the answer. Otherwise most of a large new store is deferred: it is served before all of it can be found by
+        """Note that memories were indexed. With `all_of_it` a fast embedder embeds all of them now, but a few a
+        moment later. Otherwise most of a large new store is deferred: it is served before all of it can be found by
         meaning. With `later` a question that the writer asks next is answered first."""
         if self._embedder is None:
             return
@@ -158,6 +158,11 @@ class Backfill:
             self._begin(self._embedder)
         return self.trouble != told
 
+    def make_deferred(self) -> None:
+        """Before a search: make the vectors that a sync left for later."""
+        if self.deferred and self._embedder is not None:
+            self._fill(self._embedder, NEVER)
+
     # --- inner workings
 
     def _fill_or_defer(self, embedder: Embedder) -> None:
@@ -165,7 +170,7 @@ class Backfill:
         if missing > FEW:
             self._fill(embedder, NEVER)
         elif missing:
-            self.next_due, self.due_next = self._clock.monotonic(), True
+            self.next_due, self.deferred = min(self.next_due, self._clock.monotonic() + LATER_S), True
         else:
             self.next_due = NEVER
 
@@ -181,7 +186,7 @@ class Backfill:
         except MemorydError as error:
             self._failed(error)
         finally:
-            self.due_next = False
+            self.deferred = False
 
     def _embed(self, embedder: Embedder, texts: list[str]) -> list[bytes]:
         """Embed one text after the other, so that a search waits for one of them at most."""

@@ -116,7 +116,8 @@ class Root:
             self.deadlines.look = min(self.deadlines.look, now + LOOK_S)
         self._merge_late(now)
         self.memories.run_due(now)
-        if self.backfill.run(now) and self._note_vectors():
+        self.backfill.run(now)
+        if self._note_vectors():
             self.publish()
         self.deadlines.merge_fulltext(now, self.store.catalogue)
         if now >= self.deadlines.scan:
@@ -248,8 +249,10 @@ class Root:
             save_versions(self.store, self._clock.wall())
         return waiting
 
-    def _read(self, paths: Collection[str] | None, since: float, *, verify: bool = False) -> tuple[str, ...] | None:
-        """Read what changed, as `process` does. None if the root cannot be read now."""
+    def _read(
+        self, paths: Collection[str] | None, since: float, *, verify: bool = False, later: bool = False
+    ) -> tuple[str, ...] | None:
+        """Read what changed, as `process` does; `later`: the vectors follow. None if the root cannot be read now."""
         if not self.health.is_active:
             return None
         self.memories.catch_up()
@@ -268,7 +271,7 @@ class Root:
             return None
         if done.directories is not None:
             self._note_scan(done.directories, began)
-        self._note_changes(done, since)
+        self._note_changes(done, since, later=later)
         for write in self._indexer.restore_lost():
             self.health.note_undone(write)
         if self._indexer.wants_fit(everything=paths is None):
@@ -315,19 +318,17 @@ class Root:
 
     def _write_index(self, *, force: bool, wait_s: float) -> IndexUpdate:
         done = self._indexer.write(force=force, wait_s=wait_s)
-        health = self.health
-        health.index_blocked_reason, health.index_delay_reason = done.blocked_reason, done.delay_reason
+        self.health.index_blocked_reason, self.health.index_delay_reason = done.blocked_reason, done.delay_reason
         if done.written:
-            health.note_recovery()
-        if health.reason is None:  # else the next try stays set
+            self.health.note_recovery()
+        if self.health.reason is None:  # else the next try stays set
             self.deadlines.index = NEVER
         if done.delay_reason is None:
-            if health.unindexed_since is not None or done.written:
+            if self.health.unindexed_since is not None or done.written:
                 self._publisher.generation += 1
-            health.unindexed_since = None
+            self.health.unindexed_since = None
         if done.retry_at is not None:
-            pause = max(0.05, done.retry_at - self._clock.wall())
-            self.deadlines.index = self._clock.monotonic() + pause
+            self.deadlines.index = self._clock.monotonic() + max(0.05, done.retry_at - self._clock.wall())
         if done.written:
             event = {"root": self.store.name, "paths": list(done.written), "memories": done.result.memories}
             self._tell("change", {**event, "generation": self._publisher.generation, "index": True})
@@ -354,7 +355,7 @@ class Root:
         self.health.require("sync")
         self.memories.write_reads()
         self.deadlines.detect = 0.0
-        waiting = self._read(paths, began)
+        waiting = self._read(paths, began, later=True)
         self.health.require("sync")
         self.backfill.notify(all_of_it=True)
         self._note_vectors()

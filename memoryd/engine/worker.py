@@ -157,8 +157,8 @@ class Worker:
 
     def flush(self) -> list[Future[Result]]:
         """Before the catalogue is read: return a future for memories that it still lacks, or whose vectors a sync left
-        for after its answer, or none. Until then `lag_ms` reports the memories."""
-        waits = self.memories.behind is not None or self.root.backfill.due_next
+        for later, or none. Until then `lag_ms` reports the memories."""
+        waits = self.memories.behind is not None or self.root.backfill.deferred
         return [self.submit(Job("catch-up"))] if waits else []
 
     @property
@@ -330,16 +330,20 @@ class Worker:
             return self._sync(job.request_as(SyncRequest))
         if job.name == "reindex":
             return self.root.reindex(dry_run=job.dry_run)
-        root, memories = self.root, self.memories
+        root = self.root
         looks = {
             "confirm": root.confirm,
             "resume": root.resume,
             "pause": root.pause,
-            "catch-up": memories.catch_up,
+            "catch-up": self._catch_up,
             "rescan": self._rescan,
         }
         looks[job.name]()
         return Result()
+
+    def _catch_up(self) -> None:
+        self.memories.catch_up()
+        self.root.backfill.make_deferred()
 
     def _rescan(self) -> None:
         self._look_again(self.root.process(None, self._clock.monotonic()))

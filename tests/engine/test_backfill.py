@@ -153,21 +153,18 @@ def test_a_long_fill_is_done_in_turns_and_a_sync_waits_for_all(world: World) -> 
 
 def test_no_sync_waits_for_a_few_vectors(world: World) -> None:
     filling = world.filling(Numbers(fast=True))
-    world.put(FEW)
-    filling.notify(all_of_it=True)
-    assert world.have() == 0
-    due = filling.due_next
-    assert due, "a search waits for them"
     filling.run(world.now)
-    assert world.have() == FEW
-    due = filling.due_next
-    assert not due
-    assert filling.next_due == NEVER
+    world.put(FEW)
+    filling.make_deferred()
+    assert world.have() == 0
+    for _ in range(2):
+        filling.notify(all_of_it=True)
+        assert (world.have(), filling.deferred, filling.next_due) == (0, True, world.now + LATER_S)
+    filling.make_deferred()
+    assert (world.have(), filling.deferred, filling.next_due) == (FEW, False, NEVER)
     world.put(FEW + 1, "b")
     filling.notify(all_of_it=True)
-    assert world.have() == 2 * FEW + 1
-    due = filling.due_next
-    assert not due
+    assert (world.have(), filling.deferred) == (2 * FEW + 1, False)
 
 
 def test_another_model_makes_all_anew(world: World) -> None:

@@ -177,8 +177,8 @@ def test_a_question_waits_for_the_vectors_that_a_sync_did_not_wait_for(world: Wo
         world.write(LEARNINGS, lines(learning(1), learning(2)))
         asked.clear()
         assert worker.submit(Job("sync", SyncRequest())).result(20) is not None
-        assert asked.wait(20)
         (flushed,) = worker.flush()
+        assert asked.wait(20)
         assert not flushed.done()
         held.set()
         assert to_builtins(flushed.result(20)) == {}
