@@ -15,6 +15,8 @@ from functools import lru_cache
 from itertools import chain, groupby
 from math import log
 
+import msgspec
+
 from memoryd.core.index import Match, MatchKind, Memory
 from memoryd.core.query import Filters, Term, TextQuery, informative_terms
 from memoryd.core.text_match import pieces_in, term_counts
@@ -39,6 +41,9 @@ _MAX_CACHED = 20_000  # words whose frequency is cached
 _BM25 = "-bm25(words, 3.0, 2.0, 1.0)"  # title, labels and tags, body
 _SIGNALS = "r.created, r.weight, r.uses"
 _ROWIDS = "SELECT rowid FROM words WHERE words MATCH ?"
+_KEYS = "(SELECT json_group_array(rowid) FROM words WHERE words MATCH ?)"  # as one row: half the time of many
+_FIRST_KEYS = f"SELECT json_group_array(rowid) FROM ({_ROWIDS} LIMIT ?)"  # noqa: S608 - constants only
+_key_set = msgspec.json.Decoder(set[int]).decode
 _PHRASE_FIRST = "ORDER BY whole DESC, score DESC, w.rowid DESC LIMIT ?"
 _FROM = "FROM words AS w CROSS JOIN records AS r ON r.key = w.rowid WHERE words MATCH ?"
 _SURPLUS = f"SELECT rowid, ({_BM25}) * ? FROM words WHERE words MATCH ?"  # noqa: S608 - constants only
@@ -84,15 +89,19 @@ class FullText:
 
     def keys_with(self, terms: Sequence[Term], most: int) -> list[Collection[int] | None]:
         """Return the keys of the memories that contain each term; None for a term in more than `most` of them."""
-        counted = zip(terms, self.term_frequencies(terms), strict=True)
-        return [None if count > most else self._keys_with(term) if count else set() for term, count in counted]
+        counts = self.term_frequencies(terms)
+        few = [_expression(term) for term, count in zip(terms, counts, strict=True) if 0 < count <= most]
+        row = self._db.row(f"SELECT {', '.join([_KEYS] * len(few))}", few) if few else None
+        found = map(_key_set, row or ())
+        return [None if count > most else next(found) if count else set() for count in counts]
 
     def keys_with_label(self, terms: Sequence[Term], most: int) -> Collection[int] | None:
         """Return the keys of the memories with one of the terms in their labels or tags; None if they are more than
         `most`."""
         some = " OR ".join(map(_expression, terms))
-        rows = self._db.rows(f"{_ROWIDS} LIMIT ?", (f"labels : ({some})", most + 1)) if some else []
-        return {key for (key,) in rows} if len(rows) <= most else None
+        row = self._db.row(_FIRST_KEYS, (f"labels : ({some})", most + 1)) if some else None
+        keys = _key_set(row[0]) if row else set()
+        return keys if len(keys) <= most else None
 
     def match(self, query: TextQuery, filters: Filters, limit: int) -> list[Match]:
         """Return the memories that match, at most `limit`, best first within each kind; ties go to the newest key."""
@@ -155,9 +164,6 @@ class FullText:
         return [known[each] for each in expressions]
 
     # --- words
-
-    def _keys_with(self, term: Term) -> set[int]:
-        return {key for (key,) in self._db.rows(_ROWIDS, (_expression(term),))}
 
     def _phrase_and_all(self, phrase: Term, terms: Sequence[Term], filters: Filters, limit: int) -> list[Match]:
         """Return memories with all of the terms, in one query, those with the phrase first."""
