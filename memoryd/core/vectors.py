@@ -10,6 +10,7 @@ from struct import Struct
 
 LANE = 32  # bits
 LARGEST = (1 << LANE - 1) - 1  # number in a lane
+_FROM_MIDDLE = bytes(number ^ 128 for number in range(256))  # a signed byte plus 128
 
 
 class Lanes:
@@ -19,10 +20,13 @@ class Lanes:
     def __init__(self, count: int) -> None:
         self._form = Struct(f"<{count}i")
         self._signs = int.from_bytes(self._form.pack(*[-1 << LANE - 1] * count), "little")
+        self._middle = self._signs >> LANE - 8  # 128 in each lane
 
-    def pack(self, numbers: Sequence[int]) -> int:
-        """Pack numbers into one integer."""
-        return (int.from_bytes(self._form.pack(*numbers), "little") ^ self._signs) - self._signs
+    def pack(self, numbers: bytes) -> int:
+        """Pack numbers of one byte each into one integer."""
+        spread = bytearray(self._form.size)
+        spread[:: LANE // 8] = numbers.translate(_FROM_MIDDLE)
+        return int.from_bytes(spread, "little") - self._middle
 
     def unpack(self, lanes: int) -> tuple[int, ...]:
         """Return the numbers. Adding the highest bit of each lane undoes the borrow of negative lanes; flipping that

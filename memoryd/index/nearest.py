@@ -12,7 +12,7 @@ from array import array
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from itertools import islice
-from math import inf, sqrt
+from math import hypot, inf, sqrt
 from operator import mul
 from typing import Protocol
 
@@ -143,7 +143,7 @@ class SmallMatrix:
         if self.count + len(new) > limit or any(len(vector) != self._size for _, vector in new):
             return False
         if new:
-            self._add([key for key, _ in new], array("b", b"".join(vector for _, vector in new)))
+            self._add([key for key, _ in new], b"".join(vector for _, vector in new))
         return True
 
     def compare(self, vector: Sequence[float], less_common: float) -> Similarities:
@@ -156,14 +156,14 @@ class SmallMatrix:
         products = self._lanes.unpack(sum(map(mul, given, self._columns)))
         return _Cosines(self._keys, [*map(mul, products, self._inverse)], length)
 
-    def _add(self, keys: Sequence[int], numbers: array[int]) -> None:
+    def _add(self, keys: Sequence[int], vectors: bytes) -> None:
+        numbers = array("b", vectors)
         rows = (numbers[at : at + self._size] for at in range(0, len(numbers), self._size))
-        inverse = [1 / (sqrt(sum(map(mul, row, row))) or 1) for row in rows]
+        inverse = [1 / (hypot(*row) or 1) for row in rows]
         lanes, shift = Lanes(len(keys)), LANE * self.count
         for at in range(self._size):
-            column = numbers[at :: self._size]
-            self._columns[at] += lanes.pack(column) << shift
-            self._units[at] += sum(map(mul, inverse, column))
+            self._columns[at] += lanes.pack(vectors[at :: self._size]) << shift
+            self._units[at] += sum(map(mul, inverse, numbers[at :: self._size]))
         self._keys = [*self._keys, *keys]
         self._lanes = Lanes(self.count)
         self._inverse += inverse

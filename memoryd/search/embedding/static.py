@@ -128,8 +128,7 @@ class Table:
         """Return a row as one integer whose lanes are the numbers times the weight: a text is the sum of its words."""
         weight: int
         (weight,) = WEIGHT.unpack_from(self._weights, WEIGHT.size * number)
-        values = array("b", os.pread(self._file, self.size, self._first + number * self.size))
-        return self._lanes.pack(values) * weight
+        return self._lanes.pack(os.pread(self._file, self.size, self._first + number * self.size)) * weight
 
 
 def pack_bytes(numbers: Sequence[int]) -> bytes:
