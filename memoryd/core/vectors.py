@@ -8,24 +8,26 @@ from math import sqrt
 from operator import mul
 from struct import Struct
 
-LANE = 32  # bits
-LARGEST = (1 << LANE - 1) - 1  # number in a lane
+LANE, WIDE = 32, 64  # bits
+LARGEST = (1 << LANE - 1) - 1  # number in a lane of LANE bits
+_FORMATS = {LANE: "i", WIDE: "q"}
 _FROM_MIDDLE = bytes(number ^ 128 for number in range(256))  # a signed byte plus 128
 
 
 class Lanes:
     """`count` signed numbers side by side in one large integer: adding two adds all their numbers, and a multiplication
-    by a number multiplies each, as long as every result fits in its 32 bits."""
+    by a number multiplies each, as long as every result fits in its bits, LANE or WIDE."""
 
-    def __init__(self, count: int) -> None:
-        self._form = Struct(f"<{count}i")
-        self._signs = int.from_bytes(self._form.pack(*[-1 << LANE - 1] * count), "little")
-        self._middle = self._signs >> LANE - 8  # 128 in each lane
+    def __init__(self, count: int, bits: int = LANE) -> None:
+        self._form = Struct(f"<{count}{_FORMATS[bits]}")
+        self._step = bits // 8
+        self._signs = int.from_bytes(self._form.pack(*[-1 << bits - 1] * count), "little")
+        self._middle = self._signs >> bits - 8  # 128 in each lane
 
     def pack(self, numbers: bytes) -> int:
         """Pack numbers of one byte each into one integer."""
         spread = bytearray(self._form.size)
-        spread[:: LANE // 8] = numbers.translate(_FROM_MIDDLE)
+        spread[:: self._step] = numbers.translate(_FROM_MIDDLE)
         return int.from_bytes(spread, "little") - self._middle
 
     def unpack(self, lanes: int) -> tuple[int, ...]:

@@ -23,20 +23,20 @@ from collections.abc import Iterator, Sequence
 from operator import mul
 from pathlib import Path
 
-from memoryd.core.vectors import Lanes
+from memoryd.core.vectors import WIDE, Lanes
 from memoryd.search.embedding.embedder import EmbedderError
 from memoryd.search.embedding.vocabulary import DIRECTORY, Numbers, known_words, related_words
 
 NAME = "static-128-2"
 SIZE = 128
-MAX_CACHED = 8_192  # words whose integers are cached, half a kilobyte each
+MAX_CACHED = 4_096  # words whose integers are cached, a kilobyte each
 TABLE = DIRECTORY / "static-128.bin"
 MAGIC = b"MVT1"
 HEAD, WEIGHT = struct.Struct("<4sII"), struct.Struct("<H")
-MAX_WORDS = 4096  # words of a text that are added: no lane overflows, and more would not change the mean
+MAX_WORDS = 4096  # words of a text that are added: more would not change the mean
 # The first words of a text often name its subject: each has this much more weight than the OTHERS, by 8 * exp(-n / 7)
-# (tests.bench.finding). Among more than FEW_WORDS it would change nothing, and lanes could overflow.
-FIRST, OTHERS, FEW_WORDS = (8, 7, 6, 5, 5, 4, 3, 3, 3, 2, 2, 2, 1, 1, 1, 1, 1, 1, 1, 1), 8, 500
+# (tests.bench.finding).
+FIRST, OTHERS = (8, 7, 6, 5, 5, 4, 3, 3, 3, 2, 2, 2, 1, 1, 1, 1, 1, 1, 1, 1), 8
 MAX_WORD_CHARS = 100  # a longer string is not a word of any language and stays unknown
 
 # Of ASCII every sign is a token of its own; the rest is decided character by character.
@@ -121,7 +121,7 @@ class Table:
         self._weights = os.pread(self._file, WEIGHT.size * self.rows, HEAD.size)
         if magic != MAGIC or os.fstat(self._file).st_size != self._first + self.rows * self.size:
             raise ValueError(f"{path}: is not a table of vectors")
-        self._lanes = Lanes(self.size)
+        self._lanes = Lanes(self.size, WIDE)  # a word of 100 characters may be as many rows
         self.numbers = self._lanes.unpack
 
     def row(self, number: int) -> int:
@@ -143,7 +143,8 @@ def pack_bytes(numbers: Sequence[int]) -> bytes:
 
 def sum_of_words(rows: Sequence[int]) -> int:
     """Add the words of a text; the first ones weigh more."""
-    return OTHERS * sum(rows) + sum(map(mul, FIRST, rows)) if len(rows) <= FEW_WORDS else sum(rows)
+    more: int = sum(map(mul, FIRST, rows))
+    return OTHERS * sum(rows) + more
 
 
 # --- the embedder
