@@ -144,22 +144,19 @@ class Backfill:
         elif not self._running and self.trouble is None:
             self.next_due = self._clock.monotonic()
 
-    def run(self, now: float) -> bool:
-        """Run what is due: the rest of a long fill, the result of a thread, or the next batch. Return True if `trouble`
-        changed."""
+    def run(self, now: float) -> None:
+        """Run what is due: the rest of a long fill, the result of a thread, or the next batch."""
         if now < self.next_due or self._embedder is None:
-            return False
-        told = self.trouble
+            return
         if self._embedder.fast:
             self._fill(self._embedder, now + TURN_S)
         elif self._running:
             self._collect(now)
         else:
             self._begin(self._embedder)
-        return self.trouble != told
 
     def make_deferred(self) -> None:
-        """Before a search: make the vectors that a sync left for later."""
+        """Before a search, or work that takes long: make the vectors that a sync left for later."""
         if self.deferred and self._embedder is not None:
             self._fill(self._embedder, NEVER)
 
@@ -185,6 +182,9 @@ class Backfill:
                     return
         except MemorydError as error:
             self._failed(error)
+        except OSError:  # of the index
+            self.next_due = self._clock.monotonic() + FIRST_PAUSE_S
+            raise
         finally:
             self.deferred = False
 
@@ -193,8 +193,18 @@ class Backfill:
         vectors: list[bytes] = []
         for text in texts:
             self._store.searches.give_way()
-            vectors += embedder.embed([text])
+            vectors += self._vectors(embedder, [text])
         return vectors
+
+    def _vectors(self, embedder: Embedder, texts: list[str]) -> list[bytes]:
+        """Embed the texts. Raises MemorydError, whatever fails: memories without vectors can still be found."""
+        try:
+            return embedder.embed(texts)
+        except MemorydError:
+            raise
+        except Exception as error:
+            log.exception("unexpected", root=self._store.name, step="vectors")
+            raise MemorydError(f"the embedder failed: {error}") from error
 
     def _missing(self, embedder: Embedder, limit: int) -> list[tuple[int, str]]:
         index = self._store.catalogue
@@ -224,12 +234,9 @@ class Backfill:
         """Embed one batch. Runs on the thread of that batch."""
         try:
             _lower_priority()
-            self._done = VectorBatch(keys, embedder.embed(texts), None)
+            self._done = VectorBatch(keys, self._vectors(embedder, texts), None)
         except MemorydError as error:
             self._done = VectorBatch(keys, [], error)
-        except Exception as error:
-            log.exception("unexpected", root=self._store.name, step="vectors")
-            self._done = VectorBatch(keys, [], MemorydError(f"the embedder failed: {error}"))
 
     def _collect(self, now: float) -> None:
         done, embedder = self._done, self._embedder

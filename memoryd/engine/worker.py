@@ -32,6 +32,7 @@ __all__ = ["Pace", "Worker"]
 log = get_logger(__name__)
 
 SYNC_S = 60.0  # default time limit of a sync
+QUICK = frozenset({*STORING, "sync", "catch-up"})  # commands that hold up no search that waits for vectors
 
 
 class Worker:
@@ -155,10 +156,10 @@ class Worker:
         oldest = min((at for at in times if at is not None), default=monotonic)
         return max(0, round((monotonic - oldest) * 1000))
 
-    def flush(self) -> list[Future[Result]]:
-        """Before the catalogue is read: return a future for memories that it still lacks, or whose vectors a sync left
-        for later, or none. Until then `lag_ms` reports the memories."""
-        waits = self.memories.behind is not None or self.root.backfill.deferred
+    def flush(self, *, vectors: bool) -> list[Future[Result]]:
+        """Before the catalogue is read: return a future for memories that it still lacks (until then `lag_ms` reports
+        them), and with `vectors` for those whose vectors a sync left for later, or none."""
+        waits = self.memories.behind is not None or (vectors and self.root.backfill.deferred)
         return [self.submit(Job("catch-up"))] if waits else []
 
     @property
@@ -209,12 +210,16 @@ class Worker:
         if turn is None:
             return
         if turn.command is not None:
+            if turn.command.name not in QUICK:
+                self._make_deferred_vectors()
             self._perform(turn.command)
         elif turn.closed:
             self._index_closed(turn.closed)
         elif turn.batch is not None:
+            self._make_deferred_vectors()
             self._index_batch(turn.batch)
         elif turn.scheduled is not None:
+            self._make_deferred_vectors()
             self._perform_scheduled(turn.scheduled)
         self.step = "upkeep"
         self.root.on_timer()
@@ -343,7 +348,14 @@ class Worker:
 
     def _catch_up(self) -> None:
         self.memories.catch_up()
-        self.root.backfill.make_deferred()
+        self._make_deferred_vectors()
+
+    def _make_deferred_vectors(self) -> None:
+        """Make the vectors that a sync left. A failure is no failure of what comes next: they are tried again."""
+        try:
+            self.root.backfill.make_deferred()
+        except OSError as error:
+            self.root.trouble(error)
 
     def _rescan(self) -> None:
         self._look_again(self.root.process(None, self._clock.monotonic()))

@@ -13,7 +13,7 @@ from typing import Any, cast
 
 import pytest
 
-from memoryd.core.index import FileRow
+from memoryd.core.index import FileRow, IndexUnavailable
 from memoryd.core.records import Document, Record
 from memoryd.core.spans import Fingerprint, Span
 from memoryd.engine.inbox import NEVER
@@ -73,7 +73,7 @@ def test_without_an_embedder_nothing_is_ever_due(world: World) -> None:
     filling = world.filling(None)
     world.put(3)
     filling.notify(all_of_it=True)
-    assert not filling.run(world.now)
+    filling.run(world.now)
     assert filling.next_due == NEVER
 
 
@@ -271,11 +271,29 @@ def test_a_failure_is_told_and_tried_again_with_growing_pauses(world: World, fas
     assert filling.trouble is None
 
 
-def test_an_embedder_that_breaks_ends_no_worker(world: World) -> None:
+def test_vectors_that_a_full_disk_refused_are_tried_again(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object) -> None:
+        raise IndexUnavailable(28, "disk full")
+
+    filling = world.filling(Numbers(fast=True))
+    filling.run(world.now)
+    world.put(2)
+    filling.notify(all_of_it=True)
+    with monkeypatch.context() as patch:
+        patch.setattr(world.store.catalogue, "put_vectors", full)
+        with pytest.raises(IndexUnavailable):
+            filling.make_deferred()
+    assert (filling.deferred, filling.next_due) == (False, world.now + FIRST_PAUSE_S)
+    filling.run(filling.next_due)
+    assert world.have() == 2
+
+
+@pytest.mark.parametrize("fast", [True, False])
+def test_an_embedder_that_breaks_ends_no_worker(world: World, fast: bool) -> None:
     def break_down(texts: Sequence[str]) -> None:
         raise ZeroDivisionError("deep inside")
 
-    filling = world.filling(Numbers(fast=False, before=break_down))
+    filling = world.filling(Numbers(fast=fast, before=break_down))
     world.put(1)
     filling.notify()
     world.until(filling, lambda: filling.trouble is not None)

@@ -15,13 +15,15 @@ import pytest
 from msgspec import to_builtins
 
 from memoryd.control.methods.memories import AddRequest
+from memoryd.control.methods.method_types import Result
 from memoryd.control.methods.status import SyncRequest
 from memoryd.disk.daemon_lock import lock_directory
 from memoryd.disk.journal.database import JournalError
 from memoryd.disk.tree import Tree
+from memoryd.engine import indexer
 from memoryd.engine.inbox import Pace
 from memoryd.engine.interfaces import Clock
-from memoryd.engine.jobs import Job
+from memoryd.engine.jobs import OPERATIONS, Job
 from memoryd.engine.root import Root
 from memoryd.engine.worker import Worker
 from memoryd.errors import AlreadyRunningError, BusyError
@@ -30,6 +32,7 @@ from memoryd.operations.root_check import RootCheck
 from memoryd.service.handlers import base
 from memoryd.service.roots import Roots
 from memoryd.service.watching.watcher import READ_EVENTS
+from memoryd.store import Store
 from tests.engine.numbers import Numbers
 from tests.engine.silent import SILENT, worker_of
 from tests.layouts.samples import learning, lines
@@ -42,7 +45,8 @@ def a_worker(*flushes: Future[dict[str, Any]], waited: list[float] | None = None
     waits = waited if waited is not None else []
     inbox = SimpleNamespace(await_closed=waits.append)
     return cast(
-        "Worker", SimpleNamespace(flush=lambda: [*flushes], inbox=inbox, deliver_events=lambda: waits.append(0.0))
+        "Worker",
+        SimpleNamespace(flush=lambda vectors: [*flushes], inbox=inbox, deliver_events=lambda: waits.append(0.0)),
     )
 
 
@@ -100,13 +104,13 @@ def test_a_question_does_not_wait_for_the_lock_that_a_command_waits_for(world: W
     worker.root.begin()
     worker.memories.perform(Job("memory.add", AddRequest(memory={"type": "learning", "content": "zebra"})))
     assert worker.memories.behind is not None
-    (asked,) = worker.flush()
+    (asked,) = worker.flush(vectors=False)
     with open(world.root / ".lock", "w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         with pytest.raises(BusyError), world.store.locked(0.05):
             pass
     assert to_builtins(asked.result(timeout=0)) == {}
-    assert worker.flush() == []
+    assert worker.flush(vectors=False) == []
     row = world.store.catalogue.file(LEARNINGS)
     assert row is not None
     assert row.records == 2
@@ -177,12 +181,40 @@ def test_a_question_waits_for_the_vectors_that_a_sync_did_not_wait_for(world: Wo
         world.write(LEARNINGS, lines(learning(1), learning(2)))
         asked.clear()
         assert worker.submit(Job("sync", SyncRequest())).result(20) is not None
-        (flushed,) = worker.flush()
+        assert worker.flush(vectors=False) == []
+        (flushed,) = worker.flush(vectors=True)
         assert asked.wait(20)
         assert not flushed.done()
         held.set()
         assert to_builtins(flushed.result(20)) == {}
-        assert worker.flush() == []
+        assert worker.flush(vectors=True) == []
     finally:
         held.set()
+        assert worker.stop(20)
+
+
+def test_no_question_waits_for_a_long_command_that_follows_a_sync(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The vectors that the sync left are made first."""
+    left: list[bool] = []
+    check = OPERATIONS["check"]
+
+    def look(store: Store, job: Job, now: float) -> Result:
+        left.append(worker.root.backfill.deferred)
+        return check(store, job, now)
+
+    monkeypatch.setitem(cast("dict[str, object]", OPERATIONS), "check", look)
+    monkeypatch.setattr(indexer, "LATER_S", 600.0)
+    world.write(LEARNINGS, lines(learning(1)))
+    worker = Worker(world.store, Pace(), Clock(), SILENT, lambda *_: None, Numbers(fast=True))
+    worker.start()
+    try:
+        assert worker.ready.wait(20)
+        world.write(LEARNINGS, lines(learning(1), learning(2)))
+        worker.submit(Job("sync", SyncRequest())).result(20)
+        assert worker.root.backfill.deferred
+        worker.submit(Job("check")).result(20)
+        assert left == [False]
+    finally:
         assert worker.stop(20)

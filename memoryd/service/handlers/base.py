@@ -49,15 +49,16 @@ class Handlers:
         return error
 
 
-def flush_all(workers: list[Worker]) -> list[Worker]:
+def flush_all(workers: list[Worker], *, vectors: bool = False) -> list[Worker]:
     """Let workers index the memories they have just stored, and return the workers. Waits at most `FLUSH_WAIT_S`
     seconds for all of them together, and `CLOSED_WAIT_S` for files that other programs have just closed: a program that
-    looks for what it has just written would compete with the worker that reads it, and not find it."""
+    looks for what it has just written would compete with the worker that reads it, and not find it. `vectors`: they are
+    read as well."""
     for worker in workers[:1]:
         worker.deliver_events()
     for worker in workers:
         worker.inbox.await_closed(CLOSED_WAIT_S / len(workers))
-    flushes = [future for worker in workers for future in worker.flush()]
+    flushes = [future for worker in workers for future in worker.flush(vectors=vectors)]
     if flushes:
         wait(flushes, FLUSH_WAIT_S)
     return workers

@@ -125,10 +125,11 @@ class MemoryHandlers(Handlers):
 
     def _workers_for(self, request: SearchRequest | ListRequest) -> list[Worker]:
         """Flush and return the workers of the requested roots, each once."""
+        vectors = isinstance(request, SearchRequest) and (request.mode != "text" or request.query is None)
         if request.root is not None or request.roots is None:
-            return flush_all(self._roots.named(request.root))
+            return flush_all(self._roots.named(request.root), vectors=vectors)
         named = dict.fromkeys(request.roots)
-        return flush_all([worker for name in named for worker in self._roots.named(name)])
+        return flush_all([worker for name in named for worker in self._roots.named(name)], vectors=vectors)
 
     def _filters(self, request: SearchRequest | ListRequest) -> Filters:
         return Filters(
