@@ -52,21 +52,34 @@ _VERSIONS_WITH_SIZE = "SELECT v.*, c.size FROM versions v JOIN contents c ON c.s
 
 class Deflation:
     """A content that is compressed on a thread of its own. That takes most of the time of storing a version, and does
-    not hold the interpreter's lock: meanwhile the content is parsed."""
+    not hold the interpreter's lock: meanwhile the content is parsed. While another one is compressed, and where the
+    system gives no thread, `result` does it."""
+
+    _one = threading.Lock()  # held by the thread: of many half-written documents nobody asks for the result
 
     def __init__(self, content: bytes) -> None:
         self._content = content
         self._deflated: bytes | None = None
-        self._thread = threading.Thread(target=self._run, name="memoryd-deflate", daemon=True)
-        self._thread.start()
+        self._thread: threading.Thread | None = None
+        if self._one.acquire(blocking=False):
+            thread = threading.Thread(target=self._run, name="memoryd-deflate", daemon=True)
+            try:
+                thread.start()
+                self._thread = thread
+            except RuntimeError:
+                self._one.release()
 
     def _run(self) -> None:
-        with suppress(MemoryError):  # left to `result`, whose caller is told of it
-            self._deflated = deflate(self._content)
+        try:
+            with suppress(MemoryError):  # left to `result`, whose caller is told of it
+                self._deflated = deflate(self._content)
+        finally:
+            self._one.release()
 
     def result(self) -> bytes:
         """Return the compressed content."""
-        self._thread.join()
+        if self._thread is not None:
+            self._thread.join()
         return deflate(self._content) if self._deflated is None else self._deflated
 
 
