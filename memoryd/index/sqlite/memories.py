@@ -22,6 +22,7 @@ _CREATED = "ifnull(r.created, -1e18)"  # as in records_by_created
 _UNDATED = -1e18
 _HIGHEST = 2**63 - 1  # key
 MAX_CACHED = 400_000  # characters of the memories that are kept for the next question
+_ROW = 600  # characters that a memory counts besides its body
 # Both read records_by_owner alone, which has only the records with an owner.
 _NEXT_OWNER = "SELECT owner FROM records WHERE owner <> '' AND owner > ? ORDER BY owner LIMIT 1"
 _ANY_WITHOUT_OWNER = "SELECT 1 WHERE (SELECT count(*) FROM records WHERE owner <> '') < (SELECT count(*) FROM records)"
@@ -78,7 +79,7 @@ class Memories:
             marks = ",".join("?" * len(missing))
             rows = self._db.rows(f"SELECT {_COLUMNS} {_FROM_TEXTS} WHERE r.key IN ({marks})", missing)
             cache.update((row[0], _memory(row)) for row in rows)
-            self._cached_chars += sum([len(row[-1]) for row in rows])
+            self._cached_chars += sum([_ROW + len(row[-1]) for row in rows])
         return {key: cache[key] for key in keys if key in cache}
 
     def newest(self, filters: Filters, limit: int, before: Before | None = None) -> list[Memory]:
