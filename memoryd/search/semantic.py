@@ -110,13 +110,16 @@ class SemanticSearch:
         found = self._match(reader, question, meaning, [each.key for each in by_text], POOL)
         return self.compare_words(reader, question, by_text)._replace(model=found.model, cosines=found.cosines)
 
-    def compare_words(self, reader: IndexReader, question: Question, by_text: Sequence[Candidate]) -> Meant:
-        """Return what single words of the question add to scores, without comparing vectors."""
+    def compare_words(
+        self, reader: IndexReader, question: Question, by_text: Sequence[Candidate], *, full: bool = False
+    ) -> Meant:
+        """Return what single words of the question add to scores, without comparing vectors. `full`: there is no place
+        for memories that were not found by text."""
         named = self._named(reader, question)
         if _is_phrase(by_text):
             return Meant("", {}, named)
         rare, missing = _rare_words(reader, question.query)
-        return Meant("", {}, named, rare, self._related(reader, missing, by_text))
+        return Meant("", {}, named, rare, {} if full else self._related(reader, missing, by_text))
 
     def tidy(self, now: float) -> bool:
         """Let an idle embedder free its memory. True if it did. `now` in seconds."""

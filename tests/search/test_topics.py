@@ -113,6 +113,10 @@ def test_vectors_are_not_compared_if_words_find_enough(topics: Stored) -> None:
         engine = SearchEngine(SemanticSearch(letters))
         assert len(search([topics.place], asked, now=NOW, clock=lambda: 0.0, engine=engine).hits) == limit
         assert letters.calls == calls
+    engine = SearchEngine(SemanticSearch(None, "off by configuration"))
+    asked = SearchQuery("zebra", mode="hybrid", limit=2)
+    hits = search([topics.place], asked, now=NOW, clock=lambda: 0.0, engine=engine).hits
+    assert [hit.why["semantic"] for hit in hits] == ["off by configuration"] * 2
 
 
 def test_the_points_are_settings(topics: Stored) -> None:
