@@ -117,7 +117,8 @@ class Client:
 
     def _receive(self, deadline: float | None) -> JsonObject:
         assert self._sock is not None
-        while b"\n" not in self._buffer:
+        end = self._buffer.find(b"\n")
+        while end < 0:
             try:
                 self._sock.settimeout(_remaining(deadline))
                 chunk = self._sock.recv(_CHUNK)
@@ -125,9 +126,11 @@ class Client:
                 raise self._connection_error(error) from error
             if not chunk:
                 raise self._connection_error(None)
+            found = chunk.find(b"\n")
+            end = len(self._buffer) + found if found >= 0 else -1
             self._buffer += chunk
-        line, _, rest = self._buffer.partition(b"\n")
-        self._buffer = bytearray(rest)
+        line = self._buffer[:end]
+        del self._buffer[: end + 1]
         try:
             message = json.loads(line)
         except (ValueError, RecursionError):
