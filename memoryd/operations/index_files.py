@@ -97,12 +97,9 @@ def update_index(
     blocked = store.blocked()
     if blocked is not None:
         return IndexUpdate(result, blocked_reason=blocked, retry_at=now + QUIET_S)
-    retry_at = None if force else _earliest_write(store, result, foreign, fingerprints, now)
-    if retry_at is not None and retry_at > now:
-        return IndexUpdate(result, delay_reason="another program also writes the index", retry_at=retry_at)
-    until = None if force else state.hold_until(now)
-    if until is not None:
-        return IndexUpdate(result, delay_reason="files are being deleted", retry_at=until)
+    delay = None if force else _delay(store, result, foreign, fingerprints, now)
+    if delay is not None:
+        return delay
     before_write()
     store.pause()
     _back_up_foreign(store, result, foreign, fingerprints, now)
@@ -111,6 +108,21 @@ def update_index(
         state.note_render(rendered, current=True)
         state.update = update
     return done
+
+
+def _delay(
+    store: Store,
+    result: IndexResult,
+    foreign: Mapping[str, bytes],
+    fingerprints: dict[str, Fingerprint | None],
+    now: float,
+) -> IndexUpdate | None:
+    """Return what a write waits for; None if it need not wait."""
+    retry_at = _earliest_write(store, result, foreign, fingerprints, now)
+    if retry_at is not None and retry_at > now:
+        return IndexUpdate(result, delay_reason="another program also writes the index", retry_at=retry_at)
+    until = store.index.hold_until(now)
+    return IndexUpdate(result, delay_reason="files are being deleted", retry_at=until) if until is not None else None
 
 
 def _render_change(store: Store, fingerprints: Mapping[str, Fingerprint | None], now: float) -> IndexResult | None:
