@@ -209,17 +209,15 @@ class Worker:
         turn = self.inbox.next()
         if turn is None:
             return
+        if not turn.closed and (turn.command is None or turn.command.name not in QUICK):
+            self._make_deferred_vectors()
         if turn.command is not None:
-            if turn.command.name not in QUICK:
-                self._make_deferred_vectors()
             self._perform(turn.command)
         elif turn.closed:
             self._index_closed(turn.closed)
         elif turn.batch is not None:
-            self._make_deferred_vectors()
             self._index_batch(turn.batch)
         elif turn.scheduled is not None:
-            self._make_deferred_vectors()
             self._perform_scheduled(turn.scheduled)
         self.step = "upkeep"
         self.root.on_timer()
