@@ -13,6 +13,7 @@ import os
 import sys
 import threading
 from collections.abc import Callable, Collection
+from enum import Enum
 from typing import NamedTuple
 
 from memoryd.core.index import IndexWriter
@@ -102,6 +103,14 @@ class Indexer:
         return update_index(self._store, now, force=force, wait_s=wait_s, before_write=self._before_write)
 
 
+class VectorsDue(Enum):
+    """When a fast embedder makes the vectors of memories that were just indexed."""
+
+    AT_ONCE = "at once"  # most of a large new store later: it is served before all of it can be found by meaning
+    BEFORE_SEARCH = "before the next search"  # many at once; a few a moment later, or before a search that comes first
+    AFTER_SEARCH = "after the next search"  # a moment later: the writer's next question is answered first
+
+
 class VectorBatch(NamedTuple):
     """The result of one thread: vectors for these keys, or why there are none."""
 
@@ -127,22 +136,22 @@ class Backfill:
         self.trouble: str | None = None  # why some memories have no vector, while it lasts
         self.next_due = NEVER if embedder is None else clock.monotonic()  # what an earlier run left
 
-    def notify(self, *, all_of_it: bool = False, later: bool = False) -> None:
-        """Note that memories were indexed. With `all_of_it` a fast embedder embeds all of them now, but a few a
-        moment later. Otherwise most of a large new store is deferred: it is served before all of it can be found by
-        meaning. With `later` a question that the writer asks next is answered first."""
-        if self._embedder is None:
+    def notify(self, due: VectorsDue = VectorsDue.AT_ONCE) -> None:
+        """Note that memories were indexed."""
+        embedder, now = self._embedder, self._clock.monotonic()
+        if embedder is None:
             return
-        if self._embedder.fast and all_of_it:
-            self._fill_or_defer(self._embedder)
-        elif self._embedder.fast and self._index is None:
-            self._fill(self._embedder, self._clock.monotonic(), FIRST)
-        elif self._embedder.fast and later:
-            self.next_due = min(self.next_due, self._clock.monotonic() + LATER_S)
-        elif self._embedder.fast:
-            self._fill(self._embedder, self._clock.monotonic() + TURN_S)
-        elif not self._running and self.trouble is None:
-            self.next_due = self._clock.monotonic()
+        if not embedder.fast:
+            if not self._running and self.trouble is None:
+                self.next_due = now
+        elif due is VectorsDue.BEFORE_SEARCH:
+            self._fill_or_defer(embedder)
+        elif self._index is None:
+            self._fill(embedder, now, FIRST)
+        elif due is VectorsDue.AFTER_SEARCH:
+            self.next_due = min(self.next_due, now + LATER_S)
+        else:
+            self._fill(embedder, now + TURN_S)
 
     def run(self, now: float) -> None:
         """Run what is due: the rest of a long fill, the result of a thread, or the next batch."""

@@ -18,7 +18,7 @@ from memoryd.control.methods.upkeep import LocksResult, ReindexResult
 from memoryd.core.records import Role
 from memoryd.engine.health import FindingReports, Health
 from memoryd.engine.inbox import CALM_LOOK_S, LATE_S, LOOK_S, NEVER, Deadlines
-from memoryd.engine.indexer import Backfill, Indexer
+from memoryd.engine.indexer import Backfill, Indexer, VectorsDue
 from memoryd.engine.interfaces import Clock, Hints, Tell
 from memoryd.engine.jobs import LOOKS, OPERATIONS, Job
 from memoryd.engine.memories import STORING, Memories
@@ -117,7 +117,7 @@ class Root:
         self._merge_late(now)
         self.memories.run_due(now)
         self.backfill.run(now)
-        if self._note_vectors():
+        if self.backfill.trouble != self.health.without_vectors:
             self.publish()
         self.deadlines.merge_fulltext(now, self.store.catalogue)
         if now >= self.deadlines.scan:
@@ -250,9 +250,14 @@ class Root:
         return waiting
 
     def _read(
-        self, paths: Collection[str] | None, since: float, *, verify: bool = False, later: bool = False
+        self,
+        paths: Collection[str] | None,
+        since: float,
+        vectors: VectorsDue = VectorsDue.AT_ONCE,
+        *,
+        verify: bool = False,
     ) -> tuple[str, ...] | None:
-        """Read what changed, as `process` does; `later`: the vectors follow. None if the root cannot be read now."""
+        """Read what changed, as `process` does. None if the root cannot be read now."""
         if not self.health.is_active:
             return None
         self.memories.catch_up()
@@ -271,7 +276,7 @@ class Root:
             return None
         if done.directories is not None:
             self._note_scan(done.directories, began)
-        self._note_changes(done, since, later=later)
+        self._note_changes(done, since, vectors)
         for write in self._indexer.restore_lost():
             self.health.note_undone(write)
         if self._indexer.wants_fit(everything=paths is None):
@@ -282,7 +287,8 @@ class Root:
         """Read files that have just been closed. The index files follow once the root has settled."""
         if self.health.is_active and self._scanned and self.store.layout is not None:
             self.memories.catch_up()
-            self._note_changes(self._indexer.read(paths, watching=self.health.watching, tails=True), since, later=True)
+            done = self._indexer.read(paths, watching=self.health.watching, tails=True)
+            self._note_changes(done, since, VectorsDue.AFTER_SEARCH)
 
     def _note_scan(self, directories: Mapping[str, tuple[int, int]], began: float) -> None:
         """After a full scan: count the watches, and set the time of the next one."""
@@ -296,7 +302,7 @@ class Root:
         schedule = self.store.policy.schedule.get("rescan", "adaptive")
         self.deadlines.schedule_scan(now, schedule, reliable=self.health.watched_whole)
 
-    def _note_changes(self, done: RefreshResult, since: float, *, later: bool = False) -> None:
+    def _note_changes(self, done: RefreshResult, since: float, vectors: VectorsDue = VectorsDue.AT_ONCE) -> None:
         self.health.linked = done.linked or (self.health.linked and done.directories is None)
         if not (done.changed or done.deleted):
             return
@@ -305,16 +311,10 @@ class Root:
             self.health.unindexed_since = since
         self.wants_limits |= self.health.note_limits()
         self.health.note_changes(done)
-        scanned = done.directories is not None
-        if scanned:  # probably many: they can be found now, and the index files and vectors follow
+        if done.directories is not None:  # probably many: they can be found now, and index files and vectors follow
             self.status = self._publisher.counted(self.status)
-        self.backfill.notify(later=later or scanned)
-        self._note_vectors()
-
-    def _note_vectors(self) -> bool:
-        """Copy the trouble of the backfill into the health. Returns whether it changed."""
-        before, self.health.without_vectors = self.health.without_vectors, self.backfill.trouble
-        return before != self.backfill.trouble
+            vectors = VectorsDue.AFTER_SEARCH
+        self.backfill.notify(vectors)
 
     def _write_index(self, *, force: bool, wait_s: float) -> IndexUpdate:
         done = self._indexer.write(force=force, wait_s=wait_s)
@@ -355,10 +355,9 @@ class Root:
         self.health.require("sync")
         self.memories.write_reads()
         self.deadlines.detect = 0.0
-        waiting = self._read(paths, began, later=True)
+        waiting = self._read(paths, began, VectorsDue.AFTER_SEARCH)
         self.health.require("sync")
-        self.backfill.notify(all_of_it=True)
-        self._note_vectors()
+        self.backfill.notify(VectorsDue.BEFORE_SEARCH)
         if self.store.layout is not None:
             self._force_index(began, timeout_s)
         return waiting or ()
@@ -493,6 +492,7 @@ class Root:
 
     def publish(self) -> None:
         """Publish the status, and report new findings."""
+        self.health.without_vectors = self.backfill.trouble
         self.status = self._publisher.make()
         self._reports.report_new()
 

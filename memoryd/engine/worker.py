@@ -311,7 +311,9 @@ class Worker:
         """Answer syncs for the search alone, or let them wait if only a scan will do."""
         done: SyncedRoot | None = None
         try:
-            done = self._sync_search(self._clock.monotonic(), self._is_served)
+            began, pending = self._clock.monotonic(), self._pending()
+            if pending is not None and self._is_served():
+                done = self._sync_search(began, pending)
         finally:
             if done is None:
                 self.inbox.put_back(syncs)
@@ -362,8 +364,8 @@ class Worker:
         """Index what changed before this call: the paths that events named if all of these have arrived, or else what a
         scan finds. For the search alone, known paths do not have to wait for the index files."""
         began = self._clock.monotonic()
-        if request.search_only and (searchable := self._sync_search(began)) is not None:
-            return searchable
+        if request.search_only and (pending := self._pending()) is not None:
+            return self._sync_search(began, pending)
         in_order = self.root.health.trusts_events and self._hints.barrier()
         paths = self.inbox.take_hints()
         try:
@@ -376,13 +378,12 @@ class Worker:
         scanned = not in_order or paths is None
         return self._synced(began, scanned=scanned, reason=self.root.health.index_blocked_reason)
 
-    def _sync_search(self, began: float, may_index: Callable[[], bool] = lambda: True) -> SyncedRoot | None:
-        """Index the paths that events named for the search alone; None if these are not all that may have changed, or
-        `may_index` is False once they are known."""
-        in_order = self.root.health.trusts_events and self._hints.barrier()
-        pending = self.inbox.pending() if in_order and self.store.layout is not None else None
-        if pending is None or not may_index():
-            return None
+    def _pending(self) -> frozenset[str] | None:
+        """Return all paths that changed before this call; None if events do not name them all."""
+        return self.inbox.pending() if self.root.health.trusts_events and self._hints.barrier() else None
+
+    def _sync_search(self, began: float, pending: frozenset[str]) -> SyncedRoot:
+        """Index these paths for the search alone."""
         self.root.sync_search(pending)
         return self._synced(began, scanned=False, reason="only search was asked for; the index files follow")
 

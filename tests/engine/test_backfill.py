@@ -17,7 +17,18 @@ from memoryd.core.index import FileRow, IndexUnavailable
 from memoryd.core.records import Document, Record
 from memoryd.core.spans import Fingerprint, Span
 from memoryd.engine.inbox import NEVER
-from memoryd.engine.indexer import AT_ONCE, FEW, FIRST, FIRST_PAUSE_S, LATER_S, MAX_PAUSE_S, NICE, SLOW_BATCH, Backfill
+from memoryd.engine.indexer import (
+    AT_ONCE,
+    FEW,
+    FIRST,
+    FIRST_PAUSE_S,
+    LATER_S,
+    MAX_PAUSE_S,
+    NICE,
+    SLOW_BATCH,
+    Backfill,
+    VectorsDue,
+)
 from memoryd.engine.interfaces import Clock
 from memoryd.index.sqlite import SqliteIndex
 from memoryd.search.embedding.embedder import EmbedderError
@@ -72,7 +83,7 @@ def world(tmp_path: Path) -> Iterator[World]:
 def test_without_an_embedder_nothing_is_ever_due(world: World) -> None:
     filling = world.filling(None)
     world.put(3)
-    filling.notify(all_of_it=True)
+    filling.notify(VectorsDue.BEFORE_SEARCH)
     filling.run(world.now)
     assert filling.next_due == NEVER
 
@@ -103,11 +114,11 @@ def test_a_search_goes_before_each_text_of_a_fast_embedder(world: World) -> None
 def test_after_a_closed_file_the_next_question_is_answered_first(world: World) -> None:
     filling = world.filling(Numbers(fast=True))
     world.put(1)
-    filling.notify(later=True)
+    filling.notify(VectorsDue.AFTER_SEARCH)
     assert world.have() == 1, "the first ones make a root ready"
     filling.run(world.now)
     world.put(2, "b")
-    filling.notify(later=True)
+    filling.notify(VectorsDue.AFTER_SEARCH)
     assert world.have() == 1
     assert world.now < filling.next_due <= world.now + LATER_S
     world.now = filling.next_due
@@ -146,7 +157,7 @@ def test_a_long_fill_is_done_in_turns_and_a_sync_waits_for_all(world: World) -> 
     assert filling.next_due <= world.now
     filling.run(world.now)
     assert world.have() == 4 * AT_ONCE
-    filling.notify(all_of_it=True)
+    filling.notify(VectorsDue.BEFORE_SEARCH)
     assert world.have() == 5 * AT_ONCE
     assert filling.next_due == NEVER
 
@@ -158,12 +169,12 @@ def test_no_sync_waits_for_a_few_vectors(world: World) -> None:
     filling.make_deferred()
     assert world.have() == 0
     for _ in range(2):
-        filling.notify(all_of_it=True)
+        filling.notify(VectorsDue.BEFORE_SEARCH)
         assert (world.have(), filling.deferred, filling.next_due) == (0, True, world.now + LATER_S)
     filling.make_deferred()
     assert (world.have(), filling.deferred, filling.next_due) == (FEW, False, NEVER)
     world.put(FEW + 1, "b")
-    filling.notify(all_of_it=True)
+    filling.notify(VectorsDue.BEFORE_SEARCH)
     assert (world.have(), filling.deferred) == (2 * FEW + 1, False)
 
 
@@ -278,7 +289,7 @@ def test_vectors_that_a_full_disk_refused_are_tried_again(world: World, monkeypa
     filling = world.filling(Numbers(fast=True))
     filling.run(world.now)
     world.put(2)
-    filling.notify(all_of_it=True)
+    filling.notify(VectorsDue.BEFORE_SEARCH)
     with monkeypatch.context() as patch:
         patch.setattr(world.store.catalogue, "put_vectors", full)
         with pytest.raises(IndexUnavailable):
