@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import PurePath
 from urllib.parse import urlsplit
 
@@ -100,6 +100,6 @@ def _writable(config: Config, places: Places, home: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(directories))
 
 
-def clean_environment(home: str, env: Mapping[str, str] = os.environ) -> dict[str, str]:
+def clean_environment(home: str) -> dict[str, str]:
     """Return the environment a service manager gives to a program: hardly any of that of the terminal."""
-    return {"HOME": home, "PATH": os.defpath, "LANG": env.get("LANG", "C.UTF-8")}
+    return {"HOME": home, "PATH": os.defpath, "LANG": os.environ.get("LANG", "C.UTF-8")}

@@ -184,7 +184,7 @@ def hardened_drop_in(service: Service) -> str:
     private = []
     if not system:
         private.append("# A user manager can make namespaces only together with one for users.\nPrivateUsers=yes")
-    if not any(_is_below(path, _TEMPORARY) for path in (*service.writable, service.listen, *service.libraries)):
+    if not any(_is_temporary(path) for path in (*service.writable, service.listen, *service.libraries)):
         private.append("PrivateTmp=yes")
     if service.network == "none":
         private.append("PrivateNetwork=yes")
@@ -252,5 +252,5 @@ def _escape(text: str) -> str:
     return text.replace("%", "%%")
 
 
-def _is_below(path: str, directories: Sequence[str]) -> bool:
-    return any(path == each or path.startswith(each + os.sep) for each in directories)
+def _is_temporary(path: str) -> bool:
+    return any(path == each or path.startswith(each + os.sep) for each in _TEMPORARY)

@@ -168,12 +168,12 @@ def _rerank(hits: list[Hit], reranker: Reranker, question: str, *, required: boo
     except EmbedderError as error:
         if required:
             raise
-        return [_with_why(hit, "rerank", error.message) for hit in hits]
+        return [_without_rerank(hit, error.message) for hit in hits]
     return [hits[position]._replace(candidate=candidate) for position, candidate in ranked]
 
 
-def _with_why(hit: Hit, name: str, reason: str) -> Hit:
-    return hit._replace(candidate=hit.candidate._replace(why={**hit.candidate.why, name: reason}))
+def _without_rerank(hit: Hit, reason: str) -> Hit:
+    return hit._replace(candidate=hit.candidate._replace(why={**hit.candidate.why, "rerank": reason}))
 
 
 def _read_as(hit: Hit) -> Mapping[str, str]:

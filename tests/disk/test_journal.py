@@ -79,7 +79,8 @@ def test_public_says_what_history_shows(journal: Journal) -> None:
 
 def test_steps_are_marked_and_amended(journal: Journal) -> None:
     receipt = begin(journal, *STEPS)
-    journal.mark_applied(receipt, 1, after_sha="c" * 64, after_size=4)
+    journal.mark_applied(receipt, 1)
+    journal.amend(receipt, 1, after_sha="c" * 64, after_size=4)
     journal.amend(receipt, 1, after_sha="d" * 64, note="with 12 late bytes")
     steps = journal.entry(receipt).steps
     assert (steps[1].applied, steps[1].after_sha, steps[1].after_size) == (True, "d" * 64, 4)

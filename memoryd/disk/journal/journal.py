@@ -104,11 +104,9 @@ class Journal:
                 _insert(db, entry)
         return receipt
 
-    def mark_applied(
-        self, receipt: str, position: int, after_sha: str | None = None, after_size: int | None = None
-    ) -> None:
+    def mark_applied(self, receipt: str, position: int) -> None:
         """Note that the step at `position` (0-based) was applied."""
-        self._change_step(receipt, position, applied=True, after_sha=after_sha, after_size=after_size)
+        self._change_step(receipt, position, applied=True)
 
     def amend(
         self,
@@ -119,9 +117,6 @@ class Journal:
         before_size: int | None = None,
         after_sha: str | None = None,
         after_size: int | None = None,
-        base_size: int | None = None,
-        blob: str | None = None,
-        mode: int | None = None,
         note: str | None = None,
     ) -> None:
         """Correct the record of a step; None leaves a field unchanged."""
@@ -132,9 +127,6 @@ class Journal:
             before_size=before_size,
             after_sha=after_sha,
             after_size=after_size,
-            base_size=base_size,
-            blob=blob,
-            mode=mode,
             note=None if note is None else printable(note),
         )
 
@@ -237,12 +229,11 @@ class Journal:
         return {str(row["receipt"]) for row in rows} | self._spool.pending.keys()
 
 
-_AMENDABLE = ("before_sha", "before_size", "after_sha", "after_size", "base_size", "blob", "mode", "note")
+_AMENDABLE = ("before_sha", "before_size", "after_sha", "after_size", "note")
 _CHANGE_STEP = (
     "UPDATE steps SET applied = max(applied, :applied), before_sha = coalesce(:before_sha, before_sha), "
     "before_size = coalesce(:before_size, before_size), after_sha = coalesce(:after_sha, after_sha), "
-    "after_size = coalesce(:after_size, after_size), base_size = coalesce(:base_size, base_size), "
-    "blob = coalesce(:blob, blob), mode = coalesce(:mode, mode), note = coalesce(:note, note) "
+    "after_size = coalesce(:after_size, after_size), note = coalesce(:note, note) "
     "WHERE entry = :entry AND position = :position"
 )
 

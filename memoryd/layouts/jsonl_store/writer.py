@@ -74,7 +74,7 @@ def _append(path: str, line: bytes, identity: str, why: str) -> Action:
 
 def update(view: WriteView, located: Located, changes: NativeMemory) -> WritePlan:
     """Plan exact edits of the changed values."""
-    _require_live(located, "changed")
+    _require_live(located)
     reject(not_encodable(changes))
     record, data = located.record, located.loaded.data
     changed = differences(record.native, changes)
@@ -101,10 +101,10 @@ def _rewrite(view: WriteView, located: Located, edits: list[Edit], why: str) -> 
     return WritePlan(Plan((action,)), located.record.id, located.path)
 
 
-def _require_live(located: Located, what: str) -> None:
+def _require_live(located: Located) -> None:
     if archive.is_archive(located.path):
         raise UsageError(
-            f"{located.record.id} is archived; only live memories can be {what}",
+            f"{located.record.id} is archived; only live memories can be changed",
             hint=f"unarchive it first: memoryd unarchive {located.record.id}",
         )
     _require_lines(located)

@@ -301,7 +301,7 @@ def parse_fast(data: bytes) -> ParsedDocument | None:
         array = parsed_array or array
         end = parsed_array.span.end if parsed_array is not None else value_end(data, start)
         present.append(Member(key.decode(), at, Span(start, end)))
-        at = _skip(_BETWEEN, data, end)
+        at = _skip_comma(data, end)
     return ParsedDocument(value, present, *array) if array is not None else None
 
 
@@ -316,7 +316,7 @@ def _parse_array(data: bytes, start: int, decoded: list[_Element]) -> _Array | N
             return None
         spans.append(item.span)
         items.append(_check_element(item, number, reasons))
-        at = _skip(_BETWEEN, data, item.span.end)
+        at = _skip_comma(data, item.span.end)
     at = skip_space(data, at)
     return _Array(Span(start, at + 1), spans, items, reasons) if data[at : at + 1] == b"]" else None
 
@@ -326,7 +326,7 @@ def parse_elements(data: bytes, span: Span, *, follows: bool) -> list[Element] |
     where they do not, or are not strict JSON in the form of the program."""
     if span.start == span.end:
         return []
-    at = _skip(_BETWEEN, data, span.start) if follows else skip_space(data, span.start)
+    at = _skip_comma(data, span.start) if follows else skip_space(data, span.start)
     text = data[at : span.end]
     try:
         decoded = _decode_list(b"[%b]" % text)
@@ -336,7 +336,7 @@ def parse_elements(data: bytes, span: Span, *, follows: bool) -> list[Element] |
         return None
     found: list[Element] = []
     for each in decoded:
-        item = _parse_element(data, _skip(_BETWEEN, data, found[-1].span.end) if found else at, each)
+        item = _parse_element(data, _skip_comma(data, found[-1].span.end) if found else at, each)
         if item is None or schema.unusable_reason(item.native) is not None:
             return None
         found.append(item)
@@ -371,8 +371,8 @@ def _parse_element(data: bytes, at: int, decoded: _Element) -> Element | None:
     return Element(Span(at, tail.end()), Member("data", head.start(1), inner), embedding, try_decode(text))
 
 
-def _skip(mark: re.Pattern[bytes], data: bytes, at: int) -> int:
-    match = mark.match(data, at)
+def _skip_comma(data: bytes, at: int) -> int:
+    match = _BETWEEN.match(data, at)
     return match.end() if match is not None else at
 
 
