@@ -6,7 +6,7 @@ Bad content in a memory file is never an error: it is a `Finding` (core/findings
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 TYPE_CHECKING = False  # without typing, which costs a client command too much
 if TYPE_CHECKING:
@@ -179,3 +179,16 @@ class PausedError(MemorydError):
     name = "root-paused"
     rpc_code = -32013
     exit_code = 1
+
+
+MAX_NAME = 80  # characters that are compared: the time grows with their square
+
+
+def nearest(name: str, known: Iterable[str], least: float = 0.6) -> str | None:
+    """Return the known name that is most like an unknown one, for a hint; None if none is. `least`: how much of both
+    must be the same."""
+    from difflib import get_close_matches  # noqa: PLC0415 - only when something is wrong
+
+    names = {each.lower(): each for each in sorted(known)}
+    close = get_close_matches(name[:MAX_NAME].lower(), names, n=1, cutoff=least)
+    return names[close[0]] if close else None

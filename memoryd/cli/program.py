@@ -11,7 +11,7 @@ from memoryd.cli import exits
 from memoryd.cli.commands import group_command, method_command
 from memoryd.cli.options import example
 from memoryd.control.methods import METHODS, by_command, groups
-from memoryd.errors import UsageError
+from memoryd.errors import UsageError, nearest
 
 # Commands are listed in the order of use.
 _LOCAL_FIRST = ("run", "demo", "try", "init", "service")
@@ -61,8 +61,6 @@ class Commands(click.Group):
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """Find the command to run. Raises UsageError with the nearest name for an unknown one."""
         if args and not args[0].startswith("-") and self.get_command(ctx, args[0]) is None:
-            from memoryd.config.checks import nearest  # noqa: PLC0415 - loads difflib
-
             names = [name for name in self.list_commands(ctx) if name not in _NEVER_SUGGESTED]
             near = _OTHER_WORDS.get(args[0]) or nearest(args[0], names)
             hint = f"did you mean {near!r}?" if near else "`memoryd --help` lists the commands"

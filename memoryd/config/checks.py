@@ -19,6 +19,7 @@ from msgspec import Meta
 
 from memoryd.core.defaults import KB, MB, Limit, LimitKind
 from memoryd.core.schedule import ALLOWED, Adaptive, parse_schedule
+from memoryd.errors import nearest
 
 Check = Callable[[object], Any]
 """A function that converts a TOML value to the value memoryd uses, or raises ValueError."""
@@ -100,8 +101,7 @@ def choice(*allowed: str) -> Check:
     literal = Literal.__getitem__(tuple(map(str, allowed)))
 
     def check(value: object) -> str:
-        near = nearest(value, allowed) if isinstance(value, str) and value not in allowed else None
-        ask = f'did you mean "{near}"? ' if near else ""
+        ask = suggestion(value, allowed) if isinstance(value, str) and value not in allowed else ""
         _require(value, literal, f"is {shown(value)}; {ask}allowed: {', '.join(allowed)}")
         return str(value)
 
@@ -164,8 +164,7 @@ def timezone(value: object) -> str:
     try:
         zoneinfo.ZoneInfo(name)
     except (zoneinfo.ZoneInfoNotFoundError, ValueError, OSError):
-        near = nearest(name, zoneinfo.available_timezones())
-        ask = f'did you mean "{near}"? ' if near else ""
+        ask = suggestion(name, zoneinfo.available_timezones())
         problem = f"{shown(name)} is not a time zone of this machine; {ask}allowed: names such as Europe/Berlin or UTC"
         raise WrongValueError(problem) from None
     return name
@@ -223,10 +222,7 @@ def limit(parts: Mapping[str, Any], known: Limit | None) -> Limit:
     )
 
 
-def nearest(word: str, known: Iterable[str]) -> str | None:
-    """Return the known word that is most similar to this one; None if no one is similar."""
-    import difflib  # noqa: PLC0415 - only when something is wrong
-
-    options = {option.lower(): option for option in sorted(known)}
-    close = difflib.get_close_matches(word[:80].lower(), list(options), n=1, cutoff=0.6)
-    return options[close[0]] if close else None
+def suggestion(word: str, known: Iterable[str]) -> str:
+    """Return a question for the known word that is most like this one, followed by a space; "" if none is."""
+    near = nearest(word, known)
+    return "" if near is None else f'did you mean "{near}"? '

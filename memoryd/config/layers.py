@@ -60,10 +60,7 @@ def _unknown_key_message(name: str, known: Collection[str]) -> str:
     home = next((home for home, keys in _TABLE_OF_KEY.items() if name in keys), None)
     if home is not None:
         return f"unknown key here; it belongs in {home}; {allowed}"
-    near = checks.nearest(name, known)
-    if near is not None:
-        return f'unknown key; did you mean "{near}"? {allowed}'
-    return f"unknown key; {allowed}"
+    return f"unknown key; {checks.suggestion(name, known)}{allowed}"
 
 
 def read_table(

@@ -9,7 +9,7 @@ import msgspec
 
 from memoryd.control.methods import Method, Param, Request
 from memoryd.control.methods.method_types import Finite, Name
-from memoryd.errors import UsageError
+from memoryd.errors import UsageError, nearest
 
 _KINDS: Mapping[str, tuple[object, str]] = {
     "str": (Name, "a string"),
@@ -36,7 +36,7 @@ def check_params(method: Method, params: object) -> Request:
     names = method.request.__struct_fields__
     for name in params:
         if name not in names:
-            raise UsageError(f"unknown parameter {name!r}", hint=nearest(str(name), names))
+            raise UsageError(f"unknown parameter {name!r}", hint=name_hint(str(name), names))
     given = {name: value for name, value in params.items() if value is not None}
     try:
         with _converting:
@@ -53,14 +53,12 @@ def check_params(method: Method, params: object) -> Request:
     return request
 
 
-def nearest(name: str, candidates: Iterable[str]) -> str:
+def name_hint(name: str, candidates: Iterable[str]) -> str:
     """Return a hint for an unknown name: the nearest known one, or all of them."""
-    import difflib  # noqa: PLC0415 - for errors only
-
     names = list(candidates)
-    close = difflib.get_close_matches(name, names, n=1)
-    if close:
-        return f"did you mean {close[0]!r}?"
+    near = nearest(name, names)
+    if near is not None:
+        return f"did you mean {near!r}?"
     return f"known: {', '.join(names)}" if names else "it takes none"
 
 
@@ -105,6 +103,6 @@ def _choice_error(param: Param, value: object) -> UsageError | None:
             allowed = ", ".join(param.choices)
             return UsageError(
                 f"{param.name!r} cannot be {item!r}",
-                hint=f"{nearest(str(item), param.choices)} (allowed: {allowed})",
+                hint=f"{name_hint(str(item), param.choices)} (allowed: {allowed})",
             )
     return None

@@ -23,7 +23,7 @@ from memoryd.control import discover, endpoint, peer, protocol
 from memoryd.control.connection import Connection, Limits
 from memoryd.control.methods import TABLE, TOPICS, Method, Request, Result
 from memoryd.control.methods.process import DiscoverResult, EventsRequest, SubscribeResult, UnsubscribeResult
-from memoryd.control.parameters import check_params, nearest
+from memoryd.control.parameters import check_params, name_hint
 from memoryd.control.peer import Peer
 from memoryd.control.protocol import RpcRequest
 from memoryd.control.requests import Answer
@@ -211,7 +211,7 @@ class Server:
         method = self._table.get(request.method)
         served = method and (method.name in self._handlers or method.name in self._builtins)
         if method is None or not served:
-            hint = nearest(request.method, self._served())
+            hint = name_hint(request.method, self._served())
             raise MethodUnknownError(f"there is no method {request.method!r}", hint=hint)
         # A second shutdown request is no mistake, so it is the one change still accepted.
         work = method.kind == "job" or (method.mutates and method.name != "shutdown")

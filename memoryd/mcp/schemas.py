@@ -27,7 +27,7 @@ from memoryd.control.methods.memories import (
     UpdateRequest,
 )
 from memoryd.control.methods.status import StatusRequest, StatusResult
-from memoryd.control.parameters import nearest
+from memoryd.control.parameters import name_hint
 from memoryd.core.records import JsonObject
 from memoryd.errors import UsageError
 
@@ -190,7 +190,7 @@ def check_arguments(kind: type[Struct], given: Mapping[str, object]) -> JsonObje
     properties = _schema_of(kind)["properties"]
     for name in given:
         if name not in properties:
-            raise UsageError("unknown argument", hint=nearest(name, properties))
+            raise UsageError("unknown argument", hint=name_hint(name, properties))
     values = {name: _unpacked(value, properties[name]) for name, value in given.items() if value is not None}
     try:
         checked: JsonObject = msgspec.to_builtins(msgspec.convert(values, kind, strict=False))

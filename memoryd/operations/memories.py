@@ -19,7 +19,7 @@ from memoryd.core.secrets import redact
 from memoryd.core.spans import sha256
 from memoryd.core.vectors import unpack
 from memoryd.disk.journal.trash import Pin
-from memoryd.errors import ConflictError, InvalidMemoryError, MemorydError, NotFoundError
+from memoryd.errors import ConflictError, InvalidMemoryError, MemorydError, NotFoundError, nearest
 from memoryd.layouts.protocol import Located, NewMemory, WritePlan, WriteView
 from memoryd.operations.access_counts import move_counts
 from memoryd.operations.batch import Drafts
@@ -113,19 +113,16 @@ def _review(
     warnings = reject_secrets(store, memory, location=location, allow_words=context.allow_words)
     if store.layout is None:
         return warnings
-    slips = {name: _known_field(name, tuple(store.layout.fields)) for name in memory}
+    known = tuple(store.layout.fields)
+    slips = {name: _near_field(name, known) for name in memory if name not in known and len(name) <= MAX_NAME}
     return *warnings, *(f"{name}: stored as it is; did you mean {near}?" for name, near in slips.items() if near)
 
 
 @lru_cache(maxsize=256)
-def _known_field(name: str, known: tuple[str, ...]) -> str | None:
+def _near_field(name: str, known: tuple[str, ...]) -> str | None:
     """Return the known field whose name differs from an unknown one by little more than a letter. Many words that mean
     something else differ by two: content and context."""
-    if name in known or len(name) > MAX_NAME:
-        return None
-    from difflib import get_close_matches  # noqa: PLC0415 - for unknown fields only
-
-    return next(iter(get_close_matches(name, known, n=1, cutoff=0.9)), None)
+    return nearest(name, known, least=0.9)
 
 
 @contextmanager

@@ -32,9 +32,9 @@ def topic_text(word: str, ctx: click.Context, root: click.Group) -> str:
     parent = ctx.find_root()
     command = root.get_command(parent, word)
     if command is None:
-        from memoryd.control.parameters import nearest  # noqa: PLC0415 - loads difflib
+        from memoryd.control.parameters import name_hint  # noqa: PLC0415 - for an unknown word only
 
-        hint = nearest(word, dict.fromkeys([*TOPICS, *root.list_commands(parent)]))
+        hint = name_hint(word, dict.fromkeys([*TOPICS, *root.list_commands(parent)]))
         raise UsageError(f"there is no topic or command {word!r}", hint=hint or "`memoryd help` lists the topics")
     with click.Context(command, info_name=word, parent=parent) as inner:
         return f"{command.get_help(inner)}\n"
