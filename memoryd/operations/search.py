@@ -36,7 +36,7 @@ from memoryd.operations.search_scope import (
 )
 from memoryd.search.embedding.embedder import EmbedderError
 from memoryd.search.modes import SearchEngine, missing_in
-from memoryd.search.query_terms import ParsedQuery
+from memoryd.search.query_terms import ParsedQuery, parse_query
 from memoryd.search.ranking import Candidate, Points
 from memoryd.search.rerank import JUDGED, Reranker
 from memoryd.search.semantic import Like, Question, RankingProfile, like_floats
@@ -96,7 +96,7 @@ def search(
     hits that fit, and `tokens`. `now` is in epoch seconds; `clock` returns monotonic seconds.
     """
     started = clock()
-    words = ParsedQuery(replace_surrogates(request.query))
+    words = parse_query(replace_surrogates(request.query))
     fresh = {root.name: freshness(root) for root in roots}
     hits: list[Hit] = []
     limit = request.limit if reranker is None else max(request.limit, JUDGED)
@@ -124,7 +124,7 @@ def search(
         packed = text, -(-len(text) // 4)
     read_as = " ".join(sorted({word for hit in hits for word in _read_as(hit).values()}))
     patterns = {
-        name: query_patterns(ParsedQuery(f"{query.raw} {read_as}", query.forms) if read_as else query)
+        name: query_patterns(replace(parse_query(f"{query.raw} {read_as}"), forms=query.forms) if read_as else query)
         for name, query in {hit.root.name: hit.query for hit in hits}.items()
     }
     rows = [_hit_row(hit, patterns[hit.root.name]) for hit in hits]

@@ -9,7 +9,7 @@ from memoryd.core.index import IndexReader, Match
 from memoryd.core.query import Filters, Term, TextQuery, informative_terms
 from memoryd.search.confidence import Missing, missing_words, with_confidence
 from memoryd.search.periods import Period, period_in, prefers_newest
-from memoryd.search.query_terms import MAX_CHARS, ParsedQuery
+from memoryd.search.query_terms import MAX_CHARS, ParsedQuery, parse_query
 from memoryd.search.ranking import (
     ALL,
     FORMS,
@@ -138,7 +138,7 @@ class SearchEngine:
         asked for that no memory has as a word, a similar one is no answer."""
         parts, whole = question.query, not question.profile.fill
         if missing.identifiers:
-            found, parts, whole = [], ParsedQuery(" ".join(missing.identifiers)), False
+            found, parts, whole = [], parse_query(" ".join(missing.identifiers)), False
         else:
             found = self._judged(reader, question, missing)
         if len(found) < question.limit and (question.profile.fill or not found):
@@ -209,7 +209,7 @@ def warm_up(reader: IndexReader, meaning: SemanticSearch, now: float) -> bool:
     reader.vocabulary()
     if embedder is None or not embedder.fast:
         return False
-    SearchEngine(meaning).find(reader, Question(ParsedQuery("a memory"), Filters(), "hybrid", 1, now))
+    SearchEngine(meaning).find(reader, Question(parse_query("a memory"), Filters(), "hybrid", 1, now))
     return True
 
 
@@ -227,7 +227,7 @@ def _within(question: Question, period: Period) -> Question:
     given = question.filters
     since = max((each for each in (given.since, period.since) if each is not None), default=None)
     until = min((each for each in (given.until, period.until) if each is not None), default=None)
-    query = ParsedQuery(period.rest, question.query.forms)
+    query = replace(parse_query(period.rest), forms=question.query.forms)
     return replace(question, query=query, filters=replace(given, since=since, until=until))
 
 

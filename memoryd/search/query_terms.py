@@ -10,10 +10,9 @@ The index contains words as written. If a query finds too little, it is repeated
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 from itertools import chain
-from types import MappingProxyType
-from typing import NamedTuple
 
 from memoryd.core.index import IndexReader
 from memoryd.core.query import Term
@@ -27,15 +26,17 @@ _LONG, _MIDDLE = 7, 5  # letters of a word in another alphabet whose last two ar
 _HANGUL = ("\uac00", "\ud7a3")
 
 
-class Parts(NamedTuple):
-    """The parts of a query. All terms are as typed.
+@dataclass(frozen=True)
+class ParsedQuery:
+    """A query, `raw` as typed, and the terms it is made of. All are as typed, but those of `forms`.
 
     `pieces`: the parts between white space, each once. `units`: the words of each piece, each piece once. `phrase`: the
     whole query as one phrase, if it is more than one unit. `exact`: each unit as one term. `words`: the single words.
     `function_words`: the words that carry little information in the languages of the query. `informative`: the single
-    words without them.
+    words without them. `forms`: a term for each word that an index has in other forms.
     """
 
+    raw: str
     pieces: tuple[str, ...]
     units: tuple[tuple[str, ...], ...]
     phrase: Term | None
@@ -43,52 +44,42 @@ class Parts(NamedTuple):
     words: tuple[Term, ...]
     function_words: frozenset[str]
     informative: tuple[Term, ...]
-
-
-@lru_cache(maxsize=256)
-def _split(raw: str) -> Parts:
-    """Split the text of a query."""
-    split = raw[:MAX_CHARS].split()
-    found = [tuple(tokens(piece)) for piece in split]
-    units = tuple(dict.fromkeys(unit for unit in found if unit))[:MAX_UNITS]
-    whole = phrase(tuple(chain.from_iterable(found))[: 2 * MAX_UNITS]) if len(units) > 1 else None
-    words = tuple(dict.fromkeys(term for unit in units for term in _words_of(unit)))
-    without = function_words([term.text for term in words])
-    return Parts(
-        tuple(dict.fromkeys(split))[: 2 * MAX_UNITS],
-        units,
-        whole,
-        tuple(phrase(unit) for unit in units),
-        words,
-        without,
-        (tuple(term for term in words if term.text not in without) or words)[:MAX_UNITS],
-    )
-
-
-class ParsedQuery:
-    """A query, `raw` as typed, and the terms it is made of. `forms`: a term for each word that an index has in other
-    forms."""
-
-    def __init__(self, raw: str, forms: Mapping[str, Term] = MappingProxyType({})) -> None:
-        self.raw = raw
-        self.forms = forms
-        self.parts = parts = _split(raw)
-        self.pieces, self.units, self.phrase, self.exact, _, self.function_words, self.informative = parts
+    forms: Mapping[str, Term] = field(default_factory=dict)
 
     def with_forms(self, reader: IndexReader) -> ParsedQuery:
         """Return the query with the forms of its words that the index has."""
-        return ParsedQuery(self.raw, word_forms(reader, [term.text for term in self.parts.words]))
+        return replace(self, forms=word_forms(reader, [term.text for term in self.words]))
 
     @cached_property
     def loose(self) -> tuple[Term, ...]:
         """The single words in any form, without stop words."""
-        terms = tuple(dict.fromkeys(map(self.form_of, self.parts.words)))
+        terms = tuple(dict.fromkeys(map(self.form_of, self.words)))
         telling = tuple(term for term in terms if term.text not in self.function_words)
         return (telling or terms)[:MAX_UNITS]
 
     def form_of(self, term: Term) -> Term:
         """Return a term that matches the word in any form."""
         return self.forms.get(term.text) or _prefix_term(term)
+
+
+@lru_cache(maxsize=256)
+def parse_query(raw: str) -> ParsedQuery:
+    """Split the text of a query."""
+    split = raw[:MAX_CHARS].split()
+    found = [tuple(tokens(piece)) for piece in split]
+    units = tuple(dict.fromkeys(unit for unit in found if unit))[:MAX_UNITS]
+    words = tuple(dict.fromkeys(term for unit in units for term in _words_of(unit)))
+    without = function_words([term.text for term in words])
+    return ParsedQuery(
+        raw,
+        pieces=tuple(dict.fromkeys(split))[: 2 * MAX_UNITS],
+        units=units,
+        phrase=phrase(tuple(chain.from_iterable(found))[: 2 * MAX_UNITS]) if len(units) > 1 else None,
+        exact=tuple(map(phrase, units)),
+        words=words,
+        function_words=without,
+        informative=(tuple(term for term in words if term.text not in without) or words)[:MAX_UNITS],
+    )
 
 
 def phrase(words: tuple[str, ...]) -> Term:

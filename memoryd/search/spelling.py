@@ -16,7 +16,7 @@ from memoryd.core.index import IndexReader
 from memoryd.core.query import Term
 from memoryd.core.words import tokens
 from memoryd.search.embedding.static import is_common_word
-from memoryd.search.query_terms import ParsedQuery
+from memoryd.search.query_terms import ParsedQuery, parse_query
 from memoryd.search.ranking import Candidate
 from memoryd.search.semantic import Question
 
@@ -52,7 +52,7 @@ def read_question(reader: IndexReader, question: Question, missing: Sequence[str
     words |= _joined(reader, question.query, missing)
     if not words:
         return Reading(question, {})
-    query = ParsedQuery(with_replaced(question.query.raw, words)).with_forms(reader)
+    query = parse_query(with_replaced(question.query.raw, words)).with_forms(reader)
     return Reading(replace(question, query=query), words)
 
 

@@ -27,7 +27,7 @@ from memoryd.search.embedding.embedder import Embedder
 from memoryd.search.embedding.static import TABLE, Static
 from memoryd.search.embedding.vocabulary import DIRECTORY
 from memoryd.search.modes import SearchEngine
-from memoryd.search.query_terms import ParsedQuery
+from memoryd.search.query_terms import parse_query
 from memoryd.search.semantic import Question, SemanticSearch
 from tests.search.questions import Asked, distractors, keywords, mixed, paraphrases
 
@@ -73,7 +73,7 @@ def ranks(known: SqliteIndex, meaning: SemanticSearch, asked: Sequence[Asked], m
     found: list[int | None] = []
     with known.reader() as reader:
         for each in asked:
-            query = ParsedQuery(each.question).with_forms(reader)
+            query = parse_query(each.question).with_forms(reader)
             hits = engine.find(reader, Question(query, Filters(), mode, LOOKED_AT, NOW))
             bodies = reader.memories([hit.key for hit in hits])
             places = [number for number, hit in enumerate(hits, 1) if bodies[hit.key].body == each.memory]

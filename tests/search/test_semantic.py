@@ -18,7 +18,7 @@ from memoryd.search import semantic
 from memoryd.search.embedding.embedder import Embedder, EmbedderError
 from memoryd.search.embedding.static import Static
 from memoryd.search.modes import SearchEngine
-from memoryd.search.query_terms import ParsedQuery
+from memoryd.search.query_terms import parse_query
 from memoryd.search.ranking import Candidate
 from memoryd.search.semantic import Like, Question, SemanticSearch, like_floats
 from tests.index.records import put
@@ -70,7 +70,7 @@ def ask(
     like: Like | None = None,
     owner: str | None = None,
 ) -> list[Candidate]:
-    question = Question(ParsedQuery(text), Filters(owner=owner), mode, 10, NOW, like=like)
+    question = Question(parse_query(text), Filters(owner=owner), mode, 10, NOW, like=like)
     with catalogue.reader() as reader:
         return SearchEngine(meaning).find(reader, question)
 

@@ -10,7 +10,7 @@ import pytest
 from memoryd.core.query import Term
 from memoryd.errors import MemorydError
 from memoryd.search.embedding.vocabulary import VOCABULARY
-from memoryd.search.query_terms import ParsedQuery
+from memoryd.search.query_terms import parse_query
 from memoryd.search.stems import MAX_FORMS, languages_of, sharing_a_stem, stem_prefix, stems, word_forms
 from tests.search.stored import Stored
 
@@ -93,12 +93,12 @@ def test_the_prefix_is_the_stem(word: str, prefix: str | None) -> None:
     ],
 )
 def test_function_words_tell_the_language(question: str, languages: tuple[str, ...]) -> None:
-    words = [word for unit in ParsedQuery(question).units for word in unit]
+    words = [word for unit in parse_query(question).units for word in unit]
     assert languages_of(words) == languages
 
 
 def test_function_words_of_the_language_tell_nothing() -> None:
-    asked = ParsedQuery("wann wird die Heizung gewartet")
+    asked = parse_query("wann wird die Heizung gewartet")
     assert [term.text for term in asked.informative] == ["heizung", "gewartet"]
     assert "the" in asked.function_words
 
