@@ -35,7 +35,7 @@ def _finding(finding: Result) -> tuple[object, ...]:
 
 
 def _truncated(screen: Screen, result: Result, prefix: str = "") -> None:
-    """Report truncated lists (a reply is limited in length) whose name starts with `below`."""
+    """Report truncated lists (a reply is limited in length) whose name starts with `prefix`."""
     totals = {name: count for name, count in result.get("truncated", {}).items() if name.startswith(prefix)}
     for name, count in totals.items():
         if isinstance(result.get(name), list):

@@ -115,7 +115,7 @@ def term_counts(terms: Sequence[Term], text: str) -> list[int]:
 def pieces_in(pieces: Sequence[str], text: str, *, whole_words: bool) -> list[str]:
     """Return the casefolded pieces that occur in a text, as written or without optional marks (accents, points).
 
-    With `whole`, a piece must not be part of a longer word.
+    With `whole_words`, a piece must not be part of a longer word.
     """
     folded = text.casefold()
     present = [piece for piece in pieces if _occurs(piece, folded, whole_words)]

@@ -1,6 +1,6 @@
 """The health of a root: its worst current condition, the reasons, what may be done meanwhile, and what is reported.
 
-How long a failing disk is left alone between two attempts: from `MIN_TROUBLE_S` here to `MAX_TROUBLE_S` in `deadlines`.
+How long a failing disk is left alone between two attempts: from `MIN_TROUBLE_S` here to `MAX_TROUBLE_S` in `inbox`.
 """
 
 from __future__ import annotations
@@ -359,8 +359,6 @@ def _reason(error: BaseException | None) -> str:
         return error.message
     return str(error) if error is not None else "unexpected error; see the log"
 
-
-log = get_logger(__name__)
 
 SEARCH_TOPIC = "search"  # of findings about the models that the search needs
 REPORTED_BY_LIMITS = ("limits",)  # findings reported when a limit is crossed, once even over restarts

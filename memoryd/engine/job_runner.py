@@ -9,8 +9,6 @@ from memoryd.control.methods.method_types import Result
 from memoryd.control.methods.shared import ChangeResult
 from memoryd.disk.syscalls import MB, ChangingError, TooLargeError
 from memoryd.engine.interfaces import Clock, Hints, Tell
-
-# Destructive upkeep waits for a pause of the writers.
 from memoryd.engine.jobs import Job
 from memoryd.errors import (
     BusyError,
@@ -25,12 +23,10 @@ from memoryd.log import get_logger
 from memoryd.operations.check import BACKUP_JOB, note_backups
 from memoryd.store import Store
 
-BATCH_PAUSE_S = 0.5  # between the batches of a job that moves a bounded number at a time
-MIN_BUSY_S, MAX_BUSY_S = 1.0, 5.0  # pauses between retries of a scheduled job on a busy root
-
-
 log = get_logger(__name__)
 
+BATCH_PAUSE_S = 0.5  # between the batches of a job that moves a bounded number at a time
+MIN_BUSY_S, MAX_BUSY_S = 1.0, 5.0  # pauses between retries of a scheduled job on a busy root
 RULES = "rules"  # journal: by which rules each upkeep job last ran
 
 

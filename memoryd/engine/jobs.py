@@ -34,9 +34,7 @@ from memoryd.control.methods.upkeep import (
     UpkeepRequest,
 )
 from memoryd.core.defaults import JOBS
-from memoryd.errors import (
-    UsageError,
-)
+from memoryd.errors import UsageError
 from memoryd.operations.backup import create_backups, list_backups, prune_state
 from memoryd.operations.check import check, count_findings, finding_row
 from memoryd.operations.locks import clear_lock, is_lock, list_locks, lock_row, sweep_locks
@@ -252,9 +250,9 @@ OPERATIONS: Mapping[str, Operation] = {
     "verify": _verify,
 }
 
-# Performed by the worker itself: they are about its own reading in.
+# Performed by the worker itself: they are about what it reads, and when.
 OWN = ("sync", "reindex", "rescan", "pause", "resume", "confirm", "catch-up")
-# Commands that only look: they may run on a root that must not be written to.
+# Commands that only read: they may run on a root that must not be written to.
 LOOKS = ("check", "plan", "backup.list", "backup.verify", "lock.list", "sync", "rescan", "verify", "memory.get")
 
 

@@ -236,7 +236,7 @@ class Root:
         self._hints.scheduled(self.store.name)
         self.unsettled.update(self.process(None, self._clock.monotonic()))
 
-    # --- reading in and the index
+    # --- reading and the index
 
     def process(self, paths: Collection[str] | None, since: float, *, verify: bool = False) -> tuple[str, ...]:
         """Read what changed (None: anywhere), then update the index. Returns half-written files, to be read again.

@@ -23,6 +23,12 @@ from memoryd.operations.check import finding_counts, limit_rows
 from memoryd.operations.locks import list_locks, lock_row
 from memoryd.store import Store
 
+log = get_logger(__name__)
+
+PUBLISH_EVERY_S = 0.25  # while every file of a root is being read
+PUBLISH_COST = 20  # and no more often than a twentieth of the time allows
+LOG_EVERY_S = 5.0
+
 
 @dataclass(frozen=True, slots=True)
 class RootStatus:
@@ -47,13 +53,6 @@ class RootStatus:
     limits: tuple[LimitRow, ...] = ()
     unread: tuple[str, ...] = ()  # files that are too large or cannot be read
     backups: BackupSummary = NO_BACKUPS
-
-
-log = get_logger(__name__)
-
-PUBLISH_EVERY_S = 0.25  # while every file of a root is being read
-PUBLISH_COST = 20  # and no more often than a twentieth of the time allows
-LOG_EVERY_S = 5.0
 
 
 class Publisher:

@@ -21,7 +21,7 @@ CHUNK = 1_024  # vectors read at a time: eight times as many take twice as long 
 BLOCK = 1_024  # rows converted to 32-bit floats at a time, in a buffer that fits in the CPU cache
 
 
-class _Cosines(Similarities):
+class _MatrixCosines(Similarities):
     def __init__(self, numpy: Any, keys: Any, values: Any) -> None:
         self._numpy = numpy
         self._keys = keys
@@ -77,7 +77,7 @@ class MatrixCache:
             some = rows[at : at + BLOCK]
             buffer[: len(some)] = some
             numpy.matmul(buffer[: len(some)], given, out=values[at : at + BLOCK])
-        return _Cosines(numpy, keys, values / (lengths * (numpy.linalg.norm(given) or 1)))
+        return _MatrixCosines(numpy, keys, values / (lengths * (numpy.linalg.norm(given) or 1)))
 
     def _updated(self, source: Vectors, model: str, size: int) -> SmallMatrix | _Matrix:
         """Return the matrix of a model with all its vectors."""

@@ -66,7 +66,7 @@ class Similarities(ABC):
         return self.highest(limit, source.all_allowed(filters))
 
 
-class _Cosines(Similarities):
+class _SmallCosines(Similarities):
     """`products` are the cosines times `scale`: few of them are looked at."""
 
     def __init__(self, keys: Sequence[int], products: Sequence[float], scale: float) -> None:
@@ -154,7 +154,7 @@ class SmallMatrix:
         given = [*map(round, _scaled(less, self._scale))]
         length = sqrt(sum(map(mul, given, given))) or 1
         products = self._lanes.unpack(sum(map(mul, given, self._columns)))
-        return _Cosines(self._keys, [*map(mul, products, self._inverse)], length)
+        return _SmallCosines(self._keys, [*map(mul, products, self._inverse)], length)
 
     def _add(self, keys: Sequence[int], vectors: bytes) -> None:
         numbers = array("b", vectors)

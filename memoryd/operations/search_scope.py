@@ -25,7 +25,14 @@ from memoryd.layouts.user_document.parser import user_of
 from memoryd.layouts.user_document.writer import match_user
 from memoryd.log import get_logger
 
+log = get_logger(__name__)
+
 MAX_NAMES = 20  # users named in a message
+CURRENT_STATES = ("ok", "degraded", "read_only")  # states of a root whose changes are indexed at once
+STALE_STATES = ("paused", "scanning")
+UNWATCHED_STATES = ("paused", "missing")  # states that last, given as the reason of an answer that is not fresh
+
+Row = TypeVar("Row")
 
 Scope = Mapping[str, str | None]
 """By root name: the user whose memories may be shown, None for a root without users. Other roots show nothing."""
@@ -87,19 +94,6 @@ def user_in(owners: Mapping[str, Sequence[str]], identity: str) -> str | None:
 def _user_names(owners: Mapping[str, Sequence[str]]) -> str:
     names = sorted({redact(name) or "(the root itself)" for each in owners.values() for name in each})
     return ", ".join(names[:MAX_NAMES]) + (f" and {len(names) - MAX_NAMES} more" if len(names) > MAX_NAMES else "")
-
-
-log = get_logger(__name__)
-
-
-Row = TypeVar("Row")
-
-
-CURRENT_STATES = ("ok", "degraded", "read_only")  # states of a root whose changes are indexed at once
-
-
-STALE_STATES = ("paused", "scanning")
-UNWATCHED_STATES = ("paused", "missing")  # states that last, given as the reason of an answer that is not fresh
 
 
 @dataclass(frozen=True, slots=True)

@@ -91,7 +91,7 @@ def part_candidates(
     whole_words: bool = False,
 ) -> list[Candidate]:
     """Find at most `limit` memories, without those in `known`, that contain a part of the query; the newest are
-    searched first. With `whole`, not inside a longer word. `now` in seconds."""
+    searched first. With `whole_words`, not inside a longer word. `now` in seconds."""
     pieces = TextQuery(tuple(map(Term, query.pieces)), "substring", whole_words=whole_words, without=known)
     matches = reader.match(pieces, filters, 2 * limit) if pieces.terms else []
     found = [candidate(PART, match, score(PART, match, now)) for match in matches]

@@ -38,7 +38,7 @@ _READ = msgspec.msgpack.Decoder(PendingEntry | str)
 
 
 class Spool:
-    """The spool of one journal. `waiting`: the entries by receipt, in order. The journal's lock guards it."""
+    """The spool of one journal. `pending`: its entries by receipt, in order. The journal's lock guards it."""
 
     def __init__(self, path: str) -> None:
         self._path = path

@@ -249,7 +249,7 @@ class FullText:
 
     def _match_few(self, expression: str, filters: Filters, limit: int) -> list[Memory] | None:
         """Return the memories that match, newest first; None, without reading their texts, if there are more than
-        `most`."""
+        `limit`."""
         where, values = conditions(filters)
         query = f"SELECT w.rowid {_FROM}{where} ORDER BY w.rowid DESC LIMIT ?"
         keys = [key for (key,) in self._db.rows(query, (expression, *values, limit + 1))]

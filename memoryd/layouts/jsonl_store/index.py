@@ -55,8 +55,8 @@ def is_ours(content: bytes) -> bool:
 
 
 class _Text:
-    """The text of an index, which grows with the files. `sizes` are those of all JSONL files. Memories in
-    `<agent-id>.json` files (`unlisted`) count too, but are in no list. `unknown` are further members."""
+    """The text of an index, which grows with the files. Memories in `<agent-id>.json` files count too, but are in no
+    list. `unknown` are further members."""
 
     def __init__(self, files: Collection[FileStats]) -> None:
         self._by_type = dict.fromkeys(TYPES, 0)

@@ -161,7 +161,7 @@ def validate_new(native: NativeMemory) -> Iterator[Violation]:
 
 
 def validate_update(changes: NativeMemory, changed: NativeMemory) -> Iterator[Violation]:
-    """Yield the violations of `changes` as given; `wanted` are those fields of the data that really change."""
+    """Yield the violations of `changes` as given; `changed` are those that change the data."""
     for field in _PERMANENT:
         if changes.get(field, "") is None:
             yield Violation(field, "cannot be removed")

@@ -261,7 +261,7 @@ class WatchManager:
         return Coverage(len(wanted), len(wanted)) if table is None else held_of(wanted, table)
 
     def limit_hint(self) -> str:
-        """Return the hint for the user if `held` is less than `wanted`; "" if the system has no such limit."""
+        """Return a hint for the user where fewer directories are watched than wanted; "" if there is no such limit."""
         return limit_hint(instances=self._stream is None)
 
     def alive(self) -> list[str]:
