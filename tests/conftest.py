@@ -4,10 +4,15 @@ Both try the same examples every time, so that a red run can be repeated. `--hyp
 and much longer histories, other ones each time.
 
 No profile measures time: on a busy machine a slow example is no fault of the program.
+
+Tests start many processes. Bytecode is written also where the environment says otherwise: without it every one of them
+would compile the whole program, and every run all tests.
 """
 
 from __future__ import annotations
 
+import os
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -18,6 +23,9 @@ from hypothesis import HealthCheck, settings
 from memoryd.core.findings import Finding
 from memoryd.index.sqlite import SqliteIndex
 from memoryd.layouts.codes import CODES
+
+sys.dont_write_bytecode = False
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 settings.register_profile(
     "full", max_examples=100, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow]

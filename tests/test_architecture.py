@@ -85,6 +85,12 @@ LONG_MODULES: dict[str, tuple[int, str]] = {}
 LONG_FUNCTIONS: dict[str, tuple[int, str]] = {}
 
 
+@cache
+def nodes_of(tree: ast.AST) -> tuple[ast.AST, ...]:
+    """All nodes of a syntax tree: a dozen rules read those of each module."""
+    return tuple(ast.walk(tree))
+
+
 class Import(NamedTuple):
     """`module` is absolute, `names` what is taken from it; both as written."""
 
@@ -104,7 +110,7 @@ class Source(NamedTuple):
         return self.path.partition("/")[0].removesuffix(".py")
 
     def imports(self) -> Iterator[Import]:
-        for node in ast.walk(self.tree):
+        for node in nodes_of(self.tree):
             if isinstance(node, ast.Import):
                 for each in node.names:
                     yield Import(each.name, (), node.lineno)
@@ -172,8 +178,8 @@ def test_a_special_package_has_one_keeper(package: str) -> None:
 
 def sql_in(source: Source) -> Iterator[str]:
     """Texts in the language of SQLite or of its full-text index, docstrings left out."""
-    plain = {id(node.value) for node in ast.walk(source.tree) if isinstance(node, ast.Expr)}
-    for node in ast.walk(source.tree):
+    plain = {id(node.value) for node in nodes_of(source.tree) if isinstance(node, ast.Expr)}
+    for node in nodes_of(source.tree):
         if not isinstance(node, ast.Constant) or id(node) in plain or not isinstance(node.value, str):
             continue
         if SQL.search(node.value) or FTS.search(node.value):
@@ -195,14 +201,14 @@ def test_core_and_layouts_are_pure() -> None:
 
 
 def called_names(source: Source) -> set[str]:
-    calls = (node.func for node in ast.walk(source.tree) if isinstance(node, ast.Call))
+    calls = (node.func for node in nodes_of(source.tree) if isinstance(node, ast.Call))
     return {call.id for call in calls if isinstance(call, ast.Name)}
 
 
 def replaceable(tree: ast.Module) -> set[int]:
     """Defaults of arguments and of dataclass fields: there another clock can be handed in."""
     values: list[ast.expr | None] = []
-    for node in ast.walk(tree):
+    for node in nodes_of(tree):
         if isinstance(node, ast.arguments):
             values += [*node.defaults, *node.kw_defaults]
         elif isinstance(node, ast.AnnAssign):
@@ -217,7 +223,7 @@ def surroundings(source: Source) -> list[str]:
     defaults = replaceable(source.tree)
     return [
         f"{source.path}:{node.lineno} {node.value.id}.{node.attr}"
-        for node in ast.walk(source.tree)
+        for node in nodes_of(source.tree)
         if isinstance(node, ast.Attribute)
         and isinstance(node.value, ast.Name)
         and (node.value.id, node.attr) in SURROUNDINGS
@@ -240,7 +246,7 @@ def test_functions_are_of_human_size() -> None:
     """Without their docstring, which may take the room it needs."""
     long: dict[str, int] = {}
     for source in sources():
-        for node in ast.walk(source.tree):
+        for node in nodes_of(source.tree):
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and size(node) > LONGEST_FUNCTION:
                 long[f"{source.path}:{node.name}"] = size(node)
     assert {name: size for name, size in long.items() if size > LONG_FUNCTIONS.get(name, (0, ""))[0]} == {}
@@ -258,7 +264,7 @@ def imports_of(modules: Mapping[str, ast.Module]) -> dict[str, set[str]]:
     found: dict[str, set[str]] = {}
     for name, tree in modules.items():
         found[name] = set()
-        for node in ast.walk(tree):
+        for node in nodes_of(tree):
             if isinstance(node, ast.Import):
                 wanted = [alias.name for alias in node.names]
             elif isinstance(node, ast.ImportFrom):
@@ -337,7 +343,7 @@ def test_any_is_rare() -> None:
 def literal_layouts(source: Source) -> Iterator[str]:
     """Literals that are the name of a layout; its package, the registry and the demo may have them. Names within a help
     text are not the whole literal. `notes` is an ordinary word and not looked for."""
-    for node in ast.walk(source.tree):
+    for node in nodes_of(source.tree):
         if isinstance(node, ast.Constant) and node.value in NAMES and "-" in str(node.value):
             package = f"layouts/{str(node.value).replace('-', '_')}/"
             if not source.path.startswith((package, "layouts/registry.py", "cli/demo/")):
@@ -368,7 +374,7 @@ def test_codes_that_one_layout_alone_uses_are_declared_by_it() -> None:
     """The demo shows findings of every layout and does not count."""
     counted = [each for each in sources() if not each.path.startswith(("core/findings.py", "cli/demo/"))]
     uses = {
-        (node.value, home(each)) for each in counted for node in ast.walk(each.tree) if isinstance(node, ast.Constant)
+        (node.value, home(each)) for each in counted for node in nodes_of(each.tree) if isinstance(node, ast.Constant)
     }
     users = Counter(code for code, _ in uses)
     for name, layout in LAYOUTS.items():
@@ -384,7 +390,7 @@ def test_every_module_says_what_it_is() -> None:
 def test_nothing_is_swallowed_without_a_word() -> None:
     for source in sources():
         rows = source.text.splitlines()
-        for node in ast.walk(source.tree):
+        for node in nodes_of(source.tree):
             if not isinstance(node, ast.ExceptHandler):
                 continue
             assert node.type is not None, f"{source.path}:{node.lineno} catches everything"
@@ -455,8 +461,9 @@ def privates_of_program(text: str) -> Iterator[str]:
 def test_no_test_reaches_into_privates() -> None:
     paths = sorted((ROOT / "tests").rglob("*.py"))
     assert paths
-    trees = {path: ast.parse(path.read_text(encoding="utf-8")) for path in paths if path.name != Path(__file__).name}
-    assert [f"{path.relative_to(ROOT)}:{each}" for path, tree in trees.items() for each in privates_by_name(tree)] == []
+    texts = {path: path.read_text(encoding="utf-8") for path in paths if path.name != Path(__file__).name}
+    found = [f"{path}:{each}" for path, text in texts.items() for each in privates_by_name(ast.parse(text))]
+    assert found == []
 
 
 class TestCanaries:
