@@ -88,9 +88,6 @@ def odd_files(store: Store, irregular: Iterable[str], unreadable: Iterable[str])
         yield Finding("unreadable", path, "cannot stat; check its owner and mode")
 
 
-RECENT_ENTRIES = 50  # journal entries to search
-
-
 def file_findings(store: Store, row: FileRow, *, is_empty: bool) -> Iterable[Finding]:
     """Yield findings about the whole file: mostly unreadable, or empty while its newest backup is not."""
     path = row.path
@@ -108,11 +105,8 @@ def file_findings(store: Store, row: FileRow, *, is_empty: bool) -> Iterable[Fin
 
 def _emptied_by_memoryd(store: Store, path: str) -> bool:
     """True if the newest change of memoryd to the file moved its last memories elsewhere."""
-    for entry in store.journal.entries(RECENT_ENTRIES):
-        for step in reversed(entry.steps):
-            if step.path == path and step.after_sha is not None:
-                return step.after_size == 0
-    return False
+    step = next((step for _, step in store.journal.steps_of(path) if step.after_sha is not None), None)
+    return step is not None and step.after_size == 0
 
 
 NEAR = 0.85  # of a limit

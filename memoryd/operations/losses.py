@@ -35,7 +35,6 @@ MIN_LOST = 10  # memories; fewer are everyday work of an agent
 MAX_SAMPLE = 256  # identities saved per loss: enough to judge how many memories are elsewhere
 MAX_LOSSES = 1000  # files; removing a large store must not fill the journal
 MAX_REASONS = 5  # files named in `status`
-RECENT_ENTRIES = 50  # journal entries to search
 MASS_LOSS = 20  # memories; a loss of more than this, and more than half, needs events that show it
 
 
@@ -130,16 +129,12 @@ def _is_watched(store: Store, path: str) -> bool:
 
 def _is_own_change(store: Store, before: FileRow, digest: str | None) -> bool:
     """True if the newest change of memoryd to the file made it from what was indexed to this digest (None: removed)."""
-    wanted = digest
-    for entry in store.journal.entries(RECENT_ENTRIES):
-        for step in reversed(entry.steps):
-            if step.path != before.path:
-                continue
-            if step.after_sha != wanted:
-                return False
-            if step.before_sha == before.digest:
-                return True
-            wanted = step.before_sha
+    for _, step in store.journal.steps_of(before.path):
+        if step.after_sha != digest:
+            return False
+        if step.before_sha == before.digest:
+            return True
+        digest = step.before_sha
     return False
 
 
@@ -175,8 +170,8 @@ def _compare_with_backup(store: Store, after: FileRow, now: float) -> None:
         return
     if newest.seq <= store.journal.facts.get(ACCEPTED_LOSSES, {}).get(after.path, 0):
         return
-    entries = (each for each in store.journal.entries(RECENT_ENTRIES) if each.at >= newest.taken)
-    if any(step.path == after.path for each in entries if each.operation not in KEEPING for step in each.steps):
+    entries = (entry for entry, _ in store.journal.steps_of(after.path))
+    if any(entry.at >= newest.taken and entry.operation not in KEEPING for entry in entries):
         return
     try:
         content = _content_of(store, newest)
@@ -261,11 +256,8 @@ def _left_alone(row: FileRow | None, now: float) -> bool:
 
 def _was_restored(store: Store, row: FileRow) -> bool:
     """True if the user restored this content."""
-    for entry in store.journal.entries(RECENT_ENTRIES):
-        for step in entry.steps:
-            if step.path == row.path:
-                return entry.operation == "restore" and step.after_sha == row.digest
-    return False
+    newest = next(store.journal.steps_of(row.path), None)
+    return newest is not None and newest[0].operation == "restore" and newest[1].after_sha == row.digest
 
 
 # --- backups that have the memories
@@ -365,7 +357,7 @@ def overwrite_losses(store: Store, after: FileRow) -> Iterator[Finding]:
         yield Finding("shrunk", after.path, _message(store, after.path, loss.records, after.records))
         return
     version = _last_good(store, after.path, after.digest)
-    if version is None or is_memoryd_version(store, after) or is_newest_change(store, after):
+    if version is None or is_memoryd_version(store, after) or is_newest_change(store, after.path, after.digest):
         return
     before = FileStats(version.file, Role.SOURCE, version.size, version.quality.units, 0, version.quality.records, {})
     found = store.layout.repair.alarms(before, _summary(after))

@@ -57,10 +57,10 @@ def is_watched(store: Store, path: str) -> bool:
     return path in store.recent or path in store.journal.facts.get(MEMORYD_CHANGES, {})
 
 
-def is_newest_change(store: Store, row: FileRow) -> bool:
+def is_newest_change(store: Store, path: str, digest: str) -> bool:
     """True if the newest change of memoryd left the file as it is. Undos and restores are only found this way."""
     newest = store.journal.entries(1)
-    return any(step.path == row.path and step.after_sha == row.digest for each in newest for step in each.steps)
+    return any(step.path == path and step.after_sha == digest for each in newest for step in each.steps)
 
 
 def undo_findings(store: Store, row: FileRow, document: Document) -> Iterator[Finding]:
@@ -71,7 +71,7 @@ def undo_findings(store: Store, row: FileRow, document: Document) -> Iterator[Fi
     change = known.get(row.path)
     if change is None or change["sha"] == row.digest:
         return
-    present = {record.id for record in document.records} if not is_newest_change(store, row) else None
+    present = {record.id for record in document.records} if not is_newest_change(store, row.path, row.digest) else None
     back = sorted(set(change["out"]) & present) if present is not None else []
     lost = sorted(set(change["in"]) - present) if present is not None else []
     if back:
@@ -108,11 +108,8 @@ def watch_change(store: Store, path: str, identity: str, recent: RecentChange) -
 def find_lost_writes(store: Store, path: str, content: bytes, document: Document, now: float) -> None:
     """Find watched changes that are missing in a file another program wrote, and queue them to be stored again."""
     known = store.recent.get(path)
-    if not known:
+    if not known or is_newest_change(store, path, sha256(content)):
         return
-    newest = store.journal.entries(1)
-    if any(step.path == path and step.after_sha == sha256(content) for each in newest for step in each.steps):
-        return  # written by memoryd itself
     present = {record.id: sha256(record.span.of(content)) for record in document.records}
     for identity, recent in list(known.items()):
         if now - recent.at > WATCHED_S:

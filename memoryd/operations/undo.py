@@ -28,18 +28,8 @@ from memoryd.store.commit import Committed, Origin, change
 from memoryd.store.layout_views import layout_of, write_view, writer_of
 from memoryd.store.undo_content import decode_edits, load_undo_content
 
-RESTORABLE_OPERATIONS = (
-    "archive",
-    "limits",
-    "prune",
-    "forget",
-)  # memories that these removed can be restored one by one
-PINNED_OPERATIONS = (
-    "archive",
-    "limits",
-    "prune",
-    "dedupe",
-)  # an undo pins the memories, which would be due again at once
+RESTORABLE_OPERATIONS = ("archive", "limits", "prune", "forget")  # their memories can be restored one by one
+PINNED_OPERATIONS = ("archive", "limits", "prune", "dedupe")  # an undo pins memories that would be due again at once
 
 
 def undo(store: Store, receipt: str, now: float, *, dry_run: bool = False) -> Committed:

@@ -236,7 +236,6 @@ def _rescue_content(store: Store, live: str, content: bytes, now: float) -> str:
 
 def _replacing_steps(store: Store, path: str) -> Iterator[tuple[str, Step]]:
     """Yield the recent steps that replaced an inode at this path, newest first, each with its receipt."""
-    for entry in store.journal.entries(RECENT_ENTRIES):
-        for step in reversed(entry.steps):
-            if step.path == path and step.kind in ("rewrite", "remove"):
-                yield entry.receipt, step
+    for entry, step in store.journal.steps_of(path, RECENT_ENTRIES):
+        if step.kind in ("rewrite", "remove"):
+            yield entry.receipt, step

@@ -195,6 +195,13 @@ class Journal:
             self.fold()
             return frozenset(str(row["blob"]) for row in self.database.rows(query))
 
+    def steps_of(self, path: str, limit: int = 50) -> Iterator[tuple[Entry, Step]]:
+        """Yield the steps that changed a file, newest first, each with its entry: of the newest `limit` entries."""
+        for entry in self.entries(limit):
+            for step in reversed(entry.steps):
+                if step.path == path:
+                    yield entry, step
+
     def _entries(self, query: str, *values: Any) -> list[Entry]:
         with self.database.lock:
             try:
