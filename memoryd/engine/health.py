@@ -34,6 +34,7 @@ from memoryd.layouts.codes import severity
 from memoryd.layouts.registry import LAYOUTS
 from memoryd.log import get_logger
 from memoryd.operations.check import note_limits
+from memoryd.operations.index_files import IndexUpdate
 from memoryd.operations.overwrites import RetriedWrite
 from memoryd.operations.recognition import LayoutMismatch, Recognition
 from memoryd.operations.refresh import RefreshResult
@@ -212,11 +213,24 @@ class Health:
                 log.warning("lock cleared", root=self._store.name, **cleared)
                 self._tell("health", {"root": self._store.name, "lock": cleared})
 
-    def note_changes(self, done: RefreshResult) -> None:
-        """Report what changed. A memory that was only read is not reported."""
+    def note_changes(self, done: RefreshResult, since: float) -> None:
+        """Report what changed, as was first hinted at `since` (monotonic). A memory that was only read is not
+        reported."""
+        self.unindexed_since = since if self.unindexed_since is None else self.unindexed_since
         said, gone = sorted({*done.changed} - {*done.accessed}), sorted(done.deleted)
         if said or gone:
             self._tell("change", {"root": self._store.name, "paths": said, "gone": gone})
+
+    def note_index(self, done: IndexUpdate) -> bool:
+        """Note what became of the index files. Returns whether they are current, and were not before."""
+        self.index_blocked_reason, self.index_delay_reason = done.blocked_reason, done.delay_reason
+        if done.written:
+            self.note_recovery()
+        if done.delay_reason is not None:
+            return False
+        changed = self.unindexed_since is not None or bool(done.written)
+        self.unindexed_since = None
+        return changed
 
     def note_shapes(self, seen: Recognition) -> None:
         """Explain why no layout is used: none fits what is there, or more than one does."""

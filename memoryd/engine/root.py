@@ -307,10 +307,8 @@ class Root:
         if not (done.changed or done.deleted):
             return
         self.last_change = self._clock.monotonic()
-        if self.health.unindexed_since is None:
-            self.health.unindexed_since = since
         self.wants_limits |= self.health.note_limits()
-        self.health.note_changes(done)
+        self.health.note_changes(done, since)
         if done.directories is not None:  # probably many: they can be found now, and index files and vectors follow
             self.status = self._publisher.counted(self.status)
             vectors = VectorsDue.AFTER_SEARCH
@@ -318,15 +316,10 @@ class Root:
 
     def _write_index(self, *, force: bool, wait_s: float) -> IndexUpdate:
         done = self._indexer.write(force=force, wait_s=wait_s)
-        self.health.index_blocked_reason, self.health.index_delay_reason = done.blocked_reason, done.delay_reason
-        if done.written:
-            self.health.note_recovery()
+        if self.health.note_index(done):
+            self._publisher.generation += 1
         if self.health.reason is None:  # else the next try stays set
             self.deadlines.index = NEVER
-        if done.delay_reason is None:
-            if self.health.unindexed_since is not None or done.written:
-                self._publisher.generation += 1
-            self.health.unindexed_since = None
         if done.retry_at is not None:
             self.deadlines.index = self._clock.monotonic() + max(0.05, done.retry_at - self._clock.wall())
         if done.written:
