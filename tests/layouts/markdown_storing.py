@@ -10,7 +10,7 @@ from memoryd.errors import InvalidMemoryError
 from memoryd.layouts.markdown_topics import MARKDOWN_TOPICS
 from memoryd.layouts.protocol import NewMemory, WritePlan
 from tests.layouts.contract import Files, carried_out
-from tests.layouts.storing_samples import done, find, rules, view_of
+from tests.layouts.storehouse import done, find, rules, view_of
 
 TOPICS = MARKDOWN_TOPICS
 PATH = "auth/oauth2.md"
@@ -70,7 +70,7 @@ def back(files: Files, identity: str) -> tuple[WritePlan, Files]:
     return stored, done(TOPICS, files, stored)
 
 
-def refusal(files: Files, memory: dict[str, Any]) -> list[tuple[str, str]]:
+def refusal(files: Files, memory: dict[str, Any]) -> dict[str, str]:
     with pytest.raises(InvalidMemoryError) as refused:
         add(files, memory)
     return rules(refused.value)

@@ -6,7 +6,7 @@ the memory that `Stored` names must be read at its place, under exactly its id.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, tzinfo
 from typing import Any
@@ -15,6 +15,7 @@ from memoryd.core.defaults import Policy
 from memoryd.core.plan import ANY_CONTENT, Action, Kind
 from memoryd.core.records import Document, FileStats, Record, Role
 from memoryd.core.spans import splice
+from memoryd.errors import InvalidMemoryError
 from memoryd.layouts.protocol import (
     AccessCount,
     Layout,
@@ -24,7 +25,7 @@ from memoryd.layouts.protocol import (
     WritePlan,
     WriteView,
 )
-from tests.layouts.contract import NOW, OLD, Files, document, perform
+from tests.layouts.contract import NOW, OLD, Files, carried_out, document, perform
 
 
 class Storehouse:
@@ -143,6 +144,36 @@ class Storehouse:
         perform(self.files, action)
 
 
+Embed = Callable[[str, int], Sequence[float] | None]
+
+
+def view_of(layout: Layout, files: Files, *, now: float = NOW, embed: Embed | None = None) -> WriteView:
+    view = Storehouse(layout, files, now=now).view()
+    return view if embed is None else replace(view, embed=embed)
+
+
+def records_of(layout: Layout, files: Files, *, archived: bool = False) -> dict[str, tuple[str, Record]]:
+    """Every memory by its id, with the path of its file; ids are unique in these samples."""
+    read = {path: document(layout, path, files[path]).records for path in sorted(files)}
+    return {each.id: (path, each) for path, records in read.items() for each in records if each.archived == archived}
+
+
+def find(layout: Layout, files: Files, identity: str, *, archived: bool = False) -> Located:
+    path, record = records_of(layout, files, archived=archived)[identity]
+    return Located(path, LoadedFile(files[path], document(layout, path, files[path]), OLD), record)
+
+
+def done(layout: Layout, files: Files, stored: WritePlan, *, archived: bool = False) -> Files:
+    """The store after the plan, which holds the memory with the path and id of the plan."""
+    after = carried_out(files, stored.plan)
+    ids = [each.id for each in document(layout, stored.path, after[stored.path]).records if each.archived == archived]
+    assert stored.id in ids
+    return after
+
+
 def rules(error: BaseException) -> dict[str, str]:
-    """Field and rule of every finding of an InvalidMemoryError."""
-    return {each["field"]: each["rule"] for each in error.data["findings"]}  # type: ignore[attr-defined]  # it has it
+    """Field and rule of every finding of an InvalidMemoryError, whose message names the first."""
+    assert isinstance(error, InvalidMemoryError)
+    findings = error.data["findings"]
+    assert error.message.startswith(f"{findings[0]['field']}: {findings[0]['rule']}")
+    return {each["field"]: each["rule"] for each in findings}

@@ -27,7 +27,7 @@ from memoryd.layouts.markdown_topics.parser import id_at
 from tests.layouts.contract import PARSED, PLANNED
 from tests.layouts.markdown_storing import PATH, TOPICS, add
 from tests.layouts.plain_outline import Plain, plain_findings, plain_outline
-from tests.layouts.storing_samples import done
+from tests.layouts.storehouse import done
 
 LINES = (
     b"",

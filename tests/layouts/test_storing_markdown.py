@@ -22,7 +22,7 @@ from tests.layouts.markdown_storing import (
     added,
     refusal,
 )
-from tests.layouts.storing_samples import view_of
+from tests.layouts.storehouse import view_of
 from tests.layouts.test_markdown_topics import entry
 
 
@@ -158,7 +158,7 @@ class TestEntry:
     def test_what_does_not_fit_is_named_by_field_and_rule_all_at_once(
         self, memory: dict[str, Any], fields: list[str]
     ) -> None:
-        assert [field for field, _ in refusal({}, memory)] == fields
+        assert list(refusal({}, memory)) == fields
 
     def test_no_refusal_repeats_what_was_given(self) -> None:
         token = "ghp_" + "a1B2" * 9
@@ -166,7 +166,7 @@ class TestEntry:
         assert token not in repr(refusal({}, memory))
 
     def test_a_fence_that_never_ends_would_hide_it(self) -> None:
-        assert refusal({PATH: b"# T\n```\ncode\n"}, FULL)[0][0] == "subtopic"
+        assert next(iter(refusal({PATH: b"# T\n```\ncode\n"}, FULL))) == "subtopic"
 
     def test_a_document_stays_the_memory_it_is(self) -> None:
         """What its front matter says to be one would not be found any more."""

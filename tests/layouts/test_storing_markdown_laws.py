@@ -19,7 +19,7 @@ from tests.layouts.markdown_storing import (
     add,
     back,
 )
-from tests.layouts.storing_samples import done, view_of
+from tests.layouts.storehouse import done, view_of
 from tests.layouts.test_markdown_topics import LONG
 
 LINES = ("", "text", "---", "```", "~~~", "# H", "## 2025-01-01: other", "## Not dated", "**Context:** z",

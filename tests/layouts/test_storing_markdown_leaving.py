@@ -18,7 +18,7 @@ from tests.layouts.markdown_storing import (
     back,
     forgotten,
 )
-from tests.layouts.storing_samples import done, find, records_of, view_of
+from tests.layouts.storehouse import done, find, records_of, view_of
 from tests.layouts.test_markdown_topics import entry
 
 

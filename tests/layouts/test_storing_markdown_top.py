@@ -20,7 +20,7 @@ from tests.layouts.markdown_storing import (
     add,
     added,
 )
-from tests.layouts.storing_samples import done, view_of
+from tests.layouts.storehouse import done, view_of
 from tests.layouts.test_markdown_topics import entries, entry
 
 

@@ -14,7 +14,7 @@ from memoryd.core.spans import splice
 from memoryd.errors import BusyError, ConflictError, UsageError
 from memoryd.layouts.protocol import LoadedFile, NewMemory
 from tests.layouts.contract import NOW, Files, document
-from tests.layouts.storing_samples import view_of
+from tests.layouts.storehouse import view_of
 from tests.layouts.test_user_document import ALICE, BOB, ROOT, doc, item, text
 from tests.layouts.user_storing import ODD, PLAIN, STAMP, STORE, VECTOR, add, added, last_of
 

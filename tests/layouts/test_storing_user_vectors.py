@@ -9,14 +9,14 @@ import pytest
 
 from memoryd.errors import InvalidMemoryError
 from tests.layouts.contract import document
-from tests.layouts.storing_samples import rules
+from tests.layouts.storehouse import rules
 from tests.layouts.test_user_document import ALICE, doc, item, text
 from tests.layouts.user_storing import PLAIN, STORE, VECTOR, add, added, embedder, last_of
 
 TEA = {"content": "drinks", "embedding": VECTOR}
 
 
-def refusal(memory: dict[str, Any], data: bytes = PLAIN) -> list[tuple[str, str]]:
+def refusal(memory: dict[str, Any], data: bytes = PLAIN) -> dict[str, str]:
     with pytest.raises(InvalidMemoryError) as refused:
         add({ALICE: data}, memory)
     return rules(refused.value)
@@ -31,21 +31,21 @@ class TestRefused:
             ({"content": 3, "category": 4, "id": -1}, ["id", "content", "category"]),
             ({"content": "x", "importance": True, "id": "7"}, ["id", "importance"]),
             ({"content": "x", "topics": ["a", 1]}, ["topics"]),
-            ({"content": "x", "extra": math.nan, "importance": math.nan}, ["importance", "extra", "importance"]),
+            ({"content": "x", "extra": math.nan, "importance": math.nan}, ["importance", "extra"]),
             ({"content": "\ud800", "extra": {"a": {1}}}, ["content", "extra"]),
             ({"content": "x", "importance": 2, "embedding": [1]}, ["importance", "embedding"]),
             ({"data": {"content": "x", "importance": 2}, "embedding": "no"}, ["importance", "embedding"]),
         ],
     )
     def test_every_field_that_breaks_a_rule_is_named(self, memory: dict[str, Any], fields: list[str]) -> None:
-        assert [field for field, _ in refusal(memory)] == fields
+        assert list(refusal(memory)) == fields
 
     @pytest.mark.parametrize(
         "vector",
         [[], [1.0, 2.0], [1, 2, 3, 4], [0, 0.0, 0], [1, math.inf, 0], [True, 1, 1], ["1", 2, 3], 3, [10**400, 1, 1]],
     )
     def test_a_vector_has_the_size_of_the_file_is_finite_and_not_zero(self, vector: Any) -> None:
-        assert [field for field, _ in refusal({"content": "x", "embedding": vector})] == ["embedding"]
+        assert list(refusal({"content": "x", "embedding": vector})) == ["embedding"]
 
     def test_the_first_vector_of_a_file_sets_the_size(self) -> None:
         data = added({ALICE: text(doc())}, {"content": "x", "embedding": [1, 2]})

@@ -20,7 +20,7 @@ from memoryd.layouts.protocol import LoadedFile, NewMemory
 from memoryd.layouts.user_document import parser
 from memoryd.layouts.user_document.embeddings import decode_vector, embedding_size, inspect, inspect_with_numbers
 from tests.layouts.contract import NOW, document
-from tests.layouts.storing_samples import view_of
+from tests.layouts.storehouse import view_of
 from tests.layouts.test_user_document import ALICE, doc, item, text
 from tests.layouts.user_storing import ODD, PLAIN, STORE, VECTOR
 

@@ -9,7 +9,7 @@ from typing import Any
 from memoryd.layouts.protocol import NewMemory, WritePlan
 from memoryd.layouts.user_document import USER_DOCUMENT
 from tests.layouts.contract import NOW, Files, carried_out
-from tests.layouts.storing_samples import Embed, done, find, records_of, view_of
+from tests.layouts.storehouse import Embed, done, find, records_of, view_of
 from tests.layouts.test_user_document import ALICE, doc, item, text
 
 STORE = USER_DOCUMENT
