@@ -15,6 +15,7 @@ from resource import RUSAGE_SELF, getrusage
 import psutil
 
 from memoryd.core.lock_staleness import Alive, Answer
+from memoryd.disk.syscalls import libc
 from memoryd.disk.temps import is_our_temp, target_of
 
 HAS_PROC = sys.platform == "linux"
@@ -222,3 +223,13 @@ def trim_heap() -> bool:
         return False
     trim()
     return True
+
+
+_M_ARENA_MAX = -8  # <malloc.h>
+
+
+def use_one_heap() -> bool:
+    """Let all threads allocate from one heap, where the C library is glibc: by default it makes one for each, and what
+    is free in one of them is of no use to the others. Call it before threads are started. True if done."""
+    set_option = getattr(libc, "mallopt", None)
+    return set_option is not None and bool(set_option(_M_ARENA_MAX, 1))

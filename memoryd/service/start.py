@@ -15,6 +15,7 @@ from memoryd.config.places import Places
 from memoryd.control.server import refuse_clients
 from memoryd.core.secrets import redact_values
 from memoryd.disk.disk_errors import refusal
+from memoryd.disk.processes import use_one_heap
 from memoryd.errors import ConfigError, DeniedError, DiskError, MemorydError
 from memoryd.log import configure
 from memoryd.service.daemon import Daemon
@@ -41,6 +42,7 @@ def run(
     os.umask(0o077)
     faulthandler.enable()
     sys.setswitchinterval(SWITCH_S)
+    use_one_heap()
     sockets = listen_fds(os.environ, os.getpid())
     listener = socket.socket(fileno=sockets[0][0]) if sockets else None
     try:

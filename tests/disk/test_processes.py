@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import platform
 import subprocess
 import sys
 import threading
@@ -215,3 +216,42 @@ def test_the_heap_is_trimmed_where_that_can_be_done(monkeypatch: pytest.MonkeyPa
 def test_a_container_is_distinguished_from_the_host() -> None:
     mine = os.readlink("/proc/self/ns/pid")
     assert processes.is_contained() is (mine != "pid:[4026531836]")
+
+
+_HEAPS = """
+import ctypes, sys, threading
+from memoryd.disk.processes import use_one_heap
+from memoryd.disk.syscalls import libc
+
+assert sys.argv[1] == "many" or use_one_heap()
+kept, everyone = [], threading.Barrier(4)
+
+def allocate():
+    kept.append(bytes(100_000))
+    everyone.wait()
+
+threads = [threading.Thread(target=allocate) for _ in range(4)]
+for thread in threads:
+    thread.start()
+for thread in threads:
+    thread.join()
+libc.fdopen.restype = ctypes.c_void_p
+stream = ctypes.c_void_p(libc.fdopen(1, b"w"))
+libc.malloc_info(0, stream)
+libc.fflush(stream)
+"""
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="other C libraries have no heaps of threads")
+def test_threads_allocate_from_one_heap() -> None:
+    def heaps(how: str) -> int:
+        ran = subprocess.run([sys.executable, "-c", _HEAPS, how], capture_output=True, text=True, check=True)
+        return ran.stdout.count("<heap ")
+
+    assert heaps("one") == 1
+    assert heaps("many") > 1
+
+
+def test_the_heap_of_another_c_library_stays_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(processes, "libc", object())
+    assert processes.use_one_heap() is False
