@@ -76,6 +76,10 @@ class ChangingError(OSError):
         super().__init__(errno.EAGAIN, "the file keeps changing while it is read", path)
 
 
+NO_FILE = (FileNotFoundError, NotADirectoryError, NotBeneathError, NotRegularError)
+NO_READABLE_FILE = (*NO_FILE, TooLargeError)
+
+
 def fingerprint_of(found: os.stat_result) -> Fingerprint:
     """Return the fingerprint of a regular file, which the caller has checked. `mode` is the permission bits only."""
     values = (

@@ -20,7 +20,7 @@ from memoryd.core.query import Filters
 from memoryd.core.records import ParseOffset, Record, Role
 from memoryd.core.secrets import redact
 from memoryd.core.spans import Span, sha256
-from memoryd.disk.syscalls import ChangingError, NotBeneathError, NotRegularError, TooLargeError
+from memoryd.disk.syscalls import NO_FILE, NO_READABLE_FILE, ChangingError
 from memoryd.disk.tree import Tree
 from memoryd.errors import BusyError, ConflictError, NotFoundError, RootMissingError, UsageError
 from memoryd.layouts.protocol import Layout, Located
@@ -125,7 +125,7 @@ def _topic_file(store: Store, layout: Layout, identity: str) -> LoadedMemory | N
     try:
         with store.tree.duplicate() as tree:
             content, _ = tree.read(path, growing=True)
-    except (FileNotFoundError, NotADirectoryError, NotBeneathError, NotRegularError, TooLargeError):
+    except NO_READABLE_FILE:
         return None
     except ChangingError as error:
         raise _busy(store, error) from error
@@ -150,7 +150,7 @@ def _read(layout: Layout, tree: Tree, place: Place, now: float) -> _ReadResult |
     if not place.recently_modified and place.digest:
         try:
             text, found = tree.read_span(place.path, place.start, place.end - place.start)
-        except (FileNotFoundError, NotADirectoryError, NotBeneathError, NotRegularError):
+        except NO_FILE:
             return None  # removed or replaced: the worker will notice
         except ChangingError:
             return _read_from_file(layout, tree, place, now)
@@ -164,7 +164,7 @@ def _read_line(layout: Layout, tree: Tree, place: Place, now: float) -> _ReadRes
     begin = max(place.start - 1, 0)
     try:
         found = tree.read_range(place.path, begin, place.end + 1 - begin)
-    except (FileNotFoundError, NotADirectoryError, NotBeneathError, NotRegularError):
+    except NO_FILE:
         return None
     before, text, after = found[: place.start - begin], found[place.start - begin : place.end - begin], found[-1:]
     whole = before in (b"", b"\n") and (len(found) == place.end - begin or after in (b"\n", b"\r"))
@@ -179,7 +179,7 @@ def _read_from_file(layout: Layout, tree: Tree, place: Place, now: float) -> _Re
     """Read the whole file and find the memory in it: at its known offset if the content before has not changed."""
     try:
         content, found = tree.read(place.path, growing=True)
-    except (FileNotFoundError, NotADirectoryError, NotBeneathError, NotRegularError, TooLargeError):
+    except NO_READABLE_FILE:
         return None
     size = place.fingerprint.size
     known = content if len(content) == size else content[:size] if layout.files.append_only else b""

@@ -50,7 +50,7 @@ def restore(
         actions = [_restore_action(store, path, content, modes.get(path), source) for path, content in contents.items()]
         return Plan(tuple(action for action in actions if action is not None))
 
-    live = {path: _live_content(store, path) for path in contents}
+    live = {path: store.content(path) for path in contents}
     lost, gained, diff = _difference(live, contents)
     done = change(
         store, Origin("restore", "command"), decide, now=now, wait_s=store.policy.lock_wait_s, dry_run=dry_run
@@ -68,7 +68,7 @@ def _select(store: Store, now: float, file: str | None, at: str | None) -> tuple
         return contents, {version.file: version.mode for version in versions}, at or versions[0].id
     if at is None and file is None:
         raise UsageError("no file to restore", hint="name it with --file, or a backup with --at")
-    live = _live_content(store, file) if file is not None else None
+    live = store.content(file) if file is not None else None
     quality = store.quality(file, live, now) if file is not None and live is not None else Quality(0, 0)
     available = directory_backups(store, now, file=file)
     records = quality.records
@@ -101,16 +101,9 @@ def newest_good(store: Store, path: str, now: float) -> bytes | None:
         return None
 
 
-def _live_content(store: Store, path: str) -> bytes | None:
-    try:
-        return store.tree.read(path)[0]
-    except (FileNotFoundError, NotADirectoryError):
-        return None
-
-
 def _restore_action(store: Store, path: str, content: bytes, mode: int | None, source: str) -> Action | None:
     why = f"restored from {source}"
-    data = _live_content(store, path)
+    data = store.content(path)
     # The next append must start a new line, even if the backup does not end with a newline.
     if (
         store.layout
@@ -173,7 +166,7 @@ def _live_states(store: Store, now: float, file: str | None = None) -> dict[str,
         found = store.tree.stat(path)
         if found is not None and found.same_content(row.fingerprint) and not (row.recently_modified or row.pending):
             states[path] = (row.digest, row.records)
-        elif (content := _live_content(store, path)) is not None:
+        elif (content := store.content(path)) is not None:
             states[path] = (sha256(content), store.quality(path, content, now).records)
     return states
 

@@ -17,7 +17,7 @@ from memoryd.core.records import ParseOffset, Record, Role
 from memoryd.core.spans import Edit, Span, sha256, splice
 from memoryd.disk.journal import Entry, Step
 from memoryd.disk.journal.trash import Pin
-from memoryd.disk.syscalls import NotBeneathError, NotRegularError, TooLargeError
+from memoryd.disk.syscalls import NO_READABLE_FILE, NotBeneathError, NotRegularError, TooLargeError
 from memoryd.errors import ConflictError
 from memoryd.layouts.protocol import Located
 from memoryd.operations import index_files
@@ -256,5 +256,5 @@ def current_content(store: Store, path: str) -> bytes | None:
     """Return the content of a file; None if it is missing, not a regular file, or too large."""
     try:
         return store.tree.read(path)[0]
-    except (FileNotFoundError, NotADirectoryError, NotRegularError, NotBeneathError, TooLargeError):
+    except NO_READABLE_FILE:
         return None

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from datetime import UTC, tzinfo
-from functools import partial
 
 from memoryd.core.records import FileStats, Role
 from memoryd.core.spans import replace_surrogates
@@ -108,8 +107,7 @@ def write_view(store: Store, now: float, *, number: int = 0, zone: tzinfo = UTC)
         return source.loaded if source is not None else None
 
     files, pinned = IndexedFiles(store), store.pinned()
-    content = partial(_content, store)
-    return WriteView(load, content, files, store.policy, store.limits, now, number, store.embed, zone, pinned)
+    return WriteView(load, store.content, files, store.policy, store.limits, now, number, store.embed, zone, pinned)
 
 
 def upkeep_view(
@@ -135,11 +133,4 @@ def upkeep_view(
         named = {place.path for each in wanted for place in store.catalogue.places(each) if place.id == each}
         paths = [path for path in layout.reader.source_paths(sources) if path in named]
     live = LazyFiles(paths, lambda path: source.loaded if (source := store.load(path, now, ids)) else None)
-    return UpkeepView(live, partial(_content, store), store.policy, now, store.pinned(), unattended, max_moves)
-
-
-def _content(store: Store, path: str) -> bytes | None:
-    try:
-        return store.tree.read(path)[0]
-    except (FileNotFoundError, NotADirectoryError):
-        return None
+    return UpkeepView(live, store.content, store.policy, now, store.pinned(), unattended, max_moves)

@@ -88,7 +88,7 @@ def _roll_back(store: Store, steps: Sequence[Step]) -> bool:
 
 def _state_of(store: Store, step: Step) -> str:
     """Return before, after or neither, judged by the start of the file: other programs may have appended since."""
-    content = _content(store, step.path)
+    content = store.content(step.path)
     if content is None:
         if step.after_sha is None:
             return "after"
@@ -107,16 +107,9 @@ def _starts_with(content: bytes, digest: str, size: int) -> bool:
     return len(content) >= size and sha256(content[:size]) == digest
 
 
-def _content(store: Store, path: str) -> bytes | None:
-    try:
-        return store.tree.read(path)[0]
-    except (FileNotFoundError, NotADirectoryError):
-        return None
-
-
 def _roll_back_append(store: Store, step: Step) -> bool:
     """Undo an append of memoryd, complete or torn, if nothing else follows it."""
-    content = _content(store, step.path)
+    content = store.content(step.path)
     base = step.base_size or 0
     if content is None or len(content) == base:
         return content is not None or step.before_sha is None
@@ -136,7 +129,7 @@ def _roll_back_append(store: Store, step: Step) -> bool:
 
 def _roll_back_rewrite(store: Store, step: Step) -> bool:
     """Undo a rewrite of memoryd if the file has not changed since."""
-    if _content(store, step.path) is None or not has_undo_content(step):
+    if store.content(step.path) is None or not has_undo_content(step):
         return False
     content, fingerprint = store.tree.read(step.path)
     if sha256(content) != step.after_sha:
@@ -149,7 +142,7 @@ def _roll_back_rewrite(store: Store, step: Step) -> bool:
 
 
 def _roll_back_create(store: Store, step: Step) -> bool:
-    content = _content(store, step.path)
+    content = store.content(step.path)
     if content is None:
         return True
     fingerprint = store.tree.stat(step.path)
@@ -160,7 +153,7 @@ def _roll_back_create(store: Store, step: Step) -> bool:
 
 
 def _roll_back_remove(store: Store, step: Step) -> bool:
-    content = _content(store, step.path)
+    content = store.content(step.path)
     if content is None and has_undo_content(step):
         mode = store.mode_for(step.path) if step.mode is None else step.mode
         atomic.create(store.tree, step.path, load_undo_content(store.blobs, step), mode)
@@ -215,7 +208,7 @@ def _watch_again(store: Store, path: str, live: str, size: int, now: float) -> b
 def _rescue_content(store: Store, live: str, content: bytes, now: float) -> str:
     """Save content that exists only in a temporary file: late appends, or a change made in place. Returns the end of
     the message about it."""
-    current = _content(store, live) or b""
+    current = store.content(live) or b""
     steps = [step for _, step in _replacing_steps(store, live)]
     last = next((step for step in steps if step.kind == "rewrite"), None)
     if current.startswith(content) or last is None or _state_of(store, last) == "before":

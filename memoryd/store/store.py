@@ -32,7 +32,7 @@ from memoryd.disk.locks.file import LockWatch, Trace, hold_soft
 from memoryd.disk.locks.hold import DirectoryLock, HeldLock
 from memoryd.disk.processes import network_file_system
 from memoryd.disk.snapshots import UnsavedVersions, Vault
-from memoryd.disk.syscalls import NotBeneathError, NotRegularError, TooLargeError
+from memoryd.disk.syscalls import NO_READABLE_FILE
 from memoryd.disk.tree import PathState, Scan, Tree
 from memoryd.errors import BusyError, MemorydError, RootMissingError, ShuttingDownError
 from memoryd.index.sqlite import open_index
@@ -416,13 +416,20 @@ class Store(StoreLock):
         assert self.layout is not None
         try:
             data, fingerprint = self.tree.read(path)
-        except (FileNotFoundError, NotADirectoryError, NotBeneathError, NotRegularError, TooLargeError):
+        except NO_READABLE_FILE:
             return None
         mtime = fingerprint.mtime_ns / 1e9
         parse = partial(self.layout.reader.parse, path, data, now=now, mtime=mtime, base=ParseOffset())
         loaded = LoadedFile(data, parse, mtime)
         part = partial_parse(self.layout, self.catalogue, path, loaded, ids, now) if ids is not None else None
         return Source(loaded.with_document(part) if part is not None else loaded, fingerprint)
+
+    def content(self, path: str) -> bytes | None:
+        """Return the content of a file; None if there is none."""
+        try:
+            return self.tree.read(path)[0]
+        except (FileNotFoundError, NotADirectoryError):
+            return None
 
     def quality(self, path: str, content: bytes, now: float) -> Quality:
         """Return how much of `content` is readable as the file at `path`."""
