@@ -11,7 +11,6 @@ from memoryd.core.records import Document
 from memoryd.layouts.protocol import AccessCount
 from memoryd.store import Store
 from memoryd.store.commit import Origin, change
-from memoryd.store.layout_views import layout_of
 
 
 def count_reads(store: Store, path: str, counts: Mapping[str, AccessCount], now: float) -> tuple[str, ...]:
@@ -19,7 +18,7 @@ def count_reads(store: Store, path: str, counts: Mapping[str, AccessCount], now:
 
     def decide() -> Plan:
         source = store.load(path, now, counts)
-        writer = layout_of(store).writer
+        writer = store.known_layout.writer
         edits = writer.count_reads(path, source.loaded, counts) if source is not None and writer is not None else ()
         if source is None or not edits:
             return Plan()

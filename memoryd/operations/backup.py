@@ -64,18 +64,16 @@ def _exists(store: Store, name: str) -> bool:
 
 
 def _files(store: Store, file: str | None) -> list[str]:
-    assert store.layout is not None
-    live = [path for path in store.layout.reader.source_paths(()) if store.tree.stat(path) is not None]
+    live = [path for path in store.known_layout.reader.source_paths(()) if store.tree.stat(path) is not None]
     if file is None:
         return live
-    if file not in store.layout.reader.source_paths(()):
+    if file not in store.known_layout.reader.source_paths(()):
         raise NotFoundError(f"root {store.name}: {file} is not a memory file", hint=f"one of: {', '.join(live)}")
     return [file] if file in live else []
 
 
 def _backup_dir(store: Store) -> str:
-    assert store.layout is not None
-    return store.layout.files.backup_dir or backups.BACKUP_DIR
+    return store.known_layout.files.backup_dir or backups.BACKUP_DIR
 
 
 def list_backups(store: Store, now: float, *, file: str | None = None, verify: bool = False) -> list[BackupRow]:
@@ -129,8 +127,7 @@ def count_backups(store: Store, now: float) -> BackupSummary:
 
 def directory_backups(store: Store, now: float, *, file: str | None = None, verify: bool = False) -> list[BackupInfo]:
     """Return the backups in the backup directory of the root, of one file or all, newest first. `verify` reads them."""
-    assert store.layout is not None
-    files: Sequence[str] = store.layout.reader.source_paths(()) if file is None else (file,)
+    files: Sequence[str] = store.known_layout.reader.source_paths(()) if file is None else (file,)
     if not files:
         return []
     list_or_verify = partial(backups.verify, progress=store.progress) if verify else backups.list_backups

@@ -86,9 +86,8 @@ def _may_have_grown(row: FileRow, found: Fingerprint) -> bool:
 def index_grown(store: Store, row: FileRow, found: Fingerprint, now: float) -> str | None:
     """Index the lines that were appended to a file, or none: what stood before them is only hashed. Returns what
     `index_file` does; None if it is not known to stand there still."""
-    assert store.layout is not None
     size = row.fingerprint.size
-    if not (store.layout.files.append_only and _may_have_grown(row, found) and found.size <= store.max_bytes):
+    if not (store.known_layout.files.append_only and _may_have_grown(row, found) and found.size <= store.max_bytes):
         return None
     overlap = min(END_BYTES, size)
     try:
@@ -111,9 +110,8 @@ def index_grown(store: Store, row: FileRow, found: Fingerprint, now: float) -> s
 def _index_lines(store: Store, row: FileRow, end: FileEnd, added: bytes, now: float) -> bool:
     """Index lines that follow what `row` describes: `end` is the end of that, and the fingerprint with the lines.
     Returns whether the last of them is half-written."""
-    assert store.layout is not None
     base = ParseOffset(row.fingerprint.size, row.lines + 1)
-    tail = store.layout.reader.parse(row.path, added, now=now, mtime=end.fingerprint.mtime_ns / 1e9, base=base)
+    tail = store.known_layout.reader.parse(row.path, added, now=now, mtime=end.fingerprint.mtime_ns / 1e9, base=base)
     end.digest.update(added)
     grown = row._replace(
         fingerprint=end.fingerprint,

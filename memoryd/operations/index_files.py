@@ -63,9 +63,8 @@ def update_index(
     `force` (an explicit sync) does not wait for other programs. `before_write` may raise; then nothing is written, but
     the expected content is known.
     """
-    assert store.layout is not None
     state = store.index
-    fingerprints = {path: store.tree.stat(path) for path in store.layout.index.paths}
+    fingerprints = {path: store.tree.stat(path) for path in store.known_layout.index.paths}
     if not state.dirty and fingerprints == state.fingerprints:
         return IndexUpdate(state.result, blocked_reason=_write_refusal(store, state.result, released_findings(store)))
     if any(found is None and state.fingerprints.get(path) is not None for path, found in fingerprints.items()):
@@ -83,7 +82,7 @@ def update_index(
             state.dirty = True
             return IndexUpdate(state.result, blocked_reason=f"{unread[0]} cannot be read", retry_at=now + CONTENTION_S)
         foreign = _foreign(state, previous, fingerprints)
-        result = _withhold_foreign(_render(store, previous, now), store.layout, foreign)
+        result = _withhold_foreign(_render(store, previous, now), store.known_layout, foreign)
     state.result = replace(result, files={}, update=None)  # which may be large
     released = released_findings(store)
     store.root_findings["index"] = (*result.findings, *released)
@@ -145,12 +144,11 @@ def _change(store: Store, path: str, start: int) -> FileChange:
 
 def _render(store: Store, previous: Mapping[str, bytes | None], now: float) -> IndexResult:
     """Render the index of all memories."""
-    assert store.layout is not None
     large = store.catalogue.size > LARGE
     with store.catalogue.reader() if large else nullcontext(store.catalogue) as catalogue:
         view = _view(store, catalogue, previous, now)
         with store.progress.measure("indexing", "memories", sum(each.records for each in view.files.values())):
-            result = _only_existing(store.layout.index.render(view), view)
+            result = _only_existing(store.known_layout.index.render(view), view)
     if result.next_state != view.state:
         # Saved before the index is written, which no longer contains it.
         store.journal.facts.set(INDEX_STATE, dict(result.next_state))
@@ -206,7 +204,6 @@ def _write_refusal(store: Store, result: IndexResult, released: Sequence[Finding
 
 
 def _view(store: Store, catalogue: IndexReader, previous: Mapping[str, bytes | None], now: float) -> IndexView:
-    assert store.layout is not None
     files = {each.path: each for each in _in_parts(store, catalogue, catalogue.summaries())}
     remembered = store.journal.facts.get(INDEX_STATE, {})
     pause = _pause(store, catalogue)
@@ -224,10 +221,9 @@ class _Entries:
     """The entries of the live files, read from the catalogue by each pass."""
 
     def __init__(self, store: Store, catalogue: IndexReader, files: Mapping[str, FileStats]) -> None:
-        assert store.layout is not None
         self._store, self._catalogue = store, catalogue
         sources = [path for path, each in files.items() if each.role is Role.SOURCE]
-        self._paths = store.layout.reader.source_paths(sources)
+        self._paths = store.known_layout.reader.source_paths(sources)
 
     def __iter__(self) -> Iterator[Entry]:
         return _in_parts(self._store, self._catalogue, self._catalogue.entries(self._paths))

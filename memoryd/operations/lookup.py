@@ -35,7 +35,6 @@ from memoryd.operations.search_scope import (
     row_fields,
 )
 from memoryd.store import Store
-from memoryd.store.layout_views import layout_of
 
 PART = 100_000  # characters; with the longest escapes half a line of the protocol
 
@@ -139,7 +138,7 @@ def _busy(store: Store, error: ChangingError) -> BusyError:
 
 
 def _memory(store: Store, layout: Layout, place: Place, found: _ReadResult) -> LoadedMemory:
-    native = layout_of(store).reader.native(place.path, found.text)
+    native = store.known_layout.reader.native(place.path, found.text)
     return LoadedMemory(place.id, place.path, found.line, not place.live, layout.name, native, found.text)
 
 
@@ -224,21 +223,19 @@ def find_live(store: Store, identity: str, now: float) -> Located:
     Raises NotFoundError, ConflictError for an ambiguous id, UsageError for a read-only file, and ChangingError while
     the file is being written.
     """
-    assert store.layout is not None
-    places = sort_places(store.layout, store.catalogue.places(identity))
+    places = sort_places(store.known_layout, store.catalogue.places(identity))
     live = [each for each in places if each.live]
     found = _first(store, require_unambiguous(store.name, identity, live), now)
     if found is None:
         raise _not_live(store, identity, archived=any(not each.live for each in places))
-    if found.path not in store.layout.reader.source_paths([found.path]):
+    if found.path not in store.known_layout.reader.source_paths([found.path]):
         raise UsageError(f"root {store.name}: {found.path} is read-only, so {found.record.id} cannot be changed")
     return found
 
 
 def find_archived(store: Store, identity: str, now: float) -> Located | None:
     """Find the archived memory with this id; None if there is none."""
-    assert store.layout is not None
-    places = [each for each in sort_places(store.layout, store.catalogue.places(identity)) if not each.live]
+    places = [each for each in sort_places(store.known_layout, store.catalogue.places(identity)) if not each.live]
     return _first(store, require_unambiguous(store.name, identity, places), now)
 
 

@@ -177,8 +177,7 @@ def _compare_with_backup(store: Store, after: FileRow, now: float) -> None:
         content = _content_of(store, newest)
     except (OSError, NotFoundError, NotBeneathError, NotRegularError):
         return  # `backup verify` reports a damaged backup
-    assert store.layout is not None
-    found = store.layout.reader.parse(after.path, content, now=now, mtime=newest.taken, base=ParseOffset())
+    found = store.known_layout.reader.parse(after.path, content, now=now, mtime=newest.taken, base=ParseOffset())
     _note(store, after.path, newest.records, after.records, _identities(found), now)
 
 

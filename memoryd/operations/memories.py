@@ -88,8 +88,7 @@ def add_several(store: Store, new: Sequence[NewMemory], now: float, context: Con
     view, ids = _view(store, now, context), list[tuple[str, str]]()
 
     def decide() -> WritePlan:
-        assert store.layout is not None
-        drafts = Drafts(store.layout, view())
+        drafts = Drafts(store.known_layout, view())
         for number, each in enumerate(new):
             with _with_index(number):
                 snapshot = drafts.view()

@@ -37,8 +37,7 @@ def recover_and_migrate(store: Store, now: float) -> bool:
 
 def migrate(store: Store, now: float) -> list[str]:
     """Carry out the migrations from the version on disk upwards. Returns a sentence for each."""
-    layout = store.layout
-    assert layout is not None
+    layout = store.known_layout
     version = _version(store)
     messages: list[str] = []
     for migration in layout.index.migrations:
@@ -61,10 +60,9 @@ def migrate(store: Store, now: float) -> list[str]:
 
 
 def _version(store: Store) -> str | None:
-    assert store.layout is not None
-    for path in store.layout.index.paths:
+    for path in store.known_layout.index.paths:
         try:
-            return store.layout.index.version(store.tree.read(path)[0])
+            return store.known_layout.index.version(store.tree.read(path)[0])
         except FileNotFoundError:
             continue
     return None

@@ -133,8 +133,7 @@ def _is_undone(recent: RecentChange, current_sha: str | None, present: Mapping[s
 
 def _is_automatic(store: Store, recent: RecentChange) -> bool:
     """True if it may be stored again automatically."""
-    assert store.layout is not None
-    return recent.changes is None and not store.layout.files.agent_caches_file and not store.observes
+    return recent.changes is None and not store.known_layout.files.agent_caches_file and not store.observes
 
 
 def _lost_message(recent: RecentChange) -> str:

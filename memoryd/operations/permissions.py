@@ -51,10 +51,9 @@ def _wide(store: Store) -> list[Action]:
 
 def _is_managed(store: Store, path: str) -> bool:
     """True for files that memoryd may change; files in the form of another program are read-only."""
-    assert store.layout is not None
     role = store.role(path)
     if role is Role.SOURCE:
-        return path in store.layout.reader.source_paths([path])
+        return path in store.known_layout.reader.source_paths([path])
     return role not in (Role.FOREIGN, Role.TEMP)
 
 

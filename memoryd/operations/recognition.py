@@ -144,11 +144,10 @@ def layout_mismatch(store: Store) -> LayoutMismatch | None:
 
 
 def _belongs_to_layout(store: Store, path: str) -> bool:
-    assert store.layout is not None
     role = store.role(path)
-    return (
-        path in store.layout.reader.source_paths([path]) if role is Role.SOURCE else role in (Role.ARCHIVE, Role.INDEX)
-    )
+    if role is Role.SOURCE:
+        return path in store.known_layout.reader.source_paths([path])
+    return role in (Role.ARCHIVE, Role.INDEX)
 
 
 def _directory(tree: Tree, ignore: tuple[str, ...]) -> Directory | None:

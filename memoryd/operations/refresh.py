@@ -274,7 +274,6 @@ def _read(store: Store, path: str, found: Fingerprint) -> tuple[bytes, Fingerpri
 def _index_content(
     store: Store, path: str, content: bytes, fingerprint: Fingerprint, row: FileRow | None, now: float
 ) -> str:
-    assert store.layout is not None
     new = _new_row(store, path, content, fingerprint, now)
     mtime, recently_modified = fingerprint.mtime_ns / 1e9, new.recently_modified
     if row and row.digest == new.digest and not row.pending:
@@ -286,11 +285,11 @@ def _index_content(
         return "half-written" if done.pending else "changed"
     if row and _index_change(store, row, new, content, now):
         return "changed"
-    if store.layout.files.agent_caches_file:
+    if store.known_layout.files.agent_caches_file:
         save_versions(store, now)  # with which this one is compared
     deflation = begin_version(store, content)
-    document = store.layout.reader.parse(path, content, now=now, mtime=mtime, base=ParseOffset())
-    if row and row.records and document.pending and not document.records and not store.layout.files.append_only:
+    document = store.known_layout.reader.parse(path, content, now=now, mtime=mtime, base=ParseOffset())
+    if row and row.records and document.pending and not document.records and not store.known_layout.files.append_only:
         # Another program is rewriting the file; until it can be parsed, its old content stays in use.
         store.catalogue.restamp(
             row._replace(fingerprint=fingerprint, recently_modified=recently_modified, pending=True)
@@ -300,7 +299,7 @@ def _index_content(
     completed = _completed(store, read, content, document, now)
     note_loss(store, row, read, now)
     store.catalogue.replace(read, completed)
-    store.file_pieces.note(path, read.digest, store.layout.reader.pieces(content, document))
+    store.file_pieces.note(path, read.digest, store.known_layout.reader.pieces(content, document))
     note_version(store, read, content, now, deflation=deflation)
     if document.pending:
         return "half-written"
@@ -310,11 +309,10 @@ def _index_content(
 def _index_change(store: Store, row: FileRow, new: FileRow, content: bytes, now: float) -> bool:
     """Index only the changed part of a document. Returns False if it must be parsed whole: also after a loss, and while
     a change of memoryd to it is watched."""
-    assert store.layout is not None
     pieces = store.file_pieces.of(row)
     if pieces is None or row.pending or is_watched(store, row.path):
         return False
-    change = store.layout.reader.parse_change(row.path, content, pieces)
+    change = store.known_layout.reader.parse_change(row.path, content, pieces)
     known = store.catalogue.finding_counts(row.path)
     if change is None or change.document.units < row.records or any(code not in change.recounted for _, code in known):
         return False
@@ -328,12 +326,11 @@ def _index_change(store: Store, row: FileRow, new: FileRow, content: bytes, now:
 
 def _parsed(store: Store, path: str, content: bytes, fingerprint: Fingerprint, now: float) -> tuple[FileRow, Document]:
     """Parse a whole file that is not in the catalogue."""
-    assert store.layout is not None
     mtime = fingerprint.mtime_ns / 1e9
-    document = store.layout.reader.parse(path, content, now=now, mtime=mtime, base=ParseOffset())
+    document = store.known_layout.reader.parse(path, content, now=now, mtime=mtime, base=ParseOffset())
     row = with_counts(_new_row(store, path, content, fingerprint, now), document, None)
     if len(content) >= SLOW_TO_PARSE:
-        store.file_pieces.note(path, row.digest, store.layout.reader.pieces(content, document))
+        store.file_pieces.note(path, row.digest, store.known_layout.reader.pieces(content, document))
     return row, _completed(store, row, content, document, now)
 
 
@@ -376,7 +373,6 @@ def _has_chunks(store: Store, content: bytes) -> bool:
 def _index_in_chunks(store: Store, new: FileRow, content: bytes, now: float) -> FileRow:
     """Index a large line-based file in chunks, to bound memory use; return its row. Until the last chunk the row has
     no digest: after a crash or a stop the file is read again."""
-    assert store.layout is not None
     mtime = new.fingerprint.mtime_ns / 1e9
     so_far: FileRow | None = None
     base, before = ParseOffset(), store.progress.done
@@ -384,7 +380,7 @@ def _index_in_chunks(store: Store, new: FileRow, content: bytes, now: float) -> 
         store.check_stopping()
         newline = content.find(b"\n", base.offset + CHUNK_SIZE)
         end = len(content) if newline < 0 else newline + 1
-        part = store.layout.reader.parse(new.path, content[base.offset : end], now=now, mtime=mtime, base=base)
+        part = store.known_layout.reader.parse(new.path, content[base.offset : end], now=now, mtime=mtime, base=base)
         row = new if end == len(content) else new._replace(digest="")
         so_far = with_counts(row, part, so_far)
         if base.offset == 0:

@@ -92,7 +92,6 @@ def _is_selected(code: str, codes: Collection[str] | None, *, safe: bool) -> boo
 
 
 def _actions(store: Store, now: float, codes: Collection[str] | None) -> Iterator[Action]:
-    assert store.layout is not None
     tries: dict[str, int] = store.journal.facts.get("repairs", {})
     gave_up: list[Finding] = []
     for path in _paths(store, codes):
@@ -118,14 +117,14 @@ def _paths(store: Store, codes: Collection[str] | None) -> list[str]:
 
 
 def _fixes(store: Store, path: str, loaded: LoadedFile, now: float, codes: Collection[str] | None) -> Iterator[Fix]:
-    assert store.layout is not None
     requested = [code for code in RECOVERABLE if codes is not None and code in codes]
     backup = newest_good(store, path, now) if requested else None
-    recovered = store.layout.repair.recover(path, loaded, backup, _archived(store), now) if backup is not None else None
+    rules = store.known_layout.repair
+    recovered = rules.recover(path, loaded, backup, _archived(store), now) if backup is not None else None
     if recovered is not None:
         yield recovered._replace(code=requested[0])
         return
-    yield from store.layout.repair.fixes(path, loaded, now)
+    yield from rules.fixes(path, loaded, now)
 
 
 def _archived(store: Store) -> frozenset[str]:

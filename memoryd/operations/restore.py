@@ -80,10 +80,9 @@ def _select(store: Store, now: float, file: str | None, at: str | None) -> tuple
 
 def _is_in_vault(store: Store, file: str | None, at: str | None) -> bool:
     """True if the backup is in the state directory. Replaced index files always are."""
-    assert store.layout is not None
-    if store.layout.files.backup_dir is None or (at is not None and re.fullmatch(r"v[0-9]+", at)):
+    if store.known_layout.files.backup_dir is None or (at is not None and re.fullmatch(r"v[0-9]+", at)):
         return True
-    return at is None and file is not None and file in store.layout.index.paths
+    return at is None and file is not None and file in store.known_layout.index.paths
 
 
 def _from_quarantine(store: Store, at: str, file: str | None) -> tuple[dict[str, bytes], dict[str, int], str]:

@@ -61,8 +61,7 @@ def reject_secrets_in_entry(
 
     Returns `stored`. Only for layouts whose seed checks whole entries. Raises SensitiveError.
     """
-    assert store.layout is not None
-    if store.layout.secrets != "seed" or (mode := _mode(store)) == "off":
+    if store.known_layout.secrets != "seed" or (mode := _mode(store)) == "off":
         return stored
     for action in stored.plan.actions:
         if action.copy or action.path != stored.path:
@@ -75,17 +74,15 @@ def reject_secrets_in_entry(
 
 def _entry(store: Store, view: WriteView, action: Action, identity: str) -> str:
     """Return the text of the memory after the action, or of the whole file if the layout does not find the memory."""
-    assert store.layout is not None
     before = view.content(action.path) or b""
     after = action.data if action.kind is Kind.CREATE else splice(before, action.edits)
-    document = store.layout.reader.parse(action.path, after, now=view.now, mtime=view.now, base=ParseOffset())
+    document = store.known_layout.reader.parse(action.path, after, now=view.now, mtime=view.now, base=ParseOffset())
     span = next((record.span for record in document.records if record.id == identity), None)
     return (after if span is None else span.of(after)).decode("utf-8", "replace")
 
 
 def _mode(store: Store) -> str:
-    assert store.layout is not None
-    return store.policy.secrets or store.layout.secrets
+    return store.policy.secrets or store.known_layout.secrets
 
 
 def _judge_text(found: _Text, mode: str, allow_words: bool, *, with_betterleaks: bool) -> Judgement:

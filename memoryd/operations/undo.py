@@ -25,7 +25,7 @@ from memoryd.operations.batch import Drafts
 from memoryd.operations.trash import drop_restored
 from memoryd.store import Store
 from memoryd.store.commit import Committed, Origin, change
-from memoryd.store.layout_views import layout_of, write_view, writer_of
+from memoryd.store.layout_views import write_view, writer_of
 from memoryd.store.undo_content import decode_edits, load_undo_content
 
 RESTORABLE_OPERATIONS = ("archive", "limits", "prune", "forget")  # their memories can be restored one by one
@@ -130,14 +130,13 @@ def _remove_created_directories(store: Store, entry: Entry) -> None:
 
 def _restored_pins(store: Store, plan: Plan, now: float) -> Iterator[Pin]:
     """Yield a pin with the hash of each memory that the undo restores."""
-    assert store.layout is not None
     for action in plan.actions:
         if store.role(action.path) is not Role.SOURCE or action.kind is Kind.REMOVE:
             continue
         content, back = _restored(store, action)
         if action.kind is Kind.CREATE:
             yield Pin(action.path, "", sha256(content))
-        document = store.layout.reader.parse(action.path, content, now=now, mtime=0.0, base=ParseOffset())
+        document = store.known_layout.reader.parse(action.path, content, now=now, mtime=0.0, base=ParseOffset())
         for record in document.records:
             if any(_overlaps(span, record.span) for span in back):
                 yield Pin(action.path, record.id, sha256(record.span.of(content)))
@@ -184,14 +183,13 @@ def undo_in_grown_file(store: Store, step: Step, why: str) -> Action | None:
 
 def restore_records(store: Store, entry: Entry, now: float) -> Plan | None:
     """Plan to restore the removed memories one by one; None if the steps do not show them."""
-    assert store.layout is not None
     removed = [
         (step, list(_removed_texts(store, step))) for step in entry.steps if store.role(step.path) is Role.SOURCE
     ]
     if not removed or not all(texts for _, texts in removed):
         return None
     archives = [step.path for step in entry.steps if store.role(step.path) is Role.ARCHIVE]
-    drafts = Drafts(store.layout, write_view(store, now))
+    drafts = Drafts(store.known_layout, write_view(store, now))
     for step, texts in removed:
         for text in texts:
             _restore_record(store, drafts, step.path, text, archives)
@@ -227,7 +225,7 @@ def _find_archived(store: Store, drafts: Drafts, path: str, text: bytes) -> Loca
 
 def _fields(store: Store, path: str, text: bytes) -> object:
     """Return the fields of a memory without its archive mark."""
-    native = layout_of(store).reader.native(path, text.strip())
+    native = store.known_layout.reader.native(path, text.strip())
     return {key: value for key, value in native.items() if key != "archived"}
 
 
@@ -243,9 +241,8 @@ def _removed_texts(store: Store, step: Step) -> Iterator[bytes]:
 
 
 def _texts(store: Store, path: str, part: bytes) -> Iterator[bytes]:
-    assert store.layout is not None
-    if store.layout.reader.parses_fragments:
-        document = store.layout.reader.parse(path, part, now=0.0, mtime=0.0, base=ParseOffset())
+    if store.known_layout.reader.parses_fragments:
+        document = store.known_layout.reader.parse(path, part, now=0.0, mtime=0.0, base=ParseOffset())
         yield from (record.span.of(part) for record in document.records)
         return
     listed = b"[" + part.strip().strip(b",") + b"]"

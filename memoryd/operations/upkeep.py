@@ -50,8 +50,7 @@ def archive(
     A scheduled run moves at most half of the store or 20 memories, whichever is more, the oldest first; the plan counts
     those left to the next run. It raises GuardError if the clock is in doubt.
     """
-    layout = store.layout
-    assert layout is not None
+    layout = store.known_layout
 
     def decide() -> Plan:
         max_moves = max(MASS_MOVE, store.index.result.memories // 2) if by == "schedule" else None
@@ -86,8 +85,7 @@ def remove_empty_directories(store: Store, plan: Plan) -> None:
 
 def enforce_limits(store: Store, now: float, *, by: str, dry_run: bool = False) -> Committed:
     """Archive memories of files above a soft limit; report files where nothing more can be archived."""
-    layout = store.layout
-    assert layout is not None
+    layout = store.known_layout
 
     def decide() -> Plan:
         plan = layout.upkeep.enforce(upkeep_view(store, now, unattended=by != "command"), store.limits)
@@ -134,8 +132,7 @@ def _newest_recorded(store: Store) -> float:
 
 def prune(store: Store, now: float, *, by: str, dry_run: bool = False) -> Committed:
     """Prune files that are too long; report files of few but large entries, which cannot be pruned."""
-    layout = store.layout
-    assert layout is not None
+    layout = store.known_layout
 
     def decide() -> Plan:
         plan = layout.upkeep.prune(upkeep_view(store, now, unattended=by != "command"))
@@ -153,8 +150,7 @@ def dedupe(
     `threshold`: a similarity from 0 to 1, in layouts that measure it. In layouts whose agents cache the file, the
     scheduled job only suggests, even if run by hand (`as_job`).
     """
-    layout = store.layout
-    assert layout is not None
+    layout = store.known_layout
     # On request every memory is compared, not only those of the schedule.
     on_request = by == "command" and not (as_job and layout.files.agent_caches_file)
 

@@ -294,14 +294,13 @@ def back_up(
     Returns the id of the backup; None if the newest one is equal or the content is empty. `digest` is the SHA-256 (hex)
     of the content.
     """
-    assert store.layout is not None
     if not content:
         return None
     digest = digest or sha256(content)
     row = store.catalogue.file(path)
     is_indexed = row is not None and row.digest == digest
     quality = Quality(row.units, row.records) if row and is_indexed else store.quality(path, content, now)
-    if store.layout.files.backup_dir is None:
+    if store.known_layout.files.backup_dir is None:
         state = FileState(path, digest, fingerprint.mode, quality, content)
         made = store.vault.add_version(state, now, keep=store.policy.backups)
         return made.id if made is not None else None
@@ -314,8 +313,8 @@ def back_up(
         quality=quality,
         limit=store.policy.backups,
         now=now,
-        files=store.layout.reader.source_paths(()),
-        backup_dir=store.layout.files.backup_dir,
+        files=store.known_layout.reader.source_paths(()),
+        backup_dir=store.known_layout.files.backup_dir,
         quality_of=lambda found: store.quality(path, found, now),
         hash_cache=store.backups_seen,
         digest=digest,

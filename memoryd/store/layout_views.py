@@ -7,7 +7,7 @@ from datetime import UTC, tzinfo
 
 from memoryd.core.records import FileStats, Role
 from memoryd.core.spans import replace_surrogates
-from memoryd.layouts.protocol import Layout, LoadedFile, UpkeepView, Writer, WriteView
+from memoryd.layouts.protocol import LoadedFile, UpkeepView, Writer, WriteView
 from memoryd.store.store import Store
 
 
@@ -53,15 +53,9 @@ class IndexedFiles(Mapping[str, FileStats]):
         return len(self._load_all())
 
 
-def layout_of(store: Store) -> Layout:
-    """Return the layout of the root, which must be known."""
-    assert store.layout is not None
-    return store.layout
-
-
 def writer_of(store: Store) -> Writer:
     """Return the layout's writer; UsageError for a read-only layout."""
-    return layout_of(store).require_writer()
+    return store.known_layout.require_writer()
 
 
 class LazyFiles(Mapping[str, LoadedFile]):
@@ -121,7 +115,7 @@ def upkeep_view(
 ) -> UpkeepView:
     """Return the view for upkeep: only the files where something can be due, or those that contain the memories in
     `ids`, or every live file (`all_files`)."""
-    layout, files = layout_of(store), store.files()
+    layout, files = store.known_layout, store.files()
     sources = [path for path, each in files.items() if each.role is Role.SOURCE]
     if all_files:
         paths: Sequence[str] = layout.reader.source_paths(sources)

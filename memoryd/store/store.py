@@ -250,6 +250,12 @@ class Store(StoreLock):
             self._tree.max_bytes = self.max_bytes
 
     @property
+    def known_layout(self) -> Layout:
+        """The layout of a root whose layout is known."""
+        assert self._layout is not None
+        return self._layout
+
+    @property
     def max_bytes(self) -> int:
         """The size in bytes above which a file is not read, and to which none may grow."""
         return self._layout.files.max_bytes if self._layout else MAX_BYTES
@@ -413,15 +419,14 @@ class Store(StoreLock):
         """Read one file; it is parsed when its document is needed. With `ids`, the document need only contain these
         memories. Returns None if the file is missing or must not be opened (a finding reports that), so that it does
         not block the upkeep of the others."""
-        assert self.layout is not None
         try:
             data, fingerprint = self.tree.read(path)
         except NO_READABLE_FILE:
             return None
         mtime = fingerprint.mtime_ns / 1e9
-        parse = partial(self.layout.reader.parse, path, data, now=now, mtime=mtime, base=ParseOffset())
+        parse = partial(self.known_layout.reader.parse, path, data, now=now, mtime=mtime, base=ParseOffset())
         loaded = LoadedFile(data, parse, mtime)
-        part = partial_parse(self.layout, self.catalogue, path, loaded, ids, now) if ids is not None else None
+        part = partial_parse(self.known_layout, self.catalogue, path, loaded, ids, now) if ids is not None else None
         return Source(loaded.with_document(part) if part is not None else loaded, fingerprint)
 
     def content(self, path: str) -> bytes | None:
@@ -433,8 +438,7 @@ class Store(StoreLock):
 
     def quality(self, path: str, content: bytes, now: float) -> Quality:
         """Return how much of `content` is readable as the file at `path`."""
-        assert self.layout is not None
-        return self.layout.reader.quality(path, content, now=now)
+        return self.known_layout.reader.quality(path, content, now=now)
 
     def files(self) -> dict[str, FileStats]:
         """Return the statistics of each source and archive file in the catalogue, by path."""

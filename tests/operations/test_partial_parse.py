@@ -26,7 +26,7 @@ from memoryd.operations.memories import Context
 from memoryd.operations.undo import undo
 from memoryd.operations.upkeep import archive
 from memoryd.store import store as whole_store
-from memoryd.store.layout_views import layout_of, upkeep_view, write_view
+from memoryd.store.layout_views import upkeep_view, write_view
 from tests.examples import examples
 from tests.layouts.samples import learning, line, lines, uuid
 from tests.operations.world import LEARNINGS, World
@@ -90,7 +90,7 @@ def parsed_whole() -> Iterator[None]:
 def decisions(world: World, identity: str) -> list[object]:
     """Return all decisions about one memory, each as the plan or the refusal."""
     store, now = world.store, world.now
-    layout, view = layout_of(store), write_view(store, now, number=1)
+    layout, view = store.known_layout, write_view(store, now, number=1)
     touches = {identity: AccessCount(2, now), uuid(1): AccessCount(1, now)}
 
     def unarchived() -> object:
