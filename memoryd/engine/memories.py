@@ -205,7 +205,7 @@ class Memories:
 
     def _may_wait(self, job: Job) -> bool:
         """True if the catalogue may be updated later. A changed line is known only until its file changes again."""
-        return job.name == "memory.add" or not (self._store.layout and self._store.layout.files.append_only)
+        return job.name == "memory.add" or not self._store.file_rules.append_only
 
     def _note(self, stored: _Stored, *, wait: bool) -> None:
         now = self._clock.monotonic()

@@ -245,7 +245,7 @@ class Root:
         if waiting is None:
             return ()
         self._write_index(force=False, wait_s=INDEX_WAIT_S)
-        if self.store.layout is not None and self.store.layout.files.saves_versions:
+        if self.store.file_rules.saves_versions:
             save_versions(self.store, self._clock.wall())
         return waiting
 

@@ -137,8 +137,8 @@ class Publisher:
             if not self.backups_known:
                 self._backups = count_backups(store, self._clock.wall())
                 self.backups_known = True
-            rules = store.layout.files.locks
-            if not store.root_findings.get("locks") and all(store.tree.stat(rule.name) is None for rule in rules):
+            names = [rule.name for rule in store.file_rules.locks]
+            if not store.root_findings.get("locks") and all(store.tree.stat(name) is None for name in names):
                 return ()  # mostly no lock file is there
             return tuple(lock_row(report) for report in list_locks(store, self._clock.wall()))
         except (OSError, MemorydError) as error:

@@ -68,8 +68,7 @@ class Worker:
             return False
         if kind is Change.GONE:
             self.root.note_delete(path)
-        layout = self.store.layout
-        appended = layout is not None and layout.files.append_only  # probably by whole lines
+        appended = self.store.file_rules.append_only  # probably by whole lines
         alone = not self.store.index.foreign_versions  # else the other program writes the index first
         return self.inbox.touch(path, at_once=kind is Change.COMPLETE or appended, early=alone)
 

@@ -26,7 +26,7 @@ def create_backups(store: Store, now: float, *, file: str | None = None, dry_run
 
     A dry run returns the same outcomes without ids. Raises NotFoundError for a file that is not a memory file.
     """
-    if store.layout is not None and store.layout.files.backup_dir is None:
+    if store.file_rules.backup_dir is None:
         if file is not None:
             return back_up_file(store, file, now, dry_run=dry_run)
         return [CreatedBackup(file=None, outcome="due")] if dry_run else take_snapshot(store, now)
@@ -73,14 +73,14 @@ def _files(store: Store, file: str | None) -> list[str]:
 
 
 def _backup_dir(store: Store) -> str:
-    return store.known_layout.files.backup_dir or backups.BACKUP_DIR
+    return store.file_rules.backup_dir or backups.BACKUP_DIR
 
 
 def list_backups(store: Store, now: float, *, file: str | None = None, verify: bool = False) -> list[BackupRow]:
     """List everything that `restore` accepts, newest first for each file: backups, snapshots, versions of files,
     replaced index files of other programs, and the quarantine. `verify` reads each one and compares it with its hash.
     """
-    in_root = store.layout is not None and store.layout.files.backup_dir is not None
+    in_root = store.file_rules.backup_dir is not None
     found = directory_backups(store, now, file=file, verify=verify) if in_root else []
     return [
         *(_row(store.name, each) for each in found),
@@ -118,7 +118,7 @@ NO_BACKUPS = BackupSummary()
 
 def count_backups(store: Store, now: float) -> BackupSummary:
     """Count the backups of a store for `status`."""
-    if store.layout is not None and store.layout.files.backup_dir is None:
+    if store.file_rules.backup_dir is None:
         snapshots = store.vault.snapshots()
         return BackupSummary(len(snapshots), max((each.taken for each in snapshots), default=None))
     found = [each for each in directory_backups(store, now) if not each.in_root]

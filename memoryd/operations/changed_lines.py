@@ -87,7 +87,7 @@ def index_grown(store: Store, row: FileRow, found: Fingerprint, now: float) -> s
     """Index the lines that were appended to a file, or none: what stood before them is only hashed. Returns what
     `index_file` does; None if it is not known to stand there still."""
     size = row.fingerprint.size
-    if not (store.known_layout.files.append_only and _may_have_grown(row, found) and found.size <= store.max_bytes):
+    if not (store.file_rules.append_only and _may_have_grown(row, found) and found.size <= store.max_bytes):
         return None
     overlap = min(END_BYTES, size)
     try:

@@ -24,7 +24,7 @@ MAX_VERSION_SIZE = 256 * 1024
 
 def begin_version(store: Store, content: bytes) -> Deflation | None:
     """Begin to compress a large file that `note_version` will probably save at once, while it is parsed."""
-    worthwhile = store.known_layout.files.agent_caches_file and len(content) > MAX_VERSION_SIZE
+    worthwhile = store.file_rules.agent_caches_file and len(content) > MAX_VERSION_SIZE
     return Deflation(content) if worthwhile else None
 
 
@@ -39,7 +39,7 @@ def note_version(
 ) -> None:
     """Note the new version of a file before its agent writes again: save it at once, or leave it to `save_versions`,
     also where agents cache files if it may be done `later`. `deflation`: what `begin_version` returned."""
-    rules = store.known_layout.files
+    rules = store.file_rules
     if row.role != Role.SOURCE or row.pending or not rules.saves_versions:
         return
     mode, quality = row.fingerprint.mode or 0o600, Quality(row.units, row.records)

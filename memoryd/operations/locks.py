@@ -49,7 +49,7 @@ def list_locks(store: Store, now: float, *, watch: bool = False) -> list[LockRep
     With `watch`, a lock of an unknown holder must also have been unchanged for the grace time on a monotonic
     clock, because the wall clock alone does not prove its age.
     """
-    inspected = [_inspect(store, rule, now, watch=watch) for rule in (store.layout.files.locks if store.layout else ())]
+    inspected = [_inspect(store, rule, now, watch=watch) for rule in store.file_rules.locks]
     pairs = [each for each in inspected if each is not None]
     store.lock_watch.keep({key for report, _ in pairs for key in _watch_keys(report)})
     findings = [_finding(report, rule) for report, rule in pairs]
@@ -99,7 +99,7 @@ def sweep_locks(
     Each report says what was done and why it was safe. `watch`: see `list_locks`.
     """
     stale = {report.path for report in list_locks(store, now, watch=watch) if report.state is State.STALE}
-    rules = [rule for rule in (store.layout.files.locks if store.layout else ()) if rule.name in stale]
+    rules = [rule for rule in store.file_rules.locks if rule.name in stale]
     wanted = [rule for rule in rules if path is None or is_lock(store, rule.name, path)]
     cleared = [_clear(store, rule, now, by, force=False) for rule in wanted]
     return [report for report in cleared if report is not None]
@@ -110,7 +110,7 @@ def clear_lock(store: Store, now: float, *, path: str | None = None, force: bool
     holder is dead. Raises NotFoundError, and GuardError if the lock is held."""
     if path is None or not force:
         return sweep_locks(store, now, by="command", path=path)
-    rules = store.layout.files.locks if store.layout else ()
+    rules = store.file_rules.locks
     rule = next((rule for rule in rules if is_lock(store, rule.name, path)), None)
     if rule is None:
         raise NotFoundError(f"root {store.name} has no lock {path}", hint="`memoryd lock list` shows them")

@@ -97,7 +97,7 @@ def note_losses_of_new_files(store: Store, rows: Sequence[FileRow], now: float) 
     if store.layout is None or not rows:
         return
     paths = [row.path for row in rows]
-    backed_up = store.vault.files_with_versions(paths) if store.layout.files.backup_dir is None else paths
+    backed_up = store.vault.files_with_versions(paths) if store.file_rules.backup_dir is None else paths
     for row in rows:
         if row.path in backed_up:
             note_loss(store, None, row, now)
@@ -120,7 +120,7 @@ def note_deletion(store: Store, path: str, now: float) -> None:
 
 
 def _caches(store: Store) -> bool:
-    return store.layout is not None and store.layout.files.agent_caches_file
+    return store.file_rules.agent_caches_file
 
 
 def _is_watched(store: Store, path: str) -> bool:
@@ -275,7 +275,7 @@ class _Backup(NamedTuple):
 
 def _backups(store: Store, file: str) -> list[_Backup]:
     """Return the valid backups of a file made by memoryd, newest first."""
-    directory = store.layout.files.backup_dir if store.layout is not None else None
+    directory = store.file_rules.backup_dir
     if directory is not None:
         rows = (row for row in reversed(store.journal.backups.rows(file)) if row.valid)
         return [_Backup(r.id, r.seq, r.quality.records, r.taken, None, f"{directory}/{r.name}") for r in rows]

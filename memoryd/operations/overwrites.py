@@ -28,7 +28,7 @@ def record_change(
 
     `removed`: removed ids by file. `added`: ids that must stay.
     """
-    if receipt is None or store.layout is None or not store.layout.files.agent_caches_file:
+    if receipt is None or not store.file_rules.agent_caches_file:
         return
     changes: dict[str, Any] = store.journal.facts.get(MEMORYD_CHANGES, {})
     for step in store.journal.entry(receipt).steps:
@@ -133,7 +133,7 @@ def _is_undone(recent: RecentChange, current_sha: str | None, present: Mapping[s
 
 def _is_automatic(store: Store, recent: RecentChange) -> bool:
     """True if it may be stored again automatically."""
-    return recent.changes is None and not store.known_layout.files.agent_caches_file and not store.observes
+    return recent.changes is None and not store.file_rules.agent_caches_file and not store.observes
 
 
 def _lost_message(recent: RecentChange) -> str:

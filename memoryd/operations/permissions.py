@@ -34,7 +34,7 @@ def note_permissions(store: Store) -> None:
 
 
 def _wide(store: Store) -> list[Action]:
-    if store.layout is None or not store.layout.files.owner_only:
+    if not store.file_rules.owner_only:
         return []
     scan = store.scan()
     managed = {path for path in scan.files if _is_managed(store, path)}
@@ -60,7 +60,7 @@ def _is_managed(store: Store, path: str) -> bool:
 def _is_managed_directory(store: Store, directory: str) -> bool:
     """True for the root, the backups and the archive; other directories are not changed."""
     top = directory.partition("/")[0]
-    return top in ("", "archive", store.layout.files.backup_dir if store.layout else None)
+    return top in ("", "archive", store.file_rules.backup_dir)
 
 
 def _directory_action(store: Store, path: str) -> Action | None:

@@ -285,11 +285,11 @@ def _index_content(
         return "half-written" if done.pending else "changed"
     if row and _index_change(store, row, new, content, now):
         return "changed"
-    if store.known_layout.files.agent_caches_file:
+    if store.file_rules.agent_caches_file:
         save_versions(store, now)  # with which this one is compared
     deflation = begin_version(store, content)
     document = store.known_layout.reader.parse(path, content, now=now, mtime=mtime, base=ParseOffset())
-    if row and row.records and document.pending and not document.records and not store.known_layout.files.append_only:
+    if row and row.records and document.pending and not document.records and not store.file_rules.append_only:
         # Another program is rewriting the file; until it can be parsed, its old content stays in use.
         store.catalogue.restamp(
             row._replace(fingerprint=fingerprint, recently_modified=recently_modified, pending=True)
@@ -337,7 +337,7 @@ def _parsed(store: Store, path: str, content: bytes, fingerprint: Fingerprint, n
 def _new_row(store: Store, path: str, content: bytes, fingerprint: Fingerprint, now: float) -> FileRow:
     """Return the row of a file without the counts of its memories."""
     digest = digest_of(content)
-    if store.layout is not None and store.layout.files.append_only:
+    if store.file_rules.append_only:
         store.file_ends.note(path, fingerprint, digest, content)
     return FileRow(
         path,
@@ -367,7 +367,7 @@ def _has_same_meaning(row: FileRow, document: Document) -> bool:
 
 def _has_chunks(store: Store, content: bytes) -> bool:
     """True for a line-based file that is indexed in chunks."""
-    return store.layout is not None and store.layout.files.append_only and len(content) > CHUNK_SIZE
+    return store.file_rules.append_only and len(content) > CHUNK_SIZE
 
 
 def _index_in_chunks(store: Store, new: FileRow, content: bytes, now: float) -> FileRow:

@@ -52,7 +52,7 @@ def _repair(store: Store, now: float, codes: Collection[str] | None, *, dry_run:
 
     if codes is not None and "shrunk" in codes and not dry_run:
         for path in accept_losses(store):
-            if store.layout is not None and store.layout.files.agent_caches_file:
+            if store.file_rules.agent_caches_file:
                 store.catalogue.forget(path)  # its loss is among the findings of the file
             refresh(store, [path], now)
 

@@ -80,7 +80,7 @@ def _select(store: Store, now: float, file: str | None, at: str | None) -> tuple
 
 def _is_in_vault(store: Store, file: str | None, at: str | None) -> bool:
     """True if the backup is in the state directory. Replaced index files always are."""
-    if store.known_layout.files.backup_dir is None or (at is not None and re.fullmatch(r"v[0-9]+", at)):
+    if store.file_rules.backup_dir is None or (at is not None and re.fullmatch(r"v[0-9]+", at)):
         return True
     return at is None and file is not None and file in store.known_layout.index.paths
 
@@ -104,12 +104,8 @@ def _restore_action(store: Store, path: str, content: bytes, mode: int | None, s
     why = f"restored from {source}"
     data = store.content(path)
     # The next append must start a new line, even if the backup does not end with a newline.
-    if (
-        store.layout
-        and store.layout.files.append_only
-        and store.policy.final_newline == "always"
-        and content[-1:] != b"\n"
-    ):
+    wants_newline = store.file_rules.append_only and store.policy.final_newline == "always"
+    if wants_newline and content[-1:] != b"\n":
         content += b"\n" if content else b""
     if data is None:
         return Action(Kind.CREATE, path, why, data=content, mode=mode)

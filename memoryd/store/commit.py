@@ -300,7 +300,7 @@ def back_up(
     row = store.catalogue.file(path)
     is_indexed = row is not None and row.digest == digest
     quality = Quality(row.units, row.records) if row and is_indexed else store.quality(path, content, now)
-    if store.known_layout.files.backup_dir is None:
+    if store.file_rules.backup_dir is None:
         state = FileState(path, digest, fingerprint.mode, quality, content)
         made = store.vault.add_version(state, now, keep=store.policy.backups)
         return made.id if made is not None else None
@@ -314,7 +314,7 @@ def back_up(
         limit=store.policy.backups,
         now=now,
         files=store.known_layout.reader.source_paths(()),
-        backup_dir=store.known_layout.files.backup_dir,
+        backup_dir=store.file_rules.backup_dir,
         quality_of=lambda found: store.quality(path, found, now),
         hash_cache=store.backups_seen,
         digest=digest,
@@ -371,7 +371,7 @@ def _prepare_exact(store: Store, action: Action, group: int) -> PreparedAction:
         mode=fingerprint.mode if fingerprint is not None and action.kind is Kind.REMOVE else None,
     )
     prepared = PreparedAction(action, step, before, after, fingerprint)
-    line_based = store.layout is not None and store.layout.files.append_only
+    line_based = store.file_rules.append_only
     return replace(prepared, change=_changed_lines(prepared, digest)) if line_based and digest is not None else prepared
 
 

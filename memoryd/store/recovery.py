@@ -44,8 +44,8 @@ def _clear_own_locks(store: Store, now: float) -> list[str]:
     """Clear locks of an earlier process: the owner of the root knows that no other memoryd holds them. In observe mode
     they are only reported."""
     messages: list[str] = []
-    clears = store.layout is not None and store.network_fs is None and not store.observes
-    for rule in store.layout.files.locks if store.layout is not None and clears else ():
+    clears = store.network_fs is None and not store.observes
+    for rule in store.file_rules.locks if clears else ():
         report = clear(store.tree.fd, rule.name, now, kind=rule.kind, own_locks_stale=True)
         if report is not None and report.action in ("removed", "emptied"):
             messages.append(f"{rule.name} is {report.action}: {report.evidence}")

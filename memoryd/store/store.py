@@ -37,7 +37,7 @@ from memoryd.disk.tree import PathState, Scan, Tree
 from memoryd.errors import BusyError, MemorydError, RootMissingError, ShuttingDownError
 from memoryd.index.sqlite import open_index
 from memoryd.layouts.codes import QUIET
-from memoryd.layouts.protocol import MAX_BYTES, Layout, LoadedFile, no_embedding
+from memoryd.layouts.protocol import FileRules, Layout, LoadedFile, no_embedding
 from memoryd.layouts.registry import LAYOUTS
 from memoryd.log import get_logger
 from memoryd.store.index_state import recall, remember
@@ -52,6 +52,7 @@ RECENT_CHANGES = "watched"  # journal key: recent changes, across a restart
 LATE_LOCK_WAIT_S = 0.2  # for the lock
 UNATTENDED_WAIT_S = 0.05
 CONFIRMED = "confirmed_layout"  # journal key: the layout that the user has confirmed
+_NO_RULES = FileRules()
 
 
 def state_place(state_dir: str, path: str) -> str:
@@ -95,18 +96,24 @@ class StoreLock(ABC):
     def layout(self) -> Layout | None:
         """The layout; None while it is unknown."""
 
+    @property
+    def file_rules(self) -> FileRules:
+        """The rules of the layout for its files; without a layout, those that demand nothing."""
+        return _NO_RULES if self.layout is None else self.layout.files
+
     @contextmanager
     def locked(self, wait_s: float, *, honour_soft: bool = True) -> Iterator[HeldLock | None]:
         """Take the store's lock, if its layout has one. Raises BusyError if it is not acquired within `wait_s`."""
-        if self.layout is None or self.layout.files.lock is None:
+        name = self.file_rules.lock
+        if name is None:
             yield None
             return
         if not self.lock_trace.followed:
-            self.lock_trace.follow(self.tree.fd, self.layout.files.lock)
+            self.lock_trace.follow(self.tree.fd, name)
         self._release()
         lock = DirectoryLock(
             self.tree.fd,
-            self.layout.files.lock,
+            name,
             honour_soft=honour_soft,
             sleep=self._wait,
             trace=self.lock_trace,
@@ -180,7 +187,7 @@ class StoreLock(ABC):
     def soft_locked(self) -> Iterator[None]:
         """Take the lock files of programs that lock by the existence of a file. Raises BusyError if one exists."""
         with ExitStack() as held:
-            for rule in self.layout.files.locks if self.layout else ():
+            for rule in self.file_rules.locks:
                 if rule.kind == "soft":
                     held.enter_context(hold_soft(self.tree.fd, rule.name))
             yield
@@ -258,7 +265,7 @@ class Store(StoreLock):
     @property
     def max_bytes(self) -> int:
         """The size in bytes above which a file is not read, and to which none may grow."""
-        return self._layout.files.max_bytes if self._layout else MAX_BYTES
+        return self.file_rules.max_bytes
 
     @property
     def observes(self) -> bool:
@@ -399,8 +406,7 @@ class Store(StoreLock):
     @property
     def limits(self) -> Mapping[str, Limit]:
         """The limits of the layout, overridden by the configuration, by path; disabled ones are left out."""
-        layout_limits = self.layout.files.limits if self.layout else {}
-        merged = {**layout_limits, **self.policy.limits}
+        merged = {**self.file_rules.limits, **self.policy.limits}
         return {path: limit for path, limit in merged.items() if limit is not None}
 
     def role(self, path: str) -> Role:
@@ -457,11 +463,11 @@ class Store(StoreLock):
         return modes.shared_directory_mode(self.tree, path) if self._shared() else modes.PRIVATE_DIRECTORY
 
     def _shared(self) -> bool:
-        return self.layout is not None and not self.layout.files.owner_only
+        return self.layout is not None and not self.file_rules.owner_only
 
     def blocked(self) -> str | None:
         """Return why nothing may be written at the moment (a git operation is running); None if writing is allowed."""
-        if self.layout is None or not self.layout.files.waits_for_git:
+        if not self.file_rules.waits_for_git:
             return None
         return blocked_by_git(paths_in_git_dir(self.tree.path))
 
