@@ -100,6 +100,7 @@ def test_zsh_lists_or_inserts_the_words(line: str, word: str, tmp_path: Path, en
     subprocess.run(["zsh", "-f", "-c", script], env=environment, capture_output=True, timeout=60, check=True)
 
 
+@pytest.mark.slow
 def test_zsh_offers_no_word_that_does_not_exist(tmp_path: Path, environment: dict[str, str]) -> None:
     """Shows that the test above can fail."""
     if shutil.which("zsh") is None:

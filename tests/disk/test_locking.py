@@ -971,6 +971,7 @@ def test_no_commit_falls_into_the_section_of_a_published_order_writer(
         assert commits > 3
 
 
+@pytest.mark.slow  # as the test that it is for
 def test_the_same_test_catches_a_writer_that_only_takes_the_flock(tmp_path: Path, spawn: Spawn) -> None:
     def commit() -> tuple[int, int]:
         with open(tmp_path / ".lock", "a") as file:

@@ -17,6 +17,7 @@ import pytest
 
 from memoryd.control.methods.method_types import Result
 from memoryd.control.methods.status import SyncedRoot, SyncRequest
+from memoryd.engine import memories
 from memoryd.engine.inbox import LOOK_S, NEVER, Pace
 from memoryd.engine.interfaces import Change, Clock, Hints
 from memoryd.engine.jobs import Job
@@ -343,7 +344,8 @@ def test_a_change_in_a_directory_that_was_moved_away_is_not_followed(site: Site)
     assert site.known() == 1
 
 
-def test_a_read_is_counted_by_a_worker_that_sleeps(site: Site) -> None:
+def test_a_read_is_counted_by_a_worker_that_sleeps(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(memories, "QUIET_S", 0.1)
     site.sync()
     until(lambda: site.worker.root.deadlines.look > time.monotonic() + LOOK_S, "it is calm")
     reads = site.worker.memories.reads

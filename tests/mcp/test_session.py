@@ -62,14 +62,14 @@ def test_the_newest_protocol_is_supported(daemon: FakeDaemon) -> None:
         assert len((await client.list_tools()).tools) == 7
         assert (await result_of(client, "search_memories", query="pool"))["hits"]
 
-    session(server(daemon.socket), work, mode="auto")
+    session(in_process(daemon.socket), work, mode="auto")
 
 
 def test_seven_tools_with_types_and_hints(daemon: FakeDaemon) -> None:
     async def work(client: Client) -> list[types.Tool]:
         return (await client.list_tools()).tools
 
-    tools = {tool.name: tool for tool in session(server(daemon.socket), work)}
+    tools = {tool.name: tool for tool in session(in_process(daemon.socket), work)}
     assert sorted(tools) == sorted(READING + WRITING)
     for name, tool in tools.items():
         hints = tool.annotations
@@ -108,7 +108,7 @@ def test_a_search_links_its_hits(daemon: FakeDaemon) -> None:
     async def work(client: Client) -> types.CallToolResult:
         return await client.call_tool("search_memories", {"query": "pool", "root": "notes"})
 
-    result = session(server(daemon.socket), work)
+    result = session(in_process(daemon.socket), work)
     links = [block for block in result.content if isinstance(block, types.ResourceLink)]
     assert [link.uri for link in links] == ["memory://notes/db%2Fpool%232026-01-02%3Apool-size"]
 
@@ -275,7 +275,7 @@ class TestErrors:
             daemon.start()
             assert (await result_of(client, "memory_status"))["roots"]
 
-        session(server(daemon.socket), work)
+        session(in_process(daemon.socket), work)
 
 
 class TestLimits:
@@ -413,6 +413,7 @@ def test_it_ends_with_its_input_and_prints_nothing_else(daemon: FakeDaemon) -> N
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
 
+@pytest.mark.slow
 def test_the_first_answer_costs_little(daemon: FakeDaemon) -> None:
     """Nearly all is for loading the protocol's package: compared with a process that does only that, in turn, because
     a busy machine needs more for both."""
