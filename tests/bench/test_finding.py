@@ -35,7 +35,7 @@ def asked(*answers: str, kind: str = "mixed") -> Asked:
 @pytest.mark.parametrize("place", [HERE, *HELD_OUT], ids=lambda place: place.name)
 def test_every_answer_is_a_memory(place: Path) -> None:
     names, asked = [each.name for each in memories(place)], questions(place=place)
-    assert len(names) == len(set(names)) >= 120
+    assert len(names) == len(set(names)) >= 70
     assert {answer for each in asked for answer in each.answers} <= set(names)
     assert all(bool(each.answers) == (each.kind != "none") for each in asked)
     assert all(len(each.answers) > 1 for each in asked if each.kind == "multi")
@@ -53,7 +53,7 @@ def test_there_are_questions_of_every_kind_in_both_halves() -> None:
 @pytest.mark.parametrize("place", HELD_OUT, ids=lambda place: place.name)
 def test_the_held_out_sets_are_about_other_subjects(place: Path) -> None:
     kinds = Counter(each.kind for each in questions(place=place))
-    assert min(kinds[kind] for kind in ("paraphrase", "mixed", "multi", "time", "none")) >= 20
+    assert min(kinds[kind] for kind in ("paraphrase", "mixed", "multi", "time", "none")) >= 8
     for other in {HERE, *HELD_OUT} - {place}:
         assert {each.text for each in questions(place=place)}.isdisjoint(each.text for each in questions(place=other))
         assert {each.text for each in memories(place)}.isdisjoint(each.text for each in memories(other))

