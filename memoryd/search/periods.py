@@ -49,12 +49,13 @@ _PERIOD = re.compile(
 _HINT = re.compile(rf"\d|today|night|this|yesterday|last|past|previous|ago|{'|'.join((*_MONTHS, *_DAYS, *_SEASONS))}")
 _INTRODUCED = re.compile(r"(?:in|on|from|during|since|after|before|until|last|of|mid)[\s-]", re.IGNORECASE)
 _NEWEST = re.compile(
-    r"\b(currently|current|latest|newest|recently|recent|lately|nowadays|now|these days|at the moment)\b",
+    r"\b(currently|current|latest|newest|recently|recent|lately|nowadays|now|presently|these days"
+    r"|at the moment|at present)\b",
     re.IGNORECASE,
 )
 _TIMES = """
 today yesterday this last past previous day days week weeks month months year years ago since before after until current
-currently latest newest recent recently lately now nowadays moment tonight weekend quarter quarters few couple
+currently latest newest recent recently lately now nowadays presently moment tonight weekend quarter quarters few couple
 """
 TIME_WORDS = frozenset((*_MONTHS, *_DAYS, *_TIMES.split()))
 """Words that a question names a time with, which a memory of that time need not have."""

@@ -26,7 +26,7 @@ from memoryd.search.query_terms import ParsedQuery
 PRIOR_SHARE = 0.1  # of its position in a span, what an old memory without weight and uses loses
 _HALF_LIFE = 90 * DAY
 IN_PERIOD = 0.6  # what a memory of the time that a question names gains
-NEWEST = 0.3  # what a memory of today gains if the question asks for what holds now
+NEWEST = 0.6  # what a memory of today gains if the question asks for what holds now
 
 Why = Mapping[str, object]
 """The parts of a score by name, plain JSON."""

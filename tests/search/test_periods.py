@@ -117,6 +117,7 @@ def test_what_holds_now() -> None:
     assert prefers_newest("who is on call NOW?")
     assert prefers_newest("what broke recently")
     assert prefers_newest("the most recent price")
+    assert prefers_newest("who is our dentist at present?")
     assert not prefers_newest("how to know the currents")
 
 
@@ -129,6 +130,16 @@ def test_of_versions_the_newest_is_first_if_asked_for(stored: Stored) -> None:
     assert stored.ids("baseline of the ranking model")[:2] == ["old", "new"]
     assert stored.ids("current baseline of the ranking model")[:2] == ["new", "old"]
     assert stored.hits("latest baseline")[0]["why"]["newest"] > 0.8
+
+
+def test_the_newest_is_first_although_it_has_fewer_of_the_words(stored: Stored) -> None:
+    stored.put(
+        memory("old", "All services run on Python 3.10.", age=480),
+        memory("new", "All services have been upgraded to Python 3.13.", age=10),
+        *(memory(f"other {n}", f"the model railway, part {n}", age=0) for n in range(30)),
+    )
+    assert stored.ids("which Python do all services run on")[:2] == ["old", "new"]
+    assert stored.ids("which Python do all services run on at present")[:2] == ["new", "old"]
 
 
 def test_a_period_is_preferred_and_explained(stored: Stored) -> None:
