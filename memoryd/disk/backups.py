@@ -25,6 +25,9 @@ from memoryd.disk.journal.backups import BackupRow
 from memoryd.disk.syscalls import NotBeneathError, NotRegularError
 from memoryd.disk.tree import Tree
 from memoryd.errors import ConflictError, NotFoundError
+from memoryd.log import get_logger
+
+log = get_logger(__name__)
 
 BACKUP_DIR = ".backup"
 _END_OF_TIME = 253_402_300_800.0  # the year 10000: later modification times are nonsense
@@ -38,13 +41,12 @@ HashCache = dict[str, tuple[Fingerprint, str]]
 @dataclass(frozen=True, slots=True)
 class CreateResult:
     """`outcome` is "made" or "equal" (the newest backup has this content). `name` is the backup that holds the
-    content. `dropped` were removed by the rotation, `undropped` could not be removed."""
+    content. `dropped` were removed by the rotation."""
 
     outcome: str
     name: str
     sha256: str
     dropped: tuple[str, ...] = ()
-    undropped: tuple[str, ...] = ()
 
 
 def create(
@@ -94,8 +96,7 @@ def create(
         row = journal.backups.add(name, file, taken=now, size=len(content), sha256=digest, quality=quality)
         newest_first.insert(0, backup_from_row(row, f"{backup_dir}/{name}", len(content)))
         result = CreateResult("made", name, digest)
-    dropped, undropped = _rotate(tree, journal, newest_first, limit, now)
-    return replace(result, dropped=dropped, undropped=undropped)
+    return replace(result, dropped=_rotate(tree, journal, newest_first, limit, now))
 
 
 def choose(
@@ -154,26 +155,23 @@ def _write_copy(
     return name, seen
 
 
-def _rotate(
-    tree: Tree, journal: Journal, backups: Sequence[BackupInfo], limit: int, now: float
-) -> tuple[tuple[str, ...], tuple[str, ...]]:
+def _rotate(tree: Tree, journal: Journal, backups: Sequence[BackupInfo], limit: int, now: float) -> tuple[str, ...]:
     """Remove the backups that `drop` names, except unreadable ones, and the journal rows of missing ones. Return the
-    names (removed, not removable)."""
+    names of those removed."""
     paths = {each.name: each.path for each in backups if not each.unread}
     dropped: list[str] = []
-    undropped: list[str] = []
     for name in (name for name in drop(backups, limit, now) if name in paths):
         try:
             with suppress(FileNotFoundError):  # another program removed it first
                 tree.unlink(paths[name])
             dropped.append(name)
-        except OSError:  # a surplus backup must not fail the new one; the result reports it
-            undropped.append(name)
+        except OSError as error:  # a surplus backup must not fail the new one
+            log.warning("backup not removed", backup=name, reason=error.strerror)
     there = {each.name for each in backups} - set(dropped)
     gone = [row.id for row in journal.backups.rows(backups[0].file) if row.name not in there]
     if gone:
         journal.backups.remove(gone)
-    return tuple(dropped), tuple(undropped)
+    return tuple(dropped)
 
 
 @dataclass(frozen=True, slots=True)

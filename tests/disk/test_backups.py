@@ -8,12 +8,13 @@ import stat
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from memoryd.core.progress import ProgressMeter
 from memoryd.core.retention import Quality
-from memoryd.disk import atomic
+from memoryd.disk import atomic, backups
 from memoryd.disk.backups import BackupInfo, CreateResult, choose, create, list_backups, read_backup, verify
 from memoryd.disk.blobs import Blobs
 from memoryd.disk.journal import Journal
@@ -362,10 +363,13 @@ def test_one_that_cannot_be_removed_is_reported_and_goes_next_time(
     def refusing(path: str) -> None:
         raise PermissionError(errno.EPERM, "Operation not permitted", path)
 
+    told: list[str] = []
+    log = SimpleNamespace(warning=lambda _, backup, **reason: told.append(backup))
     with monkeypatch.context() as patched:
         patched.setattr(store.tree, "unlink", refusing)
+        patched.setattr(backups, "log", log)
         result = store.save(good(5), now=NOW + 5)
-    assert (result.outcome, result.dropped, result.undropped) == ("made", (), (names[1],))
+    assert (result.outcome, result.dropped, told) == ("made", (), [names[1]])
     assert store.save(good(6), now=NOW + 6).dropped == (names[1], names[2])
 
 

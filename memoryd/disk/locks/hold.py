@@ -45,13 +45,12 @@ class LockLostError(BusyError):
 @dataclass(slots=True)
 class HeldLock:
     """A lock that is held, as a context manager that releases it. `created`: we created the file, it contains `record`,
-    and release removes it. `leftover_owner`: the owner that a leftover file named."""
+    and release removes it."""
 
     dir_fd: int
     name: str
     fd: int
     created: bool
-    leftover_owner: LockOwner
     trace: Trace
     record: bytes = b""
 
@@ -314,11 +313,11 @@ class DirectoryLock:
         return owner.pid if self.watch.unchanged_s(self.name, identity_of(status)) < HONOUR_S else None
 
     def _make_held(self, fd: int, created: bool) -> HeldLock:
-        found, record = lockfile.read_owner(fd), b""
+        record = b""
         if created:
             record = encode_owner(os.getpid(), self.wall(), self.host)
             lockfile.write_record(fd, record)
-        return HeldLock(self.dir_fd, self.name, fd, created, found, self.trace, record)
+        return HeldLock(self.dir_fd, self.name, fd, created, self.trace, record)
 
 
 MAX_WAITING = 4  # threads that may wait at once, possibly behind a holder that never releases; beyond that, poll
