@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 from msgspec import UNSET
 
@@ -11,7 +10,7 @@ from memoryd.control.methods.upkeep import LockRow
 from memoryd.core.findings import Finding
 from memoryd.core.lock_staleness import Kind, State
 from memoryd.disk.locks.file import HONOUR_S
-from memoryd.disk.locks.inspect import LockReport, clear, inspect
+from memoryd.disk.locks.inspect import LockReport, LockRules, clear, inspect
 from memoryd.disk.syscalls import lstat
 from memoryd.errors import GuardError, MemorydError, NotFoundError
 from memoryd.layouts.protocol import LockRule
@@ -58,10 +57,11 @@ def list_locks(store: Store, now: float, *, watch: bool = False) -> list[LockRep
 
 
 def _inspect(store: Store, rule: LockRule, now: float, *, watch: bool) -> tuple[LockReport, LockRule] | None:
-    report = inspect(store.tree.fd, rule.name, now, kind=rule.kind, **_rules(store))
+    rules = _rules(store, rule.kind, now)
+    report = inspect(store.tree.fd, rule.name, rules)
     if report is not None and report.identity is not None and watch:
         unchanged_s = store.lock_watch.unchanged_s(rule.name, report.identity)
-        report = inspect(store.tree.fd, rule.name, now, kind=rule.kind, watched_s=unchanged_s, **_rules(store))
+        report = inspect(store.tree.fd, rule.name, replace(rules, watched_s=unchanged_s))
     if report is None:
         return None
     if report.state is State.HELD and report.identity is not None:
@@ -129,7 +129,7 @@ def is_lock(store: Store, name: str, path: str) -> bool:
 
 def _clear(store: Store, rule: LockRule, now: float, by: str, *, force: bool) -> LockReport | None:
     kind: Kind = "soft" if force else rule.kind  # without proof a lock can only be removed like a soft lock
-    report = clear(store.tree.fd, rule.name, now, force=force, kind=kind, **_rules(store))
+    report = clear(store.tree.fd, rule.name, _rules(store, kind, now), force=force)
     if report is not None and report.action in ("removed", "emptied"):
         receipt = store.journal.begin("lock-clear", by, f"{report.path}: {report.evidence}", (), now)
         store.journal.finish(receipt, "done")
@@ -138,9 +138,6 @@ def _clear(store: Store, rule: LockRule, now: float, by: str, *, force: bool) ->
     return report
 
 
-def _rules(store: Store) -> dict[str, Any]:
-    return {
-        "stale_after": store.policy.lock_stale_after_s,
-        "unreadable_after": store.policy.lock_unreadable_after_s,
-        "network_fs": store.network_fs is not None,
-    }
+def _rules(store: Store, kind: Kind, now: float) -> LockRules:
+    policy, network_fs = store.policy, store.network_fs is not None
+    return LockRules(now, kind, policy.lock_stale_after_s, policy.lock_unreadable_after_s, network_fs)

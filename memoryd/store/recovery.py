@@ -17,7 +17,7 @@ from memoryd.core.spans import sha256, splice
 from memoryd.disk import atomic, temps
 from memoryd.disk.blobs import quarantine
 from memoryd.disk.journal import Entry, Step
-from memoryd.disk.locks.inspect import clear
+from memoryd.disk.locks.inspect import LockRules, clear
 from memoryd.disk.replaced_file import ReplacedFile
 from memoryd.disk.syscalls import is_sole_opener, open_regular
 from memoryd.store.late_writes import LateWrite
@@ -46,7 +46,7 @@ def _clear_own_locks(store: Store, now: float) -> list[str]:
     messages: list[str] = []
     clears = store.network_fs is None and not store.observes
     for rule in store.file_rules.locks if clears else ():
-        report = clear(store.tree.fd, rule.name, now, kind=rule.kind, own_locks_stale=True)
+        report = clear(store.tree.fd, rule.name, LockRules(now, rule.kind, own_locks_stale=True))
         if report is not None and report.action in ("removed", "emptied"):
             messages.append(f"{rule.name} is {report.action}: {report.evidence}")
     return messages

@@ -29,7 +29,7 @@ from memoryd.disk.locks import hold as locking
 from memoryd.disk.locks import hold as lockqueue
 from memoryd.disk.locks.file import IrregularLockError
 from memoryd.disk.locks.hold import DirectoryLock, LockLostError
-from memoryd.disk.locks.inspect import clear, inspect, owner_of
+from memoryd.disk.locks.inspect import LockRules, clear, inspect
 from memoryd.errors import BusyError, DeniedError, RootMissingError, ShuttingDownError
 from memoryd.operations.locks import lock_row
 
@@ -393,7 +393,7 @@ def test_a_failed_removal_is_retried(
             pass
     assert (tmp_path / ".lock").exists() == (refusals == 99)
     if refusals == 99:
-        report = clear(folder, ".lock", time.time())
+        report = clear(folder, ".lock", LockRules(time.time()))
         assert report is not None
         assert report.action == "removed"
 
@@ -451,8 +451,8 @@ def test_no_descriptor_stays_open(folder: int, tmp_path: Path, spawn: Spawn) -> 
     before = count()
     with pytest.raises(BusyError), DirectoryLock(folder).hold(0):
         pass
-    inspect(folder, ".lock", time.time())
-    clear(folder, ".lock", time.time())
+    inspect(folder, ".lock", LockRules(time.time()))
+    clear(folder, ".lock", LockRules(time.time()))
     assert count() == before
     holder.kill()
 
@@ -487,11 +487,9 @@ def test_only_a_regular_file_is_opened(tmp_path: Path, folder: int, sort: str, f
     before = os.lstat(tmp_path / ".lock")
     with pytest.raises(IrregularLockError, match=sort), DirectoryLock(folder).hold(0):
         pass
-    with pytest.raises(IrregularLockError):
-        owner_of(folder)
     for report in (
-        inspect(folder, ".lock", time.time() + 500),
-        clear(folder, ".lock", time.time() + 500, kind="soft", force=force),
+        inspect(folder, ".lock", LockRules(time.time() + 500)),
+        clear(folder, ".lock", LockRules(time.time() + 500, kind="soft"), force=force),
     ):
         assert report is not None
         assert (report.state, report.action) == (State.UNPROVABLE, "none")
@@ -558,11 +556,11 @@ def swept(folder: int, tmp_path: Path, name: str = ".lock", **options: Any) -> t
     """The verdict of looking, checked to touch nothing, and whether clearing removed the file."""
     path = tmp_path / name
     before, stat = path.read_bytes(), path.stat()
-    looked = inspect(folder, name, time.time(), **options)
+    looked = inspect(folder, name, LockRules(time.time(), **options))
     assert looked is not None
     assert path.read_bytes() == before
     assert path.stat().st_mtime_ns == stat.st_mtime_ns
-    done = clear(folder, name, time.time(), **options)
+    done = clear(folder, name, LockRules(time.time(), **options))
     assert done is not None
     assert done.state == looked.state
     gone = not path.exists()
@@ -592,10 +590,10 @@ def test_a_dead_owner_whose_flock_is_held_stays(tmp_path: Path, folder: int, spa
     holder = spawn(HOLDER, ready=True)
     put(tmp_path / ".lock", f"{dead_pid(spawn)}")
     assert swept(folder, tmp_path) == (State.HELD, False)
-    report = inspect(folder, ".lock", time.time())
+    report = inspect(folder, ".lock", LockRules(time.time()))
     assert report is not None
     assert report.pid == holder.pid if sys.platform == "linux" else report.pid is not None
-    forced = clear(folder, ".lock", time.time(), kind="soft", force=True)
+    forced = clear(folder, ".lock", LockRules(time.time(), kind="soft"), force=True)
     assert forced is not None
     assert forced.action == "none"
 
@@ -604,7 +602,7 @@ def test_alive_stays(tmp_path: Path, folder: int, spawn: Spawn) -> None:
     """The process began before the lock: judged from a later time, so that nobody has to wait."""
     other = spawn(SLEEPER, ready=True)
     put(tmp_path / ".lock", f"{other.pid}", age=0)
-    report = clear(folder, ".lock", time.time() + 31)
+    report = clear(folder, ".lock", LockRules(time.time() + 31))
     assert report is not None
     assert (report.state, report.action, report.pid) == (State.HELD, "none", other.pid)
 
@@ -612,7 +610,7 @@ def test_alive_stays(tmp_path: Path, folder: int, spawn: Spawn) -> None:
 def test_a_reused_number_is_dead(tmp_path: Path, folder: int, spawn: Spawn) -> None:
     other = spawn(SLEEPER, ready=True)
     put(tmp_path / ".lock", f"{other.pid}", age=31)
-    report = inspect(folder, ".lock", time.time())
+    report = inspect(folder, ".lock", LockRules(time.time()))
     assert report is not None
     assert "reused" in report.evidence
     assert swept(folder, tmp_path) == (State.STALE, True)
@@ -622,7 +620,7 @@ def test_a_zombie_is_dead(tmp_path: Path, folder: int, spawn: Spawn) -> None:
     zombie = spawn("pass")
     os.waitid(os.P_PID, zombie.pid, os.WEXITED | os.WNOWAIT)
     put(tmp_path / ".lock", f"{zombie.pid}", age=0)
-    report = clear(folder, ".lock", time.time() + 31)
+    report = clear(folder, ".lock", LockRules(time.time() + 31))
     assert report is not None
     assert (report.state, report.action) == (State.STALE, "removed")
 
@@ -637,7 +635,7 @@ def test_a_process_we_may_not_signal_lives(
         raise PermissionError
 
     monkeypatch.setattr("memoryd.disk.processes.os.kill", refuse)
-    report = clear(folder, ".lock", time.time() + 31)
+    report = clear(folder, ".lock", LockRules(time.time() + 31))
     monkeypatch.undo()
     assert report is not None
     assert (report.state, report.action) == (State.HELD, "none")
@@ -673,9 +671,9 @@ def test_the_watch_of_the_caller_counts(tmp_path: Path, folder: int) -> None:
 
 def test_the_identity_changes_when_somebody_touches_the_file(tmp_path: Path, folder: int) -> None:
     put(tmp_path / ".lock", "")
-    first, again = (inspect(folder, ".lock", time.time()) for _ in range(2))
+    first, again = (inspect(folder, ".lock", LockRules(time.time())) for _ in range(2))
     put(tmp_path / ".lock", "", age=5)
-    touched = inspect(folder, ".lock", time.time())
+    touched = inspect(folder, ".lock", LockRules(time.time()))
     assert first is not None
     assert again is not None
     assert touched is not None
@@ -701,7 +699,7 @@ def test_where_the_system_does_not_tell_who_has_it_open_a_soft_lock_stays(
 
 def test_force_removes_an_unprovable_soft_lock_and_says_so(tmp_path: Path, folder: int) -> None:
     put(tmp_path / ".archive.lock", "rubbish", age=4000)
-    report = clear(folder, ".archive.lock", time.time(), kind="soft", force=True)
+    report = clear(folder, ".archive.lock", LockRules(time.time(), kind="soft"), force=True)
     assert report is not None
     assert (report.state, report.action) == (State.UNPROVABLE, "removed")
     assert report.evidence.endswith("removed by force")
@@ -710,7 +708,7 @@ def test_force_removes_an_unprovable_soft_lock_and_says_so(tmp_path: Path, folde
 
 def test_force_does_nothing_for_a_flock_lock(tmp_path: Path, folder: int) -> None:
     put(tmp_path / ".lock", "rubbish", age=100)
-    report = clear(folder, ".lock", time.time(), force=True)
+    report = clear(folder, ".lock", LockRules(time.time()), force=True)
     assert report is not None
     assert (report.state, report.action) == (State.UNPROVABLE, "none")
 
@@ -722,12 +720,12 @@ def test_a_stale_lock_that_a_waiter_has_open_is_emptied_and_left_to_it(
     put(tmp_path / ".lock", f"{dead_pid(spawn)}")
     spawn("f = open('.lock', 'a'); print('ready', flush=True); input()", ready=True)
     inode = (tmp_path / ".lock").stat().st_ino
-    report = clear(folder, ".lock", time.time(), sleep=lambda _: None)
+    report = clear(folder, ".lock", LockRules(time.time()), sleep=lambda _: None)
     assert report is not None
     assert (report.state, report.action) == (State.STALE, "emptied")
     assert ((tmp_path / ".lock").stat().st_ino, (tmp_path / ".lock").stat().st_size) == (inode, 0)
     mtime = (tmp_path / ".lock").stat().st_mtime_ns
-    again = clear(folder, ".lock", time.time() + 400, sleep=lambda _: None)
+    again = clear(folder, ".lock", LockRules(time.time() + 400), sleep=lambda _: None)
     assert again is not None
     assert again.action == "left"
     assert (tmp_path / ".lock").stat().st_mtime_ns == mtime
@@ -750,7 +748,7 @@ def test_a_lock_that_is_renamed_over_a_stale_one_stays(
         return found
 
     monkeypatch.setattr(lockfile, "is_current", late)
-    report = clear(folder, ".lock", time.time(), kind=kind, sleep=lambda _: None)
+    report = clear(folder, ".lock", LockRules(time.time(), kind=kind), sleep=lambda _: None)
     assert len(looks) > 2
     assert report is not None
     assert report.action == "left"
@@ -760,20 +758,18 @@ def test_a_lock_that_is_renamed_over_a_stale_one_stays(
 
 
 def test_no_lock_is_no_report(folder: int) -> None:
-    assert inspect(folder, ".lock", 0) is None
-    assert clear(folder, ".lock", 0) is None
-    assert owner_of(folder) is None
+    assert inspect(folder, ".lock", LockRules(0)) is None
+    assert clear(folder, ".lock", LockRules(0)) is None
 
 
 def test_looking_does_not_keep_the_flock(tmp_path: Path, folder: int) -> None:
     put(tmp_path / ".lock", "4711")
-    inspect(folder, ".lock", time.time())
+    report = inspect(folder, ".lock", LockRules(time.time()))
+    assert report is not None
+    assert report.pid == 4711
     fd = os.open(tmp_path / ".lock", os.O_RDONLY)
     fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
     os.close(fd)
-    owner = owner_of(folder)
-    assert owner is not None
-    assert owner.pid == 4711
 
 
 def test_what_may_not_be_opened_is_unprovable(tmp_path: Path, folder: int, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -783,7 +779,7 @@ def test_what_may_not_be_opened_is_unprovable(tmp_path: Path, folder: int, monke
         raise PermissionError(errno.EACCES, "Permission denied")
 
     monkeypatch.setattr(lockfile, "open_existing", refuse)
-    report = clear(folder, ".lock", time.time())
+    report = clear(folder, ".lock", LockRules(time.time()))
     assert report is not None
     assert (report.state, report.pid) == (State.UNPROVABLE, None)
     assert "Permission denied" in report.evidence
@@ -797,7 +793,7 @@ def test_a_file_that_another_sweeper_is_putting_away_is_left_alone(tmp_path: Pat
     fcntl.fcntl(sweeper, fcntl.F_SETSIG, signal.SIGURG)
     fcntl.fcntl(sweeper, fcntl.F_SETLEASE, fcntl.F_WRLCK)
     try:
-        report = clear(folder, ".lock", time.time())
+        report = clear(folder, ".lock", LockRules(time.time()))
         assert report is not None
         assert (report.state, report.action) == (State.HELD, "none")
         with pytest.raises(BusyError), DirectoryLock(folder).hold(0):
@@ -833,7 +829,7 @@ def test_the_flock_is_given_back_before_the_rest_is_found_out(
         return "dead", None
 
     monkeypatch.setattr(processes, "liveness", asked)
-    assert inspect(folder, ".lock", time.time()) is not None
+    assert inspect(folder, ".lock", LockRules(time.time())) is not None
 
 
 def test_a_new_lock_under_the_name_is_not_removed_for_the_old_one(
@@ -850,7 +846,7 @@ def test_a_new_lock_under_the_name_is_not_removed_for_the_old_one(
         return taken
 
     monkeypatch.setattr(lockfile, "try_flock", then_a_new_holder_comes)
-    assert clear(folder, ".lock", time.time()) is None
+    assert clear(folder, ".lock", LockRules(time.time())) is None
     assert (tmp_path / ".lock").read_text() == "new"
 
 
@@ -860,7 +856,7 @@ def test_of_two_sweepers_one_wins(tmp_path: Path, folder: int, spawn: Spawn) -> 
 
     def sweep(_: int) -> str:
         together.wait(20)
-        report = clear(folder, ".lock", time.time())
+        report = clear(folder, ".lock", LockRules(time.time()))
         return "gone" if report is None else report.action
 
     with ThreadPoolExecutor(2) as pool:
@@ -873,7 +869,7 @@ def test_of_two_sweepers_one_wins(tmp_path: Path, folder: int, spawn: Spawn) -> 
 
 def test_a_report_is_what_the_protocol_shows(tmp_path: Path, folder: int) -> None:
     put(tmp_path / ".lock", "", age=31)
-    report = inspect(folder, ".lock", time.time())
+    report = inspect(folder, ".lock", LockRules(time.time()))
     assert report is not None
     shown = to_builtins(lock_row(report))
     assert set(shown) == {"path", "age_s", "state", "evidence"}

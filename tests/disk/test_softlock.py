@@ -15,7 +15,7 @@ import pytest
 import memoryd
 from memoryd.core.lock_staleness import State
 from memoryd.disk.locks.file import hold_soft
-from memoryd.disk.locks.inspect import clear, inspect
+from memoryd.disk.locks.inspect import LockRules, clear, inspect
 from memoryd.errors import BusyError
 
 NAME = ".archive.lock"
@@ -85,11 +85,11 @@ def test_one_that_could_not_be_removed_is_known_to_be_stale(
     with monkeypatch.context() as patched:
         patched.setattr(os, "unlink", refusing)
         with hold_soft(folder, NAME):
-            inside = inspect(folder, NAME, time.time(), kind="soft")
+            inside = inspect(folder, NAME, LockRules(time.time(), kind="soft"))
             assert inside is not None
             assert inside.state is State.HELD
     assert (tmp_path / NAME).exists()
-    report = clear(folder, NAME, time.time(), kind="soft")
+    report = clear(folder, NAME, LockRules(time.time(), kind="soft"))
     assert report is not None
     assert (report.state, report.action) == (State.STALE, "removed")
     assert os.listdir(tmp_path) == []
@@ -98,25 +98,25 @@ def test_one_that_could_not_be_removed_is_known_to_be_stale(
 def test_at_a_start_one_of_an_earlier_memoryd_goes_at_once(folder: int, tmp_path: Path) -> None:
     host = os.uname().nodename
     (tmp_path / NAME).write_text(json.dumps({"pid": 1, "started_at": "x", "host": host, "owner": "memoryd"}))
-    young = clear(folder, NAME, time.time(), kind="soft")
+    young = clear(folder, NAME, LockRules(time.time(), kind="soft"))
     assert young is not None
     assert young.state is State.HELD
-    report = clear(folder, NAME, time.time(), kind="soft", own_locks_stale=True)
+    report = clear(folder, NAME, LockRules(time.time(), kind="soft", own_locks_stale=True))
     assert report is not None
     assert report.action == "removed"
     (tmp_path / NAME).write_text(json.dumps({"pid": 1, "started_at": "x", "host": host}))
-    other = clear(folder, NAME, time.time(), kind="soft", own_locks_stale=True)
+    other = clear(folder, NAME, LockRules(time.time(), kind="soft", own_locks_stale=True))
     assert other is not None
     assert other.action == "none"
 
 
 LOOK = """
 import os, sys, time
-from memoryd.disk.locks.inspect import clear
+from memoryd.disk.locks.inspect import LockRules, clear
 fd = os.open(sys.argv[1], os.O_RDONLY)
-soft = clear(fd, ".archive.lock", time.time() + 3600, kind="soft")
-young = clear(fd, ".lock", time.time() + 60)
-old = clear(fd, ".lock", time.time() + 3600)
+soft = clear(fd, ".archive.lock", LockRules(time.time() + 3600, kind="soft"))
+young = clear(fd, ".lock", LockRules(time.time() + 60))
+old = clear(fd, ".lock", LockRules(time.time() + 3600))
 print(soft.state, soft.action, young.state, young.action, old.state, old.action)
 """
 

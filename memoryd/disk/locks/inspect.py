@@ -43,48 +43,27 @@ class LockReport:
 
 
 @dataclass(frozen=True, slots=True)
-class _Rules:
-    """The rules for judging a lock file; ages in seconds."""
+class LockRules:
+    """The rules for judging a lock file; ages in seconds. `watched_s`: how long the caller has seen the `identity` of
+    the lock unchanged, on a monotonic clock (None: not watched). `own_locks_stale`: no memoryd process can hold a lock,
+    as at the start of the one that owns the root, so a lock of memoryd's is stale."""
 
     now: float
-    kind: Kind
-    stale_after: float
-    unreadable_after: float
-    network_fs: bool
-    watched_s: float | None
+    kind: Kind = ".lock"
+    stale_after: float = 30.0
+    unreadable_after: float = 300.0
+    network_fs: bool = False
+    watched_s: float | None = None
     own_locks_stale: bool = False
     host: str = field(default_factory=lambda: os.uname().nodename)
 
 
-def owner_of(dir_fd: int, name: str = ".lock") -> LockOwner | None:
-    """Return the owner in the lock file, or None if it does not exist. Raises IrregularLockError, OSError."""
-    fd = lockfile.open_existing(dir_fd, name, os.O_RDONLY)
-    if fd is None:
-        return None
-    try:
-        return lockfile.read_owner(fd)
-    finally:
-        os.close(fd)
-
-
-def inspect(
-    dir_fd: int,
-    name: str,
-    now: float,
-    *,
-    kind: Kind = ".lock",
-    stale_after: float = 30.0,
-    unreadable_after: float = 300.0,
-    network_fs: bool = False,
-    watched_s: float | None = None,
-) -> LockReport | None:
+def inspect(dir_fd: int, name: str, rules: LockRules) -> LockReport | None:
     """Judge a lock file without changing it; None if it does not exist.
 
     Its flock is tried and released at once. A file that cannot be opened is "unprovable", with the reason.
-    `watched_s`: how long the caller has seen `identity` unchanged, on a monotonic clock (None: not watched).
     """
-    rules = _Rules(now, kind, stale_after, unreadable_after, network_fs, watched_s)
-    fd = _open(dir_fd, name, now, os.O_RDONLY)
+    fd = _open(dir_fd, name, rules.now, os.O_RDONLY)
     if fd is None or isinstance(fd, LockReport):
         return fd
     try:
@@ -99,32 +78,24 @@ def inspect(
 def clear(
     dir_fd: int,
     name: str,
-    now: float,
+    rules: LockRules,
     *,
-    kind: Kind = ".lock",
-    stale_after: float = 30.0,
-    unreadable_after: float = 300.0,
-    network_fs: bool = False,
-    watched_s: float | None = None,
     force: bool = False,
-    own_locks_stale: bool = False,
     sleep: Callable[[float], None] = time.sleep,
 ) -> LockReport | None:
     """Judge a lock file again while holding its flock, and remove it if it is stale; None if it does not exist or
     another process cleared it meanwhile.
 
-    `own_locks_stale`: no memoryd process can hold a lock, as at the start of the one that owns the root, so a lock of
-    memoryd's is stale. A `.lock` that another process has open is truncated and left to it. `force` removes a soft lock
-    regardless of the verdict, except for a held flock; it does nothing for a `.lock`.
+    A `.lock` that another process has open is truncated and left to it. `force` removes a soft lock regardless of the
+    verdict, except for a held flock; it does nothing for a `.lock`.
     """
-    rules = _Rules(now, kind, stale_after, unreadable_after, network_fs, watched_s, own_locks_stale)
-    fd = _open(dir_fd, name, now, os.O_RDWR)
+    fd = _open(dir_fd, name, rules.now, os.O_RDWR)
     if fd is None or isinstance(fd, LockReport):
         return fd
     try:
         free = lockfile.try_flock(fd)
         report = _report(name, fd, free, rules)
-        forced = force and kind == "soft"
+        forced = force and rules.kind == "soft"
         if not free or (report.state is not State.STALE and not forced):
             return report
         if not lockfile.is_current(dir_fd, name, fd):
@@ -132,7 +103,7 @@ def clear(
         if forced:
             os.unlink(name, dir_fd=dir_fd)
             return replace(report, action="removed", evidence=f"{report.evidence}; removed by force")
-        return replace(report, action=_retire(dir_fd, name, fd, kind, sleep))
+        return replace(report, action=_retire(dir_fd, name, fd, rules.kind, sleep))
     finally:
         os.close(fd)  # frees the flock
 
@@ -167,7 +138,7 @@ def _unopened_report(dir_fd: int, name: str, now: float, why: str, state: State)
     return LockReport(name, None, max(0.0, now - found.st_mtime), state, why)
 
 
-def _report(name: str, fd: int, flock_free: bool, rules: _Rules) -> LockReport:
+def _report(name: str, fd: int, flock_free: bool, rules: LockRules) -> LockReport:
     owner = lockfile.read_owner(fd)
     found = os.fstat(fd)
     locked_at = lock_time(owner, found.st_mtime)
@@ -194,7 +165,7 @@ def _report(name: str, fd: int, flock_free: bool, rules: _Rules) -> LockReport:
     )
 
 
-def _left_by_us(owner: LockOwner, found: os.stat_result, rules: _Rules) -> bool:
+def _left_by_us(owner: LockOwner, found: os.stat_result, rules: LockRules) -> bool:
     """True if memoryd left the lock: it knows which locks it holds, without any proof by PID."""
     if not owner.by_memoryd or owner.host is None or owner.host.casefold() != rules.host.casefold():
         return False
@@ -203,7 +174,7 @@ def _left_by_us(owner: LockOwner, found: os.stat_result, rules: _Rules) -> bool:
     return rules.own_locks_stale or owner.pid == os.getpid()
 
 
-def _evidence(owner: LockOwner, age_s: float, flock_free: bool, rules: _Rules) -> Evidence:
+def _evidence(owner: LockOwner, age_s: float, flock_free: bool, rules: LockRules) -> Evidence:
     """Collect all evidence except which process has the file open, which is assumed to be "no" at first."""
     alive, started = ("unknown", None) if owner.pid is None else processes.liveness(owner.pid)
     return Evidence(
@@ -219,7 +190,7 @@ def _evidence(owner: LockOwner, age_s: float, flock_free: bool, rules: _Rules) -
     )
 
 
-def _judge(owner: LockOwner, evidence: Evidence, locked_at: float, rules: _Rules) -> Verdict:
+def _judge(owner: LockOwner, evidence: Evidence, locked_at: float, rules: LockRules) -> Verdict:
     return judge(
         owner,
         evidence,
