@@ -128,9 +128,11 @@ def banned_names(path: str) -> set[str]:
     return BANNED_NAMES & (words | set(parts))
 
 
-@pytest.mark.parametrize("path", [path for path in modules() if not path.startswith((*NOT_YET, *SAMPLES))])
-def test_strings_that_a_user_reads_are_plain_english(path: str) -> None:
-    assert banned((PROGRAM / path).read_text(encoding="utf-8")) == []
+def test_strings_that_a_user_reads_are_plain_english() -> None:
+    paths = [path for path in modules() if not path.startswith((*NOT_YET, *SAMPLES))]
+    found = {path: banned((PROGRAM / path).read_text(encoding="utf-8")) for path in paths}
+    assert {path: wordings for path, wordings in found.items() if wordings} == {}
+    assert len(found) > 100
 
 
 @pytest.mark.parametrize("path", ["README.md", "systemd", "launchd"])
