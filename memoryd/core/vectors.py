@@ -1,33 +1,33 @@
-"""Pack, unpack and compare vectors. Pure Python: a daemon of small stores does without numpy."""
+"""Pack, unpack and compare vectors."""
 
 from __future__ import annotations
 
+import importlib
+import re
+import sys
 from array import array
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from math import sqrt
 from operator import mul
 from struct import Struct
+from typing import Any, Literal, TypeAlias
 
-LANE, WIDE = 32, 64  # bits
-LARGEST = (1 << LANE - 1) - 1  # number in a lane of LANE bits
-_FORMATS = {LANE: "i", WIDE: "q"}
 _FROM_MIDDLE = bytes(number ^ 128 for number in range(256))  # a signed byte plus 128
 
 
 class Lanes:
-    """`count` signed numbers side by side in one large integer: adding two adds all their numbers, and a multiplication
-    by a number multiplies each, as long as every result fits in its bits, LANE or WIDE."""
+    """`count` signed numbers of 64 bits side by side in one large integer: adding two adds all their numbers, and a
+    multiplication by a number multiplies each, as long as every result fits in its bits."""
 
-    def __init__(self, count: int, bits: int = LANE) -> None:
-        self._form = Struct(f"<{count}{_FORMATS[bits]}")
-        self._step = bits // 8
-        self._signs = int.from_bytes(self._form.pack(*[-1 << bits - 1] * count), "little")
-        self._middle = self._signs >> bits - 8  # 128 in each lane
+    def __init__(self, count: int) -> None:
+        self._form = Struct(f"<{count}q")
+        self._signs = int.from_bytes(self._form.pack(*[-1 << 63] * count), "little")
+        self._middle = self._signs >> 56  # 128 in each lane
 
     def pack(self, numbers: bytes) -> int:
         """Pack numbers of one byte each into one integer."""
         spread = bytearray(self._form.size)
-        spread[:: self._step] = numbers.translate(_FROM_MIDDLE)
+        spread[::8] = numbers.translate(_FROM_MIDDLE)
         return int.from_bytes(spread, "little") - self._middle
 
     def unpack(self, lanes: int) -> tuple[int, ...]:
@@ -68,6 +68,72 @@ def cosine(a: Sequence[float], b: Sequence[float]) -> float:
     """Return the cosine of the angle between two vectors, -1 to 1; 0 if one of them is zero."""
     length = sqrt(sum(map(mul, a, a)) * sum(map(mul, b, b)))
     return sum(map(mul, a, b)) / length if length else 0.0
+
+
+Form = Literal["b", "f"]
+"""The numbers of packed vectors: signed bytes or floats of 32 bits."""
+
+Doubles: TypeAlias = "memoryview[float]"
+"""Numbers of 64 bits side by side."""
+
+Packed: TypeAlias = "bytes | bytearray | memoryview[int]"
+_DTYPES: Mapping[Form, str] = {"b": "int8", "f": "float32"}
+_BYTES: Mapping[Form, int] = {"b": 1, "f": 4}  # of a number
+_BYTE = 256
+_MIDDLES = 128 * (1 + _BYTE + _BYTE**2)
+_SIGN = 7 if sys.byteorder == "little" else 0  # the byte of a number of 64 bits
+_NOT_NEGATIVE = bytes(byte < 128 for byte in range(256))
+
+
+def _simsimd() -> Any:
+    return importlib.import_module("simsimd")  # half a megabyte that a daemon without an embedder does without
+
+
+def form_of(vector: bytes, size: int) -> Form:
+    """Return the form of a packed vector of `size` numbers."""
+    return "b" if len(vector) == size else "f"
+
+
+def _compare(metric: str, ones: bytes, others: Packed, size: int, form: Form) -> Doubles:
+    """Compare each of some packed vectors with each of others: first the first one with all others."""
+    width = size * _BYTES[form]
+    rows = [memoryview(each).cast("B").cast(form, (len(each) // width, size)) for each in (ones, others)]
+    return memoryview(_simsimd().cdist(*rows, metric, dtype=_DTYPES[form])).cast("B").cast("d")
+
+
+def lengths(vectors: bytes, size: int, form: Form) -> list[float]:
+    """Return the length of each packed vector."""
+    zero = bytes(size * _BYTES[form])
+    return [*map(sqrt, _compare("sqeuclidean", zero, vectors, size, form))]
+
+
+def dots(numbers: Sequence[float], vectors: Packed, form: Form) -> Doubles:
+    """Return the dot products of numbers with each of some packed vectors of as many numbers.
+
+    Bytes are multiplied by bytes only, so each number is split into three signed ones."""
+    size = len(numbers)
+    if form == "f":
+        return _compare("dot", array("f", numbers).tobytes(), vectors, size, form)
+    factor = 127 * _BYTE**2 / (max(map(abs, numbers)) or 1.0)
+    whole = Struct(f"<{size}i").pack(*[round(number * factor) + _MIDDLES for number in numbers])
+    parts = whole.translate(_FROM_MIDDLE)
+    found = _compare("dot", parts[2::4] + parts[1::4] + parts[::4], vectors, size, form)
+    upper, middle, lower = (found[at : at + len(found) // 3] for at in range(0, len(found), len(found) // 3))
+    add = _simsimd().wsum
+    both = add(upper, middle, alpha=_BYTE / factor, beta=1 / factor)
+    return memoryview(add(both, lower, alpha=_BYTE, beta=1 / factor))
+
+
+def multiplied(some: Doubles | array[float], others: Doubles | array[float], factor: float) -> Doubles:
+    """Multiply each number by that of the others, and by the factor."""
+    return memoryview(_simsimd().fma(some, others, others, alpha=factor, beta=0.0))
+
+
+def positions(numbers: Doubles, least: float) -> list[int]:
+    """Return where the numbers are that are not less than `least`."""
+    ones = array("d", [1.0]) * len(numbers)
+    differences = memoryview(_simsimd().wsum(numbers, ones, alpha=1.0, beta=-least)).cast("B").tobytes()
+    return [found.start() for found in re.finditer(b"\1", differences[_SIGN::8].translate(_NOT_NEGATIVE))]
 
 
 FEW = 20  # vectors; the mean of so many counts half

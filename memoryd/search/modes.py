@@ -201,8 +201,7 @@ WARM_MEMORIES = 100  # an index with fewer is loaded by its first question: that
 
 def warm_up(reader: IndexReader, meaning: SemanticSearch, now: float) -> bool:
     """Load what questions would wait for: the words of the index, among which the forms of their words are looked up;
-    for meaning the word table, the vectors and, for many of them, numpy. False if it loads nothing for meaning. `now`
-    in seconds."""
+    for meaning the word table and the vectors. False if it loads nothing for meaning. `now` in seconds."""
     embedder = meaning.embedder
     if reader.size < WARM_MEMORIES:
         return False

@@ -421,16 +421,13 @@ class Roots:
 
 def build_semantic_search(config: SearchConfig, env: Mapping[str, str]) -> SemanticSearch:
     """Return the semantic search that the configuration selects. Nothing is loaded before it is needed."""
-    # Numpy's library for matrices reads this when it is loaded. Its threads wait by spinning: on a machine at work a
-    # product that takes 3 ms on one thread takes 20.
-    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     return SemanticSearch(_embedder(config, env), "off by configuration: embedder in [search]")
 
 
 def search_findings(config: SearchConfig) -> tuple[Finding, ...]:
     """Return which packages a search misses: of memoryd itself, and why results are not ranked again although the
     configuration says so. An embedder reports itself."""
-    needed = {"Stemmer": "PyStemmer"} | ({} if config.embedder == "off" else {"numpy": "numpy"})
+    needed = {"Stemmer": "PyStemmer"} | ({} if config.embedder == "off" else {"simsimd": "simsimd"})
     own = [
         f"a search needs the package {name}; reinstall memoryd"
         for module, name in needed.items()

@@ -15,9 +15,8 @@ import pytest
 from memoryd.core.query import Filters
 from memoryd.core.records import Record
 from memoryd.core.spans import Span
-from memoryd.core.vectors import cosine, pack_floats, unpack
-from memoryd.index.matrix import IDLE_S, MatrixCache
-from memoryd.index.nearest import SMALL, Similarities, Vectors
+from memoryd.core.vectors import Doubles, cosine, pack_floats, positions, unpack
+from memoryd.index.matrix import IDLE_S, MatrixCache, Similarities, Vectors
 from memoryd.index.sqlite import SqliteIndex
 from memoryd.index.sqlite.reader import SqliteReader
 from memoryd.search.embedding.static import pack_bytes
@@ -47,13 +46,6 @@ def fill(catalogue: SqliteIndex) -> list[int]:
 def alike(found: dict[int, float], expected: dict[int, float]) -> bool:
     """Equal memories in equal order; cosines but for the rounding of 32 bits."""
     return [*found] == [*expected] and all(abs(found[key] - expected[key]) < 1e-5 for key in expected)
-
-
-@pytest.fixture(autouse=True, params=[SMALL, 0], ids=["small", "with numpy"])
-def small(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> int:
-    """So many vectors are compared without numpy."""
-    monkeypatch.setattr("memoryd.index.nearest.SMALL", request.param)
-    return int(request.param)
 
 
 @pytest.fixture
@@ -142,46 +134,34 @@ def test_the_cosines_of_some(catalogue: SqliteIndex) -> None:
     assert found[3] == pytest.approx(1, abs=1e-5)
 
 
-def test_many_changes_do_not_pile_up(catalogue: SqliteIndex, monkeypatch: pytest.MonkeyPatch, small: int) -> None:
-    """What has gone leaves the matrix when there is more of it than of what is there, or no room for more."""
-    most = 800 if small else 2 * 560 + 50 + 60
-    monkeypatch.setattr("memoryd.index.nearest.SMALL", min(small, most))
+def test_many_changes_do_not_pile_up(catalogue: SqliteIndex, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What has gone leaves the matrix when there is more of it than of what is there."""
     monkeypatch.setattr("memoryd.index.matrix.CHUNK", 50)
     shelf = MatrixCache()
     for turn in range(40):
         put(catalogue, "b.jsonl", *[record(number, f"turn {turn} {number}") for number in range(60)])
         fill(catalogue)
         measured(shelf, catalogue, vector(turn))
-        assert shelf.row_counts()[MODEL] <= most
+        assert shelf.row_counts()[MODEL] <= 2 * 560 + 50 + 60
         found = measured(shelf, catalogue, vector(turn)).best(catalogue.vectors, EVERYTHING, 20)
         assert alike(found, by_hand(catalogue, vector(turn), EVERYTHING, 20))
 
 
-def test_a_store_that_grows_is_compared_by_numpy(
-    catalogue: SqliteIndex, monkeypatch: pytest.MonkeyPatch, small: int
-) -> None:
-    monkeypatch.setattr("memoryd.index.nearest.SMALL", min(small, 530))
-    shelf = MatrixCache()
-    measured(shelf, catalogue, vector(1))
-    for turn in range(3):
-        put(catalogue, f"{turn}.jsonl", *[record(number, f"{turn} {number}") for number in range(20)])
-        fill(catalogue)
-        found = measured(shelf, catalogue, vector(turn)).best(catalogue.vectors, EVERYTHING, 20)
-        assert alike(found, by_hand(catalogue, vector(turn), EVERYTHING, 20))
-        assert shelf.row_counts()[MODEL] == 520 + 20 * turn
+def test_the_best_of_many_are_not_looked_for_among_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    stored = [(key, vector(key)) for key in range(20_000)]
+    source = cast("Vectors", SimpleNamespace(changes=0, load=lambda model, after: iter(stored)))
+    near, looked_at = MatrixCache().compare(source, MODEL, unpack(vector(5), SIZE)), list[int]()
 
+    def counted(numbers: Doubles, least: float) -> list[int]:
+        rows = positions(numbers, least)
+        looked_at.append(len(rows))
+        return rows
 
-def test_a_large_store_is_read_once(small: int) -> None:
-    """But for the few rows that show that it is large."""
-    count, read = 4 * SMALL, list[int]()
-
-    def load(model: str, after: int) -> Iterator[tuple[int, bytes]]:
-        for key in range(after + 1, count):
-            read.append(key)
-            yield key, vector(key % 7)
-
-    MatrixCache().compare(cast("Vectors", SimpleNamespace(changes=0, load=load)), MODEL, [1.0] * SIZE)
-    assert len(read) <= count + small
+    monkeypatch.setattr("memoryd.index.matrix.positions", counted)
+    found = near.highest(80)
+    assert near.highest(20_000) == dict(sorted(near.of(range(20_000)).items(), key=lambda each: (-each[1], -each[0])))
+    assert [*found] == [*near.highest(20_000)][:80]
+    assert 80 <= looked_at[0] < 1_000
 
 
 @pytest.mark.parametrize("size", [1, 3, 128, 384])
@@ -228,7 +208,7 @@ def test_loading_takes_little_more_memory_than_the_vectors() -> None:
     count, size = 4_000, 128
     stored = [(key, bytes([key % 100 + 1]) * size) for key in range(count)]
     source = cast("Vectors", SimpleNamespace(changes=0, load=lambda model, after: (each for each in stored)))
-    MatrixCache().compare(source, MODEL, [1.0] * size)  # numpy is imported
+    MatrixCache().compare(source, MODEL, [1.0] * size)  # simsimd is imported
     tracemalloc.start()
     found = MatrixCache().compare(source, MODEL, [1.0] * size)
     _, peak = tracemalloc.get_traced_memory()

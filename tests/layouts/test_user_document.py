@@ -6,7 +6,6 @@ import json
 import math
 import random
 import re
-import sys
 import tracemalloc
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -510,25 +509,15 @@ class TestDedupe:
         files = {ALICE: text(doc(*[item("same")] * count, last_deduplicated_at=stamp))}
         assert bool(STORE.upkeep.dedupe(view(files, unattended=True), None).notes) is due
 
-    def test_with_and_without_numpy_alike(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_every_pair_is_found(self) -> None:
         dice = random.Random(5)
         base = [[dice.gauss(0, 1) for _ in range(24)] for _ in range(12)]
-        items = [
-            item(f"t{n}", [x + dice.gauss(0, 0.25) for x in base[n % 12]], importance=dice.random()) for n in range(400)
-        ]
-        files = {ALICE: text(doc(*items))}
-        pytest.importorskip("numpy")
-        fast = dedupe_of(files)
-        monkeypatch.setitem(sys.modules, "numpy", None)  # as if it were not installed
-        assert dedupe_of(files) == fast
-        assert len(fast.actions[0].ids) > 100
-
-    def test_too_many_for_plain_python_is_said(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setitem(sys.modules, "numpy", None)  # as if it were not installed
-        monkeypatch.setattr(embeddings, "MAX_PLAIN_VECTORS", 2)
-        kept, plan = merge(item("a"), item("A"), item("b"), item("c"))
-        assert [each["data"]["content"] for each in kept] == ["a", "b", "c"]  # equal text needs no vectors
-        assert "numpy" in plan.notes[-1].why
+        vectors = [[x + dice.gauss(0, 0.25) for x in base[n % 12]] for n in range(200)]
+        units = [embeddings.unit_vector(json.dumps(each).encode()) for each in vectors]
+        near = embeddings.similarity_search(units)
+        for row, unit in enumerate(units):
+            expected = [(other, cosine(unit, units[other])) for other in range(row + 1, len(units))]
+            assert near(row, 0.9) == [(other, value) for other, value in expected if value >= 0.9]
 
     def test_suggestions_are_bounded(self) -> None:
         items = [item(f"fact {n}", (1.0, *[0.5 if m == n else 0.0 for m in range(40)])) for n in range(40)]

@@ -244,9 +244,9 @@ def test_without_a_library_the_words_are_found_and_the_answer_tells_why(
 ) -> None:
     put(catalogue, "a", record(1, "aaa and words"), record(2, "bbb"))
     fill(catalogue, Letters())
-    monkeypatch.setitem(sys.modules, "numpy", None)  # as if it were not installed
+    monkeypatch.setitem(sys.modules, "simsimd", None)  # as if it were not installed
     [found] = ask(catalogue, SemanticSearch(Letters()), "words")
-    assert "numpy" in str(found.why["semantic"])
+    assert "simsimd" in str(found.why["semantic"])
     assert "reinstall" in str(found.why["semantic"])
 
 

@@ -204,7 +204,7 @@ def test_indexing_needs_neither_numpy_nor_a_http_client_nor_asyncio() -> None:
         "import sys\nfrom memoryd.search.embedding.static import Static\nfrom memoryd.service.daemon import Daemon\n"
         "Static().embed(['one text'])\nassert not {'numpy', 'http.client', 'asyncio'} & set(sys.modules)\n"
         "assert 'tests.tools.distill' not in sys.modules, 'made offline, never by the daemon'\n"
-        "import memoryd.index.matrix\nassert 'numpy' not in sys.modules"
+        "import memoryd.index.matrix\nassert 'simsimd' not in sys.modules"
     )
     subprocess.run([sys.executable, "-c", script], check=True, timeout=60)
 

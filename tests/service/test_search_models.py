@@ -67,8 +67,8 @@ def test_rerank_without_its_package_is_said_until_the_configuration_changes(
 
 def test_a_package_of_memoryd_itself_that_is_missing_is_a_finding(monkeypatch: pytest.MonkeyPatch) -> None:
     assert search_findings(SearchConfig()) == ()
-    monkeypatch.setitem(sys.modules, "numpy", None)  # as if it were not installed
+    monkeypatch.setitem(sys.modules, "simsimd", None)  # as if it were not installed
     [finding] = search_findings(SearchConfig())
     assert finding.code == "package-missing"
-    assert "numpy" in finding.message
+    assert "simsimd" in finding.message
     assert search_findings(SearchConfig(embedder="off")) == ()

@@ -12,8 +12,7 @@ import pytest
 from memoryd.core.index import IndexUnavailable
 from memoryd.engine.inbox import NEVER
 from memoryd.engine.interfaces import Clock
-from memoryd.index.matrix import MatrixCache
-from memoryd.index.nearest import Similarities
+from memoryd.index.matrix import MatrixCache, Similarities
 from memoryd.index.sqlite import SqliteIndex
 from memoryd.index.sqlite.database import Database, Row
 from memoryd.search.modes import WARM_MEMORIES, warm_up

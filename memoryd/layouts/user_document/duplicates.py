@@ -62,11 +62,10 @@ class Pair(NamedTuple):
 
 
 class Duplicates(NamedTuple):
-    """Duplicates to remove, and memories that are only similar. `skipped`: vectors that were too many to compare."""
+    """Duplicates to remove, and memories that are only similar."""
 
     pairs: list[Pair]
     similar: list[Pair]
-    skipped: int = 0
 
 
 def dedupe(view: UpkeepView, threshold: float | None) -> Plan:
@@ -103,7 +102,7 @@ def _parse(loaded: LoadedFile) -> ParsedDocument | None:
 def find_duplicates(loaded: LoadedFile, parsed: ParsedDocument, threshold: float) -> Duplicates:
     """Find duplicates by importance, then position: each memory removes its remaining duplicates."""
     ranked = _ranked(loaded, parsed)
-    neighbours_of, skipped = _neighbours(loaded.data, ranked, min(threshold, SIMILAR))
+    neighbours_of = _Neighbours(loaded.data, ranked, min(threshold, SIMILAR))
     pairs: list[Pair] = []
     similar: list[Pair] = []
     removed: set[int] = set()
@@ -125,7 +124,7 @@ def find_duplicates(loaded: LoadedFile, parsed: ParsedDocument, threshold: float
                 similar.append(Pair(one, ranked[other], value))
     positions = {pair.duplicate.position for pair in pairs}
     similar = [pair for pair in similar if pair.duplicate.position not in positions]
-    return Duplicates(pairs, sorted(similar, key=lambda pair: -(pair.cosine or 0)), skipped)
+    return Duplicates(pairs, sorted(similar, key=lambda pair: -(pair.cosine or 0)))
 
 
 def _ranked(loaded: LoadedFile, parsed: ParsedDocument) -> list[Candidate]:
@@ -145,22 +144,12 @@ class _Neighbours:
         self._ranks = [rank for rank, one in enumerate(ranked) if one.record.facts["embedding"]]
         spans = [ranked[rank].item.embedding for rank in self._ranks]
         self._rows = {rank: row for row, rank in enumerate(self._ranks)}
-        self._neighbours = (
-            similarity_search([unit_vector(span.of(data)) for span in spans if span is not None]) if spans else None
-        )
+        self._near = similarity_search([unit_vector(span.of(data)) for span in spans if span is not None])
         self._floor = floor
-        self.skipped = len(spans) if spans and self._neighbours is None else 0
 
     def __call__(self, rank: int) -> list[tuple[int, float]]:
         row = self._rows.get(rank)
-        if row is None or self._neighbours is None:
-            return []
-        return [(self._ranks[other], value) for other, value in self._neighbours(row, self._floor)]
-
-
-def _neighbours(data: bytes, ranked: Sequence[Candidate], floor: float) -> tuple[_Neighbours, int]:
-    neighbours = _Neighbours(data, ranked, floor)
-    return neighbours, neighbours.skipped
+        return [(self._ranks[other], value) for other, value in self._near(row, self._floor)] if row is not None else []
 
 
 def _notes(path: str, duplicates: Duplicates, *, with_pairs: bool) -> Iterator[Action]:
@@ -173,8 +162,6 @@ def _notes(path: str, duplicates: Duplicates, *, with_pairs: bool) -> Iterator[A
         )
     if len(listed) > MAX_SUGGESTIONS:
         yield Action(Kind.NOTE, path, f"{len(listed) - MAX_SUGGESTIONS} more pairs of possible duplicates")
-    if duplicates.skipped:
-        yield Action(Kind.NOTE, path, f"{duplicates.skipped} embeddings are too many to compare; install numpy")
 
 
 def _action(path: str, loaded: LoadedFile, parsed: ParsedDocument, duplicates: Duplicates, now: float) -> Action | None:

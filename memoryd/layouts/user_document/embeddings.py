@@ -1,14 +1,12 @@
 """Embeddings of a user's document: inspecting them, cosines between them, and the vector of a new memory.
 
 Stored embeddings are never recomputed and never dropped. Inspection works on their text: length, finite, not all zero.
-Cosines use numpy where it is installed, else plain Python. A new memory is stored with the given vector, or with one
-from the configured embedder, which must make vectors of the file's size that are close to the stored ones for the same
-text: a file holds vectors of one model.
+A new memory is stored with the given vector, or with one from the configured embedder, which must make vectors of the
+file's size that are close to the stored ones for the same text: a file holds vectors of one model.
 """
 
 from __future__ import annotations
 
-import importlib
 import math
 import re
 from array import array
@@ -23,6 +21,7 @@ import msgspec
 from memoryd.core.json_spans import elements, skip_space
 from memoryd.core.records import Document
 from memoryd.core.spans import Span
+from memoryd.core.vectors import dots, positions
 from memoryd.layouts.protocol import LoadedFile, WriteView
 from memoryd.layouts.user_document.schema import EMBEDDING, validate_embedding
 from memoryd.layouts.validation import Problem, Violation, reject
@@ -104,9 +103,7 @@ def embedding_problem(embedding: Embedding, common: int) -> Problem | None:
 Vector: TypeAlias = "array[float]"  # the class takes no parameter at run time before 3.12
 FindNeighbours = Callable[[int, float], list[tuple[int, float]]]
 
-MAX_PLAIN_VECTORS = 2_000  # plain Python compares so many in less than a minute
-_BLOCK = 256
-_SLACK = 1e-9  # for rounding errors
+_SLACK, _SLACK_32_BITS = 1e-9, 1e-4  # for rounding errors
 _decode = msgspec.json.Decoder(list[float]).decode
 
 
@@ -142,50 +139,17 @@ def cosine(a: Vector, b: Vector) -> float:
     return math.fsum(map(mul, a, b))
 
 
-def similarity_search(vectors: Sequence[Vector]) -> FindNeighbours | None:
-    """Return `near(row, floor)`, which returns the later rows whose cosine with `row` is at least `floor`; None where
-    the vectors are too many to compare without numpy."""
-    numpy = _numpy()
-    if numpy is not None:
-        return _Blocks(numpy, vectors).near
-    return _plain_search(vectors) if len(vectors) <= MAX_PLAIN_VECTORS else None
+def similarity_search(vectors: Sequence[Vector]) -> FindNeighbours:
+    """Return `near(row, floor)`, which returns the later rows whose cosine with `row` is at least `floor`."""
+    packed = memoryview(b"".join([array("f", vector).tobytes() for vector in vectors]))
 
-
-def _numpy() -> object:
-    """Return numpy where it is installed: only speed depends on it."""
-    try:
-        return importlib.import_module("numpy")
-    except ImportError:
-        return None
-
-
-def _plain_search(vectors: Sequence[Vector]) -> FindNeighbours:
     def near(row: int, floor: float) -> list[tuple[int, float]]:
-        vector = vectors[row]
-        found = ((other, sum(map(mul, vector, vectors[other]))) for other in range(row + 1, len(vectors)))
-        return [(other, value) for other, value in found if value >= floor - _SLACK]
+        vector, later = vectors[row], packed[len(packed) // len(vectors) * (row + 1) :]
+        likely = positions(dots(vector, later, "f"), floor - _SLACK_32_BITS) if later else []
+        exact = ((row + 1 + each, cosine(vector, vectors[row + 1 + each])) for each in likely)
+        return [(other, value) for other, value in exact if value >= floor - _SLACK]
 
     return near
-
-
-class _Blocks:
-    """Cosines computed one block of rows at a time, which bounds memory; rows must be requested in order."""
-
-    def __init__(self, numpy: Any, vectors: Sequence[Vector]) -> None:
-        self._numpy = numpy
-        self._vectors = vectors
-        self._matrix = numpy.array([numpy.frombuffer(each, dtype="f8") for each in vectors], dtype="f4")
-        self._first = 0
-        self._block: Any = None
-
-    def near(self, row: int, floor: float) -> list[tuple[int, float]]:
-        if self._block is None or not self._first <= row < self._first + _BLOCK:
-            self._first = row
-            self._block = self._matrix[row : row + _BLOCK] @ self._matrix.T
-        values = self._block[row - self._first, row + 1 :]
-        likely = self._numpy.nonzero(values >= floor - 1e-4)[0].tolist()
-        exact = ((row + 1 + each, cosine(self._vectors[row], self._vectors[row + 1 + each])) for each in likely)
-        return [(other, value) for other, value in exact if value >= floor - _SLACK]
 
 
 DEFAULT_SIZE = 384  # all-MiniLM-L6-v2, the model of the real program, for files without vectors

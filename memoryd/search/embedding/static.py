@@ -1,7 +1,7 @@
 """The static embedder: the vector of a text is the weighted mean of the vectors of its words, from a shipped table.
 
-A text takes some tenths of a millisecond, without numpy, which would increase the memory of an idle daemon by a third.
-Each word's vector is one large integer, so that one addition adds all its numbers. The first words weigh more.
+A text takes some tenths of a millisecond, without numpy, which would increase the memory of a daemon by a third. Each
+word's vector is one large integer, so that one addition adds all its numbers. The first words weigh more.
 
 A text is split into words, and these into their longest known parts: WordPiece tokens, as in uncased BERT models such
 as MiniLM. The table contains 128 numbers (8 bits) and a weight for each piece of the vocabulary and for some whole
@@ -23,7 +23,7 @@ from collections.abc import Iterator, Sequence
 from operator import mul
 from pathlib import Path
 
-from memoryd.core.vectors import WIDE, Lanes
+from memoryd.core.vectors import Lanes
 from memoryd.search.embedding.embedder import EmbedderError
 from memoryd.search.embedding.vocabulary import DIRECTORY, Numbers, known_words, related_words
 
@@ -121,7 +121,7 @@ class Table:
         self._weights = os.pread(self._file, WEIGHT.size * self.rows, HEAD.size)
         if magic != MAGIC or os.fstat(self._file).st_size != self._first + self.rows * self.size:
             raise ValueError(f"{path}: is not a table of vectors")
-        self._lanes = Lanes(self.size, WIDE)  # a word of 100 characters may be as many rows
+        self._lanes = Lanes(self.size)  # a word of 100 characters may be as many rows
         self.numbers = self._lanes.unpack
 
     def row(self, number: int) -> int:
