@@ -126,9 +126,8 @@ class JobRunner:
             self._hints.retry(self._store.name, job.name, pause)
             self._busy_s[job.name] = min(MAX_BUSY_S, pause * 2)
         if reason is not None:
-            (log.debug if again else log.warning)(
-                "job", root=self._store.name, job=job.name, result=result, reason=reason
-            )
+            tell = log.debug if again else log.warning
+            tell("job", root=self._store.name, job=job.name, result=result, reason=reason)
         self._report(job.name, result, reason)
 
     def _report(self, name: str, result: str, reason: str | None) -> None:

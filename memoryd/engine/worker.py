@@ -271,9 +271,8 @@ class Worker:
         job = next((each for each in same if not each.request_as(SyncRequest).search_only), job)
         work = self._own if job.name in OWN else self.root.run_job
         perform = self.runner.recorded if job.recorded else self.runner.attempt
-        with (
-            self.store.release_later() if job.name in STORING else nullcontext()
-        ):  # others look at the lock file as well
+        # Others look at the lock file as well: a stored memory is answered first, and the lock released then.
+        with self.store.release_later() if job.name in STORING else nullcontext():
             try:
                 result, error = perform(job, work)
             except (OSError, MemorydError) as refused:  # a journal error: reported to the caller, too

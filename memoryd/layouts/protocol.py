@@ -295,9 +295,8 @@ class Upkeep:
     jobs: tuple[str, ...] = ()
     # The live files that scheduled upkeep must read; none if nothing can be due.
     paths: Callable[[Mapping[str, FileStats]], tuple[str, ...]] = lambda _: ()
-    archive: Callable[[UpkeepView, Collection[str] | None], Plan] = (
-        empty_plan  # the memories that are due, or exactly those named
-    )
+    # The memories that are due, or exactly those named.
+    archive: Callable[[UpkeepView, Collection[str] | None], Plan] = empty_plan
     enforce: Callable[[UpkeepView, Mapping[str, Limit]], Plan] = empty_plan  # moves memories until soft limits hold
     prune: Callable[[UpkeepView], Plan] = empty_plan  # shortens files that grew too long
     dedupe: Callable[[UpkeepView, float | None], Plan] = empty_plan  # merges duplicates; suggestions are notes

@@ -111,9 +111,7 @@ def search(
             if request.mode == "semantic":
                 fresh[root.name].semantic = _missing_semantic(found)
             hits += found
-    hits.sort(
-        key=lambda hit: (-round(hit.candidate.score, 6), hit.root.name)
-    )  # the engine orders equal hits of one root
+    hits.sort(key=lambda hit: (-round(hit.candidate.score, 6), hit.root.name))  # equal hits of one root stay in order
     if reranker is not None:
         hits = _rerank(hits, reranker, words.raw, required=request.rerank_required)
     hits = [hit for hit in hits if round(hit.candidate.score, 6) >= request.min_score][: request.limit]

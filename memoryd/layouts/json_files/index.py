@@ -194,7 +194,10 @@ class _Text:
         relevance = entry.facts["relevance"]
         self._relevance_sum += _units(relevance) - _units(self._relevance.get(entry.path, 0))
         self._relevance[entry.path] = relevance
-        (self._archived.add if entry.archived else self._archived.discard)(entry.path)
+        if entry.archived:
+            self._archived.add(entry.path)
+        else:
+            self._archived.discard(entry.path)
 
     def statistics(self) -> JsonObject:
         """Return the statistics without the time. Archived memories count: the flag moves nothing."""
