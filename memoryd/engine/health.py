@@ -6,7 +6,6 @@ How long a failing disk is left alone between two attempts: from `MIN_TROUBLE_S`
 from __future__ import annotations
 
 import errno
-import os
 from collections import deque
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -31,12 +30,11 @@ from memoryd.errors import (
     RootMissingError,
 )
 from memoryd.layouts.codes import severity
-from memoryd.layouts.registry import LAYOUTS
 from memoryd.log import get_logger
 from memoryd.operations.check import note_limits
 from memoryd.operations.index_files import IndexUpdate
 from memoryd.operations.overwrites import RetriedWrite
-from memoryd.operations.recognition import LayoutMismatch, Recognition
+from memoryd.operations.recognition import LayoutMismatch
 from memoryd.operations.refresh import RefreshResult
 from memoryd.operations.root_check import RootCheck
 from memoryd.store import Store
@@ -231,33 +229,6 @@ class Health:
         changed = self.unindexed_since is not None or bool(done.written)
         self.unindexed_since = None
         return changed
-
-    def note_shapes(self, seen: Recognition) -> None:
-        """Explain why no layout is used: none fits what is there, or more than one does."""
-        if seen.refusal is not None:
-            self.index_blocked_reason = (
-                f"{self._store.path} {seen.refusal}, so layout detection was skipped; name the memory directory "
-                "itself, or its layout in the configuration"
-            )
-            return
-        if seen.known is not None:
-            self.index_blocked_reason = (
-                f"looks like {seen.known}; memoryd has no layout for it and changes nothing here"
-            )
-            return
-        if seen.subdirectory is not None:
-            place = os.path.join(self._store.path, seen.subdirectory)
-            self.index_blocked_reason = f"the memories are in {place}; name that directory instead of this one"
-            return
-        shown = [f"{name} ({why})" for name, why in seen.matches.items()]
-        named = " or ".join(f'layout = "{name}"' for name in seen.matches or LAYOUTS)
-        if shown:
-            self.index_blocked_reason = (
-                f"it looks like {' and like '.join(shown)}; name its layout in the configuration: {named}"
-            )
-        else:
-            looks = "nothing in it has the shape of a layout, so it is left alone"
-            self.index_blocked_reason = f"{looks}; for a new store name its layout in the configuration: {named}"
 
     def note_fit(self, found: LayoutMismatch | None) -> None:
         """Note whether the named layout fits."""

@@ -29,7 +29,7 @@ from memoryd.log import get_logger
 from memoryd.operations.file_versions import save_versions
 from memoryd.operations.index_files import IndexUpdate, reclaim
 from memoryd.operations.migrate import recover_and_migrate
-from memoryd.operations.recognition import recognise_root
+from memoryd.operations.recognition import no_layout_reason, recognise_root
 from memoryd.operations.refresh import RefreshResult
 from memoryd.operations.root_check import RootCheck, accept_all, check_root, create_root, mark_suspect, remove_new_root
 from memoryd.search.embedding.embedder import Embedder
@@ -197,7 +197,7 @@ class Root:
         if seen.layout is not None:
             self._hints.scheduled(self.store.name)
         else:
-            self.health.note_shapes(seen)
+            self.health.index_blocked_reason = no_layout_reason(self.store.path, seen)
             self.deadlines.not_detected(began, self._clock.monotonic())
 
     def recover_once(self) -> None:

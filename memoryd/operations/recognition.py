@@ -15,7 +15,7 @@ from memoryd.disk.tree import Tree
 from memoryd.errors import UsageError
 from memoryd.layouts.directory import HEAD_SIZE, Directory
 from memoryd.layouts.foreign_stores import identify_store
-from memoryd.layouts.registry import recognise
+from memoryd.layouts.registry import LAYOUTS, recognise
 from memoryd.log import get_logger
 from memoryd.store import Store
 
@@ -95,6 +95,24 @@ def advice(path: str, recognised: Recognition) -> str:
     if recognised.known is not None:
         return f"`memoryd root add {shlex.quote(path)} --layout notes` lets it be searched; nothing is written there"
     return "name the directory that contains the memories; `memoryd help layouts` describes the layouts"
+
+
+def no_layout_reason(path: str, recognised: Recognition) -> str:
+    """Return why no layout is used for the root at this path: none fits what is there, or more than one does."""
+    if recognised.refusal is not None:
+        skipped = f"{path} {recognised.refusal}, so layout detection was skipped"
+        return f"{skipped}; name the memory directory itself, or its layout in the configuration"
+    if recognised.known is not None:
+        return f"looks like {recognised.known}; memoryd has no layout for it and changes nothing here"
+    if recognised.subdirectory is not None:
+        place = os.path.join(path, recognised.subdirectory)
+        return f"the memories are in {place}; name that directory instead of this one"
+    named = " or ".join(f'layout = "{name}"' for name in recognised.matches or LAYOUTS)
+    if recognised.matches:
+        shown = " and like ".join(f"{name} ({why})" for name, why in recognised.matches.items())
+        return f"it looks like {shown}; name its layout in the configuration: {named}"
+    left = "nothing in it has the shape of a layout, so it is left alone"
+    return f"{left}; for a new store name its layout in the configuration: {named}"
 
 
 def recognise_root(store: Store) -> Recognition:
