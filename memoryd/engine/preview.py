@@ -1,19 +1,12 @@
-"""`memoryd try`: what memoryd would see and do in a directory, without a daemon or a write to it.
-
-The working data is kept in a private temporary directory, which is removed at the end.
-"""
+"""`memoryd try`: what memoryd would see and do in a directory, without a daemon or a write to it."""
 
 from __future__ import annotations
-
-import os
-import tempfile
 
 from msgspec import UNSET, Struct, UnsetType
 
 from memoryd.control.methods.shared import ActionRow
 from memoryd.control.methods.status import Counts, FindingRow
 from memoryd.control.methods.upkeep import PlannedResult
-from memoryd.core.defaults import Mode, Policy
 from memoryd.core.progress import ProgressMeter
 from memoryd.disk.tree import Tree
 from memoryd.engine.jobs import OPERATIONS, Job
@@ -21,6 +14,7 @@ from memoryd.operations.backup import create_backups
 from memoryd.operations.check import check, count_findings, finding_row
 from memoryd.operations.index_files import update_index
 from memoryd.operations.locks import list_locks
+from memoryd.operations.offline import observed_store
 from memoryd.operations.recognition import advice, existing_directory, recognise_layout, unusable
 from memoryd.operations.refresh import refresh
 from memoryd.store import Store
@@ -59,29 +53,23 @@ def preview(path: str, now: float, layout: str | None, progress: ProgressMeter) 
 
 
 def _examine(path: str, layout: str, why: str, now: float, progress: ProgressMeter) -> Preview:
-    with tempfile.TemporaryDirectory(prefix="memoryd-try-") as state:
-        store = Store(os.path.basename(path), path, layout, Policy(mode=Mode.OBSERVE), state)
-        store.progress = progress
-        try:
-            store.attach_read_only()
-            refresh(store, None, now)
-            index = _index_actions(store, now)
-            findings = check(store, now)
-            planned = OPERATIONS["plan"](store, Job("plan"), now)
-            assert isinstance(planned, PlannedResult)
-            counts = store.index.result
-            return Preview(
-                path=path,
-                layout=layout,
-                why=why,
-                memories=counts.memories,
-                archived=counts.archived,
-                findings=[finding_row(store.name, each) for each in findings],
-                summary=count_findings(findings),
-                actions=[*index, *_lock_actions(store, now), *_backup_actions(store, now), *planned.actions],
-            )
-        finally:
-            store.close()
+    with observed_store(path, layout, progress) as store:
+        refresh(store, None, now)
+        index = _index_actions(store, now)
+        findings = check(store, now)
+        planned = OPERATIONS["plan"](store, Job("plan"), now)
+        assert isinstance(planned, PlannedResult)
+        counts = store.index.result
+        return Preview(
+            path=path,
+            layout=layout,
+            why=why,
+            memories=counts.memories,
+            archived=counts.archived,
+            findings=[finding_row(store.name, each) for each in findings],
+            summary=count_findings(findings),
+            actions=[*index, *_lock_actions(store, now), *_backup_actions(store, now), *planned.actions],
+        )
 
 
 def _index_actions(store: Store, now: float) -> list[ActionRow]:

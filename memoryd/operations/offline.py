@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import os
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from msgspec import UNSET
 
 from memoryd.control.methods.shared import ChangeResult
 from memoryd.control.methods.status import CheckResult
 from memoryd.core.defaults import Mode, Policy
-from memoryd.core.findings import Finding
 from memoryd.core.progress import ProgressMeter
 from memoryd.disk.daemon_lock import lock_directory
 from memoryd.disk.tree import Tree
@@ -31,16 +32,25 @@ from memoryd.store.store import state_place
 def check_path(path: str, now: float, progress: ProgressMeter) -> CheckResult:
     """Check the directory at `path`; return the result of the control method `check`. `progress` shows the work."""
     real = existing_directory(path)
-    name = _layout_of(real)
-    with tempfile.TemporaryDirectory(prefix="memoryd-check-") as state:
-        store = Store(os.path.basename(real), real, name, Policy(mode=Mode.OBSERVE), state)
+    with observed_store(real, _layout_of(real), progress) as store:
+        refresh(store, None, now)
+        update_index(store, now)
+        findings = check(store, now)
+    return CheckResult(findings=[finding_row(store.name, each) for each in findings], summary=count_findings(findings))
+
+
+@contextmanager
+def observed_store(path: str, layout: str, progress: ProgressMeter) -> Iterator[Store]:
+    """Yield a store for reading one directory; its state is in a private temporary directory, which is removed at the
+    end. `progress` shows the work."""
+    with tempfile.TemporaryDirectory(prefix="memoryd-") as state:
+        store = Store(os.path.basename(path), path, layout, Policy(mode=Mode.OBSERVE), state)
         store.progress = progress
         try:
             store.attach_read_only()
-            findings = _findings(store, now)
+            yield store
         finally:
             store.close()
-    return CheckResult(findings=[finding_row(store.name, each) for each in findings], summary=count_findings(findings))
 
 
 def dedupe_path(path: str, now: float, *, state_dir: str, threshold: float | None, dry_run: bool) -> ChangeResult:
@@ -63,12 +73,6 @@ def dedupe_path(path: str, now: float, *, state_dir: str, threshold: float | Non
     finally:
         store.close()
     return ChangeResult(plan=plan_row(done.plan), receipt=done.receipt or UNSET)
-
-
-def _findings(store: Store, now: float) -> list[Finding]:
-    refresh(store, None, now)
-    update_index(store, now)
-    return check(store, now)
 
 
 def _layout_of(path: str) -> str:
