@@ -22,7 +22,9 @@ from memoryd.search.semantic import EXACT, without_name
 
 Confidence = Literal["sure", "likely", "weak"]
 
-MISSING_NAME = 0.1  # what a hit loses if no memory has a name that is asked for
+# What a hit loses if no memory has a name that is asked for, or if it has the name, and no memory another word asked
+# for (tests.bench.finding).
+MISSING_NAME = 0.13
 
 
 class Limits(NamedTuple):
@@ -73,11 +75,13 @@ def missing_words(reader: IndexReader, query: ParsedQuery) -> Missing:
 
 
 def _names(pieces: Sequence[str]) -> list[str]:
-    """Return the pieces that look like names: with a digit, or with a capital that begins no sentence."""
+    """Return the pieces that look like names: with a digit, or with a capital that begins no sentence;
+    or `Eve's` that begins one."""
     found: list[str] = []
     before = "."
     for piece in pieces:
-        capital = piece.lstrip("\"'([")[:1].isupper() and before[-1] not in ".?!"
+        inside = before[-1] not in ".?!" or piece.endswith(("'s", "’s"))
+        capital = inside and piece.lstrip("\"'([")[:1].isupper()
         if len(piece) <= MAX_IDENTIFIER_CHARS and (capital or any(map(str.isdigit, piece))):
             found.append(piece)
         before = piece
@@ -119,10 +123,10 @@ def confidence_of_rerank(score: float, before: str) -> Confidence:
 
 def _confidence(found: Candidate, missing: Missing, mode: Mode, points: bool) -> Confidence:
     limits = BY_POINTS if points else _limits(found, mode)
-    score = found.score
+    score, lacking = found.score, missing.name
     if found.why.get("named") and score < EXACT and not points:  # that it has the name does not show that it answers
-        score = without_name(found)
-    score -= MISSING_NAME * missing.name
+        score, lacking = without_name(found), bool(missing.words)
+    score -= MISSING_NAME * lacking
     if score < limits.likely:
         return "weak"
     return "sure" if score >= limits.sure and not missing.words else "likely"

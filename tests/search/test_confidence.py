@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from memoryd.core.query import Mode
-from memoryd.search.confidence import Missing, with_confidence
+from memoryd.search.confidence import Missing, missing_words, with_confidence
+from memoryd.search.query_terms import parse_query
 from memoryd.search.ranking import Candidate
 from tests.search.questions import distractors
 from tests.search.stored import Stored, memory, search_all
@@ -53,6 +54,14 @@ def test_the_words_that_no_memory_has_are_named(filled: Stored) -> None:
     assert "missing_words" not in search_all([filled], "dishwasher in May last year")
 
 
+@pytest.mark.parametrize(
+    ("question", "named"), [("Zephyrine's address", True), ("Zeppelins and dishwashers", False), ("what's new", False)]
+)
+def test_an_unknown_name_may_begin_a_question(filled: Stored, question: str, named: bool) -> None:
+    with filled.catalogue.reader() as reader:
+        assert missing_words(reader, parse_query(question)).name is named
+
+
 def test_a_word_of_another_root_is_not_missing(filled: Stored, tmp_path_factory: pytest.TempPathFactory) -> None:
     other = Stored(tmp_path_factory.mktemp("other") / "c.sqlite", name="other")
     other.texts("a zeppelin")
@@ -91,6 +100,14 @@ def test_a_name_alone_makes_no_hit_likely(cosine: float, text: float, named: boo
     why = {"semantic": {"model": "static-128-2", "cosine": cosine}, **({"named": True} if named else {})}
     hit = Candidate(1, 0.9, why, text)
     assert [each.confidence for each in with_confidence([hit], Missing(), "hybrid", points=False)] == [expected]
+
+
+def test_a_name_makes_no_hit_likely_if_no_memory_has_what_is_asked_of_it() -> None:
+    why = {"semantic": {"model": "static-128-2", "cosine": 0.45}, "named": True}
+    missing = Missing(("birthday",))
+    [hit] = with_confidence([Candidate(1, 0.9, why, 0.2)], missing, "hybrid", points=False)
+    [other] = with_confidence([Candidate(1, 0.9, {}, 0.2)], missing, "hybrid", points=False)
+    assert (hit.confidence, other.confidence) == ("weak", "likely")
 
 
 def test_a_name_counts_while_its_memory_has_no_vector() -> None:
