@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 import sys
-from dataclasses import replace
 
 import click
 from msgspec import convert
+from msgspec.structs import replace
 
 from memoryd.config.places import Places, find_places
 from memoryd.errors import DeniedError, UsageError

@@ -7,8 +7,9 @@ a single layout are declared in that layout. Defaults are in `settings` (daemon,
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import get_args
+
+from msgspec import Struct
 
 from memoryd.config import checks
 from memoryd.config.checks import Check
@@ -21,8 +22,7 @@ YEARS = 36_500  # a hundred years in days
 DAY_S = 86_400
 
 
-@dataclass(frozen=True, slots=True)
-class Key:
+class Key(Struct, frozen=True):
     """One key; `meaning` is a line for people."""
 
     check: Check

@@ -7,8 +7,9 @@ their origins are combined in one step.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field, fields
 from typing import Any
+
+from msgspec import Struct, field
 
 from memoryd.config import checks
 from memoryd.config.keys import DAEMON, POLICY, ROOT, SCHEDULE, SEARCH, SECRETS_KEY, Key
@@ -28,8 +29,7 @@ _TABLE_OF_KEY: Mapping[str, Mapping[str, Key]] = {
 }
 
 
-@dataclass(slots=True)
-class Layer:
+class Layer(Struct):
     """The valid values of a table, and the origin of each, such as `defaults:12`."""
 
     values: dict[str, Any] = field(default_factory=dict)
@@ -171,6 +171,6 @@ def _limits(layer: Layer, known: Mapping[str, Limit]) -> dict[str, Limit | None]
 
 def origins(layer: Layer) -> dict[str, str]:
     """Return the origin of every policy value, configured or built in."""
-    names = [field.name for field in fields(Policy) if field.name not in POLICY_TABLES]
+    names = [name for name in Policy.__struct_fields__ if name not in POLICY_TABLES]
     names += [f"schedule.{job}" for job in DEFAULT_SCHEDULE]
     return {**dict.fromkeys([*names, "layout"], DEFAULT), **layer.origins}

@@ -14,6 +14,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from msgspec import structs
+
 from memoryd.config.keys import DAEMON, ENDPOINT, SEARCH
 from memoryd.config.layers import Layer, read_defaults, read_table, unknown_keys
 from memoryd.config.places import Places
@@ -50,7 +52,7 @@ def observed(config: Config) -> Config:
     roots = [
         replace(
             root,
-            policy=replace(root.policy, mode=Mode.OBSERVE),
+            policy=structs.replace(root.policy, mode=Mode.OBSERVE),
             origins={**root.origins, "mode": COMMAND_LINE},
         )
         for root in config.roots

@@ -9,8 +9,9 @@ import os
 import re
 import stat
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
+
+from msgspec import Struct
 
 from memoryd.config.checks import shown
 from memoryd.config.keys import MEMORY_CONFIGURATION, ROOT, Key
@@ -172,8 +173,7 @@ _KEYS: Mapping[str, Key] = {**ROOT, "name": Key(read_name, ROOT["name"].meaning)
 _TABLES = ("memory_configuration",)
 
 
-@dataclass(slots=True)
-class _RootEntry:
+class _RootEntry(Struct):
     """One root as far as it could be read; `key` is the key of its path, None on the command line."""
 
     path: str

@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from msgspec import Struct
+
 from memoryd.core.defaults import Policy
 from memoryd.layouts.registry import NAMES
 
@@ -19,8 +21,7 @@ COMMAND_LINE = "command line"
 DEFAULT = "default"
 
 
-@dataclass(frozen=True, slots=True)
-class DaemonConfig:
+class DaemonConfig(Struct, frozen=True):
     """Settings of the daemon itself: `settle_*` in milliseconds, `quiet_*` in seconds."""
 
     log_level: str = "info"
@@ -32,8 +33,7 @@ class DaemonConfig:
     max_clients: int = 64
 
 
-@dataclass(frozen=True, slots=True)
-class EndpointConfig:
+class EndpointConfig(Struct, frozen=True):
     """A server that makes vectors. `key_env`: the environment variable with its API key, if it needs one."""
 
     url: str = "http://localhost:11434/v1"
@@ -42,12 +42,11 @@ class EndpointConfig:
     size: int = 384
 
 
-@dataclass(frozen=True, slots=True)
-class SearchConfig:
+class SearchConfig(Struct, frozen=True):
     """The settings of the semantic search: which embedder makes the vectors, and which ranks the best results again."""
 
     embedder: str = "static"
-    endpoint: EndpointConfig = field(default_factory=EndpointConfig)
+    endpoint: EndpointConfig = EndpointConfig()
     rerank: str = "off"
 
 

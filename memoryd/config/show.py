@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, fields
 from typing import NamedTuple, TypedDict
 
-from memoryd.config.settings import DEFAULT, Config, DaemonConfig, RootConfig
-from memoryd.core.defaults import Limit, Policy
+from msgspec.structs import asdict
+
+from memoryd.config.settings import DEFAULT, Config, RootConfig
+from memoryd.core.defaults import Limit
 
 
 class Difference(NamedTuple):
@@ -44,7 +45,6 @@ def effective(config: Config) -> Effective:
     The origin is `default`, `command line`, or the table and line it was written in: `daemon:3`,
     `defaults:12`, `root:20`.
     """
-    daemon = {field.name: getattr(config.daemon, field.name) for field in fields(DaemonConfig)}
     words = ("embedder", "rerank")
     search: dict[str, object] = {
         name: _entry(getattr(config.search, name), config.origins, f"search.{name}") for name in words
@@ -55,15 +55,14 @@ def effective(config: Config) -> Effective:
     }
     return {
         "path": config.path,
-        "daemon": {name: _entry(value, config.origins, name) for name, value in daemon.items()},
+        "daemon": {name: _entry(value, config.origins, name) for name, value in asdict(config.daemon).items()},
         "search": search,
         "roots": {root.name: _root(root) for root in config.roots},
     }
 
 
 def _root(root: RootConfig) -> dict[str, object]:
-    plain = {"layout": root.layout, "project": root.project}
-    plain |= {field.name: getattr(root.policy, field.name) for field in fields(Policy)}
+    plain = {"layout": root.layout, "project": root.project, **asdict(root.policy)}
     del plain["schedule"], plain["limits"]
     shown: dict[str, object] = {
         "name": _entry(root.name, root.origins, "name"),

@@ -6,8 +6,9 @@ It lists every setting with its default, commented out; only the detected roots 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import fields
 from textwrap import wrap
+
+from msgspec.structs import asdict
 
 from memoryd.config.detect import Detected
 from memoryd.config.keys import DAEMON, ENDPOINT, POLICY, SCHEDULE, SEARCH, SECRETS_KEY, Key
@@ -80,7 +81,7 @@ def template(detected: Sequence[Detected] = (), *, mode: str | None = None) -> s
 
 def defaults_of(settings: DaemonConfig | SearchConfig | EndpointConfig | Policy) -> dict[str, object]:
     """Return the default of each key in a table of settings."""
-    return {field.name: getattr(settings, field.name) for field in fields(settings)}
+    return asdict(settings)
 
 
 def _settings(keys: Mapping[str, Key], defaults: Mapping[str, object]) -> str:

@@ -11,7 +11,8 @@ import bisect
 import re
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from memoryd.config.settings import COMMAND_LINE
 from memoryd.errors import ConfigError
@@ -31,8 +32,7 @@ _BARE = re.compile(r"[^,\]}#\r\n]*")
 _BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
 
 
-@dataclass(slots=True)
-class Section:
+class Section(Struct):
     """A header with its body, as offsets.
 
     `start` is the header's first character, `header_end` the end of the header, `end` the end of the last value in the
@@ -45,8 +45,7 @@ class Section:
     end: int
 
 
-@dataclass(slots=True)
-class Lines:
+class Lines(Struct):
     """Positions in a text: line numbers of keys, from 1, and offsets of tables and of the elements of arrays."""
 
     keys: dict[KeyPath, int] = field(default_factory=dict)

@@ -13,7 +13,8 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from memoryd.control import protocol
 from memoryd.control.peer import Peer
@@ -148,8 +149,7 @@ class Outbox:
 _HANGUP_IS_FINAL = sys.platform.startswith("linux")
 
 
-@dataclass(frozen=True, slots=True)
-class Limits:
+class Limits(Struct, frozen=True):
     """Limits on the resources of clients. `clients`: connections at once; `line_s`: seconds from the first byte of a
     line to its last; `stall_s`: seconds in which a client accepts no byte; `pending`: unanswered requests of one
     client; `linger_s`: seconds of reading on after the last reply; `chunk`: bytes read at once."""

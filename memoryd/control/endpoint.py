@@ -12,7 +12,8 @@ import errno
 import os
 import socket
 import stat
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from memoryd.errors import AlreadyRunningError, ConfigError, DeniedError
 
@@ -20,8 +21,7 @@ _BACKLOG = 128
 _HINT = "give another place with --socket or $MEMORYD_SOCKET"
 
 
-@dataclass(frozen=True, slots=True)
-class Endpoint:
+class Endpoint(Struct, frozen=True):
     """A listening socket. `identity` is (device, inode) of the socket file if this process bound it, None if the socket
     was passed in; then its file is never removed."""
 

@@ -6,15 +6,15 @@ import os
 import socket
 import struct
 import sys
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from memoryd.errors import UnauthorisedError
 
 _UNKNOWN_UID = 0xFFFF_FFFF  # (uid_t)-1
 
 
-@dataclass(frozen=True, slots=True)
-class Peer:
+class Peer(Struct, frozen=True):
     """One client. `pid` is 0 if the system does not report it; `connection` is the number of the connection."""
 
     uid: int

@@ -7,10 +7,10 @@ readable text, and a result too long for a line is shortened and says so in `tru
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from operator import itemgetter
 
 import msgspec
+from msgspec import Struct
 
 from memoryd.control import wire
 from memoryd.control.methods.method_types import Result
@@ -31,8 +31,7 @@ _CODES = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class RpcRequest:
+class RpcRequest(Struct, frozen=True):
     """One call. A notification has no id and gets no reply."""
 
     id: Id
@@ -41,8 +40,7 @@ class RpcRequest:
     notification: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class InvalidRequest:
+class InvalidRequest(Struct, frozen=True):
     """A line that is not a request: the parts of the error that answers it."""
 
     id: Id

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
 from enum import StrEnum
+
+from msgspec import Struct, field
 
 from memoryd.core.spans import sha256
 
@@ -31,8 +32,7 @@ class LimitKind(StrEnum):
     SOFT = "soft"
 
 
-@dataclass(frozen=True, slots=True)
-class Limit:
+class Limit(Struct, frozen=True):
     """A limit per file: size in bytes and number of memories, each None if unlimited. Seed 004, "Storage Limits"."""
 
     kind: LimitKind
@@ -60,8 +60,7 @@ _NO_RULES = re.compile(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Policy:
+class Policy(Struct, frozen=True):
     """The settings of one root. `limits` overrides limits of the layout by file name; None removes a limit."""
 
     mode: Mode = Mode.MAINTAIN
@@ -94,6 +93,6 @@ class Policy:
 
     def digest(self) -> str:
         """Return a digest of the settings that decide which memories are due."""
-        known = {each.name: getattr(self, each.name) for each in fields(self) if not _NO_RULES.fullmatch(each.name)}
+        known = {name: getattr(self, name) for name in self.__struct_fields__ if not _NO_RULES.fullmatch(name)}
         known["limits"] = sorted(self.limits.items())
         return sha256(repr(sorted(known.items())).encode())

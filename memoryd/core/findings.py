@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
 from enum import StrEnum
+
+from msgspec import Struct
 
 
 class Severity(StrEnum):
@@ -20,8 +21,7 @@ class Severity(StrEnum):
     INFO = "info"
 
 
-@dataclass(frozen=True, slots=True)
-class Code:
+class Code(Struct, frozen=True):
     """A finding code: its severity, its meaning, and whether `repair` can fix it."""
 
     severity: Severity
@@ -29,8 +29,7 @@ class Code:
     fixable: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Finding:
+class Finding(Struct, frozen=True):
     """One problem or remark. `path` is relative to the root; `line` is 1-based; `message` never quotes a memory."""
 
     code: str
@@ -113,8 +112,7 @@ NEWS_SINGLE = 20  # findings reported one by one; above, they are counted per fi
 NEWS_GROUPS = 100  # pairs of file and code; above, findings are counted per code
 
 
-@dataclass(frozen=True, slots=True)
-class FindingNews:
+class FindingNews(Struct, frozen=True):
     """One new finding, or the first of `count` similar ones."""
 
     finding: Finding

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import dataclass
 from datetime import UTC, datetime
+
+from msgspec import Struct
 
 MAX_RECORD = 4096  # bytes; no known writer needs 300
 MAX_PID = 2**22  # the largest pid_max a kernel takes
@@ -22,8 +23,7 @@ _HOST = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.\-]{0,252}(\?pidns-[\w:.\-]+)?")  #
 _PID_THEN_TIME = re.compile(r"([0-9]{1,10})[ \t:][ \t]*([^ \t].*)")
 
 
-@dataclass(frozen=True, slots=True)
-class LockOwner:
+class LockOwner(Struct, frozen=True):
     """The holder named in a lock file.
 
     `stamp`: epoch seconds; None if absent or without a zone.

@@ -11,9 +11,10 @@ Times are seconds since the epoch, UTC, as floats.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Literal
+
+from msgspec import Struct
 
 from memoryd.core.lock_owner import LockOwner, encode_owner, parse_owner
 
@@ -52,8 +53,7 @@ class State(StrEnum):
     UNPROVABLE = "unprovable"
 
 
-@dataclass(frozen=True, slots=True)
-class Evidence:
+class Evidence(Struct, frozen=True):
     """The facts established about a lock file.
 
     `age_s`: counted from `lock_time`.
@@ -80,8 +80,7 @@ class Evidence:
     contained: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Verdict:
+class Verdict(Struct, frozen=True):
     """A state and its reason: `evidence` is one sentence for people, with nothing of the lock but PID and host."""
 
     state: State

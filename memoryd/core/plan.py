@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum
+
+from msgspec import Struct
 
 from memoryd.core.spans import Edit, Span
 
@@ -21,8 +22,7 @@ class Kind(StrEnum):
     NOTE = "note"  # nothing to write; something the user should know or decide
 
 
-@dataclass(frozen=True, slots=True)
-class Action:
+class Action(Struct, frozen=True):
     """One change of one file.
 
     `base`: SHA-256 (hex) of the content the change was planned on; ANY_CONTENT for an append that fits any content.
@@ -48,8 +48,7 @@ class Action:
     no_backup: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Plan:
+class Plan(Struct, frozen=True):
     """Actions in a safe order: copies come before the removals that depend on them, and every REWRITE or REMOVE
     ends a group that can be committed or rolled back by itself."""
 

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
 from typing import TypeVar
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 T = TypeVar("T")
 
 MIN_ELAPSED_S = 1.0  # a rate measured over less than this says little
 
 
-@dataclass(frozen=True, slots=True)
-class Progress:
+class Progress(Struct, frozen=True):
     """One look at long work: the step, and how much of it is done, in `unit` ("bytes", "memories"). `elapsed_s` is how
     long the step has taken so far."""
 

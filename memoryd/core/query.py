@@ -7,16 +7,16 @@ condition in `index.sqlite.memories`.
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
 from operator import itemgetter
 from typing import Literal, NamedTuple
+
+from msgspec import Struct
 
 Mode = Literal["text", "semantic", "hybrid"]
 Rerank = Literal["off", "minilm"]
 
 
-@dataclass(frozen=True, slots=True)
-class Filters:
+class Filters(Struct, frozen=True):
     """Conditions on memories, applied before ranking.
 
     `tags`: exact (`test` does not match `testing`); a memory must have all of them. `since`, `until`: creation times
@@ -46,8 +46,7 @@ class Term(NamedTuple):
 TextMode = Literal["all", "any", "substring"]
 
 
-@dataclass(frozen=True, slots=True)
-class TextQuery:
+class TextQuery(Struct, frozen=True):
     """A search in title, labels, tags and body. Every text is plain data without operators.
 
     `all`: memories with every term; those that also contain `phrase` come first and have the kind "phrase".

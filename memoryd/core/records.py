@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, NamedTuple
+
+from msgspec import Struct, field
 
 from memoryd.core.findings import Finding
 from memoryd.core.retention import Quality
@@ -41,8 +42,7 @@ class Role(StrEnum):
     FOREIGN = "foreign"  # anything else; ignored
 
 
-@dataclass(frozen=True, slots=True)
-class Record:
+class Record(Struct, frozen=True):
     """One memory as it was read. Times are in seconds since the epoch, UTC.
 
     `line` is 1-based. `native` is the object as the agent wrote it; `facts` are values the layout derived and
@@ -74,8 +74,7 @@ class Record:
     embedding: Sequence[float] | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Document:
+class Document(Struct, frozen=True):
     """One parsed source or archive file.
 
     `units` counts the non-empty lines (entries, elements), valid or not, `broken` those that cannot be parsed.
@@ -97,8 +96,7 @@ class Document:
         return Quality(self.units, len(self.records))
 
 
-@dataclass(frozen=True, slots=True)
-class ParseOffset:
+class ParseOffset(Struct, frozen=True):
     """The position in its file of a text given to `parse`: not zero for an appended tail. `line` is 1-based."""
 
     offset: int = 0

@@ -13,9 +13,10 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from typing import TypeVar
+
+from msgspec import Struct
 
 from memoryd.core.dates import compact
 
@@ -25,8 +26,7 @@ _DAY_S = 86_400.0
 _WEEK_S = 7 * _DAY_S
 
 
-@dataclass(frozen=True, slots=True)
-class Quality:
+class Quality(Struct, frozen=True):
     """The share of a file that is readable: of `units` non-empty lines (entries, elements), `records` are memories."""
 
     units: int
@@ -38,8 +38,7 @@ class Quality:
         return max(0, self.units - self.records)
 
 
-@dataclass(frozen=True, slots=True)
-class Backup:
+class Backup(Struct, frozen=True):
     """One backup.
 
     `taken`: epoch seconds: when it was made, else the timestamp in its name, else its modification time, else None.

@@ -13,7 +13,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 MINUTE, HOUR, DAY = 60, 3600, 86_400
 MAX_INTERVAL_S = 3650 * DAY  # ten years; date arithmetic overflows beyond
@@ -24,28 +25,24 @@ _UNITS: Mapping[str, int] = {"s": 1, "m": MINUTE, "h": HOUR, "d": DAY}
 _EVERY = re.compile(r"every\s+([0-9]{1,12})\s*([smhd])")
 
 
-@dataclass(frozen=True, slots=True)
-class Every:
+class Every(Struct, frozen=True):
     """An interval in seconds, counted from the last successful run."""
 
     seconds: int
 
 
-@dataclass(frozen=True, slots=True)
-class Cron:
+class Cron(Struct, frozen=True):
     """A cron line. `fields`: minute, hour, day, month, weekday, each `*` or a comma list; weekdays by name."""
 
     fields: tuple[str, str, str, str, str]
     text: str
 
 
-@dataclass(frozen=True, slots=True)
-class Off:
+class Off(Struct, frozen=True):
     """The job never runs by schedule."""
 
 
-@dataclass(frozen=True, slots=True)
-class Adaptive:
+class Adaptive(Struct, frozen=True):
     """The interval follows the cost of a scan; only for the rescan."""
 
 
@@ -102,8 +99,7 @@ def _cron(words: str) -> Cron:
     return Cron((_MINUTE.expand(minute), _HOUR.expand(hour), _DAY.expand(day), _MONTH.expand(month), names), words)
 
 
-@dataclass(frozen=True, slots=True)
-class _Field:
+class _Field(Struct, frozen=True):
     """One of the five columns: its label in messages, its bounds, and names for its numbers from `low` up."""
 
     label: str

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import NamedTuple
+
+from msgspec import Struct
 
 BOM = b"\xef\xbb\xbf"  # the byte order mark of UTF-8
 # Two writes within one clock tick look the same: a file modified this recently is hashed again. The tick is some
@@ -26,8 +27,7 @@ def joined(content: Content) -> bytes:
     return content if isinstance(content, bytes) else b"".join(content)
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class Span:
+class Span(Struct, frozen=True, order=True):
     """The half-open byte range [start, end)."""
 
     start: int
@@ -38,8 +38,7 @@ class Span:
         return data[self.start : self.end]
 
 
-@dataclass(frozen=True, slots=True)
-class Edit:
+class Edit(Struct, frozen=True):
     """Replacement of `span` by `new`: an empty `new` deletes, an empty span inserts."""
 
     span: Span

@@ -17,9 +17,10 @@ import errno
 import os
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass
 from enum import Enum
 from typing import Final, Literal
+
+from msgspec import Struct
 
 from memoryd.core.spans import Content, Fingerprint
 from memoryd.disk import syscalls
@@ -39,8 +40,7 @@ ANY: Final = _Any.ANY  # any content or no file: for files that memoryd can deri
 Expected = Fingerprint | Literal[_Any.ANY] | None
 
 
-@dataclass(frozen=True, slots=True)
-class ReplaceResult:
+class ReplaceResult(Struct, frozen=True):
     """The result of `replace`. `fingerprint`: of our content, without later appends of other programs. `replaced_file`:
     only with `exchange` and an existing target; the caller must close it."""
 
@@ -256,8 +256,7 @@ class StoreChangedError(OSError):
         self.replaced_file = replaced_file
 
 
-@dataclass(frozen=True, slots=True)
-class OldFile:
+class OldFile(Struct, frozen=True):
     """The target as it was at the start, open; `digest` (SHA-256, hex) only for an exchange."""
 
     fd: int

@@ -14,7 +14,9 @@ import errno
 import hashlib
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from memoryd.core.progress import ProgressMeter
 from memoryd.core.retention import Backup, Quality, backup_name, drop, order, parse_backup_name
@@ -38,8 +40,7 @@ QualityOf = Callable[[bytes], Quality]
 HashCache = dict[str, tuple[Fingerprint, str]]
 
 
-@dataclass(frozen=True, slots=True)
-class CreateResult:
+class CreateResult(Struct, frozen=True):
     """`outcome` is "made" or "equal" (the newest backup has this content). `name` is the backup that holds the
     content. `dropped` were removed by the rotation."""
 
@@ -174,8 +175,7 @@ def _rotate(tree: Tree, journal: Journal, backups: Sequence[BackupInfo], limit: 
     return tuple(dropped)
 
 
-@dataclass(frozen=True, slots=True)
-class BackupInfo(Backup):
+class BackupInfo(Backup, frozen=True):
     """A backup on disk. `problem`: why it is not valid. `unread`: its bytes could not be read, which does not prove
     damage. `in_root`: it is in the root itself, next to the memory files, where memoryd makes and removes none."""
 

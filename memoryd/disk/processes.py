@@ -9,10 +9,10 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass
 from resource import RUSAGE_SELF, getrusage
 
 import psutil
+from msgspec import Struct
 
 from memoryd.core.lock_staleness import Alive, Answer
 from memoryd.disk.syscalls import libc
@@ -125,8 +125,7 @@ def _refers(link: str, dev: int, inode: int) -> bool:
     return (status.st_dev, status.st_ino) == (dev, inode)
 
 
-@dataclass(frozen=True, slots=True)
-class Flock:
+class Flock(Struct, frozen=True):
     """One row of the kernel's lock table; `waiting`: the process is queued for the lock."""
 
     pid: int

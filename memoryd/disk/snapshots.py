@@ -14,7 +14,8 @@ import threading
 import zlib
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from memoryd.core.progress import ProgressMeter
 from memoryd.core.retention import Backup, Quality, drop
@@ -88,8 +89,7 @@ def deflate(content: bytes) -> bytes:
     return zlib.compress(content, _LEVEL)
 
 
-@dataclass(frozen=True, slots=True)
-class FileState:
+class FileState(Struct, frozen=True):
     """The current state of one file, for a snapshot. `content` is None if it is already stored. `content_digest`: a
     digest of the file without access counts, "" if the layout has none; an equal one needs no new version. `deflation`:
     of the content, where it began earlier."""
@@ -137,8 +137,7 @@ def _size(states: Iterable[FileState]) -> int:
     return sum(len(each.content or b"") for each in states)
 
 
-@dataclass(frozen=True, slots=True)
-class Version:
+class Version(Struct, frozen=True):
     """One stored content of one file. `valid`: the verdict of the last read."""
 
     seq: int
@@ -157,8 +156,7 @@ class Version:
         return f"v{self.seq}"
 
 
-@dataclass(frozen=True, slots=True)
-class Snapshot:
+class Snapshot(Struct, frozen=True):
     """The files of a store at one moment. `digest` covers their names and contents."""
 
     seq: int

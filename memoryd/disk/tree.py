@@ -15,10 +15,11 @@ import os
 import stat
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
 from enum import StrEnum
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
+
+from msgspec import Struct, field
 
 from memoryd.core.spans import Fingerprint
 from memoryd.disk.syscalls import (
@@ -381,8 +382,7 @@ def _set_mode(directory: int, mode: int) -> None:
 MAX_DEPTH = 1000  # levels; each directory is walked to from the root, so the cost is quadratic
 
 
-@dataclass(frozen=True, slots=True)
-class Scan:
+class Scan(Struct, frozen=True):
     """The result of walking a whole root.
 
     `files`: regular files. `directories`: path -> (dev, inode), the root as "". `irregular`: links, FIFOs,
@@ -399,8 +399,7 @@ class Scan:
     complete: bool = True
 
 
-@dataclass(slots=True)
-class _Progress:
+class _Progress(Struct):
     """A `Scan` under construction."""
 
     files: dict[str, Fingerprint] = field(default_factory=dict)

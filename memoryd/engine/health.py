@@ -8,9 +8,8 @@ from __future__ import annotations
 import errno
 from collections import deque
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 
-from msgspec import to_builtins
+from msgspec import Struct, to_builtins
 
 from memoryd.control.methods.upkeep import LockRow
 from memoryd.core.findings import Finding, FindingNews, NewFindings, Severity
@@ -51,8 +50,7 @@ CLEARED = ("removed", "emptied")  # what became of a lock
 ON_PAUSED = ("lock.list", "backup.list")  # allowed on a paused root: neither reads a memory
 
 
-@dataclass(frozen=True, slots=True)
-class Watch:
+class Watch(Struct, frozen=True):
     """The watch state of a root: `mode` is events or scan; wanted and held count directories, 0 until the first scan
     has found them."""
 

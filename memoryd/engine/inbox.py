@@ -12,8 +12,9 @@ import threading
 from collections import Counter, deque
 from collections.abc import Callable, Iterable
 from concurrent.futures import Future
-from dataclasses import dataclass
 from typing import NamedTuple
+
+from msgspec import Struct
 
 from memoryd.control.methods.method_types import Result
 from memoryd.core.index import IndexWriter
@@ -40,8 +41,7 @@ MERGE_PAUSE_S = 0.05  # between two merge steps: an arriving change goes first
 NEVER = float("inf")
 
 
-@dataclass(slots=True)
-class Deadlines:
+class Deadlines(Struct):
     """Due times of one root, in monotonic seconds: check of the root's path, layout detection, full scan, delayed
     index, check of replaced inodes, merge of the full-text index. NEVER if not scheduled."""
 
@@ -105,8 +105,7 @@ class Deadlines:
         self.detect = now + self._detect_pause_s
 
 
-@dataclass(frozen=True, slots=True)
-class Batch:
+class Batch(Struct, frozen=True):
     """Paths to process now. `everything` means scan the whole root; `paths` then contains deferred ones only.
 
     `paths` are relative POSIX paths; `oldest` is the monotonic time of the first touch in the batch.
@@ -117,8 +116,7 @@ class Batch:
     oldest: float
 
 
-@dataclass(frozen=True, slots=True)
-class Pace:
+class Pace(Struct, frozen=True):
     """Quiet times in seconds: `settle_*` before index files are written, `quiet_*` before upkeep that waits for a
     pause."""
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from enum import Enum
 from typing import Protocol
+
+from msgspec import Struct
 
 
 def _boot() -> float:
@@ -15,8 +16,7 @@ def _boot() -> float:
     return time.monotonic() if clock is None else time.clock_gettime(clock)
 
 
-@dataclass(frozen=True, slots=True)
-class Clock:
+class Clock(Struct, frozen=True):
     """`wall`: seconds since the epoch; `monotonic`: seconds that never go back; `boot`: the same, sleep included."""
 
     wall: Callable[[], float] = time.time

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
-from dataclasses import dataclass, field
 from typing import TypeVar
 
-from msgspec import UNSET
+from msgspec import UNSET, Struct, field
 
 from memoryd.control.methods.method_types import NoParameters, Request, Result
 from memoryd.control.methods.recovery import (
@@ -54,8 +53,7 @@ WRITING_JOBS = (*QUIET_JOBS, "backup", "locks", "permissions")
 R = TypeVar("R", bound=Request)
 
 
-@dataclass(slots=True)
-class Job:
+class Job(Struct):
     """Work of one root. `request` holds the parameters of a command; `by` is command or schedule; `due` (monotonic) is
     when a scheduled one fell due; `recorded` ones are written down among the job times."""
 

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from memoryd.control.methods.status import Counts, LimitRow
 from memoryd.control.methods.upkeep import LockRow
@@ -30,8 +32,7 @@ PUBLISH_COST = 20  # and no more often than a twentieth of the time allows
 LOG_EVERY_S = 5.0
 
 
-@dataclass(frozen=True, slots=True)
-class RootStatus:
+class RootStatus(Struct, frozen=True):
     """One look at a root. `rescans` are the last scans made because events may have been lost: when, why."""
 
     name: str

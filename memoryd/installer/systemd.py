@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from memoryd.errors import ConfigError
 
@@ -17,8 +18,7 @@ _PLAIN = re.compile(r"[\w@%+=:,./~-]+")
 _TEMPORARY = ("/tmp", "/var/tmp")  # noqa: S108 - directories that PrivateTmp= would hide
 
 
-@dataclass(frozen=True, slots=True)
-class Service:
+class Service(Struct, frozen=True):
     """The values in the files of a service.
 
     `command`: the program with its global options, without `run`. `env_file`: where keys are. `writable`: directories

@@ -17,9 +17,11 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from datetime import UTC, tzinfo
 from typing import Literal, NamedTuple, Protocol
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from memoryd.core.defaults import MB, Limit, Policy
 from memoryd.core.findings import Code, Finding
@@ -112,8 +114,7 @@ class Fix(NamedTuple):
     remove: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class IndexView:
+class IndexView(Struct, frozen=True):
     """The input of an index render. `entries` are the records of the live files in order, read again by each pass;
     `files` all source and archive files by path, `previous` the present index files (None: missing), `state` the
     `next_state` of the last render; `pause` is called between the steps of a render that takes long."""
@@ -130,8 +131,7 @@ class IndexView:
 UpdateIndex = Callable[[Mapping[str, FileChange], float], "IndexResult | None"]
 
 
-@dataclass(frozen=True, slots=True)
-class IndexResult:
+class IndexResult(Struct, frozen=True):
     """The result of an index render. `files` holds the new content of each index file whose meaning changed. `newer` is
     the version of an index that a newer program wrote, which must not be replaced. `next_state` (plain JSON) holds data
     of the replaced index that no file has; the next view gets it back as `state`. `update` renders the
@@ -149,8 +149,7 @@ class IndexResult:
     update: UpdateIndex | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class UpkeepView:
+class UpkeepView(Struct, frozen=True):
     """The input of upkeep. `live` are the live files just read, `archive` returns the bytes of an archive
     file (None: missing). `pinned` are digests of memories that an undo restored, which no schedule moves again.
     `unattended` is True for scheduled runs. `max_moves` bounds how many memories an age rule moves in one run, oldest
@@ -165,8 +164,7 @@ class UpkeepView:
     max_moves: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Migration:
+class Migration(Struct, frozen=True):
     """One step of a schema change. `edits(text)` returns the edits of one record, as offsets in its text, and none for
     a record that has the new form already: an interrupted migration runs again."""
 
@@ -255,8 +253,7 @@ class Reader(ABC):
         return {"text": text.decode("utf-8", "replace")}
 
 
-@dataclass(frozen=True, slots=True)
-class FileRules:
+class FileRules(Struct, frozen=True):
     """Rules for locking, backing up and limiting files."""
 
     lock: str | None = None  # relative path of the lock file that writers take
@@ -276,8 +273,7 @@ class FileRules:
         return self.agent_caches_file or self.keeps_versions
 
 
-@dataclass(frozen=True, slots=True)
-class IndexRenderer:
+class IndexRenderer(Struct, frozen=True):
     """The index files of a layout and how they are rendered. Without `paths` it only counts memories."""
 
     paths: tuple[str, ...] = ()
@@ -288,8 +284,7 @@ class IndexRenderer:
     migrations: tuple[Migration, ...] = ()  # in ascending order of version
 
 
-@dataclass(frozen=True, slots=True)
-class Upkeep:
+class Upkeep(Struct, frozen=True):
     """Archiving, pruning and merging of memories. `jobs` run by schedule; the rest runs only on request."""
 
     jobs: tuple[str, ...] = ()
@@ -311,8 +306,7 @@ class Recover(Protocol):
     ) -> Fix | None: ...
 
 
-@dataclass(frozen=True, slots=True)
-class Repair:
+class Repair(Struct, frozen=True):
     """Detection and repair of damage."""
 
     # The fixes for the findings of one file. Edits of different fixes do not overlap.
@@ -344,8 +338,7 @@ def no_embedding(text: str, size: int) -> None:
     del text, size
 
 
-@dataclass(frozen=True, slots=True)
-class WriteView:
+class WriteView(Struct, frozen=True):
     """The input of storing or changing a memory. `content` returns the bytes of a file (None: missing), `files` are the
     statistics in the index, `number` is random (64 bits), `embed(text, size)` returns a vector of that size, or None
     if no embedder makes one. `zone` is the local time zone, used in the names of some files. `pinned` are digests of
@@ -365,8 +358,7 @@ class WriteView:
     position: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Located:
+class Located(Struct, frozen=True):
     """A memory to change: its file, read afresh, and its record there. The document may hold only the memories with
     this id (see `Load`)."""
 
@@ -399,8 +391,7 @@ def _count_nothing(path: str, loaded: LoadedFile, reads: Mapping[str, AccessCoun
     return ()
 
 
-@dataclass(frozen=True, slots=True)
-class Writer:
+class Writer(Struct, frozen=True):
     """Storing and changing single memories.
 
     Errors: `InvalidMemoryError` (does not fit the layout), `LimitExceededError` (a hard limit), `UsageError` (the
@@ -426,8 +417,7 @@ class Writer:
     stores_id: bool = False  # the id is a field of the memory, so `add` may be given one
 
 
-@dataclass(frozen=True, slots=True)
-class Ranking:
+class Ranking(Struct, frozen=True):
     """The ranking of a layout's memories in search: `by_points` uses the weights of seed 001 (the keys `score_*`),
     `substrings` also matches parts of words."""
 
@@ -447,8 +437,7 @@ class Option(NamedTuple):
     high: float = 1000
 
 
-@dataclass(frozen=True, slots=True)
-class Layout:
+class Layout(Struct, frozen=True):
     """One on-disk layout, composed of its parts; an absent part means "not supported". All parts are pure.
 
     `summary` describes in one sentence how memories are stored. `fields` are those that `add` and `update` know; others

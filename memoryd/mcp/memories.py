@@ -7,8 +7,9 @@ The scope is enforced twice: each call names the roots, and anything the daemon 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from urllib.parse import quote, unquote_to_bytes
+
+from msgspec import Struct
 
 from memoryd.errors import ConflictError, NotFoundError, UnknownRootError, UsageError
 from memoryd.mcp.client import Call, Values
@@ -42,8 +43,7 @@ def _decoded(text: str) -> str:
         raise UsageError("not the address of a memory", hint="percent-encode the UTF-8 bytes of both parts") from None
 
 
-@dataclass(frozen=True, slots=True)
-class Scope:
+class Scope(Struct, frozen=True):
     """The names of visible roots, in the order of the command line; empty means all."""
 
     names: tuple[str, ...] = ()

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 from msgspec import Struct
 
@@ -23,8 +22,7 @@ from memoryd.mcp.client import Values
 from memoryd.mcp.memories import Memories, Operation
 
 
-@dataclass(frozen=True, slots=True)
-class Tool:
+class Tool(Struct, frozen=True):
     """One tool. `writes`: hidden and refused by a server started with --read-only; `destructive`: changes or removes
     existing data; `repeatable`: a second identical call changes nothing."""
 

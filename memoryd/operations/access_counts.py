@@ -4,7 +4,8 @@ under version control do not change by being read."""
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from memoryd.core.plan import Action, Kind, Plan
 from memoryd.core.records import Document

@@ -6,7 +6,8 @@ Each is planned as if those before it were already on disk; the drafts for one f
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from memoryd.core.plan import Action, Kind, Plan
 from memoryd.core.records import Document, FileStats, ParseOffset, Role

@@ -8,7 +8,8 @@ sure: it hashes what stood before those lines, and keeps none of it.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from memoryd.core.findings import Finding
 from memoryd.core.index import FileRow, ReplacedRange

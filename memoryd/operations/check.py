@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass
 
-from msgspec import UNSET
+from msgspec import UNSET, Struct
 
 from memoryd.control.methods.status import Counts, FindingRow, LimitRow
 from memoryd.core.defaults import DAY, Limit, LimitKind
@@ -113,8 +112,7 @@ NEAR = 0.85  # of a limit
 SUGGESTIONS = 5  # ids in a warning
 
 
-@dataclass(frozen=True, slots=True)
-class Level:
+class Level(Struct, frozen=True):
     """The number of memories and bytes of a file with a limit."""
 
     file: str

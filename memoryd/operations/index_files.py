@@ -9,8 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, nullcontext
-from dataclasses import dataclass, replace
 from typing import TypeVar
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from memoryd.core.findings import Finding, Severity
 from memoryd.core.index import IndexReader
@@ -38,8 +40,7 @@ PART = 100  # entries between two pauses: less than a millisecond
 INDEX_STATE = "index_told"
 
 
-@dataclass(frozen=True, slots=True)
-class IndexUpdate:
+class IndexUpdate(Struct, frozen=True):
     """The result of an update. `delay_reason`: why the index is not written yet; `retry_at` (epoch seconds): when to
     try again; `blocked_reason`: why memoryd does not write it at all (observe mode, newer version)."""
 

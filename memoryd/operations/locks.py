@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from msgspec import UNSET
+from msgspec.structs import replace
 
 from memoryd.control.methods.upkeep import LockRow
 from memoryd.core.findings import Finding

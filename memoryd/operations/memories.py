@@ -9,10 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from datetime import UTC, tzinfo
 from functools import lru_cache
 from typing import NamedTuple, TypeVar
+
+from msgspec import Struct
 
 from memoryd.core.plan import Plan
 from memoryd.core.secrets import redact
@@ -39,8 +40,7 @@ MAX_NAME = 40  # of a field that may be a slip of the pen
 LocatedT = TypeVar("LocatedT", Located, Located | None)
 
 
-@dataclass(frozen=True, slots=True)
-class Context:
+class Context(Struct, frozen=True):
     """The values a storing operation needs from its caller: a random 64-bit number, the local time zone, and whether
     the five general words in the list of the seed are allowed in a topic file."""
 

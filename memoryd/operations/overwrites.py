@@ -6,8 +6,9 @@ In layouts where that is usual, the changes of memoryd are recorded; in the othe
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from typing import Any, NamedTuple
+
+from msgspec.structs import replace
 
 from memoryd.core.findings import Finding, Severity
 from memoryd.core.index import FileRow

@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 import shlex
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import NamedTuple
+
+from msgspec import Struct, field
 
 from memoryd.core.ignore import is_ignored
 from memoryd.core.records import Role
@@ -26,8 +27,7 @@ _AUXILIARY_ROLES = (Role.BACKUP, Role.LOCK, Role.TEMP)  # files that do not make
 _SUBDIRECTORIES = ("memories", "memory")  # subdirectories in which programs keep their store
 
 
-@dataclass(frozen=True, slots=True)
-class Recognition:
+class Recognition(Struct, frozen=True):
     """The result of recognising a directory.
 
     `matches`: each matching layout with the reason. `subdirectory`: a directory below that matches instead. `refusal`:

@@ -6,7 +6,9 @@ Events are only hints; a full scan is authoritative. `changed_lines` has what is
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from memoryd.core.findings import Finding
 from memoryd.core.index import FileRow
@@ -43,8 +45,7 @@ GROUP_FILES, GROUP_BYTES = 64, CHUNK_SIZE  # new files that enter the catalogue 
 SLOW_TO_PARSE = 1024 * 1024  # bytes of a document whose pieces are kept at once; a smaller one parses in 50 ms
 
 
-@dataclass(frozen=True, slots=True)
-class RefreshResult:
+class RefreshResult(Struct, frozen=True):
     """The result of indexing changed files.
 
     `waiting`: files to look at again soon: half-written ones, and those whose loss of memories may be temporary.

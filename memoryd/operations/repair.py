@@ -8,7 +8,8 @@ memories in the newest good backup that are missing and not archived are appende
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from memoryd.core.findings import Finding
 from memoryd.core.plan import Action, Kind, Plan

@@ -11,7 +11,8 @@ import errno
 import os
 import shlex
 import stat
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from memoryd.core.index import FileRow
 from memoryd.core.records import Role
@@ -24,8 +25,7 @@ MAX_COMPARED = 500  # files whose contents are compared, a sample of all
 TRUST_S = 60.0  # a replacement with valid memories for this long is accepted as the root
 
 
-@dataclass(frozen=True, slots=True)
-class RootCheck:
+class RootCheck(Struct, frozen=True):
     """The result of a check. `state` is ok, missing, suspect or failed; `reason` is a sentence for people."""
 
     state: str

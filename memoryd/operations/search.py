@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
-from msgspec import UNSET, UnsetType
+from msgspec import UNSET, Struct, UnsetType, field
+from msgspec.structs import replace
 
 from memoryd.control.methods.memories import Freshness, HitRow, SearchResult
 from memoryd.core.dates import iso
@@ -47,8 +47,7 @@ LIMIT = 10  # hits by default
 FIELDS = ("title", "labels", "text")  # as `why` names them
 
 
-@dataclass(frozen=True, slots=True)
-class SearchQuery:
+class SearchQuery(Struct, frozen=True):
     """A search request.
 
     `user`: whose memories, in layouts that separate users. `max_tokens`: return whole memories that fit in this budget.

@@ -7,11 +7,11 @@ names none, their memories are withheld.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, TypeVar
 
-from msgspec import UNSET
+from msgspec import UNSET, Struct, field
+from msgspec.structs import replace
 
 from memoryd.control.methods.memories import Freshness
 from memoryd.core.dates import iso
@@ -96,8 +96,7 @@ def _user_names(owners: Mapping[str, Sequence[str]]) -> str:
     return ", ".join(names[:MAX_NAMES]) + (f" and {len(names) - MAX_NAMES} more" if len(names) > MAX_NAMES else "")
 
 
-@dataclass(frozen=True, slots=True)
-class SearchRoot:
+class SearchRoot(Struct, frozen=True):
     """One root to search. `state` and `lag_ms` (how far the index is behind) are as in `status`."""
 
     name: str

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from memoryd.core.index import IndexReader, Match
 from memoryd.core.query import Filters, Term, TextQuery, informative_terms

@@ -10,9 +10,11 @@ The index contains words as written. If a query finds too little, it is repeated
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 from itertools import chain
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from memoryd.core.index import IndexReader
 from memoryd.core.query import Term
@@ -26,8 +28,7 @@ _LONG, _MIDDLE = 7, 5  # letters of a word in another alphabet whose last two ar
 _HANGUL = ("\uac00", "\ud7a3")
 
 
-@dataclass(frozen=True)
-class ParsedQuery:
+class ParsedQuery(Struct, frozen=True, dict=True):
     """A query, `raw` as typed, and the terms it is made of. All are as typed, but those of `forms`.
 
     `pieces`: the parts between white space, each once. `units`: the words of each piece, each piece once. `phrase`: the

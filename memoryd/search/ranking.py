@@ -12,10 +12,11 @@ Topic files are ranked by the points of seed 001 instead: for keywords, context,
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import islice
 from math import exp
 from typing import NamedTuple
+
+from msgspec import Struct
 
 from memoryd.core.defaults import DAY
 from memoryd.core.index import IndexReader, Match, Memory
@@ -62,8 +63,7 @@ PART = Span("part of a word", 0.0, 0.05)
 _WHOLE = frozenset(span.name for span in (PHRASE, ALL, FORMS))
 
 
-@dataclass(frozen=True, slots=True)
-class Points:
+class Points(Struct, frozen=True):
     """The weights of seed 001 for topic files: points for each keyword found, for the context (a word of the topic's
     path), for each tag, for a memory of today (decaying by exp(-decay) per day), for every five uses."""
 

@@ -10,10 +10,11 @@ from __future__ import annotations
 import threading
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
 from math import exp, log
 from types import MappingProxyType
 from typing import NamedTuple
+
+from msgspec import Struct, field
 
 from memoryd.core.index import IndexReader, Sample
 from memoryd.core.query import Filters, Mode
@@ -56,8 +57,7 @@ class Like(NamedTuple):
     model: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class RankingProfile:
+class RankingProfile(Struct, frozen=True):
     """The ranking of a layout's memories. `points`: by the points of seed 001. `fill`: add substring matches if words
     find too little; otherwise the parts of the query are searched literally, only if words find nothing."""
 
@@ -65,8 +65,7 @@ class RankingProfile:
     fill: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Question:
+class Question(Struct, frozen=True):
     """A search in one root: for a query or, instead, for a vector (`like`). `now` in seconds."""
 
     query: ParsedQuery

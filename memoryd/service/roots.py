@@ -7,9 +7,10 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import NamedTuple
+
+from msgspec import Struct
 
 from memoryd.config.roots import too_wide, written_path
 from memoryd.config.settings import Config, RootConfig, SearchConfig
@@ -61,8 +62,7 @@ def first_armed(journal: Journal, job: str, cron: Cron, now: float) -> float:
     return now
 
 
-@dataclass(frozen=True, slots=True)
-class Broken:
+class Broken(Struct, frozen=True):
     """A root without a worker because its state directory is unusable; the other roots are served."""
 
     name: str

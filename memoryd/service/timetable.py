@@ -10,8 +10,9 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from datetime import UTC, datetime
+
+from msgspec import Struct
 
 from memoryd.core.dates import zone_of
 from memoryd.core.schedule import Adaptive, Cron, Every, Off, Schedule, next_due
@@ -25,8 +26,7 @@ MAX_AHEAD_S = 10 * 365 * 86_400.0  # keeps arithmetic with dates in range
 NEVER = float("inf")
 
 
-@dataclass(slots=True)
-class _Entry:
+class _Entry(Struct):
     """One job. `last` is its last success, later its last run; `at` is when it runs next."""
 
     schedule: Schedule

@@ -9,8 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from memoryd.core.defaults import MB
 from memoryd.core.plan import ANY_CONTENT, Action, Kind, Plan
@@ -45,16 +47,14 @@ REMOVALS = ("archive", "limits", "prune", "forget", "dedupe")  # operations that
 ADDITIVE = (Kind.APPEND, Kind.CREATE)
 
 
-@dataclass(frozen=True, slots=True)
-class Origin:
+class Origin(Struct, frozen=True):
     """The operation that changes files, and what triggered it: `by` is command, schedule, start or watch."""
 
     operation: str
     by: str
 
 
-@dataclass(frozen=True, slots=True)
-class Committed:
+class Committed(Struct, frozen=True):
     """A plan and the receipt of its change; the receipt is None if nothing was changed."""
 
     plan: Plan
@@ -322,8 +322,7 @@ def back_up(
     return result.name if result.outcome == "made" else None
 
 
-@dataclass(frozen=True, slots=True)
-class PreparedAction:
+class PreparedAction(Struct, frozen=True):
     """An action and all that must be read to carry it out. `before` and `after` are contents, None for no file; a blind
     append has neither. `change` has the changed lines; its `after` is set once the file is written."""
 

@@ -9,7 +9,8 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from memoryd.core.spans import Fingerprint
 from memoryd.disk.journal.database import Facts
@@ -19,8 +20,7 @@ DELETION_QUIET_S, MAX_DELETION_S = 1.0, 10.0
 LAST_STATE = "index_state"  # journal key: the state at the last orderly end
 
 
-@dataclass(slots=True)
-class IndexState:
+class IndexState(Struct):
     """The last observed and written state of each index file.
 
     `dirty`: something was indexed since. `changes`: how often anything was indexed. `current`: the files were then what

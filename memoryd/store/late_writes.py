@@ -8,7 +8,8 @@ only be searched for in /proc, two seconds must have passed as well.
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from memoryd.core.findings import Finding
 from memoryd.core.spans import sha256, splice
@@ -23,8 +24,7 @@ MIN_AGE_S = 2.0
 LATE_WRITES_TOPIC = "late-writes"
 
 
-@dataclass(slots=True)
-class LateWrite:
+class LateWrite(Struct):
     """An inode replaced by step `position` of the change `receipt`, at `replaced_at` (epoch seconds). Its first
     `merged_size` bytes are in the live file."""
 

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta, timezone, tzinfo
 
 import msgspec
+from msgspec import Struct, field
 
 from memoryd.core.records import JsonObject, NativeMemory
 
 MAX_SAVED = 1000  # the newest, across a restart
 
 
-@dataclass(frozen=True, slots=True)
-class RecentChange:
+class RecentChange(Struct, frozen=True):
     """An add (`memory` and `location` as given) or an update (`changes`, and `before`, the SHA-256 of the replaced
     record). `at` is in epoch seconds; `rewrites` counts later writes by other programs that preserved it."""
 

@@ -11,8 +11,9 @@ import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext
-from dataclasses import dataclass
 from functools import partial
+
+from msgspec import Struct
 
 from memoryd import __version__
 from memoryd.core.defaults import Limit, Mode, Policy
@@ -61,8 +62,7 @@ def state_place(state_dir: str, path: str) -> str:
     return os.path.join(state_dir, "roots", f"{os.path.basename(path) or 'root'}-{digest}")
 
 
-@dataclass(frozen=True, slots=True)
-class Source:
+class Source(Struct, frozen=True):
     """A file as just read."""
 
     loaded: LoadedFile

@@ -43,9 +43,9 @@ def test_every_commented_setting_is_valid_and_says_the_default() -> None:
     assert config.roots[0].policy == Policy(secrets="shapes", timezone="UTC")
     assert config.search == SearchConfig()
     search = {f"search.{name}" for name in SEARCH} | {f"search.endpoint.{name}" for name in ENDPOINT}
-    assert set(config.origins) == {*DaemonConfig.__dataclass_fields__, *search}, "every setting is shown"
+    assert set(config.origins) == {*DaemonConfig.__struct_fields__, *search}, "every setting is shown"
     written = {name for name, origin in config.roots[0].origins.items() if origin != "default"}
-    assert {name for name in Policy.__dataclass_fields__ if name not in ("schedule", "limits")} <= written
+    assert {name for name in Policy.__struct_fields__ if name not in ("schedule", "limits")} <= written
     lines = [line.removeprefix("# ") for line in examples.split("\n") if re.match(r'# ("|\[|\w+ = )', line)]
     examples_read = parse("\n".join(lines), "c.toml", "/nowhere/state")
     assert [root.name for root in examples_read.roots] == ["agents", "team-memory"]

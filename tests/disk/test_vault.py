@@ -6,10 +6,10 @@ import hashlib
 import sqlite3
 import threading
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from memoryd.core.progress import ProgressMeter
 from memoryd.core.retention import Quality

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import force_setattr
 
 from memoryd.core import words
 from memoryd.core.index import IndexUnavailable
@@ -135,7 +136,7 @@ class TestErrors:
     def test_a_change_that_fails_leaves_no_half(self, catalogue: SqliteIndex) -> None:
         put_texts(catalogue, "a", "zebra")
         broken = record(0, "giraffe")
-        object.__setattr__(broken, "line", object())
+        force_setattr(broken, "line", object())
         with pytest.raises(Exception, match="type"):
             catalogue.replace(row("a"), Document("a", (broken,)))
         assert found(catalogue, "zebra") == ["a#m0"]

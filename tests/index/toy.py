@@ -8,6 +8,8 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
+from msgspec import structs
+
 from memoryd.core.findings import Finding, FindingNews, NewFindings
 from memoryd.core.index import ID_SUFFIX, Before, FileRow, IndexReader, IndexWriter, Match, Memory, Place, ReplacedRange
 from memoryd.core.query import Filters, Term, TextQuery
@@ -132,7 +134,7 @@ class ToyIndex(IndexWriter):
                 vectors[key] = agent_model(len(r.embedding)), pack_floats(r.embedding)
             elif is_agent_model(vectors.get(key, ("", b""))[0]):
                 del vectors[key]
-        found = [replace(each, message=redacted(each.message)) for each in document.findings]
+        found = [structs.replace(each, message=redacted(each.message)) for each in document.findings]
         old = self.found.get(row.path, [])
         kept = [each for each in old if recounted is not None and each.code not in recounted]
         self.news.note(found, Counter((each.code, each.id) for each in old if each not in kept))

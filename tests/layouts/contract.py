@@ -11,12 +11,13 @@ import os
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, ClassVar
 
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from msgspec import field
+from msgspec.structs import replace
 
 from memoryd.core.defaults import Limit, LimitKind, Policy
 from memoryd.core.findings import SHARED_CODES
@@ -96,8 +97,7 @@ def upkeep_view(layout: Layout, files: Files, policy: Policy, now: float = NOW) 
     return UpkeepView(live, files.get, policy, now)
 
 
-@dataclass(frozen=True, slots=True)
-class WholeIndex(IndexResult):
+class WholeIndex(IndexResult, frozen=True):
     """An index whose files are whole and do not change with the next update."""
 
     files: Mapping[str, bytes] = field(default_factory=dict)

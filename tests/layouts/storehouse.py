@@ -7,9 +7,10 @@ the memory that `Stored` names must be read at its place, under exactly its id.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import replace
 from datetime import UTC, tzinfo
 from typing import Any
+
+from msgspec.structs import replace
 
 from memoryd.core.defaults import Policy
 from memoryd.core.plan import ANY_CONTENT, Action, Kind

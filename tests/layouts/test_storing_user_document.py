@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Collection
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 from memoryd.core.plan import Kind
 from memoryd.core.spans import splice

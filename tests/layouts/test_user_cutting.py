@@ -4,12 +4,12 @@ which looks no further, decides as the full reading would."""
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from typing import Any
 
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from memoryd.core.json_spans import find_document, is_utf8
 from memoryd.core.records import Document, ParseOffset

@@ -5,10 +5,10 @@ from __future__ import annotations
 import importlib.util
 import sys
 from collections.abc import Callable
-from dataclasses import replace
 from types import ModuleType, SimpleNamespace
 
 import pytest
+from msgspec.structs import replace
 
 from memoryd.core.defaults import Policy
 from memoryd.errors import ConfigError, SensitiveError

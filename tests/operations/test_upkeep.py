@@ -8,11 +8,11 @@ import stat
 import subprocess
 import sys
 from collections.abc import Iterator
-from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from memoryd.control.methods.status import Counts
 from memoryd.core.defaults import Limit, LimitKind, Mode, Policy

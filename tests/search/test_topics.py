@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from math import exp
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from memoryd.core.query import Mode
 from memoryd.operations.search import SearchQuery, search

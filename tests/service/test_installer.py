@@ -9,12 +9,12 @@ import re
 import shutil
 import subprocess
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from memoryd.config.settings import EndpointConfig, SearchConfig
 from memoryd.errors import AlreadyRunningError, ConfigError, ConflictError, NotFoundError

@@ -14,13 +14,13 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from subprocess import DEVNULL, PIPE, Popen, TimeoutExpired
 from types import FrameType
 from typing import Any, TextIO, TypeVar
 
 import click
+from msgspec import Struct
 
 from memoryd.cli.demo import agents
 from memoryd.cli.screen import BAD, GOOD, WARNING, printable, wants_fancy
@@ -123,8 +123,7 @@ class Interrupts:
         self._number = self._number or number
 
 
-@dataclass(frozen=True)
-class Agent:
+class Agent(Struct, frozen=True):
     """A running agent; `log` is the file with its reports."""
 
     name: str

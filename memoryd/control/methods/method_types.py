@@ -9,7 +9,6 @@ A new method is a row in the module of its subject, with a handler in `service.h
 from __future__ import annotations
 
 import sys
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Annotated, Literal, get_args, get_origin, get_type_hints
 
@@ -63,8 +62,7 @@ class GatheredResult(Result, kw_only=True):
     errors: Failures = UNSET
 
 
-@dataclass(frozen=True, slots=True)
-class Option:
+class Option(Struct, frozen=True):
     """A parameter on the command line. `cli` is "argument", an option flag such as "--file", "fields" for
     an object whose members are given as NAME=VALUE arguments or by --file, or None for protocol only. `scale` turns the
     option's unit into the parameter's (seconds into ms); giving the option also sets the boolean parameters named in
@@ -93,8 +91,7 @@ def member(text: str) -> Meta:
     return Meta(description=text)
 
 
-@dataclass(frozen=True, slots=True)
-class Param:
+class Param(Struct, frozen=True):
     """One named parameter, made from its field in the request."""
 
     name: str
@@ -117,8 +114,7 @@ class Param:
         return self.type == "list" and self.cli is not None
 
 
-@dataclass(frozen=True, slots=True)
-class Field:
+class Field(Struct, frozen=True):
     """One documented member of a result."""
 
     name: str
@@ -126,8 +122,7 @@ class Field:
     help: str
 
 
-@dataclass(frozen=True)
-class Method:
+class Method(Struct, frozen=True, dict=True):
     """One row of the table. `kind`: "read" is answered from published values, "job" goes through a root's inbox,
     "control" concerns the daemon itself. `one_of`: at least one of these parameters must be given, and with `only_one`
     exactly one. `waits_s`: seconds that a client waits for the reply unless the caller names a time."""

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterable
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from memoryd.core.retention import Quality
 from memoryd.disk.journal.database import Database, from_blob, printable, to_blob, unreferenced
@@ -23,8 +24,7 @@ BACKUP_TABLES = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class BackupRow:
+class BackupRow(Struct, frozen=True):
     """A backup memoryd made. `id`: its file name. `valid`: the verdict of the last read."""
 
     seq: int
@@ -39,8 +39,7 @@ class BackupRow:
     pinned: bool
 
 
-@dataclass(frozen=True, slots=True)
-class QuarantineEntry:
+class QuarantineEntry(Struct, frozen=True):
     """Quarantined content of `file`, in the blob store under `blob`; `at` in seconds since the epoch."""
 
     seq: int

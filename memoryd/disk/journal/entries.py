@@ -5,9 +5,10 @@ from __future__ import annotations
 import hashlib
 import sqlite3
 from collections.abc import Callable
-from dataclasses import dataclass
 from itertools import count
 from typing import Any, NamedTuple
+
+from msgspec import Struct
 
 from memoryd.core.dates import compact
 from memoryd.disk.journal.database import from_blob, printable, to_blob
@@ -40,8 +41,7 @@ class Step(NamedTuple):
     applied: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Entry:
+class Entry(Struct, frozen=True):
     """One change, with its steps in order. `at` is seconds since the epoch; `state` one of STATES."""
 
     seq: int

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from memoryd.disk.journal.database import Database, printable
 
@@ -19,8 +21,7 @@ JOB_TABLES = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class JobTime:
+class JobTime(Struct, frozen=True):
     """The history of one job. Times are seconds since the epoch; counts start with the journal."""
 
     name: str

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from memoryd.disk.journal.database import Database, from_blob, to_blob, unreferenced
 
@@ -25,8 +26,7 @@ PIN_TABLES = (
 MAX_TRASH = 1000  # the same number as receipts that can be undone
 
 
-@dataclass(frozen=True, slots=True)
-class Pin:
+class Pin(Struct, frozen=True):
     """A memory that an undo restored, by the SHA-256 of its line: once it changes, the pin no longer applies."""
 
     path: str
@@ -34,8 +34,7 @@ class Pin:
     line_sha: str
 
 
-@dataclass(frozen=True, slots=True)
-class TrashedMemory:
+class TrashedMemory(Struct, frozen=True):
     """A memory removed from `path`; its bytes are in the blob, or in `content` (compressed) if they are few."""
 
     id: str

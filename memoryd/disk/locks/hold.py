@@ -18,8 +18,9 @@ import random
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from types import TracebackType
+
+from msgspec import Struct, field
 
 from memoryd.core.lock_staleness import LockOwner, encode_owner, is_reused, lock_time, parse_owner
 from memoryd.disk import processes
@@ -42,8 +43,7 @@ class LockLostError(BusyError):
     """The lock file was unlinked while we held it: the next process would not wait for us. Retry."""
 
 
-@dataclass(slots=True)
-class HeldLock:
+class HeldLock(Struct):
     """A lock that is held, as a context manager that releases it. `created`: we created the file, it contains `record`,
     and release removes it."""
 
@@ -119,8 +119,7 @@ def _deleted_lock_holder(dir_fd: int, name: str, trace: Trace) -> int | None:
     return pid
 
 
-@dataclass(slots=True)
-class _Wait:
+class _Wait(Struct):
     """One wait for the lock: the deadline and the processes that were observed to hold it."""
 
     lock: DirectoryLock
@@ -178,8 +177,7 @@ class _Wait:
         )
 
 
-@dataclass(slots=True)
-class DirectoryLock:
+class DirectoryLock(Struct):
     """The lock file `name` in the directory open as `dir_fd`, in the protocol of its agents.
 
     With `honour_soft` a file whose flock is free still counts as taken while it names a live process that started
@@ -325,8 +323,7 @@ MAX_WAITING = 4  # threads that may wait at once, possibly behind a holder that 
 _waiting = threading.BoundedSemaphore(MAX_WAITING)
 
 
-@dataclass(slots=True)
-class QueuedFlock:
+class QueuedFlock(Struct):
     """A place in the kernel's queue for the flock of the open file `fd`. Use `begin`, and always `end` it.
 
     A process that only polls never finds the flock free alongside writers that follow each other without a gap: the

@@ -5,8 +5,10 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
 from typing import Literal
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from memoryd.core.lock_staleness import (
     Evidence,
@@ -26,8 +28,7 @@ Action = Literal["none", "removed", "emptied", "left"]
 _ATTEMPTS, _RETRY_S = 25, 0.002  # another sweeper has the file open for less than that
 
 
-@dataclass(frozen=True, slots=True)
-class LockReport:
+class LockReport(Struct, frozen=True):
     """The state of one lock file. `action` is what `clear` did: "emptied" and "left" mean that another process has it
     open and gets it. `identity` is equal until the file changes; `flocked`: a process holds its flock."""
 
@@ -42,8 +43,7 @@ class LockReport:
     unchanged_s: float = 0.0  # how long it has been unchanged, if watched
 
 
-@dataclass(frozen=True, slots=True)
-class LockRules:
+class LockRules(Struct, frozen=True):
     """The rules for judging a lock file; ages in seconds. `watched_s`: how long the caller has seen the `identity` of
     the lock unchanged, on a monotonic clock (None: not watched). `own_locks_stale`: no memoryd process can hold a lock,
     as at the start of the one that owns the root, so a lock of memoryd's is stale."""

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from functools import partial
+
+from msgspec.structs import replace
 
 from memoryd.core.findings import FindingNews, NewFindings
 from memoryd.core.index import FileRow, IndexReader, IndexWriter, ReplacedRange

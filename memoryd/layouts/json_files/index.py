@@ -18,11 +18,11 @@ import re
 from bisect import insort_left
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 from memoryd.core.dates import parse_stamp
 from memoryd.core.findings import Finding

@@ -9,9 +9,9 @@ changes only when something else does, or every render would cause a file event.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import replace
 
 import msgspec
+from msgspec.structs import replace
 
 from memoryd.core.dates import iso
 from memoryd.core.findings import Finding

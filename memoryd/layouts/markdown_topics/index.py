@@ -10,10 +10,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial
 from itertools import product
 from typing import NamedTuple
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from memoryd.core.findings import Finding
 from memoryd.core.records import FileChange, FileStats, Role
@@ -199,8 +201,7 @@ class Item(NamedTuple):
     description: str
 
 
-@dataclass(slots=True)
-class _Part:
+class _Part(Struct):
     """The lines under one heading, which is line `at` (-1: no heading); new items are inserted before line `end`.
     `other` is True where there is more than items under it."""
 

@@ -10,10 +10,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from datetime import date
 from functools import cached_property, lru_cache
 from typing import NamedTuple
+
+from msgspec import Struct
 
 from memoryd.core.defaults import DAY
 from memoryd.core.spans import BOM
@@ -68,8 +69,7 @@ class Quoted(NamedTuple):
     end: int
 
 
-@dataclass(frozen=True)
-class Outline:
+class Outline(Struct, frozen=True, dict=True):
     """The structure of one text. `open_fence` is the offset of a fence that is never closed, `front` the end of the
     front matter (0: none), `undated` the numbers of the heading lines with a date that does not exist."""
 

@@ -11,10 +11,11 @@ treat the session as new for another sixty days. The layout has no index file; i
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from fractions import Fraction
 from operator import itemgetter
 from typing import NamedTuple
+
+from msgspec.structs import replace
 
 from memoryd.core.findings import Finding
 from memoryd.core.json_spans import find_document, remove_elements

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 SYSCTLS = {
     "fs.inotify.max_user_watches": "/proc/sys/fs/inotify/max_user_watches",
@@ -21,8 +22,7 @@ INSTANCE_SYSCTLS = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Coverage:
+class Coverage(Struct, frozen=True):
     """Directories that should be watched, and those the kernel holds a watch for."""
 
     wanted: int
