@@ -44,7 +44,7 @@ class Hints(Protocol):
         """Watch the directory again; False if it cannot be watched."""
 
     def unwatch(self, root: str) -> None:
-        """Watch it no longer."""
+        """Stop watching a root."""
 
     def coverage(self, root: str, directories: Mapping[str, tuple[int, int]]) -> tuple[int, int]:
         """Return how many directories ought to be watched, and how many are under their path -> (device, inode)."""

@@ -84,7 +84,7 @@ class Root:
             self.store.index.deletion_event = self._clock.wall()
         self._indexer.note_delete()
 
-    # --- beginning, end and what is due
+    # --- start, end and what is due
 
     def begin(self) -> None:
         """Begin to watch, scan, and become ready."""
@@ -138,7 +138,7 @@ class Root:
             if self.store.root_findings[LATE_WRITES_TOPIC] != reported:
                 self.publish()
 
-    # --- is it there, and whose is it
+    # --- presence and layout
 
     def look(self) -> None:
         """Check whether the root is there and the one we know; the first time it is, scan it."""

@@ -56,7 +56,7 @@ class Worker:
         self.step = "starting"
         self._thread = threading.Thread(target=self._run, name=f"memoryd-{store.name}", daemon=True)
 
-    # --- doors: any thread, never blocking
+    # --- for any thread, never blocking
 
     def start(self) -> None:
         """Start the thread, which first checks the root."""
@@ -258,7 +258,7 @@ class Worker:
         """Look at half-written files again when their writer has had two seconds."""
         self.inbox.defer(waiting, self._clock.monotonic() + 2.05)
 
-    # --- performing
+    # --- running commands and jobs
 
     def _perform(self, job: Job) -> None:
         """Run a command and answer it, with its failure as well. Waiting syncs share one, which begins after each of

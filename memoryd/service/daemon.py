@@ -162,7 +162,7 @@ class Daemon:
         """Seconds since the daemon was created."""
         return round(self.clock.monotonic() - self._began, 3)
 
-    # --- life
+    # --- start and end
 
     def run(self, listener: socket.socket | None = None) -> int:
         """Serve until told to stop; return the exit code. `listener`: a control socket that was passed in."""

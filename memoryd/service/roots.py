@@ -120,7 +120,7 @@ class Roots:
         self.watcher = Watcher(self._touched, self._troubled, os.path.join(state_dir, "probe"))
         self.timetable = Timetable(self._due, clock.wall, wake)
 
-    # --- life
+    # --- start and end
 
     def start(self) -> None:
         """Start the watcher."""

@@ -37,7 +37,7 @@ class _Entry(Struct):
 
 class Timetable:
     """Calls `enqueue(root, job)` for each job that is due when `run_due` is called, and `wake` when a job is due sooner
-    than `next_due` told last. Times are wall-clock seconds; methods are thread-safe.
+    than `next_due` returned last. Times are wall-clock seconds; methods are thread-safe.
 
     `enqueue` must not block. If it raises, the job stays armed for its next run.
     """

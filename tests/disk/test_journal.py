@@ -77,6 +77,14 @@ def test_public_says_what_history_shows(journal: Journal) -> None:
     assert journal.entry(receipt).undone_by == "20260102-000000"
 
 
+def test_the_steps_of_a_file_are_listed_newest_first(journal: Journal) -> None:
+    first, second = begin(journal, *STEPS), begin(journal, STEPS[0], STEPS[1], STEPS[0], now=NOW + 1)
+    found = [(entry.receipt, step.position) for entry, step in journal.steps_of(STEPS[0].path)]
+    assert found == [(second, 2), (second, 0), (first, 0)]
+    assert [entry.receipt for entry, _ in journal.steps_of(ODD, limit=1)] == [second]
+    assert list(journal.steps_of("other.jsonl")) == []
+
+
 def test_steps_are_marked_and_amended(journal: Journal) -> None:
     receipt = begin(journal, *STEPS)
     journal.mark_applied(receipt, 1)

@@ -277,9 +277,10 @@ class WatchManager:
             return found + [f"emitter:{key}" for key in self._paths if not self._stream.watching(key)]
 
     def probe(self, now: float) -> bool:
-        """Call every few seconds with monotonic time: judges the last probe, lays the next when that is over.
+        """Judge the last probe, and start the next one once it is over. To be called every few seconds with monotonic
+        time.
 
-        False when none could be laid (a full disk, no stream); two misses in a row are trouble `probe`.
+        Returns False if none could be started (a full disk, no stream); two misses in a row are trouble `probe`.
         """
         with self._lock:
             if self._stream is None:
