@@ -29,7 +29,6 @@ from memoryd.disk.syscalls import (
     TooLargeError,
     birth_time_ns,
     fingerprint_of,
-    hash_start,
     lstat,
     open_directory,
     open_found,
@@ -209,10 +208,12 @@ class Tree:
             finally:
                 os.close(fd)
 
-    def read_grown(self, path: str, size: int) -> tuple[_Hash, bytes, Fingerprint]:
+    def read_grown(
+        self, path: str, size: int, hash_start: Callable[[int, int], _Hash | None]
+    ) -> tuple[_Hash, bytes, Fingerprint]:
         """Return the SHA-256 of the first `size` bytes, of which none is kept, and the bytes after them, with the
         fingerprint that these had when they were read: a program may append to the file without a pause. Raises
-        ChangingError if it is replaced or truncated meanwhile."""
+        ChangingError if it is replaced or truncated meanwhile, or if `hash_start` (descriptor, size) returns None."""
         with self.parent(path) as (directory, name):
             fd = open_regular(directory, name, path)
             try:
@@ -222,7 +223,8 @@ class Tree:
             finally:
                 os.close(fd)
             current = lstat(directory, name, path)
-        if current is None or not (before.same_file(current) and size + len(added) == before.size <= current.size):
+        same = current is not None and before.same_file(current) and before.size <= current.size
+        if digest is None or not same or size + len(added) != before.size:
             raise ChangingError(path)
         return digest, added, before
 

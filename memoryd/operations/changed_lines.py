@@ -90,9 +90,9 @@ def index_grown(store: Store, row: FileRow, found: Fingerprint, now: float) -> s
     size = row.fingerprint.size
     if not (store.file_rules.append_only and _may_have_grown(row, found) and found.size <= store.max_bytes):
         return None
-    overlap = min(END_BYTES, size)
+    overlap, start_hash = min(END_BYTES, size), store.file_ends.start_hash(row.path)
     try:
-        digest, content, fingerprint = store.tree.read_grown(row.path, size - overlap)
+        digest, content, fingerprint = store.tree.read_grown(row.path, size - overlap, start_hash)
     except (OSError, ChangingError):
         return None  # reading the whole file tells why
     last, added = content[:overlap], content[overlap:]

@@ -488,19 +488,19 @@ class TestGrownFiles:
         start = b"x" * (2 * PIECE + 1)
         (tmp_path / "a").write_bytes(start + b"more")
         with Tree(str(tmp_path)) as tree:
-            digest, added, fingerprint = tree.read_grown("a", len(start))
+            digest, added, fingerprint = tree.read_grown("a", len(start), hash_start)
             assert (digest.hexdigest(), added, fingerprint) == (sha256(start), b"more", tree.stat("a"))
-            assert tree.read_grown("a", len(start) + 4)[1] == b""
+            assert tree.read_grown("a", len(start) + 4, hash_start)[1] == b""
 
-    def test_the_file_may_grow_meanwhile(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_the_file_may_grow_meanwhile(self, tmp_path: Path) -> None:
         (tmp_path / "a").write_bytes(b"one\ntwo\n")
         with Tree(str(tmp_path)) as tree:
             before = tree.stat("a")
-            _before_hashing(monkeypatch, partial(os.truncate, tmp_path / "a", 99))
-            assert tree.read_grown("a", 4)[1:] == (b"two\n", before)
+            hashing = _after(partial(os.truncate, tmp_path / "a", 99))
+            assert tree.read_grown("a", 4, hashing)[1:] == (b"two\n", before)
 
     @pytest.mark.parametrize("change", ["replaced", "removed", "shorter"])
-    def test_any_other_change_is_an_error(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, change: str) -> None:
+    def test_any_other_change_is_an_error(self, tmp_path: Path, change: str) -> None:
         path = tmp_path / "a"
         path.write_bytes(b"one\ntwo\n")
         (tmp_path / "b").write_bytes(b"one\ntwo\n")
@@ -509,20 +509,23 @@ class TestGrownFiles:
             "removed": path.unlink,
             "shorter": lambda: os.truncate(path, 6),
         }
-        with Tree(str(tmp_path)) as tree:
-            _before_hashing(monkeypatch, changes[change])
-            with pytest.raises(ChangingError):
-                tree.read_grown("a", 4)
+        with Tree(str(tmp_path)) as tree, pytest.raises(ChangingError):
+            tree.read_grown("a", 4, _after(changes[change]))
+
+    def test_so_is_a_start_that_cannot_be_hashed(self, tmp_path: Path) -> None:
+        (tmp_path / "a").write_bytes(b"one\ntwo\n")
+        with Tree(str(tmp_path)) as tree, pytest.raises(ChangingError):
+            tree.read_grown("a", 4, lambda _fd, _size: None)
 
 
-def _before_hashing(monkeypatch: pytest.MonkeyPatch, change: Callable[[], object]) -> None:
-    """Change the file once it is open."""
+def _after(change: Callable[[], object]) -> Callable[[int, int], Any]:
+    """Return what changes the file once it is open, and then hashes its start."""
 
-    def changed(fd: int, size: int) -> Any:
+    def hashing(fd: int, size: int) -> Any:
         change()
         return hash_start(fd, size)
 
-    monkeypatch.setattr(tree_module, "hash_start", changed)
+    return hashing
 
 
 def test_a_twin_outlives_the_tree_it_was_made_from(tmp_path: Path) -> None:

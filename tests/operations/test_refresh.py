@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from memoryd.core.findings import Finding
 from memoryd.core.records import Document, ParseOffset
 from memoryd.core.spans import COARSE_RECENT_S, sha256
-from memoryd.disk.syscalls import MB, ChangingError
+from memoryd.disk.syscalls import MB, PIECE, ChangingError
 from memoryd.disk.tree import Tree
 from memoryd.errors import ShuttingDownError
 from memoryd.layouts.jsonl_store import JsonlReader
@@ -115,6 +115,20 @@ class TestTails:
         assert row is not None
         assert row.digest == sha256(world.read(CORE))
         assert "behind" in {each.body for each in world.store.catalogue.newest(EVERYTHING, 9)}
+
+    def test_a_changed_piece_of_a_large_file_is_found_below_appended_lines(self, world: World) -> None:
+        world.write(CORE, lines(memory(1, content="before"), memory(2, content="x" * 2 * PIECE)))
+        world.look()
+        world.append(CORE, memory(3))
+        assert world.look([CORE]).changed == (CORE,)
+        overwrite(world.root / CORE, world.read(CORE).index(b"before"), b"behind")
+        world.append(CORE, memory(4))
+        for changed in ((CORE,), ()):
+            assert world.look([CORE]).changed == changed
+            row = world.store.catalogue.file(CORE)
+            assert row is not None
+            assert row.digest == sha256(world.read(CORE))
+            assert "behind" in {each.body for each in world.store.catalogue.newest(EVERYTHING, 9)}
 
     @pytest.mark.parametrize("change", ["end edited", "replaced", "shorter", "no newline", "unknown end"])
     def test_another_change_is_read_whole_at_once(self, world: World, read_whole: list[str], change: str) -> None:
