@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import random
 from collections.abc import Callable
+from itertools import combinations
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -472,6 +473,15 @@ class TestText:
         both = index.match(TextQuery((Term("host"), Term("room")), "substring"), EVERYTHING, 9)
         assert [(match.score, match.kind) for match in both] == [(1.0, "substring")]
         assert found(index, TextQuery((Term("o"),), "substring", without=[each.key for each in both])) == ["a#m3"]
+
+    @pytest.mark.parametrize(
+        "text", ["xicc-review.pyx", "c++-lib/c#:ab_c++17", "1.0.210-é-Straße.de", "a👩‍🚀b=c<T>(d)"]
+    )
+    def test_every_part_of_a_word_with_signs_is_found(self, index: IndexWriter, text: str) -> None:
+        put_texts(index, "a", f"it is {text} here", *["icc", "review", "lib ab", "210 de"] * 6)
+        for start, end in combinations(range(len(text) + 1), 2):
+            query = TextQuery((Term(text[start:end]),), "substring")
+            assert "a#m0" in found(index, query), query
 
     def test_it_equals_a_rebuild(self, engine: Opens) -> None:
         """Whatever was put, grown and forgotten before."""

@@ -14,6 +14,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from functools import lru_cache
 from itertools import chain, groupby
 from math import log
+from typing import NamedTuple
 
 import msgspec
 
@@ -29,6 +30,7 @@ MAX_SCORED = 3_000  # memories with any of the words that FTS5 scores without a 
 NEWEST = 2_500  # memories that are scored if more match
 RARE = 1.5  # a form is rare if its term, in any form, is in this many times more memories
 MAX_NARROWING = 3  # words of a piece whose memories are looked up: fewer conditions only leave more to search
+MIN_PREFIX = 3  # letters of the last word of a piece that is looked up by the words that begin with it
 FEW_WORDS = 20  # words that contain a substring; the memories with so few are looked up at once
 NEWEST_SEARCHED = 300  # memories that are searched first if there are more
 MAX_WORDS = 400  # words that contain a substring; if there are more, nearly every memory has one of them
@@ -251,9 +253,9 @@ class FullText:
         """Return the memories that match, newest first; None, without reading their texts, if there are more than
         `limit`."""
         where, values = conditions(filters)
-        query = f"SELECT w.rowid {_FROM}{where} ORDER BY w.rowid DESC LIMIT ?"
+        query = f"SELECT w.rowid {_FROM}{where} ORDER BY w.rowid LIMIT ?"  # descending takes FTS5 more time
         keys = [key for (key,) in self._db.rows(query, (expression, *values, limit + 1))]
-        return list(self._memories.memories(keys).values()) if len(keys) <= limit else None
+        return list(self._memories.memories(keys[::-1]).values()) if len(keys) <= limit else None
 
     # --- scores
 
@@ -319,34 +321,36 @@ class FullText:
         if not words:
             yield from self._memories.all_with(piece, filters, without)
             return
-        holding = self._words_with(words, FEW_WORDS)
+        holding = self._words_with(words, FEW_WORDS, plain=piece.isascii())
         older = self._memories.last_key() - NEWEST_SEARCHED
         if holding is None:
             yield from self._memories.all_with(sign, filters, without, above=older)
-            holding = self._words_with(words, MAX_WORDS)
+            holding = self._words_with(words, MAX_WORDS, plain=piece.isascii())
         if holding is None:
             yield from self._memories.all_with(sign, filters, without, upto=older)
         elif holding:
             yield from self._memories.matching(holding, filters, without)
 
-    def _words_with(self, words: Sequence[str], most: int) -> str | None:
-        """Return an expression for the words of the index that contain the longest words of a piece: of the first one,
-        and of others while many memories match. "" if a word is in none of them, None if each is in more than `most`.
-        """
+    def _words_with(self, words: Sequence[str], most: int, *, plain: bool) -> str | None:
+        """Return an expression for the words of the index that can hold the longest words of a piece: for one of them,
+        and for others while many memories match. "" if one is in no word, None if each is in more than `most`."""
         parts: list[str] = []
-        wanted = sorted({*filter(str.isalnum, words)}, key=lambda word: (-len(word), word))[:MAX_NARROWING]
-        for word in wanted or words[:1]:
-            holding = self._word_list.words_containing(
-                word, most, self._memories.last_key(), self._terms, self._words_after
-            )
+        for term, inside in _parts(words, plain=plain):
+            holding = self._holding(term.text, most) if inside else _expression(term)
             if holding is None:
                 continue
             if not holding:
                 return ""
-            parts.append(" OR ".join(_expression(Term(each)) for each in holding))
-            if len(words) == 1 or (len(holding) <= FEW_WORDS and self._count(parts[-1:])[0] <= FEW_WORDS):
+            parts.append(holding)
+            if len(words) == 1 or self._count(parts[-1:])[0] <= FEW_WORDS:
                 break
         return " AND ".join(f"({each})" for each in parts) or None
+
+    def _holding(self, word: str, most: int) -> str | None:
+        """Return an expression for the words that contain a word; "" if there are none, None for more than `most`."""
+        last = self._memories.last_key()
+        found = self._word_list.words_containing(word, most, last, self._terms, self._words_after)
+        return None if found is None else " OR ".join(_expression(Term(each)) for each in found)
 
     def _terms(self) -> str:
         row = self._db.row(_TERMS)
@@ -356,6 +360,26 @@ class FullText:
         """Yield the words of all memories with a higher key."""
         texts = self._db.rows(_NEWER, (key,))
         return chain.from_iterable(tokens("\n".join(parts)) for parts in texts)
+
+
+class _Part(NamedTuple):
+    """A word of a piece; `inside`: it may be in the middle of a longer word of a memory."""
+
+    term: Term
+    inside: bool
+
+
+def _parts(words: Sequence[str], *, plain: bool) -> list[_Part]:
+    """Return some words of a piece, the longest first; `plain`: it is in ASCII. Only the first word of a plain piece
+    may be inside a longer one, since signs stand around the others; a word of a memory may begin with the last one.
+    C++ and C# are looked for without their signs, which the index treats as letters."""
+    found = {word: _Part(Term(word), inside=True) for word in words if word.isalnum()}
+    if plain and len(found) > 1 and all(map(str.isalnum, words)):
+        found |= {word: _Part(Term(word), inside=False) for word in words[1:-1]}
+        if len(words[-1]) >= MIN_PREFIX and words[-1] not in words[:-1]:
+            found[words[-1]] = _Part(Term(words[-1], prefix=True), inside=False)
+    ordered = sorted(found.values(), key=lambda each: (each.inside, -len(each.term.text), each.term.text))
+    return ordered[:MAX_NARROWING] or [_Part(Term(words[0]), inside=True)]
 
 
 @lru_cache(maxsize=4_096)  # a question counts its terms several times
