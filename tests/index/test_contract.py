@@ -572,6 +572,20 @@ class TestVectors:
         assert index.vector(known["own"]) is None, "its agent took it back"
         assert [key for key, _ in index.missing_vectors(MODEL, 0, 10)] == [known["own"]]
 
+    @pytest.mark.parametrize("factor", [1e300, 1e39, 1e25, 1e-25, 1e-300])
+    def test_those_that_do_not_fit_32_bits_keep_their_direction(self, index: IndexWriter, factor: float) -> None:
+        """One infinite number would make every cosine with the mean of all vectors unknown."""
+        put(
+            index,
+            "a",
+            record(1, "extreme", embedding=(4 * factor, 3 * factor)),
+            record(2, "usual", embedding=(0.0, 2.0)),
+        )
+        extreme, usual = keys(index)["extreme"], keys(index)["usual"]
+        for less, expected in ((0.0, {extreme: 0.8, usual: 0.0}), (0.5, {extreme: 0.7772, usual: -0.037})):
+            found = index.nearest([1.0, 0.0], "own:2", EVERYTHING, 5, less_common=less)
+            assert found == pytest.approx(expected, abs=1e-4)
+
     def test_what_comes_after_none_was_missing_is_missing(self, index: IndexWriter) -> None:
         put(index, "a", record(1, "first", embedding=(1.0, 0.5)), record(2, "second", embedding=(1.0, 0.5)))
         assert index.missing_vectors(MODEL, 0, 10) == []

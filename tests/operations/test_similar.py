@@ -72,6 +72,9 @@ def test_memories_of_a_user_are_compared_within_that_user(places: list[SearchRoo
     like, but = similar_to_memory(places, "a1", "ann")
     assert search_by(places, like=like, excluded=but, user="ann") == ["a2"]
     assert search_by(places, like=similar_to_vector([1, 0, 0]), user="ann") == ["a1", "a2"]
+    assert search_by(places, like=similar_to_vector([1e39, 0, 0]), user="ann") == ["a1", "a2"], (
+        "longer than 32 bits hold"
+    )
     assert search_by(places, like=similar_to_vector([1, 0, 0])) == [], "of several users one has to be named"
 
 

@@ -8,13 +8,12 @@ no other. Vectors are added in key order; `Epoch.changes` counts those added out
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
-from struct import pack
 
 from memoryd.core.index import Sample
 from memoryd.core.query import Filters
 from memoryd.core.records import Record
 from memoryd.core.spans import replace_surrogates
-from memoryd.core.vectors import agent_model
+from memoryd.core.vectors import agent_model, pack_floats
 from memoryd.core.words import whole_text
 from memoryd.index.matrix import MatrixCache
 from memoryd.index.sqlite.database import Database
@@ -78,10 +77,7 @@ class Vectors:
         for at in range(0, len(given), _MAX_KEYS):
             some = given[at : at + _MAX_KEYS]
             known = self._stored([key for key, _ in some])
-            rows = [
-                (key, agent_model(size := len(embedding)), pack(f"{size}f", *embedding))  # half the time of an array
-                for key, embedding in some
-            ]
+            rows = [(key, agent_model(len(embedding)), pack_floats(embedding)) for key, embedding in some]
             new = [row for row in rows if known.get(row[0]) != row[1:]]
             self._epoch.changes += sum(key in known for key, _, _ in new)
             self._db.run_many("INSERT OR REPLACE INTO vectors VALUES (?,?,?)", new)
