@@ -2,7 +2,7 @@
 
 If memoryd made a change to lines, the file is not even read. Of a file that seems to have been appended to, a look
 ahead of the index files reads only the end; its row stays marked as recently modified, so that the next refresh makes
-sure: it hashes what stood before those lines, and keeps none of it.
+sure: it compares what stood before those lines with what was indexed, and keeps none of it.
 """
 
 from __future__ import annotations
@@ -85,8 +85,8 @@ def _may_have_grown(row: FileRow, found: Fingerprint) -> bool:
 
 
 def index_grown(store: Store, row: FileRow, found: Fingerprint, now: float) -> str | None:
-    """Index the lines that were appended to a file, or none: what stood before them is only hashed. Returns what
-    `index_file` does; None if it is not known to stand there still."""
+    """Index the lines that were appended to a file, or none: what stood before them is only compared with what was
+    indexed. Returns what `index_file` does; None if it is not known to stand there still."""
     size = row.fingerprint.size
     if not (store.file_rules.append_only and _may_have_grown(row, found) and found.size <= store.max_bytes):
         return None

@@ -105,7 +105,7 @@ def note_losses_of_new_files(store: Store, rows: Sequence[FileRow], now: float) 
 
 def note_deletion(store: Store, path: str, now: float) -> None:
     """Note that a file with memories was deleted."""
-    if _caches(store):
+    if store.file_rules.agent_caches_file:
         save_versions(store, now)
         version = _last_good(store, path)
         losses = open_losses(store)
@@ -119,12 +119,8 @@ def note_deletion(store: Store, path: str, now: float) -> None:
         _note(store, path, row.records, 0, None, now)
 
 
-def _caches(store: Store) -> bool:
-    return store.file_rules.agent_caches_file
-
-
 def _is_watched(store: Store, path: str) -> bool:
-    return store.layout is not None and not _caches(store) and store.role(path) is Role.SOURCE
+    return store.layout is not None and not store.file_rules.agent_caches_file and store.role(path) is Role.SOURCE
 
 
 def _is_own_change(store: Store, before: FileRow, digest: str | None) -> bool:
@@ -203,7 +199,7 @@ def update_losses(store: Store, changed: Collection[str], now: float) -> tuple[s
         if path in losses or len(losses) < MAX_LOSSES:
             losses[path] = _merge(losses.get(path), Loss(records, 0, since, False, sample, len(sample)))
     rows = {path: store.catalogue.file(path) for path in losses}
-    if not _caches(store):
+    if not store.file_rules.agent_caches_file:
         losses = _judge(store, losses, rows, changed, now)
     if msgspec.to_builtins(losses) != before:
         _save(store, losses)
@@ -312,7 +308,7 @@ def _findings(store: Store, losses: dict[str, Loss], rows: dict[str, FileRow | N
     """Yield the confirmed losses, but for those that are among the findings of an existing file."""
     for path, loss in losses.items():
         row = rows[path]
-        if loss.confirmed and (row is None or not _caches(store)):
+        if loss.confirmed and (row is None or not store.file_rules.agent_caches_file):
             yield Finding("shrunk", path, _message(store, path, loss.records, row.records if row else 0))
 
 
@@ -344,7 +340,7 @@ def overwrite_losses(store: Store, after: FileRow) -> Iterator[Finding]:
 
     The next memory that the agent stores, often within seconds, must not hide it.
     """
-    if store.layout is None or not _caches(store) or after.role != Role.SOURCE or after.pending:
+    if store.layout is None or not store.file_rules.agent_caches_file or after.role != Role.SOURCE or after.pending:
         return
     losses = open_losses(store)
     loss = losses.get(after.path)
@@ -356,7 +352,7 @@ def overwrite_losses(store: Store, after: FileRow) -> Iterator[Finding]:
         yield Finding("shrunk", after.path, _message(store, after.path, loss.records, after.records))
         return
     version = _last_good(store, after.path, after.digest)
-    if version is None or is_memoryd_version(store, after) or is_newest_change(store, after.path, after.digest):
+    if version is None or is_memoryd_version(store, after) or is_newest_change(store, after):
         return
     before = FileStats(version.file, Role.SOURCE, version.size, version.quality.units, 0, version.quality.records, {})
     found = store.layout.repair.alarms(before, _summary(after))

@@ -58,10 +58,10 @@ def is_watched(store: Store, path: str) -> bool:
     return path in store.recent or path in store.journal.facts.get(MEMORYD_CHANGES, {})
 
 
-def is_newest_change(store: Store, path: str, digest: str) -> bool:
+def is_newest_change(store: Store, row: FileRow) -> bool:
     """True if the newest change of memoryd left the file as it is. Undos and restores are only found this way."""
     newest = store.journal.entries(1)
-    return any(step.path == path and step.after_sha == digest for each in newest for step in each.steps)
+    return any(step.path == row.path and step.after_sha == row.digest for each in newest for step in each.steps)
 
 
 def undo_findings(store: Store, row: FileRow, document: Document) -> Iterator[Finding]:
@@ -72,7 +72,7 @@ def undo_findings(store: Store, row: FileRow, document: Document) -> Iterator[Fi
     change = known.get(row.path)
     if change is None or change["sha"] == row.digest:
         return
-    present = {record.id for record in document.records} if not is_newest_change(store, row.path, row.digest) else None
+    present = {record.id for record in document.records} if not is_newest_change(store, row) else None
     back = sorted(set(change["out"]) & present) if present is not None else []
     lost = sorted(set(change["in"]) - present) if present is not None else []
     if back:
@@ -106,10 +106,10 @@ def watch_change(store: Store, path: str, identity: str, recent: RecentChange) -
     known[identity] = recent
 
 
-def find_lost_writes(store: Store, path: str, content: bytes, document: Document, now: float) -> None:
+def find_lost_writes(store: Store, row: FileRow, content: bytes, document: Document, now: float) -> None:
     """Find watched changes that are missing in a file another program wrote, and queue them to be stored again."""
-    known = store.recent.get(path)
-    if not known or is_newest_change(store, path, sha256(content)):
+    known = store.recent.get(row.path)
+    if not known or is_newest_change(store, row):
         return
     present = {record.id: sha256(record.span.of(content)) for record in document.records}
     for identity, recent in list(known.items()):
@@ -117,9 +117,9 @@ def find_lost_writes(store: Store, path: str, content: bytes, document: Document
             del known[identity]
         elif _is_undone(recent, present.get(identity), present):
             del known[identity]
-            store.lost_writes.append((path, identity, recent))
+            store.lost_writes.append((row.path, identity, recent))
             if not _is_automatic(store, recent):
-                _note(store, path, identity, now, Severity.WARNING, _lost_message(recent))
+                _note(store, row.path, identity, now, Severity.WARNING, _lost_message(recent))
         elif recent.rewrites + 1 >= REWRITES:
             del known[identity]
         else:

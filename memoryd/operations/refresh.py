@@ -355,7 +355,7 @@ def _completed(store: Store, row: FileRow, content: bytes, document: Document, n
     """Return a document with what the store knows of the file: findings about the whole file, and counts of reads."""
     told = (*overwrite_losses(store, row), *undo_findings(store, row, document))
     more = (*file_findings(store, row, is_empty=not content), *told)
-    find_lost_writes(store, row.path, content, document, now)
+    find_lost_writes(store, row, content, document, now)
     counted = add_counts(store, document)
     return replace(counted, findings=(*document.findings, *more)) if more else counted
 

@@ -712,7 +712,7 @@ def test_a_client_command_imports_only_what_it_needs(argv: list[str], stub: Stub
 
 # Each of these takes a tenth of the interpreter's start or more.
 SLOW_TO_IMPORT = {
-    *("click", "msgspec", "rich", "platformdirs", "numpy"),
+    *("click", "msgspec", "rich", "platformdirs", "simsimd"),
     *("typing", "inspect", "dataclasses", "contextlib", "threading", "subprocess", "pathlib", "importlib.metadata"),
     *("shutil", "tempfile", "textwrap", "datetime", "difflib", "hashlib", "random", "urllib.parse", "asyncio"),
 }

@@ -26,7 +26,7 @@ from tests.mcp.session import in_process, protocol_error, refusal, result_of, se
 
 ENTRY = "## 2026-01-02: Pool size\n\n**Context:** db/pool\n\n---\n"
 READING = ["search_memories", "get_memory", "list_memories", "memory_status"]
-HEAVY = {"numpy", "watchdog", "apscheduler", "structlog", "rich", "sqlite3", "httpx2"}
+HEAVY = {"simsimd", "watchdog", "apscheduler", "structlog", "rich", "sqlite3", "httpx2"}
 WRITING = ["add_memory", "update_memory", "forget_memory"]
 
 
