@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import errno
 import hashlib
+import os
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 
@@ -167,7 +168,7 @@ def _rotate(tree: Tree, journal: Journal, backups: Sequence[BackupInfo], limit: 
                 tree.unlink(paths[name])
             dropped.append(name)
         except OSError as error:  # a surplus backup must not fail the new one
-            log.warning("backup not removed", backup=name, reason=error.strerror)
+            log.warning("backup not removed", path=os.path.join(tree.path, paths[name]), reason=error.strerror)
     there = {each.name for each in backups} - set(dropped)
     gone = [row.id for row in journal.backups.rows(backups[0].file) if row.name not in there]
     if gone:

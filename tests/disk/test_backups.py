@@ -364,12 +364,12 @@ def test_one_that_cannot_be_removed_is_reported_and_goes_next_time(
         raise PermissionError(errno.EPERM, "Operation not permitted", path)
 
     told: list[str] = []
-    log = SimpleNamespace(warning=lambda _, backup, **reason: told.append(backup))
+    log = SimpleNamespace(warning=lambda _, path, **reason: told.append(path))
     with monkeypatch.context() as patched:
         patched.setattr(store.tree, "unlink", refusing)
         patched.setattr(backups, "log", log)
         result = store.save(good(5), now=NOW + 5)
-    assert (result.outcome, result.dropped, told) == ("made", (), [names[1]])
+    assert (result.outcome, result.dropped, told) == ("made", (), [str(store.path / ".backup" / names[1])])
     assert store.save(good(6), now=NOW + 6).dropped == (names[1], names[2])
 
 
