@@ -586,6 +586,13 @@ class TestVectors:
             found = index.nearest([1.0, 0.0], "own:2", EVERYTHING, 5, less_common=less)
             assert found == pytest.approx(expected, abs=1e-4)
 
+    def test_a_vector_that_an_older_memory_gets_later_is_compared(self, index: IndexWriter) -> None:
+        newer = record(2, "newer", embedding=(0.0, 1.0))
+        for older in (record(1, "older"), record(1, "older", embedding=(1.0, 0.0))):
+            put(index, "a", older, newer)
+            found = index.nearest([1.0, 0.0], "own:2", EVERYTHING, 5)
+        assert found == {keys(index)["older"]: 1.0, keys(index)["newer"]: 0.0}
+
     def test_what_comes_after_none_was_missing_is_missing(self, index: IndexWriter) -> None:
         put(index, "a", record(1, "first", embedding=(1.0, 0.5)), record(2, "second", embedding=(1.0, 0.5)))
         assert index.missing_vectors(MODEL, 0, 10) == []

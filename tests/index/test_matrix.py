@@ -203,6 +203,20 @@ def test_vectors_without_direction_are_near_to_nothing(catalogue: SqliteIndex) -
     assert MatrixCache().compare(catalogue.vectors, "z", unpack(vector(1), SIZE)).of([key]) == {key: 0.0}
 
 
+@pytest.mark.parametrize("opened_again", [False, True])
+def test_vectors_that_come_out_of_order_are_compared(catalogue: SqliteIndex, opened_again: bool) -> None:
+    first, second, *_, last = sorted(catalogue.vectors.all_allowed(EVERYTHING))
+    catalogue.put_vectors("late", [(last, vector(1))])
+    index = SqliteIndex(catalogue.path) if opened_again else catalogue
+    for number, key in enumerate((first, second, 0), start=1):
+        found = index.nearest(unpack(vector(1), SIZE), "late", EVERYTHING, 5)
+        assert found is not None
+        assert len(found) == number
+        index.put_vectors("late", [(key, vector(1))])
+    if opened_again:
+        index.close()
+
+
 def test_loading_takes_little_more_memory_than_the_vectors() -> None:
     """The heap would keep the rest for long."""
     count, size = 4_000, 128

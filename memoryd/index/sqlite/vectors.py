@@ -34,12 +34,12 @@ _KEYS = "SELECT r.key FROM records AS r WHERE r.key"
 
 
 class Epoch:
-    """State of the vectors that all connections share: the `highest` key with one, and the number of `changes` that a
-    matrix would miss if it only loaded newer keys."""
+    """State of the vectors that all connections share: the `highest` key with one, by model, and the number of
+    `changes` that a matrix would miss if it only loaded newer keys."""
 
     def __init__(self) -> None:
         self.changes = 0
-        self.highest = 0
+        self.highest: dict[str, int] = {}  # of each model that something was stored for
         self.matrices = MatrixCache()
 
 
@@ -65,11 +65,22 @@ class Vectors:
             "INSERT OR REPLACE INTO vectors SELECT ?, ?, ? WHERE EXISTS (SELECT 1 FROM records WHERE key = ?)"
             " AND NOT EXISTS (SELECT 1 FROM vectors WHERE key = ? AND model GLOB 'own:*')"
         )
+        highest = self._highest(model)
         with self._db.transaction():
             self._db.run_many(query, ((key, model, vector, key, key) for key, vector in rows))
-        keys = [key for key, _ in rows]
-        self._epoch.changes += min(keys, default=self._epoch.highest) < self._epoch.highest
-        self._epoch.highest = max(keys, default=self._epoch.highest)
+        self._note(model, highest, [key for key, _ in rows])
+
+    def _highest(self, model: str) -> int:
+        """Return the highest key with a vector of a model; 0 if there is none."""
+        if model in self._epoch.highest:
+            return self._epoch.highest[model]
+        found = self._db.row("SELECT key FROM vectors WHERE model = ? ORDER BY key DESC LIMIT 1", (model,))
+        return int(found[0]) if found else 0
+
+    def _note(self, model: str, highest: int, keys: Collection[int]) -> None:
+        """Note for which keys a vector was stored: a matrix that has the highest key before would miss those below."""
+        self._epoch.changes += sum(key <= highest for key in keys)
+        self._epoch.highest[model] = max((highest, *keys))
 
     def put_agent_vectors(self, records: Sequence[Record], keys: Sequence[int]) -> None:
         """Store the vectors that agents wrote, within the transaction that inserts the records."""
@@ -79,8 +90,11 @@ class Vectors:
             known = self._stored([key for key, _ in some])
             rows = [(key, agent_model(len(embedding)), pack_floats(embedding)) for key, embedding in some]
             new = [row for row in rows if known.get(row[0]) != row[1:]]
-            self._epoch.changes += sum(key in known for key, _, _ in new)
+            self._epoch.changes += sum(key in known and known[key][0] != model for key, model, _ in new)
+            highest = {model: self._highest(model) for _, model, _ in new}
             self._db.run_many("INSERT OR REPLACE INTO vectors VALUES (?,?,?)", new)
+            for model, before in highest.items():
+                self._note(model, before, [key for key, of, _ in new if of == model])
 
     def _stored(self, keys: Sequence[int]) -> dict[int, tuple[str, bytes]]:
         marks = ",".join("?" * len(keys))
