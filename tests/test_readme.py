@@ -65,7 +65,7 @@ def test_it_is_short() -> None:
 
 
 def test_the_topics_of_the_reference_are_all_named() -> None:
-    [passage] = re.findall(r"`memoryd help TOPIC` for (.*?), also as", TEXT, re.DOTALL)
+    [passage] = re.findall(r"`memoryd help TOPIC` for (.*?), after", TEXT, re.DOTALL)
     assert re.findall(r"`([a-z-]+)`", passage) == list(TOPICS)
 
 

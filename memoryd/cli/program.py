@@ -74,7 +74,7 @@ class Commands(click.Group):
     epilog=example("memoryd demo", "memoryd run ~/.claude/agents/memories", "memoryd status"),
 )
 @click.option("--config", metavar="FILE", help="The configuration file.")
-@click.option("--state-dir", metavar="DIR", help="Where the daemon keeps its journal, backups and catalogue.")
+@click.option("--state-dir", metavar="DIR", help="Where the daemon keeps its journal, backups and search index.")
 @click.option("--socket", metavar="PATH", help="The control socket.")
 @click.version_option(__version__, message="memoryd %(version)s")
 @click.pass_context

@@ -32,7 +32,7 @@ class Key(Struct, frozen=True):
 DAEMON: Mapping[str, Key] = {
     "log_level": Key(checks.choice("debug", "info", "warning", "error"), "debug, info, warning or error"),
     "log_format": Key(checks.choice("auto", "console", "json"), "auto: console on a terminal, else JSON lines"),
-    "settle_ms": Key(checks.integer(0, 60_000), "quiet time before the index files are written, in milliseconds"),
+    "settle_ms": Key(checks.integer(0, 60_000), "quiet time before index files are written in a burst, in ms"),
     "settle_cap_ms": Key(checks.integer(1, 600_000), "upper bound on that wait, counted from the first change"),
     "quiet_s": Key(checks.number(0, 3600), "quiet time that scheduled upkeep waits for, in seconds"),
     "quiet_cap_s": Key(checks.number(0, DAY_S), "upper bound on that wait, counted from when it is due"),

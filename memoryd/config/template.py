@@ -70,7 +70,7 @@ def template(detected: Sequence[Detected] = (), *, mode: str | None = None) -> s
             + _settings(ENDPOINT, defaults_of(EndpointConfig())),
             "[defaults]                 # for every root\n"
             + _settings(POLICY, {**defaults_of(Policy()), "timezone": "UTC"})
-            + _comment(f"{SECRETS_KEY.meaning} (this is an example)")
+            + _comment(f"{SECRETS_KEY.meaning} (for example)")
             + f"# secrets = {quoted('shapes')}\n",
             "[defaults.schedule]\n" + _SCHEDULE_NOTE + _settings(SCHEDULE, DEFAULT_SCHEDULE),
             _ROOTS_NOTE + _EXAMPLES.format(layouts=_comment(", ".join(LAYOUT_CHOICES))),

@@ -61,7 +61,7 @@ FIGURES: Sequence[Figure] = (
     Figure(
         "search by words and meaning; first one",
         ((goals.SEARCH, "hybrid"), (goals.KNOWN_START, "first hybrid question")),
-        "comparing the words of each candidate",
+        "scoring by FTS5, ranking in Python",
     ),
     Figure(
         "20,000 files by 4 writers → searchable; in new directories",
@@ -81,7 +81,7 @@ FIGURES: Sequence[Figure] = (
     Figure(
         "resident memory in use; `memoryd ping`",
         ((goals.MEMORY, "in use"), (goals.CLIENT, "ping")),
-        "the required packages alone are 28 MB",
+        "the interpreter and the required packages are 34 MB",
     ),
 )
 
@@ -187,7 +187,7 @@ def _figure(row: Row | None) -> str:
 
 
 def _goals(rows: Sequence[Row | None]) -> str:
-    """The goals at the sizes, each said once; limits of p99 are left to the tables."""
-    found = [each.goal.text(each.unit).split(", p99")[0] for each in rows if each and each.goal]
-    texts = [each.replace("<=", "≤").replace(" x floor", " × floor") for each in dict.fromkeys(found)]
-    return " / ".join(texts[:1] + [each.removeprefix("≤ ") for each in texts[1:]]) or "-"
+    """The goals at the sizes, once if they are equal; limits of p99 are left to the tables."""
+    found = [each.goal.text(each.unit).split(", p99")[0] if each.goal else "-" for each in rows if each]
+    texts = [each.replace("<=", "≤").replace(" x floor", " × floor") for each in dict.fromkeys(found or ["-"])]
+    return " / ".join(texts).replace(" / ≤ ", " / " if texts[0] != "-" else " / ≤ ")

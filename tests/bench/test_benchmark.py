@@ -162,6 +162,14 @@ def test_the_readme_names_the_slowest_layout_its_floor_and_what_is_missed(result
     ]
 
 
+def test_the_readme_says_at_which_sizes_a_goal_holds() -> None:
+    rows = tuple(
+        row(goals.FIRST_INDEX, "searchable", "json-files", size, [1.0], floor=[0.5]) for size in (1_000, 10_000)
+    )
+    found = Result(machine={}, quick=False, seconds=0.0, rows=rows, growth=())
+    assert "| - / ≤ 3 × floor; - |" in readme(found)
+
+
 def test_the_command_line_prints_the_readme_table(
     result: Result, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

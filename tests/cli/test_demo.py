@@ -94,13 +94,13 @@ def test_the_scenes_are_shown(run: Run) -> None:
         assert f"{store}: {held} memories" in run.text
     for question in ("exporter is bounced again", "forked child processes"):
         assert question in run.text
-    assert "5 stores, all of them fresh" in run.text
+    assert "5 stores, all of them up to date" in run.text
     assert "Security violation: Cannot store sensitive data" in run.text
     assert {store for store in STORES if f"recognised as {store}" in run.text} == {*STORES[1:]}
 
 
 def test_the_answers_to_its_questions_share_few_words_with_them(run: Run) -> None:
-    lines = run.text.partition("10 The end")[0].split(" · asked 5 stores, all of them fresh: ")[1:]
+    lines = run.text.partition("10 The end")[0].split(" · searched 5 stores, all of them up to date: ")[1:]
     assert len(lines) == 2
     for line in lines:
         question, _, answer = line.partition("? ")

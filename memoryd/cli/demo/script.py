@@ -107,7 +107,7 @@ def _maintain(demo: Sandbox) -> None:
     demo.say("done", f"index.json rebuilt: {count} memories")
     receipt = demo.change(JSONL, "permissions")["receipt"]
     wide = [path for path in ("", *LIVE, "index.json") if demo.path(JSONL, path).stat().st_mode & 0o077]
-    demo.say("done", f"permissions closed: files 600, directory 700 (receipt {receipt})", observed=not wide)
+    demo.say("done", f"permissions tightened: files 600, directory 700 (receipt {receipt})", observed=not wide)
     originals = _live(demo.path("found", JSONL))
     for name, content in originals.items():
         backup = demo.until(partial(_backup_of, demo, name, content), f"memoryd backs up {name}")
@@ -329,7 +329,7 @@ def _search(demo: Sandbox) -> None:
         answer = demo.until(partial(_search_all, demo, question), "an answer that is fresh in every store")
         require(bool(answer["hits"]) and answer["hits"][0]["root"] == root, f"“{question}” is answered from {root}")
         hit = answer["hits"][0]
-        demo.say("note", f"asked {len(answer['fresh'])} stores, all of them fresh: {question}?")
+        demo.say("note", f"searched {len(answer['fresh'])} stores, all of them up to date: {question}?")
         demo.say("done", f"{shorten(hit['title'], 60)} in {root}/{hit['path']}")
 
 

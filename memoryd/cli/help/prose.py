@@ -126,9 +126,9 @@ and restoring happen on command only.
 """
 JOBS: Mapping[str, str] = {
     "index": """
-        Writes the index files of the layout where their meaning differs, 0.1 s after the last change and at most 1 s
-        after the first. Leaves an index alone that a newer program wrote; writes at most once a minute while another
-        program keeps reverting it.""",
+        Writes the index files of the layout where their meaning differs: at once after a single change; in a burst
+        0.1 s after the last change, and at most 1 s after the first. Leaves an index alone that a newer program wrote;
+        writes at most once a minute while another program keeps reverting it.""",
     "archive": """
         jsonl-store: moves learnings not used for 90 days, tasks completed 30 days ago and lines marked `archived` to
         archive/YEAR/NAME_YEAR_Qn.jsonl by creation date; never core memories. json-files and session-files: nothing,
