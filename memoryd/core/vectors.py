@@ -12,8 +12,23 @@ from operator import mul
 from struct import Struct, pack
 from typing import Any, Literal, TypeAlias
 
+Form = Literal["b", "f"]
+"""The numbers of packed vectors: signed bytes or floats of 32 bits."""
+
+Doubles: TypeAlias = "memoryview[float]"
+"""Numbers of 64 bits side by side."""
+
+Packed: TypeAlias = "bytes | bytearray | memoryview[int]"
+
+FEW = 20  # vectors; the mean of so many counts half
 _FROM_MIDDLE = bytes(number ^ 128 for number in range(256))  # a signed byte plus 128
 _LONG = 1e15  # the length of a vector; its square is far from the limits of 32 bits
+_DTYPES: Mapping[Form, str] = {"b": "int8", "f": "float32"}
+_BYTES: Mapping[Form, int] = {"b": 1, "f": 4}  # of a number
+_BYTE = 256
+_MIDDLES = 128 * (1 + _BYTE + _BYTE**2)
+_SIGN = 7 if sys.byteorder == "little" else 0  # the byte of a number of 64 bits
+_NOT_NEGATIVE = bytes(byte < 128 for byte in range(256))
 
 
 class Lanes:
@@ -75,21 +90,6 @@ def cosine(a: Sequence[float], b: Sequence[float]) -> float:
     return sum(map(mul, a, b)) / length if length else 0.0
 
 
-Form = Literal["b", "f"]
-"""The numbers of packed vectors: signed bytes or floats of 32 bits."""
-
-Doubles: TypeAlias = "memoryview[float]"
-"""Numbers of 64 bits side by side."""
-
-Packed: TypeAlias = "bytes | bytearray | memoryview[int]"
-_DTYPES: Mapping[Form, str] = {"b": "int8", "f": "float32"}
-_BYTES: Mapping[Form, int] = {"b": 1, "f": 4}  # of a number
-_BYTE = 256
-_MIDDLES = 128 * (1 + _BYTE + _BYTE**2)
-_SIGN = 7 if sys.byteorder == "little" else 0  # the byte of a number of 64 bits
-_NOT_NEGATIVE = bytes(byte < 128 for byte in range(256))
-
-
 def _simsimd() -> Any:
     return importlib.import_module("simsimd")  # half a megabyte that a daemon without an embedder does without
 
@@ -139,9 +139,6 @@ def positions(numbers: Doubles, least: float) -> list[int]:
     ones = array("d", [1.0]) * len(numbers)
     differences = memoryview(_simsimd().wsum(numbers, ones, alpha=1.0, beta=-least)).cast("B").tobytes()
     return [found.start() for found in re.finditer(b"\1", differences[_SIGN::8].translate(_NOT_NEGATIVE))]
-
-
-FEW = 20  # vectors; the mean of so many counts half
 
 
 def mean_share(share: float, count: int) -> float:
