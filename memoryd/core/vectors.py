@@ -12,6 +12,8 @@ from operator import mul
 from struct import Struct, pack
 from typing import Any, Literal, TypeAlias
 
+from memoryd.errors import MemorydError
+
 Form = Literal["b", "f"]
 """The numbers of packed vectors: signed bytes or floats of 32 bits."""
 
@@ -90,8 +92,16 @@ def cosine(a: Sequence[float], b: Sequence[float]) -> float:
     return sum(map(mul, a, b)) / length if length else 0.0
 
 
+class CannotCompareError(MemorydError):
+    """The library that compares vectors cannot be loaded."""
+
+
 def _simsimd() -> Any:
-    return importlib.import_module("simsimd")  # half a megabyte that a daemon without an embedder does without
+    try:
+        return importlib.import_module("simsimd")  # half a megabyte that a daemon without an embedder does without
+    except ImportError as error:  # of a broken installation the message can have many lines
+        reason = str(error).strip().partition("\n")[0]
+        raise CannotCompareError(f"the vectors cannot be compared: {reason}", hint="reinstall memoryd") from error
 
 
 def form_of(vector: bytes, size: int) -> Form:

@@ -18,7 +18,7 @@ from msgspec import Struct, field
 
 from memoryd.core.index import IndexReader, Sample
 from memoryd.core.query import Filters, Mode
-from memoryd.core.vectors import agent_model, cosine, pack_floats, unpack
+from memoryd.core.vectors import CannotCompareError, agent_model, cosine, pack_floats, unpack
 from memoryd.errors import MemorydError
 from memoryd.search.embedding.embedder import Embedder, IdleRelease
 from memoryd.search.query_terms import ParsedQuery, loose_term
@@ -132,9 +132,8 @@ class SemanticSearch:
         less = LESS_COMMON if question.like is None else 0.0
         try:
             near = reader.nearest(vector, model, question.filters, limit, also, less_common=less)
-        except ImportError as error:  # a broken installation: its message can have many lines
-            reason = str(error).strip().partition("\n")[0]
-            raise VectorsMissingError(f"the vectors cannot be compared: {reason}; reinstall memoryd") from error
+        except CannotCompareError as error:
+            raise VectorsMissingError(f"{error.message}; {error.hint}") from error
         if near is None:
             raise VectorsMissingError("no memory has a vector yet")
         return Meant(model, near)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import sys
 from collections import Counter
 from pathlib import Path
 
 import pytest
 
-from tests.bench.finding.__main__ import by_kind, mean_of, told_apart, trusted, worth, worth_of_first
+from tests.bench.finding.__main__ import by_kind, main, mean_of, told_apart, trusted, worth, worth_of_first
 from tests.bench.finding.arms import Found, PlainBm25, fused
 from tests.bench.finding.material import (
     HELD_OUT,
@@ -123,3 +124,13 @@ def test_plain_bm25_and_fusion() -> None:
     both = fused(plain.ask, lambda _: found("b", "a"))
     assert [each.name for each in both("boats")] == ["b", "a"]
     plain.close()
+
+
+def test_nothing_is_measured_without_the_library_that_compares_vectors(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["finding"])
+    monkeypatch.setitem(sys.modules, "simsimd", None)  # as if it were not installed
+    with pytest.raises(SystemExit, match="2"):
+        main()
+    assert "cannot be compared" in capsys.readouterr().err

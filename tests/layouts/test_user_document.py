@@ -6,7 +6,9 @@ import json
 import math
 import random
 import re
+import sys
 import tracemalloc
+from array import array
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
@@ -20,6 +22,7 @@ from memoryd.core.defaults import Policy
 from memoryd.core.plan import Kind, Plan
 from memoryd.core.records import Document, FileStats, Role
 from memoryd.core.spans import Span, splice
+from memoryd.errors import MemorydError
 from memoryd.layouts.codes import CODES
 from memoryd.layouts.protocol import Layout, LoadedFile, UpkeepView
 from memoryd.layouts.user_document import USER_DOCUMENT, UserDocumentReader, embeddings
@@ -508,6 +511,13 @@ class TestDedupe:
         stamp = iso(last_run) if last_run is not None else None
         files = {ALICE: text(doc(*[item("same")] * count, last_deduplicated_at=stamp))}
         assert bool(STORE.upkeep.dedupe(view(files, unattended=True), None).notes) is due
+
+    def test_a_library_that_is_missing_is_named(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        near = embeddings.similarity_search([array("d", [1.0]), array("d", [1.0])])
+        monkeypatch.setitem(sys.modules, "simsimd", None)  # as if it were not installed
+        with pytest.raises(MemorydError, match="simsimd") as raised:
+            near(0, 0.5)
+        assert raised.value.hint == "reinstall memoryd"
 
     def test_every_pair_is_found(self) -> None:
         dice = random.Random(5)

@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from memoryd.core.query import Mode
+from memoryd.core.vectors import CannotCompareError, lengths
 from memoryd.search.embedding.static import Static
 from memoryd.search.rerank import Reranker
 from tests.bench.finding.arms import Arm, Found, KeptVectors, PlainBm25, PureCosine, Stored, fused
@@ -135,6 +136,10 @@ def main() -> None:
     parser.add_argument("--minilm", type=Path, help="MiniLM beside it; its vectors are kept here")
     parser.add_argument("--misses", help="the arm whose misses are printed")
     given = parser.parse_args()
+    try:
+        lengths(b"1", 1, "b")
+    except CannotCompareError as error:  # all searches would be by text
+        parser.error(error.message)
     place = HELD_OUT[given.held_out - 1] if given.held_out else HERE
     half: Half = "all" if given.held_out else given.half
     written = [*memories(place), *others(given.others, given.seed)]
