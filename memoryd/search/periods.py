@@ -35,12 +35,12 @@ _PERIOD = re.compile(
         (?P<count>{_COUNT}|few)\s+(?P<units>day|week|month|quarter|year)s?
         | (?P<unit>day|week(?:end)?|month|quarter|year))
     | (?P<ago>{_COUNT})\s+(?P<ago_unit>day|week|month|year)s?\ ago
-    | (?P<date>\d{{4}}-\d\d(?:-\d\d)?)
+    | (?P<date>[1-9]\d{{3}}-\d\d(?:-\d\d)?)
     | (?:last\s+)?(?P<weekday>{"|".join(_DAYS)})
-    | (?:last\s+)?(?P<month>{"|".join(_MONTHS)})(?:\s+(?P<year>\d{{4}}))?
+    | (?:last\s+)?(?P<month>{"|".join(_MONTHS)})(?:\s+(?P<year>[1-9]\d{{3}}))?
     | (?:(?P<which_season>this|last|past|previous)\s+)?(?P<season>{"|".join(_SEASONS)})
-        (?:\s+(?:of\s+)?(?P<season_year>\d{{4}}))?
-    | q(?P<quarter>[1-4])(?:\s+(?:of\s+)?(?P<quarter_year>\d{{4}}))?
+        (?:\s+(?:of\s+)?(?P<season_year>[1-9]\d{{3}}))?
+    | q(?P<quarter>[1-4])(?:\s+(?:of\s+)?(?P<quarter_year>[1-9]\d{{3}}))?
     | (?P<only_year>(?:19|20)\d\d)
     )\b""",
     re.IGNORECASE | re.VERBOSE,
@@ -202,7 +202,7 @@ def _calendar(found: re.Match[str], today: datetime) -> tuple[datetime, datetime
         if found["quarter"]:
             return _latest(today, int(found["quarter"]) * 3 - 2, found["quarter_year"], 3)
         return _latest(today, _MONTHS.index(found["month"].lower()) + 1, found["year"], 1)
-    except ValueError:
+    except (ValueError, OverflowError):  # no such day, or none after it
         return None
 
 
