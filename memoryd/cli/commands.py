@@ -165,7 +165,7 @@ def _with_sentence(ctx: click.Context, values: Values) -> Sequence[str]:
     sentence, rest = fields.split_sentence(values["memory"])
     if not sentence:
         return rest
-    return [*fields.sentence_fields(sentence, layout_of(socket_of(ctx), values.get("root"))), *rest]
+    return fields.sentence_fields(sentence, layout_of(socket_of(ctx), values.get("root")), rest)
 
 
 _NO_FIELDS = "no fields given; write NAME=VALUE or use --file"
@@ -205,7 +205,8 @@ def to_params(method: Method, values: Values) -> Values:
     for param in method.params:
         value = values.get(param.name)
         if param.cli == "fields":
-            value = fields.build_memory(value or (), values.get(fields.FILE_OPTION), values.get(fields.TAG_OPTION, ()))
+            file, tags = values.get(fields.FILE_OPTION), values.get(fields.TAG_OPTION, ())
+            value = fields.build_memory(value or (), file, tags, takes_text=param.name == "memory")
             if isinstance(value, list):
                 params |= _several_memories(method, value)
                 continue

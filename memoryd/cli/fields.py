@@ -43,8 +43,11 @@ def parameters(param: Param) -> list[click.Parameter]:
     ]
 
 
-def build_memory(words: Iterable[str], file: str | None, tags: Iterable[str]) -> dict[str, Any] | list[dict[str, Any]]:
-    """Return the memory: the object in the file, overridden by NAME=VALUE fields and tags.
+def build_memory(
+    words: Iterable[str], file: str | None, tags: Iterable[str], *, takes_text: bool = False
+) -> dict[str, Any] | list[dict[str, Any]]:
+    """Return the memory: the object in the file, overridden by NAME=VALUE fields and tags. `takes_text`: the command
+    also takes a text before the fields.
 
     Returns a list of objects if the file contains one. Raises UsageError for fields that are not NAME=VALUE, and for
     fields given with a list.
@@ -58,11 +61,21 @@ def build_memory(words: Iterable[str], file: str | None, tags: Iterable[str]) ->
     for word in words:
         name, sign, value = word.partition("=")
         if not sign or not name:
-            raise UsageError(f"{word!r} is not a field", hint='write NAME=VALUE, as in content="The pool needs 20"')
+            raise _not_a_field(word, takes_text=takes_text)
         given.setdefault(name, []).append(_value(value))
     memory |= {name: values[0] if len(values) == 1 else values for name, values in given.items()}
     listed = list(tags)
     return memory | ({"tags": listed} if listed else {})
+
+
+def _not_a_field(word: str, *, takes_text: bool) -> UsageError:
+    from memoryd.core.secrets import redact  # noqa: PLC0415 - compiles many patterns
+
+    shown = redact(word)  # it may be the text of a memory
+    before = "put a text of several words first, or " if takes_text else ""
+    return UsageError(
+        f"{shown!r} is not NAME=VALUE", hint=f"{before}write content={json.dumps(shown, ensure_ascii=False)}"
+    )
 
 
 def split_sentence(words: Sequence[str]) -> tuple[str, list[str]]:
@@ -75,12 +88,20 @@ def split_sentence(words: Sequence[str]) -> tuple[str, list[str]]:
     return (sentence, list(words[count:])) if " " in sentence and "=" not in words[:count] else ("", list(words))
 
 
-def sentence_fields(sentence: str, layout: str | None) -> list[str]:
-    """Return the fields, as NAME=VALUE words, of a memory that consists of a sentence."""
+def sentence_fields(sentence: str, layout: str | None, given: Sequence[str]) -> list[str]:
+    """Return the NAME=VALUE words of a memory made of a sentence and the fields `given`, which take precedence.
+
+    Raises UsageError if none of the other fields would hold the whole sentence.
+    """
     from memoryd.layouts.registry import LAYOUTS  # noqa: PLC0415 - for `add` only
 
     form = LAYOUTS[layout].sentence if layout is not None and layout in LAYOUTS else {"content": "{}"}
-    return [f"{name}={json.dumps(value.format(sentence))}" for name, value in form.items()]
+    names = {word.partition("=")[0] for word in given}
+    filled = {name: value.format(sentence) for name, value in form.items() if name not in names}
+    if sentence not in filled.values():
+        name = list(form)[-1]
+        raise UsageError(f"the text is the {name}, but {name}=... is given too", hint="give one of them")
+    return [*(f"{name}={json.dumps(value)}" for name, value in filled.items()), *given]
 
 
 def _value(text: str) -> Any:

@@ -94,6 +94,7 @@ BACKUP = {
     "sha256": "00",
     "valid": True,
 }
+SECRET = "ghp_" + "a1B2" * 9
 LOCK = {
     "root": "a",
     "path": ".lock",
@@ -546,6 +547,29 @@ def test_missing_input_is_explained_in_terms_of_the_command_line(
     assert run(["--socket", stub.path, *argv]) == 2
     assert capsys.readouterr().err == f"memoryd: {message}\n"
     assert stub.calls == []
+
+
+@pytest.mark.parametrize(
+    ("argv", "message", "hint"),
+    [
+        (
+            ["add", "hello"],
+            "'hello' is not NAME=VALUE",
+            'put a text of several words first, or write content="hello"',
+        ),
+        (["update", "m-1", "hello"], "'hello' is not NAME=VALUE", 'write content="hello"'),
+        (
+            ["add", "type=learning", f"the token is {SECRET}"],
+            "'the token is [redacted:github-token]' is not NAME=VALUE",
+            'put a text of several words first, or write content="the token is [redacted:github-token]"',
+        ),
+    ],
+)
+def test_a_word_that_is_no_field_is_told_without_its_secrets(
+    argv: list[str], message: str, hint: str, stub: Stub, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["--socket", stub.path, *argv]) == 2
+    assert capsys.readouterr().err == f"memoryd: {message}\nhint: {hint}\n"
 
 
 # -- errors --------------------------------------------------------------------------------------
