@@ -34,6 +34,7 @@ from memoryd.operations.search_scope import (
     resolve_scope,
     row_fields,
 )
+from memoryd.search.confidence import without_secrets
 from memoryd.search.embedding.embedder import EmbedderError
 from memoryd.search.modes import SearchEngine, missing_in
 from memoryd.search.query_terms import ParsedQuery, parse_query
@@ -128,7 +129,7 @@ def search(
     result = SearchResult(hits=rows, took_ms=round((clock() - started) * 1000, 3), fresh=fresh)
     nowhere = [word for word in missing[0] if all(word in each for each in missing)] if missing else []
     if nowhere:
-        result.missing_words = nowhere
+        result.missing_words = without_secrets(nowhere, words.raw)
     if packed is not None:
         result.embedding, result.tokens = packed
     return result

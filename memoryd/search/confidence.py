@@ -12,6 +12,7 @@ from typing import Literal, NamedTuple
 
 from memoryd.core.index import IndexReader
 from memoryd.core.query import Mode
+from memoryd.core.secrets import redact
 from memoryd.core.vectors import agent_model
 from memoryd.core.words import tokens
 from memoryd.search.embedding import minilm
@@ -19,6 +20,7 @@ from memoryd.search.periods import TIME_WORDS
 from memoryd.search.query_terms import ParsedQuery
 from memoryd.search.ranking import Candidate
 from memoryd.search.semantic import EXACT, without_name
+from memoryd.search.snippets import REDACTED
 
 Confidence = Literal["sure", "likely", "weak"]
 
@@ -72,6 +74,18 @@ def missing_words(reader: IndexReader, query: ParsedQuery) -> Missing:
         bool(identifiers) or not names.isdisjoint(lacking),
         tuple(identifiers) if len(rest) <= 1 else (),
     )
+
+
+def without_secrets(words: Sequence[str], question: str) -> list[str]:
+    """Return the words of a question for an answer, with the mark of each secret in place of its words.
+
+    The whole question is searched: a word alone may be half of a secret, or one only by the words around it.
+    """
+    redacted = redact(question)
+    if redacted == question:
+        return list(words)
+    shown = [word for word in words if word.lower() in redacted.lower()]
+    return shown if len(shown) == len(words) else [*shown, *dict.fromkeys(REDACTED.findall(redacted))]
 
 
 def _names(pieces: Sequence[str]) -> list[str]:

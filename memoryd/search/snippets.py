@@ -10,7 +10,7 @@ from memoryd.search.query_terms import ParsedQuery
 
 WIDTH = 200  # characters of a snippet
 _WINDOW = WIDTH - 60  # of which the snippet shows all, with something around it
-_MARK = re.compile(r"\[redacted:[a-z0-9-]*\]")
+REDACTED = re.compile(r"\[redacted:[a-z0-9-]*\]")
 _MORE = "…"
 
 
@@ -82,7 +82,7 @@ def _around_marks(text: str, start: int, end: int) -> tuple[int, int]:
     low, high = max(0, start - 60), end + 60
     if text.find("[redacted:", low, high) < 0:
         return start, end
-    for mark in _MARK.finditer(text, low, high):
+    for mark in REDACTED.finditer(text, low, high):
         if mark.start() < start < mark.end():
             start = mark.end()
         if mark.start() < end < mark.end():

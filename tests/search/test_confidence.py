@@ -12,6 +12,8 @@ from tests.search.questions import distractors
 from tests.search.stored import Stored, memory, search_all
 
 FILLER = distractors(2)
+TOKEN = "ghp_" + "a1B2" * 9
+JWT = ".".join(("eyJhbGciOiJIUzI1NiJ9", "eyJzdWIiOiIxMjM0NTY3ODkw" * 4, "dBjftJeZ4CVP" * 4))
 
 
 @pytest.fixture
@@ -113,3 +115,17 @@ def test_a_name_makes_no_hit_likely_if_no_memory_has_what_is_asked_of_it() -> No
 def test_a_name_counts_while_its_memory_has_no_vector() -> None:
     hit = Candidate(1, 0.9, {"named": True}, 0.5)
     assert [each.confidence for each in with_confidence([hit], Missing(), "hybrid", points=False)] == ["sure"]
+
+
+@pytest.mark.parametrize(
+    ("question", "expected"),
+    [
+        (TOKEN, ["[redacted:github-token]"]),
+        (f"zeppelin token={TOKEN},", ["zeppelin", "[redacted:github-token]"]),
+        (f"unicorn {JWT} {JWT}", ["unicorn", "[redacted:jwt]"]),
+        ("unicorn password: zeppelin4711", ["unicorn", "password", "[redacted:assignment]"]),
+        ("unicorn password: dishwasher", ["unicorn", "password"]),
+    ],
+)
+def test_secrets_are_not_among_the_words_that_no_memory_has(filled: Stored, question: str, expected: list[str]) -> None:
+    assert search_all([filled], question)["missing_words"] == expected

@@ -463,7 +463,7 @@ RESULTS = (
     Entry(
         "missing_words",
         "The words of the question that no memory has in any form. A question that is only an identifier "
-        "finds nothing if no memory has it.",
+        "finds nothing if no memory has it. A secret is shown as `[redacted:PATTERN]`.",
     ),
     Entry(
         "why.read_as",
