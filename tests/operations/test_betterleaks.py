@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import importlib.util
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing
+from pathlib import Path
 from types import ModuleType, SimpleNamespace
 
 import pytest
@@ -13,6 +15,7 @@ from msgspec.structs import replace
 from memoryd.core.defaults import Policy
 from memoryd.errors import ConfigError, SensitiveError
 from memoryd.operations.secret_check import reject_secrets, scan_with_betterleaks
+from memoryd.store import Store
 from tests.operations.world import World
 
 ON = replace(Policy(), secrets_second_opinion=True)
@@ -40,6 +43,13 @@ def fake(monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[str]]:
     return install
 
 
+@pytest.fixture
+def opened(tmp_path: Path) -> Iterator[Callable[[Policy], Store]]:
+    """Opens a store with a policy."""
+    with ExitStack() as stores:
+        yield lambda policy: stores.enter_context(closing(World(tmp_path, policy).store))
+
+
 def test_its_named_rules_forbid_and_its_generic_ones_warn(fake: Callable[..., list[str]]) -> None:
     fake("generic-password", "acme-token", "generic-password")
     assert scan_with_betterleaks("text") == ("acme-token", ("generic-password",))
@@ -55,45 +65,43 @@ def test_any_text_is_scanned_in_full(fake: Callable[..., list[str]]) -> None:
     assert asked == ["a b ? c"]
 
 
-def test_blocked_memories_are_not_stored(
-    tmp_path_factory: pytest.TempPathFactory, fake: Callable[..., list[str]]
-) -> None:
-    world = World(tmp_path_factory.mktemp("world"), ON)
+def test_blocked_memories_are_not_stored(opened: Callable[[Policy], Store], fake: Callable[..., list[str]]) -> None:
+    store = opened(ON)
     asked = fake("acme-token")
     with pytest.raises(SensitiveError) as refused:
-        reject_secrets(world.store, {"content": "a value of acme"})
+        reject_secrets(store, {"content": "a value of acme"})
     assert refused.value.data == {"field": "content", "pattern": "acme-token"}
     assert "a value of acme" not in repr(refused.value)
     assert "content" in asked
 
 
 def test_generic_matches_are_stored_with_a_warning(
-    tmp_path_factory: pytest.TempPathFactory, fake: Callable[..., list[str]]
+    opened: Callable[[Policy], Store], fake: Callable[..., list[str]]
 ) -> None:
     fake("generic-api-key")
-    world = World(tmp_path_factory.mktemp("world"), ON)
-    [warning] = reject_secrets(world.store, {"content": "a value of acme"})
+    store = opened(ON)
+    [warning] = reject_secrets(store, {"content": "a value of acme"})
     assert "generic-api-key" in warning
     assert "acme" not in warning
 
 
 @pytest.mark.parametrize("policy", [Policy(), replace(ON, secrets="off")])
 def test_it_does_not_run_if_disabled(
-    policy: Policy, tmp_path_factory: pytest.TempPathFactory, fake: Callable[..., list[str]]
+    policy: Policy, opened: Callable[[Policy], Store], fake: Callable[..., list[str]]
 ) -> None:
     asked = fake("acme-token")
-    world = World(tmp_path_factory.mktemp("world"), policy)
-    assert reject_secrets(world.store, {"content": "a value of acme"}) == ()
+    store = opened(policy)
+    assert reject_secrets(store, {"content": "a value of acme"}) == ()
     assert asked == []
 
 
 def test_without_the_package_nothing_is_stored_and_the_error_has_a_hint(
-    tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+    opened: Callable[[Policy], Store], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "betterleaks", None)
-    world = World(tmp_path_factory.mktemp("world"), ON)
+    store = opened(ON)
     with pytest.raises(ConfigError) as refused:
-        reject_secrets(world.store, {"content": "anything"})
+        reject_secrets(store, {"content": "anything"})
     assert refused.value.data == {"extra": "secrets"}
 
 

@@ -215,9 +215,8 @@ class TestUpkeep:
         assert site.files() == before
 
 
-def test_an_access_count_written_meanwhile_is_no_conflict(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_access_count_written_meanwhile_is_no_conflict(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     """The server rewrites the file for the count, which does not change the memory and is preserved."""
-    site = Site(tmp_path)
     site.write(name(1), file(1))
     site.look()
     reads = [lambda: site.write(name(1), file(1, accessCount=7)), lambda: site.write(name(1), file(1, tags=["x"]))]

@@ -18,11 +18,12 @@ INDEX = "index.json"
 
 
 @pytest.fixture
-def world(tmp_path: Path) -> World:
+def world(tmp_path: Path) -> Iterator[World]:
     made = World(tmp_path)
     made.write(LEARNINGS, lines(learning(1), learning(2)))
     assert made.sync().written == (INDEX,)
-    return made
+    yield made
+    made.store.close()
 
 
 def renders(world: World, monkeypatch: pytest.MonkeyPatch) -> int:
@@ -75,6 +76,7 @@ def test_headings_that_memoryd_wrote_need_no_render(tmp_path: Path, monkeypatch:
     world.now += 60
     world.sync()
     assert b"Tools" not in world.read("index.md"), "they are known all the same"
+    world.store.close()
 
 
 def change_a_file(world: World) -> None:
