@@ -14,7 +14,7 @@ import click
 from memoryd.cli import exits
 from memoryd.cli.options import example, json_option
 from memoryd.cli.screen import Screen, make_screen, print_json, printable
-from memoryd.cli.views_status import format_counts
+from memoryd.cli.views_status import format_counts, name_action
 from memoryd.control.methods import LAYOUTS
 from memoryd.errors import ConflictError
 
@@ -59,7 +59,7 @@ def try_command(ctx: click.Context, paths: tuple[str, ...], layout: str | None, 
     else:
         screen = make_screen(sys.stdout)
         for each in found:
-            _show_preview(screen, each)
+            show_preview(screen, each)
         usable = [str(each["path"]) for each in found if each["layout"] is not None]
         screen.line("nothing was written")
         if usable:
@@ -68,7 +68,8 @@ def try_command(ctx: click.Context, paths: tuple[str, ...], layout: str | None, 
     ctx.exit(exits.FINDINGS if any(each["layout"] is None for each in found) else exits.DONE)
 
 
-def _show_preview(screen: Screen, found: Mapping[str, Any]) -> None:
+def show_preview(screen: Screen, found: Mapping[str, Any]) -> None:
+    """Show the layout, the findings and the changes due in a directory."""
     screen.heading(str(found["path"]))
     if found["layout"] is None:
         screen.fields([("not usable", found["why"]), ("hint", found.get("hint"))])
@@ -85,10 +86,13 @@ def _show_preview(screen: Screen, found: Mapping[str, Any]) -> None:
         line = f":{each['line']}" if each.get("line") else ""
         screen.line(f"    {each['severity']} {each['code']} {each['path'] or '.'}{line}: {each['message']}")
     _report_rest(screen, findings)
-    screen.fields([("upkeep would", f"make {_count(len(actions), 'change')}" if actions else "change nothing")])
+    if found.get("unjudged"):
+        screen.line(f"  files changed in the last seconds are not judged yet: {found['unjudged']}; try again")
+    screen.line(f"  upkeep would {'make ' + _count(len(actions), 'change') if actions else 'change nothing'}")
     for each in actions[:SHOWN]:
         memories = f" ({_count(len(each['ids']), 'memory', 'memories')})" if each["ids"] else ""
-        screen.line(f"    {each['kind']} {each['path'] or '.'}{memories}: {each['why']}")
+        kind, path = name_action(each)
+        screen.line(f"    {kind} {path}{memories}: {each['why']}")
     _report_rest(screen, actions)
 
 
@@ -123,11 +127,12 @@ def init(ctx: click.Context, paths: tuple[str, ...], yes: bool, dry_run: bool) -
         raise ConflictError(f"{target} already exists and was not changed", hint=hint)
     found = _find(paths)
     stores = [place for place in found if place.layout is not None]
-    if dry_run:
-        click.echo(printable(template(stores), keep="\n\t"), nl=False)
+    asks = sys.stdin.isatty() and not yes
+    if dry_run:  # with the mode that is written unless the answer on a terminal is no
+        mode = "observe" if stores and not (yes or asks) else None
+        click.echo(printable(template(stores, mode=mode), keep="\n\t"), nl=False)
         return
     _show_found(found)
-    asks = sys.stdin.isatty() and not yes
     if asks and not click.confirm(printable(f"Write {target}?"), default=True):
         click.echo("nothing was written")
         return

@@ -12,7 +12,7 @@ from typing import Any
 
 from memoryd.cli.screen import Screen, format_duration, format_size, format_time, make_screen, printable, yes_no
 from memoryd.cli.views_memories import show_forgotten, show_hits, show_memories, show_memory, show_stored
-from memoryd.cli.views_status import Result, format_counts, show_jobs, show_ping, show_status, show_sync
+from memoryd.cli.views_status import Result, format_counts, name_action, show_jobs, show_ping, show_status, show_sync
 
 View = Callable[[Screen, Result], None]
 
@@ -61,7 +61,7 @@ def _next_runs(screen: Screen, due: object) -> list[str]:
 
 
 def _actions(screen: Screen, actions: Iterable[Result]) -> None:
-    rows = [(a.get("kind"), a.get("path"), _ids(a.get("ids", [])), a.get("why")) for a in actions]
+    rows = [(*name_action(a), _ids(a.get("ids", [])), a.get("why")) for a in actions]
     screen.table(("action", "file", "memories", "why"), rows, empty="nothing to do", wrapped=("memories", "why"))
 
 

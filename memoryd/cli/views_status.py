@@ -141,6 +141,12 @@ def format_counts(summary: Result) -> str:
     return ", ".join(counts) or "none"
 
 
+def name_action(action: Result) -> tuple[object, object]:
+    """Return what an action of a plan does, and to which file, in words for people."""
+    kind, path = action.get("kind"), action.get("path") or "."
+    return ("back up" if kind == "copy" else kind), ("all files" if kind == "copy" and path == "." else path)
+
+
 def show_sync(screen: Screen, result: Result) -> None:
     """Show the generation of the index of each root, or why the index is not written."""
     for name, root in result.get("roots", {}).items():

@@ -24,7 +24,8 @@ REMOVABLE = "stale"  # the state of a lock that the daemon would clear
 
 class Preview(Struct, kw_only=True):
     """The view of one directory and of the changes due there. `layout` is None if memoryd cannot use it; then
-    `why` is the reason and `hint` what to do, and the rest is absent."""
+    `why` is the reason and `hint` what to do, and the rest is absent. `unjudged`: how many files look half-written and
+    are so young that a program may still be writing them."""
 
     path: str
     layout: str | None
@@ -34,6 +35,7 @@ class Preview(Struct, kw_only=True):
     archived: int | UnsetType = UNSET
     findings: list[FindingRow] | UnsetType = UNSET
     summary: Counts | UnsetType = UNSET
+    unjudged: int | UnsetType = UNSET
     actions: list[ActionRow] | UnsetType = UNSET
 
 
@@ -54,7 +56,7 @@ def preview(path: str, now: float, layout: str | None, progress: ProgressMeter) 
 
 def _examine(path: str, layout: str, why: str, now: float, progress: ProgressMeter) -> Preview:
     with observed_store(path, layout, progress) as store:
-        refresh(store, None, now)
+        unjudged = len(refresh(store, None, now).waiting)
         index = _index_actions(store, now)
         findings = check(store, now)
         planned = OPERATIONS["plan"](store, Job("plan"), now)
@@ -68,6 +70,7 @@ def _examine(path: str, layout: str, why: str, now: float, progress: ProgressMet
             archived=counts.archived,
             findings=[finding_row(store.name, each) for each in findings],
             summary=count_findings(findings),
+            unjudged=unjudged,
             actions=[*index, *_lock_actions(store, now), *_backup_actions(store, now), *planned.actions],
         )
 
@@ -85,4 +88,4 @@ def _lock_actions(store: Store, now: float) -> list[ActionRow]:
 
 def _backup_actions(store: Store, now: float) -> list[ActionRow]:
     due = [each for each in create_backups(store, now, dry_run=True) if each.outcome == "due"]
-    return [ActionRow(kind="copy", path=each.file or ".", ids=[], why="no current backup") for each in due]
+    return [ActionRow(kind="copy", path=each.file or ".", ids=[], why="not backed up yet") for each in due]

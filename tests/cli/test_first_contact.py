@@ -11,9 +11,16 @@ import tomllib
 from pathlib import Path
 
 import pytest
+from msgspec import to_builtins
 
+from memoryd.cli.first_contact import show_preview
+from memoryd.cli.screen import make_screen
 from memoryd.config.detect import examine, walk
+from memoryd.core.progress import ProgressMeter
+from memoryd.engine.preview import preview
 from tests.daemon import Daemon
+from tests.layouts.json_samples import file
+from tests.layouts.json_samples import name as file_name
 
 LINE = '{"id": "%s", "content": "b", "type": "learning", "created_at": "2020-01-01T00:00:00Z"}\n'
 
@@ -63,7 +70,8 @@ def test_try_shows_findings_and_changes_and_writes_nothing(tmp_path: Path) -> No
     done = program("try", str(store), home=home)
     assert done.returncode == 0, done.stderr
     assert "jsonl-store: learnings.jsonl:1 holds a memory" in done.stdout
-    for expected in ("error invalid-json learnings.jsonl:2", "write index.json", "copy learnings.jsonl", "chmod "):
+    backup, upkeep = "back up learnings.jsonl: not backed up yet", "\n  upkeep would make "
+    for expected in ("error invalid-json learnings.jsonl:2", "write index.json", backup, upkeep, "chmod "):
         assert expected in done.stdout
     assert state_of(store) == before
     assert state_of(home).keys() == before_home, "nothing is left elsewhere either"
@@ -77,6 +85,24 @@ def test_try_as_json_has_every_finding_and_action(tmp_path: Path) -> None:
     assert "invalid-json" in {each["code"] for each in found["findings"]}
     kinds = {(each["kind"], each["path"]) for each in found["actions"]}
     assert {("write", "index.json"), ("copy", "learnings.jsonl"), ("chmod", "learnings.jsonl")} <= kinds
+
+
+def test_try_tells_which_files_it_cannot_judge_yet(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A file with bytes after its memory may be in the making: it is a finding only two seconds later."""
+    now, screen = 1_800_000_000.0, make_screen(sys.stdout)
+    for number in range(3):
+        path = tmp_path / file_name(number)
+        path.write_bytes(file(number) + (b"}" if number else b""))
+        os.utime(path, (now, now))
+    young, old = (to_builtins(preview(str(tmp_path), at, "json-files", ProgressMeter())) for at in (now, now + 60))
+    assert (young["unjudged"], old["unjudged"]) == (2, 0)
+    assert [each["code"] for each in old["findings"] if each not in young["findings"]] == ["torn-file"] * 2
+    show_preview(screen, young)
+    assert "files changed in the last seconds are not judged yet: 2" in capsys.readouterr().out
+    show_preview(screen, old)
+    shown = capsys.readouterr().out
+    assert "not judged" not in shown
+    assert "    back up all files: not backed up yet\n" in shown
 
 
 def test_try_agrees_with_what_upkeep_moves(tmp_path: Path) -> None:
@@ -174,6 +200,18 @@ def test_init_without_a_terminal_grants_no_write_access(tmp_path: Path) -> None:
     done = program("--config", str(tmp_path / "c.toml"), "init", home=tmp_path / "home")
     assert configured(tmp_path / "c.toml") == {str(store): ("jsonl-store", "observe")}
     assert 'remove `mode = "observe"`' in done.stdout
+
+
+@pytest.mark.parametrize(("options", "mode"), [((), "observe"), (("--yes",), None)])
+def test_a_dry_run_of_init_prints_what_it_would_write(
+    tmp_path: Path, options: tuple[str, ...], mode: str | None
+) -> None:
+    store, target = make_store(tmp_path / "home/memories"), tmp_path / "c.toml"
+    shown = program("--config", str(target), "init", "--dry-run", *options, home=tmp_path / "home").stdout
+    assert not target.exists()
+    program("--config", str(target), "init", *options, home=tmp_path / "home")
+    assert shown == target.read_text()
+    assert configured(target) == {str(store): ("jsonl-store", mode)}
 
 
 def test_init_refuses_a_typo(tmp_path: Path) -> None:
