@@ -276,6 +276,9 @@ def test_run_observe_reports_and_finds_and_writes_nothing(tmp_path: Path) -> Non
         daemon.rpc("config.reload")
         daemon.await_ready()
         assert daemon.root()["mode"] == "observe"
+        confirmed = daemon.run("root", "confirm", "memories")
+        assert (confirmed.returncode, "stays in observe mode" in confirmed.stderr) == (1, True), confirmed
+        assert "hint: run memoryd without --observe" in confirmed.stderr
         assert "invalid-json" in {each["code"] for each in daemon.rpc("check")["findings"]}
         assert len(daemon.rpc("memory.search", query="b")["hits"]) == 2
         assert daemon.stop() == 0

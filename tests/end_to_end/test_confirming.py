@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from memoryd.errors import InvalidMemoryError
+from memoryd.errors import ConflictError, InvalidMemoryError
 from tests.daemon import refused
 from tests.end_to_end import checks
 from tests.end_to_end.conftest import MakeDaemon
@@ -79,6 +80,21 @@ def test_a_confirmation_lasts_and_a_guess_does_not(topics: Path, daemon: MakeDae
     held.stop()
     assert held.start().root()["mode"] == "maintain"
     held.rpc("root.confirm", name="notes")
+
+
+def test_a_confirmation_does_not_end_observe_mode(topics: Path, daemon: MakeDaemon) -> None:
+    """It is kept, and its answer names the line to remove."""
+    table = f'[[root]]\nname = "notes"\npath = "{topics}"\n'
+    held = daemon(config=table + 'mode = "observe"\n').start()
+    error = refused(lambda: held.rpc("root.confirm", name="notes"))
+    assert isinstance(error, ConflictError)
+    assert error.message == "the layout of notes is confirmed, but it stays in observe mode: nothing is written there"
+    named = re.fullmatch(r'remove `mode = "observe"` at (.+):(\d+), then `memoryd reload`', error.hint or "")
+    assert named is not None, error.hint
+    assert Path(named[1]).read_text().splitlines()[int(named[2]) - 1] == 'mode = "observe"'
+    held.configure(table)
+    held.rpc("config.reload")
+    assert held.root()["mode"] == "maintain"
 
 
 def test_a_root_of_no_layout_has_nothing_to_confirm(tmp_path: Path, daemon: MakeDaemon) -> None:

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from concurrent.futures import Future
 
 from memoryd.config import edit
+from memoryd.config.settings import COMMAND_LINE
 from memoryd.control.methods.method_types import Result
 from memoryd.control.methods.status import RootAddRequest, RootRequest, RootsResult
 from memoryd.control.server import handler
+from memoryd.core.defaults import Mode
 from memoryd.engine.jobs import Job
 from memoryd.engine.worker import Worker
-from memoryd.errors import UnknownRootError, UsageError
+from memoryd.errors import ConflictError, UnknownRootError, UsageError
 from memoryd.service.daemon import Daemon
 from memoryd.service.futures import gather
 from memoryd.service.handlers.base import Handlers, Table
@@ -99,16 +102,32 @@ class RootHandlers(Handlers):
         return self._publish_row(worker, worker.resume())
 
     def confirm(self, request: RootRequest) -> Future[Result]:
-        """Accept the recognised layout of a root."""
+        """Accept the recognised layout of a root. Raises ConflictError if it stays in observe mode all the same."""
         worker = self._find_worker(request)
-        return self._publish_row(worker, worker.confirm())
+        return self._publish_row(worker, worker.confirm(), lambda: self._require_maintained(worker))
 
-    def _publish_row(self, worker: Worker, done: Future[Result]) -> Future[Result]:
-        """Once `done` completes, publish the state of a root to subscribers of the topic `root` and return its row."""
+    def _require_maintained(self, worker: Worker) -> None:
+        if worker.store.policy.mode is not Mode.OBSERVE:
+            return
+        configured = self._daemon.config.root(worker.name)
+        origin = COMMAND_LINE if configured is None else configured.origins["mode"]
+        line = origin.rpartition(":")[2]
+        hint = f'remove `mode = "observe"` at {self._daemon.places.config}:{line}, then `memoryd reload`'
+        raise ConflictError(
+            f"the layout of {worker.name} is confirmed, but it stays in observe mode: nothing is written there",
+            hint="run memoryd without --observe" if origin == COMMAND_LINE else hint,
+        )
+
+    def _publish_row(
+        self, worker: Worker, done: Future[Result], require: Callable[[], None] = lambda: None
+    ) -> Future[Result]:
+        """Once `done` completes, publish the state of a root to subscribers of the topic `root` and return its row, or
+        the error that `require` raises."""
 
         def row(_: object) -> RootsResult:
             status = worker.status
             self._roots.tell("root", {"root": worker.name, "state": status.state, "reason": "; ".join(status.reasons)})
+            require()
             return self._rows([worker])
 
         return gather({worker.name: done}, row)
