@@ -157,7 +157,7 @@ class TestTheRealFolder:
         assert len(torn) == 3
         (finding,) = result.findings
         assert finding.code == "lost-to-name-collision"
-        assert finding.message.startswith("lost_to_name_collision: 47;")
+        assert finding.message.startswith("47 memories are lost: their files were")
 
     def test_a_second_pass_writes_nothing(self) -> None:
         assert written(settled(corpus())) == set()
@@ -624,7 +624,7 @@ class TestIndex:
         del files[name(2)]  # deleted by hand
         files[name(3)] = b"{"  # corrupt: nothing is known
         (finding,) = index_of(JSON, files).findings
-        assert finding.message.startswith("lost_to_name_collision: 1;")
+        assert finding.message.startswith("1 memory is lost: its file was")
 
     @pytest.mark.parametrize(
         "tear",
@@ -639,7 +639,7 @@ class TestIndex:
         files[name(1)] = file(11, created="2026-01-31T09:59:59.123Z")  # overwritten by a memory of the same second
         files[INDEX] = tear(files[INDEX])
         (finding,) = index_of(JSON, files).findings
-        assert finding.message.startswith("lost_to_name_collision: 1;")
+        assert finding.message.startswith("1 memory is lost: its file was")
 
     def test_an_id_that_was_corrected_by_hand_is_not_lost(self) -> None:
         files = settled(store(1))

@@ -73,7 +73,7 @@ class TestRealDirectory:
             findings = check(site.store, site.now)
             assert [each.code for each in findings].count("torn-file") == 3
             (lost,) = [each for each in findings if each.code == "lost-to-name-collision"]
-            assert lost.message.startswith("lost_to_name_collision: 47;")
+            assert lost.message.startswith("47 memories are lost: their files were")
             site.restart()
             site.now += 60
             site.sync()

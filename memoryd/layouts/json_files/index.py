@@ -344,7 +344,9 @@ def _lost(
 
 def _lost_finding(lost: Collection[str]) -> Iterable[Finding]:
     if lost:
-        message = f"lost_to_name_collision: {len(lost)}; their files were overwritten by memories of the same second"
+        several = len(lost) != 1
+        what = f"{len(lost)} memories are lost: their files were" if several else "1 memory is lost: its file was"
+        message = f"{what} overwritten by {'memories' if several else 'a memory'} of the same second"
         yield Finding("lost-to-name-collision", INDEX, message)
 
 
