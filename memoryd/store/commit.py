@@ -161,7 +161,8 @@ def _summary(plan: Plan) -> str:
 
 
 def _describe(action: Action) -> str:
-    count = f" ({len(action.ids)})" if action.ids else ""
+    number = len(action.ids)
+    count = f" ({number})" if number and f" {number} " not in action.why else ""
     return f"{action.kind} {action.path or 'the directory'}: {action.why}{count}"
 
 

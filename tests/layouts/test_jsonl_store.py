@@ -863,6 +863,15 @@ class TestAges:
             {"id": uuid(11), "why": "learning not used for 214 days"}
         ]
 
+    def test_a_plan_counts_what_it_archives_by_each_rule(self) -> None:
+        used = (NOW - (90 + n) * DAY for n in range(5))
+        files = {LEARNINGS: lines(*(learning(n, iso(at)) for n, at in enumerate(used)), learning(5, archived=True))}
+        assert {action.why for action in due(files).actions} == {
+            "copy 5 learnings",
+            "copy 1 learning",
+            "archive 5 learnings not used for 90 days, 1 learning marked as archived",
+        }
+
 
 class TestArchivedCopy:
     @pytest.mark.parametrize(
@@ -1018,7 +1027,9 @@ class TestLimits:
         assert moved(enforced({TASKS: lines(*natives)}, 3)) == [uuid(3), uuid(1)]
         short = enforced({TASKS: lines(*natives)}, 2)
         assert moved(short) == [uuid(3), uuid(1)]
-        assert [note.path for note in short.notes] == [TASKS]
+        assert [(note.path, note.why) for note in short.notes] == [
+            (TASKS, "3 memories (limit 2); no more can be archived automatically: `memoryd archive ID`")
+        ]
 
     def test_hard_limits_are_never_enforced_by_moving(self) -> None:
         files = {CORE: lines(*(memory(n) for n in range(1, 9)))}

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import NamedTuple
 
@@ -27,19 +28,20 @@ _ARCHIVE_PREFIXES = (("learning", "learning"), ("task", "task"), ("core", "core"
 
 
 class Move(NamedTuple):
-    """A record to archive, and the reason."""
+    """A record to archive, and the reason; `rule` is the part of the reason that all memories of a rule share."""
 
     record: Record
     why: str
+    rule: str
 
 
 def archive(view: UpkeepView, ids: Collection[str] | None) -> Plan:
     """Plan the archiving of memories that are due, or of exactly those named by `ids`."""
     due: list[tuple[str, LoadedFile, Move]] = [
-        (path, loaded, Move(record, why))
+        (path, loaded, move)
         for path, loaded in view.live.items()
         for record in loaded.document.records
-        if (why := _due_reason(record, loaded, view) if ids is None else _named_reason(record, ids))
+        if (move := _due_move(record, loaded, view) if ids is None else _named_move(record, ids))
     ]
     oldest = sorted(range(len(due)), key=lambda at: _last_use(due[at][2].record))[: view.max_moves]
     by_file: dict[str, tuple[LoadedFile, list[Move]]] = {}
@@ -62,8 +64,8 @@ def _last_use(record: Record) -> float:
     return float(max(facts["accessed"], facts["updated"], facts["created"]))
 
 
-def _named_reason(record: Record, ids: Collection[str]) -> str | None:
-    return "named in the command" if record.id in ids else None
+def _named_move(record: Record, ids: Collection[str]) -> Move | None:
+    return Move(record, "named in the command", "named in the command") if record.id in ids else None
 
 
 def _is_pinned(record: Record, loaded: LoadedFile, view: UpkeepView) -> bool:
@@ -71,24 +73,25 @@ def _is_pinned(record: Record, loaded: LoadedFile, view: UpkeepView) -> bool:
     return bool(view.pinned) and sha256(record.span.of(loaded.data)) in view.pinned
 
 
-def _due_reason(record: Record, loaded: LoadedFile, view: UpkeepView) -> str | None:
+def _due_move(record: Record, loaded: LoadedFile, view: UpkeepView) -> Move | None:
     facts, policy = record.facts, view.policy
     if _is_pinned(record, loaded, view):
         return None
     if facts["archived"]:
-        return "marked as archived"
+        return Move(record, "marked as archived", "marked as archived")
     if facts["future"]:
         return None
     if record.type == "learning":
         if facts["importance"] in policy.keep_importance:
             return None
-        age = view.now - _last_use(record)
-        if age >= policy.archive_learnings_after_days * DAY:
-            return f"learning not used for {int(age // DAY)} days"
+        age, least = view.now - _last_use(record), policy.archive_learnings_after_days
+        if age >= least * DAY:
+            return Move(record, f"learning not used for {int(age // DAY)} days", f"not used for {least:g} days")
     if record.type == "task" and facts.get("status") == "completed":
-        age = view.now - _last_use(record)
-        if age >= policy.archive_tasks_after_days * DAY:
-            return f"task completed {int(age // DAY)} days ago"
+        age, least = view.now - _last_use(record), policy.archive_tasks_after_days
+        if age >= least * DAY:
+            rule = f"completed at least {least:g} days ago"
+            return Move(record, f"task completed {int(age // DAY)} days ago", rule)
     return None
 
 
@@ -118,11 +121,13 @@ def _overflow(loaded: LoadedFile, limit: Limit, view: UpkeepView) -> tuple[list[
         bound = _exceeded(limit, count, size)
         if bound is None:
             break
-        moves += [Move(record, f"the file is above its soft limit of {bound}") for record in group]
+        why = f"the file is above its soft limit of {bound}"
+        moves += [Move(record, why, f"above the soft limit of {bound}") for record in group]
         spans = [line_span(loaded.data, record.span) for record in group]
         count, size = count - 1, size - sum(span.end - span.start for span in spans)
     if _exceeded(limit, count, size):
-        return moves, f"still {count} memories and {size} bytes; the rest can only be archived by hand"
+        which = "no more" if moves else "none"
+        return moves, f"{_excess(limit, count, size)}; {which} can be archived automatically: `memoryd archive ID`"
     return moves, None
 
 
@@ -132,6 +137,12 @@ def _exceeded(limit: Limit, count: int, size: int) -> str | None:
     if limit.max_bytes is not None and size > limit.max_bytes:
         return f"{limit.max_bytes} bytes"
     return None
+
+
+def _excess(limit: Limit, count: int, size: int) -> str:
+    bounds = ((count, limit.max_count, "memories"), (size, limit.max_bytes, "bytes"))
+    over = [(used, unit, most) for used, most, unit in bounds if most is not None and used > most]
+    return " and ".join(f"{used} {unit} (limit {most})" for used, unit, most in over)
 
 
 def _by_id(records: Collection[Record]) -> list[list[Record]]:
@@ -174,13 +185,22 @@ def _move_actions(path: str, loaded: LoadedFile, moves: list[Move], view: Upkeep
         if (action := _copy_action(target, group, loaded, view.archive(target)))
     ]
     edits = tuple(remove_lines(loaded, [move.record.span for move in moves], view.policy.final_newline))
-    distinct = sorted({move.why for move in moves})
     ids = tuple(move.record.id for move in moves)
     base = loaded.digest
-    why = "; ".join(distinct[:3]) + (f"; and {len(distinct) - 3} more reasons" if len(distinct) > 3 else "")
     reasons = tuple(move.why for move in moves)
-    actions.append(Action(Kind.REWRITE, path, why, ids, edits, base=base, reasons=reasons))
+    actions.append(Action(Kind.REWRITE, path, _summary(moves), ids, edits, base=base, reasons=reasons))
     return actions
+
+
+def _summary(moves: Sequence[Move]) -> str:
+    """Return what is archived and by which rule: `archive 333 learnings not used for 90 days`."""
+    counts = Counter((move.record.type, move.rule) for move in moves)
+    return "archive " + ", ".join(f"{_counted(number, kind)} {rule}" for (kind, rule), number in counts.items())
+
+
+def _counted(number: int, kind: str) -> str:
+    one, several = (kind, f"{kind}s") if kind in ("learning", "task") else (f"{kind} memory", f"{kind} memories")
+    return f"{number} {one if number == 1 else several}"
 
 
 def archive_path(path: str, record: Record) -> str:
@@ -216,7 +236,7 @@ def _copy_action(target: str, moves: list[Move], loaded: LoadedFile, existing: b
     lead = b"\n" if existing and not existing.endswith(b"\n") else b""
     content = lead + b"".join(line + b"\n" for _, line in copies)
     base = sha256(existing) if existing is not None else None
-    ids, why = tuple(identity for identity, _ in copies), f"copy {len(copies)} of {moves[0].record.type}"
+    ids, why = tuple(identity for identity, _ in copies), f"copy {_counted(len(copies), moves[0].record.type)}"
     return Action(Kind.APPEND, target, why, ids, (), content, base=base)
 
 
