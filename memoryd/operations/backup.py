@@ -16,7 +16,7 @@ from memoryd.core.spans import sha256
 from memoryd.disk import backups
 from memoryd.disk.backups import BackupInfo
 from memoryd.disk.snapshots import FileState, Snapshot, Version
-from memoryd.errors import NotFoundError
+from memoryd.errors import NotFoundError, nearest
 from memoryd.store import Store
 from memoryd.store.commit import back_up
 
@@ -79,7 +79,32 @@ def _backup_dir(store: Store) -> str:
 def list_backups(store: Store, now: float, *, file: str | None = None, verify: bool = False) -> list[BackupRow]:
     """List everything that `restore` accepts, newest first for each file: backups, snapshots, versions of files,
     replaced index files of other programs, and the quarantine. `verify` reads each one and compares it with its hash.
+    Raises NotFoundError for a file that the root neither has nor has a backup of.
     """
+    found = _list_all(store, now, file, verify=verify)
+    if file is not None and not found and not _is_known(store, file):
+        raise no_backup(store, file, now)
+    return found
+
+
+def require_known(store: Store, file: str, now: float) -> None:
+    """Raise NotFoundError for a file that the root neither has nor has a backup of."""
+    if not _is_known(store, file):
+        list_backups(store, now, file=file)
+
+
+def _is_known(store: Store, file: str) -> bool:
+    return file in store.known_layout.reader.source_paths(()) or store.catalogue.file(file) is not None
+
+
+def no_backup(store: Store, file: str, now: float) -> NotFoundError:
+    """Return the error for a file without a backup; the hint is the file that was probably meant."""
+    near = nearest(file, {each.file for each in _list_all(store, now) if each.file is not None} - {file})
+    hint = f"did you mean {near}?" if near else f"`memoryd backup list {store.name}` shows the backups"
+    return NotFoundError(f"root {store.name}: no backup of {file}", hint=hint)
+
+
+def _list_all(store: Store, now: float, file: str | None = None, *, verify: bool = False) -> list[BackupRow]:
     in_root = store.file_rules.backup_dir is not None
     found = directory_backups(store, now, file=file, verify=verify) if in_root else []
     return [

@@ -14,7 +14,7 @@ from memoryd.core.spans import Edit, Span, sha256
 from memoryd.disk import backups
 from memoryd.disk.snapshots import Version
 from memoryd.errors import NotFoundError, UsageError
-from memoryd.operations.backup import directory_backups
+from memoryd.operations.backup import directory_backups, require_known
 from memoryd.operations.file_versions import save_versions
 from memoryd.operations.losses import records_to_restore
 from memoryd.store import Store
@@ -44,6 +44,8 @@ def restore(
     says what to restore, and NotFoundError.
     """
     save_versions(store, now)
+    if file is not None:
+        require_known(store, file, now)
     contents, modes, source = _select(store, now, file, at)
 
     def decide() -> Plan:
@@ -71,6 +73,8 @@ def _select(store: Store, now: float, file: str | None, at: str | None) -> tuple
     live = store.content(file) if file is not None else None
     quality = store.quality(file, live, now) if file is not None and live is not None else Quality(0, 0)
     available = directory_backups(store, now, file=file)
+    if at is None and not available:
+        raise NotFoundError(f"root {store.name}: no backup of {file}", hint="`memoryd backup create` makes one")
     records = quality.records
     if file is not None:
         records = records_to_restore(store, file, records, [each.records or 0 for each in available if each.valid])
@@ -145,7 +149,8 @@ def choose_versions(store: Store, now: float, *, file: str | None, at: str | Non
         chosen = _best([store.vault.files(s.seq) for s in snapshots], live, wanted)
         chosen = [version for version in chosen if file in (None, version.file)]
     if not chosen:
-        raise NotFoundError(f"root {store.name}: there is no backup {at or file or ''}".rstrip(), hint=hint)
+        what = at or (f"of {file}" if file else "")
+        raise NotFoundError(f"root {store.name}: no backup {what}".rstrip(), hint=hint)
     return chosen
 
 

@@ -8,6 +8,7 @@ from concurrent.futures import Future
 from typing import TypeVar
 
 from memoryd.control.methods.method_types import GatheredResult, Result
+from memoryd.errors import NotFoundError
 
 R = TypeVar("R", bound=Result)
 
@@ -31,9 +32,11 @@ def gather(
     merge: Callable[[dict[str, Result]], GatheredResult],
     *,
     strict: bool = False,
+    in_any: bool = False,
 ) -> Future[Result]:
     """Return a future of `merge({root: result})`. The error of a failing root goes to `errors` beside the results of
-    the others; if all fail, or any with `strict`, the first error is the answer."""
+    the others; if all fail, or any with `strict`, the first error is the answer. `in_any`: what was named need only be
+    in one of the roots."""
     joined: Future[Result] = Future()
     joined.set_running_or_notify_cancel()
     lock = threading.Lock()
@@ -46,6 +49,8 @@ def gather(
             return
         results = {name: future.result() for name, future in futures.items() if name not in errors}
         answer = merge(results)
+        if in_any:
+            errors = {name: error for name, error in errors.items() if not isinstance(error, NotFoundError)}
         if errors:
             answer.errors = {name: str(error) for name, error in errors.items()}
         joined.set_result(answer)

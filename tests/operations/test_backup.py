@@ -248,10 +248,19 @@ class TestRestore:
         world.write(CORE, lines(memory(1)))
         with pytest.raises(UsageError):
             restore(world.store, world.now, file=None)
-        with pytest.raises(NotFoundError):
+        with pytest.raises(NotFoundError, match=f"no backup of {CORE}$"):
             restore(world.store, world.now, file=CORE)
         with pytest.raises(NotFoundError):
             restore(world.store, world.now, file=CORE, at="20200101_000000")
+        assert list_backups(world.store, world.now, file=CORE) == []
+
+    def test_of_a_misspelt_file_the_right_name_is_the_hint(self, world: World) -> None:
+        world.write(LEARNINGS, lines(learning(1)))
+        create_backups(world.store, world.now)
+        for ask in (restore, list_backups):
+            with pytest.raises(NotFoundError, match=r"no backup of learning\.jsonl$") as caught:
+                ask(world.store, world.now, file="learning.jsonl")
+            assert caught.value.hint == f"did you mean {LEARNINGS}?"
 
     def test_by_the_published_command(self, world: World) -> None:
         """`cp .backup/<name> <file>`."""

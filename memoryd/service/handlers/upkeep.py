@@ -158,7 +158,7 @@ class UpkeepHandlers(Handlers):
             by_root = of_type(results, BackupsResult).values()
             return BackupsResult(backups=[row for each in by_root for row in each.backups])
 
-        return lambda request: gather(self._submit(job, request, request.root), merge)
+        return lambda request: gather(self._submit(job, request, request.root), merge, in_any=True)
 
     def create_backups(self, request: BackupCreateRequest) -> FutureResult:
         """Take backups now."""

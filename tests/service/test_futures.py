@@ -1,0 +1,40 @@
+"""Answers of several roots joined into one."""
+
+from __future__ import annotations
+
+from concurrent.futures import Future
+
+import pytest
+from msgspec import UNSET
+
+from memoryd.control.methods.method_types import Result
+from memoryd.control.methods.recovery import BackupsResult
+from memoryd.errors import BusyError, MemorydError, NotFoundError
+from memoryd.service.futures import gather
+
+MISSING, BUSY = NotFoundError("root b: no backup of x"), BusyError("root c: is being written")
+
+
+def _joined(*errors: MemorydError, answers: int) -> Result:
+    """Return the joined answer of roots that fail and roots that answer."""
+    futures: dict[str, Future[Result]] = {str(number): Future() for number in range(answers + len(errors))}
+    for number, future in enumerate(futures.values()):
+        if number < answers:
+            future.set_result(BackupsResult(backups=[]))
+        else:
+            future.set_exception(errors[number - answers])
+    return gather(futures, lambda results: BackupsResult(backups=[]), in_any=True).result(timeout=0)
+
+
+def test_a_root_that_lacks_what_another_has_is_no_error() -> None:
+    answer = _joined(MISSING, BUSY, answers=1)
+    assert isinstance(answer, BackupsResult)
+    assert answer.errors == {"2": str(BUSY)}
+    answer = _joined(MISSING, answers=1)
+    assert isinstance(answer, BackupsResult)
+    assert answer.errors is UNSET
+
+
+def test_what_no_root_has_is_an_error() -> None:
+    with pytest.raises(NotFoundError, match="no backup of x"):
+        _joined(MISSING, MISSING, answers=0)
