@@ -28,8 +28,8 @@ def show_findings(screen: Screen, result: Result) -> None:
 
 
 def _finding(finding: Result) -> tuple[object, ...]:
-    line = f":{finding['line']}" if finding.get("line") else ""
-    location = "/".join(filter(None, (finding.get("root"), finding.get("path")))) + line
+    within = f":{finding['line']}" if finding.get("line") else f" {finding['id']}" if finding.get("id") else ""
+    location = "/".join(filter(None, (finding.get("root"), finding.get("path")))) + within
     severity, code = finding.get("severity"), finding.get("code")
     return severity, code, location, finding.get("message"), "fixable" if finding.get("fixable") else "-"
 

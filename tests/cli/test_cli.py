@@ -134,7 +134,7 @@ RESULTS: dict[str, dict[str, Any]] = {
         }
     },
     "check": {
-        "findings": [FINDING],
+        "findings": [FINDING, FINDING | {"line": None, "id": "u/m-7"}],
         "summary": {"error": 1, "warning": 0, "info": 0},
         "truncated": {"findings": 9},
     },
@@ -337,8 +337,9 @@ def test_what_people_read(stub: Stub, capsys: pytest.CaptureFixture[str]) -> Non
     assert "fs.inotify.max_user_watches" in status
     assert "l.jsonl: near its soft limit (490 of 500 memories" in status
     assert "a/l.jsonl:3" in check
+    assert "a/l.jsonl u/m-7" in check
     assert "cut \\x1b[31moff" in check
-    assert "only the first 1 of 9 findings" in check
+    assert "only the first 2 of 9 findings" in check
     assert "plan.actions.0.ids: 6000 in all" in archive
     assert "memoryd undo r-1" in archive
     assert "1, 2 and 2 more" in archive

@@ -33,7 +33,7 @@ from memoryd.layouts.user_document.timestamps import update_stamps
 
 THRESHOLD = 0.95
 SIMILAR = 0.75  # cosine from which two memories are suggested
-MAX_SUGGESTIONS = 50  # per document
+MAX_SUGGESTIONS = 10  # per document
 DUE_COUNT, DUE_AFTER = 10, DAY  # the program itself checks above this count, once a day
 
 
@@ -59,6 +59,13 @@ class Pair(NamedTuple):
         similar = "equal text" if self.cosine is None else f"cosine {self.cosine:.3f}"
         levels = (self.duplicate.record.facts["importance"], self.original.record.facts["importance"])
         return f"duplicate of {self.original.record.id} ({similar}; importance {levels[0]:g} against {levels[1]:g})"
+
+    def suggestion(self, *, is_merged: bool) -> str:
+        """Return the finding about the duplicate; `is_merged` is True where a request would merge the pair."""
+        alike = "same text as" if self.cosine is None else "near-identical to" if is_merged else "similar to"
+        cosine = "" if self.cosine is None else f" (cosine {self.cosine:.3f})"
+        action = "`memoryd dedupe` merges them" if is_merged else "if one is enough, `memoryd forget` the other"
+        return f"{alike} {self.original.record.id}{cosine}: {action}"
 
 
 class Duplicates(NamedTuple):
@@ -154,12 +161,11 @@ class _Neighbours:
 
 def _notes(path: str, duplicates: Duplicates, *, with_pairs: bool) -> Iterator[Action]:
     """Yield the suggestions; `with_pairs` includes the pairs that a request would merge."""
-    listed = [*(duplicates.pairs if with_pairs else ()), *duplicates.similar]
-    for pair in listed[:MAX_SUGGESTIONS]:
-        similar = "the same text" if pair.cosine is None else f"cosine {pair.cosine:.3f}"
-        yield Action(
-            Kind.NOTE, path, f"{similar}: possible duplicates", (pair.duplicate.record.id, pair.original.record.id)
-        )
+    merged = [(pair, True) for pair in duplicates.pairs] if with_pairs else []
+    listed = [*merged, *((pair, False) for pair in duplicates.similar)]
+    for pair, is_merged in listed[:MAX_SUGGESTIONS]:
+        ids = (pair.duplicate.record.id, pair.original.record.id)
+        yield Action(Kind.NOTE, path, pair.suggestion(is_merged=is_merged), ids)
     if len(listed) > MAX_SUGGESTIONS:
         yield Action(Kind.NOTE, path, f"{len(listed) - MAX_SUGGESTIONS} more pairs of possible duplicates")
 
