@@ -10,6 +10,7 @@ from __future__ import annotations
 import base64
 import binascii
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import islice
 from typing import Annotated, Any, NamedTuple
 
 import msgspec
@@ -128,6 +129,8 @@ def _topic_file(store: Store, layout: Layout, identity: str) -> LoadedMemory | N
         return None
     except ChangingError as error:
         raise _busy(store, error) from error
+    if not content.strip():
+        return None  # its last entry was forgotten
     native = {"text": content.decode("utf-8", "replace")}
     archived = layout.reader.role(path) is Role.ARCHIVE
     return LoadedMemory(redact(path.removesuffix(".md")), path, 1, archived, layout.name, native, content, entries)
@@ -266,7 +269,12 @@ def _not_live(store: Store, identity: str, *, archived: bool) -> NotFoundError:
     if archived:
         hint = f"it is archived; to restore it: `memoryd unarchive {redact(identity)}`"
         return NotFoundError(f"root {store.name}: no live memory with id {redact(identity)}", hint=hint)
-    return not_found(identity, store.name)
+    error = not_found(identity, store.name)
+    path = store.known_layout.reader.whole_file(identity)
+    entries = [] if path is None else [redact(each.id) for each in islice(store.catalogue.entries([path]), 3)]
+    if entries:
+        error.hint = f"it is a whole topic file; name one of its entries, as {', '.join(entries)}"
+    return error
 
 
 def not_found(identity: str, *roots: str) -> NotFoundError:

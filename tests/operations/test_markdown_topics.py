@@ -17,6 +17,7 @@ from memoryd.layouts.protocol import AccessCount
 from memoryd.operations import memories
 from memoryd.operations.access_counts import count_reads
 from memoryd.operations.check import check
+from memoryd.operations.lookup import find_live, read_memory
 from memoryd.operations.memories import Context
 from memoryd.operations.repair import repair
 from memoryd.operations.undo import undo
@@ -97,6 +98,21 @@ class TestUses:
             assert memories.update(site.store, known, {"title": title}, site.now, Context()).id == counted
             assert site.store.access_counts == site.store.journal.access.counts() == {"a/b.md": {counted: 2}}
             site.sync()
+
+
+def test_an_emptied_topic_file_is_no_memory(site: Site) -> None:
+    site.write("a/b.md", entry("2026-01-02", "one"))
+    site.sync()
+    found = read_memory(site.store, "a/b", site.now)
+    assert found is not None
+    assert found.entries == ("a/b#2026-01-02:one",)
+    with pytest.raises(NotFoundError, match=r"no memory with id a/b$") as caught:
+        find_live(site.store, "a/b", site.now)
+    assert caught.value.hint == "it is a whole topic file; name one of its entries, as a/b#2026-01-02:one"
+    memories.forget(site.store, "a/b#2026-01-02:one", site.now, Context())
+    site.sync()
+    assert site.read("a/b.md") == b""
+    assert read_memory(site.store, "a/b", site.now) is None
 
 
 class TestPruning:
