@@ -30,7 +30,7 @@ class Vectors(Protocol):
 
     @property
     def changes(self) -> int:
-        """The number of vectors replaced or added out of key order since the index was opened."""
+        """The number of vectors replaced or added out of key order."""
 
     def load(self, model: str, after: int) -> Iterator[tuple[int, bytes]]:
         """Yield (key, vector) for each vector of a model with a key above `after`, by key."""

@@ -326,6 +326,16 @@ class TestVectors:
         put(catalogue, "b", record(1, "three", embedding=(2.0,)))
         assert catalogue.vectors.changes > before
 
+    def test_a_reader_of_an_older_state_hides_no_replaced_vector_from_newer_ones(self, catalogue: SqliteIndex) -> None:
+        put(catalogue, "a", record(1, "one", embedding=(0.0, 1.0)))
+        [key] = keys(catalogue).values()
+        with catalogue.reader() as older:
+            assert older.size == 1
+            put(catalogue, "a", record(1, "one", embedding=(1.0, 0.0)))
+            assert older.nearest([1.0, 0.0], "own:2", EVERYTHING, 5) == {key: 0.0}
+        with catalogue.reader() as newer:
+            assert newer.nearest([1.0, 0.0], "own:2", EVERYTHING, 5) == {key: 1.0}
+
     def test_of_very_many_only_what_became_another_counts_as_changed(self, catalogue: SqliteIndex) -> None:
         def one(number: int, first: float = 0.0) -> Record:
             return record(number, f"text {number}", embedding=(first, float(number)))

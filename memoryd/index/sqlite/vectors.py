@@ -2,7 +2,8 @@
 
 A vector belongs to a text, and a key is never used for another text: a vector is deleted with its record and never
 outdated. One that an agent stored with its memory has the model `own:SIZE` and is stored unchanged; such a memory gets
-no other. Vectors are added in key order; `Epoch.changes` counts those added out of order or replaced.
+no other. Vectors are added in key order; those added out of order or replaced are counted in the database,
+so that a reader knows the count of its own snapshot.
 """
 
 from __future__ import annotations
@@ -31,14 +32,16 @@ _SAMPLES = (
 )
 _VECTORS = "SELECT key, model, vector FROM vectors"
 _KEYS = "SELECT r.key FROM records AS r WHERE r.key"
+_CHANGES = "SELECT value FROM meta WHERE key = 'vector changes'"
+_ADD_CHANGES = (
+    "INSERT INTO meta VALUES ('vector changes', ?) ON CONFLICT (key) DO UPDATE SET value = value + excluded.value"
+)
 
 
 class Epoch:
-    """State of the vectors that all connections share: the `highest` key with one, by model, and the number of
-    `changes` that a matrix would miss if it only loaded newer keys."""
+    """State of the vectors that all connections share: the `highest` key with one, by model, and the matrices."""
 
     def __init__(self) -> None:
-        self.changes = 0
         self.highest: dict[str, int] = {}  # of each model that something was stored for
         self.matrices = MatrixCache()
 
@@ -54,8 +57,14 @@ class Vectors:
 
     @property
     def changes(self) -> int:
-        """The number of vectors replaced or added out of key order since the index was opened."""
-        return self._epoch.changes
+        """The number of vectors replaced or added out of key order: a matrix that only loaded newer keys would miss
+        these."""
+        row = self._db.row(_CHANGES)
+        return int(row[0]) if row else 0
+
+    def _add_changes(self, count: int) -> None:
+        if count:
+            self._db.run(_ADD_CHANGES, (count,))
 
     # --- writing
 
@@ -68,7 +77,7 @@ class Vectors:
         highest = self._highest(model)
         with self._db.transaction():
             self._db.run_many(query, ((key, model, vector, key, key) for key, vector in rows))
-        self._note(model, highest, [key for key, _ in rows])
+            self._note(model, highest, [key for key, _ in rows])
 
     def _highest(self, model: str) -> int:
         """Return the highest key with a vector of a model; 0 if there is none."""
@@ -79,7 +88,7 @@ class Vectors:
 
     def _note(self, model: str, highest: int, keys: Collection[int]) -> None:
         """Note for which keys a vector was stored: a matrix that has the highest key before would miss those below."""
-        self._epoch.changes += sum(key <= highest for key in keys)
+        self._add_changes(sum(key <= highest for key in keys))
         self._epoch.highest[model] = max((highest, *keys))
 
     def put_agent_vectors(self, records: Sequence[Record], keys: Sequence[int]) -> None:
@@ -90,7 +99,7 @@ class Vectors:
             known = self._stored([key for key, _ in some])
             rows = [(key, agent_model(len(embedding)), pack_floats(embedding)) for key, embedding in some]
             new = [row for row in rows if known.get(row[0]) != row[1:]]
-            self._epoch.changes += sum(key in known and known[key][0] != model for key, model, _ in new)
+            self._add_changes(sum(key in known and known[key][0] != model for key, model, _ in new))
             highest = {model: self._highest(model) for _, model, _ in new}
             self._db.run_many("INSERT OR REPLACE INTO vectors VALUES (?,?,?)", new)
             for model, before in highest.items():
@@ -110,7 +119,7 @@ class Vectors:
             )
             found = self._db.rows(query, (path,))
             self._db.run_many("DELETE FROM vectors WHERE key = ?", found)
-            self._epoch.changes += bool(found)
+            self._add_changes(len(found))
 
     def missing(self, model: str, after: int, limit: int) -> list[tuple[int, str]]:
         """Return (key, redacted text) of memories without a vector of the model or of an agent, by key."""
