@@ -48,15 +48,17 @@ def show_plan(screen: Screen, result: Result) -> None:
     """Show what each root would do now, and when its jobs are due."""
     for root in result.get("roots", []):
         screen.heading(str(root.get("name")))
-        screen.paragraph(["next:", *_next_runs(screen, root.get("due"))])
+        screen.paragraph(["next:", *_next_runs(screen, root.get("due"), root.get("waits"))])
         _actions(screen, root.get("actions", []))
     _truncated(screen, result)
 
 
-def _next_runs(screen: Screen, due: object) -> list[str]:
-    """Return the next run of each job, the soonest first."""
+def _next_runs(screen: Screen, due: object, waits: object) -> list[str]:
+    """Return the next run of each job, the soonest first, after those that only wait until they may write."""
     runs = sorted((at, job) for job, at in due.items() if at is not None) if isinstance(due, dict) else []
     times = [f"{job} {screen.when(at)}," for at, job in runs]
+    if isinstance(waits, dict) and waits:
+        times = ["at once, when writing is allowed:", *(f"{job}," for job in waits), *times]
     return [*times[:-1], times[-1].rstrip(",")] if times else ["-"]
 
 

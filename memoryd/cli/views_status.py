@@ -167,7 +167,7 @@ def show_jobs(screen: Screen, result: Result) -> None:
             j.get("schedule"),
             screen.when(j.get("last_run")),
             j.get("last_result") or "-",
-            screen.when(j.get("next_run")),
+            "when writing is allowed" if j.get("waits") else screen.when(j.get("next_run")),
         )
         for j in result.get("jobs", [])
     ]

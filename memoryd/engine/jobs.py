@@ -33,9 +33,11 @@ from memoryd.control.methods.upkeep import (
     UpkeepRequest,
 )
 from memoryd.core.defaults import JOBS
+from memoryd.core.lock_staleness import State
 from memoryd.errors import UsageError
 from memoryd.operations.backup import create_backups, list_backups, prune_state
 from memoryd.operations.check import check, count_findings, finding_row
+from memoryd.operations.index_files import plan_index
 from memoryd.operations.locks import clear_lock, is_lock, list_locks, lock_row, sweep_locks
 from memoryd.operations.permissions import tighten
 from memoryd.operations.repair import repair
@@ -207,7 +209,8 @@ def _lock_clear(store: Store, job: Job, now: float) -> Result:
 
 
 def _plan(store: Store, job: Job, now: float) -> Result:
-    """Plan what each job would do now; nothing is changed and no lock is taken."""
+    """Plan what each job would do now; nothing is changed and no lock is taken. A root that only observes is told
+    also what else would be written as soon as that is allowed."""
     del job
     every: dict[str, tuple[Operation, Request]] = {
         "archive": (_archive, ArchiveRequest(dry_run=True)),
@@ -216,7 +219,8 @@ def _plan(store: Store, job: Job, now: float) -> Result:
         "dedupe": (_dedupe, DedupeRequest(dry_run=True)),
         "permissions": (_permissions, UpkeepRequest(dry_run=True)),
     }
-    actions: list[ActionRow] = []
+    waits = store.observes and store.foreign_reason is None
+    actions = _first_writes(store, now) if waits else []
     for name, (operation, request) in every.items():
         if name in runnable(store):
             planned = operation(store, Job(name, request, by="plan"), now)
@@ -225,6 +229,21 @@ def _plan(store: Store, job: Job, now: float) -> Result:
                 action.job = name
             actions += planned.plan.actions
     return PlannedResult(actions=actions)
+
+
+def _first_writes(store: Store, now: float) -> list[ActionRow]:
+    """Return the index files, stale locks and backups that wait in a root that memoryd only observes."""
+    index = plan_index(store, now)
+    stale = [each for each in list_locks(store, now) if each.state is State.STALE]
+    due = [each for each in create_backups(store, now, dry_run=True) if each.outcome == "due"]
+    return [
+        *(ActionRow(kind="write", path=path, ids=[], why="brings the index up to date") for path in index),
+        *(
+            ActionRow(kind="remove", path=each.path, ids=[], why=f"stale lock: {each.evidence}", job="locks")
+            for each in stale
+        ),
+        *(ActionRow(kind="copy", path=each.file or ".", ids=[], why="not backed up yet", job="backup") for each in due),
+    ]
 
 
 OPERATIONS: Mapping[str, Operation] = {

@@ -10,16 +10,10 @@ from memoryd.control.methods.upkeep import PlannedResult
 from memoryd.core.progress import ProgressMeter
 from memoryd.disk.tree import Tree
 from memoryd.engine.jobs import OPERATIONS, Job
-from memoryd.operations.backup import create_backups
 from memoryd.operations.check import check, count_findings, finding_row
-from memoryd.operations.index_files import update_index
-from memoryd.operations.locks import list_locks
 from memoryd.operations.offline import observed_store
 from memoryd.operations.recognition import advice, existing_directory, recognise_layout, unusable
 from memoryd.operations.refresh import refresh
-from memoryd.store import Store
-
-REMOVABLE = "stale"  # the state of a lock that the daemon would clear
 
 
 class Preview(Struct, kw_only=True):
@@ -57,10 +51,9 @@ def preview(path: str, now: float, layout: str | None, progress: ProgressMeter) 
 def _examine(path: str, layout: str, why: str, now: float, progress: ProgressMeter) -> Preview:
     with observed_store(path, layout, progress) as store:
         unjudged = len(refresh(store, None, now).waiting)
-        index = _index_actions(store, now)
-        findings = check(store, now)
         planned = OPERATIONS["plan"](store, Job("plan"), now)
         assert isinstance(planned, PlannedResult)
+        findings = check(store, now)  # with those of the index, which the plan has rendered
         counts = store.index.result
         return Preview(
             path=path,
@@ -71,21 +64,5 @@ def _examine(path: str, layout: str, why: str, now: float, progress: ProgressMet
             findings=[finding_row(store.name, each) for each in findings],
             summary=count_findings(findings),
             unjudged=unjudged,
-            actions=[*index, *_lock_actions(store, now), *_backup_actions(store, now), *planned.actions],
+            actions=planned.actions,
         )
-
-
-def _index_actions(store: Store, now: float) -> list[ActionRow]:
-    """Return the index files that would be written: those whose meaning would change."""
-    changed = update_index(store, now).result.files
-    return [ActionRow(kind="write", path=name, ids=[], why="brings the index up to date") for name in changed]
-
-
-def _lock_actions(store: Store, now: float) -> list[ActionRow]:
-    stale = [each for each in list_locks(store, now) if str(each.state) == REMOVABLE]
-    return [ActionRow(kind="remove", path=each.path, ids=[], why=f"stale lock: {each.evidence}") for each in stale]
-
-
-def _backup_actions(store: Store, now: float) -> list[ActionRow]:
-    due = [each for each in create_backups(store, now, dry_run=True) if each.outcome == "due"]
-    return [ActionRow(kind="copy", path=each.file or ".", ids=[], why="not backed up yet") for each in due]

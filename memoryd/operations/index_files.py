@@ -110,6 +110,15 @@ def update_index(
     return done
 
 
+def plan_index(store: Store, now: float) -> tuple[str, ...]:
+    """Return the index files that memoryd would write in a root that it only observes, if it were allowed to."""
+    assert store.observes
+    store.index.dirty = True  # only a new render tells which files differ
+    result = update_index(store, now).result
+    read_only = result.newer is not None and store.policy.newer_index == "read-only"
+    return () if read_only or released_findings(store) else tuple(result.files)
+
+
 def _delay(
     store: Store,
     result: IndexResult,
@@ -195,13 +204,7 @@ def _write_refusal(store: Store, result: IndexResult, released: Sequence[Finding
         return f"the index is of version {result.newer}, newer than this memoryd knows"
     if result.unmanaged is not None:
         return result.unmanaged
-    if store.foreign_reason is not None:
-        return store.foreign_reason
-    if store.guess_reason is not None:
-        return "its layout is not confirmed"
-    if store.observes:
-        return "the root is in observe mode"
-    return released[0].message if released else None
+    return store.observe_reason or (released[0].message if released else None)
 
 
 def _view(store: Store, catalogue: IndexReader, previous: Mapping[str, bytes | None], now: float) -> IndexView:

@@ -6,6 +6,8 @@ import os
 from collections.abc import Callable, Iterable
 from typing import Literal
 
+from msgspec import UNSET
+
 from memoryd import __version__
 from memoryd.control.methods.status import (
     BackupCount,
@@ -63,6 +65,7 @@ def job_row(job: ScheduledJob) -> JobRow:
         last_result=job.last_result,
         last_error=job.last_error,
         next_run=_when(job.next_run),
+        waits=job.waits or UNSET,
         runs=job.runs,
         failures=job.failures,
         missed=job.missed,

@@ -16,7 +16,7 @@ from memoryd.config.roots import too_wide, written_path
 from memoryd.config.settings import Config, RootConfig, SearchConfig
 from memoryd.core.findings import Finding
 from memoryd.core.index import IndexUnavailable
-from memoryd.core.schedule import Adaptive, Cron, Every, parse_schedule
+from memoryd.core.schedule import Adaptive, Cron, Every, next_due, parse_schedule
 from memoryd.disk.daemon_lock import lock_directory
 from memoryd.disk.disk_errors import refusal
 from memoryd.disk.journal import Journal
@@ -27,7 +27,7 @@ from memoryd.disk.tree import Tree
 from memoryd.engine.health import SEARCH_TOPIC
 from memoryd.engine.interfaces import Change, Clock, Tell
 from memoryd.engine.job_runner import has_new_rules
-from memoryd.engine.jobs import runnable
+from memoryd.engine.jobs import WRITING_JOBS, runnable
 from memoryd.engine.worker import Pace, Worker
 from memoryd.errors import MemorydError, RootMissingError, ShuttingDownError, UnknownRootError
 from memoryd.log import get_logger
@@ -84,6 +84,7 @@ class ScheduledJob(NamedTuple):
     root: str
     schedule: str
     next_run: float | None
+    waits: str | None  # what forbids a job to write that is due as soon as that is over
     last_run: float | None
     last_result: str | None
     last_error: str | None
@@ -269,7 +270,7 @@ class Roots:
                 raise
             times = {}
         return [
-            _job_row(worker, job, times.get(job), self.timetable.next_run(worker.name, job))
+            _job_row(worker, job, times.get(job), self.timetable.next_run(worker.name, job), self._clock.wall())
             for job in runnable(worker.store)
         ]
 
@@ -448,12 +449,19 @@ def _embedder(config: SearchConfig, env: Mapping[str, str]) -> Embedder | None:
     return made[config.embedder]() if config.embedder in made else None
 
 
-def _job_row(worker: Worker, job: str, time: JobTime | None, next_run: float | None) -> ScheduledJob:
+def _job_row(worker: Worker, job: str, time: JobTime | None, planned: float | None, now: float) -> ScheduledJob:
+    at = planned
+    schedule = parse_schedule(worker.store.policy.schedule.get(job, "off"))
+    forbidden = worker.store.observe_reason if job in WRITING_JOBS else None
+    if forbidden and isinstance(schedule, Every):  # the timetable passes over it, and starts anew when that is over
+        at = next_due(schedule, time.last_success if time else None, now)
+        at = None if at is None or at <= now else at
     return ScheduledJob(
         name=job,
         root=worker.name,
         schedule=worker.store.policy.schedule.get(job, "off"),
-        next_run=next_run,
+        next_run=at,
+        waits=forbidden if planned is not None and at is None else None,
         last_run=time.last_end if time else None,
         last_result=time.last_result if time else None,
         last_error=time.last_error if time else None,

@@ -270,7 +270,16 @@ class Store(StoreLock):
     @property
     def observes(self) -> bool:
         """True if memoryd writes nothing on its own initiative."""
-        return self.policy.mode is Mode.OBSERVE or self.guess_reason is not None or self.foreign_reason is not None
+        return self.observe_reason is not None
+
+    @property
+    def observe_reason(self) -> str | None:
+        """Why memoryd writes nothing on its own initiative; None if it does."""
+        if self.foreign_reason is not None:
+            return self.foreign_reason
+        if self.guess_reason is not None:
+            return "its layout is not confirmed"
+        return "the root is in observe mode" if self.policy.mode is Mode.OBSERVE else None
 
     def guess(self, name: str, why: str) -> None:
         """Use a recognised layout that the user has not confirmed yet."""

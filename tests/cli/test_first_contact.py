@@ -276,6 +276,11 @@ def test_run_observe_reports_and_finds_and_writes_nothing(tmp_path: Path) -> Non
         daemon.rpc("config.reload")
         daemon.await_ready()
         assert daemon.root()["mode"] == "observe"
+        (plan,) = daemon.rpc("plan")["roots"]
+        assert {"write", "remove", "copy", "rewrite"} <= {each["kind"] for each in plan["actions"]}
+        assert plan["waits"]["archive"] == "the root is in observe mode"
+        (archive,) = daemon.rpc("jobs.list", name="archive")["jobs"]
+        assert (archive["waits"], archive["next_run"], plan["due"]["archive"]) == (plan["waits"]["archive"], None, None)
         confirmed = daemon.run("root", "confirm", "memories")
         assert (confirmed.returncode, "stays in observe mode" in confirmed.stderr) == (1, True), confirmed
         assert "hint: run memoryd without --observe" in confirmed.stderr

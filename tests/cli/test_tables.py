@@ -82,6 +82,18 @@ def test_numbers_are_aligned_to_the_right() -> None:
     assert lines == ["root     size  next", "────  ───────  ────", "a         9 B  1 d", "b     12.5 KB  -"]
 
 
+def test_a_plan_names_the_jobs_that_only_wait_until_they_may_write() -> None:
+    root = {
+        "name": "agents",
+        "due": {"archive": None, "verify": NOW + 9},
+        "waits": {"archive": "observe", "backup": "x"},
+    }
+    action = {"kind": "copy", "path": ".", "ids": [], "why": "not backed up yet"}
+    lines = shown(show_plan, {"roots": [{**root, "actions": [action]}]})
+    assert lines[1] == "  next: at once, when writing is allowed: archive, backup, verify in 9 s"
+    assert lines[-1].split("  ")[:2] == ["back up", "all files"]
+
+
 def test_the_next_runs_of_a_plan_are_wrapped_between_jobs() -> None:
     due = {**dict.fromkeys(("archive", "limits", "dedupe", "backup", "verify"), NOW + 86_400), "locks": NOW + 9}
     lines = shown(show_plan, {"roots": [{"name": "agents", "actions": [], "due": {**due, "rescan": None}}]})

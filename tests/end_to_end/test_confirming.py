@@ -53,7 +53,13 @@ def test_a_recognised_root_is_observed_until_it_is_confirmed(topics: Path, daemo
     synced = held.rpc("sync")["roots"]["notes"]
     assert (synced["written"], synced["reason"]) == (False, "its layout is not confirmed")
     assert held.rpc("memory.search", query="title 20")["hits"]
-    assert [each["job"] for each in held.rpc("plan")["roots"][0]["actions"]], "what it would do is told"
+    (plan,) = held.rpc("plan")["roots"]
+    told = {(each["kind"], each["path"]) for each in plan["actions"]}
+    assert {("write", "index.md"), ("copy", "."), ("rewrite", "a/b.md")} <= told
+    assert plan["waits"]["prune"] == "its layout is not confirmed"
+    assert plan["due"]["prune"] is None
+    (again,) = held.rpc("plan")["roots"]
+    assert {(each["kind"], each["path"]) for each in again["actions"]} == told, "it is no news that is told once"
     added = refused(lambda: held.rpc("memory.add", root="notes", topic="a", subtopic="b", memory={"title": "x"}))
     assert isinstance(added, InvalidMemoryError)
     assert added.hint == "`memoryd root confirm notes`"
@@ -95,6 +101,7 @@ def test_a_confirmation_does_not_end_observe_mode(topics: Path, daemon: MakeDaem
     held.configure(table)
     held.rpc("config.reload")
     assert held.root()["mode"] == "maintain"
+    assert "waits" not in held.rpc("plan")["roots"][0]
 
 
 def test_a_root_of_no_layout_has_nothing_to_confirm(tmp_path: Path, daemon: MakeDaemon) -> None:

@@ -152,7 +152,7 @@ def test_a_full_reading_of_events_with_the_longest_names_is_many() -> None:
 def test_while_the_daemon_ends_its_jobs_are_told_without_their_times(world: World) -> None:
     world.write(LEARNINGS, lines(learning(1)))
     worker = worker_of(world)
-    asked = cast("Roots", SimpleNamespace(timetable=SimpleNamespace(next_run=lambda *_: None)))
+    asked = cast("Roots", SimpleNamespace(timetable=SimpleNamespace(next_run=lambda *_: None), _clock=Clock()))
     worker.start()
     assert worker.ready.wait(30)
     before = [row.name for row in Roots.job_rows(asked, worker)]

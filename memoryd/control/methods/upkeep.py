@@ -30,11 +30,13 @@ class PlanRequest(Request, kw_only=True):
 
 
 class RootPlan(Struct):
-    """The plan of scheduled upkeep for one root; `due` is the next run of each job."""
+    """The plan of scheduled upkeep for one root; `due` is the next run of each job. `waits`: the jobs that run at once
+    when writing is allowed, each with what forbids it."""
 
     name: str
     actions: list[ActionRow]
     due: dict[str, str | None]
+    waits: dict[str, str] | UnsetType = UNSET
 
 
 class PlannedResult(Result, kw_only=True):
@@ -249,7 +251,8 @@ LOCKS: tuple[Method, ...] = (
 
 
 class JobRow(Struct, kw_only=True):
-    """One scheduled job of a root; the times are UTC with `Z`."""
+    """One scheduled job of a root; the times are UTC with `Z`. `waits`: what forbids the job to write; it runs at once
+    when that is over."""
 
     name: str
     root: str
@@ -258,6 +261,7 @@ class JobRow(Struct, kw_only=True):
     last_result: str | None
     last_error: str | None
     next_run: str | None
+    waits: str | UnsetType = UNSET
     runs: int
     failures: int
     missed: int

@@ -112,13 +112,14 @@ class UpkeepHandlers(Handlers):
 
         def merge(results: dict[str, Result]) -> PlanResult:
             by_root = of_type(results, PlannedResult)
-            return PlanResult(roots=[RootPlan(name, each.actions, self._due(name)) for name, each in by_root.items()])
+            return PlanResult(roots=[self._root_plan(name, each.actions) for name, each in by_root.items()])
 
         return gather(self._submit("plan", request, request.root), merge)
 
-    def _due(self, name: str) -> dict[str, str | None]:
+    def _root_plan(self, name: str, actions: list[ActionRow]) -> RootPlan:
         rows = self._roots.job_rows(self._roots.named(name)[0])
-        return {row.name: iso(row.next_run) if row.next_run else None for row in rows}
+        due = {row.name: iso(row.next_run) if row.next_run else None for row in rows}
+        return RootPlan(name, actions, due, {row.name: row.waits for row in rows if row.waits} or UNSET)
 
     def change(self, job: str) -> Callable[[RepairRequest | DedupeRequest | UpkeepRequest], FutureResult]:
         """Return a handler that runs a job whose result is a plan and, if carried out, a receipt."""
