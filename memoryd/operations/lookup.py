@@ -270,11 +270,18 @@ def _not_live(store: Store, identity: str, *, archived: bool) -> NotFoundError:
         hint = f"it is archived; to restore it: `memoryd unarchive {redact(identity)}`"
         return NotFoundError(f"root {store.name}: no live memory with id {redact(identity)}", hint=hint)
     error = not_found(identity, store.name)
-    path = store.known_layout.reader.whole_file(identity)
-    entries = [] if path is None else [redact(each.id) for each in islice(store.catalogue.entries([path]), 3)]
-    if entries:
-        error.hint = f"it is a whole topic file; name one of its entries, as {', '.join(entries)}"
+    error.hint = whole_file_hint(store, identity) or error.hint
     return error
+
+
+def whole_file_hint(store: Store, identity: str) -> str | None:
+    """Return the hint for an id that names a whole file where one of its entries is needed; None for any other id."""
+    path = None if store.layout is None else store.layout.reader.whole_file(identity)
+    if path is None:
+        return None
+    with store.catalogue.reader() as catalogue:
+        entries = ", ".join(redact(each.id) for each in islice(catalogue.entries([path]), 3))
+    return f"it is a whole topic file; name one of its entries, as {entries}" if entries else None
 
 
 def not_found(identity: str, *roots: str) -> NotFoundError:

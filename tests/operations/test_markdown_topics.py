@@ -5,13 +5,15 @@ from __future__ import annotations
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
 from memoryd.disk import atomic
 from memoryd.disk.temps import is_our_temp
 from memoryd.engine.jobs import OPERATIONS, Job
+from memoryd.engine.worker import Worker
 from memoryd.errors import NotFoundError
 from memoryd.layouts.protocol import AccessCount
 from memoryd.operations import memories
@@ -22,6 +24,8 @@ from memoryd.operations.memories import Context
 from memoryd.operations.repair import repair
 from memoryd.operations.undo import undo
 from memoryd.operations.upkeep import archive, plan_row, prune
+from memoryd.service.daemon import Daemon
+from memoryd.service.handlers.base import Handlers
 from tests.layouts.test_markdown_topics import CORPUS, TOKEN, entries, entry
 from tests.operations.death import dying
 from tests.operations.world import World
@@ -108,7 +112,10 @@ def test_an_emptied_topic_file_is_no_memory(site: Site) -> None:
     assert found.entries == ("a/b#2026-01-02:one",)
     with pytest.raises(NotFoundError, match=r"no memory with id a/b$") as caught:
         find_live(site.store, "a/b", site.now)
-    assert caught.value.hint == "it is a whole topic file; name one of its entries, as a/b#2026-01-02:one"
+    hint = "it is a whole topic file; name one of its entries, as a/b#2026-01-02:one"
+    daemon = cast(Daemon, SimpleNamespace(roots=None))
+    worker = cast(Worker, SimpleNamespace(store=site.store, name="m"))
+    assert caught.value.hint == Handlers(daemon).not_found("a/b", [worker]).hint == hint
     memories.forget(site.store, "a/b#2026-01-02:one", site.now, Context())
     site.sync()
     assert site.read("a/b.md") == b""

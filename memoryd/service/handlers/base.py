@@ -9,7 +9,7 @@ from memoryd.control.server import Handler
 from memoryd.core.secrets import redact
 from memoryd.engine.worker import Worker
 from memoryd.errors import ConflictError, NotFoundError
-from memoryd.operations.lookup import not_found
+from memoryd.operations.lookup import not_found, whole_file_hint
 from memoryd.service.daemon import Daemon
 
 CLOSED_WAIT_S = 0.02
@@ -46,6 +46,9 @@ class Handlers:
         error = not_found(identity, *(worker.name for worker in workers))
         if any(worker.store.journal.trash.find(identity) for worker in workers):
             error.hint = f"it was forgotten; `memoryd unarchive {redact(identity)}` brings it back"
+        else:
+            hints = (whole_file_hint(worker.store, identity) for worker in workers)
+            error.hint = next(filter(None, hints), error.hint)
         return error
 
 
