@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Collection, Iterator, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from memoryd.core.index import FileRow, IndexReader, Pieces, Place
 from memoryd.core.records import Document, ParseOffset
@@ -31,9 +31,10 @@ from memoryd.layouts.protocol import Layout, LoadedFile
 if TYPE_CHECKING:
     from hashlib import _Hash
 
-MAX_FILES = 64  # with more of them, all recorded changes are dropped
+MAX_FILES = 64  # whose changes, ends or starts are remembered
 END_BYTES = 4096  # of an indexed file that must still stand before appended lines
 MAX_BYTES = 1024 * 1024  # of changed lines; after a larger change the file is read again
+_Value = TypeVar("_Value")
 
 
 class OwnChange(NamedTuple):
@@ -192,14 +193,12 @@ class FileEnds:
 
     def start_hash(self, path: str) -> StartHash:
         """Return what hashes the start of this file."""
-        if len(self._starts) >= MAX_FILES:
-            self._starts.clear()
+        _make_room(self._starts, path)
         return self._starts.setdefault(path, StartHash())
 
     def note(self, path: str, fingerprint: Fingerprint, digest: _Hash, last: bytes) -> None:
         """Record the end of a file that has just been indexed, whole or in part."""
-        if len(self._ends) >= MAX_FILES:
-            self._ends.clear()
+        _make_room(self._ends, path)
         self._ends[path] = FileEnd(fingerprint, digest, last[-END_BYTES:])
 
     def of(self, row: FileRow) -> FileEnd | None:
@@ -208,6 +207,12 @@ class FileEnds:
         if end is None or not end.last or not end.fingerprint.same_content(row.fingerprint):
             return None
         return end if end.digest.hexdigest() == row.digest else None
+
+
+def _make_room(known: dict[str, _Value], path: str) -> None:
+    """Forget the file that was noted first if this one is new and there are MAX_FILES."""
+    if path not in known and len(known) >= MAX_FILES:
+        del known[next(iter(known))]
 
 
 def _follows(before: OwnChange, change: OwnChange) -> bool:

@@ -11,7 +11,7 @@ import pytest
 from memoryd.core.spans import sha256
 from memoryd.disk.syscalls import PIECE
 from memoryd.store import line_files
-from memoryd.store.line_files import StartHash
+from memoryd.store.line_files import MAX_FILES, FileEnds, StartHash
 
 CONTENT = b"".join(b"line %d\n" % number for number in range(60_000))
 assert 2 * PIECE < len(CONTENT) < 3 * PIECE
@@ -75,3 +75,12 @@ def test_a_shorter_file_has_changed(fd: int) -> None:
     os.ftruncate(fd, PIECE + 7)
     assert start_hash(fd, PIECE + 7) is None
     assert hashed(start_hash, fd, PIECE + 7) == sha256(CONTENT[: PIECE + 7])
+
+
+def test_of_many_files_the_first_one_is_forgotten_and_no_other() -> None:
+    ends = FileEnds()
+    first, *others = [ends.start_hash(f"{number}.jsonl") for number in range(MAX_FILES)]
+    assert ends.start_hash("0.jsonl") is first
+    ends.start_hash("one more.jsonl")
+    assert [ends.start_hash(f"{number}.jsonl") for number in range(1, MAX_FILES)] == others
+    assert ends.start_hash("0.jsonl") is not first

@@ -1,7 +1,7 @@
 """The static embedder: the vector of a text is the weighted mean of the vectors of its words, from a shipped table.
 
-A text takes some tenths of a millisecond, without numpy, which would increase the memory of a daemon by a third. Each
-word's vector is one large integer, so that one addition adds all its numbers. The first words weigh more.
+A text takes some tenths of a millisecond. Each word's vector is one large integer, so that one addition adds all its
+numbers. The first words weigh more.
 
 A text is split into words, and these into their longest known parts: WordPiece tokens, as in uncased BERT models such
 as MiniLM. The table contains 128 numbers (8 bits) and a weight for each piece of the vocabulary and for some whole
