@@ -56,11 +56,11 @@ def unknown_keys(table: Mapping[str, object], path: KeyPath, known: Collection[s
 
 
 def _unknown_key_message(name: str, known: Collection[str]) -> str:
-    allowed = f"allowed here: {', '.join(known)}"
     home = next((home for home, keys in _TABLE_OF_KEY.items() if name in keys), None)
     if home is not None:
-        return f"unknown key here; it belongs in {home}; {allowed}"
-    return f"unknown key; {checks.suggestion(name, known)}{allowed}"
+        return f"unknown key here; it belongs in {home}"
+    near = checks.suggestion(name, known).strip()
+    return f"unknown key; {near or 'allowed here: ' + ', '.join(known)}"
 
 
 def read_table(

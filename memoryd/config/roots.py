@@ -119,22 +119,22 @@ def find_overlaps(paths: Sequence[RootPath], state_dir: str, report: Report) -> 
     for place, root in enumerate(paths):
         relation = _relation(root.path, chains[place], state, state_chain)
         if relation:
-            report(place, f"{root.path!r} is {relation} the state directory {state!r}; keep them apart")
+            report(place, f"{root.path!r} {relation} the state directory {state!r}; keep them apart")
         for earlier in range(place):
             other = paths[earlier]
             relation = _relation(root.path, chains[place], other.path, chains[earlier])
             if relation:
                 known = f"the root {other.path!r} ({other.where})"
-                report(place, f"{root.path!r} is {relation} {known}; roots may not overlap")
+                report(place, f"{root.path!r} {relation} {known}; roots may not overlap")
 
 
 def _relation(path: str, chain: list[_Identity], other: str, other_chain: list[_Identity]) -> str | None:
     if path == other or (chain[0] and chain[0] == other_chain[0]):
-        return "the same directory as"
+        return "is the same directory as"
     if _below(path, other) or (other_chain[0] and other_chain[0] in chain):
-        return "inside"
+        return "is inside"
     if _below(other, path) or (chain[0] and chain[0] in other_chain):
-        return "around"
+        return "contains"
     return None
 
 

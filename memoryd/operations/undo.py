@@ -31,6 +31,13 @@ from memoryd.store.undo_content import decode_edits, load_undo_content
 
 RESTORABLE_OPERATIONS = ("archive", "limits", "prune", "forget")  # their memories can be restored one by one
 PINNED_OPERATIONS = ("archive", "limits", "prune", "dedupe")  # an undo pins memories that would be due again at once
+_NOT_UNDOABLE = {
+    "begun": "is not finished; there is nothing to undo",
+    "undone": "has already been undone",
+    "rolled_back": "was rolled back; there is nothing to undo",
+    "interrupted": "was interrupted; there is nothing to undo",
+    "failed": "failed; there is nothing to undo",
+}  # by the state of a change
 
 
 def undo(store: Store, receipt: str, now: float, *, dry_run: bool = False) -> Committed:
@@ -38,7 +45,7 @@ def undo(store: Store, receipt: str, now: float, *, dry_run: bool = False) -> Co
     entry = store.journal.entry(receipt)
     if entry.state != "done":
         raise ConflictError(
-            f"the change {receipt} is {entry.state.replace('_', ' ')}; there is nothing to undo",
+            f"the change {receipt} {_NOT_UNDOABLE.get(entry.state, entry.state)}",
             hint="`memoryd history` shows what can be undone",
         )
 

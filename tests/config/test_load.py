@@ -159,9 +159,9 @@ def test_both_bounds_of_a_limit_may_be_off(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("lines", "line", "key", "says"),
     [
-        (["[deamon]"], 1, "deamon", 'did you mean "daemon"? allowed here: daemon, search, defaults, root'),
+        (["[deamon]"], 1, "deamon", 'unknown key; did you mean "daemon"?'),
         (["", "[[roots]]", "path='/x'"], 2, "roots", 'did you mean "root"'),
-        (["zzz = 1"], 1, "zzz", "unknown key; allowed here: daemon"),
+        (["zzz = 1"], 1, "zzz", "unknown key; allowed here: daemon, search, defaults, root"),
         (["settle_ms = 1"], 1, "settle_ms", "belongs in [daemon]"),
         (["daemon = 3"], 1, "daemon", "is 3; allowed: a table"),
         (["[daemon]", "setle_ms = 1"], 2, "daemon.setle_ms", 'did you mean "settle_ms"'),
@@ -374,7 +374,7 @@ def test_a_name_twice(tmp_path: Path) -> None:
         ("link", "is the same directory as the root"),
         ("a/b", "is inside the root"),
         ("link/not/there", "is inside the root"),
-        ("", "is around the root"),
+        ("", " contains the root"),
     ],
 )
 def test_roots_may_not_overlap(tmp_path: Path, second: str, says: str) -> None:
@@ -393,10 +393,10 @@ def test_like_names_do_not_overlap(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("root", "state", "says"),
     [
-        ("a", "a/state", "around"),
-        ("s/a", "s", "inside"),
-        ("a", "a", "the same"),
-        ("a", "link/state", "around"),
+        ("a", "a/state", "contains"),
+        ("s/a", "s", "is inside"),
+        ("a", "a", "is the same"),
+        ("a", "link/state", "contains"),
     ],
 )
 def test_state_directory_and_roots_stay_apart(tmp_path: Path, root: str, state: str, says: str) -> None:
@@ -404,7 +404,7 @@ def test_state_directory_and_roots_stay_apart(tmp_path: Path, root: str, state: 
     (tmp_path / "link").symlink_to(tmp_path / "a")
     problems = _problems(tmp_path, _roots(f"path='{tmp_path}/{root}'"), state=str(tmp_path / state))
     assert [(line, key) for line, key, _ in problems] == [(2, "root[1].path")]
-    assert f"is {says}" in problems[0][2]
+    assert f" {says}" in problems[0][2]
     assert "state directory" in problems[0][2]
 
 

@@ -126,7 +126,9 @@ def test_what_is_undone_cannot_be_undone_again(daemon: Daemon) -> None:
     receipt = daemon.rpc("archive", ids=["00000000-0000-4000-8000-000000000000"])["receipt"]
     daemon.rpc("undo", receipt=receipt)
     assert isinstance(_error(daemon, "undo", receipt=receipt), ConflictError)
-    assert daemon.run("undo", receipt).returncode == 1
+    done = daemon.run("undo", receipt)
+    assert done.returncode == 1
+    assert f"the change {receipt} has already been undone\n" in done.stderr
 
 
 def test_a_run_by_command_counts_as_a_run(daemon: Daemon) -> None:
