@@ -26,7 +26,7 @@ from memoryd.cli.options import (
 from memoryd.cli.screen import print_json
 from memoryd.control.methods import LAYOUTS, Method, Param, groups
 from memoryd.control.parameters import check_params
-from memoryd.errors import UsageError
+from memoryd.errors import InvalidMemoryError, UsageError
 
 _TYPES: dict[str, click.ParamType[Any]] = {"str": click.STRING, "int": click.INT, "float": click.FLOAT}
 MANY_CHOICES = 5  # from this number on, choices are listed in the help text instead of the metavar
@@ -152,12 +152,24 @@ def _callback(method: Method) -> Callable[..., None]:
                 values["memory"] = _with_sentence(ctx, values)
             params = to_params(method, values)
             _require_input(method, params)
-            check_params(method, params)  # wrong usage is reported even if no daemon runs
-            result = call_daemon(socket_of(ctx), method.name, params, waits_s=method.waits_s, quiet=as_json)
+            check_params(method, params, _option_name)  # wrong usage is reported even if no daemon runs
+            try:
+                result = call_daemon(socket_of(ctx), method.name, params, waits_s=method.waits_s, quiet=as_json)
+            except InvalidMemoryError as error:
+                error.hint = fields.tags_hint(error, params) or error.hint
+                raise
+            if method.name == "config.reload" and not as_json:
+                result["dry_run"] = bool(values.get("dry_run"))
         _print_result(method, result, as_json=as_json)
         ctx.exit(exits.of_result(method.name, result))
 
     return run
+
+
+def _option_name(param: Param) -> str:
+    """Return the name of a parameter for a message; that of the request if its bounds are not in the option's unit."""
+    is_option = param.cli is not None and param.cli.startswith("--") and param.option.scale == 1
+    return str(param.cli) if is_option else param.name
 
 
 def _with_sentence(ctx: click.Context, values: Values) -> Sequence[str]:

@@ -5,14 +5,14 @@ from __future__ import annotations
 import json
 import re
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import click
 
 from memoryd.cli.options import MethodCommand
 from memoryd.control.methods import Param
-from memoryd.errors import UsageError
+from memoryd.errors import InvalidMemoryError, UsageError
 
 FILE_OPTION, TAG_OPTION = "from_file", "field_tags"
 
@@ -75,6 +75,17 @@ def _not_a_field(word: str, *, takes_text: bool) -> UsageError:
     before = "put a text of several words first, or " if takes_text else ""
     return UsageError(
         f"{shown!r} is not NAME=VALUE", hint=f"{before}write content={json.dumps(shown, ensure_ascii=False)}"
+    )
+
+
+def tags_hint(error: InvalidMemoryError, params: Mapping[str, Any]) -> str | None:
+    """Return how to write tags on the command line, if a memory was refused because they were given as a text."""
+    as_text = any(isinstance(value, dict) and isinstance(value.get("tags"), str) for value in params.values())
+    refused = any(each.get("field") == "tags" for each in error.data.get("findings", ()))
+    return (
+        "nothing was stored; correct the fields named, and write --tag TAG for each tag"
+        if as_text and refused
+        else None
     )
 
 

@@ -219,8 +219,9 @@ def show_validation(screen: Screen, result: Result) -> None:
 
 
 def show_reload(screen: Screen, result: Result) -> None:
-    """Show what reloading the configuration adds, changes and removes."""
-    changes = [(name, result.get(name, [])) for name in ("added", "changed", "removed")]
+    """Show what reloading the configuration adds, changes and removes, or would with --dry-run."""
+    verbs = {"added": "would add", "changed": "would change", "removed": "would remove"}
+    changes = [(verbs[name] if result.get("dry_run") else name, result.get(name, [])) for name in verbs]
     if not any(names for _, names in changes):
         screen.line("no changes")
     for name, names in changes:

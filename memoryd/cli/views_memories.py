@@ -29,9 +29,18 @@ def show_hits(screen: Screen, result: Result) -> None:
         _hit(screen, hit)
     if not hits:
         screen.line("nothing found")
-    if result.get("missing_words"):
-        screen.line(f"! no memory has: {', '.join(result['missing_words'])}")
+    _show_missing_words(screen, result.get("missing_words", ()), hits)
     _show_freshness(screen, result)
+
+
+def _show_missing_words(screen: Screen, missing: Sequence[str], hits: Sequence[Result]) -> None:
+    """Show how misspelt words were read, and the other words that no memory has."""
+    read_as = {word: other for hit in hits for word, other in (hit.get("why", {}).get("read_as") or {}).items()}
+    for word, other in read_as.items():
+        screen.line(f"! read {word} as {other}")
+    parts = {part for word in read_as for part in (word, *word.split("-"))}
+    if others := [word for word in missing if word not in parts]:
+        screen.line(f"! no memory has: {', '.join(others)}")
 
 
 def _hit(screen: Screen, hit: Result) -> None:
@@ -85,7 +94,7 @@ def _show_freshness(screen: Screen, result: Result) -> None:
         elif fresh.get("state") != "fresh" and not normal:
             screen.line(f"! {name}: the index is {fresh.get('state')}; see `memoryd status {name}`")
         if fresh.get("withheld") and (len(roots) == 1 or not (result.get("hits") or result.get("memories"))):
-            screen.line(f"! {name}: {fresh['withheld']}")
+            screen.line(f"! {name}: {str(fresh['withheld']).replace('`user`', '`--user`')}")
 
 
 def show_memory(screen: Screen, result: Result) -> None:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from operator import attrgetter
 
 import msgspec
 
@@ -26,9 +27,12 @@ _KINDS: Mapping[str, tuple[object, str]] = {
 _converting = threading.Lock()
 
 
-def check_params(method: Method, params: object) -> Request:
+Label = Callable[[Param], str]
+
+
+def check_params(method: Method, params: object, label: Label = attrgetter("name")) -> Request:
     """Return the parameters as the method's request; null counts as absent. Raises UsageError (-32602) with the nearest
-    known name, the expected type, or the allowed values."""
+    known name, the expected type, or the allowed values. `label` returns what a parameter is called in the message."""
     if params is None:
         params = {}
     if not isinstance(params, Mapping):
@@ -42,14 +46,15 @@ def check_params(method: Method, params: object) -> Request:
         with _converting:
             request = msgspec.convert(given, method.request)
     except msgspec.ValidationError as error:
-        raise _first_error(method, given) or UsageError(str(error)) from None
+        raise _first_error(method, given, label) or UsageError(str(error)) from None
     for param in method.limited:
-        if param.name in given and (invalid := _choice_error(param, given[param.name])):
+        if param.name in given and (invalid := _choice_error(param, given[param.name], label)):
             raise invalid
+    one_of = ", ".join(label(param) for param in method.params if param.name in method.one_of)
     if method.only_one and len([name for name in method.one_of if name in given]) > 1:
-        raise UsageError(f"only one of {', '.join(method.one_of)} may be given")
+        raise UsageError(f"only one of {one_of} may be given")
     if method.one_of and not any(name in given for name in method.one_of):
-        raise UsageError(f"one of {', '.join(method.one_of)} must be given")
+        raise UsageError(f"one of {one_of} must be given")
     return request
 
 
@@ -62,29 +67,29 @@ def name_hint(name: str, candidates: Iterable[str]) -> str:
     return f"known: {', '.join(names)}" if names else "it takes none"
 
 
-def _first_error(method: Method, given: Mapping[str, object]) -> UsageError | None:
+def _first_error(method: Method, given: Mapping[str, object], label: Label) -> UsageError | None:
     """Return the error for the first wrong parameter, in the order of the table."""
     for param in method.params:
         if param.name not in given:
             if param.required:
-                return UsageError(f"parameter {param.name!r} is missing", hint=param.help)
+                return UsageError(f"parameter {label(param)!r} is missing", hint=param.help)
             continue
-        error = _value_error(param, given[param.name])
+        error = _value_error(param, given[param.name], label)
         if error is not None:
             return error
     return None
 
 
-def _value_error(param: Param, value: object) -> UsageError | None:
+def _value_error(param: Param, value: object, label: Label) -> UsageError | None:
     kind, expected = _KINDS[param.type]
     free_text = param.type == "str" and param.option.joined  # free text may hold anything
     if not _conforms(value, str if free_text else kind) or (param.type == "objects" and not value):
-        return UsageError(f"{param.name!r} must be {expected}")
-    if param.choices and (error := _choice_error(param, value)) is not None:
+        return UsageError(f"{label(param)!r} must be {expected}")
+    if param.choices and (error := _choice_error(param, value, label)) is not None:
         return error
     low, high = param.minimum, param.maximum
     if isinstance(value, (int, float)) and ((low is not None and value < low) or (high is not None and value > high)):
-        return UsageError(f"{param.name!r} must be between {low} and {high}")
+        return UsageError(f"{label(param)!r} must be between {low} and {high}")
     return None
 
 
@@ -96,13 +101,13 @@ def _conforms(value: object, kind: object) -> bool:
     return True
 
 
-def _choice_error(param: Param, value: object) -> UsageError | None:
+def _choice_error(param: Param, value: object, label: Label) -> UsageError | None:
     """Return the error for the first value that is not allowed."""
     for item in value if isinstance(value, list) else [value]:
         if item not in param.choices:
             allowed = ", ".join(param.choices)
             return UsageError(
-                f"{param.name!r} cannot be {item!r}",
+                f"{label(param)!r} cannot be {item!r}",
                 hint=f"{name_hint(str(item), param.choices)} (allowed: {allowed})",
             )
     return None

@@ -107,7 +107,10 @@ def only_location(location: Mapping[str, str], layout: str, name: str = "") -> s
     if other is not None:
         raise UsageError(f"{other}: not supported by the layout {layout}")
     if name and name not in given:
-        raise UsageError(f"{name}: missing; the layout {layout} requires it")
+        raise UsageError(
+            f"{name}: missing; the layout {layout} requires it",
+            hint=f"name it with --{name}; the ids that `memoryd list` prints begin with those there are",
+        )
     return given.get(name, "")
 
 

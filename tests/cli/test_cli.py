@@ -33,7 +33,7 @@ from memoryd.cli.program import cli
 from memoryd.control.methods import METHODS, TABLE, Method, Request
 from memoryd.control.peer import Peer
 from memoryd.control.server import Server
-from memoryd.errors import BusyError, ConfigError, MemorydError
+from memoryd.errors import BusyError, ConfigError, InvalidMemoryError, MemorydError
 from tests.daemon import until
 from tests.parameters import given
 
@@ -382,7 +382,7 @@ def test_a_value_out_of_range_is_told_without_the_name_of_the_method(
     stub: Stub, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run(["--socket", stub.path, "list", "--limit", "0"]) == 2
-    assert capsys.readouterr().err.startswith("memoryd: 'limit' must be between 1 and")
+    assert capsys.readouterr().err.startswith("memoryd: '--limit' must be between 1 and")
 
 
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="only Linux has a device that is full")
@@ -571,6 +571,28 @@ def test_a_word_that_is_no_field_is_told_without_its_secrets(
 ) -> None:
     assert run(["--socket", stub.path, *argv]) == 2
     assert capsys.readouterr().err == f"memoryd: {message}\nhint: {hint}\n"
+
+
+@pytest.mark.parametrize(
+    ("options", "lines"), [([], ["added: b", "removed: c"]), (["--dry-run"], ["would add: b", "would remove: c"])]
+)
+def test_a_reload_without_effect_is_told_from_a_real_one(
+    options: list[str], lines: list[str], stub: Stub, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["--socket", stub.path, "reload", *options]) == 0
+    assert capsys.readouterr().out.splitlines() == lines
+
+
+def test_a_wrong_field_of_tags_is_answered_with_the_option(stub: Stub, capsys: pytest.CaptureFixture[str]) -> None:
+    findings = [{"field": "tags", "rule": "must be a list of texts"}]
+    stub.failing["memory.update"] = InvalidMemoryError("tags: must be a list of texts", data={"findings": findings})
+    assert run(["--socket", stub.path, "update", "m-1", "tags=ci"]) == 1
+    assert (
+        "hint: nothing was stored; correct the fields named, and write --tag TAG for each tag\n"
+        in capsys.readouterr().err
+    )
+    assert run(["--socket", stub.path, "update", "m-1", "--tag", "x" * 99]) == 1
+    assert "--tag" not in capsys.readouterr().err
 
 
 # -- errors --------------------------------------------------------------------------------------

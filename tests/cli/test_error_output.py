@@ -22,10 +22,21 @@ def test_every_field_that_is_wrong_is_named(capsys: pytest.CaptureFixture[str]) 
 
 def test_remarks_do_not_mix_with_a_text_to_paste(capsys: pytest.CaptureFixture[str]) -> None:
     out = io.StringIO()
-    fresh = {"users": {"state": "fresh", "lag_ms": 0, "withheld": "memories of several users"}}
+    withheld = "memories of several users (a, b): name one with `user`"
+    fresh = {"users": {"state": "fresh", "lag_ms": 0, "withheld": withheld}}
     views_memories.show_hits(Screen(out, fancy=False), {"hits": [], "embedding": "", "fresh": fresh})
     assert out.getvalue() == ""
-    assert capsys.readouterr().err == "! users: memories of several users\n"
+    assert capsys.readouterr().err == "! users: memories of several users (a, b): name one with `--user`\n"
+
+
+def test_a_word_that_was_read_as_another_is_not_missing() -> None:
+    out = io.StringIO()
+    why = {"read_as": {"enforcemnt": "enforcement", "wi-fi": "wifi"}}
+    missing = ["enforcemnt", "wi", "fi", "zeppelin"]
+    result = {"hits": [{"id": "m", "root": "a", "why": why}, {"id": "n", "root": "b"}], "missing_words": missing}
+    views_memories.show_hits(Screen(out, fancy=False), result)
+    lines = [line for line in out.getvalue().splitlines() if line.startswith("!")]
+    assert lines == ["! read enforcemnt as enforcement", "! read wi-fi as wifi", "! no memory has: zeppelin"]
 
 
 @pytest.mark.parametrize(

@@ -93,6 +93,11 @@ class TestPlace:
         with pytest.raises(UsageError, match=r"^topic: "):
             add({}, FULL, {"topic": topic, "subtopic": "x"})
 
+    def test_a_missing_topic_is_answered_with_the_options(self) -> None:
+        with pytest.raises(UsageError, match="missing") as caught:
+            add({}, FULL, {})
+        assert "--topic, and the file with --subtopic" in str(caught.value.hint)
+
     @pytest.mark.parametrize("name", ["a/b", "..", ".x", "x.md.md", "x" * 200, "x\u0007", "a.tmp.b", ".md", "x~\n"])
     def test_subtopics_that_are_refused(self, name: str) -> None:
         with pytest.raises(UsageError, match=r"^subtopic: "):

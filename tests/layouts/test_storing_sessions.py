@@ -120,6 +120,11 @@ class TestAddAnew:
             made.add(NEW, session=name)
         assert made.files == {}
 
+    def test_a_missing_session_is_answered_with_the_option(self) -> None:
+        with pytest.raises(UsageError, match="missing") as caught:
+            house().add(NEW)
+        assert "--session" in str(caught.value.hint)
+
     def test_another_place_means_nothing_here(self) -> None:
         with pytest.raises(UsageError, match="topic"):
             house().add(NEW, session=NAME, topic="a")

@@ -131,7 +131,10 @@ def path_for(location: Mapping[str, str]) -> str:
         raise UsageError(f"{unsupported[0]}: not supported by this layout; use topic and subtopic", hint=_HINT)
     topic = location.get("topic", "").strip()
     if not topic:
-        raise UsageError("topic: missing; it names the directory of the entry", hint=_HINT)
+        raise UsageError(
+            "topic: missing; it names the directory of the entry",
+            hint=f"name it with --topic, and the file with --subtopic; {_HINT}",
+        )
     subtopic = location.get("subtopic", "").strip() or DEFAULT_SUBTOPIC
     subtopic = subtopic.removesuffix(SUFFIX) or subtopic
     parts = topic.split("/")

@@ -249,7 +249,7 @@ def _only_user(view: WriteView) -> str:
     if len(users) != 1:
         shown = ", ".join(each or "(the root itself)" for each in users[:_MAX_USERS])
         many = f"there are several: {shown}" if users else "there are none yet"
-        raise UsageError(f"user: missing, and {many}", hint="name the user whose memory it is")
+        raise UsageError(f"user: missing, and {many}", hint="name the user whose memory it is with --user")
     return "/".join(filter(None, (users[0], FILE)))
 
 
