@@ -366,6 +366,15 @@ def test_a_name_twice(tmp_path: Path) -> None:
     assert problems == [(6, "root[2].name", "'a' is taken by the root of line 2; allowed: a unique name")]
 
 
+def test_a_key_like_a_known_one_is_answered_without_the_list_of_all(tmp_path: Path) -> None:
+    problems = _problems(tmp_path, "[daemon]\nsetle_ms = 1\nmode = 'observe'\nzzz = 1")
+    assert [problem for *_, problem in problems[:2]] == [
+        'unknown key; did you mean "settle_ms"?',
+        "unknown key here; it belongs in [defaults] or [[root]]",
+    ]
+    assert problems[2][2].startswith("unknown key; allowed here: ")
+
+
 @pytest.mark.parametrize(
     ("second", "says"),
     [
