@@ -352,6 +352,7 @@ ROOTS: tuple[Method, ...] = (
     _on_one_root(
         "confirm",
         "Let memoryd write in a root whose layout was detected.",
-        "Until then it only observes: `status` shows how the layout was recognised, `plan` what would be done.",
+        "Until then it only observes: `status` shows how the layout was recognised, `plan` what would be done. A root "
+        'with `mode = "observe"` stays as it is until that line is removed.',
     ),
 )
