@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, nullcontext
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -49,6 +49,17 @@ class IndexUpdate(Struct, frozen=True):
     delay_reason: str | None = None
     retry_at: float | None = None
     blocked_reason: str | None = None
+
+
+class _Render(NamedTuple):
+    """A render of the index, and the index files before it is written: their content if it was read (`previous`), that
+    of those that another program wrote (`foreign`), and their fingerprints."""
+
+    result: IndexResult
+    previous: Mapping[str, bytes | None]
+    foreign: Mapping[str, bytes]
+    fingerprints: dict[str, Fingerprint | None]
+    now: float
 
 
 def update_index(
@@ -97,13 +108,14 @@ def update_index(
     blocked = store.blocked()
     if blocked is not None:
         return IndexUpdate(result, blocked_reason=blocked, retry_at=now + QUIET_S)
-    delay = None if force else _delay(store, result, foreign, fingerprints, now)
+    render = _Render(result, previous, foreign, fingerprints, now)
+    delay = None if force else _delay(store, render)
     if delay is not None:
         return delay
     before_write()
     store.pause()
-    _back_up_foreign(store, result, foreign, fingerprints, now)
-    done = _write(store, result, previous, fingerprints, now, wait_s)
+    _back_up_foreign(store, render)
+    done = _write(store, render, wait_s)
     if done.written:
         state.note_render(rendered, current=True)
         state.update = update
@@ -115,19 +127,13 @@ def plan_index(store: Store, now: float) -> tuple[str, ...]:
     assert store.observes
     store.index.dirty = True  # only a new render tells which files differ
     result = update_index(store, now).result
-    read_only = result.newer is not None and store.policy.newer_index == "read-only"
-    return () if read_only or released_findings(store) else tuple(result.files)
+    return () if _owner_refusal(store, result) or released_findings(store) else tuple(result.files)
 
 
-def _delay(
-    store: Store,
-    result: IndexResult,
-    foreign: Mapping[str, bytes],
-    fingerprints: dict[str, Fingerprint | None],
-    now: float,
-) -> IndexUpdate | None:
+def _delay(store: Store, render: _Render) -> IndexUpdate | None:
     """Return what a write waits for; None if it need not wait."""
-    retry_at = _earliest_write(store, result, foreign, fingerprints, now)
+    result, now = render.result, render.now
+    retry_at = _earliest_write(store, render)
     if retry_at is not None and retry_at > now:
         return IndexUpdate(result, delay_reason="another program also writes the index", retry_at=retry_at)
     until = store.index.hold_until(now)
@@ -200,11 +206,15 @@ def _withhold_foreign(result: IndexResult, layout: Layout, foreign: Mapping[str,
 
 
 def _write_refusal(store: Store, result: IndexResult, released: Sequence[Finding]) -> str | None:
+    owned = _owner_refusal(store, result)
+    return owned or store.observe_reason or (released[0].message if released else None)
+
+
+def _owner_refusal(store: Store, result: IndexResult) -> str | None:
+    """Return why the index is left to the program that wrote it; None if it is memoryd's to write."""
     if result.newer is not None and store.policy.newer_index == "read-only":
         return f"the index is of version {result.newer}, newer than this memoryd knows"
-    if result.unmanaged is not None:
-        return result.unmanaged
-    return store.observe_reason or (released[0].message if released else None)
+    return result.unmanaged
 
 
 def _view(store: Store, catalogue: IndexReader, previous: Mapping[str, bytes | None], now: float) -> IndexView:
@@ -254,20 +264,14 @@ def _content(store: Store, path: str) -> bytes | None:
         return None
 
 
-def _earliest_write(
-    store: Store,
-    result: IndexResult,
-    foreign: Mapping[str, bytes],
-    fingerprints: dict[str, Fingerprint | None],
-    now: float,
-) -> float | None:
+def _earliest_write(store: Store, render: _Render) -> float | None:
     """Return when the index may be written although another program has written it since our last write."""
-    state = store.index
+    state, now = store.index, render.now
     earliest: float | None = None
-    for path in result.files:
-        if path not in foreign or path not in state.written:
+    for path in render.result.files:
+        if path not in render.foreign or path not in state.written:
             continue
-        quiet = _foreign_since(store, path, fingerprints[path], now) + QUIET_S
+        quiet = _foreign_since(store, path, render.fingerprints[path], now) + QUIET_S
         contended = state.overwrites.get(path, 0) > 0
         state.written_at[path] = min(state.written_at[path], now)  # the clock may have been set back
         allowed = max(quiet, state.written_at[path] + CONTENTION_S) if contended else quiet
@@ -286,32 +290,19 @@ def _foreign_since(store: Store, path: str, fingerprint: Fingerprint | None, now
     return min(fingerprint.mtime_ns / 1e9, first_observed)
 
 
-def _back_up_foreign(
-    store: Store,
-    result: IndexResult,
-    foreign: Mapping[str, bytes],
-    fingerprints: dict[str, Fingerprint | None],
-    now: float,
-) -> None:
+def _back_up_foreign(store: Store, render: _Render) -> None:
     """Back up index files that another program wrote, before they are replaced: they may contain text that is in no
     source file, like notes around the list, or ids of lost memories."""
-    for path in result.files:
-        content, found = foreign.get(path), fingerprints[path]
+    for path in render.result.files:
+        content, found = render.foreign.get(path), render.fingerprints[path]
         if content is None or found is None:
             continue
         state = FileState(path, sha256(content), found.mode, Quality(1, 1), content)
-        store.vault.add_version(state, now, keep=store.policy.backups)
+        store.vault.add_version(state, render.now, keep=store.policy.backups)
 
 
-def _write(
-    store: Store,
-    result: IndexResult,
-    previous: Mapping[str, bytes | None],
-    fingerprints: dict[str, Fingerprint | None],
-    now: float,
-    wait_s: float,
-) -> IndexUpdate:
-    state = store.index
+def _write(store: Store, render: _Render, wait_s: float) -> IndexUpdate:
+    result, fingerprints, now, state = render.result, render.fingerprints, render.now, store.index
     with ExitStack() as unless_written:  # where an attempt fails, the next may follow before the end of the turn
         unless_written.callback(state.close_replaced)
         try:
@@ -330,7 +321,7 @@ def _write(
                         close=state.close_later,
                     )
                     _note_write(store, path, done.fingerprint, fingerprints[path], now)
-                    journal_first_write(store, path, previous[path], content, now)
+                    journal_first_write(store, path, render.previous[path], content, now)
                     fingerprints = state.fingerprints = {**fingerprints, path: done.fingerprint}
         except BusyError as error:  # also a lock lost half-way
             return IndexUpdate(result, delay_reason=error.message, retry_at=now + RETRY_S)
