@@ -81,16 +81,15 @@ def list_backups(store: Store, now: float, *, file: str | None = None, verify: b
     replaced index files of other programs, and the quarantine. `verify` reads each one and compares it with its hash.
     Raises NotFoundError for a file that the root neither has nor has a backup of.
     """
-    found = _list_all(store, now, file, verify=verify)
-    if file is not None and not found and not _is_known(store, file):
-        raise no_backup(store, file, now)
-    return found
+    if file is not None:
+        require_known(store, file, now)
+    return _list_all(store, now, file, verify=verify)
 
 
 def require_known(store: Store, file: str, now: float) -> None:
     """Raise NotFoundError for a file that the root neither has nor has a backup of."""
-    if not _is_known(store, file):
-        list_backups(store, now, file=file)
+    if not _is_known(store, file) and not _list_all(store, now, file):
+        raise no_backup(store, file, now)
 
 
 def _is_known(store: Store, file: str) -> bool:

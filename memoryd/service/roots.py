@@ -450,16 +450,16 @@ def _embedder(config: SearchConfig, env: Mapping[str, str]) -> Embedder | None:
 
 
 def _job_row(worker: Worker, job: str, time: JobTime | None, planned: float | None, now: float) -> ScheduledJob:
-    at = planned
-    schedule = parse_schedule(worker.store.policy.schedule.get(job, "off"))
+    at, schedule = planned, worker.store.policy.schedule.get(job, "off")
+    interval = parse_schedule(schedule)
     forbidden = worker.store.observe_reason if job in WRITING_JOBS else None
-    if forbidden and isinstance(schedule, Every):  # the timetable passes over it, and starts anew when that is over
-        at = next_due(schedule, time.last_success if time else None, now)
+    if forbidden and isinstance(interval, Every):  # the timetable passes over it, and starts anew when that is over
+        at = next_due(interval, time.last_success if time else None, now)
         at = None if at is None or at <= now else at
     return ScheduledJob(
         name=job,
         root=worker.name,
-        schedule=worker.store.policy.schedule.get(job, "off"),
+        schedule=schedule,
         next_run=at,
         waits=forbidden if planned is not None and at is None else None,
         last_run=time.last_end if time else None,
