@@ -445,7 +445,7 @@ def alive(pid: int, directory: Path) -> bool:
     """A process of the demo; another one may have got its number since."""
     try:
         words = Path(f"/proc/{pid}/cmdline").read_bytes()
-    except FileNotFoundError:
+    except (FileNotFoundError, ProcessLookupError):
         return False
     return os.fsencode(directory) in words
 

@@ -6,7 +6,7 @@ import re
 import subprocess
 import sys
 import time
-from collections.abc import Iterable
+from collections import Counter
 from contextlib import suppress
 from pathlib import Path
 
@@ -35,20 +35,25 @@ def bare_interpreter_mb() -> float:
 
 def processor_s(pid: int) -> float:
     """Seconds that all threads have used, as the scheduler counts them: ticks miss what is shorter than they are."""
-    return sum(int(text.split()[0]) for text in _of_threads(pid, "schedstat")) / 1e9
+    return sum(int(text.split()[0]) for text in _of_threads(pid, "schedstat").values()) / 1e9
 
 
-def wakeups(pid: int) -> int:
-    """How often threads of the process have waited and were woken."""
-    return sum(int(found[1]) for text in _of_threads(pid, "status") if (found := _SWITCHES.search(text)))
+def wakeups(pid: int) -> Counter[str]:
+    """How often each thread of the process has waited and was woken.
+
+    The difference of two counters leaves out a thread that has ended in between; the difference of two sums would take
+    away all that it ever counted.
+    """
+    texts = _of_threads(pid, "status").items()
+    return Counter({thread: int(found[1]) for thread, text in texts if (found := _SWITCHES.search(text))})
 
 
-def _of_threads(pid: int, name: str) -> Iterable[str]:
+def _of_threads(pid: int, name: str) -> dict[str, str]:
     """The file of each thread; one that ends meanwhile is left out."""
-    found = []
+    found = {}
     for path in Path(f"/proc/{pid}/task").glob(f"*/{name}"):
         with suppress(FileNotFoundError, ProcessLookupError):
-            found.append(path.read_text())
+            found[path.parent.name] = path.read_text()
     return found
 
 

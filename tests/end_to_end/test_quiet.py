@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections import Counter
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.agents import line, memory
+from tests.bench.process import processor_s, wakeups
 from tests.daemon import Daemon, until
 from tests.end_to_end import checks
 from tests.end_to_end.conftest import MakeDaemon
@@ -39,12 +39,6 @@ def fill(root: Path) -> None:
 
 def due(daemon: Daemon) -> list[dict[str, Any]]:
     return [row for row in daemon.rpc("jobs.list")["jobs"] if row["name"] != "rescan"]
-
-
-def processor_ns(pid: int) -> Counter[str]:
-    """Processor time of each thread that is alive; `status` has the sum in steps of 10 ms."""
-    tasks = Path(f"/proc/{pid}/task").glob("*/schedstat")
-    return Counter({task.parent.name: int(task.read_text().split()[0]) for task in tasks})
 
 
 @pytest.fixture
@@ -105,9 +99,9 @@ def test_idle_it_does_nothing(root: Path, settled: Daemon) -> None:
     used = settled.rpc("status")["resources"]
     runs = settled.job("locks")["runs"]
     pid = settled.pid
-    began, spent = time.monotonic(), processor_ns(pid)
+    began, spent = time.monotonic(), processor_s(pid)
     time.sleep(IDLE_S)
-    share = (processor_ns(pid) - spent).total() / 1e9 / (time.monotonic() - began)
+    share = (processor_s(pid) - spent) / (time.monotonic() - began)
     after = settled.rpc("status")["resources"]
     assert after["cpu_s"] - used["cpu_s"] < 0.001 * IDLE_S + 0.02
     assert settled.job("locks")["runs"] > runs
@@ -116,15 +110,6 @@ def test_idle_it_does_nothing(root: Path, settled: Daemon) -> None:
     assert share < 0.001
     assert after["rss_bytes"] < 60e6
     assert after["open_fds"] <= used["open_fds"]  # the connection of an earlier call may close in between
-
-
-def wakeups(pid: int) -> Counter[str]:
-    """Voluntary context switches of each thread that is alive."""
-    found = Counter[str]()
-    for task in Path(f"/proc/{pid}/task").glob("*/status"):
-        lines = dict(row.partition(":")[::2] for row in task.read_text().splitlines())
-        found[task.parent.name] = int(lines["voluntary_ctxt_switches"])
-    return found
 
 
 @pytest.mark.parametrize(("locks", "quiet"), [("every 10s", True), ("every 1s", False)], ids=["default", "canary"])
@@ -144,7 +129,7 @@ def test_three_idle_roots_hardly_wake_up(locks: str, quiet: bool, tmp_path: Path
     pid = tending.pid
     earlier = wakeups(pid)
     time.sleep(IDLE_S)
-    woken = (wakeups(pid) - earlier).total()  # a thread that served the last call and has ended since counts nothing
+    woken = (wakeups(pid) - earlier).total()
     counted = tending.rpc("status")["resources"]["wakeups"] - written
     assert [checks.snapshot(root) for root in roots] == before
     print(f"idle: {woken / IDLE_S:.2f} wake-ups/s")

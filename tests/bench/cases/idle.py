@@ -37,7 +37,7 @@ def idle(place: Place) -> Iterator[Row]:
         after = [(processor_s(pid), wakeups(pid)) for pid in pids]
         told += [_told(rig), _told(rig)]
     used, floor_used = ((b[0] - a[0]) * 1000 / seconds for a, b in zip(before, after, strict=True))
-    woken, floor_woken = ((b[1] - a[1]) / seconds for a, b in zip(before, after, strict=True))
+    woken, floor_woken = ((b[1] - a[1]).total() / seconds for a, b in zip(before, after, strict=True))
     # The last two tell what one call of `status` itself takes.
     by_status = max(0, told[1] - told[0] - (told[2] - told[1])) / seconds
     yield row(goals.IDLE, "processor", "", place.size, [used], floor=[floor_used], unit="ms/s")
