@@ -132,7 +132,7 @@ class SearchEngine:
             for each in self._judged(reader, within, Missing()) if within.query.units else []:
                 known[each.key] = max(known.get(each.key, each), each, key=_score)
             found = list(known.values())
-        return prefer_times(reader, found, period, newest=newest, now=question.now)[: question.limit]
+        return prefer_times(reader, question.query, found, period, newest=newest, now=question.now)[: question.limit]
 
     def _fill(self, reader: IndexReader, question: Question, missing: Missing) -> list[Candidate]:
         """Return the memories found, and if there are too few, those with a part of a word. If only an identifier is

@@ -16,7 +16,7 @@ from typing import NamedTuple
 from memoryd.core.vectors import cosine, unpack
 from memoryd.search.confidence import confidence_of_rerank
 from memoryd.search.embedding.embedder import Embedder, IdleRelease
-from memoryd.search.ranking import IN_PERIOD, NEWEST, Candidate, Why
+from memoryd.search.ranking import IN_PERIOD, NEWEST_OF_SUBJECT, Candidate, Why
 from memoryd.search.semantic import Meant, fuse
 
 JUDGED = 20  # results that are ranked again; those further down stay below them
@@ -78,7 +78,7 @@ def _prefer_times(ranked: Sequence[Ranked]) -> list[Ranked]:
     """Prefer the times that the search preferred, as `prefer_times` did: the parts of the scores name them."""
     whys = [each.candidate.why for each in ranked]
     full = 1 + IN_PERIOD * any("period" in why for why in whys)
-    full *= 1 + NEWEST * any("newest" in why for why in whys)
+    full *= 1 + NEWEST_OF_SUBJECT * any("newest" in why for why in whys)
     weighted = [
         each._replace(candidate=each.candidate._replace(score=each.candidate.score * _time_factor(why) / full))
         for each, why in zip(ranked, whys, strict=True)
@@ -88,4 +88,4 @@ def _prefer_times(ranked: Sequence[Ranked]) -> list[Ranked]:
 
 def _time_factor(why: Why) -> float:
     newest = why.get("newest")
-    return (1 + IN_PERIOD * ("period" in why)) * (1 + NEWEST * (newest if isinstance(newest, float) else 0.0))
+    return (1 + IN_PERIOD * ("period" in why)) * (1 + (newest if isinstance(newest, float) else 0.0))

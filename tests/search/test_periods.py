@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 import pytest
 
 from memoryd.search.periods import parse_bound, period_in, prefers_newest
+from memoryd.search.ranking import MAX_OF_SUBJECT
 from tests.search.stored import DAY, NOW, Stored, memory
 
 WEDNESDAY = datetime(2026, 11, 25, 12, tzinfo=UTC).astimezone()
@@ -143,6 +144,35 @@ def test_the_newest_is_first_although_it_has_fewer_of_the_words(stored: Stored) 
     )
     assert stored.ids("which Python do all services run on")[:2] == ["old", "new"]
     assert stored.ids("which Python do all services run on at present")[:2] == ["new", "old"]
+
+
+UPTIME = (
+    memory("old", "The provider promises its shops 99.5 percent uptime.", age=380),
+    memory("new", "A contract with the shops: 99.9 percent uptime, else ten percent are paid back.", age=31),
+    memory("other", "The shops are closed on Monday.", age=0),
+    *(memory(f"other {n}", f"the model railway, part {n}", age=0) for n in range(30)),
+)
+
+
+def test_the_newest_of_a_subject_is_preferred_more_than_others(stored: Stored) -> None:
+    """The subject is the rarest word that the best memory shares with another: the uptime, not the shops."""
+    stored.put(*UPTIME)
+    assert stored.ids("uptime promise to the shops of Berlin")[:3] == ["old", "new", "other"]
+    new, old, other = stored.hits("latest uptime promise to the shops of Berlin")[:3]
+    assert [new["id"], old["id"], other["id"]] == ["new", "old", "other"]
+    assert new["why"]["newest"] > 2 * other["why"]["newest"]
+
+
+def test_a_word_of_one_memory_or_of_many_names_no_subject(stored: Stored) -> None:
+    stored.put(*UPTIME)
+    [alone] = stored.hits("promise of Berlin now")
+    before = stored.hits("uptime promise of Berlin now")
+    stored.put(*(memory(f"more {n}", "the uptime of a server in the cellar", age=500) for n in range(MAX_OF_SUBJECT)))
+    after = stored.hits("uptime promise of Berlin now")
+    gains = {
+        name: {hit["id"]: hit["why"]["newest"] for hit in hits} for name, hits in (("before", before), ("after", after))
+    }
+    assert alone["why"]["newest"] == gains["after"]["old"] < gains["before"]["old"]
 
 
 def test_a_period_is_preferred_and_explained(stored: Stored) -> None:

@@ -4,7 +4,7 @@
 `tests/search` are spelled out to any number of memories of 5 to 80 words that answer no question. Of each kind of
 question every second one belongs to the half that values are chosen by; the rest is for reporting. The sets in
 `held_out`, `held_out_2` and `held_out_3` are about other subjects, and no value is chosen by them but
-`NEWEST`, whose fault `held_out_3` showed.
+those of the newest memories, whose fault `held_out_3` showed.
 """
 
 from __future__ import annotations
