@@ -21,6 +21,7 @@ VERSION = f"2 {unicodedata.unidata_version}"
 
 _BEYOND = re.compile(r"[^\x00-\x7f]+")
 _TOKEN = re.compile(r"[0-9a-z\u0080-\U0010ffff]+")
+_PLAIN = bytes(ord(chr(code).lower()) if chr(code).isalnum() else ord(" ") for code in range(128)).ljust(256)
 # Private-use characters replace the signs, so that the index takes them for letters.
 _SIGNS = re.compile(r"(?<![A-Za-z0-9])([A-Za-z][A-Za-z0-9]{0,15})(\+\+|#)(?![A-Za-z0-9+#])")
 _SIGN = {"++": "\ue000", "#": "\ue001"}
@@ -99,6 +100,8 @@ def indexable(text: str) -> str:
 
 def tokens(text: str) -> list[str]:
     """Return the words of a text in order, as the index splits them."""
+    if text.isascii() and "++" not in text and "#" not in text:
+        return text.encode().translate(_PLAIN).decode().split()  # in a third of the time of the expression
     return _TOKEN.findall(indexable(text.lower() if text.isascii() else text))
 
 
