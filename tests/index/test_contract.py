@@ -475,7 +475,7 @@ class TestText:
         assert found(index, TextQuery((Term("o"),), "substring", without=[each.key for each in both])) == ["a#m3"]
 
     @pytest.mark.parametrize(
-        "text", ["xicc-review.pyx", "c++-lib/c#:ab_c++17", "1.0.210-é-Straße.de", "a👩‍🚀b=c<T>(d)"]
+        "text", ["xicc-review.pyx", "c++-lib/c#:ab_c++17", "1.0.210-é-Straße.de", "a👩‍🚀b=c<T>(d)", r"9%\a_b\0c"]
     )
     def test_every_part_of_a_word_with_signs_is_found(self, index: IndexWriter, text: str) -> None:
         put_texts(index, "a", f"it is {text} here", *["icc", "review", "lib ab", "210 de"] * 6)

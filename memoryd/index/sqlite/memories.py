@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterator, Sequence
 from typing import NamedTuple
 
@@ -21,6 +22,8 @@ _KEYS = "SELECT r.key FROM records AS r"
 _CREATED = "ifnull(r.created, -1e18)"  # as in records_by_created
 _UNDATED = -1e18
 _HIGHEST = 2**63 - 1  # key
+_LIKE = r"LIKE ? ESCAPE '\'"  # takes half as long as instr(lower(...))
+_WILDCARD, _ESCAPED = re.compile(r"[\\%_]"), r"\\\g<0>"
 MAX_CACHED = 400_000  # characters of the memories that are kept for the next question
 _ROW = 600  # characters that a memory counts besides its body
 # Both read records_by_owner alone, which has only the records with an owner.
@@ -114,9 +117,9 @@ class Memories:
         others, keys = _without("r.key", without)
         given: list[str | float] = [above, upto, *values, *keys]
         where += others
-        if sign:
-            where += " AND (instr(lower(t.body), ?) OR instr(lower(r.title), ?) OR instr(lower(r.tags), ?))"
-            given += [sign] * 3
+        if sign and "\0" not in sign:  # where LIKE ends
+            where += f" AND (t.body {_LIKE} OR r.title {_LIKE} OR r.tags {_LIKE})"
+            given += [f"%{_WILDCARD.sub(_ESCAPED, sign)}%"] * 3
         query = f"SELECT {_TEXT} {_FROM_TEXTS} WHERE r.key > ? AND r.key <= ?{where} ORDER BY r.key DESC"
         return map(MemoryText._make, self._db.stream(query, given))
 
