@@ -246,6 +246,29 @@ class TestFullText:
         monkeypatch.setattr(fulltext, "NEWEST", 20)
         assert len(found(catalogue, TextQuery((Term("zebra"),), "any"))) == 20, "the newest alone are measured"
 
+    def test_memories_with_a_rare_word_are_searched_for_the_common_ones(
+        self, catalogue: SqliteIndex, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        common = [f"zebra {number}, the giraffe" for number in range(60)]
+        put_texts(catalogue, "a", *common, "unicorn: the Zebra", "the zébra's unicorn", "unicorn the_zebras")
+        monkeypatch.setattr(fulltext, "MAX_SCORED", 10)
+        expressions: list[str] = []
+        rows = Database.rows
+
+        def note(db: Database, query: str, values: Sequence[object] = ()) -> list[Any]:
+            expressions.extend(map(str, values[:1]))
+            return rows(db, query, values)
+
+        monkeypatch.setattr(Database, "rows", note)
+        words = tuple(map(Term, ("unicorn", "the", "zebra")))
+        matches = catalogue.match(TextQuery(words, phrase=Term("unicorn the zebra")), EVERYTHING, 9)
+        monkeypatch.undo()
+        identities = [memory.id for memory in catalogue.memories([each.key for each in matches]).values()]
+        assert identities == ["m60", "m61"]
+        assert [each.kind for each in matches] == ["phrase", "all"]
+        assert '"unicorn"' in expressions
+        assert not [each for each in expressions if "zebra" in each], "the list of a common word is long"
+
     @pytest.mark.parametrize("piece", ["icc-revi", "🦔"])
     def test_one_text_is_read_for_a_piece_of_rare_words(
         self, catalogue: SqliteIndex, monkeypatch: pytest.MonkeyPatch, piece: str

@@ -28,6 +28,8 @@ from memoryd.index.sqlite.word_list import WordList
 
 MAX_SCORED = 3_000  # memories with any of the words that FTS5 scores without a limit on the newest
 NEWEST = 2_500  # memories that are scored if more match
+MAX_RARE = 1_000  # memories with the rare terms that are looked up before the others
+SPLIT = 5  # characters of texts that are split into words in the time in which FTS5 reads one match
 RARE = 1.5  # a form is rare if its term, in any form, is in this many times more memories
 MAX_NARROWING = 3  # words of a piece whose memories are looked up: fewer conditions only leave more to search
 MIN_PREFIX = 3  # letters of the last word of a piece that is looked up by the words that begin with it
@@ -111,14 +113,9 @@ class FullText:
             return list(self._substring(query, filters, limit))
         if query.mode == "any":
             return self._any(query, filters, limit)
-        if query.phrase is None:
-            return self._all(query.terms, filters, limit)
-        if self.size <= MAX_SCORED:
+        if query.phrase is not None and self.size <= MAX_SCORED:
             return self._phrase_and_all(query.phrase, query.terms, filters, limit)
-        every = self._all(query.terms, filters, limit)
-        whole = self._phrase(query.phrase, filters, limit) if every else []
-        known = {match.key for match in whole}
-        return [*whole, *(match for match in every if match.key not in known)]
+        return self._all(query.terms, query.phrase, filters, limit)
 
     def words_beginning(self, start: str) -> list[str]:
         """Return the words of all memories that begin with `start`, in order."""
@@ -179,28 +176,39 @@ class FullText:
             for key, score, *worth, whole in rows
         ]
 
-    def _phrase(self, phrase: Term, filters: Filters, limit: int) -> list[Match]:
-        few = self._match_few(_expression(phrase), filters, limit)
-        if few is not None:
-            return self._score([phrase], [1], few, "phrase")
-        rows = self._best(_expression(phrase), (phrase,), filters, limit, newest=NEWEST)
-        return self._matches(rows, [phrase], "phrase")
-
-    def _all(self, terms: Sequence[Term], filters: Filters, limit: int) -> list[Match]:
-        """Return memories with all of the terms. In a large index the matches are counted before they are scored: there
-        are mostly few, while scoring costs as much as all memories with any of the words."""
+    def _all(self, terms: Sequence[Term], phrase: Term | None, filters: Filters, limit: int) -> list[Match]:
+        """Return memories with all of the terms, those with the phrase first. In a large index the matches are counted
+        before they are scored: there are mostly few, while scoring costs as much as all memories with any of the
+        words."""
         if not terms:
             return []
         every = _all_of(terms)
         if self.size <= MAX_SCORED or (len(terms) == 1 and self.term_frequencies(terms)[0] <= MAX_SCORED):
             return self._matches(self._best(every, terms, filters, limit), terms, "all")
-        few = self._match_few(every, filters, limit)
+        few = self._few_with_all(terms, filters, limit)
         if few is not None:
-            return self._score(terms, self.term_frequencies(terms), few, "all") if few else []
-        informative = informative_terms(terms, self.term_frequencies(terms), self._size, MAX_SCORED)
-        within = every if len(informative) < len(terms) else ""
-        rows = self._best(_all_of(informative), informative, filters, limit, newest=NEWEST, within=within)
-        return self._matches(rows, informative, "all")
+            found = self._score(terms, self.term_frequencies(terms), few, "all") if few else []
+        else:
+            informative = informative_terms(terms, self.term_frequencies(terms), self._size, MAX_SCORED)
+            within = every if len(informative) < len(terms) else ""
+            rows = self._best(_all_of(informative), informative, filters, limit, newest=NEWEST, within=within)
+            found = self._matches(rows, informative, "all")
+        whole = self._phrase(phrase, terms, few, filters, limit) if phrase is not None and found else []
+        known = {match.key for match in whole}
+        return [*whole, *(match for match in found if match.key not in known)]
+
+    def _phrase(
+        self, phrase: Term, terms: Sequence[Term], every: list[Memory] | None, filters: Filters, limit: int
+    ) -> list[Match]:
+        """Return memories with the phrase, of these terms; `every`: all those with the terms, if they are few."""
+        if every is not None and _length(every) <= SPLIT * sum(self.term_frequencies(terms)):
+            few: list[Memory] | None = [each for each in every if _has_words(each, [phrase])]
+        else:
+            few = self._match_few(_expression(phrase), filters, limit)
+        if few is not None:
+            return self._score([phrase], [1], few, "phrase")
+        rows = self._best(_expression(phrase), (phrase,), filters, limit, newest=NEWEST)
+        return self._matches(rows, [phrase], "phrase")
 
     def _any(self, query: TextQuery, filters: Filters, limit: int) -> list[Match]:
         scale = query.scale or query.terms
@@ -217,13 +225,12 @@ class FullText:
         word this common carries no information."""
         where, values = conditions(filters)
         given: tuple[str | float, ...] = (expression, *values)
-        if within:
-            where += f" AND +w.rowid IN ({_ROWIDS})"
-            given = (*given, within)
         if newest and self._count([expression])[0] > newest:
             at = f"SELECT w.rowid {_FROM}{where} ORDER BY w.rowid DESC LIMIT 1 OFFSET ?"
-            row = self._db.row(at, (*given, newest))
+            row = self._db.row(at, (within or expression, *values, newest))
             where, given = where + " AND w.rowid > ?", (*given, row[0] if row else 0)
+        if within:
+            where, given = f"{where} AND +w.rowid IN ({_ROWIDS})", (*given, within)
         rare, surplus = self._rare_forms(terms)
         score, source = (f"{_BM25} - coalesce(much, 0)", _FROM_RARE) if rare else (_BM25, _FROM)
         columns = f"w.rowid, {score} AS score, {_SIGNALS}"
@@ -256,6 +263,18 @@ class FullText:
         query = f"SELECT w.rowid {_FROM}{where} ORDER BY w.rowid LIMIT ?"  # descending takes FTS5 more time
         keys = [key for (key,) in self._db.rows(query, (expression, *values, limit + 1))]
         return list(self._memories.memories(keys[::-1]).values()) if len(keys) <= limit else None
+
+    def _few_with_all(self, terms: Sequence[Term], filters: Filters, limit: int) -> list[Memory] | None:
+        """Return the memories with all of the terms, as `_match_few` does. First those with the rare terms are looked
+        up: if they are few, their texts are searched for the other terms, whose many memories FTS5 would all read."""
+        counts = self.term_frequencies(terms)
+        rare = informative_terms(terms, counts, self._size, MAX_RARE)
+        others = {term: count for term, count in zip(terms, counts, strict=True) if term not in rare}
+        if others and (len(rare) > 1 or min(counts) <= limit) and not any(term.prefix or term.forms for term in others):
+            few = self._match_few(_all_of(rare), filters, limit)
+            if few is not None and _length(few) <= SPLIT * sum(others.values()):
+                return [each for each in few if _has_words(each, [*others])]
+        return self._match_few(_all_of(terms), filters, limit)
 
     # --- scores
 
@@ -398,6 +417,20 @@ def _forms_of(term: Term) -> list[Term]:
 
 def _all_of(terms: Iterable[Term]) -> str:
     return " AND ".join(map(_expression, terms))
+
+
+def _length(memories: Iterable[Memory]) -> int:
+    return sum([len(each.body) for each in memories])
+
+
+def _has_words(memory: Memory, terms: Sequence[Term]) -> bool:
+    """True if a memory matches each of the terms, which have no prefix and no forms."""
+    fields = memory.title, f"{memory.labels}\n{memory.tags}", memory.body
+    plain = "\n".join(fields).lower()
+    if plain.isascii() and not all(word in plain for term in terms for word in term.text.split(" ") if word.isascii()):
+        return False  # in a fraction of the time in which the text is split into words
+    words = "\n".join([f" {' '.join(tokens(field))} " for field in fields])
+    return all(f" {term.text} " in words for term in terms)
 
 
 def _idf(frequency: int, size: int) -> float:
