@@ -25,6 +25,7 @@ from msgspec import Struct
 from memoryd.core.spans import Content, Fingerprint
 from memoryd.disk import syscalls
 from memoryd.disk.replaced_file import ReplacedFile
+from memoryd.disk.spare_file import SpareFile
 from memoryd.disk.syscalls import NotRegularError, fingerprint_of, hash_start, lstat, open_regular, pread_all
 from memoryd.disk.temps import Temp, still_holds, temp_name
 from memoryd.disk.tree import Tree
@@ -59,12 +60,10 @@ def replace(
     exchange: bool = False,
     digest: str | None = None,
     pause: Callable[[], None] = lambda: None,
-    close: Callable[[int], None] = os.close,
 ) -> ReplaceResult:
     """Replace the whole file with `data`. `expected` None: it must not exist (then `mode` or 0600 applies, otherwise
     mode and owner are kept). With `exchange`, ANY means the file as it is at the start, and `digest` is the SHA-256
-    (hex) of the expected content, if known. `pause` is called between the parts of long content. `close` is given the
-    descriptor of the old file: to close it frees the kernel's copy of its content, which takes a millisecond for 4 MB.
+    (hex) of the expected content, if known. `pause` is called between the parts of long content.
 
     Raises StoreChangedError, NotRegularError, the errors of `guard`, and OSError for a full or failing disk.
     """
@@ -72,7 +71,7 @@ def replace(
     try:
         with ExitStack() as stack:
             directory, name = stack.enter_context(tree.parent(path))
-            old = open_old(stack, directory, name, path, exchange=exchange, digest=digest, close=close)
+            old = open_old(stack, directory, name, path, exchange=exchange, digest=digest)
             found = old.state if old else None
             wanted = found if exchange and expected is ANY else expected
             _require(wanted, found, path)
@@ -92,6 +91,48 @@ def replace(
             if not replaced.close_if_unused():
                 replaced.detach()
         raise
+
+
+def replace_derived(
+    tree: Tree,
+    path: str,
+    data: Content,
+    *,
+    expected: Fingerprint,
+    spare: SpareFile,
+    guard: Guard | None = None,
+    pause: Callable[[], None] = lambda: None,
+) -> Fingerprint:
+    """Replace the whole of an existing file that memoryd derives, by its spare file if there can be one. Raises as
+    `replace` does."""
+    with ExitStack() as stack:
+        directory, name = stack.enter_context(tree.parent(path))
+        old = open_old(stack, directory, name, path, exchange=False)
+        if old is None:
+            raise StoreChangedError(path)
+        _require(expected, old.state, path)
+        written = spare.fill(data, like=old.fd, pause=pause)
+        if written is not None:
+            _recheck(expected, guard, directory, name, path)
+            if _exchange_spare(directory, name, spare, expected, path):
+                syscalls.sync_directory(directory)
+                found = lstat(directory, name, path)
+                return found if found and found.same_content(written) else written
+    return replace(tree, path, data, expected=expected, guard=guard, pause=pause).fingerprint
+
+
+def _exchange_spare(directory: int, name: str, spare: SpareFile, expected: Fingerprint, path: str) -> bool:
+    """Exchange the live and the spare file, and back if another program had just written the live one. False if the
+    system cannot exchange them."""
+    try:
+        if not spare.exchange(directory, name):
+            return False
+        if not expected.same_content(spare.state()):
+            spare.exchange(directory, name)
+            raise StoreChangedError(path)
+    except FileNotFoundError as error:
+        raise StoreChangedError(path) from error
+    return True
 
 
 def create(tree: Tree, path: str, data: bytes, mode: int = 0o600, *, guard: Guard | None = None) -> Fingerprint:
@@ -272,7 +313,6 @@ def open_old(
     *,
     exchange: bool,
     digest: str | None = None,
-    close: Callable[[int], None] = os.close,
 ) -> OldFile | None:
     """Open the target; None if it does not exist. `digest`, if known, is that of the content the caller planned with: a
     later write in place within one clock tick is then detected afterwards."""
@@ -280,7 +320,7 @@ def open_old(
         fd = open_regular(directory, name, path)
     except FileNotFoundError:
         return None
-    stack.callback(close, fd)
+    stack.callback(os.close, fd)
     state = fingerprint_of(os.fstat(fd))
     return OldFile(fd, state, (digest or hash_start(fd, state.size).hexdigest()) if exchange else "")
 

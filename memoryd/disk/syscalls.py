@@ -199,7 +199,8 @@ def rename_with_flags(flags: int, directory: int, source: str, target: str) -> N
 
 
 def exchange(directory: int, one: str, other: str) -> None:
-    """Exchange two names of one directory atomically. Raises OSError, with an errno of `UNSUPPORTED` if impossible."""
+    """Exchange two names in an open directory atomically; one may be an absolute path. Raises OSError, with an errno of
+    `UNSUPPORTED` if impossible."""
     rename_with_flags(_EXCHANGE, directory, one, other)
 
 

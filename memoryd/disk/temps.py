@@ -70,11 +70,11 @@ class Temp:
         self.handed_over = False  # another object now owns the name and removes it
         self.name, self.fd = _create(directory, name)
         try:
-            _write(self.fd, content, pause)
+            write_content(self.fd, content, pause)
             if like is None:
                 os.fchmod(self.fd, mode)  # past the umask
             else:
-                _copy_metadata(self.fd, like)
+                copy_metadata(self.fd, like)
             sync_file(self.fd)
             self.state = os.fstat(self.fd)
         except BaseException:
@@ -109,8 +109,8 @@ def _create(directory: int, name: str) -> tuple[str, int]:
     raise FileExistsError(errno.EEXIST, "no free temporary name", name)
 
 
-def _write(fd: int, content: Content, pause: Callable[[], None]) -> None:
-    """Write the content, with a pause after each part but the last."""
+def write_content(fd: int, content: Content, pause: Callable[[], None]) -> None:
+    """Write the content at the descriptor's offset, with a pause after each part but the last."""
     unsynced = 0
     for number, part in enumerate(_parts(content)):
         if number:
@@ -144,7 +144,7 @@ def _parts(content: Content) -> Iterator[bytes]:
     yield b"".join(part)
 
 
-def _copy_metadata(fd: int, like: int) -> None:
+def copy_metadata(fd: int, like: int) -> None:
     """Give a new file the owner, attributes and mode of the file it replaces.
 
     An owner or access list that cannot be kept is an error: a rewrite must not change who may read.

@@ -224,7 +224,6 @@ class Worker:
 
     def _after(self) -> None:
         """Do what an answer did not have to wait for, and queue what else this turn leaves to do."""
-        self.store.index.close_replaced_in_thread()
         while self.root.unsettled:
             self.touch(self.root.unsettled.pop())
         if self.root.wants_limits:

@@ -8,7 +8,7 @@ program keeps changing it back.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, nullcontext
+from contextlib import nullcontext
 from typing import NamedTuple, TypeVar
 
 from msgspec import Struct
@@ -303,32 +303,31 @@ def _back_up_foreign(store: Store, render: _Render) -> None:
 
 def _write(store: Store, render: _Render, wait_s: float) -> IndexUpdate:
     result, fingerprints, now, state = render.result, render.fingerprints, render.now, store.index
-    with ExitStack() as unless_written:  # where an attempt fails, the next may follow before the end of the turn
-        unless_written.callback(state.close_replaced)
-        try:
-            with store.locked(wait_s, honour_soft=False) as held:
-                for path, content in result.files.items():
-                    guard = held.check if held is not None else None
-                    mode = store.mode_for(path) if fingerprints[path] is None else None
-                    done = atomic.replace(
-                        store.tree,
-                        path,
-                        content,
-                        expected=fingerprints[path],
-                        guard=guard,
-                        mode=mode,
-                        pause=store.pause,
-                        close=state.close_later,
-                    )
-                    _note_write(store, path, done.fingerprint, fingerprints[path], now)
-                    journal_first_write(store, path, render.previous[path], content, now)
-                    fingerprints = state.fingerprints = {**fingerprints, path: done.fingerprint}
-        except BusyError as error:  # also a lock lost half-way
-            return IndexUpdate(result, delay_reason=error.message, retry_at=now + RETRY_S)
-        except (StoreChangedError, ChangingError):
-            return IndexUpdate(result, delay_reason="the index changed while it was written", retry_at=now + RETRY_S)
-        unless_written.pop_all()
+    try:
+        with store.locked(wait_s, honour_soft=False) as held:
+            guard = held.check if held is not None else None
+            for path, content in result.files.items():
+                written = _replace(store, path, content, fingerprints[path], guard)
+                _note_write(store, path, written, fingerprints[path], now)
+                journal_first_write(store, path, render.previous[path], content, now)
+                fingerprints = state.fingerprints = {**fingerprints, path: written}
+    except BusyError as error:  # also a lock lost half-way
+        return IndexUpdate(result, delay_reason=error.message, retry_at=now + RETRY_S)
+    except (StoreChangedError, ChangingError):
+        return IndexUpdate(result, delay_reason="the index changed while it was written", retry_at=now + RETRY_S)
     return IndexUpdate(result, written=tuple(result.files))
+
+
+def _replace(
+    store: Store, path: str, content: Content, expected: Fingerprint | None, guard: atomic.Guard | None
+) -> Fingerprint:
+    """Write an index file and return its fingerprint."""
+    tree, pause = store.tree, store.pause
+    if expected is None:
+        mode = store.mode_for(path)
+        return atomic.replace(tree, path, content, expected=None, guard=guard, mode=mode, pause=pause).fingerprint
+    spare = store.spare_file(path)
+    return atomic.replace_derived(tree, path, content, expected=expected, spare=spare, guard=guard, pause=pause)
 
 
 def _note_write(store: Store, path: str, written: Fingerprint, before: Fingerprint | None, now: float) -> None:

@@ -6,10 +6,6 @@ once: after a crash, or a change of the catalogue by another process, the index 
 
 from __future__ import annotations
 
-import os
-import threading
-from collections.abc import Iterable
-
 from msgspec import Struct, field
 
 from memoryd.core.spans import Fingerprint
@@ -43,33 +39,10 @@ class IndexState(Struct):
     update: UpdateIndex | None = None
     deletions: tuple[float, float] | None = None
     deletion_event: float = 0.0
-    _replaced: list[int] = field(default_factory=list)  # descriptors of index files, to be closed
 
     def note_render(self, changes: int, *, current: bool) -> None:
         """Record that the files are rendered. `changes`: their number when it began; more may have come meanwhile."""
         self.dirty, self.current = self.changes != changes, current
-
-    def close_later(self, fd: int) -> None:
-        """Leave the descriptor of a replaced index file open until `close_replaced`."""
-        self._replaced.append(fd)
-
-    def close_replaced(self) -> None:
-        """Close the replaced index files."""
-        close_all(self._take_replaced())
-
-    def close_replaced_in_thread(self) -> None:
-        """Close the replaced index files without keeping the next request waiting, if there may be a further thread."""
-        if not self._replaced:
-            return
-        replaced = self._take_replaced()
-        try:
-            threading.Thread(target=close_all, args=(replaced,), name="memoryd-close", daemon=True).start()
-        except RuntimeError:
-            close_all(replaced)
-
-    def _take_replaced(self) -> list[int]:
-        replaced, self._replaced = self._replaced, []
-        return replaced
 
     def note_deletion(self, now: float) -> None:
         """Record the deletion of a source file at `now` (epoch seconds)."""
@@ -85,12 +58,6 @@ class IndexState(Struct):
         last = max(last, min(self.deletion_event, now))
         until = min(last + DELETION_QUIET_S, first + MAX_DELETION_S)
         return until if last <= now < until else None
-
-
-def close_all(descriptors: Iterable[int]) -> None:
-    """Close the files with these descriptors."""
-    for fd in descriptors:
-        os.close(fd)
 
 
 def remember(facts: Facts, state: IndexState, rules: str) -> None:

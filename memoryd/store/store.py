@@ -33,6 +33,7 @@ from memoryd.disk.locks.file import LockWatch, Trace, hold_soft
 from memoryd.disk.locks.hold import DirectoryLock, HeldLock
 from memoryd.disk.processes import network_file_system
 from memoryd.disk.snapshots import UnsavedVersions, Vault
+from memoryd.disk.spare_file import SpareFile
 from memoryd.disk.syscalls import NO_READABLE_FILE
 from memoryd.disk.tree import PathState, Scan, Tree
 from memoryd.errors import BusyError, MemorydError, RootMissingError, ShuttingDownError
@@ -219,6 +220,7 @@ class Store(StoreLock):
             self.journal.facts.set("sensitive_words", policy.sensitive_words)
         self.late_writes = LateWrites(self.journal, self.blobs)
         self.index = recall(self.journal.facts, self._index_rules())
+        self._spare_files: dict[str, SpareFile] = {}
         self.pending_changes = PendingChanges()
         self.file_ends = FileEnds()
         self.file_pieces = FilePieces()
@@ -368,7 +370,8 @@ class Store(StoreLock):
     def close(self) -> None:
         """Close everything; recent changes are saved for the next start."""
         self.late_writes.close()
-        self.index.close_replaced()
+        for spare in self._spare_files.values():
+            spare.discard()
         self._save_recent()
         self._save_end()
         self.detach()
@@ -462,6 +465,11 @@ class Store(StoreLock):
     def pinned(self) -> frozenset[str]:
         """Return the digests of memories restored by an undo or `unarchive`: no upkeep moves them until they change."""
         return self.journal.pins.digests()
+
+    def spare_file(self, path: str) -> SpareFile:
+        """Return the spare file of an index file."""
+        place = os.path.join(self.state_dir, f"{path}.spare")
+        return self._spare_files.setdefault(path, SpareFile(place))
 
     def mode_for(self, path: str) -> int:
         """Return the mode of a new file whose directory exists."""

@@ -22,6 +22,7 @@ import pytest
 import memoryd
 from memoryd.disk import atomic, syscalls, temps
 from memoryd.disk.atomic import ANY
+from memoryd.disk.spare_file import SpareFile
 from memoryd.disk.tree import Tree
 
 pytestmark = pytest.mark.slow
@@ -83,6 +84,14 @@ def replace_by_exchange(tree: Tree) -> None:
         raise
 
 
+def replace_by_spare(tree: Tree) -> None:
+    """The spare file is outside the root, and left by the act before this one."""
+    expected = tree.stat("d/f")
+    assert expected is not None
+    spare = SpareFile(os.path.join(os.path.dirname(tree.path), "spare"))
+    atomic.replace_derived(tree, "d/f", NEW, expected=expected, spare=spare)
+
+
 def append(tree: Tree) -> None:
     expected = tree.stat("d/f")
     assert expected is not None
@@ -122,6 +131,7 @@ def unsafe_temp(tree: Tree) -> None:
 ACTS: dict[str, tuple[Act, bytes | None, bytes | None]] = {
     "replace": (replace, OLD, NEW),
     "exchange": (replace_by_exchange, OLD, NEW),
+    "spare": (replace_by_spare, OLD, NEW),
     "append": (append, OLD, OLD + TAIL),
     "remove": (remove, OLD, None),
     "create": (create, None, NEW),

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import json
 import os
-import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future
-from contextlib import suppress
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -225,32 +223,6 @@ def test_a_sync_for_the_search_waits_where_the_root_is_paused_while_its_index_is
     assert site.listed() == 2, "what runs is finished"
     with pytest.raises(PausedError):
         waiting[0].result(30)
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="lists open files in /proc")
-def test_a_replaced_index_file_is_open_until_the_answer_and_no_longer(
-    site: Site, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    replaced, seen = f"{site.world.store.path}/{INDEX} (deleted)", list[int]()
-
-    def count() -> int:
-        found = 0
-        for fd in os.listdir("/proc/self/fd"):
-            with suppress(FileNotFoundError):  # closed meanwhile
-                found += os.readlink(f"/proc/self/fd/{fd}") == replaced
-        return found
-
-    def note(job: Job, *given: Any) -> None:
-        seen.append(count())
-        answer(job, *given)
-
-    answer = Job.answer
-    monkeypatch.setattr(Job, "answer", note)
-    site.append(2)
-    site.worker.touch(LEARNINGS, Change.COMPLETE)
-    site.sync()
-    assert seen == [1]
-    until(lambda: count() == 0, "the replaced file is closed")
 
 
 def test_a_sync_reads_what_events_named_and_nothing_else(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:

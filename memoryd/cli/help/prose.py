@@ -195,6 +195,7 @@ STATE_FILES = (
         "What memoryd changed, with receipts for undo; times of jobs; quarantine.",
     ),
     Entry("snapshots.sqlite", "Backups of layouts without a backup directory of their own."),
+    Entry("NAME.spare", "The version of an index file before the current one; the next one is written over it."),
     Entry("blobs/", "Content that an undo, a quarantine or a backup refers to, compressed and named by hash."),
 )
 DERIVED = "They can be rebuilt from the memory files."

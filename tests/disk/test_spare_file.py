@@ -1,0 +1,274 @@
+"""An index file that is replaced by its spare file: whole for every reader, and never over another program's change."""
+
+from __future__ import annotations
+
+import errno
+import mmap
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from memoryd.core.spans import Content
+from memoryd.disk import atomic, spare_file, syscalls
+from memoryd.disk.atomic import StoreChangedError
+from memoryd.disk.spare_file import SpareFile
+from memoryd.disk.temps import PART
+from memoryd.disk.tree import Tree
+
+FIRST = b"first\n" * 50_000
+VERSIONS = (b"second version\n" * 30_000, b"third\n" * 10, b"fourth\n" * 60_000)
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    path = tmp_path / "root"
+    path.mkdir()
+    (path / "index").write_bytes(FIRST)
+    (path / "index").chmod(0o640)
+    return path
+
+
+@pytest.fixture
+def tree(root: Path) -> Iterator[Tree]:
+    with Tree(os.path.realpath(root)) as opened:
+        yield opened
+
+
+@pytest.fixture
+def spare(tmp_path: Path) -> SpareFile:
+    return SpareFile(os.path.join(os.path.realpath(tmp_path), "spare"))
+
+
+def write(tree: Tree, spare: SpareFile, content: Content) -> None:
+    expected = tree.stat("index")
+    assert expected is not None
+    written = atomic.replace_derived(tree, "index", content, expected=expected, spare=spare)
+    assert written == tree.stat("index")
+
+
+def has_leases(tmp_path: Path) -> bool:
+    with open(tmp_path / "lease", "w+b") as file:
+        return syscalls.take_lease(file.fileno()) is True
+
+
+@pytest.fixture
+def leases(tmp_path: Path) -> None:
+    if not has_leases(tmp_path):
+        pytest.skip("there are no leases here")
+
+
+@pytest.mark.usefixtures("leases")
+def test_two_files_take_turns(root: Path, tree: Tree, spare: SpareFile, tmp_path: Path) -> None:
+    inodes = []
+    for number, content in enumerate(VERSIONS):
+        write(tree, spare, content)
+        assert (root / "index").read_bytes() == content
+        assert (tmp_path / "spare").read_bytes() == (FIRST, *VERSIONS)[number]
+        assert (root / "index").stat().st_mode & 0o777 == 0o640
+        inodes.append((root / "index").stat().st_ino)
+    assert inodes[0] == inodes[2] != inodes[1]
+    assert os.listdir(root) == ["index"]
+
+
+def test_content_in_pieces(root: Path, tree: Tree, spare: SpareFile) -> None:
+    pieces: list[bytes | memoryview] = [b"x" * PART, memoryview(b"y" * 10), b"z" * PART]
+    for _ in range(3):
+        write(tree, spare, pieces)
+        assert (root / "index").read_bytes() == b"".join(pieces)
+
+
+def test_a_changed_mode_is_kept(root: Path, tree: Tree, spare: SpareFile) -> None:
+    for mode in (0o600, 0o400, 0o644):
+        (root / "index").chmod(mode)
+        for content in VERSIONS:
+            write(tree, spare, content)
+            assert (root / "index").read_bytes() == content
+            assert (root / "index").stat().st_mode & 0o777 == mode
+
+
+Read = Callable[[], bytes]
+
+
+def by_descriptor(path: Path, _place: Path) -> Read:
+    fd = os.open(path, os.O_RDONLY)
+
+    def read() -> bytes:
+        with os.fdopen(fd, "rb") as file:
+            return file.read()
+
+    return read
+
+
+def by_mapping(path: Path, _place: Path) -> Read:
+    with open(path, "rb") as file:
+        mapping = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+    return lambda: bytes(mapping)
+
+
+def by_process(path: Path, _place: Path) -> Read:
+    script = "import sys; f = open(sys.argv[1], 'rb'); print(flush=True); input(); sys.stdout.buffer.write(f.read())"
+    words = [sys.executable, "-c", script, str(path)]
+    reader = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    assert reader.stdout is not None
+    assert reader.stdout.readline() == b"\n"
+    return lambda: reader.communicate(b"\n")[0]
+
+
+def by_link(path: Path, place: Path) -> Read:
+    os.link(path, place / "link")
+    return (place / "link").read_bytes
+
+
+def replace_beside(open_version: Callable[[Path, Path], Read], tree: Tree, spare: SpareFile, place: Path) -> None:
+    index = Path(tree.path, "index")
+    write(tree, spare, VERSIONS[0])
+    read = open_version(index, place)
+    for content in (VERSIONS[2], FIRST, VERSIONS[1]):
+        write(tree, spare, content)
+        assert index.read_bytes() == content
+    assert read() == VERSIONS[0], "a version was overwritten while it was read"
+
+
+@pytest.mark.parametrize("way", [by_descriptor, by_mapping, by_process, by_link])
+def test_a_version_that_is_open_stays_as_it_was(
+    way: Callable[[Path, Path], Read], tree: Tree, spare: SpareFile, tmp_path: Path
+) -> None:
+    replace_beside(way, tree, spare, tmp_path)
+
+
+@pytest.mark.usefixtures("leases")
+@pytest.mark.parametrize("way", [by_descriptor, by_process])  # a mapping would end the process: the file is shorter
+def test_without_the_lease_it_would_be_overwritten(
+    way: Callable[[Path, Path], Read],
+    tree: Tree,
+    spare: SpareFile,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(spare_file, "take_lease", lambda _fd: True)
+    with pytest.raises(AssertionError, match="overwritten while it was read"):
+        replace_beside(way, tree, spare, tmp_path)
+
+
+def test_every_read_sees_a_whole_version(root: Path, tree: Tree, spare: SpareFile) -> None:
+    """Readers that open the file again and again, while it is replaced as often."""
+    known, torn, stop = {FIRST, *VERSIONS}, list[bytes](), threading.Event()
+
+    def read() -> None:
+        while not stop.is_set():
+            found = (root / "index").read_bytes()
+            if found not in known:
+                torn.append(found)
+
+    readers = [threading.Thread(target=read) for _ in range(2)]
+    for reader in readers:
+        reader.start()
+    try:
+        for number in range(100):
+            write(tree, spare, VERSIONS[number % len(VERSIONS)])
+    finally:
+        stop.set()
+        for reader in readers:
+            reader.join()
+    assert not torn
+
+
+@pytest.mark.usefixtures("leases")
+def test_one_who_opens_it_meanwhile_waits_until_it_is_complete(
+    root: Path, tree: Tree, spare: SpareFile, tmp_path: Path
+) -> None:
+    """A program that looked the name up before the exchange and opens the file only after it."""
+    write(tree, spare, VERSIONS[0])
+    content, got = VERSIONS[2] * 2, list[bytes]()
+    late = threading.Thread(target=lambda: got.append((tmp_path / "spare").read_bytes()))
+
+    def start() -> None:
+        if late.ident is None:
+            late.start()
+            late.join(0.2)  # it may not get further than the open
+
+    expected = tree.stat("index")
+    assert expected is not None
+    atomic.replace_derived(tree, "index", content, expected=expected, spare=spare, pause=start)
+    late.join()
+    assert (root / "index").read_bytes() == content
+    assert got in ([content], [VERSIONS[0]])  # the spare file when the lease ended, or what the exchange put there
+
+
+@pytest.mark.parametrize("way", ["rename", "in place", "removed"])
+def test_what_another_program_just_wrote_is_not_replaced(
+    way: str, root: Path, tree: Tree, spare: SpareFile, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(tree, spare, VERSIONS[0])
+    exchange = syscalls.exchange
+    index, theirs = root / "index", b"of another program"
+
+    def exchange_after_another_program(directory: int, one: str, other: str) -> None:
+        monkeypatch.setattr(spare_file, "exchange", exchange)
+        if way == "rename":
+            (root / "new").write_bytes(theirs)
+            (root / "new").rename(index)
+        elif way == "in place":
+            index.write_bytes(theirs)
+        else:
+            index.unlink()
+        exchange(directory, one, other)
+
+    monkeypatch.setattr(spare_file, "exchange", exchange_after_another_program)
+    with pytest.raises(StoreChangedError):
+        write(tree, spare, VERSIONS[1])
+    if way == "removed":
+        assert not index.exists()
+        return
+    assert index.read_bytes() == theirs
+    write(tree, spare, VERSIONS[2])
+    assert index.read_bytes() == VERSIONS[2]
+
+
+@pytest.mark.parametrize("code", [errno.EXDEV, errno.EINVAL])
+def test_where_names_cannot_be_exchanged_each_version_is_a_new_file(
+    code: int, root: Path, tree: Tree, spare: SpareFile, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls = []
+
+    def cannot(*given: object) -> None:
+        calls.append(given)
+        raise OSError(code, os.strerror(code))
+
+    monkeypatch.setattr(spare_file, "exchange", cannot)
+    for content in VERSIONS:
+        write(tree, spare, content)
+        assert (root / "index").read_bytes() == content
+    assert len(calls) == 1, "asked again although the answer is known"
+    assert os.listdir(root) == ["index"]
+    assert not (tmp_path / "spare").exists()
+
+
+def test_without_leases_each_version_is_a_new_file(
+    root: Path, tree: Tree, spare: SpareFile, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(spare_file, "take_lease", lambda _fd: None)
+    for content in VERSIONS:
+        write(tree, spare, content)
+        assert (root / "index").read_bytes() == content
+        assert not (tmp_path / "spare").exists()
+
+
+def test_a_state_directory_that_is_gone_costs_only_speed(root: Path, tree: Tree, tmp_path: Path) -> None:
+    spare = SpareFile(str(tmp_path / "gone" / "spare"))
+    for content in VERSIONS:
+        write(tree, spare, content)
+        assert (root / "index").read_bytes() == content
+
+
+def test_no_descriptor_stays_open(tree: Tree, spare: SpareFile) -> None:
+    write(tree, spare, VERSIONS[0])
+    before = len(os.listdir("/dev/fd"))
+    for content in VERSIONS:
+        write(tree, spare, content)
+    assert len(os.listdir("/dev/fd")) <= before
