@@ -15,6 +15,8 @@ import textwrap
 import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -335,6 +337,30 @@ def test_a_barrier_is_given_up_in_time(watcher: Watcher, streams: list[RecordedS
     assert not watcher.barrier(0.05)
     release.set()
     assert watcher.barrier(WAIT)
+
+
+@pytest.mark.parametrize("step", ["_check_inotify_fd", "handle_event"])
+def test_a_barrier_ends_with_the_thread_that_reads(
+    watcher: Watcher, streams: list[RecordedStream], root: Path, step: str
+) -> None:
+    """What it has not reported will never be reported."""
+    reader, reached, release = reader_of(streams[-1]), threading.Event(), threading.Event()
+    work = getattr(reader, step)
+
+    def fail(*given: object) -> None:
+        work(*given)
+        reached.set()
+        assert release.wait(WAIT)
+        raise OSError(errno.EIO, "Input/output error")
+
+    watcher.restarter.stop()
+    setattr(reader, step, fail)
+    numbers = count()
+    until(lambda: (root / f"new-{next(numbers)}").write_text("x") and reached.is_set(), "it is about to fail")
+    with ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(watcher.barrier, 3 * WAIT)
+        release.set()
+        assert not waiting.result(WAIT)
 
 
 def test_a_barrier_covers_more_events_than_one_reading_takes(

@@ -96,10 +96,19 @@ if sys.platform == "linux":
             self._rested = 0.0
             self._hurried = threading.Event()
             self._progress = threading.Condition()
-            self._is_reading_queue = False
+            self._is_reading_queue = self._has_ended = False
             self._bytes_read = self._bytes_reported = 0  # of all events so far
             super().__init__()
             os.set_inheritable(self._inotify_fd, False)
+
+        def run(self) -> None:
+            """Read until the end; nobody waits for an event any longer then."""
+            try:
+                super().run()
+            finally:
+                with self._progress:
+                    self._has_ended = True
+                    self._progress.notify_all()
 
         def read_events(self, *, event_buffer_size: int = DEFAULT_EVENT_BUFFER_SIZE) -> list[InotifyEvent]:
             """Read the first event of a burst at once and the others together: a change causes six, and each wake-up of
@@ -135,7 +144,7 @@ if sys.platform == "linux":
                 return False
             until = time.monotonic() + timeout_s
             with self._progress:
-                if not self._progress.wait_for(lambda: not self._is_reading_queue, timeout_s):
+                if not self._progress.wait_for(lambda: self._has_ended or not self._is_reading_queue, timeout_s):
                     return False
                 try:
                     queued = int.from_bytes(fcntl.ioctl(self._inotify_fd, termios.FIONREAD, bytes(4)), sys.byteorder)
@@ -145,7 +154,8 @@ if sys.platform == "linux":
                     self._hurried.set()
                 wanted = self._bytes_read + queued
                 left = max(0.0, until - time.monotonic())
-                return self._progress.wait_for(lambda: self._bytes_reported >= wanted, left) and self.is_alive()
+                done = self._progress.wait_for(lambda: self._has_ended or self._bytes_reported >= wanted, left)
+                return done and not self._has_ended
 
         def _read_event_buffer(self, event_buffer_size: int) -> bytes:
             buffer = super()._read_event_buffer(event_buffer_size)
