@@ -24,6 +24,7 @@ from memoryd.control.metrics import Family
 from memoryd.core.dates import iso
 from memoryd.core.progress import Progress
 from memoryd.disk.processes import resources
+from memoryd.engine.status import RootStatus
 from memoryd.engine.worker import Worker
 from memoryd.service.daemon import Daemon
 from memoryd.service.roots import Broken, ScheduledJob
@@ -78,7 +79,7 @@ def _when(seconds: float | None) -> str | None:
 
 def root_row(daemon: Daemon, worker: Worker) -> RootRow:
     """Return the row of one root in `status`."""
-    published = worker.status
+    published, progress = _status_and_progress(worker)
     return RootRow(
         name=published.name,
         path=published.path,
@@ -100,8 +101,16 @@ def root_row(daemon: Daemon, worker: Worker) -> RootRow:
         limits=list(published.limits),
         backups=BackupCount(published.backups.number, _when(published.backups.newest)),
         busy_with=worker.step,
-        progress=_progress_row(worker.store.progress.current()),
+        progress=_progress_row(progress),
     )
+
+
+def _status_and_progress(worker: Worker) -> tuple[RootStatus, Progress | None]:
+    """Return both as of one moment: progress measured after the next status would contradict this one."""
+    while True:
+        published, progress = worker.status, worker.store.progress.current()
+        if worker.status is published:
+            return published, progress
 
 
 def _progress_row(progress: Progress | None) -> ProgressRow | None:
