@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -97,7 +98,12 @@ def daemon(tmp_path: Path) -> Iterator[Daemon]:
 
 
 def content(root: Path) -> str:
-    return "\n".join(path.read_text(encoding="utf-8") for path in sorted(root.rglob("*")) if path.is_file())
+    """All text of a root. Lock files and replaced inodes may go while it is read."""
+    texts = []
+    for path in sorted(root.rglob("*")):
+        with suppress(FileNotFoundError, IsADirectoryError):
+            texts.append(path.read_text(encoding="utf-8"))
+    return "\n".join(texts)
 
 
 @EVERY
