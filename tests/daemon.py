@@ -46,8 +46,8 @@ def until(look: Callable[[], T | None], why: str, timeout_s: float = PATIENCE_S)
 class Daemon:
     """`base` takes state, configuration and log. `prefix` is a command the daemon is run under, as strace. `layout` is
     what the roots given here are named to be; with None they are only recognised. Without `names_config` the daemon
-    looks for a configuration file where a user would have it. `patient`: events and memories stored before are waited
-    for as long as anything here."""
+    looks for a configuration file where a user would have it. Unless `patient` is False, events and memories stored
+    before are waited for as long as anything here."""
 
     def __init__(
         self,
@@ -59,7 +59,7 @@ class Daemon:
         prefix: Sequence[str] = (),
         layout: str | None = "jsonl-store",
         names_config: bool = True,
-        patient: bool = False,
+        patient: bool = True,
     ) -> None:
         self.base = base
         self.names_config = names_config

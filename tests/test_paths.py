@@ -28,7 +28,7 @@ def daemon(tmp_path: Path) -> Iterator[TracedDaemon]:
     root = tmp_path / "memories"
     root.mkdir(mode=0o700)
     (root / LEARNINGS).write_bytes(lines(learning(1)))
-    with TracedDaemon(tmp_path / "daemon", root) as made:
+    with TracedDaemon(tmp_path / "daemon", root, patient=False) as made:
         yield made.start()
 
 

@@ -64,7 +64,7 @@ def installed_env() -> Mapping[str, str]:
 
 @contextmanager
 def running(base: Path, *corpora: Corpus, off: Sequence[str] = JOBS) -> Iterator[Rig]:
-    with Daemon(base, config=config(*corpora, off=off), env=installed_env()) as daemon:
+    with Daemon(base, config=config(*corpora, off=off), env=installed_env(), patient=False) as daemon:
         try:
             daemon.spawn()
             began = time.monotonic()

@@ -87,7 +87,7 @@ class Measuring:
 
 def _started(base: Path, corpus: Corpus) -> tuple[float, float]:
     """Milliseconds: what the daemon says it took, and from outside."""
-    with Daemon(base, config=config(corpus), env=installed_env()) as daemon:
+    with Daemon(base, config=config(corpus), env=installed_env(), patient=False) as daemon:
         outside = timed(daemon.start)
         told = [each["seconds"] for each in daemon.events() if each["event"] == "ready"]
         daemon.stop(60.0)

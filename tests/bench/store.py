@@ -90,7 +90,7 @@ class Store:
         if new or self._daemon is None:
             self._leave_daemon()
             base = self.place / f"daemon-{next(self._states)}"
-            self._daemon = Daemon(base, config=config(self.corpus), env=installed_env())
+            self._daemon = Daemon(base, config=config(self.corpus), env=installed_env(), patient=False)
         self._daemon.spawn()
         began = time.monotonic()
         searchable, ready = self._await_answers(self._daemon, began)

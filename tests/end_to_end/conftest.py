@@ -44,7 +44,7 @@ def daemon(tmp_path: Path) -> Iterator[MakeDaemon]:
     with ExitStack() as stack:
 
         def make(*roots: Path, base: str = "d", **more: Any) -> Daemon:
-            new = stack.enter_context(Daemon(tmp_path / base, *roots, patient=True, **more))
+            new = stack.enter_context(Daemon(tmp_path / base, *roots, **more))
             made.append(new)
             return new
 

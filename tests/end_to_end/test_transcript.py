@@ -36,7 +36,7 @@ def test_the_transcript_of_the_readme_is_real(tmp_path: Path) -> None:
     root = tmp_path / "memories"
     root.mkdir()
     receipt = ""
-    with Daemon(tmp_path / "d", root, patient=True) as daemon:
+    with Daemon(tmp_path / "d", root) as daemon:
         daemon.start()
         for words, printed in commands():
             done = daemon.run(*(receipt if settled(word) == "RECEIPT" else word for word in words))
