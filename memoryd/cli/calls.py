@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 STOP_WAIT_S = 10.0
 _REPLY_MARGIN_S = 10
+_STATE, _THREADS = 0, 17  # in /proc/PID/stat, behind the name
 LONG_S = 30  # methods that may take longer show a bar
 
 Values: TypeAlias = "dict[str, Any]"
@@ -133,12 +134,15 @@ def _is_running(pid: int) -> bool:
 
 
 def _is_zombie(pid: int) -> bool:
-    """Return True if the process has ended but its parent has not waited for it; False on systems without /proc."""
+    """Return True if the process has ended but its parent has not waited for it; False on systems without /proc.
+
+    The first thread may have ended before the others, of which one that still writes keeps the process alive."""
     try:
         with open(f"/proc/{pid}/stat", "rb") as file:
-            return file.read().rpartition(b")")[2].split()[:1] == [b"Z"]
+            fields = file.read().rpartition(b")")[2].split()
     except OSError:
         return False
+    return fields[_STATE] == b"Z" and int(fields[_THREADS]) <= 1
 
 
 def _is_answering(path: str) -> bool:
