@@ -99,6 +99,7 @@ def test_a_server_that_comes_and_goes(daemon: MakeDaemon, store: Path, server: S
     assert first["why"]["semantic"]["model"] == "endpoint:small:2"
     assert {headers["Authorization"] for _, headers, _ in server.asked} == {f"Bearer {KEY}"}
     assert KEY not in running.said()
+    assert running.stop() == 0
     everything = b"".join(path.read_bytes() for path in running.state.rglob("*") if path.is_file())
     assert KEY.encode() not in everything
 

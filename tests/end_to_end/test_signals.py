@@ -63,7 +63,7 @@ def test_told_to_end_at_any_moment_it_ends_in_order(root: Path, daemon: MakeDaem
 
 def test_an_orderly_end_leaves_no_temporary_file(root: Path, daemon: MakeDaemon, agents: MakeAgents) -> None:
     """Also right after an archive run, while the inode it replaced is still watched for late appends."""
-    tending = daemon(root).start()
+    tending = daemon(root, config=AT_REST).start()
     team = agents(root)
     team.start(1, old=1)
     until(lambda: team.told().ids, "an agent writes")
@@ -101,7 +101,7 @@ def states_of(daemon: Daemon) -> list[str]:
 @pytest.mark.root_only
 def test_a_second_signal_ends_it_at_once(root: Path, daemon: MakeDaemon) -> None:
     """A disk that takes its time would have four seconds; what was under way is put in order at the next start."""
-    tending = daemon(root).start()
+    tending = daemon(root, config=AT_REST).start()
     natives = [memory(days=200) for _ in range(3)]
     (root / "learnings.jsonl").write_text("".join(map(line, natives)))
     with Fault(tending.pid, "fsync", "delay_enter=20000000", 3), Client(tending.socket) as client:

@@ -25,6 +25,7 @@ RUNTIME = f"/run/user/{UID}"
 _BECOME = ["setpriv", f"--reuid={UID}", f"--regid={UID}", "--init-groups", "--reset-env"]
 _PATH = f"{HOME}/.local/bin:/usr/bin:/bin"
 _AS_USER = [*_BECOME, "env", "-i", f"HOME={HOME}", f"XDG_RUNTIME_DIR={RUNTIME}", f"PATH={_PATH}"]
+STATES = ("running", "degraded")  # a unit that fails here is none of ours
 BOOT_S = 120.0  # a second or two where nothing else runs
 _NEEDED = ("unshare", "nsenter", "setpriv", "useradd", "loginctl", "pivot_root")
 _PACKAGE = Path(memoryd.__file__).parents[1]
@@ -45,8 +46,11 @@ class Box:
     def boot(self) -> None:
         """Wait until the machine and its user manager have started."""
         self._leader = until(self._find_leader, "systemd starts in the box", BOOT_S)
-        until(lambda: "running" in self.root("systemctl", "is-system-running", check=False), "it has booted", BOOT_S)
+        until(self._has_booted, "it has booted", BOOT_S)
         self.root("systemctl", "start", "systemd-logind")  # which multi-user.target would want; it starts who lingers
+
+    def _has_booted(self) -> bool:
+        return self.root("systemctl", "is-system-running", check=False).strip() in STATES
 
     def reboot(self) -> None:
         """Restart the machine in good order, as a whole."""
@@ -58,8 +62,8 @@ class Box:
 
     def await_user(self) -> None:
         """Wait until the user manager has started."""
-        words, states = ("is-system-running",), ("running", "degraded")
-        until(lambda: self.systemctl(*words, check=False).stdout.strip() in states, "user manager", BOOT_S)
+        words = ("is-system-running",)
+        until(lambda: self.systemctl(*words, check=False).stdout.strip() in STATES, "user manager", BOOT_S)
 
     def root(self, *words: str, check: bool = True) -> str:
         """Run a command in the box as root; its standard output."""

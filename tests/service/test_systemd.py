@@ -155,7 +155,7 @@ def test_a_server_for_embeddings_is_asked_and_gets_its_key(running: Box) -> None
         running.systemctl("restart", SERVICE)
         until(lambda: _asked(running), "the server is asked")
         assert {*_asked(running)} == {f"Bearer {KEY}"}
-        assert _status(running)["state"] == "ok"
+        until(lambda: _status(running)["state"] == "ok", "it has its answer")
         running.write(restricted, "[Service]\nRestrictAddressFamilies=\nRestrictAddressFamilies=AF_UNIX\n")
         running.systemctl("stop", SERVICE)  # else it would embed the new memory before it ends
         running.write(f"{ROOT}/learnings.jsonl", line(memory()))

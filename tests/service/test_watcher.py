@@ -695,7 +695,7 @@ def test_churned_directories_do_not_kill_the_reader(root: Path, reports: Reports
             os.rename(path, root / f"{number}-moved")
             shutil.rmtree(root / f"{number}-moved")
 
-    by_threads(churn, range(3), WAIT)
+    by_threads(churn, range(3))
     assert any(reports.seen_after(root) for _ in range(int(WAIT))), reports.troubles
     assert ("thread-died", None) not in reports.troubles
 
