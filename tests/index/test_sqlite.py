@@ -7,7 +7,6 @@ import sqlite3
 import threading
 from array import array
 from collections.abc import Sequence
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -286,42 +285,61 @@ class TestFullText:
         assert len(read) == 1
 
     def test_words_that_hold_a_piece(self) -> None:
-        listed = "\nghosted\nhost\nlocalhost\nroom\n"
-        assert words_containing(listed, "host", 5) == ["ghosted", "host", "localhost"]
-        assert words_containing(listed, "host", 2) is None
-        assert words_containing(listed, "zebra", 2) == []
+        listed = b"\nghosted\nhost\nlocalhost\nroom\n"
+        assert words_containing(listed, b"host", 5) == ["ghosted", "host", "localhost"]
+        assert words_containing(listed, b"host", 2) is None
+        assert words_containing(listed, b"zebra", 2) == []
 
-    @pytest.mark.parametrize("piece", ["boar", "waterboards", "overboarded", "x" * word_list.LONG])
+    @pytest.mark.parametrize(
+        "piece", ["boar", "waterboards", "overboarded", "x" * word_list.LONG, "メモリー", "\udc80"]
+    )
     def test_words_that_hold_a_piece_among_older_and_newer_ones(self, piece: str) -> None:
-        older, newer = ["aboard", "board", "waterboards"], ["overboarded", "overboarders", "waterboardsman"]
+        older = ["aboard", "board", "waterboards", "メモリー", "日本メモリー"]
+        newer = ["overboarded", "overboarders", "waterboardsman", "長メモリー"]
         known = WordList()
         for upto, listed in ((100, older), (101, older + newer)):
-            found = known.words_containing(piece, 9, upto, partial("\n".join, older), lambda _: newer)
+            found = known.words_containing(piece, 9, upto, "\n".join(older).encode, lambda _: newer)
             assert found == [word for word in listed if piece in word]
 
     def test_words_from_a_beginning_on(self) -> None:
-        words = ["a", "ab", "aba", "abb", "ac", "b", "zebra", "zürich", "ä", "日本"]
+        words = ["a", "ab", "aba", "abb", "ac", "b", "zebra", "zürich", "ä", "äb", "日", "日本", "旦", "🦔"]
         for listed in (words, words[:1], words[1:4], []):
             known = WordList()
-            known.words_up_to(1, partial("\n".join, listed), lambda _: ())
-            for start in ("a", "ab", "abb", "abc", "c", "zebra", "zebras", "z", "日", "語"):
-                found = known.words_beginning(start, 1, str, lambda _: ())
+            known.words_up_to(1, "\n".join(listed).encode, lambda _: ())
+            for start in (
+                "a",
+                "ab",
+                "abb",
+                "abc",
+                "c",
+                "zebra",
+                "zebras",
+                "z",
+                "zü",
+                "ä",
+                "日",
+                "日本",
+                "語",
+                "🦔",
+                "\udc80",
+            ):
+                found = known.words_beginning(start, 1, bytes, lambda _: ())
                 assert found == [word for word in listed if word.startswith(start)]
 
     def test_a_word_list_without_many_newer_memories_is_loaded_again(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """But only after so many words that looking them up one by one took longer."""
         known, newer = WordList(), word_list.MAX_NEWER + 2
         monkeypatch.setattr(word_list, "RELOAD", newer * word_list.NEW_WORDS // 3)
-        known.words_up_to(1, lambda: "ab\nzebra", lambda _: ())
-        asked = [known.words_beginning("ab", newer, lambda: "ab\nabc", lambda _: ()) for _ in range(5)]
+        known.words_up_to(1, lambda: b"ab\nzebra", lambda _: ())
+        asked = [known.words_beginning("ab", newer, lambda: b"ab\nabc", lambda _: ()) for _ in range(5)]
         assert asked == [None, None, ["ab", "abc"], ["ab", "abc"], ["ab", "abc"]]
 
     def test_no_question_waits_until_the_word_list_of_a_large_index_is_loaded(self) -> None:
         known, asked = WordList(), list[str]()
 
-        def vocabulary() -> str:
+        def vocabulary() -> bytes:
             asked.append("ab")
-            return "ab"
+            return b"ab"
 
         for _ in range(word_list.LARGE):
             assert known.words_beginning("ab", word_list.LARGE + 1, vocabulary, lambda _: ()) is None
@@ -332,7 +350,7 @@ class TestFullText:
 
     def test_a_word_list_is_loaded_by_the_first_questions_of_a_small_index_alone(self) -> None:
         for memories, first in ((10, ["ab"]), (1_000, None)):
-            assert WordList().words_beginning("ab", memories, lambda: "ab", lambda _: ()) == first
+            assert WordList().words_beginning("ab", memories, lambda: b"ab", lambda _: ()) == first
 
 
 class TestVectors:

@@ -60,7 +60,7 @@ _COUNT = "(SELECT count(*) FROM (SELECT 1 FROM words WHERE words MATCH ? LIMIT ?
 _NEWER = "SELECT r.title, r.tags, t.labels, t.body FROM records AS r JOIN texts AS t USING (key) WHERE r.key > ?"
 _BETWEEN = "SELECT term FROM vocabulary WHERE term >= ? AND term < ?"
 # As one row: after each row other threads may run, which would take seconds during a first index.
-_TERMS = "SELECT group_concat(term, char(10)) FROM vocabulary"
+_TERMS = "SELECT CAST(group_concat(term, char(10)) AS BLOB) FROM vocabulary"
 _TOTALS = "SELECT block FROM words_data WHERE id = 1"  # maintained by FTS5: number of rows, then of words in each field
 
 
@@ -127,7 +127,7 @@ class FullText:
 
     def vocabulary(self) -> str:
         """Return the words of all memories, each between newlines. It may contain words of deleted memories."""
-        return self._word_list.words_up_to(self._memories.last_key(), self._terms, self._words_after)
+        return self._word_list.words_up_to(self._memories.last_key(), self._terms, self._words_after).decode()
 
     # --- caches of one state
 
@@ -371,9 +371,9 @@ class FullText:
         found = self._word_list.words_containing(word, most, last, self._terms, self._words_after)
         return None if found is None else " OR ".join(_expression(Term(each)) for each in found)
 
-    def _terms(self) -> str:
+    def _terms(self) -> bytes:
         row = self._db.row(_TERMS)
-        return row[0] or "" if row else ""
+        return row[0] or b"" if row else b""
 
     def _words_after(self, key: int) -> Iterator[str]:
         """Yield the words of all memories with a higher key."""

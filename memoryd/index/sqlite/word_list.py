@@ -1,4 +1,7 @@
-"""The words of an index in memory, to find those that begin with, or contain, some letters."""
+"""The words of an index in memory, to find those that begin with, or contain, some letters.
+
+They stay in UTF-8: a single emoji among them would quadruple a `str`.
+"""
 
 from __future__ import annotations
 
@@ -7,15 +10,15 @@ import threading
 from collections.abc import Callable, Iterable
 
 MAX_NEWER = 50  # memories that are split into words for one question
-NEW_WORDS = 20  # characters that a new memory adds to the word list
-RELOAD = 300  # characters of the word list that are loaded in the time in which a word is looked up without the list
+NEW_WORDS = 20  # bytes that a new memory adds to the word list
+RELOAD = 300  # bytes of the word list that are loaded in the time in which a word is looked up without the list
 LARGE = 30_000  # memories; loading the words of more takes longer than any question may
-LONG = 11  # letters; what is this long is looked for among the few words that are as long
+LONG = 11  # bytes; what is this long is looked for among the few words that are as long
 LOAD = 12  # memories whose words are loaded in the time in which a new one is split into words
 
 
-_LONG = re.compile(rf"\n([^\n]{{{LONG},}})")
-_ALIKE = re.compile(r"\n(..)[^\n]*(?:\n\1[^\n]*)*")  # neighbours with the same first two letters
+_LONG = re.compile(rb"\n([^\n]{%d,})" % LONG)
+_ALIKE = re.compile(rb"\n(..)[^\n]*(?:\n\1[^\n]*)*")  # neighbours with the same first two bytes
 
 
 class WordList:
@@ -26,17 +29,17 @@ class WordList:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._upto = -1  # the newest key it covers
-        self._loaded = ""  # the vocabulary when it was loaded, in order, each word between newlines
-        self._spans: dict[str, tuple[int, int]] = {}  # where its words with these first two letters are
+        self._loaded = b""  # the vocabulary when it was loaded, in order, each word between newlines
+        self._spans: dict[bytes, tuple[int, int]] = {}  # where its words with these first two bytes are
         self._newer: dict[str, None] = {}  # the words of memories since then
-        self._words: str | None = None  # both
-        self._loaded_long = ""  # the words of the vocabulary with at least LONG letters, each between newlines
-        self._long = ""  # these, and the newer ones
+        self._words: bytes | None = None  # both
+        self._loaded_long = b""  # the words of the vocabulary with at least LONG bytes, each between newlines
+        self._long = b""  # these, and the newer ones
         self._missed = 0  # words that were looked up without it since then
 
     def words_up_to(
-        self, last_key: int, vocabulary: Callable[[], str], words_after: Callable[[int], Iterable[str]]
-    ) -> str:
+        self, last_key: int, vocabulary: Callable[[], bytes], words_after: Callable[[int], Iterable[str]]
+    ) -> bytes:
         """Return the words of all memories up to this key, each between newlines. Newer memories are split into words
         (`words_after` a key); if there are very many, the whole `vocabulary` (one word a line) is loaded, which then
         takes less time."""
@@ -48,30 +51,32 @@ class WordList:
         piece: str,
         limit: int,
         last_key: int,
-        vocabulary: Callable[[], str],
+        vocabulary: Callable[[], bytes],
         words_after: Callable[[int], Iterable[str]],
     ) -> list[str] | None:
         """Return the words up to this key that contain `piece`; None if there are more than `limit`."""
         with self._lock:
             words = self._words_up_to(last_key, vocabulary, words_after)
-            return words_containing(self._long if len(piece) >= LONG else words, piece, limit)
+            letters = _utf8(piece)
+            return words_containing(self._long if len(letters) >= LONG else words, letters, limit)
 
     def _words_up_to(
-        self, last_key: int, vocabulary: Callable[[], str], words_after: Callable[[int], Iterable[str]]
-    ) -> str:
+        self, last_key: int, vocabulary: Callable[[], bytes], words_after: Callable[[int], Iterable[str]]
+    ) -> bytes:
         if self._upto < 0 or (last_key - self._upto) * LOAD > last_key:
             self._load(last_key, vocabulary)
         self._add_newer(last_key, words_after)
         if self._words is None:
-            self._words = self._loaded + "\n".join((*self._newer, ""))
-            self._long = self._loaded_long + "\n".join((*(word for word in self._newer if len(word) >= LONG), ""))
+            newer = [*map(_utf8, self._newer)]
+            self._words = self._loaded + b"\n".join((*newer, b""))
+            self._long = self._loaded_long + b"\n".join((*(word for word in newer if len(word) >= LONG), b""))
         return self._words
 
     def words_beginning(
         self,
         start: str,
         last_key: int,
-        vocabulary: Callable[[], str],
+        vocabulary: Callable[[], bytes],
         words_after: Callable[[int], Iterable[str]],
     ) -> list[str] | None:
         """Return the words that begin with `start`, in order; None if the list is not loaded or many memories are
@@ -85,16 +90,17 @@ class WordList:
                     return None
                 self._load(last_key, vocabulary)
             self._add_newer(last_key, words_after)
-            low, high = self._spans.get(start[:2], (0, 0)) if len(start) > 1 else (0, len(self._loaded))
-            found = _words_between(self._loaded, low, high, start)
+            letters = _utf8(start)
+            low, high = self._spans.get(letters[:2], (0, 0)) if len(letters) > 1 else (0, len(self._loaded))
+            found = _words_between(self._loaded, low, high, letters)
             more = [word for word in self._newer if word.startswith(start)]
         return sorted({*found, *more}) if more else found
 
-    def _load(self, last_key: int, vocabulary: Callable[[], str]) -> None:
+    def _load(self, last_key: int, vocabulary: Callable[[], bytes]) -> None:
         words = vocabulary()
-        self._loaded, self._newer = f"\n{words}\n" if words else "\n", {}
+        self._loaded, self._newer = b"\n%b\n" % words if words else b"\n", {}
         self._spans = {found[1]: found.span() for found in _ALIKE.finditer(self._loaded)}
-        self._loaded_long = "\n".join(("", *_LONG.findall(self._loaded), ""))
+        self._loaded_long = b"\n".join((b"", *_LONG.findall(self._loaded), b""))
         self._words, self._upto, self._missed = None, last_key, 0
 
     def _add_newer(self, last_key: int, words_after: Callable[[int], Iterable[str]]) -> None:
@@ -103,23 +109,28 @@ class WordList:
             self._words, self._upto = None, last_key
 
 
-def _words_between(words: str, low: int, high: int, start: str) -> list[str]:
+def _utf8(letters: str) -> bytes:
+    """Return letters as they are looked for; a lone surrogate is in no word."""
+    return letters.encode(errors="surrogatepass")
+
+
+def _words_between(words: bytes, low: int, high: int, start: bytes) -> list[str]:
     """Return the words that begin with `start`, of those in this range."""
-    first = words.find(f"\n{start}", low, high)
+    first = words.find(b"\n" + start, low, high)
     if first < 0:
         return []
-    last = words.rfind(f"\n{start}", first, high)
-    return words[first + 1 : words.index("\n", last + 1)].split("\n")
+    last = words.rfind(b"\n" + start, first, high)
+    return words[first + 1 : words.index(b"\n", last + 1)].decode().split("\n")
 
 
-def words_containing(words: str, piece: str, limit: int) -> list[str] | None:
+def words_containing(words: bytes, piece: bytes, limit: int) -> list[str] | None:
     """Return the words (each between newlines) that contain `piece`; None if there are more than `limit`."""
     found: list[str] = []
     at = words.find(piece)
     while at >= 0:
         if len(found) == limit:
             return None
-        end = words.find("\n", at)
-        found.append(words[words.rfind("\n", 0, at) + 1 : end])
+        end = words.find(b"\n", at)
+        found.append(words[words.rfind(b"\n", 0, at) + 1 : end].decode())
         at = words.find(piece, end)
     return found
