@@ -44,6 +44,7 @@ KEEPERS: dict[str, str | tuple[str, ...]] = {
     "apscheduler": "service/timetable.py",
     "psutil": "disk/processes.py",
     "filelock": "disk/daemon_lock.py",
+    "hashlib": ("core/digest.py", "config/socket_path.py"),
     "prometheus_client": "control/metrics.py",
     "structlog": "log.py",
     "platformdirs": "config/socket_path.py",

@@ -6,11 +6,12 @@ fields survive unchanged. Offsets are byte offsets. A fingerprint tells whether 
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterable
 from typing import NamedTuple
 
 from msgspec import Struct
+
+from memoryd.core.digest import digest_of
 
 BOM = b"\xef\xbb\xbf"  # the byte order mark of UTF-8
 # Two writes within one clock tick look the same: a file modified this recently is hashed again. The tick is some
@@ -76,7 +77,7 @@ def replace_surrogates(text: str) -> str:
 
 def sha256(content: bytes) -> str:
     """Return the SHA-256 digest in hex."""
-    return hashlib.sha256(content).hexdigest()
+    return digest_of(content).hexdigest()
 
 
 class Fingerprint(NamedTuple):

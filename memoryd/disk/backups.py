@@ -11,7 +11,6 @@ never followed; a file that cannot be read is neither relied on nor removed.
 from __future__ import annotations
 
 import errno
-import hashlib
 import os
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
@@ -21,7 +20,7 @@ from msgspec.structs import replace
 
 from memoryd.core.progress import ProgressMeter
 from memoryd.core.retention import Backup, Quality, backup_name, drop, order, parse_backup_name
-from memoryd.core.spans import Fingerprint
+from memoryd.core.spans import Fingerprint, sha256
 from memoryd.disk import atomic
 from memoryd.disk.journal import Journal
 from memoryd.disk.journal.backups import BackupRow
@@ -88,7 +87,7 @@ def create(
         hash_cache=hash_cache,
     )
     newest_first = [each for each in checked if each.file == file]
-    digest = digest or hashlib.sha256(content).hexdigest()
+    digest = digest or sha256(content)
     if newest_first and newest_first[0].valid and newest_first[0].sha256 == digest:
         result = CreateResult("equal", newest_first[0].name, digest)
     else:
@@ -136,7 +135,7 @@ def choose(
 def read_backup(tree: Tree, backup: BackupInfo) -> bytes:
     """Return the bytes of a backup. Raises ConflictError if they no longer have the hash it was listed with."""
     content, _ = tree.read(backup.path)
-    if backup.sha256 is not None and hashlib.sha256(content).hexdigest() != backup.sha256:
+    if backup.sha256 is not None and sha256(content) != backup.sha256:
         raise ConflictError(f"the backup {backup.id} has changed since it was made", hint="run `memoryd backup verify`")
     return content
 
@@ -301,7 +300,7 @@ def _read_and_judge(tree: Tree, backup: BackupInfo, quality_of: QualityOf | None
         content, seen = tree.read(backup.path)
     except OSError as error:  # gone, too large, unreadable: no proof of damage, but nothing to rely on
         return replace(backup, valid=False, unread=True, problem=f"it cannot be read: {error.strerror}")
-    digest = hashlib.sha256(content).hexdigest()
+    digest = sha256(content)
     hash_cache[backup.path] = (seen, digest)
     if backup.seq is not None:
         sound = digest == backup.sha256

@@ -6,7 +6,6 @@ A blob is named by the SHA-256 of its content, compressed, written completely or
 
 from __future__ import annotations
 
-import hashlib
 import os
 import re
 import threading
@@ -14,6 +13,7 @@ import zlib
 from collections.abc import Collection, Iterable
 from contextlib import suppress
 
+from memoryd.core.spans import sha256
 from memoryd.disk import atomic
 from memoryd.disk.journal import Journal
 from memoryd.disk.syscalls import MB, NotRegularError
@@ -56,7 +56,7 @@ class Blobs:
 
     def put(self, content: bytes) -> str:
         """Store content durably, verify it by reading it back, and return its SHA-256. Equal content is stored once."""
-        digest = hashlib.sha256(content).hexdigest()
+        digest = sha256(content)
         with self._lock:
             if not self._is_sound(digest):
                 with suppress(FileNotFoundError):  # it exists only if it is damaged
@@ -74,7 +74,7 @@ class Blobs:
             raise BlobError(digest, "is missing") from error
         except (NotRegularError, zlib.error) as error:
             raise BlobError(digest, f"is damaged ({error})") from error
-        if hashlib.sha256(content).hexdigest() != digest:
+        if sha256(content) != digest:
             raise BlobError(digest, "is damaged (hash mismatch)")
         return content
 

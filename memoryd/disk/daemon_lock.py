@@ -13,10 +13,12 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from typing import Any
 
-from filelock import FileLock, Timeout, lock_descriptor, unlock_descriptor
-
+from memoryd.core.digest import without_openssl
 from memoryd.disk.processes import flock_holder
 from memoryd.errors import AlreadyRunningError, DeniedError
+
+with without_openssl():  # else filelock loads it, through secrets and hmac
+    from filelock import FileLock, Timeout, lock_descriptor, unlock_descriptor
 
 
 def sidecar_path(path: str) -> str:

@@ -8,7 +8,6 @@ durable SQLite file, and a snapshot is one transaction.
 
 from __future__ import annotations
 
-import hashlib
 import sqlite3
 import threading
 import zlib
@@ -17,8 +16,10 @@ from contextlib import suppress
 
 from msgspec import Struct
 
+from memoryd.core.digest import digest_of
 from memoryd.core.progress import ProgressMeter
 from memoryd.core.retention import Backup, Quality, drop
+from memoryd.core.spans import sha256
 from memoryd.disk.journal.database import Database, from_blob, to_blob
 from memoryd.errors import NotFoundError
 
@@ -267,7 +268,7 @@ class Vault:
         ]
 
     def _digest(self, snapshot: int) -> str:
-        digest = hashlib.sha256()
+        digest = digest_of()
         for version in self.files(snapshot):
             digest.update(to_blob(version.file) + b"\0" + version.sha256.encode() + b"\n")
         return digest.hexdigest()
@@ -299,7 +300,7 @@ class Vault:
         """Return the bytes of a version. Raises NotFoundError if they do not have its hash."""
         rows = self._db.rows("SELECT deflated FROM contents WHERE sha256 = ?", version.sha256)
         content = _inflate(rows[0]["deflated"]) if rows else None
-        if content is None or hashlib.sha256(content).hexdigest() != version.sha256:
+        if content is None or sha256(content) != version.sha256:
             with self._db.writing() as db:
                 db.execute("UPDATE versions SET valid = 0 WHERE sha256 = ?", (version.sha256,))
             raise NotFoundError(f"version {version.id} of {version.file} is damaged", hint="choose another one")

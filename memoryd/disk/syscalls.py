@@ -12,7 +12,6 @@ from __future__ import annotations
 import ctypes
 import errno
 import fcntl
-import hashlib
 import os
 import signal
 import stat
@@ -22,10 +21,11 @@ from collections.abc import Iterator
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
+from memoryd.core.digest import digest_of
 from memoryd.core.spans import Fingerprint
 
 if TYPE_CHECKING:
-    from hashlib import _Hash
+    from memoryd.core.digest import Hash
 
 UNSUPPORTED = frozenset({errno.ENOSYS, errno.EINVAL, errno.ENOTSUP})  # the kernel or file system lacks the call
 
@@ -155,9 +155,9 @@ def pread_all(fd: int, start: int, length: int) -> bytes:
     return b"".join(pieces)
 
 
-def hash_start(fd: int, size: int) -> _Hash:
+def hash_start(fd: int, size: int) -> Hash:
     """Return the SHA-256 of the first `size` bytes of an open file, to be updated further."""
-    digest, start = hashlib.sha256(), 0
+    digest, start = digest_of(size=size), 0
     while start < size and (piece := pread_all(fd, start, min(PIECE, size - start))):
         digest.update(piece)
         start += len(piece)

@@ -39,7 +39,7 @@ from memoryd.disk.syscalls import (
 )
 
 if TYPE_CHECKING:
-    from hashlib import _Hash
+    from memoryd.core.digest import Hash
 
 ATTEMPTS = 3  # reads of a file that changes meanwhile
 
@@ -209,8 +209,8 @@ class Tree:
                 os.close(fd)
 
     def read_grown(
-        self, path: str, size: int, hash_start: Callable[[int, int], _Hash | None]
-    ) -> tuple[_Hash, bytes, Fingerprint]:
+        self, path: str, size: int, hash_start: Callable[[int, int], Hash | None]
+    ) -> tuple[Hash, bytes, Fingerprint]:
         """Return the SHA-256 of the first `size` bytes, of which none is kept, and the bytes after them, with the
         fingerprint that these had when they were read: a program may append to the file without a pause. Raises
         ChangingError if it is replaced or truncated meanwhile, or if `hash_start` (descriptor, size) returns None."""

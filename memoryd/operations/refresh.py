@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping
 from msgspec import Struct
 from msgspec.structs import replace
 
+from memoryd.core.digest import digest_of
 from memoryd.core.findings import Finding
 from memoryd.core.index import FileRow
 from memoryd.core.records import Document, ParseOffset, Role
@@ -37,7 +38,6 @@ from memoryd.operations.losses import (
 )
 from memoryd.operations.overwrites import find_lost_writes, is_watched, undo_findings
 from memoryd.store import Store
-from memoryd.store.line_files import digest_of
 
 READ_ROLES = (Role.SOURCE, Role.ARCHIVE)
 CHUNK_SIZE = 256 * 1024  # bytes of a line-based file that are parsed at a time

@@ -15,6 +15,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from memoryd.core.defaults import MB
+from memoryd.core.digest import digest_of
 from memoryd.core.plan import ANY_CONTENT, Action, Kind, Plan
 from memoryd.core.records import Role
 from memoryd.core.retention import Quality
@@ -29,13 +30,13 @@ from memoryd.disk.snapshots import FileState
 from memoryd.disk.syscalls import ChangingError
 from memoryd.errors import BusyError, LimitExceededError
 from memoryd.store.late_writes import LateWrite
-from memoryd.store.line_files import OwnChange, digest_of, lines_of
+from memoryd.store.line_files import OwnChange, lines_of
 from memoryd.store.recovery import resolve
 from memoryd.store.store import Store
 from memoryd.store.undo_content import UndoContent, encode_edits, save_undo_content
 
 if TYPE_CHECKING:
-    from hashlib import _Hash
+    from memoryd.core.digest import Hash
 
 # Another program was faster: plan again with the new state.
 RETRYABLE = (StoreChangedError, LockLostError, ChangingError)
@@ -385,7 +386,7 @@ def _check_size(store: Store, path: str, before: int, after: int) -> None:
         )
 
 
-def _changed_lines(prepared: PreparedAction, digest: _Hash) -> OwnChange | None:
+def _changed_lines(prepared: PreparedAction, digest: Hash) -> OwnChange | None:
     """Return the lines that a rewrite changes, in a layout whose files are read line by line. `digest` covers the file
     after the rewrite."""
     action, before, after, fingerprint = prepared.action, prepared.before, prepared.after, prepared.fingerprint

@@ -18,10 +18,10 @@ are parsed as well.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Collection, Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
+from memoryd.core.digest import digest_of
 from memoryd.core.index import FileRow, IndexReader, Pieces, Place
 from memoryd.core.records import Document, ParseOffset
 from memoryd.core.spans import Edit, Fingerprint, sha256
@@ -29,7 +29,7 @@ from memoryd.disk.syscalls import PIECE, pread_all
 from memoryd.layouts.protocol import Layout, LoadedFile
 
 if TYPE_CHECKING:
-    from hashlib import _Hash
+    from memoryd.core.digest import Hash
 
 MAX_FILES = 64  # whose changes, ends or starts are remembered
 END_BYTES = 4096  # of an indexed file that must still stand before appended lines
@@ -48,7 +48,7 @@ class OwnChange(NamedTuple):
     old: bytes
     new: bytes
     after: Fingerprint
-    digest: _Hash
+    digest: Hash
 
     @property
     def appended(self) -> bool:
@@ -64,7 +64,7 @@ class PendingChanges:
         self._pending: dict[str, bool] = {}  # not yet indexed; True if `_changes` covers the whole change
         self._created: set[str] = set()  # new files that the catalogue does not know
 
-    def digest(self, path: str, found: Fingerprint) -> _Hash | None:
+    def digest(self, path: str, found: Fingerprint) -> Hash | None:
         """Return a copy of the digest of the whole file, to be updated further; None if the file changed since our last
         change or does not end with a newline."""
         change = self._changes.get(path)
@@ -152,7 +152,7 @@ class FileEnd(NamedTuple):
     """The last bytes of a file as it was indexed, and the digest of its whole content."""
 
     fingerprint: Fingerprint
-    digest: _Hash
+    digest: Hash
     last: bytes
 
 
@@ -162,23 +162,24 @@ class StartHash:
 
     def __init__(self) -> None:
         self._pieces: list[int] = []
-        self._digest = hashlib.sha256()  # of these pieces
+        self._digest: Hash | None = None  # of these pieces
 
-    def __call__(self, fd: int, size: int) -> _Hash | None:
+    def __call__(self, fd: int, size: int) -> Hash | None:
         """Return the SHA-256 of the first `size` bytes of an open file, to be updated further; None if a piece that was
         hashed before is not there any more."""
         start = 0
         for known in self._pieces:
             piece = pread_all(fd, start, min(PIECE, size - start))
             if hash(piece) != known:
-                self._pieces, self._digest = [], hashlib.sha256()
+                self._pieces, self._digest = [], None
                 return None
             start += PIECE
         while size - start >= PIECE and len(piece := pread_all(fd, start, PIECE)) == PIECE:
+            self._digest = self._digest or digest_of(size=size)
             self._digest.update(piece)
             self._pieces.append(hash(piece))
             start += PIECE
-        digest = self._digest.copy()
+        digest = self._digest.copy() if self._digest else digest_of(size=size)
         digest.update(pread_all(fd, start, min(PIECE, size - start)))
         return digest
 
@@ -196,7 +197,7 @@ class FileEnds:
         _make_room(self._starts, path)
         return self._starts.setdefault(path, StartHash())
 
-    def note(self, path: str, fingerprint: Fingerprint, digest: _Hash, last: bytes) -> None:
+    def note(self, path: str, fingerprint: Fingerprint, digest: Hash, last: bytes) -> None:
         """Record the end of a file that has just been indexed, whole or in part."""
         _make_room(self._ends, path)
         self._ends[path] = FileEnd(fingerprint, digest, last[-END_BYTES:])
@@ -222,11 +223,6 @@ def _follows(before: OwnChange, change: OwnChange) -> bool:
 
 def _merge(before: OwnChange, change: OwnChange) -> OwnChange:
     return change._replace(before=before.before, start=before.start, new=before.new + change.new)
-
-
-def digest_of(content: bytes | memoryview) -> _Hash:
-    """Return the SHA-256 of the content, to be updated further."""
-    return hashlib.sha256(content)
 
 
 def lines_of(before: bytes, after: bytes, edits: Sequence[Edit]) -> tuple[int, int, bytes, bytes]:

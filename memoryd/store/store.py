@@ -5,7 +5,6 @@ A store has one writer, the worker of its root. Nothing here reads the clock: ti
 
 from __future__ import annotations
 
-import hashlib
 import os
 import threading
 from abc import ABC, abstractmethod
@@ -22,7 +21,7 @@ from memoryd.core.ignore import is_ignored
 from memoryd.core.progress import ProgressMeter
 from memoryd.core.records import FileStats, ParseOffset, Role
 from memoryd.core.retention import Quality
-from memoryd.core.spans import Fingerprint
+from memoryd.core.spans import Fingerprint, sha256
 from memoryd.disk import modes
 from memoryd.disk.backups import HashCache
 from memoryd.disk.blobs import Blobs
@@ -59,7 +58,7 @@ _NO_RULES = FileRules()
 
 def state_place(state_dir: str, path: str) -> str:
     """Return the state directory of a root. It is named by the path, so that a renamed root keeps its history."""
-    digest = hashlib.sha256(os.fsencode(path)).hexdigest()[:12]
+    digest = sha256(os.fsencode(path))[:12]
     return os.path.join(state_dir, "roots", f"{os.path.basename(path) or 'root'}-{digest}")
 
 

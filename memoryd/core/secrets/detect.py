@@ -8,7 +8,6 @@ changes nothing.
 
 from __future__ import annotations
 
-import hashlib
 import re
 from collections.abc import Callable, Iterator, Mapping
 from functools import lru_cache
@@ -42,9 +41,9 @@ MIN_TOKEN_CHARS = 12  # characters
 _MAX_CLEAN = 3_000  # texts; less than a megabyte
 _SHORT = 200  # characters; up to here it is faster to look for the beginnings of secrets than to remember the text
 
-# Digests of texts without secrets. A changed file mostly has the same texts as before, and each of them is redacted
-# in more than one place.
-_clean: set[bytes] = set()
+# Python's hashes (64 bits, with a key that only this process knows) of texts without secrets. A changed file mostly has
+# the same texts as before, and each of them is redacted in more than one place.
+_clean: set[int] = set()
 
 
 def find_secrets(text: str, level: str | None = None) -> Iterator[Secret]:
@@ -59,14 +58,14 @@ def redact(text: str) -> str:
     """
     if len(text) <= _SHORT and not _may_hold_secrets(text):
         return text
-    digest = hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest()
-    if digest in _clean:
+    known = hash(text)
+    if known in _clean:
         return text
     secrets = _all_secrets(text)
     if not secrets:
         if len(_clean) >= _MAX_CLEAN:
             _clean.clear()
-        _clean.add(digest)
+        _clean.add(known)
         return text
     parts: list[str] = []
     at = 0

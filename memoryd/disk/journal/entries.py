@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import sqlite3
 from collections.abc import Callable
 from itertools import count
@@ -11,6 +10,7 @@ from typing import Any, NamedTuple
 from msgspec import Struct
 
 from memoryd.core.dates import compact
+from memoryd.core.digest import digest_of
 from memoryd.disk.journal.database import from_blob, printable, to_blob
 
 CAUSES = frozenset({"command", "schedule", "start", "watch"})
@@ -111,7 +111,7 @@ class Receipts:
 
 def _receipt(salt: str, now: float, attempt: int) -> str:
     """Make a receipt from a hash, so that roots whose jobs run in the same second get different ones."""
-    random = int.from_bytes(hashlib.sha256(to_blob(f"{salt}\n{now!r}\n{attempt}")).digest()[:4], "big")
+    random = int.from_bytes(digest_of(to_blob(f"{salt}\n{now!r}\n{attempt}")).digest()[:4], "big")
     return _format(now, random % 2**_RANDOM_BITS)
 
 

@@ -12,9 +12,9 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Sequence
-from hashlib import sha256
 from itertools import accumulate
 
+from memoryd.core.digest import digest_of
 from memoryd.core.findings import Finding
 from memoryd.core.index import DocumentChange, Piece, Pieces, ReplacedRange
 from memoryd.core.records import Document, Record
@@ -81,13 +81,13 @@ def _pieces(data: bytes, at: int, records: Sequence[Record]) -> tuple[Piece, ...
     for record in records:
         end = record.span.end
         lines = data.count(b"\n", at, end)
-        found.append(Piece(end - at, sha256(memoryview(data)[at:end]).digest(), lines, record.type, record.id))
+        found.append(Piece(end - at, digest_of(memoryview(data)[at:end]).digest(), lines, record.type, record.id))
         at = end
     return tuple(found)
 
 
 def _is_at(data: bytes, piece: Piece, start: int) -> bool:
-    return sha256(memoryview(data)[start : start + piece.size]).digest() == piece.digest
+    return digest_of(memoryview(data)[start : start + piece.size]).digest() == piece.digest
 
 
 def _equal_at_start(data: bytes, pieces: Sequence[Piece], ends: Sequence[int]) -> int:

