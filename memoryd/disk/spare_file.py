@@ -15,7 +15,7 @@ from __future__ import annotations
 import errno
 import os
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 
 from memoryd.core.spans import Content, Fingerprint
 from memoryd.disk.syscalls import UNSUPPORTED, exchange, fingerprint_of, sync_file, take_lease
@@ -83,11 +83,13 @@ class SpareFile:
         return None
 
     def _open_under_lease(self) -> int | None:
-        fd = os.open(self._path, _FLAGS, 0o600)
-        alone = take_lease(fd)
-        if alone and os.fstat(fd).st_nlink == 1:
-            return fd
-        os.close(fd)
+        with ExitStack() as unless_used:
+            fd = os.open(self._path, _FLAGS, 0o600)
+            unless_used.callback(os.close, fd)
+            alone = take_lease(fd)
+            if alone and os.fstat(fd).st_nlink == 1:
+                unless_used.pop_all()
+                return fd
         if alone is None:
             self._supported = False
             self.discard()
