@@ -325,7 +325,8 @@ class Agents:
         rows = [
             json.loads(text)
             for report in sorted(self.reports.glob("agent-*.jsonl"))
-            for text in report.read_text().splitlines()
+            for text in report.read_text().splitlines(keepends=True)
+            if text.endswith("\n")  # the last line may still be under way
         ]
         return Told(
             frozenset(row["id"] for row in rows if row["id"]),
