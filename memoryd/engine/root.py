@@ -80,9 +80,11 @@ class Root:
 
     def note_delete(self, path: str | None) -> None:
         """Note a deletion: a scan then expects missing files, and the index waits for more deletions."""
-        if path is not None and self.store.layout is not None and self.store.role(path) is Role.SOURCE:
+        role = self.store.role(path) if path is not None and self.store.layout is not None else None
+        if role is Role.SOURCE:
             self.store.index.deletion_event = self._clock.wall()
-        self._indexer.note_delete()
+        if role is not Role.INDEX:  # whose name goes and comes back with each of our own writes
+            self._indexer.note_delete()
 
     # --- start, end and what is due
 
