@@ -114,14 +114,16 @@ def replace_derived(
         written = spare.fill(data, like=old.fd, pause=pause)
         if written is not None:
             _recheck(expected, guard, directory, name, path)
-            if _exchange_spare(directory, name, spare, expected, path):
-                syscalls.sync_directory(directory)
+            if _exchange_spare(directory, name, spare, expected, written, path):
+                _sync_exchange(directory, spare)
                 found = lstat(directory, name, path)
                 return found if found and found.same_content(written) else written
     return replace(tree, path, data, expected=expected, guard=guard, pause=pause).fingerprint
 
 
-def _exchange_spare(directory: int, name: str, spare: SpareFile, expected: Fingerprint, path: str) -> bool:
+def _exchange_spare(
+    directory: int, name: str, spare: SpareFile, expected: Fingerprint, written: Fingerprint, path: str
+) -> bool:
     """Exchange the live and the spare file, and back if another program had just written the live one. False if the
     system cannot exchange them."""
     try:
@@ -129,10 +131,20 @@ def _exchange_spare(directory: int, name: str, spare: SpareFile, expected: Finge
             return False
         if not expected.same_content(spare.state()):
             spare.exchange(directory, name)
+            if not written.same_content(spare.state()):
+                spare.exchange(directory, name)  # it was written once more meanwhile, which must stay
             raise StoreChangedError(path)
     except FileNotFoundError as error:
         raise StoreChangedError(path) from error
     return True
+
+
+def _sync_exchange(directory: int, spare: SpareFile) -> None:
+    try:
+        syscalls.sync_directory(directory)
+    except BaseException:
+        spare.discard()  # on the disk, it may still be the live file
+        raise
 
 
 def create(tree: Tree, path: str, data: bytes, mode: int = 0o600, *, guard: Guard | None = None) -> Fingerprint:

@@ -173,8 +173,10 @@ def _copy_attributes(source: int, target: int) -> None:
             # Security modules set their labels themselves; only an attribute that grants access must not be lost.
             if name == _ACL or error.errno not in (*UNSUPPORTED, errno.EPERM, errno.EACCES, errno.ENODATA):
                 raise
-    if _ACL in inherited and _ACL not in names:
-        os.removexattr(target, _ACL)  # from the directory's default list: it would grant access to more users
+    for name in {*inherited}.difference(names):
+        # From the directory's default list, which would grant access to more users, or of a file that is overwritten.
+        if name == _ACL or name.startswith("user."):
+            os.removexattr(target, name)
 
 
 def still_holds(directory: int, name: str, fd: int) -> bool:

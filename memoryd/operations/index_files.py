@@ -323,9 +323,9 @@ def _replace(
 ) -> Fingerprint:
     """Write an index file and return its fingerprint."""
     tree, pause = store.tree, store.pause
-    if expected is None:
-        mode = store.mode_for(path)
-        return atomic.replace(tree, path, content, expected=None, guard=guard, mode=mode, pause=pause).fingerprint
+    if expected is None or store.network_fs is not None:  # there, nobody knows who has a file open elsewhere
+        mode = store.mode_for(path) if expected is None else None
+        return atomic.replace(tree, path, content, expected=expected, guard=guard, mode=mode, pause=pause).fingerprint
     spare = store.spare_file(path)
     return atomic.replace_derived(tree, path, content, expected=expected, spare=spare, guard=guard, pause=pause)
 

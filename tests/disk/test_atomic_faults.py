@@ -85,11 +85,12 @@ def replace_by_exchange(tree: Tree) -> None:
 
 
 def replace_by_spare(tree: Tree) -> None:
-    """The spare file is outside the root, and left by the act before this one."""
-    expected = tree.stat("d/f")
-    assert expected is not None
+    """First by a new spare file, then over the version before, which is outside the root."""
     spare = SpareFile(os.path.join(os.path.dirname(tree.path), "spare"))
-    atomic.replace_derived(tree, "d/f", NEW, expected=expected, spare=spare)
+    for content in (OLD, NEW):
+        expected = tree.stat("d/f")
+        assert expected is not None
+        atomic.replace_derived(tree, "d/f", content, expected=expected, spare=spare)
 
 
 def append(tree: Tree) -> None:

@@ -17,7 +17,7 @@ from memoryd.core.spans import Content
 from memoryd.disk import atomic, spare_file, syscalls
 from memoryd.disk.atomic import StoreChangedError
 from memoryd.disk.spare_file import SpareFile
-from memoryd.disk.temps import PART
+from memoryd.disk.temps import PART, write_content
 from memoryd.disk.tree import Tree
 
 FIRST = b"first\n" * 50_000
@@ -272,3 +272,149 @@ def test_no_descriptor_stays_open(tree: Tree, spare: SpareFile) -> None:
     for content in VERSIONS:
         write(tree, spare, content)
     assert len(os.listdir("/dev/fd")) <= before
+
+
+LEASE = """
+import fcntl, os, signal, sys
+signal.signal(signal.SIGIO, signal.SIG_IGN)
+fd = os.open(sys.argv[1], os.O_RDONLY)
+fcntl.fcntl(fd, fcntl.F_SETLEASE, fcntl.F_RDLCK)
+print(flush=True)
+input()
+"""
+
+
+@pytest.mark.usefixtures("leases")
+def test_a_program_with_a_lease_is_not_waited_for(root: Path, tree: Tree, spare: SpareFile, sizes: list[int]) -> None:
+    """As a file server has one; the kernel would let it keep the lease for 45 seconds."""
+    words = [sys.executable, "-c", LEASE, str(root / "index")]
+    with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as holder:
+        assert holder.stdout is not None
+        assert holder.stdout.readline() == b"\n"
+        write(tree, spare, VERSIONS[0])  # its file is the spare one now
+        writer = threading.Thread(target=write, args=(tree, spare, VERSIONS[1]))
+        writer.start()
+        writer.join(30)
+        waits = writer.is_alive()
+        holder.communicate(b"\n")
+        writer.join()
+    assert not waits
+    assert sizes == [0, 0]
+    assert (root / "index").read_bytes() == VERSIONS[1]
+
+
+@pytest.fixture
+def sizes(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Of the spare file before each time it is written: 0 where it is new. Its inode may have the number of another."""
+    found = list[int]()
+
+    def write_and_note(fd: int, content: Content, pause: Callable[[], None]) -> None:
+        found.append(os.fstat(fd).st_size)
+        write_content(fd, content, pause)
+
+    monkeypatch.setattr(spare_file, "write_content", write_and_note)
+    return found
+
+
+@pytest.mark.usefixtures("leases")
+def test_what_an_earlier_process_left_is_not_overwritten(
+    tree: Tree, spare: SpareFile, tmp_path: Path, sizes: list[int]
+) -> None:
+    """On the disk it may still be the live file."""
+    write(tree, spare, VERSIONS[0])
+    write(tree, spare, VERSIONS[1])
+    write(tree, SpareFile(str(tmp_path / "spare")), VERSIONS[2])
+    assert sizes == [0, len(FIRST), 0]
+
+
+@pytest.mark.usefixtures("leases")
+def test_nor_is_what_may_not_have_been_exchanged_on_the_disk(
+    root: Path, tree: Tree, spare: SpareFile, tmp_path: Path, sizes: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(_fd: int) -> None:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(syscalls, "sync_directory", fail)
+        with pytest.raises(OSError, match="Input"):
+            write(tree, spare, VERSIONS[0])
+    assert not (tmp_path / "spare").exists()
+    write(tree, spare, VERSIONS[1])
+    assert (root / "index").read_bytes() == VERSIONS[1]
+    assert sizes == [0, 0]
+
+
+def test_what_cannot_be_removed_is_neither_used_nor_in_the_way(
+    root: Path, tree: Tree, spare: SpareFile, tmp_path: Path
+) -> None:
+    (tmp_path / "spare").mkdir()
+    (tmp_path / "spare" / "file").touch()
+    for content in VERSIONS:
+        write(tree, spare, content)
+        assert (root / "index").read_bytes() == content
+    spare.discard()
+    assert (tmp_path / "spare" / "file").exists()
+
+
+def test_an_attribute_that_was_removed_stays_so(root: Path, tree: Tree, spare: SpareFile) -> None:
+    index = root / "index"
+    try:
+        os.setxattr(index, "user.seen", b"1")
+    except (OSError, AttributeError):
+        pytest.skip("there are no attributes here")
+    write(tree, spare, VERSIONS[0])
+    assert os.getxattr(index, "user.seen") == b"1"
+    os.removexattr(index, "user.seen")
+    for content in VERSIONS:
+        write(tree, spare, content)
+        assert os.listxattr(index) == []
+
+
+def test_the_newer_of_two_foreign_versions_stays(
+    root: Path, tree: Tree, spare: SpareFile, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another program replaces the file right before the exchange, and once more before it is undone."""
+    exchange, number = syscalls.exchange, iter(range(9))
+    index = root / "index"
+
+    def exchange_after_another_program(directory: int, one: str, other: str) -> None:
+        at = next(number)
+        if at < 2:
+            (root / "new").write_bytes(b"foreign %d" % at)
+            (root / "new").rename(index)
+        exchange(directory, one, other)
+
+    monkeypatch.setattr(spare_file, "exchange", exchange_after_another_program)
+    with pytest.raises(StoreChangedError):
+        write(tree, spare, VERSIONS[0])
+    assert index.read_bytes() == b"foreign 1"
+    assert os.listdir(root) == ["index"]
+
+
+@pytest.mark.parametrize("code", [errno.EPERM, errno.EACCES])
+def test_a_refused_exchange_is_followed_by_a_rename(
+    code: int, root: Path, tree: Tree, spare: SpareFile, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> None:
+        raise OSError(code, os.strerror(code))
+
+    monkeypatch.setattr(spare_file, "exchange", refuse)
+    write(tree, spare, VERSIONS[0])
+    assert (root / "index").read_bytes() == VERSIONS[0]
+
+
+def test_another_file_system_is_not_written_to(
+    root: Path, tree: Tree, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    elsewhere = Path("/dev/shm")
+    if not elsewhere.is_dir() or elsewhere.stat().st_dev == root.stat().st_dev:
+        pytest.skip("there is no second file system here")
+    place = elsewhere / f"{os.getpid()}-spare"
+    written = list[int]()
+    monkeypatch.setattr(spare_file, "write_content", lambda *_: written.append(1))
+    spare = SpareFile(str(place))
+    for content in VERSIONS:
+        write(tree, spare, content)
+        assert (root / "index").read_bytes() == content
+    assert not written
+    assert not place.exists()

@@ -310,6 +310,13 @@ class TestNotWriting:
         assert done.delay_reason == "the index changed while it was written"
         assert world.index()["statistics"]["total_memories"] == -1
 
+    def test_no_version_is_overwritten_that_another_machine_may_read(self, world: World) -> None:
+        world.store.network_fs = "virtiofs"
+        for number in range(1, 4):
+            world.write(CORE, lines(*(memory(each) for each in range(number))))
+            assert world.sync().written == ("index.json",)
+            assert not os.path.exists(os.path.join(world.store.state_dir, "index.json.spare"))
+
     def test_nothing_goes_first_while_agents_may_wait_for_the_lock(
         self, world: World, monkeypatch: pytest.MonkeyPatch
     ) -> None:
