@@ -245,6 +245,19 @@ class TestFullText:
         monkeypatch.setattr(fulltext, "NEWEST", 20)
         assert len(found(catalogue, TextQuery((Term("zebra"),), "any"))) == 20, "the newest alone are measured"
 
+    @pytest.mark.parametrize("archived", [0, 5, 25])
+    def test_archived_memories_take_no_place_among_the_best(
+        self, catalogue: SqliteIndex, monkeypatch: pytest.MonkeyPatch, archived: int
+    ) -> None:
+        """Not even if they match best; if too few others are left, every match is looked up."""
+        texts = ["zebra " * max(10 - number, 1) + "grass " * number for number in range(40)]
+        put(catalogue, "a", *(record(number, text, archived=number < archived) for number, text in enumerate(texts)))
+        query = TextQuery((Term("zebra"),), "any")
+        best = catalogue.match(query, Filters(), 4)
+        assert len({each.score for each in best}) == 4
+        monkeypatch.setattr(fulltext, "MANY", 1)
+        assert catalogue.match(query, Filters(), 4) == best
+
     def test_memories_with_a_rare_word_are_searched_for_the_common_ones(
         self, catalogue: SqliteIndex, monkeypatch: pytest.MonkeyPatch
     ) -> None:

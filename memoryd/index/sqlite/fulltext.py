@@ -14,6 +14,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from functools import lru_cache
 from itertools import chain, groupby
 from math import log
+from operator import itemgetter
 from typing import NamedTuple
 
 import msgspec
@@ -30,6 +31,8 @@ MAX_SCORED = 3_000  # memories with any of the words that FTS5 scores without a 
 NEWEST = 2_500  # memories that are scored if more match
 MAX_RARE = 1_000  # memories with the rare terms that are looked up before the others
 SPLIT = 5  # characters of texts that are split into words in the time in which FTS5 reads one match
+MANY = 300  # matches; of more, only the records of the best are looked up
+SPARE = 3  # times the matches that are wanted: mostly enough of them pass the filters
 RARE = 1.5  # a form is rare if its term, in any form, is in this many times more memories
 MAX_NARROWING = 3  # words of a piece whose memories are looked up: fewer conditions only leave more to search
 MIN_PREFIX = 3  # letters of the last word of a piece that is looked up by the words that begin with it
@@ -56,6 +59,13 @@ _RARE = (  # both materialised: FTS5 cannot score within an aggregate
     " rare AS MATERIALIZED (SELECT key, sum(much) AS much FROM part GROUP BY key) "
 )
 _FROM_RARE = _FROM.replace(" WHERE ", " LEFT JOIN rare ON rare.key = w.rowid WHERE ")
+# The filters are applied to the best alone: a record takes as long to look up as a match to score.
+_BEST = (
+    f"SELECT key, score, {_SIGNALS} FROM (SELECT w.rowid AS key, {_BM25} AS score FROM words AS w"  # noqa: S608 - constants
+    " WHERE words MATCH ?{among} ORDER BY score DESC, w.rowid DESC LIMIT ?) CROSS JOIN records AS r USING (key)"
+    " WHERE 1{where}"
+)
+_FEW_LEFT_OUT = (Filters(), Filters(owner=""))  # archived memories only
 _COUNT = "(SELECT count(*) FROM (SELECT 1 FROM words WHERE words MATCH ? LIMIT ?))"
 _NEWER = "SELECT r.title, r.tags, t.labels, t.body FROM records AS r JOIN texts AS t USING (key) WHERE r.key > ?"
 _BETWEEN = "SELECT term FROM vocabulary WHERE term >= ? AND term < ?"
@@ -224,18 +234,23 @@ class FullText:
         """Return the best by BM25 that also match `within`. If more than `newest` match, only the newest are scored: a
         word this common carries no information."""
         where, values = conditions(filters)
-        given: tuple[str | float, ...] = (expression, *values)
+        among = ""
+        given: tuple[str | float, ...] = (expression,)
         if newest and self._count([expression])[0] > newest:
             at = f"SELECT w.rowid {_FROM}{where} ORDER BY w.rowid DESC LIMIT 1 OFFSET ?"
             row = self._db.row(at, (within or expression, *values, newest))
-            where, given = where + " AND w.rowid > ?", (*given, row[0] if row else 0)
+            among, given = " AND w.rowid > ?", (expression, row[0] if row else 0)
         if within:
-            where, given = f"{where} AND +w.rowid IN ({_ROWIDS})", (*given, within)
+            among, given = f"{among} AND +w.rowid IN ({_ROWIDS})", (*given, within)
         rare, surplus = self._rare_forms(terms)
+        if not rare and filters in _FEW_LEFT_OUT and sum(self.term_frequencies(terms)) > MANY:
+            rows = self._db.rows(_BEST.format(among=among, where=where), (*given, SPARE * limit, *values))
+            if len(rows) >= limit:
+                return sorted(rows, key=itemgetter(1, 0), reverse=True)[:limit]
         score, source = (f"{_BM25} - coalesce(much, 0)", _FROM_RARE) if rare else (_BM25, _FROM)
         columns = f"w.rowid, {score} AS score, {_SIGNALS}"
-        query = f"{rare}SELECT {columns} {source}{where} ORDER BY score DESC, w.rowid DESC LIMIT ?"
-        return self._db.rows(query, (*surplus, *given, limit))
+        query = f"{rare}SELECT {columns} {source}{among}{where} ORDER BY score DESC, w.rowid DESC LIMIT ?"
+        return self._db.rows(query, (*surplus, *given, *values, limit))
 
     def _rare_forms(self, terms: Sequence[Term]) -> tuple[str, list[str | float]]:
         """Return what to subtract from the score of memories with a rare form of a term, as SQL (empty if nothing is)
