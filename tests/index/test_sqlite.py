@@ -297,6 +297,11 @@ class TestFullText:
         assert found(catalogue, TextQuery((Term(piece),), "substring")) == ["a#m0"]
         assert len(read) == 1
 
+    @pytest.mark.parametrize("piece", ["!" * 60_000, "_" * 30_000, "🦔" * 15_000])
+    def test_a_piece_that_is_too_long_for_sqlite_is_looked_for(self, catalogue: SqliteIndex, piece: str) -> None:
+        put_texts(catalogue, "a", f"one {piece} two", "one !_🦔 two")
+        assert found(catalogue, TextQuery((Term(piece),), "substring")) == ["a#m0"]
+
     def test_words_that_hold_a_piece(self) -> None:
         listed = b"\nghosted\nhost\nlocalhost\nroom\n"
         assert words_containing(listed, b"host", 5) == ["ghosted", "host", "localhost"]

@@ -23,6 +23,7 @@ _CREATED = "ifnull(r.created, -1e18)"  # as in records_by_created
 _UNDATED = -1e18
 _HIGHEST = 2**63 - 1  # key
 _LIKE = r"LIKE ? ESCAPE '\'"  # takes half as long as instr(lower(...))
+_MAX_LIKE = 10_000  # characters; SQLite takes no pattern of more than 50,000 bytes
 _WILDCARD, _ESCAPED = re.compile(r"[\\%_]"), r"\\\g<0>"
 MAX_CACHED = 400_000  # characters of the memories that are kept for the next question
 _ROW = 600  # characters that a memory counts besides its body
@@ -117,7 +118,7 @@ class Memories:
         others, keys = _without("r.key", without)
         given: list[str | float] = [above, upto, *values, *keys]
         where += others
-        if sign and "\0" not in sign:  # where LIKE ends
+        if sign and "\0" not in sign and len(sign) <= _MAX_LIKE:  # LIKE ends at a NUL
             where += f" AND (t.body {_LIKE} OR r.title {_LIKE} OR r.tags {_LIKE})"
             given += [f"%{_WILDCARD.sub(_ESCAPED, sign)}%"] * 3
         query = f"SELECT {_TEXT} {_FROM_TEXTS} WHERE r.key > ? AND r.key <= ?{where} ORDER BY r.key DESC"
