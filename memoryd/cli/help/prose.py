@@ -198,7 +198,10 @@ STATE_FILES = (
     Entry("NAME.spare", "The version of an index file before the current one; the next one is written over it."),
     Entry("blobs/", "Content that an undo, a quarantine or a backup refers to, compressed and named by hash."),
 )
-DERIVED = "They can be rebuilt from the memory files."
+DERIVED = (
+    "They can be rebuilt from the memory files. A new version takes the name of the one before it, which goes and comes"
+    " back at once: a program that follows an index file watches its directory."
+)
 OTHERS = "Where the format has them. The archive of each layout is described in `memoryd help jobs`."
 
 AGENTS = """
