@@ -147,7 +147,7 @@ def prefer_times(
 
 def _same_subject(reader: IndexReader, query: ParsedQuery, found: Sequence[Candidate]) -> Collection[int]:
     """Return the memories about the subject of the best candidate: those with the rarest word of the question that it
-    shares with any other. None if it shares only common words."""
+    shares with any other; none if it shares only common words."""
     words = [query.form_of(word) for word in query.informative if word.text not in TIME_WORDS]
     if not words or not found:
         return ()
