@@ -20,11 +20,11 @@ from collections.abc import Callable
 from contextlib import ExitStack, suppress
 
 from memoryd.core.spans import Content, Fingerprint
-from memoryd.disk.syscalls import end_lease, exchange, fingerprint_of, sync_file, take_lease
+from memoryd.disk.syscalls import REGULAR, end_lease, exchange, fingerprint_of, sync_file, take_lease
 from memoryd.disk.temps import copy_metadata, write_content
 
 # Not blocking: a program that has a lease on the file would otherwise be waited for, up to 45 seconds.
-_FLAGS = os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+_FLAGS = os.O_RDWR | REGULAR
 
 
 class SpareFile:
@@ -72,7 +72,7 @@ class SpareFile:
         return fingerprint_of(os.lstat(self._path))
 
     def discard(self) -> None:
-        """Remove the file. If that fails, it is only never overwritten."""
+        """Remove the file. If that fails, it stays and is never overwritten."""
         self._overwritable = False
         with suppress(OSError):
             os.unlink(self._path)

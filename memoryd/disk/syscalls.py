@@ -42,7 +42,7 @@ libc = ctypes.CDLL(None, use_errno=True)
 MB = 1024 * 1024
 PIECE = 256 * 1024  # bytes that are hashed at a time: they stay in the processor's cache
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-_REGULAR = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+REGULAR = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 
 
 # --- entries of an open directory
@@ -124,7 +124,7 @@ def open_regular(directory: int, name: str, path: str, flags: int = os.O_RDONLY)
     if lstat(directory, name, path) is None:
         raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
     try:
-        fd = os.open(name, flags | _REGULAR, dir_fd=directory)
+        fd = os.open(name, flags | REGULAR, dir_fd=directory)
     except OSError as error:
         if error.errno in (errno.ELOOP, errno.ENXIO, errno.EISDIR):
             raise NotRegularError(path) from error
@@ -142,7 +142,7 @@ def open_regular(directory: int, name: str, path: str, flags: int = os.O_RDONLY)
 
 def open_found(directory: int, name: str) -> int:
     """Open a file for reading that was found to be a regular one; the caller checks that it still is that one."""
-    return os.open(name, os.O_RDONLY | _REGULAR, dir_fd=directory)
+    return os.open(name, os.O_RDONLY | REGULAR, dir_fd=directory)
 
 
 def pread_all(fd: int, start: int, length: int) -> bytes:
