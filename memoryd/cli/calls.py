@@ -16,7 +16,6 @@ if TYPE_CHECKING:
 
 STOP_WAIT_S = 10.0
 _REPLY_MARGIN_S = 10
-_STATE, _THREADS = 0, 17  # in /proc/PID/stat, behind the name
 LONG_S = 30  # methods that may take longer show a bar
 
 Values: TypeAlias = "dict[str, Any]"
@@ -124,25 +123,9 @@ def _is_other_process(pid: object) -> TypeGuard[int]:
 
 
 def _is_running(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        return True
-    return not _is_zombie(pid)
+    from memoryd.disk.processes import liveness  # noqa: PLC0415 - psutil, which only `stop` needs
 
-
-def _is_zombie(pid: int) -> bool:
-    """Return True if the process has ended but its parent has not waited for it; False on systems without /proc.
-
-    The first thread may have ended before the others, of which one that still writes keeps the process alive."""
-    try:
-        with open(f"/proc/{pid}/stat", "rb") as file:
-            fields = file.read().rpartition(b")")[2].split()
-    except OSError:
-        return False
-    return fields[_STATE] == b"Z" and int(fields[_THREADS]) <= 1
+    return liveness(pid)[0] != "dead"
 
 
 def _is_answering(path: str) -> bool:

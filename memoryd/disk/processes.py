@@ -36,7 +36,7 @@ _NETWORK_TYPES = frozenset(
 def liveness(pid: int) -> tuple[Alive, float | None]:
     """Return whether the process runs, and its start time (epoch seconds; None if unknown).
 
-    A zombie holds nothing and is dead. A process we may not signal is alive.
+    A zombie holds nothing and is dead, unless only its first thread has ended. A process we may not signal is alive.
     """
     try:
         os.kill(pid, 0)
@@ -48,7 +48,7 @@ def liveness(pid: int) -> tuple[Alive, float | None]:
         return "unknown", None
     try:
         process = psutil.Process(pid)
-        if process.status() in (psutil.STATUS_ZOMBIE, psutil.STATUS_DEAD):
+        if process.status() in (psutil.STATUS_ZOMBIE, psutil.STATUS_DEAD) and process.num_threads() <= 1:
             return "dead", None
         return "alive", float(process.create_time())
     except (psutil.NoSuchProcess, psutil.ZombieProcess):

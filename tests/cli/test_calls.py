@@ -1,4 +1,4 @@
-"""How long `memoryd stop` waits."""
+"""How long `memoryd stop` waits, and when a process counts as dead."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import psutil
 import pytest
 
 from memoryd.cli import calls
+from memoryd.disk import processes
 from memoryd.errors import MemorydError
 from tests.daemon import PATIENCE_S, until
 
@@ -26,11 +27,12 @@ ctypes.CDLL(None).syscall(int(sys.argv[1]), 0)
     sys.platform != "linux" or platform.machine() not in EXIT, reason="no number of the system call is known"
 )
 def test_a_process_has_not_ended_before_its_last_thread(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As of a daemon of which one thread still writes."""
+    """As of a daemon of which one thread still writes, or of a program that still holds a lock."""
     command = [sys.executable, "-c", PROGRAM, str(EXIT[platform.machine()])]
     with subprocess.Popen(command, stdin=subprocess.PIPE, text=True) as process:
         watched = psutil.Process(process.pid)
         until(lambda: watched.status() == psutil.STATUS_ZOMBIE, "its first thread has ended")
+        assert processes.liveness(process.pid) == ("alive", watched.create_time())
         monkeypatch.setattr(calls, "STOP_WAIT_S", 0.1)
         with pytest.raises(MemorydError, match="still stopping"):
             calls.wait_until_stopped("", process.pid)
