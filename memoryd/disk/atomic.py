@@ -115,7 +115,8 @@ def replace_derived(
         if written is not None:
             _recheck(expected, guard, directory, name, path)
             if _exchange_spare(directory, name, spare, expected, written, path):
-                _sync_exchange(directory, spare)
+                syscalls.sync_directory(directory)
+                spare.confirm()
                 found = lstat(directory, name, path)
                 return found if found and found.same_content(written) else written
     return replace(tree, path, data, expected=expected, guard=guard, pause=pause).fingerprint
@@ -137,14 +138,6 @@ def _exchange_spare(
     except FileNotFoundError as error:
         raise StoreChangedError(path) from error
     return True
-
-
-def _sync_exchange(directory: int, spare: SpareFile) -> None:
-    try:
-        syscalls.sync_directory(directory)
-    except BaseException:
-        spare.discard()  # on the disk, it may still be the live file
-        raise
 
 
 def create(tree: Tree, path: str, data: bytes, mode: int = 0o600, *, guard: Guard | None = None) -> Fingerprint:

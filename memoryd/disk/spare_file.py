@@ -55,7 +55,9 @@ class SpareFile:
             os.close(fd)
 
     def exchange(self, directory: int, name: str) -> bool:
-        """Exchange this file with the live one, `name` in an open directory. False if the system refuses that."""
+        """Exchange this file with the live one, `name` in an open directory. False if the system refuses that. The file
+        is not overwritten before `confirm`: on the disk, it may still be the live one."""
+        self._overwritable = False
         try:
             # In this order: watchers of the directory see the name go and come back, not come and go.
             exchange(directory, name, self._path)
@@ -66,6 +68,10 @@ class SpareFile:
             self.discard()
             return False
         return True
+
+    def confirm(self) -> None:
+        """Allow that the file is overwritten: the directory of the live file is synced."""
+        self._overwritable = True
 
     def state(self) -> Fingerprint:
         """Return the fingerprint of the file."""

@@ -329,7 +329,7 @@ def test_what_an_earlier_process_left_is_not_overwritten(
 
 @pytest.mark.usefixtures("leases")
 def test_nor_is_what_may_not_have_been_exchanged_on_the_disk(
-    root: Path, tree: Tree, spare: SpareFile, tmp_path: Path, sizes: list[int], monkeypatch: pytest.MonkeyPatch
+    root: Path, tree: Tree, spare: SpareFile, sizes: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail(_fd: int) -> None:
         raise OSError(errno.EIO, os.strerror(errno.EIO))
@@ -338,10 +338,30 @@ def test_nor_is_what_may_not_have_been_exchanged_on_the_disk(
         patch.setattr(syscalls, "sync_directory", fail)
         with pytest.raises(OSError, match="Input"):
             write(tree, spare, VERSIONS[0])
-    assert not (tmp_path / "spare").exists()
     write(tree, spare, VERSIONS[1])
     assert (root / "index").read_bytes() == VERSIONS[1]
     assert sizes == [0, 0]
+
+
+@pytest.mark.usefixtures("leases")
+def test_nor_is_what_was_live_until_the_exchange_was_undone(
+    root: Path, tree: Tree, spare: SpareFile, sizes: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing is synced between the two exchanges: after a power failure, the directory may name either file."""
+    write(tree, spare, VERSIONS[0])
+    exchange = syscalls.exchange
+
+    def exchange_after_another_program(directory: int, one: str, other: str) -> None:
+        monkeypatch.setattr(spare_file, "exchange", exchange)
+        (root / "index").write_bytes(b"of another program")
+        exchange(directory, one, other)
+
+    monkeypatch.setattr(spare_file, "exchange", exchange_after_another_program)
+    with pytest.raises(StoreChangedError):
+        write(tree, spare, VERSIONS[1])
+    write(tree, spare, VERSIONS[2])
+    assert (root / "index").read_bytes() == VERSIONS[2]
+    assert sizes == [0, len(FIRST), 0]
 
 
 def test_what_cannot_be_removed_is_neither_used_nor_in_the_way(
