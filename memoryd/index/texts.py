@@ -1,4 +1,4 @@
-"""Prepare records for an index, whatever the engine: redact secrets, replace lone surrogates."""
+"""Prepare records for an index, whatever the engine: redact secrets, replace lone surrogates and NUL characters."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ _DIGEST = re.compile("[0-9a-f]{64}")
 
 
 class Text(NamedTuple):
-    """The searchable text of a memory, redacted and uncut. `tags` and `labels` are joined by newlines."""
+    """The searchable text of a memory, redacted, uncut and without NUL characters, at which a database would take it to
+    end. `tags` and `labels` are joined by newlines."""
 
     title: str
     tags: str
@@ -75,23 +76,23 @@ def _clean_records(records: Sequence[Record]) -> list[CleanRecord]:
 
 
 def _is_clean(value: object) -> bool:
-    """True if no string in the value, nested ones included, has a secret or a lone surrogate."""
+    """True if no string in the value, nested ones included, has a secret, a lone surrogate or a NUL character."""
     strings: list[str] = []
     _add_strings(value, strings)
     joined = "\n".join(dict.fromkeys(strings))
-    return redacted(joined) == joined
+    return "\0" not in joined and redacted(joined) == joined
 
 
 def _clean(text: str) -> str:
-    return redacted(text) if text else ""
+    return redacted(text).replace("\0", " ") if text else ""
 
 
 _clean_cached = lru_cache(maxsize=2_048)(_clean)  # many memories have the same tags and labels
 
 
 def one_line(tag: str) -> str:
-    """Return a tag without newlines, which separate the tags of a memory."""
-    return tag.replace("\n", " ")
+    """Return a tag without newlines, which separate the tags of a memory, and NUL characters."""
+    return tag.replace("\n", " ").replace("\0", " ")
 
 
 def clean(facts: Facts) -> Facts:

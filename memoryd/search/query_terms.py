@@ -66,7 +66,7 @@ class ParsedQuery(Struct, frozen=True, dict=True):
 @lru_cache(maxsize=256)
 def parse_query(raw: str) -> ParsedQuery:
     """Split the text of a query."""
-    split = raw[:MAX_CHARS].split()
+    split = raw[:MAX_CHARS].replace("\0", " ").split()
     found = [tuple(tokens(piece)) for piece in split]
     units = tuple(dict.fromkeys(unit for unit in found if unit))[:MAX_UNITS]
     words = tuple(dict.fromkeys(term for unit in units for term in _words_of(unit)))

@@ -483,6 +483,12 @@ class TestText:
             query = TextQuery((Term(text[start:end]),), "substring")
             assert "a#m0" in found(index, query), query
 
+    def test_a_text_does_not_end_at_a_nul_character(self, index: IndexWriter) -> None:
+        put(index, "a", record(0, "a\0b => c"), record(1, title="d\0It's"), record(2, tags=("e\0O-b",)), record(3, "f"))
+        for text, ids in (("=>", ["a#m0"]), ("'", ["a#m1"]), ("-", ["a#m2"])):
+            assert found(index, TextQuery((Term(text),), "substring")) == ids
+        assert [each.id for each in index.newest(Filters(tags=("e\0O-b",)), 9)] == ["m2"]
+
     def test_it_equals_a_rebuild(self, engine: Opens) -> None:
         """Whatever was put, grown and forgotten before."""
         texts = ["one two", "two", "three é", "数据", "", "C++ one", "one two three"]

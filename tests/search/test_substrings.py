@@ -15,7 +15,7 @@ from tests.search.questions import distractors
 from tests.search.stored import Stored, memory
 
 ALPHABET = "abcé-_.+#\"' 数据ß🎉A\n"
-TEXTS = st.lists(st.text(ALPHABET, max_size=20), min_size=1, max_size=8)
+TEXTS = st.lists(st.text(ALPHABET + "\0", max_size=20), min_size=1, max_size=8)
 QUERIES = st.text(ALPHABET, min_size=1, max_size=8)
 
 

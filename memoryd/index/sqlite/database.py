@@ -142,7 +142,7 @@ def file_values(row: FileRow, facts: Facts) -> tuple[object, ...]:
     )
 
 
-SCHEMA = 8
+SCHEMA = 9
 CACHE_KIB = 8_192  # of each reader: the narrow tables of 100,000 memories
 RELEASE_CACHE = "PRAGMA shrink_memory"  # the writer's 2 MB, after it has read or written far more than a change does
 MAX_IDLE = 4  # open readers that are not in use

@@ -118,7 +118,7 @@ class Memories:
         others, keys = _without("r.key", without)
         given: list[str | float] = [above, upto, *values, *keys]
         where += others
-        if sign and "\0" not in sign and len(sign) <= _MAX_LIKE:  # LIKE ends at a NUL
+        if sign and len(sign) <= _MAX_LIKE:
             where += f" AND (t.body {_LIKE} OR r.title {_LIKE} OR r.tags {_LIKE})"
             given += [f"%{_WILDCARD.sub(_ESCAPED, sign)}%"] * 3
         query = f"SELECT {_TEXT} {_FROM_TEXTS} WHERE r.key > ? AND r.key <= ?{where} ORDER BY r.key DESC"
