@@ -258,6 +258,25 @@ class TestFullText:
         monkeypatch.setattr(fulltext, "MANY", 1)
         assert catalogue.match(query, Filters(), 4) == best
 
+    @pytest.mark.parametrize("archived", [20, 36])
+    def test_where_most_are_archived_matches_are_scored_once(
+        self, catalogue: SqliteIndex, monkeypatch: pytest.MonkeyPatch, archived: int
+    ) -> None:
+        texts = ["zebra " * (40 - number) + "grass " * number for number in range(40)]
+        put(catalogue, "a", *(record(number, text, archived=number < archived) for number, text in enumerate(texts)))
+        query, queries, rows = TextQuery((Term("zebra"),), "any"), list[str](), Database.rows
+        best = catalogue.match(query, Filters(), 4)
+        monkeypatch.setattr(fulltext, "MANY", 1)
+        assert catalogue.match(query, Filters(), 4) == best
+
+        def note(db: Database, query: str, values: Sequence[object] = ()) -> list[Any]:
+            queries.append(query)
+            return rows(db, query, values)
+
+        monkeypatch.setattr(Database, "rows", note)
+        assert catalogue.match(query, Filters(), 4) == best
+        assert len(queries) == (1 if archived > 30 else 2), "the best were looked up first in vain"
+
     def test_memories_with_a_rare_word_are_searched_for_the_common_ones(
         self, catalogue: SqliteIndex, monkeypatch: pytest.MonkeyPatch
     ) -> None:

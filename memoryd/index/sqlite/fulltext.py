@@ -66,6 +66,7 @@ _BEST = (
     " WHERE 1{where}"
 )
 _FEW_LEFT_OUT = (Filters(), Filters(owner=""))  # archived memories only
+_SHARE_ARCHIVED = "SELECT avg(archived) FROM records"
 _COUNT = "(SELECT count(*) FROM (SELECT 1 FROM words WHERE words MATCH ? LIMIT ?))"
 _NEWER = "SELECT r.title, r.tags, t.labels, t.body FROM records AS r JOIN texts AS t USING (key) WHERE r.key > ?"
 _BETWEEN = "SELECT term FROM vocabulary WHERE term >= ? AND term < ?"
@@ -83,6 +84,7 @@ class FullText:
         self._word_list = words
         self._version = -1
         self._size = self._word_count = 0
+        self._mostly_archived = False  # so many that the best matches are not looked up before the others
         self._frequencies: dict[str, int] = {}
 
     @property
@@ -156,6 +158,7 @@ class FullText:
         alike = abs(size - self._size) * 20 < size
         common = {each: count for each, count in self._frequencies.items() if count >= _COMMON} if alike else {}
         self._frequencies, self._size, self._word_count = common, size, sum(words)
+        self._mostly_archived &= alike
 
     def _count(self, expressions: Sequence[str]) -> list[int]:
         """Return the number of memories that match each expression, in one query. Counting stops at a fifth of all
@@ -243,10 +246,13 @@ class FullText:
         if within:
             among, given = f"{among} AND +w.rowid IN ({_ROWIDS})", (*given, within)
         rare, surplus = self._rare_forms(terms)
-        if not rare and filters in _FEW_LEFT_OUT and sum(self.term_frequencies(terms)) > MANY:
+        few_left_out = filters in _FEW_LEFT_OUT and not self._mostly_archived
+        if not rare and few_left_out and sum(self.term_frequencies(terms)) > MANY:
             rows = self._db.rows(_BEST.format(among=among, where=where), (*given, SPARE * limit, *values))
             if len(rows) >= limit:
                 return sorted(rows, key=itemgetter(1, 0), reverse=True)[:limit]
+            [share] = self._db.row(_SHARE_ARCHIVED) or (0,)
+            self._mostly_archived = share > 1 - 1 / SPARE
         score, source = (f"{_BM25} - coalesce(much, 0)", _FROM_RARE) if rare else (_BM25, _FROM)
         columns = f"w.rowid, {score} AS score, {_SIGNALS}"
         query = f"{rare}SELECT {columns} {source}{among}{where} ORDER BY score DESC, w.rowid DESC LIMIT ?"
