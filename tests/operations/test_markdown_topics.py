@@ -119,6 +119,7 @@ def test_an_emptied_topic_file_is_no_memory(site: Site) -> None:
     memories.forget(site.store, "a/b#2026-01-02:one", site.now, Context())
     site.sync()
     assert site.read("a/b.md") == b""
+    assert b"`b.md`" in site.read("index.md"), "the file is still there"
     assert read_memory(site.store, "a/b", site.now) is None
 
 
