@@ -84,7 +84,7 @@ def _show_freshness(screen: Screen, result: Result) -> None:
     """Report roots whose index lags behind the files more than usual, and why results are incomplete."""
     roots = result.get("fresh", {})
     for reason in dict.fromkeys(fresh["semantic"] for fresh in roots.values() if fresh.get("semantic")):
-        screen.line(f"! semantic search was not available, only words were compared: {reason}")
+        screen.line(f"! only words were compared, not meanings: {reason}")
     for name, fresh in roots.items():
         normal = fresh.get("state") == "stale" and 0 < fresh.get("lag_ms", 0) < NORMAL_LAG_MS
         if fresh.get("reason") == "paused":

@@ -105,7 +105,10 @@ Search = _arguments(
     SearchRequest,
     {
         "query": Argument(
-            "What to look for: words, a phrase, a name, an error message; any text.", required=True, non_empty=True
+            "What to look for: words, a phrase, a name, an error message; any text. Wholly in quotation marks: only "
+            "memories with exactly this phrase, if there are any.",
+            required=True,
+            non_empty=True,
         ),
         "root": _ROOT,
         **_FILTERS,

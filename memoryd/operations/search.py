@@ -7,7 +7,7 @@ count as an access.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from msgspec import UNSET, Struct, UnsetType, field
@@ -36,7 +36,7 @@ from memoryd.operations.search_scope import (
 )
 from memoryd.search.confidence import without_secrets
 from memoryd.search.embedding.embedder import EmbedderError
-from memoryd.search.modes import SearchEngine, missing_in
+from memoryd.search.modes import SearchEngine, find_phrase, missing_in
 from memoryd.search.query_terms import ParsedQuery, parse_query
 from memoryd.search.ranking import Candidate, Points
 from memoryd.search.rerank import JUDGED, Reranker
@@ -98,19 +98,24 @@ def search(
     started = clock()
     words = parse_query(replace_surrogates(request.query))
     fresh = {root.name: freshness(root) for root in roots}
-    hits: list[Hit] = []
     limit = request.limit if reranker is None else max(request.limit, JUDGED)
-    missing: list[tuple[str, ...]] = []  # of each root
     allowed = resolve_scope(owners_in(roots), request.user, fresh)
     note_unread_files(roots, allowed, fresh)
-    for root in roots:
-        if root.name in allowed:
-            wanted = replace(request, filters=of_user(request.filters, allowed[root.name]), limit=limit)
+    in_scope = [
+        (root, replace(request, filters=of_user(request.filters, allowed[root.name]), limit=limit))
+        for root in roots
+        if root.name in allowed
+    ]
+    missing: list[tuple[str, ...]] = []  # of each root
+    hits = _find_phrase(in_scope, words, now, fresh) if words.quoted and request.like is None else []
+    if not hits:
+        for root, wanted in in_scope:
             found, missing_here = _find(root, wanted, words, now, engine, fresh[root.name])
             missing.append(missing_here)
-            if request.mode == "semantic":
-                fresh[root.name].semantic = _missing_semantic(found)
             hits += found
+    if request.mode == "semantic":
+        for root, _ in in_scope:
+            fresh[root.name].semantic = _missing_semantic([hit for hit in hits if hit.root is root])
     hits.sort(key=lambda hit: (-round(hit.candidate.score, 6), hit.root.name))  # equal hits of one root stay in order
     if reranker is not None:
         hits = _rerank(hits, reranker, words.raw, required=request.rerank_required)
@@ -150,10 +155,33 @@ def _find(
         found = [
             each for each in engine.find(reader, question, missing_here) if (root.name, each.key) != request.excluded
         ]
-        memories = reader.memories([each.key for each in found])
-        return [Hit(root, memories[each.key], each, query_with_forms) for each in found if each.key in memories]
+        return _hits(root, reader, found, query_with_forms)
 
     return read_index(root, fresh, query), tuple(missing)
+
+
+def _find_phrase(
+    in_scope: Iterable[tuple[SearchRoot, SearchQuery]],
+    words: ParsedQuery,
+    now: float,
+    fresh: Mapping[str, Freshness],
+) -> list[Hit]:
+    """Return the memories with the phrase of a question in quotation marks, of all roots: where one root has it, the
+    others are not searched for anything else."""
+    found: list[Hit] = []
+    for root, request in in_scope:
+        question = Question(words, request.filters, request.mode, request.limit, now, _profile(root))
+
+        def query(reader: IndexReader, root: SearchRoot = root, question: Question = question) -> list[Hit]:
+            return _hits(root, reader, find_phrase(reader, question), words)
+
+        found += read_index(root, fresh[root.name], query)
+    return found
+
+
+def _hits(root: SearchRoot, reader: IndexReader, found: Sequence[Candidate], query: ParsedQuery) -> list[Hit]:
+    memories = reader.memories([each.key for each in found])
+    return [Hit(root, memories[each.key], each, query) for each in found if each.key in memories]
 
 
 def _rerank(hits: list[Hit], reranker: Reranker, question: str, *, required: bool) -> list[Hit]:

@@ -95,8 +95,26 @@ def part_candidates(
     searched first. With `whole_words`, not inside a longer word. `now` in seconds."""
     pieces = TextQuery(tuple(map(Term, query.pieces)), "substring", whole_words=whole_words, without=known)
     matches = reader.match(pieces, filters, 2 * limit) if pieces.terms else []
-    found = [candidate(PART, match, score(PART, match, now)) for match in matches]
+    return _ranked(PART, matches, limit, now)
+
+
+def _ranked(span: Span, matches: Sequence[Match], limit: int, now: float) -> list[Candidate]:
+    found = [candidate(span, match, score(span, match, now)) for match in matches]
     return sorted(found, key=lambda each: (-each.score, -each.key))[:limit]
+
+
+def find_phrase(reader: IndexReader, question: Question) -> list[Candidate]:
+    """Return at most `question.limit` memories with the words of a question one after another, the best first. Meaning
+    is not compared, whatever the mode."""
+    query, points, limit = question.query, question.profile.points, _depth(question)
+    matches = reader.match(TextQuery((query.phrase or query.exact[0],)), question.filters, max(POOL, 2 * limit))
+    found = _ranked(PHRASE, matches, limit, question.now)
+    if points is not None:
+        found = rank_by_points(reader, query, found, points=points, now=question.now, limit=question.limit)
+    found = with_confidence(found, Missing(), "text", points=points is not None)
+    if question.mode != "text":
+        found = _with_reason(found, "the question is in quotation marks")
+    return with_reasons(found, question.now)
 
 
 DEPTH = 50  # candidates of each search that are fused

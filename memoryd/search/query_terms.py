@@ -1,5 +1,8 @@
 """Split a query into terms. Any text is a valid query: nothing in it is an operator.
 
+A query that is wholly in quotation marks asks for the memories with its phrase alone. If there are none, the marks mean
+nothing.
+
 Which spellings are one word (case, accents) is decided in `core.words`. A piece between white space is one unit:
 `1.0.21`, `foo_bar`, `C++` or a run of Chinese is a phrase of its parts.
 
@@ -9,6 +12,7 @@ The index contains words as written. If a query finds too little, it is repeated
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from functools import cached_property, lru_cache
 from itertools import chain
@@ -23,9 +27,11 @@ from memoryd.search.stems import function_words, stem_prefix, word_forms
 
 MAX_CHARS = 4_096  # characters of a query that are used
 MAX_UNITS = 32
+MAX_PHRASE = 64  # words
 
 _LONG, _MIDDLE = 7, 5  # letters of a word in another alphabet whose last two are cut off, or the last one
 _HANGUL = ("\uac00", "\ud7a3")
+_QUOTED = re.compile(r"""\s*(?:"[^"]+"|“[^“”]+”|„[^„“”]+[“”]|«[^«»]+»|»[^«»]+«)\s*""")
 
 
 class ParsedQuery(Struct, frozen=True, dict=True):
@@ -34,7 +40,8 @@ class ParsedQuery(Struct, frozen=True, dict=True):
     `pieces`: the parts between white space, each once. `units`: the words of each piece, each piece once. `phrase`: the
     whole query as one phrase, if it is more than one unit. `exact`: each unit as one term. `words`: the single words.
     `function_words`: the words that carry little information in the languages of the query. `informative`: the single
-    words without them. `forms`: a term for each word that an index has in other forms.
+    words without them. `quoted`: it is wholly in quotation marks. `forms`: a term for each word that an index has in
+    other forms.
     """
 
     raw: str
@@ -45,6 +52,7 @@ class ParsedQuery(Struct, frozen=True, dict=True):
     words: tuple[Term, ...]
     function_words: frozenset[str]
     informative: tuple[Term, ...]
+    quoted: bool = False
     forms: Mapping[str, Term] = field(default_factory=dict)
 
     def with_forms(self, reader: IndexReader) -> ParsedQuery:
@@ -70,16 +78,18 @@ def parse_query(raw: str) -> ParsedQuery:
     found = [tuple(tokens(piece)) for piece in split]
     units = tuple(dict.fromkeys(unit for unit in found if unit))[:MAX_UNITS]
     words = tuple(dict.fromkeys(term for unit in units for term in _words_of(unit)))
+    every = tuple(chain.from_iterable(found))
     without = function_words([term.text for term in words])
     return ParsedQuery(
         raw,
         pieces=tuple(dict.fromkeys(split))[: 2 * MAX_UNITS],
         units=units,
-        phrase=phrase(tuple(chain.from_iterable(found))[: 2 * MAX_UNITS]) if len(units) > 1 else None,
+        phrase=phrase(every[:MAX_PHRASE]) if len(units) > 1 else None,
         exact=tuple(map(phrase, units)),
         words=words,
         function_words=without,
         informative=(tuple(term for term in words if term.text not in without) or words)[:MAX_UNITS],
+        quoted=0 < len(every) <= MAX_PHRASE and _QUOTED.fullmatch(raw) is not None,
     )
 
 

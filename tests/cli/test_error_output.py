@@ -57,10 +57,7 @@ def test_missing_semantic_search_is_reported_once(capsys: pytest.CaptureFixture[
     out = io.StringIO()
     fresh = {name: {"state": "fresh", "lag_ms": 0, "semantic": "off by configuration"} for name in ("a", "b")}
     views_memories.show_hits(Screen(out, fancy=False), {"hits": [{"id": "m", "root": "a"}], "fresh": fresh})
-    assert (
-        out.getvalue().count("! semantic search was not available, only words were compared: off by configuration\n")
-        == 1
-    )
+    assert out.getvalue().count("! only words were compared, not meanings: off by configuration\n") == 1
     assert capsys.readouterr().err == ""
 
 

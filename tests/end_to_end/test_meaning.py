@@ -114,7 +114,7 @@ def test_another_embedder_by_a_reload(daemon: MakeDaemon, store: Path, server: S
     [hit] = found(running, "peanut")
     assert hit["why"]["semantic"] == "off by configuration: embedder in [search]"
     told = running.run("search", "peanut", "--mode", "semantic").stdout
-    assert told.count("! semantic search was not available, only words were compared: off by configuration") == 1
+    assert told.count("! only words were compared, not meanings: off by configuration") == 1
     assert "meaning" not in running.run("search", "peanut", "--mode", "text").stdout
 
 

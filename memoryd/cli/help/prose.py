@@ -436,6 +436,11 @@ score.
 """
 QUESTIONS = (
     Entry(
+        "Quotation marks",
+        "A question that is wholly in quotation marks ('\"connection reset by peer\"') finds only the memories with "
+        "exactly these words, one after another. If there are none, it is searched as any other question.",
+    ),
+    Entry(
         "Forms of words",
         "A word also finds its other forms, by Snowball stems: in English, and in German, French or Spanish if the "
         "question has function words of that language or none at all. Some forms are missed, such as those that "

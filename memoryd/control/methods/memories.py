@@ -180,7 +180,7 @@ class Freshness(Struct, kw_only=True):
     """The freshness of the results from one root.
 
     `state` is fresh, stale or unknown, `reason` the state of a root that is not watched now (paused, missing),
-    `withheld` which results are left out, `semantic` why semantic search was not available.
+    `withheld` which results are left out, `semantic` why meanings were not compared.
     """
 
     state: str
