@@ -16,7 +16,7 @@ import errno
 import itertools
 import os
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from types import TracebackType
 from typing import Self
@@ -28,6 +28,7 @@ _PATTERN = re.compile(r"(?P<target>.+)\.memoryd-[1-9][0-9]{0,9}-[0-9]{1,19}\.tmp
 _ACL = "system.posix_acl_access"
 _numbers = itertools.count(1)
 PART = 256 * 1024  # bytes that are written at a time
+MOST_PIECES = 1000  # that are written at a time; Linux and macOS take 1024
 UNSYNCED = 32 * PART  # bytes that the last sync may have left: it cannot be interrupted
 
 
@@ -119,29 +120,34 @@ def write_content(fd: int, content: Content, pause: Callable[[], None]) -> None:
         if unsynced >= UNSYNCED:
             sync_file(fd)
             unsynced = 0
-        unsynced += len(part)
-        left = memoryview(part)
-        while left:
-            written = os.write(fd, left)
-            if written == 0:
-                raise OSError(errno.EIO, "the disk accepts no more bytes but reports no error")
-            left = left[written:]
+        unsynced += _write_pieces(fd, part)
 
 
-def _parts(content: Content) -> Iterator[bytes]:
-    """Yield the content in parts; all but the last have at least PART bytes, but never twice as many."""
-    if isinstance(content, bytes) and len(content) <= PART:
-        yield content
-        return
+def _parts(content: Content) -> Iterator[list[memoryview]]:
+    """Yield the content in parts, each of several pieces; a part never has twice PART bytes, and all but the last have
+    at least PART bytes or as many pieces as one call takes."""
     part, size = list[memoryview](), 0
     for piece in (content,) if isinstance(content, bytes) else content:
         for at in range(0, len(piece), PART):
             part.append(memoryview(piece)[at : at + PART])
             size += len(part[-1])
-            if size >= PART:
-                yield b"".join(part)
+            if size >= PART or len(part) == MOST_PIECES:
+                yield part
                 part, size = [], 0
-    yield b"".join(part)
+    yield part
+
+
+def _write_pieces(fd: int, pieces: Sequence[memoryview]) -> int:
+    """Write all the pieces, and return how many bytes they have."""
+    left = size = sum(map(len, pieces))
+    while left:
+        written = os.writev(fd, pieces)
+        if written == 0:
+            raise OSError(errno.EIO, "the disk accepts no more bytes but reports no error")
+        left -= written
+        if left:
+            pieces = (memoryview(b"".join(pieces))[-left:],)
+    return size
 
 
 def copy_metadata(fd: int, like: int) -> None:

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 import msgspec
-
-GROUP = 1000  # pieces joined at a time
 
 
 class Form(NamedTuple):
@@ -30,12 +28,6 @@ def json_text(value: object) -> bytes:
         return msgspec.json.encode(value)
     except UnicodeEncodeError:
         return json.dumps(value, separators=(",", ":")).encode()
-
-
-def grouped(pieces: Sequence[bytes]) -> Iterator[bytes]:
-    """Yield the pieces, many joined at a time."""
-    for start in range(0, len(pieces), GROUP):
-        yield b"".join(pieces[start : start + GROUP])
 
 
 class _List:

@@ -18,6 +18,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from memoryd.core.spans import joined
 from memoryd.disk import atomic, syscalls, temps
 from memoryd.disk.atomic import ANY, StoreChangedError
 from memoryd.disk.replaced_file import ReplacedFile
@@ -198,15 +199,21 @@ class TestReplace:
             assert UNSYNCED <= synced[0] < len(whole) - PART, "little is left to the last sync"
 
     def test_short_writes_are_completed(self, root: Path, tree: Tree, monkeypatch: pytest.MonkeyPatch) -> None:
-        real = os.write
-        monkeypatch.setattr(os, "write", lambda fd, data: real(fd, bytes(data[:3])))
-        atomic.replace(tree, "f", NEW * 5, expected=tree.stat("f"))
-        assert_clean(root, NEW * 5)
+        monkeypatch.setattr(os, "writev", lambda fd, pieces: os.write(fd, b"".join(pieces)[:3]))
+        pieces: list[bytes | memoryview] = [NEW, b"", memoryview(NEW)[1:], b"end"]
+        for content in (NEW * 5, pieces):
+            atomic.replace(tree, "f", content, expected=tree.stat("f"))
+            assert_clean(root, joined(content))
+
+    def test_no_call_gets_more_pieces_than_a_system_takes(self, root: Path, tree: Tree) -> None:
+        pieces = [b"%d\n" % number for number in range(os.sysconf("SC_IOV_MAX") + 1)]
+        atomic.replace(tree, "f", pieces, expected=tree.stat("f"))
+        assert_clean(root, b"".join(pieces))
 
     def test_a_disk_that_takes_nothing_is_an_error_not_a_loop(
         self, root: Path, tree: Tree, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(os, "write", lambda fd, data: 0)
+        monkeypatch.setattr(os, "writev", lambda fd, pieces: 0)
         with pytest.raises(OSError, match="no more bytes"):
             atomic.replace(tree, "f", NEW, expected=tree.stat("f"))
         assert_clean(root, OLD)

@@ -31,7 +31,7 @@ OLD = b'{"id":1}\n' * 40
 NEW = b'{"id":2}\n' * 60
 TAIL = b'{"id":3}\n'
 CALLS = [
-    *("open", "stat", "fstat", "write", "fsync", "fchmod", "fchown", "listxattr", "pread"),
+    *("open", "stat", "fstat", "write", "writev", "fsync", "fchmod", "fchown", "listxattr", "pread"),
     *("rename", "link", "unlink", "lseek", "ftruncate", "dup", "mkdir"),
 ]
 
@@ -48,7 +48,7 @@ class Faults:
     failed: list[str] = field(default_factory=list)
 
     def wrap(self, name: str, real: Callable[..., Any]) -> Callable[..., Any]:
-        writes = name in ("write", "fsync", "rename", "link", "fchmod", "rename with flags")
+        writes = name in ("write", "writev", "fsync", "rename", "link", "fchmod", "rename with flags")
 
         def call(*args: Any, **more: Any) -> Any:
             if not self.armed:
@@ -207,7 +207,7 @@ def test_a_system_without_rename_flags(tmp_path: Path, name: str, monkeypatch: p
 
 
 SWEPT = (
-    "write",
+    "write,writev",
     "fsync",
     "fchmod",
     "rename,renameat,renameat2",
@@ -292,5 +292,5 @@ def test_kill_before_every_call(tmp_path: Path, name: str) -> None:
 @pytest.mark.root_only
 @pytest.mark.usefixtures("strace")
 def test_the_kill_sweep_catches_an_unsafe_writer(tmp_path: Path) -> None:
-    with pytest.raises(AssertionError, match="write 1"):
+    with pytest.raises(AssertionError, match="write,writev 1"):
         kills_of("unsafe", OLD, NEW, tmp_path / "root")

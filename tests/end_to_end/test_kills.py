@@ -115,7 +115,8 @@ def test_killed_before_each_call_of_an_archive_run(call: str, root: Path, daemon
 @needs_strace
 @pytest.mark.root_only
 @pytest.mark.parametrize(
-    ("call", "fault", "most"), [("fsync", "EIO", 26), ("renameat2", "EROFS", 12), ("write", "ENOSPC", 12)]
+    ("call", "fault", "most"),
+    [("fsync", "EIO", 26), ("renameat2", "EROFS", 12), ("write", "ENOSPC", 12), ("writev", "ENOSPC", 12)],
 )
 def test_an_archive_run_whose_disk_fails_once(call: str, fault: str, most: int, root: Path, daemon: MakeDaemon) -> None:
     """Each call fails once: the run fails and says so, or was not touched; the next one makes it good."""

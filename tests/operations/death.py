@@ -17,7 +17,10 @@ from memoryd.disk import syscalls
 from memoryd.disk.journal.database import Database
 from memoryd.disk.replaced_file import ReplacedFile
 
-CALLS = ("rename", "replace", "unlink", "write", "pwrite", "ftruncate", "fsync", "link", "mkdir", "rmdir", "fchmod")
+CALLS = (
+    *("rename", "replace", "unlink", "link", "mkdir", "rmdir"),
+    *("write", "writev", "pwrite", "ftruncate", "fsync", "fchmod"),
+)
 
 
 class Died(BaseException):
@@ -48,6 +51,9 @@ class Death:
             if self.step(name):
                 if name == "write" and len(args[1]) > 1:
                     real(args[0], bytes(args[1])[: len(args[1]) // 2])
+                elif name == "writev":
+                    whole = b"".join(args[1])
+                    real(args[0], [whole[: len(whole) // 2]])
                 raise Died(name)
             return real(*args, **more)
 

@@ -15,7 +15,6 @@ Both files are read leniently and written like the server's `JSON.stringify(valu
 from __future__ import annotations
 
 import re
-from bisect import insort_left
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from types import MappingProxyType
@@ -28,7 +27,7 @@ from memoryd.core.dates import parse_stamp
 from memoryd.core.findings import Finding
 from memoryd.core.records import Entry, FileChange, FileStats, JsonObject
 from memoryd.core.spans import Content, joined
-from memoryd.layouts.index_text import A_LINE_EACH, IdLists, grouped, json_text
+from memoryd.layouts.index_text import A_LINE_EACH, IdLists, json_text
 from memoryd.layouts.json_files.names import INDEX, LEGACY_DIR, STATS, is_memory, sort_key
 from memoryd.layouts.json_files.parser import decode_text
 from memoryd.layouts.json_files.schema import TYPES, iso_ms
@@ -41,6 +40,7 @@ STATS_KEYS = ("totalMemories", "byType", "byProject", "averageRelevanceScore", "
 MAX_CACHED_ENTRIES = 200_000  # at about a kilobyte each; a larger index is rendered as a whole each time
 
 UNIT = 2**1074  # the greatest denominator of a float
+_TIME = b",\n    {"  # how each time begins; no JSON string contains a newline
 _PAIR = re.compile(rb'"([^"\\]+)"\s*:\s*"([A-Za-z0-9_.-]+\.json)"')
 
 
@@ -106,7 +106,7 @@ class _Text:
     def __init__(self, entries: Iterable[Entry], winners: Mapping[str, Entry] = MappingProxyType({})) -> None:
         self._lists = [IdLists(A_LINE_EACH, TYPES if key == "typeIndex" else ()) for key in BUCKETS]
         self._counts: list[dict[str, int]] = [{}, dict.fromkeys(TYPES, 0)]  # by project, and by type
-        self._times: list[bytes] = []  # the oldest first, and of equal ones the last added
+        self._times = bytearray()  # the newest first, and of equal ones the first added
         self._files = bytearray()
         self._values: dict[str, int] = {}  # the hash of what `_index.json` has of a memory, by path
         self._relevance: dict[str, float] = {}
@@ -116,16 +116,14 @@ class _Text:
         self.names: dict[str, str] = {}
         self.again: list[Entry] = []
         self.unknown: Mapping[str, object] = {}
+        times: list[bytes] = []
         for entry in entries:
             if entry.id in self.names:
                 self.again.append(entry)
             else:
-                self._times.append(self._add(winners.get(entry.id, entry)))
-
-    def sort_times(self) -> None:
-        """Sort the times after the first memories."""
-        self._times.reverse()
-        self._times.sort(key=_stamp)  # of equal width, so that they sort as text
+                times.append(self._add(winners.get(entry.id, entry)))
+        times.sort(key=_stamp, reverse=True)
+        self._times += b"".join(times)
 
     def __iter__(self) -> Iterator[bytes | memoryview]:
         lead = b"{\n  "
@@ -141,9 +139,7 @@ class _Text:
             yield from self._lists[BUCKETS.index(key)].pieces()
         elif key == "temporalIndex":
             yield b"["
-            first, *times = grouped(self._times[::-1]) if self._times else (b"",)
-            yield first[1:]
-            yield from times
+            yield memoryview(self._times)[1:]
             yield b"\n  ]" if self._times else b"]"
         else:
             yield b"{"
@@ -163,7 +159,7 @@ class _Text:
             if known is None:
                 if entry.id in self.names or sort_key(path) < sort_key(self._last):
                     return None
-                insort_left(self._times, self._add(entry), key=_stamp)
+                _insert_time(self._times, self._add(entry))
             elif known == _values(entry):
                 self._note(entry)
             else:
@@ -187,7 +183,7 @@ class _Text:
         self._values[entry.path] = _values(entry)
         self._note(entry)
         stamp = json_text(entry.facts["timestamp"])
-        return b',\n    {\n      "id": %b,\n      "timestamp": %b\n    }' % (identity, stamp)
+        return b'%b\n      "id": %b,\n      "timestamp": %b\n    }' % (_TIME, identity, stamp)
 
     def _note(self, entry: Entry) -> None:
         """Note what only the counts depend on."""
@@ -216,9 +212,23 @@ def _values(entry: Entry) -> int:
     return hash((entry.id, entry.facts["timestamp"], *map(tuple, _bucket_keys(entry))))
 
 
-def _stamp(time: bytes) -> bytes:
-    """Return the end of the text of a time, from its stamp on."""
+def _stamp(time: bytes | bytearray) -> bytes | bytearray:
+    """Return the end of the text of a time, from its stamp on. All have the same width, so that they sort as text."""
     return time[time.rindex(b'"timestamp"') :]
+
+
+def _insert_time(times: bytearray, time: bytes) -> None:
+    """Insert a time before the first older one, found by bisection."""
+    start, end, stamp = 0, len(times), _stamp(time)
+    while start < end:
+        begin = times.rindex(_TIME, start, (start + end) // 2 + len(_TIME))
+        after = times.find(_TIME, begin + 1, end)
+        after = end if after < 0 else after
+        if _stamp(times[begin:after]) < stamp:
+            end = begin
+        else:
+            start = after
+    times[start:start] = time
 
 
 def _bucket_keys(entry: Entry) -> tuple[Sequence[str], ...]:
@@ -232,8 +242,6 @@ def _select(view: IndexView, file_names: JsonObject) -> tuple[_Text, list[tuple[
     """Render one entry of each id: the file named in the index, else the higher version, else the later change; it
     stands where the first of them does. Return the others too, each with the path of the one that counts instead."""
     text = _Text(view.entries)
-    view.pause()
-    text.sort_times()
     if not text.again:
         return text, []
     winners: dict[str, Entry] = {}
@@ -248,9 +256,7 @@ def _select(view: IndexView, file_names: JsonObject) -> tuple[_Text, list[tuple[
             better = _rank(entry, name) > _rank(first, name)
             winners[entry.id] = entry if better else first
             duplicates.append((first, entry.path) if better else (entry, first.path))
-    text = _Text(view.entries, winners)
-    text.sort_times()
-    return text, duplicates
+    return _Text(view.entries, winners), duplicates
 
 
 def _rank(entry: Entry, name: object) -> tuple[bool, int, float, float]:
