@@ -7,7 +7,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from importlib.util import find_spec
+from importlib import import_module
 from typing import NamedTuple
 
 from msgspec import Struct
@@ -426,17 +426,26 @@ def build_semantic_search(config: SearchConfig, env: Mapping[str, str]) -> Seman
 
 
 def search_findings(config: SearchConfig) -> tuple[Finding, ...]:
-    """Return which packages a search misses: of memoryd itself, and why results are not ranked again although the
-    configuration says so. An embedder reports itself."""
+    """Return which packages a search misses, of memoryd itself: those that it cannot load; and why results are not
+    ranked again although the configuration says so. An embedder reports itself."""
     needed = {"Stemmer": "PyStemmer"} | ({} if config.embedder == "off" else {"simsimd": "simsimd"})
     own = [
-        f"a search needs the package {name}; reinstall memoryd"
+        f"a search needs the package {name}, which cannot be loaded: {reason}; reinstall memoryd"
         for module, name in needed.items()
-        if not find_spec(module)
+        if (reason := _load_error(module)) is not None
     ]
     package = missing_package() if config.rerank == "minilm" else None
     chosen = [] if package is None else [f'rerank = "minilm" needs the package {package}; {INSTALL}']
     return tuple(Finding("package-missing", "", message) for message in (*own, *chosen))
+
+
+def _load_error(module: str) -> str | None:
+    """Return why a module cannot be loaded, also where it is installed; None if it can."""
+    try:
+        import_module(module)
+    except ImportError as error:
+        return str(error).strip().partition("\n")[0]
+    return None
 
 
 def _embedder(config: SearchConfig, env: Mapping[str, str]) -> Embedder | None:

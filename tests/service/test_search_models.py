@@ -72,3 +72,14 @@ def test_a_package_of_memoryd_itself_that_is_missing_is_a_finding(monkeypatch: p
     assert finding.code == "package-missing"
     assert "simsimd" in finding.message
     assert search_findings(SearchConfig(embedder="off")) == ()
+
+
+def test_a_package_that_cannot_be_loaded_is_a_finding(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "simsimd.py").write_text('raise ImportError("undefined symbol: cdist\\nand more")')
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "simsimd", raising=False)
+    [finding] = search_findings(SearchConfig())
+    assert finding.code == "package-missing"
+    assert finding.message == (
+        "a search needs the package simsimd, which cannot be loaded: undefined symbol: cdist; reinstall memoryd"
+    )
