@@ -40,7 +40,7 @@ from memoryd.search.modes import SearchEngine, find_phrase, missing_in
 from memoryd.search.query_terms import ParsedQuery, parse_query
 from memoryd.search.ranking import Candidate, Points
 from memoryd.search.rerank import JUDGED, Reranker
-from memoryd.search.semantic import Like, Question, RankingProfile, like_floats
+from memoryd.search.semantic import Like, Question, RankingProfile, VectorsMissingError, like_floats
 from memoryd.search.snippets import query_patterns, snippet, word_names
 from memoryd.search.spelling import WHY, with_replaced
 
@@ -152,9 +152,12 @@ def _find(
         question = Question(query_with_forms, request.filters, request.mode, limit, now, _profile(root), request.like)
         missing_here = missing_in(reader, question)
         missing.extend(missing_here.words)
-        found = [
-            each for each in engine.find(reader, question, missing_here) if (root.name, each.key) != request.excluded
-        ]
+        try:
+            ranked = engine.find(reader, question, missing_here)
+        except VectorsMissingError as reason:
+            fresh.withheld = f"no memory was compared: {reason}"
+            return []
+        found = [each for each in ranked if (root.name, each.key) != request.excluded]
         return _hits(root, reader, found, query_with_forms)
 
     return read_index(root, fresh, query), tuple(missing)

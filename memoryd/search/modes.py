@@ -129,7 +129,8 @@ class SearchEngine:
 
     def find(self, reader: IndexReader, question: Question, missing: Missing | None = None) -> list[Candidate]:
         """Return at most `question.limit` memories, the best first; a misspelt word is read as the nearest one.
-        `missing`: the words that no memory has, if they are known already."""
+        `missing`: the words that no memory has, if they are known already. Raises VectorsMissingError if a given vector
+        cannot be compared with any."""
         missing = missing_in(reader, question) if missing is None else missing
         reading = read_question(reader, question, () if missing.identifiers else missing.words)
         if reading.words:
@@ -208,11 +209,10 @@ class SearchEngine:
             return _with_reason(texts, str(reason))
 
     def _like_a_vector(self, reader: IndexReader, question: Question) -> list[Candidate]:
-        """Search by a given vector; the text search takes no part."""
-        try:
-            return self._meaning.search(reader, question, question.limit) if self._meaning is not None else []
-        except VectorsMissingError:
-            return []
+        """Search by a given vector; the text search takes no part. Raises VectorsMissingError."""
+        if self._meaning is None:
+            raise VectorsMissingError("semantic search is not available")
+        return self._meaning.search(reader, question, question.limit)
 
 
 WARM_MEMORIES = 100  # an index with fewer is loaded by its first question: that takes less than the word table

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec import UNSET
 
 from memoryd.core.index import FileRow
 from memoryd.core.records import Document, Record
@@ -66,6 +68,24 @@ def test_memories_like_one_are_those_near_to_its_vector_without_itself(places: l
     assert search_by(places, like=like, excluded=but) == ["space", "nuts"]
     assert search_by(places, like=like) == ["disk", "space", "nuts"]
     assert search_by(places, like=like, excluded=but, limit=1) == ["space"], "the one left out takes no place"
+
+
+def test_a_root_whose_vectors_cannot_be_compared_says_so(
+    places: list[SearchRoot], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def reasons(vector: list[float], user: str | None = None) -> list[object]:
+        request = SearchQuery("", like=similar_to_vector(vector), user=user)
+        engine = SearchEngine(SemanticSearch(Static()))
+        answer = search(places, request, now=NOW, clock=lambda: 0.0, engine=engine)
+        return [fresh.withheld for fresh in answer.fresh.values()]
+
+    assert reasons([1, 0, 0])[0] == "no memory was compared: no vectors of 3 numbers here"
+    assert reasons([1, 0], "ann")[1] == "no memory was compared: no vectors of 2 numbers here"
+    assert reasons([1, 0, 0], "ann") == [UNSET, UNSET]
+    monkeypatch.setitem(sys.modules, "simsimd", None)
+    why = str(reasons([1, 0, 0], "ann")[1])
+    assert why.startswith("no memory was compared: the vectors cannot be compared: ")
+    assert why.endswith("; reinstall memoryd")
 
 
 def test_memories_of_a_user_are_compared_within_that_user(places: list[SearchRoot]) -> None:

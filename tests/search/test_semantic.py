@@ -20,7 +20,7 @@ from memoryd.search.embedding.static import Static
 from memoryd.search.modes import SearchEngine
 from memoryd.search.query_terms import parse_query
 from memoryd.search.ranking import Candidate
-from memoryd.search.semantic import Like, Question, SemanticSearch, like_floats
+from memoryd.search.semantic import Like, Question, SemanticSearch, VectorsMissingError, like_floats
 from tests.index.records import put
 
 NOW = 1_767_225_600.0
@@ -206,7 +206,8 @@ class TestOfTheAgents:
         like = like_floats([0, 0, 0, 1, 0])
         for meaning in (SemanticSearch(Letters()), SemanticSearch(None)):
             assert bodies(catalogue, ask(catalogue, meaning, like=like, owner="ann"))[0] == "cc ddd"
-        assert ask(catalogue, SemanticSearch(None), like=like_floats([1, 2, 3]), owner="ann") == []
+        with pytest.raises(VectorsMissingError, match="no vectors of 3 numbers here"):
+            ask(catalogue, SemanticSearch(None), like=like_floats([1, 2, 3]), owner="ann")
 
     def test_one_memory_asks_for_those_like_it(self, catalogue: SqliteIndex) -> None:
         self.put(catalogue, "ann", size=5)
