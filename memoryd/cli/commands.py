@@ -158,8 +158,6 @@ def _callback(method: Method) -> Callable[..., None]:
             except InvalidMemoryError as error:
                 error.hint = fields.tags_hint(error, params) or error.hint
                 raise
-            if method.name == "config.reload" and not as_json:
-                result["dry_run"] = bool(values.get("dry_run"))
         _print_result(method, result, as_json=as_json)
         ctx.exit(exits.of_result(method.name, result))
 

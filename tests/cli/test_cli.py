@@ -173,7 +173,7 @@ RESULTS: dict[str, dict[str, Any]] = {
         "roots": {"a": {"schedule": {"archive": {"value": "off", "origin": "root:3"}}}},
     },
     "config.validate": {"added": [], "changed": [], "removed": []},
-    "config.reload": {"added": ["b"], "changed": [], "removed": ["c"]},
+    "config.reload": {"dry_run": False, "added": ["b"], "changed": [], "removed": ["c"]},
     "log.level": {"level": "debug"},
     "memory.search": {
         "hits": [
@@ -574,12 +574,17 @@ def test_a_word_that_is_no_field_is_told_without_its_secrets(
 
 
 @pytest.mark.parametrize(
-    ("options", "lines"), [([], ["added: b", "removed: c"]), (["--dry-run"], ["would add: b", "would remove: c"])]
+    ("dry_run", "lines"), [(False, ["added: b", "removed: c"]), (True, ["would add: b", "would remove: c"])]
 )
 def test_a_reload_without_effect_is_told_from_a_real_one(
-    options: list[str], lines: list[str], stub: Stub, capsys: pytest.CaptureFixture[str]
+    dry_run: bool,
+    lines: list[str],
+    stub: Stub,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    assert run(["--socket", stub.path, "reload", *options]) == 0
+    monkeypatch.setitem(RESULTS, "config.reload", {**RESULTS["config.reload"], "dry_run": dry_run})
+    assert run(["--socket", stub.path, "reload"]) == 0
     assert capsys.readouterr().out.splitlines() == lines
 
 

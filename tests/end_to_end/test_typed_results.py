@@ -68,8 +68,9 @@ def test_every_answer_has_its_type(daemon: MakeDaemon, root: Path, tmp_path: Pat
         (tmp_path / "more").mkdir()
         call("root.add", path=str(tmp_path / "more"), layout="json-files", name="more")
         call("root.remove", name="more")
-        for method in ("config.show", "config.validate", "config.reload", "log.level"):
+        for method in ("config.show", "config.validate", "log.level"):
             call(method)
+        assert [call("config.reload", dry_run=each).dry_run for each in (True, False)] == [True, False]
         call("subscribe", topics=["change"])
         call("unsubscribe")
         call("shutdown")

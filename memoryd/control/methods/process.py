@@ -65,8 +65,9 @@ class ReloadRequest(Request, kw_only=True):
 
 
 class ReloadResult(Result, kw_only=True):
-    """The changes made by the new configuration."""
+    """The changes made by the new configuration, or with `dry_run` those it would make."""
 
+    dry_run: Annotated[bool, member("whether nothing was applied")]
     added: Annotated[list[str], member("what was added")]
     changed: Annotated[list[str], member("what was changed")]
     removed: Annotated[list[str], member("what was removed")]

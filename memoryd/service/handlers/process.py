@@ -72,8 +72,14 @@ class ProcessHandlers(Handlers):
 
     def config_reload(self, request: ReloadRequest) -> ReloadResult:
         """Apply the configuration file and return what changed. Raises ConfigError."""
-        changes = self._daemon.reload(dry_run=request.dry_run)
-        return ReloadResult(added=list(changes.added), changed=list(changes.changed), removed=list(changes.removed))
+        dry_run = request.dry_run
+        changes = self._daemon.reload(dry_run=dry_run)
+        return ReloadResult(
+            dry_run=dry_run,
+            added=list(changes.added),
+            changed=list(changes.changed),
+            removed=list(changes.removed),
+        )
 
     def log_level(self, request: LogLevelRequest) -> LogLevelResult:
         """Set the log level if one is given, and return the level in force."""
