@@ -7,8 +7,10 @@ count of skipped processes, or None. No function raises for a process that exits
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Collection, Iterator
+from contextlib import suppress
 from resource import RUSAGE_SELF, getrusage
 
 import psutil
@@ -186,6 +188,29 @@ def network_file_system(path: str) -> str | None:
         if (here == mount or here.startswith(mount + "/")) and len(mount) >= len(best):
             best, kind = mount, part.fstype.lower()  # of several on one mount point the last is on top
     return kind if kind in _NETWORK_TYPES else None
+
+
+EXPORTS = ("/var/lib/nfs/etab", "/proc/fs/nfsd/exports")  # of exportfs, and of the kernel where that is unreadable
+_OCTAL = re.compile(rb"\\([0-7]{3})")
+
+
+def is_exported(path: str) -> bool:
+    """True if the NFS server of this machine exports the directory, or one above or below it: it reads a file for its
+    clients without keeping it open as long as they do."""
+    here = _with_slash(os.fsencode(os.path.realpath(path)))
+    return any(here.startswith(each) or each.startswith(here) for each in _exports())
+
+
+def _exports() -> Iterator[bytes]:
+    """Yield the exported directories, each with a slash at its end."""
+    for table in EXPORTS:
+        with suppress(OSError), open(table, "rb") as file:
+            places = [line.split(maxsplit=1)[0] for line in file if line.startswith(b"/")]
+            yield from (_with_slash(_OCTAL.sub(lambda found: bytes([int(found[1], 8)]), each)) for each in places)
+
+
+def _with_slash(path: bytes) -> bytes:
+    return path.rstrip(b"/") + b"/"
 
 
 _INITIAL_PIDS = "pid:[4026531836]"  # PROC_PID_INIT_INO of the kernel

@@ -24,6 +24,7 @@ from memoryd.disk import atomic
 from memoryd.disk.atomic import StoreChangedError
 from memoryd.disk.journal import Entry as JournalEntry
 from memoryd.disk.journal import Step
+from memoryd.disk.processes import is_exported
 from memoryd.disk.snapshots import FileState
 from memoryd.disk.syscalls import ChangingError, TooLargeError
 from memoryd.errors import BusyError
@@ -323,7 +324,8 @@ def _replace(
 ) -> Fingerprint:
     """Write an index file and return its fingerprint."""
     tree, pause = store.tree, store.pause
-    if expected is None or store.network_fs is not None:  # there, nobody knows who has a file open elsewhere
+    elsewhere = store.network_fs is not None or is_exported(tree.path)  # there, nobody knows who reads a file
+    if expected is None or elsewhere:
         mode = store.mode_for(path) if expected is None else None
         return atomic.replace(tree, path, content, expected=expected, guard=guard, mode=mode, pause=pause).fingerprint
     spare = store.spare_file(path)

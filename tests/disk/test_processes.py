@@ -255,3 +255,25 @@ def test_threads_allocate_from_one_heap() -> None:
 def test_the_heap_of_another_c_library_stays_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(processes, "libc", object())
     assert processes.use_one_heap() is False
+
+
+@pytest.mark.parametrize(
+    ("line", "exported"),
+    [
+        ("{path}\t192.168.0.0/24(rw,sync)", True),
+        ("{above}/\t*(ro)", True),
+        ("{path}/deeper\t*(ro)", True),
+        ("/\t*(ro)", True),
+        ("{path}er\t*(ro)", False),
+        ("# {path}\t*(ro)", False),
+        ("", False),
+    ],
+)
+def test_directories_that_the_nfs_server_exports(
+    line: str, exported: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table, path = tmp_path / "etab", tmp_path / "my memories"
+    given = line.format(path=path, above=tmp_path).replace(" memories", r"\040memories")
+    table.write_text(f"# Version 1.1\n{given}\n")
+    monkeypatch.setattr(processes, "EXPORTS", (str(tmp_path / "missing"), str(table)))
+    assert processes.is_exported(str(path)) is exported

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from memoryd.core.defaults import Mode, Policy
 from memoryd.core.spans import Fingerprint
-from memoryd.disk import atomic
+from memoryd.disk import atomic, processes
 from memoryd.disk.locks.hold import DirectoryLock
 from memoryd.layouts.codes import severity
 from memoryd.layouts.protocol import IndexResult, IndexView
@@ -310,8 +310,15 @@ class TestNotWriting:
         assert done.delay_reason == "the index changed while it was written"
         assert world.index()["statistics"]["total_memories"] == -1
 
-    def test_no_version_is_overwritten_that_another_machine_may_read(self, world: World) -> None:
-        world.store.network_fs = "virtiofs"
+    @pytest.mark.parametrize("way", ["mounted", "exported"])
+    def test_no_version_is_overwritten_that_another_machine_may_read(
+        self, way: str, world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        if way == "mounted":
+            world.store.network_fs = "virtiofs"
+        else:
+            (tmp_path / "etab").write_text(f"{os.path.dirname(world.store.path)}\t*(rw,sync)\n")
+            monkeypatch.setattr(processes, "EXPORTS", (str(tmp_path / "etab"),))
         for number in range(1, 4):
             world.write(CORE, lines(*(memory(each) for each in range(number))))
             assert world.sync().written == ("index.json",)

@@ -195,7 +195,13 @@ STATE_FILES = (
         "What memoryd changed, with receipts for undo; times of jobs; quarantine.",
     ),
     Entry("snapshots.sqlite", "Backups of layouts without a backup directory of their own."),
-    Entry("NAME.spare", "The version of an index file before the current one; the next one is written over it."),
+    Entry(
+        "NAME.spare",
+        "The version of an index file before the current one. The next one is written over it, unless a program has it "
+        "open. There is none for a directory on a network file system, or one that NFS exports. Where another server "
+        "reads files without keeping them open (NFS-Ganesha), keep the state directory on another file system: each "
+        "version is a new file then.",
+    ),
     Entry("blobs/", "Content that an undo, a quarantine or a backup refers to, compressed and named by hash."),
 )
 DERIVED = (
