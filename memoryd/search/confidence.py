@@ -18,8 +18,8 @@ from memoryd.core.words import tokens
 from memoryd.search.embedding import minilm
 from memoryd.search.periods import TIME_WORDS
 from memoryd.search.query_terms import ParsedQuery
-from memoryd.search.ranking import Candidate
-from memoryd.search.semantic import EXACT, without_name
+from memoryd.search.ranking import PHRASE, Candidate
+from memoryd.search.semantic import EXACT, TEXT_POWER, TEXT_WEIGHT, without_name
 from memoryd.search.snippets import REDACTED
 
 Confidence = Literal["sure", "likely", "weak"]
@@ -40,7 +40,10 @@ BY_TEXT, BY_MEANING, BY_BOTH = Limits(0.17, 0.5), Limits(0.29, 0.6), Limits(0.36
 BY_POINTS = Limits(0.3, 0.6)  # topic files
 # With vectors of MiniLM, by which right hits have lower cosines; agents that store vectors of this size use it, too.
 MINILM = (minilm.NAME, agent_model(minilm.SIZE))
-BY_SENTENCES, BY_SENTENCES_AND_TEXT, BY_RERANK = Limits(0.25, 0.6), Limits(0.32, 0.6), Limits(0.36, 0.6)
+BY_SENTENCES, BY_SENTENCES_AND_TEXT = Limits(0.25, 0.6), Limits(0.32, 0.6)
+# Of the mean cosine of two embedders, to which the text adds half of what it adds to a score, and rare words nothing:
+# that a memory is about the subject does not show that it answers (tests.bench.finding).
+BY_RERANK = Limits(0.405, 0.6)
 
 # Letters with digits, or with signs that no sentence has: `parse_v7`, `0x80070422`, `CVE-2024-3094`, `a.b.c`.
 MAX_IDENTIFIER_CHARS = 100
@@ -122,28 +125,32 @@ def _is_identifier(piece: str) -> bool:
 
 def with_confidence(found: Sequence[Candidate], missing: Missing, mode: Mode, *, points: bool) -> list[Candidate]:
     """Return the hits with their confidence, by their scores in this mode."""
-    return [
-        Candidate(each.key, each.score, each.why, each.text, _confidence(each, missing, mode, points), each.match)
-        for each in found
-    ]
+    return [_judged(each, missing, mode, points) for each in found]
 
 
-def confidence_of_rerank(score: float, before: str) -> Confidence:
-    """Return the confidence of a hit by its score from a better embedder; it is no surer than `before`."""
-    if score < BY_RERANK.likely:
-        return "weak"
-    return "sure" if score >= BY_RERANK.sure and before == "sure" else "likely"
-
-
-def _confidence(found: Candidate, missing: Missing, mode: Mode, points: bool) -> Confidence:
+def _judged(found: Candidate, missing: Missing, mode: Mode, points: bool) -> Candidate:
     limits = BY_POINTS if points else _limits(found, mode)
     score, lacking = found.score, missing.name
     if found.why.get("named") and score < EXACT and not points:  # that it has the name does not show that it answers
         score, lacking = without_name(found), bool(missing.words)
-    score -= MISSING_NAME * lacking
+    confidence = _confidence(score - MISSING_NAME * lacking, limits, certain=not missing.words)
+    return Candidate(found.key, found.score, found.why, found.text, confidence, found.match, lacking)
+
+
+def confidence_of_rerank(found: Candidate, cosine: float) -> str:
+    """Return the confidence of a hit that another embedder judges by this cosine; only one that was sure stays sure."""
+    if found.why.get("match") == PHRASE.name:
+        return found.confidence
+    before = found.why.get("semantic")
+    both = (cosine + before["cosine"]) / 2 if isinstance(before, dict) else cosine
+    score = both + TEXT_WEIGHT / 2 * found.text**TEXT_POWER - MISSING_NAME * found.lacking
+    return _confidence(score, BY_RERANK, certain=found.confidence == "sure")
+
+
+def _confidence(score: float, limits: Limits, *, certain: bool) -> Confidence:
     if score < limits.likely:
         return "weak"
-    return "sure" if score >= limits.sure and not missing.words else "likely"
+    return "sure" if score >= limits.sure and certain else "likely"
 
 
 def _limits(found: Candidate, mode: Mode) -> Limits:

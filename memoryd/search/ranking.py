@@ -40,7 +40,8 @@ class Candidate(NamedTuple):
     """A memory that was found. `score` is 0..1 and comparable between roots; `why` lists its parts.
 
     `text`: how well its words match, 0..1; 0 if it was not found by its words. `confidence`: sure, likely or weak.
-    `match`: what the index found, None if it was found by meaning alone."""
+    `match`: what the index found, None if it was found by meaning alone. `lacking`: no memory has a name that is asked
+    for, or no memory another word although this one has the name."""
 
     key: int
     score: float
@@ -48,6 +49,7 @@ class Candidate(NamedTuple):
     text: float = 0.0
     confidence: str = "weak"
     match: Match | None = None
+    lacking: bool = False
 
 
 class Span(NamedTuple):

@@ -70,7 +70,7 @@ class Reranker:
         """Return the candidate with its new score, and what decided it."""
         before = judged[-fused.key]
         why = {**before.why, "rerank": {**meant.similarity(fused.key), "rank_before": 1 - fused.key}}
-        confidence = confidence_of_rerank(fused.score, before.confidence)
+        confidence = confidence_of_rerank(before, meant.cosines[fused.key])
         return Ranked(-fused.key, before._replace(score=fused.score, why=why, confidence=confidence))
 
 

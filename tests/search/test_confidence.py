@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from memoryd.core.query import Mode
-from memoryd.search.confidence import Missing, missing_words, with_confidence
+from memoryd.search.confidence import Missing, confidence_of_rerank, missing_words, with_confidence
 from memoryd.search.query_terms import parse_query
 from memoryd.search.ranking import Candidate
 from tests.search.questions import distractors
@@ -115,6 +115,34 @@ def test_a_name_makes_no_hit_likely_if_no_memory_has_what_is_asked_of_it() -> No
 def test_a_name_counts_while_its_memory_has_no_vector() -> None:
     hit = Candidate(1, 0.9, {"named": True}, 0.5)
     assert [each.confidence for each in with_confidence([hit], Missing(), "hybrid", points=False)] == ["sure"]
+
+
+@pytest.mark.parametrize(
+    ("cosines", "text", "lacking", "expected"),
+    [
+        ((0.3, 0.6), 0.2, False, "likely"),
+        ((0.6, 0.3), 0.2, False, "likely"),
+        ((0.3, 0.3), 0.2, False, "weak"),
+        ((0.3, 0.6), 0.2, True, "weak"),
+        ((0.3, 0.3), 0.6, False, "likely"),
+        ((0.7, 0.7), 0.2, False, "sure"),
+    ],
+)
+def test_two_embedders_judge_together_after_a_rerank(
+    cosines: tuple[float, float], text: float, lacking: bool, expected: str
+) -> None:
+    first, second = cosines
+    hit = Candidate(1, 0.9, {"semantic": {"model": "static-128-2", "cosine": first}}, text, "sure", lacking=lacking)
+    assert confidence_of_rerank(hit, second) == expected
+
+
+@pytest.mark.parametrize(("match", "expected"), [("phrase", "sure"), ("some words", "weak")])
+def test_a_phrase_stays_as_sure_as_before_a_rerank(match: str, expected: str) -> None:
+    assert confidence_of_rerank(Candidate(1, 0.9, {"match": match}, 0.2, "sure"), 0.0) == expected
+
+
+def test_a_rerank_makes_no_hit_sure() -> None:
+    assert confidence_of_rerank(Candidate(1, 0.4, {}, 0.2, "weak"), 0.9) == "likely"
 
 
 @pytest.mark.parametrize(

@@ -18,25 +18,27 @@ from tests.search.stored import NOW, Stored, memory
 
 
 class Judge:
-    """An embedder for which a text is similar to the question if it says `good`. `before` may raise or wait."""
+    """An embedder for which a text is similar to the question if it says `good`: by the cosine `lean`. `before` may
+    raise or wait."""
 
     name = "judge"
     size = 2
     fast = False
     idle_s = 10.0
 
-    def __init__(self, before: Callable[[], None] = lambda: None) -> None:
+    def __init__(self, before: Callable[[], None] = lambda: None, lean: float = 1.0) -> None:
         self.calls = 0
         self.released = 0
         self.texts: list[str] = []
         self._before = before
+        self._good = [lean, (1 - lean**2) ** 0.5]
 
     def embed(self, texts: Sequence[str]) -> list[bytes]:
         self.calls += 1
         self._before()
         self.texts += texts
         _question, *rest = texts
-        return [pack_floats([1, 0]), *(pack_floats([1, 0] if "good" in text else [0, 1]) for text in rest)]
+        return [pack_floats([1, 0]), *(pack_floats(self._good if "good" in text else [0, 1]) for text in rest)]
 
     def release(self) -> None:
         self.released += 1
@@ -91,6 +93,15 @@ def test_the_confidence_is_that_of_the_judge(stored: Stored) -> None:
     after = {hit.id: hit.confidence for hit in ask([stored], question, Judge(), 40)}
     assert (before["near"], before["far"]) == ("weak", "weak")
     assert (after["near"], after["far"]) == ("likely", "weak")
+
+
+def test_what_the_judge_prefers_is_less_certain_if_no_memory_has_a_name(stored: Stored) -> None:
+    def confidence(question: str) -> str:
+        return str(ask([stored], question, Judge(lean=0.5))[0].confidence)
+
+    stored.texts("the boat is good to swim, and the crew sleeps below the deck for the whole of the night")
+    assert confidence("a boat for a bath in warm water") == "likely"
+    assert confidence("a boat for a bath in warm Zephyrine") == "weak"
 
 
 def test_a_phrase_stays_before_what_the_judge_prefers(stored: Stored) -> None:
