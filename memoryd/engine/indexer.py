@@ -176,7 +176,7 @@ class Backfill:
         if missing > FEW:
             self._fill(embedder, NEVER)
         elif missing:
-            self.next_due, self.deferred = min(self.next_due, self._clock.monotonic() + LATER_S), True
+            self.next_due, self.deferred = self._clock.monotonic() + LATER_S, True
         else:
             self.next_due = NEVER
 

@@ -352,9 +352,9 @@ class Root:
         self.deadlines.detect = 0.0
         waiting = self._read(paths, began, VectorsDue.AFTER_SEARCH)
         self.health.require("sync")
-        self.backfill.notify(VectorsDue.BEFORE_SEARCH)
         if self.store.layout is not None:
             self._force_index(began, timeout_s)
+        self.backfill.notify(VectorsDue.BEFORE_SEARCH)
         return waiting or ()
 
     def sync_search(self, paths: Collection[str]) -> None:

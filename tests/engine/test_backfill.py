@@ -169,6 +169,7 @@ def test_no_sync_waits_for_a_few_vectors(world: World) -> None:
     filling.make_deferred()
     assert world.have() == 0
     for _ in range(2):
+        world.now += LATER_S / 2
         filling.notify(VectorsDue.BEFORE_SEARCH)
         assert (world.have(), filling.deferred, filling.next_due) == (0, True, world.now + LATER_S)
     filling.make_deferred()

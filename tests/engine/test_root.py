@@ -12,13 +12,15 @@ import pytest
 from memoryd.control.methods.memories import AddRequest, AddResult
 from memoryd.engine import health as root_health
 from memoryd.engine.inbox import BLIND_SCAN_S, CALM_LOOK_S, LOOK_S, MIN_SCAN_S, NEVER
-from memoryd.engine.indexer import Indexer
+from memoryd.engine.indexer import LATER_S, Indexer
 from memoryd.engine.interfaces import Clock
 from memoryd.engine.jobs import Job
 from memoryd.engine.root import Root
 from memoryd.errors import DiskError, PausedError, RootMissingError
 from memoryd.operations.index_files import IndexUpdate
+from memoryd.search.embedding.embedder import Embedder
 from memoryd.store import Store
+from tests.engine.numbers import Numbers
 from tests.layouts.samples import learning, lines
 from tests.operations.world import LEARNINGS, World
 
@@ -61,14 +63,16 @@ class Hints:
 class Site:
     """A root with a clock that goes when it is told to, and what it told."""
 
-    def __init__(self, base: Path) -> None:
+    def __init__(self, base: Path, embedder: Embedder | None = None) -> None:
         self.world = World(base)
         self.world.write(LEARNINGS, lines(learning(1)))
         self.now = 1000.0
         self.hints = Hints()
         self.told: list[tuple[str, dict[str, Any]]] = []
         clock = Clock(wall=lambda: self.world.now, monotonic=lambda: self.now)
-        self.root = Root(self.world.store, clock, self.hints, lambda topic, event: self.told.append((topic, event)))
+        self.root = Root(
+            self.world.store, clock, self.hints, lambda topic, event: self.told.append((topic, event)), embedder
+        )
 
     def wait(self, seconds: float) -> None:
         self.now += seconds
@@ -128,6 +132,22 @@ def test_what_a_scan_found_is_counted_before_the_index_files_are_written(
     site.wait(MIN_SCAN_S)
     assert counted == [(2, 1)]
     assert (site.root.status.memories, site.root.status.archived) == (2, 1)
+
+
+def test_a_few_vectors_wait_until_a_sync_is_answered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However long the index files take: what the writer asks next is answered first."""
+    site, real = Site(tmp_path, Numbers(fast=True)), Indexer.write
+
+    def slow(self: Indexer, *, force: bool, wait_s: float) -> IndexUpdate:
+        site.now += 1.0
+        return real(self, force=force, wait_s=wait_s)
+
+    site.root.begin()
+    monkeypatch.setattr(Indexer, "write", slow)
+    site.world.write(LEARNINGS, lines(learning(1), learning(2)))
+    site.root.sync(20.0, [LEARNINGS])
+    assert (site.root.backfill.deferred, site.root.backfill.next_due) == (True, site.now + LATER_S)
+    site.root.end()
 
 
 def test_a_root_with_gaps_in_its_watches_is_watched_anew_and_scanned_often(site: Site) -> None:
