@@ -93,6 +93,21 @@ def replace(
         raise
 
 
+@contextmanager
+def exchanging(tree: Tree) -> Iterator[dict[str, SpareFile]]:
+    """Yield the spare files by path of what `replace_derived` exchanges within; at the end, also after a failure, sync
+    each directory once."""
+    exchanged: dict[str, SpareFile] = {}
+    try:
+        yield exchanged
+    finally:
+        for path in {os.path.dirname(path): path for path in exchanged}.values():
+            with tree.parent(path) as (directory, _):
+                syscalls.sync_directory(directory)
+        for spare in exchanged.values():
+            spare.confirm()
+
+
 def replace_derived(
     tree: Tree,
     path: str,
@@ -100,11 +115,12 @@ def replace_derived(
     *,
     expected: Fingerprint,
     spare: SpareFile,
+    exchanged: dict[str, SpareFile],
     guard: Guard | None = None,
     pause: Callable[[], None] = lambda: None,
 ) -> Fingerprint:
-    """Replace the whole of an existing file that memoryd derives, by its spare file if there can be one. Raises as
-    `replace` does."""
+    """Replace the whole of an existing file that memoryd derives, by its spare file if there can be one: then that is
+    added to those of `exchanging`, whose end makes it durable. Raises as `replace` does."""
     with ExitStack() as stack:
         directory, name = stack.enter_context(tree.parent(path))
         old = open_old(stack, directory, name, path, exchange=False)
@@ -115,8 +131,7 @@ def replace_derived(
         if written is not None:
             _recheck(expected, guard, directory, name, path)
             if _exchange_spare(directory, name, spare, expected, written, path):
-                syscalls.sync_directory(directory)
-                spare.confirm()
+                exchanged[path] = spare
                 found = lstat(directory, name, path)
                 return found if found and found.same_content(written) else written
     return replace(tree, path, data, expected=expected, guard=guard, pause=pause).fingerprint

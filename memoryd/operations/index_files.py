@@ -26,6 +26,7 @@ from memoryd.disk.journal import Entry as JournalEntry
 from memoryd.disk.journal import Step
 from memoryd.disk.processes import is_exported
 from memoryd.disk.snapshots import FileState
+from memoryd.disk.spare_file import SpareFile
 from memoryd.disk.syscalls import ChangingError, TooLargeError
 from memoryd.errors import BusyError
 from memoryd.layouts.protocol import IndexResult, IndexView, Layout
@@ -305,10 +306,10 @@ def _back_up_foreign(store: Store, render: _Render) -> None:
 def _write(store: Store, render: _Render, wait_s: float) -> IndexUpdate:
     result, fingerprints, now, state = render.result, render.fingerprints, render.now, store.index
     try:
-        with store.locked(wait_s, honour_soft=False) as held:
+        with store.locked(wait_s, honour_soft=False) as held, atomic.exchanging(store.tree) as exchanged:
             guard = held.check if held is not None else None
             for path, content in result.files.items():
-                written = _replace(store, path, content, fingerprints[path], guard)
+                written = _replace(store, path, content, fingerprints[path], guard, exchanged)
                 _note_write(store, path, written, fingerprints[path], now)
                 journal_first_write(store, path, render.previous[path], content, now)
                 fingerprints = state.fingerprints = {**fingerprints, path: written}
@@ -320,16 +321,23 @@ def _write(store: Store, render: _Render, wait_s: float) -> IndexUpdate:
 
 
 def _replace(
-    store: Store, path: str, content: Content, expected: Fingerprint | None, guard: atomic.Guard | None
+    store: Store,
+    path: str,
+    content: Content,
+    expected: Fingerprint | None,
+    guard: atomic.Guard | None,
+    exchanged: dict[str, SpareFile],
 ) -> Fingerprint:
-    """Write an index file and return its fingerprint."""
+    """Write an index file and return its fingerprint. `exchanged` as in `atomic.replace_derived`."""
     tree, pause = store.tree, store.pause
     elsewhere = store.network_fs is not None or is_exported(tree.path)  # there, nobody knows who reads a file
     if expected is None or elsewhere:
         mode = store.mode_for(path) if expected is None else None
         return atomic.replace(tree, path, content, expected=expected, guard=guard, mode=mode, pause=pause).fingerprint
     spare = store.spare_file(path)
-    return atomic.replace_derived(tree, path, content, expected=expected, spare=spare, guard=guard, pause=pause)
+    return atomic.replace_derived(
+        tree, path, content, expected=expected, spare=spare, exchanged=exchanged, guard=guard, pause=pause
+    )
 
 
 def _note_write(store: Store, path: str, written: Fingerprint, before: Fingerprint | None, now: float) -> None:

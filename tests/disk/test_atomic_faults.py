@@ -90,7 +90,8 @@ def replace_by_spare(tree: Tree) -> None:
     for content in (OLD, NEW):
         expected = tree.stat("d/f")
         assert expected is not None
-        atomic.replace_derived(tree, "d/f", content, expected=expected, spare=spare)
+        with atomic.exchanging(tree) as exchanged:
+            atomic.replace_derived(tree, "d/f", content, expected=expected, spare=spare, exchanged=exchanged)
 
 
 def append(tree: Tree) -> None:

@@ -9,16 +9,18 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
 
 from memoryd.core.spans import Content
 from memoryd.disk import atomic, spare_file, syscalls
-from memoryd.disk.atomic import StoreChangedError
+from memoryd.disk.atomic import Guard, StoreChangedError
 from memoryd.disk.spare_file import SpareFile
 from memoryd.disk.temps import PART, write_content
 from memoryd.disk.tree import Tree
+from memoryd.errors import BusyError
 
 FIRST = b"first\n" * 50_000
 VERSIONS = (b"second version\n" * 30_000, b"third\n" * 10, b"fourth\n" * 60_000)
@@ -47,7 +49,8 @@ def spare(tmp_path: Path) -> SpareFile:
 def write(tree: Tree, spare: SpareFile, content: Content) -> None:
     expected = tree.stat("index")
     assert expected is not None
-    written = atomic.replace_derived(tree, "index", content, expected=expected, spare=spare)
+    with atomic.exchanging(tree) as exchanged:
+        written = atomic.replace_derived(tree, "index", content, expected=expected, spare=spare, exchanged=exchanged)
     assert written == tree.stat("index")
 
 
@@ -194,7 +197,8 @@ def test_one_who_opens_it_meanwhile_waits_until_it_is_complete(
 
     expected = tree.stat("index")
     assert expected is not None
-    atomic.replace_derived(tree, "index", content, expected=expected, spare=spare, pause=start)
+    with atomic.exchanging(tree) as exchanged:
+        atomic.replace_derived(tree, "index", content, expected=expected, spare=spare, exchanged=exchanged, pause=start)
     late.join()
     assert (root / "index").read_bytes() == content
     assert got in ([content], [VERSIONS[0]])  # the spare file when the lease ended, or what the exchange put there
@@ -362,6 +366,38 @@ def test_nor_is_what_was_live_until_the_exchange_was_undone(
     write(tree, spare, VERSIONS[2])
     assert (root / "index").read_bytes() == VERSIONS[2]
     assert sizes == [0, len(FIRST), 0]
+
+
+@pytest.mark.usefixtures("leases")
+@pytest.mark.parametrize("lost", [False, True])
+def test_several_files_share_one_sync_of_their_directory(
+    lost: bool, root: Path, tree: Tree, tmp_path: Path, sizes: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where the lock was lost before the last of them."""
+    synced = list[bytes]()
+    monkeypatch.setattr(syscalls, "sync_directory", lambda _: synced.append((root / "index").read_bytes()))
+    spares = {name: SpareFile(str(tmp_path / f"{name}.spare")) for name in ("index", "other")}
+    (root / "other").write_bytes(FIRST)
+
+    def guard() -> None:
+        if lost:
+            raise BusyError("lost")
+
+    def write_all(content: Content, last: Guard | None) -> None:
+        with atomic.exchanging(tree) as exchanged:
+            for name, spare in spares.items():
+                expected = tree.stat(name)
+                assert expected is not None
+                check = last if name == "other" else None
+                atomic.replace_derived(
+                    tree, name, content, expected=expected, spare=spare, exchanged=exchanged, guard=check
+                )
+
+    with pytest.raises(BusyError) if lost else nullcontext():
+        write_all(VERSIONS[0], guard)
+    write_all(VERSIONS[1], None)
+    assert synced == [VERSIONS[0], VERSIONS[1]]
+    assert sizes[2] == len(FIRST), "overwritten, since it was synced"
 
 
 def test_what_cannot_be_removed_is_neither_used_nor_in_the_way(

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from memoryd.core.defaults import DAY, Policy
+from memoryd.disk import syscalls
 from memoryd.errors import BusyError, ConflictError, NotFoundError
 from memoryd.layouts.json_files.names import is_memory
 from memoryd.layouts.json_files.schema import iso_ms
@@ -54,6 +55,22 @@ def site(tmp_path: Path) -> Iterator[Site]:
     made = Site(tmp_path)
     yield made
     made.store.close()
+
+
+def test_both_index_files_are_on_the_disk_after_one_sync_of_the_directory(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    site.write(name(1), file(1))
+    site.sync()
+    counts = list[tuple[int, int]]()
+
+    def note(_: int) -> None:
+        counts.append((len(site.body(INDEX)["fileIndex"]), site.body(STATS)["totalMemories"]))
+
+    monkeypatch.setattr(syscalls, "sync_directory", note)
+    site.write(name(2), file(2))
+    assert site.sync().written == (INDEX, STATS)
+    assert counts == [(2, 2)]
 
 
 def copy_real_directory(site: Site) -> None:
