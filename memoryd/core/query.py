@@ -49,7 +49,8 @@ TextMode = Literal["all", "any", "substring"]
 class TextQuery(Struct, frozen=True):
     """A search in title, labels, tags and body. Every text is plain data without operators.
 
-    `all`: memories with every term; those that also contain `phrase` come first and have the kind "phrase".
+    `all`: memories with every term; those that also contain `phrase` come first and have the kind "phrase". Without
+    terms, only these.
     `any`: memories with at least one term; the score is 1 for a full match of all terms in `scale` (default: `terms`).
     `substring`: memories that contain the text of at least one term, ignoring case; with `whole_words`, not inside a
     longer word. Those with the keys `without` are left out.

@@ -117,7 +117,8 @@ def find_phrase(reader: IndexReader, question: Question) -> list[Candidate]:
     """Return at most `question.limit` memories with the words of a question one after another, the best first. Meaning
     is not compared, whatever the mode."""
     query, points, limit = question.query, question.profile.points, _depth(question)
-    matches = reader.match(TextQuery((query.phrase or query.exact[0],)), question.filters, max(POOL, 2 * limit))
+    phrase = TextQuery((), phrase=query.phrase or query.exact[0])
+    matches = reader.match(phrase, question.filters, max(POOL, 2 * limit))
     found = _ranked(PHRASE, matches, limit, question.now)
     if points is not None:
         found = rank_by_points(reader, query, found, points=points, now=question.now, limit=question.limit)

@@ -452,6 +452,15 @@ class TestText:
         assert index.keys_with_label(terms("gnu zebra"), 0) is None
         assert index.keys_with_label((), 9) == set()
 
+    def test_the_phrase_alone(self, index: IndexWriter) -> None:
+        put_texts(index, "a", "out of the time", "it ran out of time", "time out of", "Out of time, again")
+        for phrase, ids in (("out of time", {"m1", "m3"}), ("of the", {"m0"}), ("time of", set())):
+            for limit in (1, 9):
+                matches = index.match(TextQuery((), phrase=Term(phrase)), EVERYTHING, limit)
+                assert {match.kind for match in matches} <= {"phrase"}
+                assert len(matches) == min(len(ids), limit)
+                assert {f"m{match.key - 1}" for match in matches} <= ids
+
     def test_no_terms_find_nothing(self, index: IndexWriter) -> None:
         put_texts(index, "a", "zebra")
         for query in (TextQuery(()), TextQuery((), "any"), TextQuery((), "substring")):

@@ -85,12 +85,13 @@ class ToyIndex(IndexWriter):
     def match(self, query: TextQuery, filters: Filters, limit: int) -> list[Match]:
         found, pieces = list[Match](), tuple(dict.fromkeys(term.text.casefold() for term in query.terms))
         for m, item in ((i.memory, i) for _, i in sorted(self.items.items(), reverse=True) if i.let_in(filters)):
-            hits: list[Any] = [term for term in dict.fromkeys(query.terms) if item.has(term)]
+            terms = query.terms or ((query.phrase,) if query.phrase is not None else ())
+            hits: list[Any] = [term for term in dict.fromkeys(terms) if item.has(term)]
             if query.mode == "substring":
                 hits = pieces_in(pieces, f"{m.title}\n{m.tags}\n{m.body}", whole_words=query.whole_words)
-            if m.key not in query.without and hits and (query.mode != "all" or len(hits) == len(set(query.terms))):
+            if m.key not in query.without and hits and (query.mode != "all" or len(hits) == len(set(terms))):
                 whole = query.mode == "all" and query.phrase is not None and item.has(query.phrase)
-                part = min(len(hits) / len(query.scale or pieces), 1.0)
+                part = min(len(hits) / len(query.scale or pieces or hits), 1.0)
                 found.append(Match(m.key, part, "phrase" if whole else query.mode, m.created, m.weight, m.uses))
         found.sort(key=lambda each: query.mode != "substring" and (each.kind != "phrase", -each.score))
         return found[:limit]

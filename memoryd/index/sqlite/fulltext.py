@@ -125,6 +125,8 @@ class FullText:
             return list(self._substring(query, filters, limit))
         if query.mode == "any":
             return self._any(query, filters, limit)
+        if query.phrase is not None and not query.terms:
+            return self._with_phrase(query.phrase, filters, limit)
         if query.phrase is not None and self.size <= MAX_SCORED:
             return self._phrase_and_all(query.phrase, query.terms, filters, limit)
         return self._all(query.terms, query.phrase, filters, limit)
@@ -215,9 +217,12 @@ class FullText:
     ) -> list[Match]:
         """Return memories with the phrase, of these terms; `every`: all those with the terms, if they are few."""
         if every is not None and _length(every) <= SPLIT * sum(self.term_frequencies(terms)):
-            few: list[Memory] | None = [each for each in every if _has_words(each, [phrase])]
-        else:
-            few = self._match_few(_expression(phrase), filters, limit)
+            return self._score([phrase], [1], [each for each in every if _has_words(each, [phrase])], "phrase")
+        return self._with_phrase(phrase, filters, limit)
+
+    def _with_phrase(self, phrase: Term, filters: Filters, limit: int) -> list[Match]:
+        """Return memories with the phrase. To score a few here takes less time than FTS5, which would count first."""
+        few = self._match_few(_expression(phrase), filters, limit)
         if few is not None:
             return self._score([phrase], [1], few, "phrase")
         rows = self._best(_expression(phrase), (phrase,), filters, limit, newest=NEWEST)
