@@ -21,7 +21,7 @@ _SPACE = re.compile(rb"[ \t\r\n]*+")
 _STRING = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"', re.DOTALL)
 _COMMA = re.compile(rb"[ \t\r\n]*+,?+[ \t\r\n]*+")
 _NAME = re.compile(  # of a member: from the end of the member before it to its value
-    rb'[ \t\r\n]*+,?+[ \t\r\n]*+("[^"\\]*+(?:\\.[^"\\]*+)*+")[ \t\r\n]*+:[ \t\r\n]*+', re.DOTALL
+    rb'[ \t\r\n]*+,?+[ \t\r\n]*+"([^"\\]*+(?:\\.[^"\\]*+)*+)"[ \t\r\n]*+:[ \t\r\n]*+', re.DOTALL
 )
 _TOKEN = re.compile(rb'[\[\]{}]|"[^"\\]*+(?:\\.[^"\\]*+)*+"', re.DOTALL)
 _SCALAR = re.compile(rb'[^\s,:\[\]{}"]++')
@@ -102,11 +102,11 @@ def _split_members(data: bytes, at: int, end: int) -> list[Member] | None:
     at += 1
     for key, value in values.items():
         name = _NAME.match(data, at)
-        if name is None or _key(name[1]) != key:
+        if name is None or (name[1] != key.encode() and _key(b'"%b"' % name[1]) != key):
             return None
         start = name.end()
         at = start + len(value)
-        found.append(Member(key, name.start(1), Span(start, at)))
+        found.append(Member(key, name.start(1) - 1, Span(start, at)))
     return found if skip_space(data, at) == end - 1 else None
 
 
@@ -304,10 +304,11 @@ def text_bounds(data: bytes) -> tuple[int, int]:
 def find_document(data: bytes) -> DocumentSpan:
     """Find the JSON document in the content of a file, also if it is followed by other bytes. Never raises."""
     start, end = text_bounds(data)
-    if not data[start:end].strip(_BLANK):
-        return DocumentSpan(None, problem="the file is empty")
-    if _is_strict(data[start:end]):
+    text = data[start:end]
+    if _is_strict(text):
         return DocumentSpan(Span(start, end))
+    if not text.strip(_BLANK):
+        return DocumentSpan(None, problem="the file is empty")
     return _find_lenient(data, start, end)
 
 

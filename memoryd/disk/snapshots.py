@@ -116,8 +116,8 @@ class UnsavedVersions:
     def note(self, state: FileState) -> bool:
         """Add the newest version of a file. Returns False if it does not fit."""
         known = self._states.get(state.file, ())
-        best = max((*known, state), key=lambda each: each.quality.records)
-        states = (state,) if best.quality.records == state.quality.records else (best, state)
+        best = [each for each in known if each.quality.records > state.quality.records][:1]
+        states = (*best, state)
         size = self._size - _size(known) + _size(states)
         if size > self.MAX_SIZE:
             return False

@@ -8,7 +8,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from memoryd.core.records import Facts, Record
-from memoryd.core.secrets import redact
+from memoryd.core.secrets import not_known_clean, redact
 from memoryd.core.spans import replace_surrogates
 
 _NO_TEXT = frozenset({bool, int, float, type(None)})
@@ -79,8 +79,9 @@ def _is_clean(value: object) -> bool:
     """True if no string in the value, nested ones included, has a secret, a lone surrogate or a NUL character."""
     strings: list[str] = []
     _add_strings(value, strings)
-    joined = "\n".join(dict.fromkeys(strings))
-    return "\0" not in joined and redacted(joined) == joined
+    unique = dict.fromkeys(strings)
+    joined, doubtful = "\n".join(unique), "\n".join(not_known_clean(unique))
+    return "\0" not in joined and replace_surrogates(joined) == joined and redact(doubtful) == doubtful
 
 
 def _clean(text: str) -> str:

@@ -10,6 +10,7 @@ import pytest
 from memoryd.core.findings import Finding
 from memoryd.core.index import FileRow
 from memoryd.core.records import Document, Record
+from memoryd.core.secrets import redact
 from memoryd.core.spans import Fingerprint, Span
 from memoryd.index.sqlite import SqliteIndex
 from memoryd.index.texts import CleanRecord, clean, clean_files, redacted, text_of
@@ -41,6 +42,15 @@ def test_facts_without_secrets_are_unchanged() -> None:
 
 def test_facts_that_are_no_utf8_are_written_all_the_same() -> None:
     assert clean({"a": ["\ud800", TOKEN]}) == {"a": ["?", "[redacted:github-token]"]}
+
+
+@pytest.mark.parametrize("sign", ["\ud800", "\0"])
+def test_a_text_remembered_as_without_secrets_may_still_hold_what_no_index_can(sign: str) -> None:
+    text = f"{'It is so. ' * 30}{sign}"
+    assert redact(text) is text  # and remembers it
+    made = record(0, title="Words", text=text)
+    _, cleaned = clean_files([({}, [made])], together=True)
+    assert sign not in cleaned[0].text.body
 
 
 @pytest.mark.parametrize("place", ["title", "text", "type", "tags", "labels", "facts"])

@@ -40,6 +40,10 @@ def test_nearly_everything_is_found_and_hardly_anything_else(half: str) -> None:
     assert alarms / harmless <= 0.02
 
 
+def test_a_token_is_found_after_a_date() -> None:
+    assert redact("2026-01-30-ghp_" + "a1B2" * 9) == "2026-01-30-[redacted:github-token]"
+
+
 class TestTheMeasure:
     """It sees what it is for."""
 

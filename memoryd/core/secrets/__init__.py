@@ -9,7 +9,7 @@ removes both. New text for topic files is also checked against the list of the s
 from __future__ import annotations
 
 from memoryd.core.secrets.answers import redact_values
-from memoryd.core.secrets.detect import find_secrets, headline, redact, redact_with_headline
+from memoryd.core.secrets.detect import find_secrets, headline, not_known_clean, redact, redact_with_headline
 from memoryd.core.secrets.refusal import (
     PREFIXES,
     SUGGESTION,
@@ -38,6 +38,7 @@ __all__ = [
     "find_words",
     "headline",
     "judge",
+    "not_known_clean",
     "redact",
     "redact_values",
     "redact_with_headline",

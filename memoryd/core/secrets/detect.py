@@ -9,7 +9,7 @@ changes nothing.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import lru_cache
 
 from memoryd.core.secrets.value_rules import (
@@ -73,6 +73,11 @@ def redact(text: str) -> str:
         parts += [text[at : secret.start], f"[redacted:{secret.pattern}]"]
         at = secret.end
     return "".join([*parts, text[at:]])
+
+
+def not_known_clean(texts: Iterable[str]) -> list[str]:
+    """Return the texts that `redact` does not remember as clean."""
+    return [text for text in texts if hash(text) not in _clean]
 
 
 def headline(text: str, width: int = WIDTH) -> str:

@@ -137,9 +137,9 @@ _LONG = b"a" * _RUN
 _SPACE = re.compile(r"\s")
 
 _LOOSE_SHAPE = rf"(?<![]_-])[a-z]{{2,12}}(?:[_-][a-z0-9]{{1,8}}){{0,2}}_{A}{{32,}}+"
-# One flat alternation without groups, so that each branch fails on its first character.
+# One flat alternation without groups, so that each branch fails on its first character. No token begins as a date does.
 _TOKEN = re.compile(
-    "(?<![A-Za-z0-9])(?=[A-Za-z0-9])(?:"
+    "(?<![A-Za-z0-9])(?![0-9]{1,7}-)(?=[A-Za-z0-9])(?:"
     + "|".join([*(shape for _, shape in VENDOR_TOKENS), _LOOSE_SHAPE])
     + ")(?![A-Za-z0-9])"
 )

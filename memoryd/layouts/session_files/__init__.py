@@ -11,6 +11,7 @@ default.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import lru_cache
 
 from memoryd.core.findings import INFO, WARNING, Code
 from memoryd.core.ignore import is_temp
@@ -34,6 +35,19 @@ from memoryd.layouts.session_files.parser import recognise
 _MAX_OLDEST = 2 * archive.MAX_SESSIONS  # oldest sessions read per run: more than it can move, since some may be pinned
 
 
+@lru_cache(maxsize=64)  # each file is asked for several times while it is indexed
+def _role(path: str) -> Role:
+    if path == names.LOCK:
+        return Role.LOCK
+    if is_temp(path):
+        return Role.TEMP
+    if names.session_path(path):
+        return Role.SOURCE
+    if names.is_aggregate(path):
+        return Role.INDEX  # derived from the archived sessions, which are counted themselves
+    return Role.ARCHIVE if names.is_archived(path) else Role.FOREIGN
+
+
 class SessionReader(Reader):
     """Reader of one file per session, live and archived; the archiver's aggregate is a derived file."""
 
@@ -43,15 +57,7 @@ class SessionReader(Reader):
 
     def role(self, path: str) -> Role:
         """Return the role of a path; the aggregate counts as an index."""
-        if path == names.LOCK:
-            return Role.LOCK
-        if is_temp(path):
-            return Role.TEMP
-        if names.session_path(path):
-            return Role.SOURCE
-        if names.is_aggregate(path):
-            return Role.INDEX  # derived from the archived sessions, which are counted themselves
-        return Role.ARCHIVE if names.is_archived(path) else Role.FOREIGN
+        return _role(path)
 
     def parse(self, path: str, data: bytes, *, now: float, mtime: float, base: ParseOffset) -> Document:
         """Parse a live or archived session file. Never raises."""

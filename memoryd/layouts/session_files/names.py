@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -107,9 +107,9 @@ def normalised_id(session: str) -> str:
     return f"{session[:20]}{slug(session[20:])}"
 
 
-def unique_ids(bases: Sequence[str], contents: Sequence[bytes]) -> list[str]:
+def unique_ids(bases: Sequence[str], contents: Iterable[bytes]) -> list[str]:
     """Return the ids with duplicates made unique: `~` and six digits of the content's hash, equal bytes then `.2`,
-    `.3`."""
+    `.3`. `contents` is read only if there are any."""
     if len(set(bases)) == len(bases):
         return list(bases)
     shared = Counter(bases)

@@ -5,7 +5,6 @@ Search text, tags and weight are read leniently: a member of another type is ign
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from typing import NamedTuple
@@ -106,7 +105,7 @@ def _memories(session: Session) -> list[tuple[NativeMemory, Span]]:
 def _ids(memories: Sequence[tuple[NativeMemory, Span]], data: bytes, header: _Header) -> list[str]:
     session = redact(header.session)
     bases = [f"{session}#{_id_name(_type(native), get_text(native, 'title'))}" for native, _ in memories]
-    return unique_ids(bases, [span.of(data) for _, span in memories])
+    return unique_ids(bases, (span.of(data) for _, span in memories))
 
 
 @lru_cache(maxsize=1024)
@@ -148,18 +147,28 @@ def _type(native: NativeMemory) -> str:
 def _facts(header: _Header, records: Sequence[Record], path: str, *, now: float, mtime: float) -> JsonObject:
     """Return the facts of a session: `basis` is the time that its age counts from, `month` the archive it belongs to,
     `twins` the number of memories that share type and title with an earlier one."""
-    basis = next((each for each in (header.updated, header.created) if each is not None), mtime)
-    location = session_path(path)
-    directory = parse_moment(location.date) if location else None
-    started = next(each for each in (header.created, header.updated, directory, basis) if each is not None)
+    stamps = [each for each in (header.created, header.updated) if each is not None]
+    basis = stamps[-1] if stamps else mtime
+    started = stamps[0] if stamps else _day(path, basis)
+    keys = {duplicate_key(record.native) for record in records}
+    by_type: dict[str, int] = {}
+    for record in records:
+        by_type[record.type] = by_type.get(record.type, 0) + 1
     return {
         "session": header.session,
         "basis": basis,
         "month": iso(started)[:7],
         "future": max(basis, started) > now + FUTURE_S,
-        "twins": len(records) - len({duplicate_key(record.native) for record in records}),
-        "by_type": dict(Counter(record.type for record in records)),
+        "twins": len(records) - len(keys),
+        "by_type": by_type,
     }
+
+
+def _day(path: str, default: float) -> float:
+    """Return the time of the directory of a session; the default for any other path."""
+    location = session_path(path)
+    day = parse_moment(location.date) if location else None
+    return default if day is None else day
 
 
 def duplicate_key(native: NativeMemory) -> tuple[str, str]:
@@ -209,8 +218,8 @@ def search_text(native: NativeMemory) -> str:
 
 def tags(native: NativeMemory) -> tuple[str, ...]:
     """Return the tools and resolved entities of a memory; the layout has no other tags."""
-    slugs = (get_text(each, "slug") for each in _objects(native, "related_entities"))
-    return tuple(dict.fromkeys(each for each in (*_texts(native, "tools_mentioned"), *slugs) if each))
+    slugs = [get_text(each, "slug") for each in _objects(native, "related_entities")]
+    return tuple(dict.fromkeys(filter(None, [*_texts(native, "tools_mentioned"), *slugs])))
 
 
 def labels(native: NativeMemory) -> tuple[str, ...]:
@@ -226,21 +235,19 @@ def labels(native: NativeMemory) -> tuple[str, ...]:
 def weight(native: NativeMemory) -> float | None:
     """Return the confidence as a fraction, None where it is not a number."""
     score = native.get("confidence_score")
-    if isinstance(score, bool) or not isinstance(score, int | float):
+    if isinstance(score, bool) or not isinstance(score, (int, float)):
         return None
     return min(max(confidence(native) / MAX_CONFIDENCE, 0.0), 1.0)
 
 
-def _texts(native: NativeMemory, key: str) -> Iterator[str]:
+def _texts(native: NativeMemory, key: str) -> list[str]:
     values = native.get(key)
-    return (
-        (replace_surrogates(each) for each in values if isinstance(each, str)) if isinstance(values, list) else iter(())
-    )
+    return [replace_surrogates(each) for each in values if isinstance(each, str)] if isinstance(values, list) else []
 
 
-def _objects(native: NativeMemory, key: str) -> Iterator[NativeMemory]:
+def _objects(native: NativeMemory, key: str) -> list[NativeMemory]:
     values = native.get(key)
-    return (each for each in values if isinstance(each, dict)) if isinstance(values, list) else iter(())
+    return [each for each in values if isinstance(each, dict)] if isinstance(values, list) else []
 
 
 def recognise(directory: Directory) -> str | None:

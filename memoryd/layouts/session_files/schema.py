@@ -38,6 +38,7 @@ NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
 _TEXTS = ("type", "category", "title", "content", "source_chunk")
 _LISTS = ("tools_mentioned", "urls_mentioned", "target_agents")
 _OPTIONAL = ("reasoning", "selected_option")
+_TEXT_OR_NULL = (str, type(None))
 
 # The fields that `add` and `update` take.
 FIELD_SPECS: Mapping[str, FieldSpec] = {
@@ -62,7 +63,7 @@ def confidence(native: NativeMemory) -> float:
     score = native.get("confidence_score")
     if isinstance(score, str):
         score = _number(score)
-    if isinstance(score, bool) or not isinstance(score, int | float):
+    if isinstance(score, bool) or not isinstance(score, (int, float)):
         return 0.0
     if isinstance(score, float) and math.isnan(score):  # an integer may be too large for isnan
         return 0.0
@@ -82,7 +83,7 @@ def check_memory(native: NativeMemory) -> Iterator[Problem]:
         if not isinstance(native.get(key), str):
             yield Problem("field-type", f"{key}: missing or not text")
     for key in _OPTIONAL:
-        if not isinstance(native.get(key), str | None):
+        if not isinstance(native.get(key), _TEXT_OR_NULL):
             yield Problem("field-type", f"{key}: not text")
     for key in _LISTS:
         if not _all_texts(native.get(key, [])):
@@ -99,7 +100,7 @@ def _check_bounds(native: NativeMemory) -> Iterator[Problem]:
     title, score = native.get("title"), native.get("confidence_score")
     if isinstance(title, str) and len(title) > MAX_TITLE:
         yield Problem("schema-bound", f"title: {len(title)} characters, at most {MAX_TITLE} are allowed")
-    if isinstance(score, bool) or not isinstance(score, int | float):
+    if isinstance(score, bool) or not isinstance(score, (int, float)):
         yield Problem("field-type", "confidence_score: missing or not a number; counts as 0")
     elif not MIN_CONFIDENCE <= score <= MAX_CONFIDENCE:
         yield Problem("schema-bound", f"confidence_score: outside {MIN_CONFIDENCE} to {MAX_CONFIDENCE}")
@@ -131,7 +132,7 @@ def is_entity(value: object) -> bool:
         isinstance(value, dict)
         and isinstance(value.get("type"), str)
         and isinstance(value.get("raw"), str)
-        and isinstance(value.get("slug"), str | None)
+        and isinstance(value.get("slug"), _TEXT_OR_NULL)
         and isinstance(value.get("resolved", False), bool)
     )
 
@@ -162,11 +163,11 @@ def _check_path(native: NativeMemory, path: str) -> Iterator[Problem]:
         return
     if ":" in location.time:
         yield Problem("colon-name", f"colons in the time of the name; expected {location.time.replace(':', '-')}-…")
-    expected, digits = stamp_digits(location.session), stamp_digits(native.get("timestamp"))
-    if digits is not None and digits != expected:
+    digits, expected = stamp_digits(native.get("timestamp")), location.session
+    if digits is not None and digits != f"{location.date}{location.time}".replace("-", "").replace(":", ""):
         yield Problem("stamp-differs", "timestamp: differs from the path, perhaps by its time zone")
     session = native.get("session_id")
-    if isinstance(session, str) and session and session != location.session:
+    if isinstance(session, str) and session and session != expected:
         yield Problem("stamp-differs", "session_id: differs from the path")
 
 
