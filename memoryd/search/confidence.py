@@ -1,7 +1,7 @@
 """How far a hit can be trusted, and what no memory holds.
 
 The limits were chosen with tests.bench.finding: nine of ten right first hits are at least `likely`, and most first hits
-of questions that no memory answers are `weak`. Those of topic files are estimates.
+of questions that no memory answers are `weak`.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from memoryd.core.words import tokens
 from memoryd.search.embedding import minilm
 from memoryd.search.periods import TIME_WORDS
 from memoryd.search.query_terms import ParsedQuery
-from memoryd.search.ranking import PHRASE, Candidate
+from memoryd.search.ranking import PHRASE, Candidate, score_of_words
 from memoryd.search.semantic import EXACT, TEXT_POWER, TEXT_WEIGHT, without_name
 from memoryd.search.snippets import REDACTED
 
@@ -37,7 +37,6 @@ class Limits(NamedTuple):
 
 
 BY_TEXT, BY_MEANING, BY_BOTH = Limits(0.17, 0.5), Limits(0.29, 0.6), Limits(0.365, 0.6)
-BY_POINTS = Limits(0.3, 0.6)  # topic files
 # With vectors of MiniLM, by which right hits have lower cosines; agents that store vectors of this size use it, too.
 MINILM = (minilm.NAME, agent_model(minilm.SIZE))
 BY_SENTENCES, BY_SENTENCES_AND_TEXT = Limits(0.25, 0.6), Limits(0.32, 0.6)
@@ -129,9 +128,10 @@ def with_confidence(found: Sequence[Candidate], missing: Missing, mode: Mode, *,
 
 
 def _judged(found: Candidate, missing: Missing, mode: Mode, points: bool) -> Candidate:
-    limits = BY_POINTS if points else _limits(found, mode)
-    score, lacking = found.score, missing.name
-    if found.why.get("named") and score < EXACT and not points:  # that it has the name does not show that it answers
+    limits, score, lacking = _limits(found, mode), found.score, missing.name
+    if points and (words := score_of_words(found)) is not None:  # a word earns points however common it is
+        limits, score = BY_TEXT, words
+    elif found.why.get("named") and score < EXACT and not points:  # that it has the name does not show that it answers
         score, lacking = without_name(found), bool(missing.words)
     confidence = _confidence(score - MISSING_NAME * lacking, limits, certain=not missing.words)
     return Candidate(found.key, found.score, found.why, found.text, confidence, found.match, lacking)

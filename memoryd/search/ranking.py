@@ -66,6 +66,7 @@ FORMS = Span("all words in some form", 0.4, 0.75)
 SOME = Span("some words", 0.05, 0.6)
 PART = Span("part of a word", 0.0, 0.05)
 _WHOLE = frozenset(span.name for span in (PHRASE, ALL, FORMS))
+_SPANS = {span.name: span for span in (PHRASE, ALL, FORMS, SOME, PART)}
 
 
 class Points(Struct, frozen=True):
@@ -88,7 +89,14 @@ def score(span: Span, match: Match, now: float) -> float:
     return span.low + (span.high - span.low) * part * (1 - PRIOR_SHARE * (1 - prior))
 
 
-_WHY: Mapping[str, Why] = {span.name: {"match": span.name} for span in (PHRASE, ALL, FORMS, SOME, PART)}
+def score_of_words(found: Candidate) -> float | None:
+    """Return the score of a candidate's words in the span of its match, without age, weight and uses; None if it was
+    not found by its words."""
+    span = _SPANS.get(str(found.why.get("match")))
+    return None if span is None else span.low + (span.high - span.low) * found.text
+
+
+_WHY: Mapping[str, Why] = {name: {"match": name} for name in _SPANS}
 
 
 def candidate(span: Span, match: Match, scored: float) -> Candidate:

@@ -118,6 +118,15 @@ def test_a_name_counts_while_its_memory_has_no_vector() -> None:
 
 
 @pytest.mark.parametrize(
+    ("match", "text", "expected"),
+    [("some words", 0.15, "weak"), ("some words", 0.3, "likely"), ("all words", 0.15, "sure"), (None, 0.0, "likely")],
+)
+def test_words_and_not_points_make_a_hit_of_topic_files_likely(match: str | None, text: float, expected: str) -> None:
+    hit = Candidate(1, 0.45, {"match": match} if match else {}, text)
+    assert [each.confidence for each in with_confidence([hit], Missing(), "hybrid", points=True)] == [expected]
+
+
+@pytest.mark.parametrize(
     ("cosines", "text", "lacking", "expected"),
     [
         ((0.3, 0.6), 0.2, False, "likely"),
