@@ -214,10 +214,12 @@ class SqliteReader:
 
 
 class EntryCache:
-    """Entries by file."""
+    """Entries by file, from the second request on: after the first, an index file is mostly rendered from what changed,
+    without any other entries."""
 
     def __init__(self, db: Database) -> None:
         self._db = db
+        self._is_needed = False
         self._entries: dict[str, list[Entry]] = {}
         self._changed: dict[str, int] = {}  # the offset from which a file must be read again
 
@@ -241,6 +243,9 @@ class EntryCache:
         [count] = self._db.row("SELECT COUNT(*) FROM records") or (0,)
         if count > CACHED_RECORDS:
             self.clear()
+            return read(paths)
+        if not self._is_needed:
+            self._is_needed = True
             return read(paths)
         for path, start in self._changed.items():
             if start:
