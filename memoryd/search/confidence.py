@@ -36,7 +36,7 @@ class Limits(NamedTuple):
     sure: float
 
 
-BY_TEXT, BY_MEANING, BY_BOTH = Limits(0.17, 0.5), Limits(0.29, 0.6), Limits(0.365, 0.6)
+BY_TEXT, BY_MEANING, BY_BOTH = Limits(0.175, 0.5), Limits(0.29, 0.6), Limits(0.365, 0.6)
 # With vectors of MiniLM, by which right hits have lower cosines; agents that store vectors of this size use it, too.
 MINILM = (minilm.NAME, agent_model(minilm.SIZE))
 BY_SENTENCES, BY_SENTENCES_AND_TEXT = Limits(0.25, 0.6), Limits(0.32, 0.6)
