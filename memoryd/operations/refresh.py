@@ -5,7 +5,7 @@ Events are only hints; a full scan is authoritative. `changed_lines` has what is
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -156,22 +156,34 @@ def _index_new(store: Store, files: Mapping[str, Fingerprint], now: float) -> di
     so the newest memories get the highest keys, and SQLite appends. Returns what `index_file` does, by path."""
     outcomes: dict[str, str] = {}
     group: list[tuple[FileRow, Document]] = []
-    done = size = 0
+    done = 0
     try:
         with store.tree.scanned() as scanned:
-            for path, found in sorted(files.items()):
-                store.check_stopping()
-                content = scanned.read(path, found)
-                outcomes[path] = _read_new(store, path, found, content, now, group)
-                size += found.size
-                if len(group) >= GROUP_FILES or size >= GROUP_BYTES:
-                    _add_group(store, group, now)
-                    done, size = done + size, 0
-                    store.progress.reach(done)
+            for part in _parts(files):
+                # Parsed after the last is read: a system call clears the processor's caches of what parses.
+                contents = [scanned.read(path, found) for path, found in part]
+                for (path, found), content in zip(part, contents, strict=True):
+                    store.check_stopping()
+                    outcomes[path] = _read_new(store, path, found, content, now, group)
+                    done += found.size
+                _add_group(store, group, now)
+                store.progress.reach(done)
     finally:
         _add_group(store, group, now)  # a shutdown keeps what was read
-    store.progress.reach(done + size)
     return outcomes
+
+
+def _parts(files: Mapping[str, Fingerprint]) -> Iterator[list[tuple[str, Fingerprint]]]:
+    """Yield the files in order, those together that enter the catalogue together."""
+    part: list[tuple[str, Fingerprint]] = []
+    size = 0
+    for path, found in sorted(files.items()):
+        part.append((path, found))
+        size += found.size
+        if len(part) >= GROUP_FILES or size >= GROUP_BYTES:
+            yield part
+            part, size = [], 0
+    yield part
 
 
 def _read_new(
