@@ -117,6 +117,13 @@ def test_a_piece_that_nearly_every_word_holds(folder: Stored) -> None:
     assert len(folder.ids("e", limit=100)) == 100
 
 
+def test_a_name_with_signs_inside_of_a_longer_one(folder: Stored) -> None:
+    """The index knows `C++` as a word only where it stands alone."""
+    others = [f"a cab by {chr(97 + number)}c{chr(97 + number)}" for number in range(25)]
+    folder.texts("C++", "since c++17", "in ObjC++", "ObjC++17", "objc", *others)
+    assert set(folder.ids("C++", limit=40)) == {"m0", "m1", "m2", "m3"}
+
+
 def test_signs_alone(folder: Stored) -> None:
     folder.texts("a == b", "a != b", "nothing")
     assert folder.ids("!=") == ["m1"]

@@ -366,34 +366,36 @@ class FullText:
         if not words:
             yield from self._memories.all_with(piece, filters, without)
             return
-        holding = self._words_with(words, FEW_WORDS, plain=piece.isascii())
+        parts = _parts(words, piece)
+        holding = self._words_with(parts, FEW_WORDS)
         older = self._memories.last_key() - NEWEST_SEARCHED
         if holding is None:
             yield from self._memories.all_with(sign, filters, without, above=older)
-            holding = self._words_with(words, MAX_WORDS, plain=piece.isascii())
+            holding = self._words_with(parts, MAX_WORDS)
         if holding is None:
             yield from self._memories.all_with(sign, filters, without, upto=older)
         elif holding:
-            yield from self._memories.matching(holding, filters, without)
+            among = sign if not all(map(str.isalnum, words)) else ""
+            yield from self._memories.matching(holding, filters, without, among)
 
-    def _words_with(self, words: Sequence[str], most: int, *, plain: bool) -> str | None:
+    def _words_with(self, parts: Sequence[_Part], most: int) -> str | None:
         """Return an expression for the words of the index that can hold the longest words of a piece: for one of them,
         and for others while many memories match. "" if one is in no word, None if each is in more than `most`."""
-        parts: list[str] = []
-        for term, inside in _parts(words, plain=plain):
-            holding = self._holding(term.text, most) if inside else _expression(term)
+        found: list[str] = []
+        for number, part in enumerate(parts, 1):
+            holding = self._holding(part, most) if part.inside else _expression(part.term)
             if holding is None:
                 continue
             if not holding:
                 return ""
-            parts.append(holding)
-            if len(words) == 1 or self._count(parts[-1:])[0] <= FEW_WORDS:
+            found.append(holding)
+            if number == len(parts) or self._count(found[-1:])[0] <= FEW_WORDS:
                 break
-        return " AND ".join(f"({each})" for each in parts) or None
+        return " AND ".join(f"({each})" for each in found) or None
 
-    def _holding(self, word: str, most: int) -> str | None:
-        """Return an expression for the words that contain a word; "" if there are none, None for more than `most`."""
-        last = self._memories.last_key()
+    def _holding(self, part: _Part, most: int) -> str | None:
+        """Return an expression for the words that contain a part; "" if there are none, None for more than `most`."""
+        last, word = self._memories.last_key(), part.term.text + "\n" * part.ends
         found = self._word_list.words_containing(word, most, last, self._terms, self._words_after)
         return None if found is None else " OR ".join(_expression(Term(each)) for each in found)
 
@@ -408,17 +410,21 @@ class FullText:
 
 
 class _Part(NamedTuple):
-    """A word of a piece; `inside`: it may be in the middle of a longer word of a memory."""
+    """A word of a piece; `inside`: it may be in a longer word of a memory; `ends`: which then ends with it."""
 
     term: Term
     inside: bool
+    ends: bool = False
 
 
-def _parts(words: Sequence[str], *, plain: bool) -> list[_Part]:
-    """Return some words of a piece, the longest first; `plain`: it is in ASCII. Only the first word of a plain piece
-    may be inside a longer one, since signs stand around the others; a word of a memory may begin with the last one.
-    C++ and C# are looked for without their signs, which the index treats as letters."""
+def _parts(words: Sequence[str], piece: str) -> list[_Part]:
+    """Return some words of a piece, the longest first. Only the first word of a plain piece may be inside a longer one,
+    since signs stand around the others; a word of a memory may begin with the last one. C++ and C# are looked for
+    without their signs, which the index treats as letters."""
+    plain = piece.isascii()
     found = {word: _Part(Term(word), inside=True) for word in words if word.isalnum()}
+    if plain and words[0] in found and len(found) < len(set(words)):
+        found[words[0]] = _Part(Term(words[0]), inside=True, ends=True)
     if plain and len(found) > 1 and all(map(str.isalnum, words)):
         found |= {word: _Part(Term(word), inside=False) for word in words[1:-1]}
         if len(words[-1]) >= MIN_PREFIX and words[-1] not in words[:-1]:

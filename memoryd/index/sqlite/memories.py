@@ -102,12 +102,16 @@ class Memories:
         )
         return list(map(_memory, self._db.rows(query, (*given, limit))))
 
-    def matching(self, expression: str, filters: Filters, without: Collection[int]) -> Iterator[MemoryText]:
-        """Yield every memory that matches an FTS5 expression, newest key first, but those with the keys `without`."""
+    def matching(
+        self, expression: str, filters: Filters, without: Collection[int], sign: str = ""
+    ) -> Iterator[MemoryText]:
+        """Yield every memory that matches an FTS5 expression and has `sign` in title, tags or body, ignoring the case
+        of ASCII, newest key first, but those with the keys `without`."""
         where, values = conditions(filters)
         others, keys = _without("w.rowid", without)
-        query = f"SELECT {_TEXT} {_FROM_WORDS}{where}{others} ORDER BY w.rowid DESC"
-        return map(MemoryText._make, self._db.stream(query, (expression, *values, *keys)))
+        like, signs = _with_sign(sign)
+        query = f"SELECT {_TEXT} {_FROM_WORDS}{where}{others}{like} ORDER BY w.rowid DESC"
+        return map(MemoryText._make, self._db.stream(query, (expression, *values, *keys, *signs)))
 
     def all_with(
         self, sign: str, filters: Filters, without: Collection[int], above: int = 0, upto: int = _HIGHEST
@@ -116,13 +120,9 @@ class Memories:
         those with the keys `without`; only those with a key above `above`, up to `upto`."""
         where, values = conditions(filters)
         others, keys = _without("r.key", without)
-        given: list[str | float] = [above, upto, *values, *keys]
-        where += others
-        if sign and len(sign) <= _MAX_LIKE:
-            where += f" AND (t.body {_LIKE} OR r.title {_LIKE} OR r.tags {_LIKE})"
-            given += [f"%{_WILDCARD.sub(_ESCAPED, sign)}%"] * 3
-        query = f"SELECT {_TEXT} {_FROM_TEXTS} WHERE r.key > ? AND r.key <= ?{where} ORDER BY r.key DESC"
-        return map(MemoryText._make, self._db.stream(query, given))
+        like, signs = _with_sign(sign)
+        query = f"SELECT {_TEXT} {_FROM_TEXTS} WHERE r.key > ? AND r.key <= ?{where}{others}{like} ORDER BY r.key DESC"
+        return map(MemoryText._make, self._db.stream(query, (above, upto, *values, *keys, *signs)))
 
     def keys_of(self, identity: str, filters: Filters) -> list[int]:
         """Return the keys of memories with exactly this id that pass the filters."""
@@ -176,6 +176,14 @@ def conditions(filters: Filters) -> tuple[str, tuple[str | float, ...]]:
         parts.append(" AND r.owner = ?")
         values.append(replace_surrogates(filters.owner))
     return "".join(parts), tuple(values)
+
+
+def _with_sign(sign: str) -> tuple[str, Sequence[str]]:
+    """Return an SQL condition for memories with `sign` in their text, and its values; none if it is too long."""
+    if not sign or len(sign) > _MAX_LIKE:
+        return "", ()
+    like = f" AND (t.body {_LIKE} OR r.title {_LIKE} OR r.tags {_LIKE})"
+    return like, [f"%{_WILDCARD.sub(_ESCAPED, sign)}%"] * 3
 
 
 def _without(column: str, keys: Collection[int]) -> tuple[str, Collection[int]]:

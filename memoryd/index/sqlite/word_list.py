@@ -54,11 +54,12 @@ class WordList:
         vocabulary: Callable[[], bytes],
         words_after: Callable[[int], Iterable[str]],
     ) -> list[str] | None:
-        """Return the words up to this key that contain `piece`; None if there are more than `limit`."""
+        """Return the words up to this key that contain `piece`, or end with it if it has a newline at its end; None if
+        there are more than `limit`."""
         with self._lock:
             words = self._words_up_to(last_key, vocabulary, words_after)
             letters = _utf8(piece)
-            return words_containing(self._long if len(letters) >= LONG else words, letters, limit)
+            return words_containing(self._long if len(letters.rstrip(b"\n")) >= LONG else words, letters, limit)
 
     def _words_up_to(
         self, last_key: int, vocabulary: Callable[[], bytes], words_after: Callable[[int], Iterable[str]]
