@@ -32,7 +32,7 @@ def test_a_process_has_not_ended_before_its_last_thread(monkeypatch: pytest.Monk
     with subprocess.Popen(command, stdin=subprocess.PIPE, text=True) as process:
         watched = psutil.Process(process.pid)
         until(lambda: watched.status() == psutil.STATUS_ZOMBIE, "its first thread has ended")
-        assert processes.liveness(process.pid) == ("alive", watched.create_time())
+        assert processes.liveness(process.pid)[0] == "alive"
         monkeypatch.setattr(calls, "STOP_WAIT_S", 0.1)
         with pytest.raises(MemorydError, match="still stopping"):
             calls.wait_until_stopped("", process.pid)
