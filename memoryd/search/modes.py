@@ -8,7 +8,6 @@ from msgspec.structs import replace
 
 from memoryd.core.index import IndexReader, Match
 from memoryd.core.query import Filters, Term, TextQuery, informative_terms
-from memoryd.core.words import tokens
 from memoryd.search.confidence import Missing, missing_words, with_confidence
 from memoryd.search.periods import Period, period_in, prefers_newest
 from memoryd.search.query_terms import MAX_CHARS, ParsedQuery, parse_query
@@ -84,7 +83,7 @@ def _some_words(reader: IndexReader, query: ParsedQuery, terms: tuple[Term, ...]
 
 def part_candidates(
     reader: IndexReader,
-    pieces: Sequence[str],
+    query: ParsedQuery,
     filters: Filters,
     limit: int,
     now: float,
@@ -92,20 +91,11 @@ def part_candidates(
     *,
     whole_words: bool = False,
 ) -> list[Candidate]:
-    """Find at most `limit` memories, without those in `known`, that contain one of the pieces; the newest are searched
-    first. With `whole_words`, not inside a longer word. `now` in seconds."""
-    query = TextQuery(tuple(map(Term, pieces)), "substring", whole_words=whole_words, without=known)
-    matches = reader.match(query, filters, 2 * limit) if pieces else []
+    """Find at most `limit` memories, without those in `known`, that contain a part of the query; the newest are
+    searched first. With `whole_words`, not inside a longer word. `now` in seconds."""
+    pieces = TextQuery(tuple(map(Term, query.pieces)), "substring", whole_words=whole_words, without=known)
+    matches = reader.match(pieces, filters, 2 * limit) if pieces.terms else []
     return _ranked(PART, matches, limit, now)
-
-
-def _telling_pieces(reader: IndexReader, query: ParsedQuery) -> list[str]:
-    """Return the pieces of a query that are worth a search inside of words beside memories that match better: all but
-    words that tell little by themselves (`are`, which is in `shared`), or are in too many memories."""
-    terms, size = query.informative, reader.size
-    telling = informative_terms(terms, reader.term_frequencies(terms), size, size * len(terms))
-    dull = {each.text for each in query.words}.difference(each.text for each in telling)
-    return [piece for piece in query.pieces if not piece.isalnum() or " ".join(tokens(piece)) not in dull]
 
 
 def _ranked(span: Span, matches: Sequence[Match], limit: int, now: float) -> list[Candidate]:
@@ -167,20 +157,15 @@ class SearchEngine:
     def _fill(self, reader: IndexReader, question: Question, missing: Missing) -> list[Candidate]:
         """Return the memories found, and if there are too few, those with a part of a word. If only an identifier is
         asked for that no memory has as a word, a similar one is no answer."""
-        pieces: Sequence[str] = question.query.pieces
-        whole = not question.profile.fill
+        parts, whole = question.query, not question.profile.fill
         if missing.identifiers:
-            found, pieces, whole = [], missing.identifiers, False
+            found, parts, whole = [], parse_query(" ".join(missing.identifiers)), False
         else:
             found = self._judged(reader, question, missing)
-        lacking, known = question.limit - len(found), [each.key for each in found]
-        if lacking <= 0 or (found and not question.profile.fill):
-            return found
-        if found:
-            pieces = _telling_pieces(reader, question.query)
-        return found + part_candidates(
-            reader, pieces, question.filters, lacking, question.now, known, whole_words=whole
-        )
+        if len(found) < question.limit and (question.profile.fill or not found):
+            lacking, known = question.limit - len(found), [each.key for each in found]
+            found += part_candidates(reader, parts, question.filters, lacking, question.now, known, whole_words=whole)
+        return found
 
     def _judged(self, reader: IndexReader, question: Question, missing: Missing) -> list[Candidate]:
         points = question.profile.points is not None

@@ -1,4 +1,4 @@
-"""In a directory of memory files every memory with any piece of the query is found, if the piece tells anything."""
+"""In a directory of memory files every memory with any piece of the query is found."""
 
 from __future__ import annotations
 
@@ -17,17 +17,13 @@ from tests.search.stored import Stored, memory
 
 ALPHABET = "abcé-_.+#\"' 数据ß🎉A\n"
 TEXTS = st.lists(st.text(ALPHABET + "\0", max_size=20), min_size=1, max_size=8)
-COMMON = 5  # memories; a word in more of so few tells nothing
 QUERIES = st.text(ALPHABET, min_size=1, max_size=8)
 
 
 def by_hand(texts: list[str], query: str) -> set[str]:
-    """Search as the server of that layout does: any piece, in any case. Of several pieces, the word `a` and those in
-    very many memories are left out."""
+    """Search as the server of that layout does: any piece, in any case. A question in quotation marks wants more."""
     pieces = query.lower().split()
-    found = [{f"m{number}" for number, text in enumerate(texts) if piece in text.lower()} for piece in pieces]
-    telling = [each for piece, each in zip(pieces, found, strict=True) if piece != "a" and len(each) <= COMMON]
-    return set().union(*(telling if len(pieces) > 1 else found))
+    return {f"m{number}" for number, text in enumerate(texts) if any(piece in text.lower() for piece in pieces)}
 
 
 @settings(max_examples=examples(120), deadline=None)
@@ -52,14 +48,6 @@ def test_a_piece_of_a_word_fills_up_behind_words(folder: Stored) -> None:
     folder.texts("the host is up", "a ghosted room", "localhost", "nothing of it")
     assert folder.ids("host") == ["m0", "m2", "m1"]
     assert [hit["why"]["match"] for hit in folder.hits("host")] == ["phrase", "part of a word", "part of a word"]
-
-
-def test_a_word_that_tells_nothing_is_not_looked_for_inside_of_words(folder: Stored) -> None:
-    """Beside better matches, that is: alone it is."""
-    folder.texts("zebra", *(f"the project shared {number}" for number in range(60)), "prezebra", "projectile")
-    assert folder.ids("are zebra project") == ["m0", "m61"]
-    assert len(folder.ids("zebra projec", limit=100)) == 63, "no word, so it may be a part of one"
-    assert folder.hits("are")[0]["why"]["match"] == "part of a word"
 
 
 @pytest.mark.parametrize("layout", ["jsonl-store", "markdown-topics", "session-files", "user-document"])
@@ -130,7 +118,7 @@ def test_signs_alone(folder: Stored) -> None:
     assert set(folder.ids("= !")) == {"m0", "m1"}
 
 
-def test_a_question_of_common_words_alone_still_finds_them_all(folder: Stored) -> None:
+def test_a_question_of_common_words_still_finds_them_all(folder: Stored) -> None:
     folder.texts(*distractors(1)[:30], "zebra")
-    assert len(folder.ids("the", limit=40)) > 15
-    assert folder.ids("the zebra", limit=40) == ["m30"]
+    assert len(folder.ids("the zebra", limit=40)) > 15
+    assert folder.ids("the zebra", limit=40)[0] == "m30"
