@@ -190,15 +190,26 @@ def network_file_system(path: str) -> str | None:
     return kind if kind in _NETWORK_TYPES else None
 
 
-EXPORTS = ("/var/lib/nfs/etab", "/proc/fs/nfsd/exports")  # of exportfs, and of the kernel where that is unreadable
-_OCTAL = re.compile(rb"\\([0-7]{3})")
+EXPORTS = (
+    "/var/lib/nfs/etab",
+    "/proc/fs/nfsd/exports",
+)  # of exportfs, and of the kernel
+_OCTAL = re.compile(rb"\\([0-3][0-7]{2})")
 
 
 def is_exported(path: str) -> bool:
     """True if the NFS server of this machine exports the directory, or one above or below it: it reads a file for its
     clients without keeping it open as long as they do."""
     here = _with_slash(os.fsencode(os.path.realpath(path)))
-    return any(here.startswith(each) or each.startswith(here) for each in _exports())
+    return any(here.startswith(each) or each.startswith(here) or _is_within(here, each) for each in _exports())
+
+
+def _is_within(path: bytes, place: bytes) -> bool:
+    """True if the directory is within the place under another name: NFSv4 exports are often bind mounts."""
+    with suppress(OSError):
+        found = os.stat(place)
+        return any(os.path.samestat(os.stat(path[:end]), found) for end, sign in enumerate(path, 1) if sign == ord("/"))
+    return False
 
 
 def _exports() -> Iterator[bytes]:

@@ -70,7 +70,7 @@ class SpareFile:
         return True
 
     def confirm(self) -> None:
-        """Allow that the file is overwritten: the directory of the live file is synced."""
+        """Allow the file to be overwritten: the directory of the live file is synced."""
         self._overwritable = True
 
     def state(self) -> Fingerprint:

@@ -159,9 +159,12 @@ def _index_new(store: Store, files: Mapping[str, Fingerprint], now: float) -> di
     done = 0
     try:
         with store.tree.scanned() as scanned:
-            for part in _parts(files):
+            for part in _groups(files):
                 # Parsed after the last is read: a system call clears the processor's caches of what parses.
-                contents = [scanned.read(path, found) for path, found in part]
+                contents: list[bytes | None] = []
+                for path, found in part:
+                    store.check_stopping()
+                    contents.append(scanned.read(path, found))
                 for (path, found), content in zip(part, contents, strict=True):
                     store.check_stopping()
                     outcomes[path] = _read_new(store, path, found, content, now, group)
@@ -173,8 +176,8 @@ def _index_new(store: Store, files: Mapping[str, Fingerprint], now: float) -> di
     return outcomes
 
 
-def _parts(files: Mapping[str, Fingerprint]) -> Iterator[list[tuple[str, Fingerprint]]]:
-    """Yield the files in order, those together that enter the catalogue together."""
+def _groups(files: Mapping[str, Fingerprint]) -> Iterator[list[tuple[str, Fingerprint]]]:
+    """Yield the files in order, in the groups that enter the catalogue together."""
     part: list[tuple[str, Fingerprint]] = []
     size = 0
     for path, found in sorted(files.items()):

@@ -155,7 +155,8 @@ def _find(
         try:
             ranked = engine.find(reader, question, missing_here)
         except VectorsMissingError as reason:
-            fresh.withheld = f"no memory was compared: {reason}"
+            said = f"no memory was compared: {reason}"
+            fresh.withheld = f"{fresh.withheld}; {said}" if fresh.withheld else said
             return []
         found = [each for each in ranked if (root.name, each.key) != request.excluded]
         return _hits(root, reader, found, query_with_forms)

@@ -38,7 +38,7 @@ class ParsedQuery(Struct, frozen=True, dict=True):
     """A query, `raw` as typed, and the terms it is made of. All are as typed, but those of `forms`.
 
     `pieces`: the parts between white space, each once. `units`: the words of each piece, each piece once. `phrase`: the
-    whole query as one phrase, if it is more than one unit. `exact`: each unit as one term. `words`: the single words.
+    whole query as one phrase, if several pieces have words. `exact`: each unit as one term. `words`: the single words.
     `function_words`: the words that carry little information in the languages of the query. `informative`: the single
     words without them. `quoted`: it is wholly in quotation marks. `forms`: a term for each word that an index has in
     other forms.
@@ -84,7 +84,7 @@ def parse_query(raw: str) -> ParsedQuery:
         raw,
         pieces=tuple(dict.fromkeys(split))[: 2 * MAX_UNITS],
         units=units,
-        phrase=phrase(every[:MAX_PHRASE]) if len(units) > 1 else None,
+        phrase=phrase(every[:MAX_PHRASE]) if sum(map(bool, found)) > 1 else None,
         exact=tuple(map(phrase, units)),
         words=words,
         function_words=without,

@@ -41,7 +41,7 @@ class Candidate(NamedTuple):
 
     `text`: how well its words match, 0..1; 0 if it was not found by its words. `confidence`: sure, likely or weak.
     `match`: what the index found, None if it was found by meaning alone. `lacking`: no memory has a name that is asked
-    for, or no memory another word although this one has the name."""
+    for, or this one has the name but no memory has some other word of the question."""
 
     key: int
     score: float

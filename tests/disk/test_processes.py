@@ -266,14 +266,23 @@ def test_the_heap_of_another_c_library_stays_as_it_is(monkeypatch: pytest.Monkey
         ("/\t*(ro)", True),
         ("{path}er\t*(ro)", False),
         ("# {path}\t*(ro)", False),
+        ("{other}\t*(ro)", True),
+        ("{other}er\t*(ro)", False),
+        (r"/\777{path}\t*(ro)", False),
         ("", False),
     ],
 )
 def test_directories_that_the_nfs_server_exports(
     line: str, exported: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    table, path = tmp_path / "etab", tmp_path / "my memories"
-    given = line.format(path=path, above=tmp_path).replace(" memories", r"\040memories")
+    table, path, other = tmp_path / "etab", tmp_path / "my memories", tmp_path / "other name"
+    path.mkdir()
+    other.symlink_to(path)  # as a bind mount, it is one directory with two paths
+    given = (
+        line.format(path=path, above=tmp_path, other=other)
+        .replace("other name", r"other\040name")
+        .replace(" memories", r"\040memories")
+    )
     table.write_text(f"# Version 1.1\n{given}\n")
     monkeypatch.setattr(processes, "EXPORTS", (str(tmp_path / "missing"), str(table)))
     assert processes.is_exported(str(path)) is exported

@@ -54,17 +54,6 @@ def write(tree: Tree, spare: SpareFile, content: Content) -> None:
     assert written == tree.stat("index")
 
 
-def has_leases(tmp_path: Path) -> bool:
-    with open(tmp_path / "lease", "w+b") as file:
-        return syscalls.take_lease(file.fileno()) is True
-
-
-@pytest.fixture
-def leases(tmp_path: Path) -> None:
-    if not has_leases(tmp_path):
-        pytest.skip("there are no leases here")
-
-
 @pytest.mark.usefixtures("leases")
 def test_two_files_take_turns(root: Path, tree: Tree, spare: SpareFile, tmp_path: Path) -> None:
     inodes = []

@@ -57,6 +57,7 @@ def site(tmp_path: Path) -> Iterator[Site]:
     made.store.close()
 
 
+@pytest.mark.usefixtures("leases")
 def test_both_index_files_are_on_the_disk_after_one_sync_of_the_directory(
     site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -67,6 +67,13 @@ def test_a_single_word_is_taken_as_it_is(stored: Stored) -> None:
     assert len(stored.ids('"deploying"')) == 3, "none has it: any form"
 
 
+def test_a_repeated_word_is_a_phrase(stored: Stored) -> None:
+    stored.texts("said bye", "bye bye", "bye and bye")
+    assert stored.ids('"bye bye"') == ["m1"]
+    assert stored.ids("bye bye")[0] == "m1"
+    assert len(stored.ids("bye bye")) == 3
+
+
 def test_a_time_in_quotation_marks_is_only_words(stored: Stored) -> None:
     stored.put(memory("words", "the phrase last week", age=400), memory("week", "the phrase of it", age=7))
     assert stored.ids('"phrase last week"') == ["words"]
