@@ -190,10 +190,7 @@ def network_file_system(path: str) -> str | None:
     return kind if kind in _NETWORK_TYPES else None
 
 
-EXPORTS = (
-    "/var/lib/nfs/etab",
-    "/proc/fs/nfsd/exports",
-)  # of exportfs, and of the kernel
+EXPORTS = ("/var/lib/nfs/etab", "/proc/fs/nfsd/exports")  # of exportfs, and of the kernel
 _OCTAL = re.compile(rb"\\([0-3][0-7]{2})")
 
 

@@ -308,8 +308,10 @@ def _write(store: Store, render: _Render, wait_s: float) -> IndexUpdate:
     try:
         with store.locked(wait_s, honour_soft=False) as held, atomic.exchanging(store.tree) as exchanged:
             guard = held.check if held is not None else None
+            shared = store.network_fs is not None or is_exported(store.tree.path)  # nobody knows who reads a file
+            spares = None if shared else exchanged
             for path, content in result.files.items():
-                written = _replace(store, path, content, fingerprints[path], guard, exchanged)
+                written = _replace(store, path, content, fingerprints[path], guard, spares)
                 _note_write(store, path, written, fingerprints[path], now)
                 journal_first_write(store, path, render.previous[path], content, now)
                 fingerprints = state.fingerprints = {**fingerprints, path: written}
@@ -326,12 +328,12 @@ def _replace(
     content: Content,
     expected: Fingerprint | None,
     guard: atomic.Guard | None,
-    exchanged: dict[str, SpareFile],
+    exchanged: dict[str, SpareFile] | None,
 ) -> Fingerprint:
-    """Write an index file and return its fingerprint. `exchanged` as in `atomic.replace_derived`."""
+    """Write an index file and return its fingerprint. `exchanged` as in `atomic.replace_derived`; None where there can
+    be no spare file."""
     tree, pause = store.tree, store.pause
-    elsewhere = store.network_fs is not None or is_exported(tree.path)  # there, nobody knows who reads a file
-    if expected is None or elsewhere:
+    if expected is None or exchanged is None:
         mode = store.mode_for(path) if expected is None else None
         return atomic.replace(tree, path, content, expected=expected, guard=guard, mode=mode, pause=pause).fingerprint
     spare = store.spare_file(path)

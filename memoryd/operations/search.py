@@ -7,7 +7,7 @@ count as an access.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 from msgspec import UNSET, Struct, UnsetType, field
@@ -107,8 +107,11 @@ def search(
         if root.name in allowed
     ]
     missing: list[tuple[str, ...]] = []  # of each root
-    hits = _find_phrase(in_scope, words, now, fresh) if words.quoted and request.like is None else []
-    if not hits:
+    hits: list[Hit] = []
+    if words.quoted and request.like is None:
+        for root, wanted in in_scope:
+            hits += _find_phrase(root, wanted, words, now, fresh[root.name])
+    if not hits:  # where one root has the phrase, the others are not searched for anything else
         for root, wanted in in_scope:
             found, missing_here = _find(root, wanted, words, now, engine, fresh[root.name])
             missing.append(missing_here)
@@ -164,23 +167,10 @@ def _find(
     return read_index(root, fresh, query), tuple(missing)
 
 
-def _find_phrase(
-    in_scope: Iterable[tuple[SearchRoot, SearchQuery]],
-    words: ParsedQuery,
-    now: float,
-    fresh: Mapping[str, Freshness],
-) -> list[Hit]:
-    """Return the memories with the phrase of a question in quotation marks, of all roots: where one root has it, the
-    others are not searched for anything else."""
-    found: list[Hit] = []
-    for root, request in in_scope:
-        question = Question(words, request.filters, request.mode, request.limit, now, _profile(root))
-
-        def query(reader: IndexReader, root: SearchRoot = root, question: Question = question) -> list[Hit]:
-            return _hits(root, reader, find_phrase(reader, question), words)
-
-        found += read_index(root, fresh[root.name], query)
-    return found
+def _find_phrase(root: SearchRoot, request: SearchQuery, words: ParsedQuery, now: float, fresh: Freshness) -> list[Hit]:
+    """Return the memories in one root with the phrase of a question in quotation marks."""
+    question = Question(words, request.filters, request.mode, request.limit, now, _profile(root))
+    return read_index(root, fresh, lambda reader: _hits(root, reader, find_phrase(reader, question), words))
 
 
 def _hits(root: SearchRoot, reader: IndexReader, found: Sequence[Candidate], query: ParsedQuery) -> list[Hit]:

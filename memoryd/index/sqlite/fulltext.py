@@ -84,7 +84,8 @@ class FullText:
         self._word_list = words
         self._version = -1
         self._size = self._word_count = 0
-        self._mostly_archived = False  # so many that the best matches are not looked up before the others
+        # So many are archived that the best matches are not looked up before the others; None: not known yet.
+        self._mostly_archived: bool | None = None
         self._frequencies: dict[str, int] = {}
 
     @property
@@ -160,7 +161,7 @@ class FullText:
         alike = abs(size - self._size) * 20 < size
         common = {each: count for each, count in self._frequencies.items() if count >= _COMMON} if alike else {}
         self._frequencies, self._size, self._word_count = common, size, sum(words)
-        self._mostly_archived &= alike
+        self._mostly_archived = self._mostly_archived if alike else None
 
     def _count(self, expressions: Sequence[str]) -> list[int]:
         """Return the number of memories that match each expression, in one query. Counting stops at a fifth of all
@@ -256,8 +257,9 @@ class FullText:
             rows = self._db.rows(_BEST.format(among=among, where=where), (*given, SPARE * limit, *values))
             if len(rows) >= limit:
                 return sorted(rows, key=itemgetter(1, 0), reverse=True)[:limit]
-            [share] = self._db.row(_SHARE_ARCHIVED) or (0,)
-            self._mostly_archived = share > 1 - 1 / SPARE
+            if self._mostly_archived is None:
+                [share] = self._db.row(_SHARE_ARCHIVED) or (0,)
+                self._mostly_archived = share > 1 - 1 / SPARE
         score, source = (f"{_BM25} - coalesce(much, 0)", _FROM_RARE) if rare else (_BM25, _FROM)
         columns = f"w.rowid, {score} AS score, {_SIGNALS}"
         query = f"{rare}SELECT {columns} {source}{among}{where} ORDER BY score DESC, w.rowid DESC LIMIT ?"

@@ -163,11 +163,11 @@ def _check_path(native: NativeMemory, path: str) -> Iterator[Problem]:
         return
     if ":" in location.time:
         yield Problem("colon-name", f"colons in the time of the name; expected {location.time.replace(':', '-')}-…")
-    digits, expected = stamp_digits(native.get("timestamp")), location.session
+    digits = stamp_digits(native.get("timestamp"))
     if digits is not None and digits != f"{location.date}{location.time}".replace("-", "").replace(":", ""):
         yield Problem("stamp-differs", "timestamp: differs from the path, perhaps by its time zone")
     session = native.get("session_id")
-    if isinstance(session, str) and session and session != expected:
+    if isinstance(session, str) and session and session != location.session:
         yield Problem("stamp-differs", "session_id: differs from the path")
 
 
