@@ -181,11 +181,11 @@ def _is_deleted(link: str, path: str) -> bool:
 
 def network_file_system(path: str) -> str | None:
     """Return the type of the file system that contains `path` if other machines share it, or None."""
-    here = os.path.realpath(path)
+    here = _with_slash(os.path.realpath(path))
     best, kind = "", ""
     for part in psutil.disk_partitions(all=True):
-        mount = part.mountpoint.rstrip("/")
-        if (here == mount or here.startswith(mount + "/")) and len(mount) >= len(best):
+        mount = _with_slash(part.mountpoint)
+        if here.startswith(mount) and len(mount) >= len(best):
             best, kind = mount, part.fstype.lower()  # of several on one mount point the last is on top
     return kind if kind in _NETWORK_TYPES else None
 
@@ -197,28 +197,30 @@ _OCTAL = re.compile(rb"\\([0-3][0-7]{2})")
 def is_exported(path: str) -> bool:
     """True if the NFS server of this machine exports the directory, or one above or below it: it reads a file for its
     clients without keeping it open as long as they do."""
-    here = _with_slash(os.fsencode(os.path.realpath(path)))
+    here = _with_slash(os.path.realpath(path))
     return any(here.startswith(each) or each.startswith(here) or _is_within(here, each) for each in _exports())
 
 
-def _is_within(path: bytes, place: bytes) -> bool:
+def _is_within(path: str, place: str) -> bool:
     """True if the directory is within the place under another name: NFSv4 exports are often bind mounts."""
     with suppress(OSError):
         found = os.stat(place)
-        return any(os.path.samestat(os.stat(path[:end]), found) for end, sign in enumerate(path, 1) if sign == ord("/"))
+        return any(os.path.samestat(os.stat(path[:end]), found) for end, sign in enumerate(path, 1) if sign == "/")
     return False
 
 
-def _exports() -> Iterator[bytes]:
+def _exports() -> Iterator[str]:
     """Yield the exported directories, each with a slash at its end."""
     for table in EXPORTS:
         with suppress(OSError), open(table, "rb") as file:
             places = [line.split(maxsplit=1)[0] for line in file if line.startswith(b"/")]
-            yield from (_with_slash(_OCTAL.sub(lambda found: bytes([int(found[1], 8)]), each)) for each in places)
+            decoded = (_OCTAL.sub(lambda found: bytes([int(found[1], 8)]), each) for each in places)
+            yield from (_with_slash(os.fsdecode(each)) for each in decoded)
 
 
-def _with_slash(path: bytes) -> bytes:
-    return path.rstrip(b"/") + b"/"
+def _with_slash(path: str) -> str:
+    """Return the path of a directory with one slash at its end: the paths within it begin with that."""
+    return path.rstrip("/") + "/"
 
 
 _INITIAL_PIDS = "pid:[4026531836]"  # PROC_PID_INIT_INO of the kernel

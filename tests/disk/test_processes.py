@@ -165,6 +165,13 @@ def test_the_deepest_mount_decides(monkeypatch: pytest.MonkeyPatch, path: str, e
     assert processes.network_file_system(path) == expected
 
 
+@pytest.mark.parametrize("at", ["/", "/mnt/a", "/mnt/a/"])
+def test_a_mount_is_no_mount_of_a_longer_name(monkeypatch: pytest.MonkeyPatch, at: str) -> None:
+    monkeypatch.setattr(psutil, "disk_partitions", lambda **_: [Part(at, "nfs")])
+    found = [processes.network_file_system(path) for path in ("/mnt/a", "/mnt/a/b", "/mnt/ab", "/mnt/ab/c")]
+    assert found == ["nfs"] * 4 if at == "/" else ["nfs", "nfs", None, None]
+
+
 def test_a_real_folder_has_some_file_system(tmp_path: Path) -> None:
     assert processes.network_file_system(str(tmp_path)) is None or tmp_path.exists()
 
