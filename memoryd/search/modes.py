@@ -156,12 +156,12 @@ class SearchEngine:
 
     def _fill(self, reader: IndexReader, question: Question, missing: Missing) -> list[Candidate]:
         """Return the memories found, and if there are too few, those with a part of a word. If only an identifier is
-        asked for that no memory has as a word, a similar one is no answer."""
+        asked for that no memory has as a word, a similar one is no answer. Where any part of the question counts,
+        the others are looked for as well."""
         parts, whole = question.query, not question.profile.fill
-        if missing.identifiers:
-            found, parts, whole = [], parse_query(" ".join(missing.identifiers)), False
-        else:
-            found = self._judged(reader, question, missing)
+        found = [] if missing.identifiers else self._judged(reader, question, missing)
+        if missing.identifiers and whole:
+            parts, whole = parse_query(" ".join(missing.identifiers)), False
         if len(found) < question.limit and (question.profile.fill or not found):
             lacking, known = question.limit - len(found), [each.key for each in found]
             found += part_candidates(reader, parts, question.filters, lacking, question.now, known, whole_words=whole)

@@ -6,7 +6,7 @@ import random
 from pathlib import Path
 
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
 from memoryd.index.sqlite import word_list
@@ -28,6 +28,8 @@ def by_hand(texts: list[str], query: str) -> set[str]:
 
 @settings(max_examples=examples(120), deadline=None)
 @given(texts=TEXTS, query=QUERIES)
+@example(texts=["a _", "a A"], query="A_A _")
+@example(texts=["cab", "c"], query="b A_A")
 def test_whatever_holds_a_piece_is_found(
     texts: list[str], query: str, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
@@ -57,6 +59,13 @@ def test_in_other_layouts_a_piece_of_a_word_finds_nothing(layout: str, tmp_path:
     assert stored.ids("host") == ["m0"]
     assert stored.ids("osted") == []
     assert stored.ids("==>") == ["m2"], "signs belong to no word"
+
+
+def test_other_parts_of_a_question_for_an_unknown_identifier_are_found_as_weak_hits(folder: Stored) -> None:
+    folder.texts("the function that parses the ledger", "nothing of it")
+    hits = folder.hits("function parse_ledger_v7")
+    assert [(hit["id"], hit["confidence"]) for hit in hits] == [("m0", "weak")]
+    assert folder.ids("parse_ledger_v7") == []
 
 
 def test_pieces_across_signs_and_in_tags_and_titles(folder: Stored) -> None:
