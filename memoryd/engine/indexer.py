@@ -13,6 +13,7 @@ import os
 import sys
 import threading
 from collections.abc import Callable, Collection
+from contextlib import suppress
 from enum import Enum
 from typing import NamedTuple
 
@@ -271,7 +272,8 @@ class Backfill:
 
 
 def _lower_priority() -> None:
-    """Let all other threads go first. Linux alone has a priority for each thread."""
+    """Let all other threads go first. Linux alone has a priority for each thread; a sandbox may forbid to set it."""
     if sys.platform == "linux":
         thread = threading.get_native_id()
-        os.setpriority(os.PRIO_PROCESS, thread, max(NICE, os.getpriority(os.PRIO_PROCESS, thread)))
+        with suppress(OSError):  # the batch is made all the same
+            os.setpriority(os.PRIO_PROCESS, thread, max(NICE, os.getpriority(os.PRIO_PROCESS, thread)))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 import threading
@@ -239,6 +240,19 @@ def test_a_slow_embedder_yields_to_all_others(world: World) -> None:
     world.until(filling, lambda: world.have() == 1)
     assert seen == [max(before, NICE)]
     assert priority() == before
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="no priority for each thread")
+def test_a_sandbox_that_forbids_priorities_stops_no_slow_embedder(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: int) -> None:
+        raise PermissionError(errno.EPERM, os.strerror(errno.EPERM))
+
+    monkeypatch.setattr(os, "setpriority", refuse)
+    filling = world.filling(Numbers(fast=False))
+    world.put(1)
+    world.until(filling, lambda: world.have() == 1)
 
 
 def test_what_goes_while_its_vector_is_made_leaves_none(world: World) -> None:
