@@ -96,7 +96,8 @@ def update_index(
             state.dirty = True
             return IndexUpdate(state.result, blocked_reason=f"{unread[0]} cannot be read", retry_at=now + CONTENTION_S)
         foreign = _foreign(state, previous, fingerprints)
-        result = _withhold_foreign(_render(store, previous, now), store.known_layout, foreign)
+        result = _with_not_durable(_render(store, previous, now), state, previous)
+        result = _withhold_foreign(result, store.known_layout, foreign)
     state.result = replace(result, files={}, update=None)  # which may be large
     released = released_findings(store)
     store.root_findings["index"] = (*result.findings, *released)
@@ -179,6 +180,12 @@ def _only_existing(result: IndexResult, view: IndexView) -> IndexResult:
         return result
     existing = {path: content for path, content in result.files.items() if view.previous.get(path) is not None}
     return replace(result, files=existing)
+
+
+def _with_not_durable(result: IndexResult, state: IndexState, previous: Mapping[str, bytes | None]) -> IndexResult:
+    """Add the index files to be written once more although they are current: perhaps they are not on the disk."""
+    again = {path: content for path, content in previous.items() if path in state.not_durable and content}
+    return replace(result, files={**again, **result.files}) if again else result
 
 
 def _foreign(
@@ -319,6 +326,10 @@ def _write(store: Store, render: _Render, wait_s: float) -> IndexUpdate:
         return IndexUpdate(result, delay_reason=error.message, retry_at=now + RETRY_S)
     except (StoreChangedError, ChangingError):
         return IndexUpdate(result, delay_reason="the index changed while it was written", retry_at=now + RETRY_S)
+    except OSError:
+        state.not_durable, state.dirty = frozenset(result.files), True
+        raise
+    state.not_durable = frozenset()
     return IndexUpdate(result, written=tuple(result.files))
 
 

@@ -22,6 +22,7 @@ class IndexState(Struct):
     `dirty`: something was indexed since. `changes`: how often anything was indexed. `current`: the files were then what
     the catalogue says. `written`: what memoryd wrote last. `overwrites`: how often in a row another program replaced
     our version. `update`: renders the next change; set while the files are what memoryd wrote and match the catalogue.
+    `not_durable`: the files that a failed update may have replaced without putting that on the disk.
     `foreign_versions`: a version by another program, and when it was first observed. `deletions`: the first and last
     time of a run of deleted files without a pause. `deletion_event`: the time of the last event for a deleted source
     file, which may still have to be indexed; set by any thread.
@@ -34,6 +35,7 @@ class IndexState(Struct):
     written: dict[str, Fingerprint] = field(default_factory=dict)
     written_at: dict[str, float] = field(default_factory=dict)
     overwrites: dict[str, int] = field(default_factory=dict)
+    not_durable: frozenset[str] = frozenset()
     foreign_versions: dict[str, tuple[Fingerprint, float]] = field(default_factory=dict)
     result: IndexResult = field(default_factory=IndexResult)
     update: UpdateIndex | None = None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ from typing import Any
 import pytest
 
 from memoryd.control.methods.memories import AddRequest, AddResult
+from memoryd.disk import syscalls
 from memoryd.engine import health as root_health
 from memoryd.engine.inbox import BLIND_SCAN_S, CALM_LOOK_S, LOOK_S, MIN_SCAN_S, NEVER
 from memoryd.engine.indexer import LATER_S, Indexer
@@ -21,6 +23,7 @@ from memoryd.operations.index_files import IndexUpdate
 from memoryd.search.embedding.embedder import Embedder
 from memoryd.store import Store
 from tests.engine.numbers import Numbers
+from tests.layouts import json_samples
 from tests.layouts.samples import learning, lines
 from tests.operations.world import LEARNINGS, World
 
@@ -63,8 +66,8 @@ class Hints:
 class Site:
     """A root with a clock that goes when it is told to, and what it told."""
 
-    def __init__(self, base: Path, embedder: Embedder | None = None) -> None:
-        self.world = World(base)
+    def __init__(self, base: Path, embedder: Embedder | None = None, kind: str | None = None) -> None:
+        self.world = World(base, kind=kind)
         self.world.write(LEARNINGS, lines(learning(1)))
         self.now = 1000.0
         self.hints = Hints()
@@ -273,3 +276,46 @@ def test_reindexing_forgets_nothing(site: Site) -> None:
     site.root.reindex(dry_run=False)
     assert site.world.path("index.json").exists()
     assert site.records() == 1
+
+
+@pytest.mark.parametrize("shared", [False, True], ids=["exchanged", "replaced"])
+@pytest.mark.parametrize(
+    "change", [{json_samples.name(2): json_samples.file(2)}, {"_index.json": b"{}", "_stats.json": b"{}"}]
+)
+def test_index_files_that_may_not_be_on_the_disk_are_written_again(
+    change: Mapping[str, bytes], shared: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A failed sync of the directory may leave the old files there after a power failure."""
+    monkeypatch.setattr("memoryd.operations.index_files.is_exported", lambda _: shared)
+    site = Site(tmp_path, kind="json-files")
+    site.world.write(json_samples.name(1), json_samples.file(1))
+    site.root.begin()
+    for path, content in change.items():
+        site.world.write(path, content)
+    genuine = syscalls.sync_directory
+
+    def refuse(_: int) -> None:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(syscalls, "sync_directory", refuse)
+        for _ in range(2):
+            with pytest.raises(OSError, match=os.strerror(errno.EIO)) as failed:
+                site.root.sync(5.0, None)
+            site.root.trouble(failed.value)
+            assert site.root.status.state == "read_only"
+    site.topics()
+    synced: list[int] = []
+
+    def sync_directory(fd: int) -> None:
+        synced.append(fd)
+        genuine(fd)
+
+    monkeypatch.setattr(syscalls, "sync_directory", sync_directory)
+    site.root.sync(5.0, None)
+    assert synced
+    assert site.root.status.state == "ok"
+    site.root.reindex(dry_run=False)
+    written = [event["paths"] for topic, event in site.told if topic == "change" and event.get("index")]
+    assert [sorted(paths) for paths in written] == [["_index.json", "_stats.json"]], "once is enough"
+    site.root.end()
