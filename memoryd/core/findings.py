@@ -76,6 +76,9 @@ SHARED_CODES: Mapping[str, Code] = {
     "unprovable-lock": Code(WARNING, "a lock whose holder cannot be proved dead; left in place"),
     "held-lock": Code(WARNING, "a lock unchanged for 10 minutes whose process is alive"),
     "backups-behind": Code(ERROR, "every backup attempt of the last two intervals failed; see `memoryd jobs`"),
+    "versions-unsaved": Code(
+        WARNING, "versions of files, kept between backups, cannot be saved in the state directory; tried again"
+    ),
     "repair-given-up": Code(WARNING, "the same repair was made three times on the same bytes; not repeated"),
     "possible-duplicate": Code(INFO, "two similar memories; merge them with `dedupe` or by hand"),
     "oversize": Code(WARNING, "a file exceeds its size limit and no entry can be archived"),

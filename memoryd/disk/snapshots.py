@@ -105,13 +105,14 @@ class FileState(Struct, frozen=True):
 
 
 class UnsavedVersions:
-    """Versions of files in memory, to be saved later. Of each file the newest, and the one with the most memories."""
+    """Versions of files in memory, to be saved later. Of each file the newest, and the one with the most memories.
+    `dropped`: how many did not fit since the last were saved."""
 
     MAX_SIZE = 32 * 1024 * 1024  # bytes; they are saved within about a second
 
     def __init__(self) -> None:
         self._states: dict[str, tuple[FileState, ...]] = {}
-        self._size = 0
+        self._size = self.dropped = 0
 
     def note(self, state: FileState) -> bool:
         """Add the newest version of a file. Returns False if it does not fit."""
@@ -131,7 +132,7 @@ class UnsavedVersions:
 
     def clear(self) -> None:
         """Forget them: they are saved."""
-        self._states, self._size = {}, 0
+        self._states, self._size, self.dropped = {}, 0, 0
 
 
 def _size(states: Iterable[FileState]) -> int:

@@ -17,7 +17,7 @@ from memoryd.control.methods.shared import ChangeResult, PlanRow
 from memoryd.control.methods.upkeep import LocksResult, ReindexResult
 from memoryd.core.records import Role
 from memoryd.engine.health import FindingReports, Health
-from memoryd.engine.inbox import CALM_LOOK_S, LATE_S, LOOK_S, NEVER, Deadlines
+from memoryd.engine.inbox import CALM_LOOK_S, LATE_S, LOOK_S, MIN_SCAN_S, NEVER, Deadlines
 from memoryd.engine.indexer import Backfill, Indexer, VectorsDue
 from memoryd.engine.interfaces import Clock, Hints, Tell
 from memoryd.engine.jobs import LOOKS, OPERATIONS, Job
@@ -26,7 +26,7 @@ from memoryd.engine.status import ProgressReporter, Publisher
 from memoryd.errors import InvalidMemoryError, MemorydError, TimeoutExpiredError
 from memoryd.layouts.registry import LAYOUTS
 from memoryd.log import get_logger
-from memoryd.operations.file_versions import save_versions
+from memoryd.operations.file_versions import VERSIONS_TOPIC, save_versions
 from memoryd.operations.index_files import IndexUpdate, reclaim
 from memoryd.operations.migrate import recover_and_migrate
 from memoryd.operations.recognition import no_layout_reason, recognise_root
@@ -98,7 +98,8 @@ class Root:
         """Write what still waits, and close the store."""
         self._hints.unwatch(self.store.name)
         self.memories.end()
-        save_versions(self.store, self._clock.wall())
+        if save_versions(self.store, self._clock.wall()):
+            self._reports.report_new()
         self.store.close()
 
     def next_due(self) -> float:
@@ -247,8 +248,10 @@ class Root:
         if waiting is None:
             return ()
         self._write_index(force=False, wait_s=INDEX_WAIT_S)
-        if self.store.file_rules.saves_versions:
-            save_versions(self.store, self._clock.wall())
+        if self.store.file_rules.saves_versions and save_versions(self.store, self._clock.wall()):
+            self.publish()
+        if self.store.root_findings.get(VERSIONS_TOPIC):  # the next scan tries again
+            self.deadlines.scan = min(self.deadlines.scan, self._clock.monotonic() + MIN_SCAN_S)
         return waiting
 
     def _read(

@@ -2,24 +2,26 @@
 
 Where agents cache and overwrite whole files, each good version is saved at once. In other layouts without backups in
 the root it is saved once the root has settled: until then its content stays in memory, so that no change has to wait
-for that before it can be found.
+for that before it can be found. When what waits is too large, it is saved at once.
+
+If the state directory refuses them, the finding `versions-unsaved` stays until they are saved. While it does, a version
+for which there is no room in memory is dropped.
 """
 
 from __future__ import annotations
 
+from memoryd.core.findings import Finding
 from memoryd.core.index import FileRow
 from memoryd.core.records import Role
 from memoryd.core.retention import Quality
 from memoryd.disk.snapshots import Deflation, FileState
 from memoryd.errors import MemorydError
-from memoryd.log import get_logger
 from memoryd.store import Store
-
-log = get_logger(__name__)
 
 # Each version is stored whole. Agents append often: above this size, 50 times the limit of a topic file, a busy file
 # would write more to the state directory than it is worth, and the scheduled backups have to do.
 MAX_VERSION_SIZE = 256 * 1024
+VERSIONS_TOPIC = "versions"
 
 
 def begin_version(store: Store, content: bytes) -> Deflation | None:
@@ -46,20 +48,41 @@ def note_version(
     state = FileState(row.path, row.digest, mode, quality, content, deflation=deflation)
     if not rules.agent_caches_file:
         if row.records and len(content) <= MAX_VERSION_SIZE:
-            store.unsaved_versions.note(state)
+            _note_for_later(store, state, now)
     elif not later or not store.unsaved_versions.note(state):
         save_versions(store, now)
         store.vault.add_version(state, now, keep=store.policy.backups)
 
 
-def save_versions(store: Store, now: float) -> None:
-    """Save the versions noted since the last call. If that fails, the next call tries again."""
-    states = store.unsaved_versions.states()
-    if not states:
+def _note_for_later(store: Store, state: FileState, now: float) -> None:
+    """Leave a version to `save_versions`. Those that fill the memory are saved first, unless that has just failed."""
+    if store.unsaved_versions.note(state):
         return
+    if not store.root_findings.get(VERSIONS_TOPIC):
+        save_versions(store, now)
+    if not store.unsaved_versions.note(state):
+        store.unsaved_versions.dropped += 1
+
+
+def save_versions(store: Store, now: float) -> bool:
+    """Save the versions noted since the last call. If that fails, it is reported, and the next call tries again.
+    Returns whether what is reported has changed."""
+    states, reported = store.unsaved_versions.states(), store.root_findings.get(VERSIONS_TOPIC, ())
+    if not states:
+        return False
+    found: tuple[Finding, ...] = ()
     try:
         store.vault.add_versions(states, now, keep=store.policy.backups)
     except (OSError, MemorydError) as error:
-        log.warning("versions not saved", root=store.name, error=str(error))
+        found = (_unsaved(len(states), store.unsaved_versions.dropped, error),)
     else:
         store.unsaved_versions.clear()
+    store.root_findings[VERSIONS_TOPIC] = found
+    return found != reported
+
+
+def _unsaved(waiting: int, dropped: int, error: Exception) -> Finding:
+    lost = f", {dropped} more did not fit into memory and are lost" if dropped else ""
+    what = "1 version of a file" if waiting == 1 else f"{waiting} versions of files"
+    message = f"{what} cannot be saved{lost}; memoryd tries again by itself: {error}"
+    return Finding("versions-unsaved", "", message)

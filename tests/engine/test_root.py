@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from memoryd.control.methods.memories import AddRequest, AddResult
+from memoryd.core.defaults import Policy
 from memoryd.disk import syscalls
 from memoryd.engine import health as root_health
 from memoryd.engine.inbox import BLIND_SCAN_S, CALM_LOOK_S, LOOK_S, MIN_SCAN_S, NEVER
@@ -25,6 +26,7 @@ from memoryd.store import Store
 from tests.engine.numbers import Numbers
 from tests.layouts import json_samples
 from tests.layouts.samples import learning, lines
+from tests.layouts.test_markdown_topics import entry
 from tests.operations.world import LEARNINGS, World
 
 
@@ -66,8 +68,10 @@ class Hints:
 class Site:
     """A root with a clock that goes when it is told to, and what it told."""
 
-    def __init__(self, base: Path, embedder: Embedder | None = None, kind: str | None = None) -> None:
-        self.world = World(base, kind=kind)
+    def __init__(
+        self, base: Path, embedder: Embedder | None = None, kind: str | None = None, policy: Policy | None = None
+    ) -> None:
+        self.world = World(base, policy, kind)
         self.world.write(LEARNINGS, lines(learning(1)))
         self.now = 1000.0
         self.hints = Hints()
@@ -276,6 +280,44 @@ def test_reindexing_forgets_nothing(site: Site) -> None:
     site.root.reindex(dry_run=False)
     assert site.world.path("index.json").exists()
     assert site.records() == 1
+
+
+def refuse_versions(*_: Any, **__: Any) -> None:
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+def test_versions_that_cannot_be_saved_are_reported_and_tried_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    site = Site(tmp_path, kind="markdown-topics", policy=Policy(schedule={"rescan": "off"}))
+    vault = site.world.store.vault
+    site.world.write("a/b.md", entry("2026-01-30", "kept"))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(vault, "add_versions", refuse_versions)
+        site.root.begin()
+        assert site.root.status.state == "degraded"
+        [reason] = site.root.status.reasons
+        assert reason.startswith("1 version of a file cannot be saved; memoryd tries again by itself")
+        assert [event["code"] for topic, event in site.told if topic == "finding"] == ["versions-unsaved"]
+        site.wait(MIN_SCAN_S)
+        assert site.root.status.state == "degraded"
+    site.wait(MIN_SCAN_S)
+    assert (site.root.status.state, site.root.status.reasons) == ("ok", ())
+    assert [version.file for version in vault.versions()] == ["a/b.md"]
+    site.root.end()
+
+
+def test_versions_that_are_lost_at_the_end_are_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    site = Site(tmp_path, kind="markdown-topics")
+    site.root.begin()
+    site.world.write("a/b.md", entry("2026-01-30", "lost"))
+    site.root.index_for_search(["a/b.md"], site.now)
+
+    monkeypatch.setattr(site.world.store.vault, "add_versions", refuse_versions)
+    site.topics()
+    site.root.end()
+    assert [event["code"] for topic, event in site.told if topic == "finding"] == ["versions-unsaved"]
 
 
 @pytest.mark.parametrize("shared", [False, True], ids=["exchanged", "replaced"])

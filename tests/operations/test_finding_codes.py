@@ -24,6 +24,7 @@ from memoryd.layouts.codes import CODES
 from memoryd.operations.backup import create_backups
 from memoryd.operations.check import check
 from memoryd.operations.check import finding_row as shown
+from memoryd.operations.file_versions import save_versions
 from memoryd.operations.locks import list_locks
 from memoryd.operations.recognition import layout_mismatch
 from memoryd.operations.repair import MAX_TRIES, repair
@@ -293,6 +294,17 @@ def _of_another_program(site: Site) -> Place:
     return Place("")
 
 
+def _refused_versions(site: Site) -> Place:
+    def refuse(*_: Any, **__: Any) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    site.write(TOPIC, _entry("2026-01-01").encode())
+    site.sync()
+    site.patch.setattr(site.store.vault, "add_versions", refuse)
+    save_versions(site.store, site.now)
+    return Place("")
+
+
 def _only_recognised(site: Site) -> Place:
     site.write(LEARNINGS, lines(GOOD))
     site.store.guess("jsonl-store", f"{LEARNINGS}:1 holds a memory")
@@ -335,6 +347,7 @@ CASES: dict[str, Case] = {
     "soft-limit": Case("jsonl-store", _full, _limited(LimitKind.SOFT, 1)),
     "near-limit": Case("jsonl-store", _full, _limited(LimitKind.SOFT, 2)),
     "stale-lock": Case("jsonl-store", _lock(b'{"pid": 4194303}')),
+    "versions-unsaved": Case("markdown-topics", _refused_versions),
     "backups-behind": Case("jsonl-store", _failing_backups),
     "held-lock": Case("jsonl-store", _held_lock),
     "late-writes": Case("jsonl-store", _late_writer),

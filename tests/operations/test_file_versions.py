@@ -1,0 +1,73 @@
+"""Versions of files between backups: none is dropped unless it is reported."""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from memoryd.disk.snapshots import UnsavedVersions
+from memoryd.operations.file_versions import VERSIONS_TOPIC, save_versions
+from tests.layouts.test_markdown_topics import entry
+from tests.operations.world import World
+
+NUMBER = 30
+PATHS = [f"a/{number}.md" for number in range(NUMBER)]
+
+
+@pytest.fixture
+def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
+    """A store with more files than there is room for in memory; none is indexed yet."""
+    made = World(tmp_path, kind="markdown-topics")
+    for path in PATHS:
+        made.write(path, f"# {path}\n\n".encode() + entry("2026-01-30", path))
+    monkeypatch.setattr(UnsavedVersions, "MAX_SIZE", 10 * len(made.read(PATHS[0])))
+    yield made
+    made.store.close()
+
+
+def saved(world: World) -> set[str]:
+    return {version.file for version in world.store.vault.versions()}
+
+
+def messages(world: World) -> list[str]:
+    return [finding.message for finding in world.store.root_findings.get(VERSIONS_TOPIC, ())]
+
+
+def test_versions_that_fill_the_memory_are_saved_at_once(world: World) -> None:
+    world.look()
+    assert 0 < len(saved(world)) < NUMBER, "the rest waits until the root has settled"
+    save_versions(world.store, world.now)
+    assert saved(world) == {*PATHS}
+    assert messages(world) == []
+
+
+def test_what_the_disk_refuses_is_reported_until_it_is_saved(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    attempts: list[int] = []
+
+    def refuse(states: list[object], *_: Any, **__: Any) -> None:
+        attempts.append(len(states))
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(world.store.vault, "add_versions", refuse)
+        world.look()
+        assert len(attempts) == 1, "not again for each file: many would wait for a disk that refuses"
+        assert save_versions(world.store, world.now)
+        [waiting] = {*attempts}
+        [message] = messages(world)
+        assert f"{waiting} versions of files cannot be saved, {NUMBER - waiting} more did not fit" in message
+        assert os.strerror(errno.ENOSPC) in message
+        assert not save_versions(world.store, world.now), "nothing new to report"
+    assert save_versions(world.store, world.now)
+    assert messages(world) == []
+    assert len(saved(world)) == waiting
+    world.write(PATHS[0], entry("2026-01-31", "later"))
+    monkeypatch.setattr(world.store.vault, "add_versions", refuse)
+    world.look()
+    save_versions(world.store, world.now)
+    assert messages(world)[0].startswith("1 version of a file cannot be saved; "), "none was dropped since"
