@@ -50,6 +50,7 @@ SHARED_CODES: Mapping[str, Code] = {
     "duplicate-id": Code(
         WARNING, "duplicate id; only one memory is used (the first, or the one in the index), none is removed"
     ),
+    "also-archived": Code(WARNING, "a live memory is also in the archive; archiving it again removes it here"),
     "duplicate-key": Code(WARNING, "duplicate key in an object; the last value is used"),
     "byte-order-mark": Code(INFO, "the file starts with a byte order mark"),
     "crlf-newlines": Code(INFO, "lines end in CRLF; kept as they are"),

@@ -303,6 +303,12 @@ class IndexReader(Protocol):
     def places(self, identity: str) -> list[Place]:
         """Return the places of memories with exactly this id; if there are none, of those with this id and a suffix."""
 
+    def also_archived(self) -> list[Place]:
+        """Return the live memories whose id is also in an archive file, by path and position."""
+        archives = [path for path, row in self.files().items() if row.role == Role.ARCHIVE]
+        ids = dict.fromkeys(entry.id for entry in self.entries(archives))
+        return sorted(place for each in ids for place in self.places(each) if place.live)
+
     def findings(self) -> list[Finding]:
         """Return every finding, sorted by path and line."""
 

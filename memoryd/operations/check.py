@@ -246,6 +246,15 @@ def _format_age(seconds: float) -> str:
     return f"{seconds / DAY:.0f} days" if seconds >= 2 * DAY else f"{seconds / 3600:.1f} hours"
 
 
+def note_archived(store: Store) -> None:
+    """Report memories that are live and in the archive as well, as after a crash between copy and removal, or where a
+    live file was restored from a backup."""
+    message = "also in the archive; the next archive run removes it here once it is due, `memoryd archive ID` at once"
+    store.root_findings["archived"] = tuple(
+        Finding("also-archived", place.path, message, place.line, place.id) for place in store.catalogue.also_archived()
+    )
+
+
 def note_unread(store: Store, path: str, found: Fingerprint, finding: Finding) -> str:
     """Record that a file cannot be read. Its old row stays in use and is reported as stale; a file that was never read
     gets an empty row."""

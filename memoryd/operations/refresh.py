@@ -26,7 +26,7 @@ from memoryd.operations.changed_lines import (
     restamp,
     with_counts,
 )
-from memoryd.operations.check import clear_unread, file_findings, note_unread, odd_files
+from memoryd.operations.check import clear_unread, file_findings, note_archived, note_unread, odd_files
 from memoryd.operations.file_versions import begin_version, note_version, save_versions
 from memoryd.operations.losses import (
     mass_loss,
@@ -138,6 +138,7 @@ def _refresh_all(store: Store, now: float, *, verify: bool, deletions_observed: 
     _forget(store, deleted, now)
     store.pending_changes.indexed_all()
     store.root_findings["files"] = tuple(odd_files(store, scan.irregular, scan.unreadable))
+    note_archived(store)
     return replace(
         _result(outcomes, deleted, scan.directories), linked=any(found.nlink > 1 for found in scan.files.values())
     )

@@ -170,6 +170,15 @@ class TestRecords:
         assert (second.start, second.live, second.fingerprint) == (20, False, row("b").fingerprint)
         assert index.places("z") == []
 
+    def test_live_memories_that_are_archived_as_well_are_listed(self, index: IndexWriter) -> None:
+        put(index, "b", record(0, id="x"), record(1, id="y"), record(2, id="z", archived=True))
+        put(index, "a", record(0, id="w"), record(1, id="x"))
+        assert index.also_archived() == []
+        for path in ("old", "older"):
+            copies = tuple(record(n, id=each, archived=True) for n, each in enumerate("xzv"))
+            index.replace(row(path, 3)._replace(role="archive"), Document(path, copies))
+        assert [(each.path, each.id, each.line) for each in index.also_archived()] == [("a", "x", 2), ("b", "x", 1)]
+
     def test_an_append_keeps_what_is_known(self, index: IndexWriter) -> None:
         put_texts(index, "a", "zebra")
         index.append(row("a", 2), Document("a", (record(1, "giraffe"),)))

@@ -35,7 +35,7 @@ from memoryd.store.late_writes import MIN_AGE_S
 from tests.layouts import json_samples, session_samples
 from tests.layouts.json_samples import identity, name, pretty
 from tests.layouts.samples import learning, line, lines, memory, task
-from tests.operations.world import CORE, LEARNINGS, TASKS, World
+from tests.operations.world import CORE, LEARNINGS, Q3, TASKS, World
 
 CANARY = "canaryquartz"
 SAID = f"the {CANARY} sings"
@@ -305,6 +305,12 @@ def _refused_versions(site: Site) -> Place:
     return Place("")
 
 
+def _archived_as_well(site: Site) -> Place:
+    site.write(LEARNINGS, lines(learning(2), GOOD))
+    site.write(Q3, lines(GOOD | {"archived": True}))
+    return Place(LEARNINGS, 2)
+
+
 def _only_recognised(site: Site) -> Place:
     site.write(LEARNINGS, lines(GOOD))
     site.store.guess("jsonl-store", f"{LEARNINGS}:1 holds a memory")
@@ -347,6 +353,7 @@ CASES: dict[str, Case] = {
     "soft-limit": Case("jsonl-store", _full, _limited(LimitKind.SOFT, 1)),
     "near-limit": Case("jsonl-store", _full, _limited(LimitKind.SOFT, 2)),
     "stale-lock": Case("jsonl-store", _lock(b'{"pid": 4194303}')),
+    "also-archived": Case("jsonl-store", _archived_as_well),
     "versions-unsaved": Case("markdown-topics", _refused_versions),
     "backups-behind": Case("jsonl-store", _failing_backups),
     "held-lock": Case("jsonl-store", _held_lock),

@@ -40,6 +40,8 @@ from memoryd.index.sqlite.word_list import WordList
 ONE_PASS_FILES = 100  # files; of more the records are fetched by one query
 CACHED_RECORDS = 20_000  # at about a kilobyte each
 CACHED_FILES = 20_000
+_IN_ARCHIVES = "SELECT id FROM records JOIN files USING (path) WHERE role = 'archive'"
+_ALSO_ARCHIVED = f"{PLACES} WHERE role = 'source' AND NOT archived AND id IN ({_IN_ARCHIVES})"
 FS_ENCODING = sys.getfilesystemencoding(), sys.getfilesystemencodeerrors()  # as os.fsdecode, in a third of its time
 
 
@@ -195,6 +197,10 @@ class SqliteReader:
             return list(map(place, rows))
         found = map(place, self._db.rows(f"{query} > ? AND id < ?", (f"{given}~", f"{given}~g")))
         return [each for each in found if ID_SUFFIX.fullmatch(each.id, len(given))]
+
+    def also_archived(self) -> list[Place]:
+        """Return the live memories whose id is also in an archive file, by path and position."""
+        return sorted(map(place, self._db.rows(_ALSO_ARCHIVED)))
 
     # --- findings
 
