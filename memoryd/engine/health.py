@@ -317,7 +317,7 @@ class Health:
             short = f"{self.watch.held} of {self.watch.wanted} directories are watched; scanning the rest periodically"
             reasons.append(f"{short}: {self._hints.limit_hint()}")
         reasons += [f"{each.path}: {each.message}" for each in self._store.root_findings.get("unread", ())]
-        for topic in ("guard", SEARCH_TOPIC, VERSIONS_TOPIC):
+        for topic in ("guard", SEARCH_TOPIC, VERSIONS_TOPIC, STATUS_TOPIC):
             reasons += [each.message for each in self._store.root_findings.get(topic, ())]
         held = (each for each in self._store.root_findings.get("locks", ()) if each.code == "held-lock")
         reasons += [f"{each.path}: {each.message}" for each in held]
@@ -345,6 +345,7 @@ def _reason(error: BaseException | None) -> str:
 
 
 SEARCH_TOPIC = "search"  # of findings about the models that the search needs
+STATUS_TOPIC = "status"  # of findings about what the status lacks
 REPORTED_BY_LIMITS = ("limits",)  # findings reported when a limit is crossed, once even over restarts
 
 

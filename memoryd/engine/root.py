@@ -484,8 +484,9 @@ class Root:
         self.deadlines.hold_off(self._clock.monotonic(), pause)
         try:
             self.publish()
-        except (OSError, MemorydError) as broken:
+        except (OSError, MemorydError) as broken:  # the index cannot be read, perhaps that is the trouble
             log.debug("status is incomplete", root=self.store.name, error=str(broken))
+            self.status = self._publisher.condition(self.status)
         return worded
 
     def publish(self) -> None:

@@ -15,8 +15,9 @@ from msgspec.structs import replace
 from memoryd.control.methods.status import Counts, LimitRow
 from memoryd.control.methods.upkeep import LockRow
 from memoryd.core.defaults import Mode
+from memoryd.core.findings import Finding
 from memoryd.core.records import Role
-from memoryd.engine.health import Health, Watch
+from memoryd.engine.health import STATUS_TOPIC, Health, Watch
 from memoryd.engine.interfaces import Clock
 from memoryd.errors import MemorydError
 from memoryd.log import get_logger
@@ -75,9 +76,9 @@ class Publisher:
     def make(self) -> RootStatus:
         """Return the current status."""
         store, result = self._store, self._store.index.result
+        locks = self._look()
         found, reasons = self._health.state()
         files, size = store.catalogue.totals()
-        locks = self._look()
         return RootStatus(
             name=store.name,
             path=store.path,
@@ -99,6 +100,11 @@ class Publisher:
             unread=tuple(each.path for each in store.root_findings.get("unread", ())),
             backups=self._backups,
         )
+
+    def condition(self, before: RootStatus) -> RootStatus:
+        """Return a status with the current condition, which needs no index. The rest stays as it was."""
+        found, reasons = self._health.state()
+        return replace(before, state=found, reasons=reasons)
 
     def counted(self, before: RootStatus) -> RootStatus:
         """Return a status with the numbers of what can be found by now, at little cost. The rest stays as it was.
@@ -129,9 +135,10 @@ class Publisher:
         )
 
     def _look(self) -> tuple[LockRow, ...]:
-        """Return the locks, and count the backups where they may have changed. A failure must not keep the status from
-        being published."""
+        """Return the locks, and count the backups where they may have changed. A failure is reported, and must not keep
+        the status from being published."""
         store = self._store
+        store.root_findings[STATUS_TOPIC] = ()
         if not store.attached or store.layout is None:
             return ()
         try:
@@ -143,7 +150,8 @@ class Publisher:
                 return ()  # mostly no lock file is there
             return tuple(lock_row(report) for report in list_locks(store, self._clock.wall()))
         except (OSError, MemorydError) as error:
-            log.debug("status is incomplete", root=store.name, error=str(error))
+            message = f"locks and backups cannot be listed: {error}"
+            store.root_findings[STATUS_TOPIC] = (Finding("unreadable", "", message),)
             return ()
 
     def _mode(self) -> str:

@@ -12,6 +12,7 @@ import pytest
 
 from memoryd.control.methods.memories import AddRequest, AddResult
 from memoryd.core.defaults import Policy
+from memoryd.core.index import IndexUnavailable
 from memoryd.disk import syscalls
 from memoryd.engine import health as root_health
 from memoryd.engine.inbox import BLIND_SCAN_S, CALM_LOOK_S, LOOK_S, MIN_SCAN_S, NEVER
@@ -361,3 +362,34 @@ def test_index_files_that_may_not_be_on_the_disk_are_written_again(
     written = [event["paths"] for topic, event in site.told if topic == "change" and event.get("index")]
     assert [sorted(paths) for paths in written] == [["_index.json", "_stats.json"]], "once is enough"
     site.root.end()
+
+
+def test_the_status_shows_trouble_also_if_the_index_cannot_be_read(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    broken = IndexUnavailable(errno.EIO, os.strerror(errno.EIO))
+
+    def refuse() -> tuple[int, int]:
+        raise broken
+
+    before = site.root.status
+    monkeypatch.setattr(site.world.store.catalogue, "totals", refuse)
+    site.root.trouble(broken)
+    status = site.root.status
+    assert (status.state, status.memories) == ("read_only", before.memories)
+    assert os.strerror(errno.EIO) in status.reasons[0]
+
+
+def test_the_status_says_that_locks_and_backups_cannot_be_listed(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: Any) -> None:
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), ".backup")
+
+    site.topics()
+    with monkeypatch.context() as patch:
+        patch.setattr("memoryd.engine.status.count_backups", refuse)
+        site.root.cares_for(".backup/learnings.jsonl.backup.20260130_120000")
+        site.root.publish()
+        site.root.publish()
+    assert site.root.status.state == "degraded"
+    assert site.root.status.reasons[0].startswith("locks and backups cannot be listed: [Errno 13]")
+    assert [event["code"] for _, event in site.told] == ["unreadable"]
+    site.root.publish()
+    assert site.root.status.state == "ok"
