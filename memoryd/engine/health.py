@@ -32,7 +32,7 @@ from memoryd.layouts.codes import severity
 from memoryd.log import get_logger
 from memoryd.operations.check import note_limits
 from memoryd.operations.file_versions import VERSIONS_TOPIC
-from memoryd.operations.index_files import IndexUpdate
+from memoryd.operations.index_files import UNREAD_INDEX_TOPIC, IndexUpdate
 from memoryd.operations.overwrites import RetriedWrite
 from memoryd.operations.recognition import LayoutMismatch
 from memoryd.operations.refresh import RefreshResult
@@ -317,7 +317,7 @@ class Health:
             short = f"{self.watch.held} of {self.watch.wanted} directories are watched; scanning the rest periodically"
             reasons.append(f"{short}: {self._hints.limit_hint()}")
         reasons += [f"{each.path}: {each.message}" for each in self._store.root_findings.get("unread", ())]
-        for topic in ("guard", SEARCH_TOPIC, VERSIONS_TOPIC, STATUS_TOPIC):
+        for topic in ("guard", SEARCH_TOPIC, VERSIONS_TOPIC, STATUS_TOPIC, UNREAD_INDEX_TOPIC):
             reasons += [each.message for each in self._store.root_findings.get(topic, ())]
         held = (each for each in self._store.root_findings.get("locks", ()) if each.code == "held-lock")
         reasons += [f"{each.path}: {each.message}" for each in held]

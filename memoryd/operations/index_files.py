@@ -27,7 +27,7 @@ from memoryd.disk.journal import Step
 from memoryd.disk.processes import is_exported
 from memoryd.disk.snapshots import FileState
 from memoryd.disk.spare_file import SpareFile
-from memoryd.disk.syscalls import ChangingError, TooLargeError
+from memoryd.disk.syscalls import MB, ChangingError, TooLargeError
 from memoryd.errors import BusyError
 from memoryd.layouts.protocol import IndexResult, IndexView, Layout
 from memoryd.store import Store
@@ -40,6 +40,7 @@ RETRY_S = 0.2
 LARGE = 20_000  # memories; more are rendered from a snapshot, so that files can be indexed meanwhile
 PART = 100  # entries between two pauses: less than a millisecond
 INDEX_STATE = "index_told"
+UNREAD_INDEX_TOPIC = "unread-index"
 
 
 class IndexUpdate(Struct, frozen=True):
@@ -92,6 +93,7 @@ def update_index(
     if result is None:
         previous = {path: _content(store, path) for path in fingerprints}
         unread = [path for path, found in fingerprints.items() if found is not None and previous[path] is None]
+        store.root_findings[UNREAD_INDEX_TOPIC] = tuple(_too_large(store, unread, fingerprints))
         if unread:
             state.dirty = True
             return IndexUpdate(state.result, blocked_reason=f"{unread[0]} cannot be read", retry_at=now + CONTENTION_S)
@@ -271,6 +273,17 @@ def _content(store: Store, path: str) -> bytes | None:
         return store.tree.read(path)[0]
     except (FileNotFoundError, ChangingError, TooLargeError):
         return None
+
+
+def _too_large(
+    store: Store, unread: Iterable[str], fingerprints: Mapping[str, Fingerprint | None]
+) -> Iterator[Finding]:
+    """Yield a finding for each unread index file that is too large; any other is being replaced and soon read."""
+    for path in unread:
+        found = fingerprints[path]
+        if found is not None and found.size > store.max_bytes:
+            why = f"{path} has {found.size} bytes, and more than {store.max_bytes // MB} MB are not read"
+            yield Finding("too-large", path, f"{why}; no index file is written until it is moved away")
 
 
 def _earliest_write(store: Store, render: _Render) -> float | None:

@@ -14,6 +14,7 @@ from memoryd.control.methods.memories import AddRequest, AddResult
 from memoryd.core.defaults import Policy
 from memoryd.core.index import IndexUnavailable
 from memoryd.disk import syscalls
+from memoryd.disk.syscalls import MB
 from memoryd.engine import health as root_health
 from memoryd.engine.inbox import BLIND_SCAN_S, CALM_LOOK_S, LOOK_S, MIN_SCAN_S, NEVER
 from memoryd.engine.indexer import LATER_S, Indexer
@@ -393,3 +394,22 @@ def test_the_status_says_that_locks_and_backups_cannot_be_listed(site: Site, mon
     assert [event["code"] for _, event in site.told] == ["unreadable"]
     site.root.publish()
     assert site.root.status.state == "ok"
+
+
+def test_an_index_file_that_is_too_large_is_reported_until_it_is_moved_away(tmp_path: Path) -> None:
+    site = Site(tmp_path, kind="json-files")
+    site.world.write(json_samples.name(1), json_samples.file(1))
+    site.root.begin()
+    large = site.world.path("_index.json")
+    os.truncate(large, 65 * MB)
+    site.root.sync(5.0, None)
+    assert site.root.status.state == "degraded"
+    assert site.root.status.reasons[0].startswith(f"_index.json has {65 * MB} bytes, and more than 64 MB are not read;")
+    assert [(event["code"], event["path"]) for topic, event in site.told if topic == "finding"] == [
+        ("too-large", "_index.json")
+    ]
+    large.unlink()
+    site.root.sync(5.0, None)
+    assert (site.root.status.state, site.root.status.reasons) == ("ok", ())
+    assert json_samples.identity(1) in large.read_text()
+    site.root.end()
