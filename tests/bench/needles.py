@@ -40,7 +40,7 @@ class Miss:
 
 @dataclass(frozen=True)
 class Row:
-    """One line of the table. `p50` and `p99`: milliseconds that the daemon says its answers took, without the socket."""
+    """One line of the table. `p50` and `p99`: milliseconds that the daemon says its answers took."""
 
     layout: str
     memories: int
