@@ -295,6 +295,16 @@ class Health:
         blocked = () if self._blocked is None else (f"{self._blocked[0]}; nothing is written until that is over",)
         return ("degraded" if reasons or self._stuck else "ok"), (*blocked, *reasons, *guess)
 
+    def note_state(self, before: str, now: str, reasons: tuple[str, ...]) -> None:
+        """Report that the root is degraded, or well again: not each reason is a finding."""
+        if now == "degraded" != before:
+            reason = redact("; ".join(reasons))
+            log.warning("degraded", root=self._store.name, reason=reason)
+            self._tell("health", {"root": self._store.name, "reason": reason})
+        elif now == "ok" and before == "degraded":
+            log.info("no longer degraded", root=self._store.name)
+            self._tell("health", {"root": self._store.name, "reason": None})
+
     @property
     def _guess(self) -> str:
         """Explain what an unconfirmed layout means, and how to proceed."""

@@ -492,7 +492,8 @@ class Root:
     def publish(self) -> None:
         """Publish the status, and report new findings."""
         self.health.without_vectors = self.backfill.trouble
-        self.status = self._publisher.make()
+        before, self.status = self.status.state, self._publisher.make()
+        self.health.note_state(before, self.status.state, self.status.reasons)
         self._reports.report_new()
 
     def _publish_scanning(self) -> None:

@@ -391,7 +391,7 @@ def test_the_status_says_that_locks_and_backups_cannot_be_listed(site: Site, mon
         site.root.publish()
     assert site.root.status.state == "degraded"
     assert site.root.status.reasons[0].startswith("locks and backups cannot be listed: [Errno 13]")
-    assert [event["code"] for _, event in site.told] == ["unreadable"]
+    assert [event["code"] for topic, event in site.told if topic == "finding"] == ["unreadable"]
     site.root.publish()
     assert site.root.status.state == "ok"
 
@@ -413,3 +413,18 @@ def test_an_index_file_that_is_too_large_is_reported_until_it_is_moved_away(tmp_
     assert (site.root.status.state, site.root.status.reasons) == ("ok", ())
     assert json_samples.identity(1) in large.read_text()
     site.root.end()
+
+
+def test_a_degraded_root_is_reported_once_although_no_finding_says_so(site: Site) -> None:
+    site.topics()
+    site.hints.missing = 1
+    site.wait(MIN_SCAN_S)
+    assert site.root.status.state == "degraded"
+    site.root.publish()
+    [(topic, event)] = site.told
+    assert (topic, event["root"], event["reason"]) == ("health", "agents", site.root.status.reasons[0])
+    site.topics()
+    site.hints.missing = 0
+    site.wait(BLIND_SCAN_S)
+    assert site.root.status.state == "ok"
+    assert site.told == [("health", {"root": "agents", "reason": None})]
