@@ -106,13 +106,15 @@ class FileState(Struct, frozen=True):
 
 class UnsavedVersions:
     """Versions of files in memory, to be saved later. Of each file the newest, and the one with the most memories.
-    `dropped`: how many did not fit since the last were saved."""
+
+    `dropped`: how many did not fit since the last were saved. `backup_wanted`: a backup is to save these instead."""
 
     MAX_SIZE = 32 * 1024 * 1024  # bytes; they are saved within about a second
 
     def __init__(self) -> None:
         self._states: dict[str, tuple[FileState, ...]] = {}
         self._size = self.dropped = 0
+        self.backup_wanted = False
 
     def note(self, state: FileState) -> bool:
         """Add the newest version of a file. Returns False if it does not fit."""
@@ -125,6 +127,10 @@ class UnsavedVersions:
         self._states.pop(state.file, None)  # to the end
         self._states[state.file], self._size = states, size
         return True
+
+    def note_or_drop(self, state: FileState) -> None:
+        """Add the newest version of a file, or count it as dropped if it does not fit."""
+        self.dropped += not self.note(state)
 
     def states(self) -> list[FileState]:
         """Return them, those of each file in the order in which they were noted."""

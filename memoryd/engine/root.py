@@ -26,7 +26,7 @@ from memoryd.engine.status import ProgressReporter, Publisher
 from memoryd.errors import InvalidMemoryError, MemorydError, TimeoutExpiredError
 from memoryd.layouts.registry import LAYOUTS
 from memoryd.log import get_logger
-from memoryd.operations.file_versions import VERSIONS_TOPIC, save_versions
+from memoryd.operations.file_versions import save_versions
 from memoryd.operations.index_files import IndexUpdate, reclaim
 from memoryd.operations.migrate import recover_and_migrate
 from memoryd.operations.recognition import no_layout_reason, recognise_root
@@ -250,7 +250,7 @@ class Root:
         self._write_index(force=False, wait_s=INDEX_WAIT_S)
         if self.store.file_rules.saves_versions and save_versions(self.store, self._clock.wall()):
             self.publish()
-        if self.store.root_findings.get(VERSIONS_TOPIC):  # the next scan tries again
+        if self.store.unsaved_versions.states():  # the next scan tries again
             self.deadlines.scan = min(self.deadlines.scan, self._clock.monotonic() + MIN_SCAN_S)
         return waiting
 

@@ -230,6 +230,9 @@ class Worker:
             self.root.wants_limits = False
             if self.store.policy.schedule.get("limits") != "off":
                 self.enqueue_scheduled("limits")
+        if self.store.unsaved_versions.backup_wanted:
+            self.store.unsaved_versions.backup_wanted = False
+            self.enqueue_scheduled("backup")
 
     def _index_batch(self, batch: Batch) -> None:
         self.step = "indexing"

@@ -17,6 +17,7 @@ from memoryd.disk import backups
 from memoryd.disk.backups import BackupInfo
 from memoryd.disk.snapshots import FileState, Snapshot, Version
 from memoryd.errors import NotFoundError, nearest
+from memoryd.operations.file_versions import VERSIONS_TOPIC
 from memoryd.store import Store
 from memoryd.store.commit import back_up
 
@@ -181,6 +182,7 @@ def _row(root: str, backup: BackupInfo) -> BackupRow:
 def take_snapshot(store: Store, now: float) -> list[CreatedBackup]:
     """Take a snapshot of every source file. Content that is already stored is not read again."""
     made = store.vault.take(_states(store), now, keep=store.policy.backups)
+    store.root_findings[VERSIONS_TOPIC] = ()  # what was not saved before is now, as it is by now
     if made is None:
         newest = store.vault.snapshots()[0]
         return [CreatedBackup(file=None, outcome="equal", id=newest.id)]

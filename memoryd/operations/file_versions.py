@@ -2,10 +2,9 @@
 
 Where agents cache and overwrite whole files, each good version is saved at once. In other layouts without backups in
 the root it is saved once the root has settled: until then its content stays in memory, so that no change has to wait
-for that before it can be found. When what waits is too large, it is saved at once.
+for that before it can be found. Of more than fits into memory, as after a burst of many files, a backup is made then.
 
-If the state directory refuses them, the finding `versions-unsaved` stays until they are saved. While it does, a version
-for which there is no room in memory is dropped.
+What cannot be saved is the finding `versions-unsaved`, until it is saved.
 """
 
 from __future__ import annotations
@@ -48,41 +47,34 @@ def note_version(
     state = FileState(row.path, row.digest, mode, quality, content, deflation=deflation)
     if not rules.agent_caches_file:
         if row.records and len(content) <= MAX_VERSION_SIZE:
-            _note_for_later(store, state, now)
+            store.unsaved_versions.note_or_drop(state)
     elif not later or not store.unsaved_versions.note(state):
         save_versions(store, now)
         store.vault.add_version(state, now, keep=store.policy.backups)
 
 
-def _note_for_later(store: Store, state: FileState, now: float) -> None:
-    """Leave a version to `save_versions`. Those that fill the memory are saved first, unless that has just failed."""
-    if store.unsaved_versions.note(state):
-        return
-    if not store.root_findings.get(VERSIONS_TOPIC):
-        save_versions(store, now)
-    if not store.unsaved_versions.note(state):
-        store.unsaved_versions.dropped += 1
-
-
 def save_versions(store: Store, now: float) -> bool:
     """Save the versions noted since the last call. If that fails, it is reported, and the next call tries again.
     Returns whether what is reported has changed."""
-    states, reported = store.unsaved_versions.states(), store.root_findings.get(VERSIONS_TOPIC, ())
+    unsaved, reported = store.unsaved_versions, store.root_findings.get(VERSIONS_TOPIC, ())
+    states, dropped = unsaved.states(), unsaved.dropped
     if not states:
         return False
-    found: tuple[Finding, ...] = ()
+    message = ""
     try:
         store.vault.add_versions(states, now, keep=store.policy.backups)
     except (OSError, MemorydError) as error:
-        found = (_unsaved(len(states), store.unsaved_versions.dropped, error),)
+        more = f", {dropped} more did not fit into memory" if dropped else ""
+        message = f"{_versions(len(states))} cannot be saved{more}; memoryd tries again by itself: {error}"
     else:
-        store.unsaved_versions.clear()
+        unsaved.clear()
+        unsaved.backup_wanted = dropped > 0 and store.policy.schedule.get("backup") != "off"
+        if dropped and not unsaved.backup_wanted:
+            message = f"{_versions(dropped)} did not fit into memory; backups are off: run `memoryd backup create`"
+    found = (Finding("versions-unsaved", "", message),) if message else ()
     store.root_findings[VERSIONS_TOPIC] = found
     return found != reported
 
 
-def _unsaved(waiting: int, dropped: int, error: Exception) -> Finding:
-    lost = f", {dropped} more did not fit into memory and are lost" if dropped else ""
-    what = "1 version of a file" if waiting == 1 else f"{waiting} versions of files"
-    message = f"{what} cannot be saved{lost}; memoryd tries again by itself: {error}"
-    return Finding("versions-unsaved", "", message)
+def _versions(count: int) -> str:
+    return "1 version of a file" if count == 1 else f"{count} versions of files"

@@ -4,14 +4,21 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Iterator
+import threading
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from memoryd.core.defaults import Policy
 from memoryd.disk.snapshots import UnsavedVersions
+from memoryd.engine.inbox import Pace
+from memoryd.engine.interfaces import Clock
+from memoryd.engine.worker import Worker
+from memoryd.operations.backup import create_backups
 from memoryd.operations.file_versions import VERSIONS_TOPIC, save_versions
+from tests.engine.silent import SILENT
 from tests.layouts.test_markdown_topics import entry
 from tests.operations.world import World
 
@@ -38,12 +45,43 @@ def messages(world: World) -> list[str]:
     return [finding.message for finding in world.store.root_findings.get(VERSIONS_TOPIC, ())]
 
 
-def test_versions_that_fill_the_memory_are_saved_at_once(world: World) -> None:
+def test_what_does_not_fit_into_memory_is_left_to_a_backup(world: World) -> None:
     world.look()
-    assert 0 < len(saved(world)) < NUMBER, "the rest waits until the root has settled"
     save_versions(world.store, world.now)
-    assert saved(world) == {*PATHS}
+    assert 0 < len(saved(world)) < NUMBER
+    assert world.store.unsaved_versions.backup_wanted
     assert messages(world) == []
+    create_backups(world.store, world.now)
+    assert saved(world) == {*PATHS}
+
+
+def test_without_scheduled_backups_what_does_not_fit_is_reported(world: World) -> None:
+    world.store.policy = Policy(schedule={"backup": "off"})
+    world.look()
+    assert save_versions(world.store, world.now)
+    assert not world.store.unsaved_versions.backup_wanted
+    [message] = messages(world)
+    assert message.startswith(
+        f"{NUMBER - len(saved(world))} versions of files did not fit into memory; backups are off"
+    )
+    create_backups(world.store, world.now)
+    assert messages(world) == []
+
+
+def test_the_worker_makes_that_backup(world: World) -> None:
+    done = threading.Event()
+
+    def tell(topic: str, event: Mapping[str, object]) -> None:
+        if topic == "job" and event["job"] == "backup":
+            done.set()
+
+    worker = Worker(world.store, Pace(), Clock(), SILENT, tell)
+    worker.start()
+    made = done.wait(30)
+    assert worker.stop(30), "the store is closed now"
+    assert made
+    world.rise()
+    assert saved(world) == {*PATHS}
 
 
 def test_what_the_disk_refuses_is_reported_until_it_is_saved(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -56,7 +94,7 @@ def test_what_the_disk_refuses_is_reported_until_it_is_saved(world: World, monke
     with monkeypatch.context() as patch:
         patch.setattr(world.store.vault, "add_versions", refuse)
         world.look()
-        assert len(attempts) == 1, "not again for each file: many would wait for a disk that refuses"
+        assert attempts == [], "what waits is saved once the root has settled"
         assert save_versions(world.store, world.now)
         [waiting] = {*attempts}
         [message] = messages(world)
