@@ -143,7 +143,7 @@ def _growth_lines(fitted: Sequence[Growth]) -> Iterator[str]:
     """As few lines as hold all exponents."""
     if not fitted:
         return
-    said = [f"{each.layout or 'several'} {each.exponent:g}{' (NO)' if each.met is False else ''}" for each in fitted]
+    said = [*map(_exponent, fitted)]
     limit = f" (goal <= {fitted[0].goal:g})" if fitted[0].goal is not None else ""
     line = f"exponent of growth{limit}: {said[0]}"
     for each in said[1:]:
@@ -153,6 +153,14 @@ def _growth_lines(fitted: Sequence[Growth]) -> Iterator[str]:
         else:
             line += f", {each}"
     yield line
+
+
+def _exponent(growth: Growth) -> str:
+    """The exponent of a layout, beside that of its floor."""
+    missed = "NO" if growth.met is False else ""
+    floor = f"floor {growth.floor:g}" if growth.floor is not None else ""
+    beside = ", ".join(filter(None, (missed, floor)))
+    return f"{growth.layout or 'several'} {growth.exponent:g}{f' ({beside})' if beside else ''}"
 
 
 def readme(result: Result) -> str:

@@ -46,13 +46,14 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Growth(msgspec.Struct, frozen=True, kw_only=True):
-    """How one quantity grows over the sizes: p50 ~ size ** exponent."""
+    """How one quantity grows over the sizes: p50 ~ size ** exponent; `floor` is the exponent of its floor."""
 
     case: str
     variant: str
     layout: str
     sizes: tuple[int, ...]
     exponent: float
+    floor: float | None = None
 
     @property
     def goal(self) -> float | None:
@@ -129,13 +130,19 @@ def growth(rows: Iterable[Row]) -> tuple[Growth, ...]:
     """Fit each quantity that was measured at two sizes or more."""
     found = []
     for (case, variant, layout), group in groupby(sorted(rows, key=_key), key=_key):
-        points = {each.size: each.p50 for each in group if each.p50 > 0}  # nan is not greater
-        if len(points) > 1:
-            fitted = round(exponent([*points.items()]), 2) + 0.0  # never -0
-            found.append(
-                Growth(case=case, variant=variant, layout=layout, sizes=tuple(sorted(points)), exponent=fitted)
-            )
+        measured = [each for each in group if each.p50 > 0]  # nan is not greater
+        fitted = _fitted((each.size, each.p50) for each in measured)
+        if fitted is not None:
+            floor = _fitted((each.size, each.floor) for each in measured if each.floor)
+            sizes = tuple(sorted(each.size for each in measured))
+            found.append(Growth(case=case, variant=variant, layout=layout, sizes=sizes, exponent=fitted, floor=floor))
     return tuple(found)
+
+
+def _fitted(points: Iterable[tuple[float, float]]) -> float | None:
+    """Return the exponent to two digits; None of fewer than two points."""
+    held = [*points]
+    return round(exponent(held), 2) + 0.0 if len(held) > 1 else None  # never -0
 
 
 def _key(each: Row) -> tuple[str, str, str]:

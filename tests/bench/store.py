@@ -169,12 +169,12 @@ class Store:
 
 @contextmanager
 def store(place: Path, layout: str, size: int, effort: Effort) -> Iterator[Store]:
-    """Open a store; the daemon's last words are printed where a case fails."""
+    """Open a store; the daemon's last words are printed where a case fails, those of the other sizes as well."""
     made = Store(place, layout, size, effort)
     try:
         yield made
     except BaseException:
-        print(made.last_words(), file=sys.stderr)
+        print(f"{layout}, {size:,} memories, the daemon's last words:\n{made.last_words()}", file=sys.stderr)
         raise
     finally:
         made.close()

@@ -5,7 +5,9 @@ from __future__ import annotations
 import math
 import os
 import time
+from collections.abc import Iterator
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -16,14 +18,14 @@ from memoryd.search.spelling import is_one_letter_apart
 from tests.bench import goals, plot
 from tests.bench.__main__ import main, run
 from tests.bench.agent_writes import LARGE, Agent, put_large_document, word
-from tests.bench.cases import CASES
+from tests.bench.cases import CASES, StoresCase, freshness
 from tests.bench.corpora import WRITTEN, Corpus, generate
 from tests.bench.floors import READERS, FtsTable, MinimalIndexer, is_source, read_texts, scan
 from tests.bench.inotify import CLOSE_WRITE, MOVED_TO, Inotify
 from tests.bench.report import COLUMNS, FIGURES, number, readme, table, text
 from tests.bench.results import Result, Row, exponent, growth, load, percentile, rounded, row, save
 from tests.bench.rig import installed_env
-from tests.bench.store import QUICK
+from tests.bench.store import QUICK, Store
 
 # --- arithmetic
 
@@ -58,7 +60,18 @@ def test_growth_needs_two_sizes_and_keeps_layouts_apart() -> None:
     ]
     (found,) = growth(rows)
     assert (found.layout, found.sizes, found.exponent) == ("json-files", (1_000, 10_000), 1.0)
-    assert (found.goal, found.met) == (0.1, False)
+    assert (found.goal, found.met, found.floor) == (0.1, False, None)
+
+
+def test_the_floor_has_an_exponent_of_its_own() -> None:
+    rows = [
+        row(goals.SYNC, "after one write", "json-files", size, [1.0], floor=[floor])
+        for size, floor in ((1_000, 0.5), (10_000, 5.0))
+    ]
+    fitted = growth(rows)
+    assert [(each.exponent, each.floor) for each in fitted] == [(0.0, 1.0)]
+    result = Result(machine={}, quick=True, seconds=0.0, rows=tuple(rows), growth=fitted)
+    assert "json-files 0 (floor 1)" in text(result, {goals.SYNC: ""})
 
 
 def test_figures_have_three_significant_digits() -> None:
@@ -108,6 +121,37 @@ def test_every_goal_and_figure_is_of_a_case() -> None:
     assert {case for figure in FIGURES for case, _ in figure.quantities} <= names
 
 
+# --- order
+
+
+def test_growth_is_measured_with_all_sizes_open_and_by_turns() -> None:
+    taken: list[tuple[str, int]] = []
+
+    class Noted:
+        """A sampler that measures nothing."""
+
+        def __init__(self, store: Store) -> None:
+            self._size = store.size
+
+        def sample(self) -> None:
+            taken.append(("sample", self._size))
+
+        def rows(self) -> Iterator[Row]:
+            yield row(goals.SYNC, "", "jsonl-store", self._size, [1.0])
+
+        def close(self) -> None:
+            taken.append(("close", self._size))
+
+    case = StoresCase(goals.SYNC, "", partial(freshness.by_turns, Noted))
+    rows = [*run([case], [50, 60], ["jsonl-store"], QUICK._replace(writes=3))]
+    assert taken == [*[("sample", 50), ("sample", 60)] * 3, ("close", 60), ("close", 50)]
+    assert [each.size for each in rows] == [50, 60]
+
+
+def test_every_quantity_with_a_limit_of_growth_is_measured_by_turns() -> None:
+    assert {case for case, _ in goals.GROWTH} <= {each.name for each in CASES if isinstance(each, StoresCase)}
+
+
 # --- output
 
 
@@ -134,7 +178,7 @@ def test_tables_fit_into_100_columns(result: Result) -> None:
     lines = text(result, {each.name: each.about for each in CASES}).splitlines()
     assert max(len(line) for line in lines) <= COLUMNS
     assert any(line.startswith("json-files") and line.endswith("NO, 20000 lost") for line in lines)
-    assert any("json-files 0.92 (NO)" in line for line in lines)
+    assert any("json-files 0.92 (NO, floor 0.92)" in line for line in lines)
 
 
 def test_the_longest_cells_fit_as_well() -> None:
@@ -305,16 +349,18 @@ def test_raw_inotify_reports_closes_and_renames(tmp_path: Path) -> None:
 def test_a_quick_run_measures_and_loses_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Of time nothing is asked, but that it was measured."""
     out = str(tmp_path / "r.json")
-    main(["--quick", "--sizes", "50", "--layouts", "jsonl-store", "--cases", "searchable,sync", "--json", out])
-    rows = load(Path(out)).rows
-    assert [(each.case, each.variant, each.size, each.n, each.lost) for each in rows] == [
-        (goals.SEARCHABLE, "", 50, 5, 0),
-        (goals.SEARCHABLE, "raw inotify event", 50, 5, 0),
-        (goals.SYNC, "after one write", 50, 5, 0),
-        (goals.SYNC, "search only, after one write", 50, 5, 0),
-        (goals.SYNC, "nothing to do", 50, 5, 0),
+    main(["--quick", "--sizes", "50,60", "--layouts", "jsonl-store", "--cases", "searchable,sync", "--json", out])
+    found = load(Path(out))
+    assert [(each.case, each.variant, each.size, each.n, each.lost) for each in found.rows] == [
+        *((goals.SEARCHABLE, variant, size, 5, 0) for size in (50, 60) for variant in ("", "raw inotify event")),
+        *(
+            (goals.SYNC, variant, size, 5, 0)
+            for size in (50, 60)
+            for variant in ("after one write", "search only, after one write", "nothing to do")
+        ),
     ]
-    assert all(each.p99 >= each.p50 >= 0 for each in rows)  # an event may be there before anybody waits for it
+    assert all(each.p99 >= each.p50 >= 0 for each in found.rows)  # an event may be there before anybody waits for it
+    assert {(each.case, each.variant) for each in found.growth} >= {*goals.GROWTH}
     assert "searchable (ms)" in capsys.readouterr().out
 
 
