@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 import threading
 from collections.abc import Callable, Iterable
+from itertools import chain
 
 MAX_NEWER = 50  # memories that are split into words for one question
 NEW_WORDS = 20  # bytes that a new memory adds to the word list
@@ -19,6 +20,7 @@ LOAD = 12  # memories whose words are loaded in the time in which a new one is s
 
 _LONG = re.compile(rb"\n([^\n]{%d,})" % LONG)
 _ALIKE = re.compile(rb"\n(..)[^\n]*(?:\n\1[^\n]*)*")  # neighbours with the same first two bytes
+_SAME_LETTER = re.compile(rb"\n(.)[^\n]*(?:\n\1[^\n]*)*")  # with the same first one
 
 
 class WordList:
@@ -30,7 +32,7 @@ class WordList:
         self._lock = threading.Lock()
         self._upto = -1  # the newest key it covers
         self._loaded = b""  # the vocabulary when it was loaded, in order, each word between newlines
-        self._spans: dict[bytes, tuple[int, int]] = {}  # where its words with these first two bytes are
+        self._spans: dict[bytes, tuple[int, int]] = {}  # where its words with this first byte, or these first two, are
         self._newer: dict[str, None] = {}  # the words of memories since then
         self._words: bytes | None = None  # both
         self._loaded_long = b""  # the words of the vocabulary with at least LONG bytes, each between newlines
@@ -92,7 +94,7 @@ class WordList:
                 self._load(last_key, vocabulary)
             self._add_newer(last_key, words_after)
             letters = _utf8(start)
-            low, high = self._spans.get(letters[:2], (0, 0)) if len(letters) > 1 else (0, len(self._loaded))
+            low, high = self._spans.get(letters[:2], (0, 0))
             found = _words_between(self._loaded, low, high, letters)
             more = [word for word in self._newer if word.startswith(start)]
         return sorted({*found, *more}) if more else found
@@ -100,7 +102,8 @@ class WordList:
     def _load(self, last_key: int, vocabulary: Callable[[], bytes]) -> None:
         words = vocabulary()
         self._loaded, self._newer = b"\n%b\n" % words if words else b"\n", {}
-        self._spans = {found[1]: found.span() for found in _ALIKE.finditer(self._loaded)}
+        neighbours = chain(_SAME_LETTER.finditer(self._loaded), _ALIKE.finditer(self._loaded))
+        self._spans = {found[1]: found.span() for found in neighbours}
         self._loaded_long = b"\n".join((b"", *_LONG.findall(self._loaded), b""))
         self._words, self._upto, self._missed = None, last_key, 0
 
