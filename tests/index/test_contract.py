@@ -492,6 +492,39 @@ class TestText:
         assert [(match.score, match.kind) for match in both] == [(1.0, "substring")]
         assert found(index, TextQuery((Term("o"),), "substring", without=[each.key for each in both])) == ["a#m3"]
 
+    @pytest.mark.parametrize("fillers", [0, 30])
+    def test_whole_words_are_found_also_where_letters_are_joined_to_them(
+        self, index: IndexWriter, fillers: int
+    ) -> None:
+        texts = (
+            "the server",
+            "servers",
+            "a בserver",
+            "дserver",
+            "日server本",
+            "web-SERVER?",
+            "השרת",
+            "Sérver",
+            "🦔server",
+            "ab™x",
+        )
+        put_texts(index, "a", *(["reserved"] * fillers), *texts)
+        for asked, found_in in (
+            (("server",), {"the server", "a בserver", "日server本", "web-SERVER?", "Sérver", "🦔server"}),
+            (("שרת",), {"השרת"}),
+            (("serv", "erver"), set()),
+            (("serv", "本", "WEB"), {"日server本", "web-SERVER?"}),
+            (("🦔",), {"🦔server"}),
+            (("™",), {"ab™x"}),
+        ):
+            query = TextQuery(tuple(map(Term, asked)), "substring", whole_words=True)
+            ids = {f"a#m{fillers + texts.index(text)}" for text in found_in}
+            assert set(found(index, query)) == ids, asked
+        put_texts(index, "b", "לserver", "server")  # newer than the words that were looked up
+        query = TextQuery((Term("server"),), "substring", whole_words=True)
+        assert {"b#m0", "b#m1"} <= set(found(index, query))
+        assert len(index.match(query, EVERYTHING, 2)) == 2
+
     @pytest.mark.parametrize(
         "text", ["xicc-review.pyx", "c++-lib/c#:ab_c++17", "1.0.210-é-Straße.de", "a👩‍🚀b=c<T>(d)", r"9%\a_b\0c"]
     )

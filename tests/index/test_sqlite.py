@@ -316,6 +316,14 @@ class TestFullText:
         assert found(catalogue, TextQuery((Term(piece),), "substring")) == ["a#m0"]
         assert len(read) == 1
 
+    def test_no_text_is_searched_for_whole_words_that_are_in_others(
+        self, catalogue: SqliteIndex, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        put_texts(catalogue, "a", "die sache de", *(f"code{number} model" for number in range(60)))
+        monkeypatch.delattr(Memories, "all_with")  # reads all
+        query = TextQuery((Term("de"), Term("mode")), "substring", whole_words=True)
+        assert found(catalogue, query) == ["a#m0"]
+
     @pytest.mark.parametrize("piece", ["!" * 60_000, "_" * 30_000, "🦔" * 15_000])
     def test_a_piece_that_is_too_long_for_sqlite_is_looked_for(self, catalogue: SqliteIndex, piece: str) -> None:
         put_texts(catalogue, "a", f"one {piece} two", "one !_🦔 two")
@@ -337,6 +345,15 @@ class TestFullText:
         for upto, listed in ((100, older), (101, older + newer)):
             found = known.words_containing(piece, 9, upto, "\n".join(older).encode, lambda _: newer)
             assert found == [word for word in listed if piece in word]
+
+    def test_words_beyond_ascii_that_hold_a_piece(self) -> None:
+        older, newer = ["board", "board日", "boardé", "日本"], ["boards", "éboard", "é"]
+        known = WordList()
+        for upto, listed in ((100, older), (101, older + newer)):
+            found = known.words_containing(
+                "board", 9, upto, "\n".join(older).encode, lambda _: newer, beyond_ascii=True
+            )
+            assert found == [word for word in listed if "board" in word and not word.isascii()]
 
     def test_words_from_a_beginning_on(self) -> None:
         words = ["a", "ab", "aba", "abb", "ac", "b", "zebra", "zürich", "ä", "äb", "日", "日本", "旦", "🦔"]

@@ -342,19 +342,35 @@ class FullText:
         """Yield memories that contain a piece. Words that contain it are looked up first, so that only memories with
         such a word are read; each of these is then searched itself."""
         pieces = tuple(dict.fromkeys(term.text.casefold() for term in query.terms))
-        texts = chain.from_iterable(self._texts_with(piece, filters, query.without) for piece in pieces)
-        seen: set[int] = set()
+        few = self._few_with_whole_words(pieces, filters, limit) if query.whole_words and pieces else None
+        every = (self._texts_with(piece, filters, query.without) for piece in pieces)
+        texts: Iterable[Memory | MemoryText] = chain.from_iterable(every) if few is None else few
+        seen = set(query.without)
         found = 0
-        for key, title, tags, body, created, weight, uses in texts:
+        for each in texts:
             if found >= limit:
                 return
-            if key in seen:
+            if each.key in seen:
                 continue
-            seen.add(key)
-            present = pieces_in(pieces, f"{title}\n{tags}\n{body}", whole_words=query.whole_words)
+            seen.add(each.key)
+            present = pieces_in(pieces, f"{each.title}\n{each.tags}\n{each.body}", whole_words=query.whole_words)
             if present:
-                yield Match(key, len(present) / len(pieces), "substring", created, weight, uses)
+                yield Match(each.key, len(present) / len(pieces), "substring", each.created, each.weight, each.uses)
                 found += 1
+
+    def _few_with_whole_words(self, pieces: Sequence[str], filters: Filters, limit: int) -> list[Memory] | None:
+        """Return every memory that may have one of the pieces as whole words, and few others; None if they are more
+        than `limit`, or a piece has no word or a sign beyond ASCII, which may be none in the index (`™` is `tm`). A
+        word may also be joined to letters beyond ASCII."""
+        words: dict[str, None] = {}
+        for piece in pieces:
+            longest = max(filter(str.isalnum, tokens(piece)), key=len, default="")
+            plain = longest and all(each.isascii() or each.isalnum() for each in piece)
+            joined = self._words_containing(longest, MAX_WORDS, beyond_ascii=True) if plain else None
+            if joined is None:
+                return None
+            words |= dict.fromkeys((longest, *joined))
+        return self._match_few(" OR ".join(_expression(Term(each)) for each in words), filters, limit)
 
     def _texts_with(self, piece: str, filters: Filters, without: Collection[int]) -> Iterator[MemoryText]:
         """Yield every memory that may contain the piece, and few others; newest first. Of a piece that is in many words
@@ -397,9 +413,12 @@ class FullText:
 
     def _holding(self, part: _Part, most: int) -> str | None:
         """Return an expression for the words that contain a part; "" if there are none, None for more than `most`."""
-        last, word = self._memories.last_key(), part.term.text + "\n" * part.ends
-        found = self._word_list.words_containing(word, most, last, self._terms, self._words_after)
+        found = self._words_containing(part.term.text + "\n" * part.ends, most)
         return None if found is None else " OR ".join(_expression(Term(each)) for each in found)
+
+    def _words_containing(self, piece: str, most: int, *, beyond_ascii: bool = False) -> list[str] | None:
+        sources = self._memories.last_key(), self._terms, self._words_after
+        return self._word_list.words_containing(piece, most, *sources, beyond_ascii=beyond_ascii)
 
     def _terms(self) -> bytes:
         row = self._db.row(_TERMS)

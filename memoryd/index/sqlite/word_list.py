@@ -18,6 +18,7 @@ LONG = 11  # bytes; what is this long is looked for among the few words that are
 LOAD = 12  # memories whose words are loaded in the time in which a new one is split into words
 
 
+_BEYOND_ASCII = re.compile(rb"\n([ -~]*[\x80-\xff][^\n]*)")
 _LONG = re.compile(rb"\n([^\n]{%d,})" % LONG)
 _ALIKE = re.compile(rb"\n(..)[^\n]*(?:\n\1[^\n]*)*")  # neighbours with the same first two bytes
 _SAME_LETTER = re.compile(rb"\n(.)[^\n]*(?:\n\1[^\n]*)*")  # with the same first one
@@ -37,6 +38,8 @@ class WordList:
         self._words: bytes | None = None  # both
         self._loaded_long = b""  # the words of the vocabulary with at least LONG bytes, each between newlines
         self._long = b""  # these, and the newer ones
+        self._loaded_beyond_ascii = b""  # the words of the vocabulary with letters beyond ASCII, in the same form
+        self._beyond_ascii = b""  # these, and the newer ones
         self._missed = 0  # words that were looked up without it since then
 
     def words_up_to(
@@ -55,13 +58,19 @@ class WordList:
         last_key: int,
         vocabulary: Callable[[], bytes],
         words_after: Callable[[int], Iterable[str]],
+        *,
+        beyond_ascii: bool = False,
     ) -> list[str] | None:
         """Return the words up to this key that contain `piece`, or end with it if it has a newline at its end; None if
-        there are more than `limit`."""
+        there are more than `limit`. With `beyond_ascii`, only those that have letters beyond ASCII."""
         with self._lock:
             words = self._words_up_to(last_key, vocabulary, words_after)
             letters = _utf8(piece)
-            return words_containing(self._long if len(letters.rstrip(b"\n")) >= LONG else words, letters, limit)
+            if beyond_ascii:
+                words = self._beyond_ascii
+            elif len(letters.rstrip(b"\n")) >= LONG:
+                words = self._long
+            return words_containing(words, letters, limit)
 
     def _words_up_to(
         self, last_key: int, vocabulary: Callable[[], bytes], words_after: Callable[[int], Iterable[str]]
@@ -73,6 +82,8 @@ class WordList:
             newer = [*map(_utf8, self._newer)]
             self._words = self._loaded + b"\n".join((*newer, b""))
             self._long = self._loaded_long + b"\n".join((*(word for word in newer if len(word) >= LONG), b""))
+            beyond_ascii = (word for word in newer if not word.isascii())
+            self._beyond_ascii = self._loaded_beyond_ascii + b"\n".join((*beyond_ascii, b""))
         return self._words
 
     def words_beginning(
@@ -105,6 +116,7 @@ class WordList:
         neighbours = chain(_SAME_LETTER.finditer(self._loaded), _ALIKE.finditer(self._loaded))
         self._spans = {found[1]: found.span() for found in neighbours}
         self._loaded_long = b"\n".join((b"", *_LONG.findall(self._loaded), b""))
+        self._loaded_beyond_ascii = b"\n".join((b"", *_BEYOND_ASCII.findall(self._loaded), b""))
         self._words, self._upto, self._missed = None, last_key, 0
 
     def _add_newer(self, last_key: int, words_after: Callable[[int], Iterable[str]]) -> None:
