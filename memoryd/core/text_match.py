@@ -15,6 +15,7 @@ from memoryd.core.query import Term
 from memoryd.core.words import tokens, unspaced
 
 _BEYOND = re.compile(r"[^\x00-\x7f]+")
+_BETWEEN_WORDS = "[^0-9a-z]+"  # in a text in ASCII, in lower case
 _MAX_MATCHES, _REACH = 12, 4_000  # matches per pattern; characters searched after the first match of any pattern
 
 
@@ -104,6 +105,23 @@ def has_any(terms: Sequence[Term], folded: str) -> bool:
             if at >= 0 and _spots(0, pattern, folded, at, 1):
                 return True
     return False
+
+
+def has_words(fields: Sequence[str], terms: Sequence[Term]) -> bool:
+    """True if the index of these fields matches each of the terms, which have no prefix and no forms."""
+    plain = "\n".join(fields).lower()
+    if plain.isascii():  # it is searched in a fraction of the time in which it is split into words
+        parts = [term.text.split(" ") for term in terms]
+        words = [word for part in parts for word in part]
+        if not all(has_any((Term(word),), plain) for word in words if word.isascii()):
+            return False
+        if len(words) == len(terms) and all(map(str.isascii, words)):
+            return True
+        phrases = (part for part in parts if len(part) > 1 and all(map(str.isascii, part)))
+        if not all(re.search(_BETWEEN_WORDS.join(part), plain) for part in phrases):
+            return False
+    split = "\n".join([f" {' '.join(tokens(field))} " for field in fields])
+    return all(f" {term.text} " in split for term in terms)
 
 
 def term_counts(terms: Sequence[Term], text: str) -> list[int]:

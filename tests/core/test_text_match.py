@@ -3,9 +3,15 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
 
 from memoryd.core.query import Term
-from memoryd.core.text_match import fold, has_any, patterns_of, pieces_in, spots, term_counts
+from memoryd.core.text_match import fold, has_any, has_words, patterns_of, pieces_in, spots, term_counts
+from memoryd.core.words import tokens
+from tests.examples import examples
+
+FIELD = st.text("abC1 _.+#\n'é日", max_size=9)
 
 
 @pytest.mark.parametrize("text", ["Straße", "Café ＦＵＬＬ", "数据", "İstanbul ﬁne", "plain"])
@@ -40,6 +46,18 @@ def test_spots_are_in_order_and_numbered() -> None:
     assert has_any(terms, "a lion")
     assert has_any(terms, "one zebu")
     assert not has_any(terms, "a zeb, lions")
+
+
+@settings(max_examples=examples(300), deadline=None)
+@given(fields=st.lists(FIELD, min_size=3, max_size=3), asked=st.lists(FIELD, min_size=1, max_size=2))
+@example(fields=["a", "b", ""], asked=["a b"])
+@example(fields=["a", "b", "ab, a; b"], asked=["a b", "ab"])
+@example(fields=["C++ a", "C# b", "c"], asked=["c b"])
+@example(fields=["C++ a", "C# b", "c"], asked=["C++ a", "c#"])
+def test_a_text_has_the_words_that_the_index_has(fields: list[str], asked: list[str]) -> None:
+    terms = [Term(" ".join(words)) for text in asked if (words := tokens(text))]
+    indexed = [f" {' '.join(tokens(field))} " for field in fields]
+    assert has_words(fields, terms) == all(any(f" {each.text} " in words for words in indexed) for each in terms)
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,7 @@ import msgspec
 
 from memoryd.core.index import Match, MatchKind, Memory
 from memoryd.core.query import Filters, Term, TextQuery, informative_terms
-from memoryd.core.text_match import pieces_in, term_counts
+from memoryd.core.text_match import has_words, pieces_in, term_counts
 from memoryd.core.words import STOP_WORDS, tokens, unspaced
 from memoryd.index.sqlite.database import Database, Row
 from memoryd.index.sqlite.memories import Memories, MemoryText, conditions
@@ -218,7 +218,7 @@ class FullText:
     ) -> list[Match]:
         """Return memories with the phrase, of these terms; `every`: all those with the terms, if they are few."""
         if every is not None and _length(every) <= SPLIT * sum(self.term_frequencies(terms)):
-            return self._score([phrase], [1], [each for each in every if _has_words(each, [phrase])], "phrase")
+            return self._score([phrase], [1], [each for each in every if has_words(_fields(each), [phrase])], "phrase")
         return self._with_phrase(phrase, filters, limit)
 
     def _with_phrase(self, phrase: Term, filters: Filters, limit: int) -> list[Match]:
@@ -301,7 +301,7 @@ class FullText:
         if others and (len(rare) > 1 or min(counts) <= limit) and not any(term.prefix or term.forms for term in others):
             few = self._match_few(_all_of(rare), filters, limit)
             if few is not None and _length(few) <= SPLIT * sum(others.values()):
-                return [each for each in few if _has_words(each, [*others])]
+                return [each for each in few if has_words(_fields(each), [*others])]
         return self._match_few(_all_of(terms), filters, limit)
 
     # --- scores
@@ -327,7 +327,7 @@ class FullText:
         found: list[Match] = []
         for each in memories:
             length = 0.25 + 0.75 * len(each.body) / usual_length
-            fields = ((3, each.title), (2, f"{each.labels}\n{each.tags}"), (1, each.body))
+            fields = zip((3, 2, 1), _fields(each), strict=True)
             counts_by_term = zip(
                 *([weight * n for n in term_counts(terms, text)] for weight, text in fields), strict=True
             )
@@ -476,14 +476,9 @@ def _length(memories: Iterable[Memory]) -> int:
     return sum([len(each.body) for each in memories])
 
 
-def _has_words(memory: Memory, terms: Sequence[Term]) -> bool:
-    """True if a memory matches each of the terms, which have no prefix and no forms."""
-    fields = memory.title, f"{memory.labels}\n{memory.tags}", memory.body
-    plain = "\n".join(fields).lower()
-    if plain.isascii() and not all(word in plain for term in terms for word in term.text.split(" ") if word.isascii()):
-        return False  # in a fraction of the time in which the text is split into words
-    words = "\n".join([f" {' '.join(tokens(field))} " for field in fields])
-    return all(f" {term.text} " in words for term in terms)
+def _fields(memory: Memory) -> tuple[str, str, str]:
+    """Return the fields of a memory as they are indexed."""
+    return memory.title, f"{memory.labels}\n{memory.tags}", memory.body
 
 
 def _idf(frequency: int, size: int) -> float:
