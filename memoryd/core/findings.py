@@ -78,7 +78,7 @@ SHARED_CODES: Mapping[str, Code] = {
     "held-lock": Code(WARNING, "a lock unchanged for 10 minutes whose process is alive"),
     "backups-behind": Code(ERROR, "every backup attempt of the last two intervals failed; see `memoryd jobs`"),
     "versions-unsaved": Code(
-        WARNING, "versions of files are not saved: refused by the disk, or too many while backups are off"
+        WARNING, "versions of files are not saved: refused by the disk, or too many, and no backup follows"
     ),
     "repair-given-up": Code(WARNING, "the same repair was made three times on the same bytes; not repeated"),
     "possible-duplicate": Code(INFO, "two similar memories; merge them with `dedupe` or by hand"),

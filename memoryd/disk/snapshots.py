@@ -107,7 +107,7 @@ class FileState(Struct, frozen=True):
 class UnsavedVersions:
     """Versions of files in memory, to be saved later. Of each file the newest, and the one with the most memories.
 
-    `dropped`: how many did not fit since the last were saved. `backup_wanted`: a backup is to save these instead."""
+    `dropped`: how many did not fit and wait for a backup. `backup_wanted`: one is to be made for them."""
 
     MAX_SIZE = 32 * 1024 * 1024  # bytes; they are saved within about a second
 
@@ -137,8 +137,8 @@ class UnsavedVersions:
         return [state for each in self._states.values() for state in each]
 
     def clear(self) -> None:
-        """Forget them: they are saved."""
-        self._states, self._size, self.dropped = {}, 0, 0
+        """Forget those in memory: they are saved. What was dropped is saved by a backup alone."""
+        self._states, self._size = {}, 0
 
 
 def _size(states: Iterable[FileState]) -> int:

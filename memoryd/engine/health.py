@@ -82,6 +82,7 @@ class Health:
         self.without_vectors: str | None = None  # why some memories have no vectors, while it lasts
         self._blocked: tuple[str, float] | None = None  # the reason nothing is written, and since when
         self._blocked_reported = False
+        self._degraded = False  # as reported
         self.layout_mismatch: str | None = None  # why the configured layout does not fit
         self._pause_s = MIN_TROUBLE_S
         self._longer_at = 0.0
@@ -175,7 +176,7 @@ class Health:
         before, now = self._blocked, self._clock.monotonic()
         if reason is None:
             self._blocked, self._blocked_reported = None, False
-            return before is not None
+            return before is not None or bool(self._store.root_findings.get(STATUS_TOPIC))  # lacking: made anew
         self._blocked = before or (reason, now)
         if self._stuck and not self._blocked_reported:
             self._blocked_reported = True
@@ -247,6 +248,11 @@ class Health:
             return False
         return not (writes and (self._store.observes or self._newer))
 
+    @property
+    def backs_up(self) -> bool:
+        """True if backups are made here without being asked for."""
+        return self._store.policy.schedule.get("backup") != "off" and self.may_run("backup", writes=True)
+
     def require(self, name: str, *, dry_run: bool = False) -> None:
         """Raise the error that answers a command which cannot be carried out now."""
         store = self._store
@@ -295,13 +301,14 @@ class Health:
         blocked = () if self._blocked is None else (f"{self._blocked[0]}; nothing is written until that is over",)
         return ("degraded" if reasons or self._stuck else "ok"), (*blocked, *reasons, *guess)
 
-    def note_state(self, before: str, now: str, reasons: tuple[str, ...]) -> None:
+    def note_state(self, now: str, reasons: tuple[str, ...]) -> None:
         """Report that the root is degraded, or well again: not each reason is a finding."""
-        if now == "degraded" != before:
+        before, self._degraded = self._degraded, now == "degraded" or (self._degraded and now != "ok")
+        if self._degraded and not before:
             reason = redact("; ".join(reasons))
             log.warning("degraded", root=self._store.name, reason=reason)
             self._tell("health", {"root": self._store.name, "reason": reason})
-        elif now == "ok" and before == "degraded":
+        elif before and not self._degraded:
             log.info("no longer degraded", root=self._store.name)
             self._tell("health", {"root": self._store.name, "reason": None})
 

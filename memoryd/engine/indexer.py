@@ -272,7 +272,7 @@ class Backfill:
 
 
 def _lower_priority() -> None:
-    """Let all other threads go first. Linux alone has a priority for each thread; a sandbox may forbid to set it."""
+    """Let all other threads go first. Linux alone has a priority for each thread; a sandbox may forbid setting it."""
     if sys.platform == "linux":
         thread = threading.get_native_id()
         with suppress(OSError):  # the batch is made all the same

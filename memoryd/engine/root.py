@@ -248,7 +248,7 @@ class Root:
         if waiting is None:
             return ()
         self._write_index(force=False, wait_s=INDEX_WAIT_S)
-        if self.store.file_rules.saves_versions and save_versions(self.store, self._clock.wall()):
+        if save_versions(self.store, self._clock.wall(), backup_follows=self.health.backs_up):
             self.publish()
         if self.store.unsaved_versions.states():  # the next scan tries again
             self.deadlines.scan = min(self.deadlines.scan, self._clock.monotonic() + MIN_SCAN_S)
@@ -492,8 +492,8 @@ class Root:
     def publish(self) -> None:
         """Publish the status, and report new findings."""
         self.health.without_vectors = self.backfill.trouble
-        before, self.status = self.status.state, self._publisher.make()
-        self.health.note_state(before, self.status.state, self.status.reasons)
+        self.status = self._publisher.make()
+        self.health.note_state(self.status.state, self.status.reasons)
         self._reports.report_new()
 
     def _publish_scanning(self) -> None:

@@ -182,7 +182,8 @@ def _row(root: str, backup: BackupInfo) -> BackupRow:
 def take_snapshot(store: Store, now: float) -> list[CreatedBackup]:
     """Take a snapshot of every source file. Content that is already stored is not read again."""
     made = store.vault.take(_states(store), now, keep=store.policy.backups)
-    store.root_findings[VERSIONS_TOPIC] = ()  # what was not saved before is now, as it is by now
+    # Every file is saved as it is now.
+    store.unsaved_versions.dropped, store.root_findings[VERSIONS_TOPIC] = 0, ()
     if made is None:
         newest = store.vault.snapshots()[0]
         return [CreatedBackup(file=None, outcome="equal", id=newest.id)]

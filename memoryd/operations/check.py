@@ -20,6 +20,8 @@ from memoryd.operations.locks import list_locks
 from memoryd.operations.permissions import note_permissions
 from memoryd.store import Store
 
+ARCHIVED_TOPIC = "archived"
+
 
 def check(store: Store, now: float) -> list[Finding]:
     """Run the checks that need disk access, and return all findings. The catalogue must be current (see `refresh`)."""
@@ -249,8 +251,11 @@ def _format_age(seconds: float) -> str:
 def note_archived(store: Store) -> None:
     """Report memories that are live and in the archive as well, as after a crash between copy and removal, or where a
     live file was restored from a backup."""
-    message = "also in the archive; the next archive run removes it here once it is due, `memoryd archive ID` at once"
-    store.root_findings["archived"] = tuple(
+    if store.index.archived_at == store.index.changes:
+        return  # nothing was indexed since
+    store.index.archived_at = store.index.changes
+    message = "also in the archive; `memoryd archive ID` removes it here"
+    store.root_findings[ARCHIVED_TOPIC] = tuple(
         Finding("also-archived", place.path, message, place.line, place.id) for place in store.catalogue.also_archived()
     )
 

@@ -4,7 +4,7 @@ Where agents cache and overwrite whole files, each good version is saved at once
 the root it is saved once the root has settled: until then its content stays in memory, so that no change has to wait
 for that before it can be found. Of more than fits into memory, as after a burst of many files, a backup is made then.
 
-What cannot be saved is the finding `versions-unsaved`, until it is saved.
+What cannot be saved is the finding `versions-unsaved`, until it is saved or the daemon ends.
 """
 
 from __future__ import annotations
@@ -53,9 +53,10 @@ def note_version(
         store.vault.add_version(state, now, keep=store.policy.backups)
 
 
-def save_versions(store: Store, now: float) -> bool:
-    """Save the versions noted since the last call. If that fails, it is reported, and the next call tries again.
-    Returns whether what is reported has changed."""
+def save_versions(store: Store, now: float, *, backup_follows: bool = False) -> bool:
+    """Save the versions noted since the last call. If that fails, it is reported, and the next call tries again. What
+    did not fit is left to a backup if the caller says that one follows, or else reported until one is made. Returns
+    whether what is reported has changed."""
     unsaved, reported = store.unsaved_versions, store.root_findings.get(VERSIONS_TOPIC, ())
     states, dropped = unsaved.states(), unsaved.dropped
     if not states:
@@ -68,9 +69,10 @@ def save_versions(store: Store, now: float) -> bool:
         message = f"{_versions(len(states))} cannot be saved{more}; memoryd tries again by itself: {error}"
     else:
         unsaved.clear()
-        unsaved.backup_wanted = dropped > 0 and store.policy.schedule.get("backup") != "off"
-        if dropped and not unsaved.backup_wanted:
-            message = f"{_versions(dropped)} did not fit into memory; backups are off: run `memoryd backup create`"
+        if dropped and backup_follows:
+            unsaved.backup_wanted, unsaved.dropped = True, 0
+        elif dropped:
+            message = f"{_versions(dropped)} did not fit into memory; no backup follows: run `memoryd backup create`"
     found = (Finding("versions-unsaved", "", message),) if message else ()
     store.root_findings[VERSIONS_TOPIC] = found
     return found != reported

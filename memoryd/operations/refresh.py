@@ -26,7 +26,7 @@ from memoryd.operations.changed_lines import (
     restamp,
     with_counts,
 )
-from memoryd.operations.check import clear_unread, file_findings, note_archived, note_unread, odd_files
+from memoryd.operations.check import ARCHIVED_TOPIC, clear_unread, file_findings, note_archived, note_unread, odd_files
 from memoryd.operations.file_versions import begin_version, note_version, save_versions
 from memoryd.operations.losses import (
     mass_loss,
@@ -77,6 +77,7 @@ def refresh(
     Unless `deletions_observed` (events showed them), a sudden loss of most memories is returned and nothing is indexed.
     """
     due, store.index.dirty = store.index.dirty, True  # stays due after a failure: what was indexed is not told again
+    archived_at, store.index.archived_at = store.index.archived_at, -1  # likewise
     with store.catalogue.batch():
         if paths is None:
             done = _refresh_all(store, now, verify=verify, deletions_observed=deletions_observed)
@@ -85,6 +86,9 @@ def refresh(
         unsure = update_losses(store, done.changed, now) if store.has_losses else ()
     changed = bool(done.changed or done.deleted)
     store.index.dirty, store.index.changes = due or changed, store.index.changes + changed
+    store.index.archived_at = archived_at
+    if paths is None or (not tails and store.root_findings.get(ARCHIVED_TOPIC)):
+        note_archived(store)
     return replace(done, waiting=tuple(dict.fromkeys((*done.waiting, *unsure)))) if unsure else done
 
 
@@ -138,7 +142,6 @@ def _refresh_all(store: Store, now: float, *, verify: bool, deletions_observed: 
     _forget(store, deleted, now)
     store.pending_changes.indexed_all()
     store.root_findings["files"] = tuple(odd_files(store, scan.irregular, scan.unreadable))
-    note_archived(store)
     return replace(
         _result(outcomes, deleted, scan.directories), linked=any(found.nlink > 1 for found in scan.files.values())
     )

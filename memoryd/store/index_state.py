@@ -23,6 +23,7 @@ class IndexState(Struct):
     the catalogue says. `written`: what memoryd wrote last. `overwrites`: how often in a row another program replaced
     our version. `update`: renders the next change; set while the files are what memoryd wrote and match the catalogue.
     `not_durable`: the files that a failed update may have replaced without putting that on the disk.
+    `archived_at`: the `changes` at which memories that are live and archived were last looked for.
     `foreign_versions`: a version by another program, and when it was first observed. `deletions`: the first and last
     time of a run of deleted files without a pause. `deletion_event`: the time of the last event for a deleted source
     file, which may still have to be indexed; set by any thread.
@@ -36,6 +37,7 @@ class IndexState(Struct):
     written_at: dict[str, float] = field(default_factory=dict)
     overwrites: dict[str, int] = field(default_factory=dict)
     not_durable: frozenset[str] = frozenset()
+    archived_at: int = -1
     foreign_versions: dict[str, tuple[Fingerprint, float]] = field(default_factory=dict)
     result: IndexResult = field(default_factory=IndexResult)
     update: UpdateIndex | None = None

@@ -428,3 +428,32 @@ def test_a_degraded_root_is_reported_once_although_no_finding_says_so(site: Site
     site.wait(BLIND_SCAN_S)
     assert site.root.status.state == "ok"
     assert site.told == [("health", {"root": "agents", "reason": None})]
+
+
+def test_a_root_that_is_well_again_after_a_pause_is_reported(site: Site) -> None:
+    site.hints.missing = 1
+    site.wait(MIN_SCAN_S)
+    assert site.root.status.state == "degraded"
+    site.root.health.paused = True
+    site.root.pause()
+    site.topics()
+    site.hints.missing = 0
+    site.root.health.paused = False
+    site.root.resume()
+    assert site.root.status.state == "ok"
+    assert ("health", {"root": "agents", "reason": None}) in site.told
+
+
+def test_a_status_that_lacks_something_is_made_again_at_the_next_look(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: Any) -> None:
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), ".backup")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("memoryd.engine.status.count_backups", refuse)
+        site.root.cares_for(".backup/learnings.jsonl.backup.20260130_120000")
+        site.root.publish()
+    assert site.root.status.state == "degraded"
+    site.wait(LOOK_S)
+    assert site.root.status.state == "ok"

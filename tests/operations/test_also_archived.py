@@ -8,6 +8,7 @@ import pytest
 
 from memoryd.core.findings import Finding
 from memoryd.operations.check import all_findings, check
+from memoryd.operations.refresh import refresh
 from memoryd.operations.upkeep import archive
 from tests.layouts import session_samples
 from tests.layouts.samples import learning, lines
@@ -50,4 +51,20 @@ def test_a_live_file_that_came_back_is_reported_until_it_is_archived_again(layou
     world.look()
     assert twice(world) == []
     assert {name: world.read(name) for name in archived} == archived, "no second copy"
+    world.store.close()
+
+
+def test_the_report_ends_with_the_live_memory(tmp_path: Path) -> None:
+    path, content = FILES["jsonl-store"]
+    world = World(tmp_path)
+    world.write(path, content)
+    world.sync()
+    moved = [each.id for each in world.store.catalogue.entries([path])][1]
+    archive(world.store, world.now, by="command", ids=[moved])
+    world.write(path, content)
+    world.look()
+    assert [each.id for each in twice(world)] == [moved]
+    world.write(path, lines(learning(1)))
+    refresh(world.store, [path], world.now)
+    assert twice(world) == []
     world.store.close()

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from memoryd.core.defaults import Policy
+from memoryd.core.defaults import Mode, Policy
 from memoryd.disk.snapshots import UnsavedVersions
 from memoryd.engine.inbox import Pace
 from memoryd.engine.interfaces import Clock
@@ -47,7 +47,7 @@ def messages(world: World) -> list[str]:
 
 def test_what_does_not_fit_into_memory_is_left_to_a_backup(world: World) -> None:
     world.look()
-    save_versions(world.store, world.now)
+    save_versions(world.store, world.now, backup_follows=True)
     assert 0 < len(saved(world)) < NUMBER
     assert world.store.unsaved_versions.backup_wanted
     assert messages(world) == []
@@ -56,16 +56,23 @@ def test_what_does_not_fit_into_memory_is_left_to_a_backup(world: World) -> None
 
 
 def test_without_scheduled_backups_what_does_not_fit_is_reported(world: World) -> None:
-    world.store.policy = Policy(schedule={"backup": "off"})
     world.look()
     assert save_versions(world.store, world.now)
     assert not world.store.unsaved_versions.backup_wanted
     [message] = messages(world)
     assert message.startswith(
-        f"{NUMBER - len(saved(world))} versions of files did not fit into memory; backups are off"
+        f"{NUMBER - len(saved(world))} versions of files did not fit into memory; no backup follows"
     )
+    world.write(PATHS[0], entry("2026-01-31", "later"))
+    world.look()
+    assert not save_versions(world.store, world.now), "that saves none of them"
+    assert messages(world) == [message]
     create_backups(world.store, world.now)
     assert messages(world) == []
+    world.write(PATHS[0], entry("2026-01-31", "later still"))
+    world.look()
+    save_versions(world.store, world.now)
+    assert messages(world) == [], "the backup has saved them"
 
 
 def test_the_worker_makes_that_backup(world: World) -> None:
@@ -82,6 +89,17 @@ def test_the_worker_makes_that_backup(world: World) -> None:
     assert made
     world.rise()
     assert saved(world) == {*PATHS}
+
+
+@pytest.mark.parametrize("policy", [Policy(mode=Mode.OBSERVE), Policy(schedule={"backup": "off"})])
+def test_where_no_backup_follows_the_worker_reports_what_does_not_fit(world: World, policy: Policy) -> None:
+    world.store.policy = policy
+    worker = Worker(world.store, Pace(), Clock(), SILENT, lambda *_: None)
+    worker.start()
+    assert worker.ready.wait(30)
+    reasons = worker.status.reasons
+    assert worker.stop(30), "the store is closed now"
+    assert [each for each in reasons if "did not fit into memory" in each]
 
 
 def test_what_the_disk_refuses_is_reported_until_it_is_saved(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -101,7 +119,7 @@ def test_what_the_disk_refuses_is_reported_until_it_is_saved(world: World, monke
         assert f"{waiting} versions of files cannot be saved, {NUMBER - waiting} more did not fit" in message
         assert os.strerror(errno.ENOSPC) in message
         assert not save_versions(world.store, world.now), "nothing new to report"
-    assert save_versions(world.store, world.now)
+    assert save_versions(world.store, world.now, backup_follows=True)
     assert messages(world) == []
     assert len(saved(world)) == waiting
     world.write(PATHS[0], entry("2026-01-31", "later"))
