@@ -46,7 +46,7 @@ FIGURES: Sequence[Figure] = (
             (goals.SYNC, "search only, after one write"),
             (goals.SYNC, "nothing to do"),
         ),
-        "the index file is written whole and synced to disk: 4 MB at 10,000",
+        "the index file is written whole and synced to disk: 4 MB at 10,000, 40 at 100,000",
     ),
     Figure(
         "process start → searchable: first index; known store",
