@@ -128,11 +128,7 @@ def search(
         text, included = pack_context([(hit.root.name, hit.memory) for hit in hits], request.max_tokens)
         hits = [hits[number] for number in included]
         packed = text, -(-len(text) // 4)
-    read_as = " ".join(sorted({word for hit in hits for word in _read_as(hit).values()}))
-    patterns = {
-        name: query_patterns(replace(parse_query(f"{query.raw} {read_as}"), forms=query.forms) if read_as else query)
-        for name, query in {hit.root.name: hit.query for hit in hits}.items()
-    }
+    patterns = _patterns(hits)
     rows = [_hit_row(hit, patterns[hit.root.name]) for hit in hits]
     result = SearchResult(hits=rows, took_ms=round((clock() - started) * 1000, 3), fresh=fresh)
     nowhere = [word for word in missing[0] if all(word in each for each in missing)] if missing else []
@@ -200,6 +196,16 @@ def _read_as(hit: Hit) -> Mapping[str, str]:
     """Return the misspelt words of the question, each with the word it was read as."""
     read_as = hit.candidate.why.get(WHY)
     return read_as if isinstance(read_as, dict) else {}
+
+
+def _patterns(hits: Sequence[Hit]) -> dict[str, tuple[Pattern, ...]]:
+    """Return what the rows of each root show, by its name: the words of the query, and those they were read as."""
+    read_as = " ".join(sorted({word for hit in hits for word in _read_as(hit).values()}))
+    queries = {hit.root.name: hit.query for hit in hits}
+    return {
+        name: query_patterns(replace(parse_query(f"{query.raw} {read_as}"), forms=query.forms) if read_as else query)
+        for name, query in queries.items()
+    }
 
 
 def _missing_semantic(found: Sequence[Hit]) -> str | UnsetType:
