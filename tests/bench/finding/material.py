@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Literal, NamedTuple
 
 HERE = Path(__file__).parent
-HELD_OUT = tuple(HERE / each for each in ("held_out", "held_out_2", "held_out_3"))
+HELD_OUT = tuple(HERE / each for each in ("held_out", "held_out_2", "held_out_3", "held_out_4"))
 PATTERNS = HERE.parent.parent / "search" / "distractors.txt"
 NOW = datetime(2026, 11, 25, 12, tzinfo=UTC).timestamp()
 DAY = 86_400.0
