@@ -1,4 +1,4 @@
-"""python -m tests.tools.distill CACHE [--size 128] [--out DIRECTORY]"""
+"""python -m tests.tools.distill CACHE [--size 128] [--out DIRECTORY] [--refine]"""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from pathlib import Path
 import numpy as np
 
 from memoryd.search.embedding.static import words
-from memoryd.search.embedding.vocabulary import DIRECTORY, RELATED, read_pieces
-from tests.tools.distill import corpus, packing, sentences, student
-from tests.tools.distill.teacher import Teacher
+from memoryd.search.embedding.vocabulary import DIRECTORY, RELATED, WORDS, read_pieces
+from tests.tools.distill import corpus, examples, packing, refine, sentences, student
+from tests.tools.distill.teacher import Array, Teacher
 
 FREQUENT = 12  # texts that a word of its own stands in
 
@@ -31,32 +31,44 @@ def own_words(texts: Iterable[str]) -> list[str]:
     return sorted(chosen - known.keys(), key=lambda word: (-counts[word], word))
 
 
+def numbered(extra: list[str]) -> dict[str, int]:
+    """Return the row of each piece of the vocabulary, and of each further word."""
+    known = read_pieces()
+    pieces = len(known)
+    return known | {word: pieces + number for number, word in enumerate(extra)}
+
+
+def distilled(cache: Path, size: int, out: Path) -> Array:
+    """Return a new table, and write the list of its own words."""
+    general, manuals = corpus.general(), corpus.documentation()
+    made, news = sentences.made(general), corpus.changes(manuals)
+    extra = own_words([*corpus.wordnet(), *corpus.descriptions(), *manuals, *made])
+    known = numbered(extra)
+    teacher = Teacher()
+    parts = {"general": general[: corpus.SENTENCES], "made": made, "changes": news}
+    vectors = np.concatenate([teacher.vectors(texts, cache, name) for name, texts in parts.items()])
+    own = np.concatenate([teacher.pieces(), teacher.vectors(extra, cache, "words")])
+    texts = student.cut([text for part in parts.values() for text in part], known)
+    counts = np.bincount(texts.rows, minlength=len(known))
+    table = student.first_rows(own, vectors, counts, size)
+    (out / WORDS.name).write_text("\n".join(extra) + "\n", encoding="utf-8")
+    return student.with_rare(student.fitted(table, texts, vectors), own, counts)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description="make the table of the static embedder")
     parser.add_argument("cache", type=Path, help="where the teacher's vectors are kept")
     parser.add_argument("--size", type=int, default=128, help="numbers a row")
     parser.add_argument("--out", type=Path, default=DIRECTORY, help="where the table goes")
+    parser.add_argument("--refine", action="store_true", help="refine the table that is there")
     given = parser.parse_args()
     given.cache.mkdir(parents=True, exist_ok=True)
+    path = given.out / f"static-{given.size}.bin"
 
-    general, manuals = corpus.general(), corpus.documentation()
-    made, news = sentences.made(general), corpus.changes(manuals)
-    extra = own_words([*corpus.wordnet(), *corpus.descriptions(), *manuals, *made])
-    known = read_pieces()
-    pieces = len(known)
-    known |= {word: pieces + number for number, word in enumerate(extra)}
-
-    teacher = Teacher()
-    parts = {"general": general[: corpus.SENTENCES], "made": made, "changes": news}
-    vectors = np.concatenate([teacher.vectors(texts, given.cache, name) for name, texts in parts.items()])
-    own = np.concatenate([teacher.pieces(), teacher.vectors(extra, given.cache, "words")])
-    texts = student.cut([text for part in parts.values() for text in part], known)
-    counts = np.bincount(texts.rows, minlength=len(known))
-    table = student.first_rows(own, vectors, counts, given.size)
-    table = student.with_rare(student.fitted(table, texts, vectors), own, counts)
-
-    packing.write(table, given.out / f"static-{given.size}.bin")
-    (given.out / "words.txt").write_text("\n".join(extra) + "\n", encoding="utf-8")
+    table = packing.read(path) if given.refine else distilled(given.cache, given.size, given.out)
+    known = numbered((given.out / WORDS.name).read_text(encoding="utf-8").split())
+    table = refine.refined(table, known, examples.read())
+    packing.write(table, path)
     packing.write_related(table, list(known), corpus.lemmas(), given.out / RELATED.name)
 
 

@@ -1,4 +1,4 @@
-"""Writing the table: 8 bits a number, a weight of 12 bits a row; and the words nearest to each word of it."""
+"""The table as a file: 8 bits a number, a weight of 12 bits a row; and the words nearest to each word of it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 import Stemmer
 
 from memoryd.core.words import STOP_WORDS
-from memoryd.search.embedding.static import HEAD, MAGIC
+from memoryd.search.embedding.static import HEAD, MAGIC, WEIGHT
 from memoryd.search.embedding.vocabulary import RELATED_WORDS
 from tests.tools.distill.teacher import Array
 
@@ -23,6 +23,15 @@ def write(table: Array, path: Path) -> None:
     scales = np.where(largest > 0, 127 / np.maximum(largest, 1e-12), 0)
     numbers = np.round(table * scales[:, None]).astype("i1")
     path.write_bytes(HEAD.pack(MAGIC, rows, size) + weights.tobytes() + numbers.tobytes())
+
+
+def read(path: Path) -> Array:
+    """Return the rows of a table, each times its weight."""
+    content = path.read_bytes()
+    _, rows, size = HEAD.unpack_from(content)
+    weights = np.frombuffer(content, "<u2", rows, HEAD.size).astype("f4")
+    numbers = np.frombuffer(content, "i1", rows * size, HEAD.size + weights.size * WEIGHT.size).reshape(rows, size)
+    return numbers * weights[:, None]
 
 
 def write_related(table: Array, words: Sequence[str], lemmas: Collection[str], path: Path) -> None:
