@@ -36,17 +36,17 @@ class Limits(NamedTuple):
     sure: float
 
 
-BY_TEXT, BY_MEANING, BY_BOTH = Limits(0.175, 0.5), Limits(0.29, 0.6), Limits(0.365, 0.6)
+BY_TEXT, BY_MEANING, BY_BOTH = Limits(0.175, 0.5), Limits(0.38, 0.6), Limits(0.42, 0.6)
 # With vectors of MiniLM, by which right hits have lower cosines; agents that store vectors of this size use it, too.
 MINILM = (minilm.NAME, agent_model(minilm.SIZE))
 BY_SENTENCES, BY_SENTENCES_AND_TEXT = Limits(0.25, 0.6), Limits(0.32, 0.6)
 # Of the mean cosine of two embedders, to which the text adds half of what it adds to a score, and rare words nothing:
 # that a memory is about the subject does not show that it answers (tests.bench.finding).
-BY_RERANK = Limits(0.405, 0.6)
+BY_RERANK = Limits(0.42, 0.6)
 
 # Letters with digits, or with signs that no sentence has: `parse_v7`, `0x80070422`, `CVE-2024-3094`, `a.b.c`.
 MAX_IDENTIFIER_CHARS = 100
-_IDENTIFIER = re.compile(r"(?=\S*\d)(?=\S*[^\W\d])\S{3,}|\S*\w_\w\S*|\w+(?:[.:/\\]\w+){2,}\S*")
+_IDENTIFIER = re.compile(r"(?=\S*\d)(?=\S*[^\W\d])\S{4,}|\S*\w_\w\S*|\w+(?:[.:/\\]\w+){2,}\S*")
 _MEASURE = re.compile(r"\d+([.,]\d+)?(st|nd|rd|th|s|k|x|am|pm|h|min|ms|kg|g|km|cm|mm|m|l|kb|mb|gb|tb)", re.IGNORECASE)
 
 

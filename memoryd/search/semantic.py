@@ -30,7 +30,7 @@ MAX_JUDGED = 256  # samples whose result is cached
 POOL = 64  # nearest memories that are fused with those found by their words
 # All texts have much in common, long ones most of all, and so their vectors. This share of the mean of all vectors is
 # subtracted from that of the question; without it, long memories are similar to any question (tests.bench.finding).
-LESS_COMMON = 0.45
+LESS_COMMON = 0.6
 # What a match of the text adds to the cosine: TEXT_WEIGHT * text ** TEXT_POWER. One or two common words count for
 # almost nothing: more made the results of paraphrases worse (tests.bench.finding).
 TEXT_WEIGHT, TEXT_POWER = 1.5, 2.5
@@ -38,7 +38,7 @@ MAX_NAMED = 3  # memories; a name in more of them no longer distinguishes them
 NAMED = 0.6  # what a name adds: more than any meaning does
 # What a word adds that only one memory has; less if a few have it, and nothing from FEW memories or a share of all on.
 # A rare word tells more about a memory than its share of the text score (tests.bench.finding).
-RARE_WORD, FEW, FEW_OF_ALL = 0.08, 10, 0.05
+RARE_WORD, FEW, FEW_OF_ALL = 0.06, 10, 0.05
 LESS_RARE = 1.5  # how slowly that falls with the number of memories
 # What a word adds that is near in meaning to one that no memory has, unless more than MAX_RELATED memories have it.
 RELATED_WORD, MAX_RELATED = 0.03, 50

@@ -75,7 +75,7 @@ def test_after_a_sync_what_came_in_is_found_by_its_meaning(daemon: MakeDaemon, s
     added = running.rpc("memory.add", root="root", memory={"type": "core", "content": "He lives with a tabby cat."})
     [first, *_] = found(running, "any pets?")
     assert first["id"] == added["id"]
-    assert first["why"]["semantic"]["model"] == "static-128-2"
+    assert first["why"]["semantic"]["model"] == "static-128-3"
     hits = found(running, "", similar=added["id"])
     assert {hit["title"] for hit in hits} == set(TEXTS), "the nearest to it, without itself"
     assert all(hit["why"]["semantic"]["cosine"] > 0 for hit in hits)
@@ -137,7 +137,7 @@ def test_the_best_results_are_ranked_anew_as_asked_or_configured(daemon: MakeDae
     [first, *_] = found(running, query, rerank="minilm")
     assert first["why"]["rerank"]["model"] == "minilm-l6-v2-int8"
     assert first["why"]["rerank"]["cosine"] > 0.2
-    assert first["why"]["semantic"]["model"] == "static-128-2", "no vector was made for it"
+    assert first["why"]["semantic"]["model"] == "static-128-3", "no vector was made for it"
     told = json.loads(running.run("search", query, "--rerank", "minilm", "--json").stdout)
     assert told["hits"][0]["why"]["rerank"]
     for wrong in ({"query": "peanut", "mode": "text"}, {"similar": first["id"]}):

@@ -36,6 +36,11 @@ def test_an_identifier_that_does_not_exist_finds_nothing(filled: Stored, questio
     assert question.rsplit(maxsplit=1)[-1] in found["missing_words"]
 
 
+def test_a_short_word_with_a_digit_is_no_identifier(filled: Stored) -> None:
+    assert filled.ids("2FA for the dishwasher")[0] == "dishwasher"
+    assert filled.ids("2FA hums")[0] == "dishwasher"
+
+
 @pytest.mark.parametrize(
     "question", ["invoices_open_idx", "v14.7.3", "max_size=12", "voices_open_i", "release v14.7.3"]
 )
@@ -85,7 +90,7 @@ def test_a_lowest_score_leaves_out_worse_hits(filled: Stored) -> None:
 
 @pytest.mark.parametrize(
     ("model", "expected"),
-    [("static-128-2", "weak"), ("minilm-l6-v2-int8", "likely"), ("own:384", "likely"), ("own:1536", "weak")],
+    [("static-128-3", "weak"), ("minilm-l6-v2-int8", "likely"), ("own:384", "likely"), ("own:1536", "weak")],
 )
 @pytest.mark.parametrize(("mode", "score"), [("hybrid", 0.33), ("semantic", 0.26)])
 def test_a_score_with_minilm_is_worth_more(mode: Mode, score: float, model: str, expected: str) -> None:
@@ -95,17 +100,17 @@ def test_a_score_with_minilm_is_worth_more(mode: Mode, score: float, model: str,
 
 @pytest.mark.parametrize(
     ("cosine", "text", "named", "expected"),
-    [(0.1, 0.2, True, "weak"), (0.1, 0.2, False, "sure"), (0.45, 0.2, True, "likely"), (0.6, 0.5, True, "sure")],
+    [(0.1, 0.2, True, "weak"), (0.1, 0.2, False, "sure"), (0.55, 0.2, True, "likely"), (0.6, 0.5, True, "sure")],
 )
 def test_a_name_alone_makes_no_hit_likely(cosine: float, text: float, named: bool, expected: str) -> None:
     """Asked for the blood type of Ines, that a memory is about Ines puts it first, but does not make it the answer."""
-    why = {"semantic": {"model": "static-128-2", "cosine": cosine}, **({"named": True} if named else {})}
+    why = {"semantic": {"model": "static-128-3", "cosine": cosine}, **({"named": True} if named else {})}
     hit = Candidate(1, 0.9, why, text)
     assert [each.confidence for each in with_confidence([hit], Missing(), "hybrid", points=False)] == [expected]
 
 
 def test_a_name_makes_no_hit_likely_if_no_memory_has_what_is_asked_of_it() -> None:
-    why = {"semantic": {"model": "static-128-2", "cosine": 0.45}, "named": True}
+    why = {"semantic": {"model": "static-128-3", "cosine": 0.45}, "named": True}
     missing = Missing(("birthday",))
     [hit] = with_confidence([Candidate(1, 0.9, why, 0.2)], missing, "hybrid", points=False)
     [other] = with_confidence([Candidate(1, 0.9, {}, 0.2)], missing, "hybrid", points=False)
@@ -141,7 +146,7 @@ def test_two_embedders_judge_together_after_a_rerank(
     cosines: tuple[float, float], text: float, lacking: bool, expected: str
 ) -> None:
     first, second = cosines
-    hit = Candidate(1, 0.9, {"semantic": {"model": "static-128-2", "cosine": first}}, text, "sure", lacking=lacking)
+    hit = Candidate(1, 0.9, {"semantic": {"model": "static-128-3", "cosine": first}}, text, "sure", lacking=lacking)
     assert confidence_of_rerank(hit, second) == expected
 
 

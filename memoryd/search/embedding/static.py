@@ -27,7 +27,7 @@ from memoryd.core.vectors import Lanes
 from memoryd.search.embedding.embedder import EmbedderError
 from memoryd.search.embedding.vocabulary import DIRECTORY, Numbers, known_words, related_words
 
-NAME = "static-128-2"
+NAME = "static-128-3"
 SIZE = 128
 MAX_CACHED = 4_096  # words whose integers are cached, a kilobyte each
 TABLE = DIRECTORY / "static-128.bin"
