@@ -44,7 +44,8 @@ BY_SENTENCES, BY_SENTENCES_AND_TEXT = Limits(0.25, 0.6), Limits(0.32, 0.6)
 # that a memory is about the subject does not show that it answers (tests.bench.finding).
 BY_RERANK = Limits(0.42, 0.6)
 
-# Letters with digits, or with signs that no sentence has: `parse_v7`, `0x80070422`, `CVE-2024-3094`, `a.b.c`.
+# Four or more letters and digits (`2FA` and `K8s` are words), or letters with signs that no sentence has: `0x80070422`,
+# `CVE-2024-3094`, `parse_v7`, `a.b.c`.
 MAX_IDENTIFIER_CHARS = 100
 _IDENTIFIER = re.compile(r"(?=\S*\d)(?=\S*[^\W\d])\S{4,}|\S*\w_\w\S*|\w+(?:[.:/\\]\w+){2,}\S*")
 _MEASURE = re.compile(r"\d+([.,]\d+)?(st|nd|rd|th|s|k|x|am|pm|h|min|ms|kg|g|km|cm|mm|m|l|kb|mb|gb|tb)", re.IGNORECASE)

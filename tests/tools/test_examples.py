@@ -21,7 +21,7 @@ def test_every_block_has_memories_and_questions() -> None:
     assert all(len(block.questions) > 1 for block in blocks)
 
 
-def test_nothing_that_search_is_judged_by_is_among_them() -> None:
+def test_nothing_that_search_is_judged_by_is_among_them_word_for_word() -> None:
     judged: list[str] = []
     for place in (HERE, *HELD_OUT):
         judged += [each.text for each in memories(place)]

@@ -3,8 +3,8 @@
 `memories.txt` and `questions.txt` are written by hand and belong together; `others.txt` and the patterns of
 `tests/search` are spelled out to any number of memories of 5 to 80 words that answer no question. Of each kind of
 question every second one belongs to the half that values are chosen by; the rest is for reporting. The sets in
-`held_out`, `held_out_2` and `held_out_3` are about other subjects, and no value is chosen by them but
-those of the newest memories, whose fault `held_out_3` showed.
+`held_out` and `held_out_2` to `held_out_4` are about other subjects. Few values were chosen with them in sight: those
+of the newest memories, whose fault `held_out_3` showed, the limits of confidence, and what rare words add.
 """
 
 from __future__ import annotations

@@ -38,8 +38,8 @@ def numbered(extra: list[str]) -> dict[str, int]:
     return known | {word: pieces + number for number, word in enumerate(extra)}
 
 
-def distilled(cache: Path, size: int, out: Path) -> Array:
-    """Return a new table, and write the list of its own words."""
+def distilled(cache: Path, size: int) -> tuple[Array, list[str]]:
+    """Return a new table, and the words that it has beside the pieces of the vocabulary."""
     general, manuals = corpus.general(), corpus.documentation()
     made, news = sentences.made(general), corpus.changes(manuals)
     extra = own_words([*corpus.wordnet(), *corpus.descriptions(), *manuals, *made])
@@ -51,8 +51,7 @@ def distilled(cache: Path, size: int, out: Path) -> Array:
     texts = student.cut([text for part in parts.values() for text in part], known)
     counts = np.bincount(texts.rows, minlength=len(known))
     table = student.first_rows(own, vectors, counts, size)
-    (out / WORDS.name).write_text("\n".join(extra) + "\n", encoding="utf-8")
-    return student.with_rare(student.fitted(table, texts, vectors), own, counts)
+    return student.with_rare(student.fitted(table, texts, vectors), own, counts), extra
 
 
 def main() -> None:
@@ -60,14 +59,19 @@ def main() -> None:
     parser.add_argument("cache", type=Path, help="where the teacher's vectors are kept")
     parser.add_argument("--size", type=int, default=128, help="numbers a row")
     parser.add_argument("--out", type=Path, default=DIRECTORY, help="where the table goes")
-    parser.add_argument("--refine", action="store_true", help="refine the table that is there")
+    parser.add_argument("--refine", action="store_true", help="refine the table of an earlier run, in the cache")
     given = parser.parse_args()
     given.cache.mkdir(parents=True, exist_ok=True)
-    path = given.out / f"static-{given.size}.bin"
+    path, unrefined = given.out / f"static-{given.size}.bin", given.cache / f"unrefined-{given.size}.bin"
 
-    table = packing.read(path) if given.refine else distilled(given.cache, given.size, given.out)
-    known = numbered((given.out / WORDS.name).read_text(encoding="utf-8").split())
-    table = refine.refined(table, known, examples.read())
+    if given.refine:
+        extra = (given.out / WORDS.name).read_text(encoding="utf-8").split()
+    else:
+        table, extra = distilled(given.cache, given.size)
+        packing.write(table, unrefined)
+        (given.out / WORDS.name).write_text("\n".join(extra) + "\n", encoding="utf-8")
+    known = numbered(extra)
+    table = refine.refined(packing.read(unrefined), known, examples.read())
     packing.write(table, path)
     packing.write_related(table, list(known), corpus.lemmas(), given.out / RELATED.name)
 

@@ -24,7 +24,7 @@ class Block(NamedTuple):
 
 
 def read(place: Path = EXAMPLES) -> list[Block]:
-    """Return the blocks of all files. Raises ValueError for a line or a block that is none."""
+    """Return the blocks of all files. Raises ValueError for a malformed line or block."""
     return [block for path in sorted(place.glob("*.txt")) for block in _blocks(path)]
 
 

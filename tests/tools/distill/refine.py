@@ -1,4 +1,4 @@
-"""Refining the rows of the table: of all memories, a question shall be nearest to the one that answers it."""
+"""Refine the rows of the table, so that a question is nearest to the memory that answers it."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from tests.tools.distill.teacher import Array
 STEPS, BATCH, RATE = 1_000, 1_024, 0.0007  # the rate for rows of the usual length 1
 WARMTH = 0.15  # by which likeness is divided before it becomes a distribution
 DROPPED = 0.3  # the share of words that texts go without, others each time
-AVERAGED = 0.6  # from this part of the way on the rows are averaged, every 10 steps
+AVERAGED = 0.6  # from this share of the steps on the rows are averaged, every 10 steps
 
 
 class Sums(NamedTuple):
-    """Texts as sums of rows: text n is that of `rows[starts[n]:starts[n + 1]]`, each times its weight."""
+    """Texts as weighted sums of rows: text n has `rows[starts[n]:starts[n + 1]]`."""
 
     rows: Array
     weights: Array
     starts: Array
 
     def of(self, chosen: Array, kept: Array) -> Sums:
-        """Return some texts without the words that are not `kept`."""
+        """Return the chosen texts; words not `kept` get the weight 0."""
         lengths = self.starts[chosen + 1] - self.starts[chosen]
         places = np.concatenate([np.arange(self.starts[n], self.starts[n + 1]) for n in chosen])
         return Sums(self.rows[places], self.weights[places] * kept[places], np.r_[0, np.cumsum(lengths)])
@@ -44,8 +44,7 @@ def sums(texts: Sequence[str], known: dict[str, int]) -> Sums:
                 rows.append(row)
                 weights.append(weight)
         if len(rows) == starts[-1]:
-            rows.append(known["[UNK]"])
-            weights.append(1.0)
+            raise ValueError(f"no word of this text is known: {text}")
         starts.append(len(rows))
     return Sums(np.array(rows, "i4"), np.array(weights, "f4"), np.array(starts, "i8"))
 
@@ -91,8 +90,10 @@ def _fitted(table: Array, memories: Sums, questions: Sums, owners: Array) -> Arr
 def _slope(
     table: Array, memories: Sums, questions: Sums, owners: Array, common: Array
 ) -> tuple[float, Array, list[tuple[Array, Array]]]:
-    """Return the cross entropy of one batch, what its vectors have in common, and the rows it touches, each with how
-    the entropy changes with them."""
+    """Return the cross entropy of the questions of one batch, what memories have in common, and the rows it touches,
+    each with how the entropy of questions and of memories together changes with it.
+
+    Unlike a search, it subtracts what is common from memories, too; that counts as constant."""
     answers, lengths = _units(table, memories)
     common = 0.95 * common + 0.05 * answers.mean(axis=0)
     asked, asked_lengths = _units(table, questions)
@@ -132,7 +133,7 @@ def _without(units: Array, common: Array) -> tuple[Array, Array]:
 
 
 def _along(slope: Array, unit: Array) -> Array:
-    """Return the part of a slope that turns a unit vector."""
+    """Return the part of a slope at right angles to a unit vector."""
     return slope - (slope * unit).sum(axis=1, keepdims=True) * unit
 
 
